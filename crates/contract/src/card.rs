@@ -1,0 +1,141 @@
+//! What a runtime is and can do, as data. What it cannot do is absent from its card.
+
+use crate::plan::Lane;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A runtime's card.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Card {
+    pub id: String,
+    pub label: String,
+    #[serde(default)]
+    pub versions_recorded: Vec<String>,
+    pub evidence: CardEvidence,
+    #[serde(default)]
+    pub requires: Vec<Requirement>,
+    pub lanes: Vec<Lane>,
+    #[serde(default)]
+    pub models: Vec<Model>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u64>,
+    pub reports: Reports,
+    pub can: Can,
+    /// Names of the environment that this runtime needs beyond the common allowlist.
+    #[serde(default)]
+    pub env: Vec<String>,
+    pub retries: Retries,
+    /// What counts as evidence that the agent meant to end.
+    pub closing: String,
+    /// For each policy and lane: the flags it becomes, or why it is not possible.
+    pub policies: Vec<PolicyRow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub login: Option<String>,
+    pub use_when: String,
+    pub dont_use_when: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub config_schema: BTreeMap<String, serde_json::Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CardEvidence {
+    Recorded,
+    Documented,
+}
+
+/// A program that must be there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Requirement {
+    pub binary: String,
+    pub version_args: Vec<String>,
+    pub install_hint: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Model {
+    pub id: String,
+    pub label: String,
+}
+
+/// What the runtime tells of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Reports {
+    pub tokens: bool,
+    pub dollars: Dollars,
+    pub quota: bool,
+    pub activity: bool,
+}
+
+/// Whether the runtime's own dollars are taken as the truth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Dollars {
+    None,
+    Shown,
+    Trusted,
+}
+
+/// What can be done with the runtime.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Can {
+    pub resume: bool,
+    pub interrupt: bool,
+    pub message: bool,
+    pub permissions: bool,
+    pub compaction: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<SystemPrompt>,
+    pub mcp: Mcp,
+    pub api: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum SystemPrompt {
+    Flag,
+    File,
+    Prepend,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Mcp {
+    Http,
+    Stdio,
+    None,
+}
+
+/// How the runtime behaves when its provider limits it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Retries {
+    Bounded,
+    Unbounded,
+    Silent,
+}
+
+/// What an agent may do without asking.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    Deny,
+    Ask,
+    AllowReads,
+    AllowAll,
+}
+
+/// One cell of the policy matrix.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyRow {
+    pub policy: Policy,
+    pub lane: Lane,
+    /// The flags the policy becomes; absent when it is not possible.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flags: Option<Vec<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}

@@ -1,0 +1,215 @@
+//! The one fault table: code → exit status → HTTP status → retry → what to say and what to do.
+//! Nothing else in the house decides wording, exit codes or statuses.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// When the same thing may be tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Retry {
+    No,
+    /// Once, at once.
+    Once,
+    /// After 2 min, 10 min, 30 min and 2 h, each ± 25 %, at most four times.
+    Backoff,
+    /// When the provider's window resets.
+    AtReset,
+    /// By continuing the native session, at most twice.
+    Resume,
+    /// By another run with a higher fence.
+    Requeue,
+    /// After a person has mended something.
+    AfterFix,
+    /// When a person says so.
+    Person,
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    pub code: Code,
+    pub word: &'static str,
+    pub exit: u8,
+    pub http: u16,
+    pub retry: Retry,
+    /// The first line a person reads, before the particulars.
+    pub message: &'static str,
+    /// What to do next.
+    pub hint: &'static str,
+}
+
+macro_rules! table {
+    ($($exit:literal $http:literal $retry:ident $code:ident $word:literal, $message:literal, $hint:literal;)+) => {
+        /// A named fault. The words are stable: users and tests rely on them.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+        pub enum Code {
+            $(#[serde(rename = $word)] $code,)+
+        }
+
+        impl Code {
+            pub const ALL: &'static [Self] = &[$(Self::$code),+];
+
+            pub const fn row(self) -> Row {
+                match self {
+                    $(Self::$code => Row {
+                        code: Self::$code,
+                        word: $word,
+                        exit: $exit,
+                        http: $http,
+                        retry: Retry::$retry,
+                        message: $message,
+                        hint: $hint,
+                    },)+
+                }
+            }
+        }
+    };
+}
+
+table! {
+    1 500 No InternalError "internal_error", "something inside Ostler went wrong", "please report it with the output of the same command and --debug";
+    2 400 No Usage "usage", "the command or request is not understood", "see --help";
+    2 405 No MethodNotAllowed "method_not_allowed", "this address does not take that method", "see /api/v1/openapi.json for what it takes";
+    2 413 No TooLarge "too_large", "the request is larger than the limit", "send less, or in parts";
+    2 415 No UnsupportedMedia "unsupported_media", "the request is not JSON", "send content-type: application/json";
+    3 422 No InvalidConfig "invalid_config", "the configuration is not valid", "mend the named key; `ostler config schema` prints what is allowed";
+    3 422 No UnknownAgent "unknown_agent", "no agent, adapter or runtime has this name", "`ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD";
+    3 422 No UnknownPlaceholder "unknown_placeholder", "a placeholder is not known", "see the placeholders in docs/configuration.md";
+    3 422 No BadWorkspace "bad_workspace", "the working directory cannot be used", "give an existing directory with --cwd";
+    3 422 No PolicyNotPossible "policy_not_possible", "this runtime cannot keep the asked permission policy", "choose another --permission, --worktree or lane";
+    3 422 No PromptTooLarge "prompt_too_large", "the prompt is too large for this runtime's command line", "shorten it, or put it in a file the agent can read";
+    3 422 No NotSupported "not_supported", "this is not supported here", "see the agent's card: `ostler runtimes`";
+    4 424 No NotInstalled "not_installed", "the agent's program was not found", "install it, or set the adapter's binary to its full path";
+    4 424 No SpawnFailed "spawn_failed", "the agent's program could not be started", "check that the file is executable and made for this machine";
+    5 401 AfterFix Unauthorized "unauthorized", "the token is missing or wrong", "send authorization: Bearer with the token file of the data directory";
+    5 401 AfterFix AuthRequired "auth_required", "the agent is not logged in", "log in with the agent's own command, then run again";
+    5 401 AfterFix AuthFailed "auth_failed", "the provider refused the agent's credentials", "log in again, or check the key";
+    5 402 AfterFix Billing "billing", "the provider wants payment first", "check the account's billing";
+    6 429 AtReset ProviderQuota "provider_quota", "the provider's quota is used up", "wait for the reset, or use another account";
+    6 429 Backoff RateLimited "rate_limited", "the provider limits the rate", "wait and try again";
+    6 429 Backoff Overloaded "overloaded", "the provider is overloaded", "wait and try again";
+    6 429 Backoff UpstreamError "upstream_error", "the provider answered with an error", "wait and try again";
+    7 402 Person BudgetExceeded "budget_exceeded", "the budget is used up", "raise the budget and run again";
+    8 504 Once TimeoutWall "timeout_wall", "the run took longer than allowed", "raise --timeout or timeoutSec";
+    8 504 Once TimeoutSilence "timeout_silence", "the agent was silent for too long", "raise silenceSec, or see what it waits for with `ostler show`";
+    8 504 Once TimeoutFirstOutput "timeout_first_output", "the agent said nothing at all", "run its command by hand; raise firstOutputSec if it starts slowly";
+    9 409 No AgentFailed "agent_failed", "the agent says that it failed", "see its reason above, or `ostler show`";
+    9 409 No ModelRefusal "model_refusal", "the model refused", "change the prompt";
+    9 409 No ModelNotFound "model_not_found", "the model is not known to the provider", "check --model";
+    9 409 Resume MaxTurns "max_turns", "the agent reached its limit of turns", "go on with --resume";
+    9 409 No ContextOverflow "context_overflow", "the conversation no longer fits the model", "start afresh with a smaller task";
+    10 502 Once ProcessCrashed "process_crashed", "the agent's process ended with an error", "see its last lines above, or `ostler show`";
+    10 502 No ProcessKilled "process_killed", "the agent's process was killed by someone else", "look for the one who sent the signal, or for lack of memory";
+    10 502 Once ProcessLost "process_lost", "the agent's process was lost", "run again";
+    10 502 Once EndedWithoutResult "ended_without_result", "the agent ended without saying that it was done", "see its last lines above, or `ostler show`";
+    10 502 No OutputLimit "output_limit", "the agent printed more than allowed", "raise maxOutputBytes, or make it print less";
+    11 502 Backoff RemoteUnavailable "remote_unavailable", "the remote cannot be reached", "check its address and that it runs";
+    11 502 Backoff RemoteLost "remote_lost", "the remote was lost in the middle of the run", "run again";
+    12 403 No PermissionDenied "permission_denied", "permission was denied", "allow it, or change --permission";
+    12 403 No PermissionUnanswered "permission_unanswered", "nobody answered the question in time", "answer with `ostler answer`, or raise askTimeoutSec";
+    12 403 No Forbidden "forbidden", "this is not allowed from here", "use the address and token that `ostler serve` printed";
+    13 409 Requeue LeaseExpired "lease_expired", "the run lost its lease", "run again";
+    13 409 Requeue FenceStale "fence_stale", "another run owns this task now", "nothing: the other run goes on";
+    13 409 Requeue Conflict "conflict", "this cannot be done in the present state", "look at it first: `ostler show`";
+    14 503 AfterFix StoreLocked "store_locked", "another process holds the store and does not answer", "wait for it, or end it";
+    14 503 AfterFix StoreNewer "store_newer", "the store was made by a newer Ostler", "use that version or a newer one";
+    14 503 AfterFix StoreUnreadable "store_unreadable", "the store cannot be read", "check the data directory's owner and disk; restore a backup";
+    14 503 AfterFix DiskFull "disk_full", "the disk is full", "make room, then run again";
+    14 503 AfterFix PortInUse "port_in_use", "the address is in use", "choose another with --listen";
+    15 502 No ProtocolError "protocol_error", "the agent broke its protocol", "`ostler conformance` shows the line";
+    15 502 No UnknownTool "unknown_tool", "no tool of this name is offered", "see the tools listed for this run";
+    15 502 No ParseFailed "parse_failed", "what was read could not be understood", "see the line above";
+    16 404 No NotFound "not_found", "there is no such thing", "`ostler runs` lists what there is";
+    130 409 No Cancelled "cancelled", "stopped by a person", "run again when you like";
+}
+
+impl Code {
+    pub const fn word(self) -> &'static str {
+        self.row().word
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.word() == word)
+    }
+
+    /// Whether trying again by itself, without a person, can help.
+    pub const fn retryable(self) -> bool {
+        matches!(
+            self.row().retry,
+            Retry::Once | Retry::Backoff | Retry::AtReset | Retry::Resume | Retry::Requeue
+        )
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A fault on its way to a person or a client: its code, the particulars, and what to do if the
+/// table's hint is not the best one. Holds no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Fault {
+    pub code: Code,
+    /// What was tried, with what, and what came of it: lower case, no full stop.
+    pub message: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl Fault {
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), hint: None, detail: None }
+    }
+
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub fn hint(&self) -> &str {
+        self.hint.as_deref().unwrap_or(self.code.row().hint)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_code_reads_back_from_its_word_and_says_what_to_do() {
+        for code in Code::ALL {
+            let row = code.row();
+            assert_eq!(Code::from_word(row.word), Some(*code));
+            assert_eq!(serde_json::to_value(code).unwrap(), row.word);
+            assert!(!row.message.is_empty() && !row.hint.is_empty(), "{}", row.word);
+            assert!(!row.message.ends_with('.') && !row.hint.ends_with('.'), "{}", row.word);
+        }
+    }
+
+    #[test]
+    fn messages_and_words_are_told_apart() {
+        let words: BTreeSet<_> = Code::ALL.iter().map(|code| code.word()).collect();
+        let messages: BTreeSet<_> = Code::ALL.iter().map(|code| code.row().message).collect();
+        assert_eq!((words.len(), messages.len()), (Code::ALL.len(), Code::ALL.len()));
+    }
+}

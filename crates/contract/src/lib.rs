@@ -1,0 +1,31 @@
+//! The words of the house: ids, events, commands, states, outcomes, faults, limits, cards, and the
+//! few words two siblings share. Data and serde only: no IO, no clock, no async, no chance.
+//!
+//! A type enters this crate only if it is stored, crosses a wire, or is spoken between two sibling
+//! crates. Everything here is described by one JSON Schema (`schema`), snapshot-tested; changes are
+//! additive. `docs/contract.md` is made from this crate by `cargo xtask docs`.
+
+pub mod card;
+pub mod command;
+pub mod event;
+pub mod fault;
+pub mod id;
+pub mod limits;
+pub mod money;
+pub mod plan;
+pub mod schema;
+pub mod speech;
+pub mod state;
+pub mod time;
+pub mod transcript;
+
+pub use card::{Card, Policy};
+pub use command::{Command, Wish};
+pub use event::{Body, Event, Outcome};
+pub use fault::{Code, Fault};
+pub use id::{AgentId, AskId, CommandId, RunId, TaskId};
+pub use money::{NanoUsd, Tokens};
+pub use plan::LaunchPlan;
+pub use speech::{Draft, Signal, Utterance};
+pub use state::{RunState, TaskState};
+pub use time::Timestamp;

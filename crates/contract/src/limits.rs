@@ -1,0 +1,97 @@
+//! Every limit of the house, by name. Reaching one is an event or back-pressure, never silence.
+//! Defaults that a person may change are here too; their keys are in the configuration.
+
+const KIB: usize = 1024;
+const MIB: usize = 1024 * KIB;
+
+macro_rules! limits {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty = $value:expr;)+) => {
+        $($(#[doc = $doc])+ pub const $name: $type = $value;)+
+
+        /// Name, value and meaning of every limit, for the docs and the schema snapshot.
+        pub const ALL: &[(&str, u64, &str)] = &[
+            $((stringify!($name), $name as u64, concat!($($doc),+))),+
+        ];
+    };
+}
+
+limits! {
+    /// How long a lease is good for without renewal.
+    LEASE_MS: u64 = 300_000;
+    /// The share of the window after which a lease is renewed, in percent.
+    LEASE_RENEW_PERCENT: u64 = 60;
+    /// How long to wait before a failed renewal is tried again.
+    LEASE_RETRY_MS: u64 = 10_000;
+    /// Wall time of a run.
+    WALL_MS: u64 = 2 * 3600 * 1000;
+    /// Silence on both streams while no tool call and no question is open.
+    SILENCE_MS: u64 = 600_000;
+    /// Time to the first byte.
+    FIRST_OUTPUT_MS: u64 = 300_000;
+    /// How long a shutdown frame may take to work before SIGTERM.
+    FAREWELL_MS: u64 = 5_000;
+    /// How long SIGTERM may take to work before SIGKILL.
+    TERM_MS: u64 = 15_000;
+    /// How long a process may linger after its closing evidence before it is stopped.
+    LINGER_MS: u64 = 5_000;
+    /// How long pipes held by grandchildren are drained after the agent's exit.
+    DRAIN_MS: u64 = 200;
+    /// How long a permission question waits for a person.
+    ASK_MS: u64 = 600_000;
+    /// How long a rate limit may last before the run is ended.
+    PATIENCE_MS: u64 = 300_000;
+    /// One line of an agent's output.
+    LINE_BYTES_MAX: usize = 64 * MIB;
+    /// Above this a line is kept in the spool and not in memory.
+    LINE_BYTES_HELD_MAX: usize = MIB;
+    /// All output of a run.
+    OUTPUT_BYTES_MAX: u64 = 512 * MIB as u64;
+    /// A text that stays inside its event; longer ones become a preview and a blob.
+    TEXT_BYTES_MAX: usize = 64 * KIB;
+    /// Tool input or output that stays inside its event.
+    TOOL_BYTES_MAX: usize = 16 * KIB;
+    /// What is shown of a text that went to a blob.
+    PREVIEW_BYTES: usize = 2 * KIB;
+    /// The end of stderr that is kept as the detail of a fault.
+    STDERR_TAIL_BYTES: usize = 10 * KIB;
+    /// A prompt given on a command line.
+    PROMPT_ARGV_BYTES_MAX: usize = 96 * KIB;
+    /// A prompt or task body.
+    PROMPT_BYTES_MAX: usize = 4 * MIB;
+    /// A segment of the spool.
+    SPOOL_SEGMENT_BYTES: u64 = 64 * MIB as u64;
+    /// Events in one Batch.
+    BATCH_EVENTS_MAX: usize = 256;
+    /// Bytes of events in one Batch.
+    BATCH_BYTES_MAX: usize = 4 * MIB;
+    /// Deltas of one block are joined up to this size.
+    JOIN_BYTES_MAX: usize = 8 * KIB;
+    /// Deltas of one block are joined for at most this long.
+    JOIN_MS: u64 = 100;
+    /// Rows in one page of a listing.
+    PAGE_ROWS_MAX: usize = 500;
+    /// Events in one page.
+    PAGE_EVENTS_MAX: usize = 512;
+    /// Wishes waiting in one run's inbox.
+    INBOX_MAX: usize = 256;
+    /// Jobs waiting for the store's writer.
+    WRITER_QUEUE_MAX: usize = 1024;
+    /// Body of an HTTP request.
+    BODY_BYTES_MAX: usize = 8 * MIB;
+    /// Watchers of one host at once.
+    WATCHERS_MAX: usize = 64;
+    /// A file that `read_file` gives to an agent.
+    READ_FILE_BYTES_MAX: usize = MIB;
+    /// Entries that `list_files` gives to an agent.
+    LIST_FILES_MAX: usize = 2_000;
+    /// Relayed tool calls of one run waiting for their answer.
+    TOOL_CALLS_OPEN_MAX: usize = 64;
+    /// A configuration file.
+    CONFIG_BYTES_MAX: usize = MIB;
+    /// The shortest secret value that is looked for; shorter ones would redact ordinary words.
+    SECRET_BYTES_MIN: usize = 6;
+    /// Known secret values of one run.
+    SECRETS_MAX: usize = 1024;
+    /// How deep JSON of an agent may nest before it is kept as text.
+    JSON_DEPTH_MAX: usize = 128;
+}

@@ -1,0 +1,166 @@
+//! How an attempt will be launched, as data: doctor prints it, a snapshot compares it, and its
+//! sealed form is stored before the spawn. Made by `runtimes`, completed and carried out by `host`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The way an adapter is driven.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Lane {
+    Native,
+    Acp,
+    Process,
+    Http,
+}
+
+/// What to start and how to talk to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LaunchPlan {
+    pub lane: Lane,
+    /// A name to be found on PATH, or a path.
+    pub program: String,
+    pub args: Vec<String>,
+    /// What the adapter adds to the environment, in the order of contract §9.
+    pub env: Vec<EnvEntry>,
+    pub stdin: StdinMode,
+    pub framing: Framing,
+    /// Names of environment variables whose values the seal must know.
+    pub secrets: Vec<String>,
+}
+
+/// One variable and where its value comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvEntry {
+    pub name: String,
+    pub source: EnvSource,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "from", rename_all = "snake_case")]
+pub enum EnvSource {
+    /// Taken over from the caller's environment when it is set there: the common allowlist.
+    Allowlist,
+    /// The same, asked for by the runtime's card.
+    Card,
+    /// The same, asked for by `envPassthrough`.
+    Passthrough,
+    /// A value of the configuration, its placeholders and `${NAME}` already resolved.
+    Config { value: String },
+}
+
+/// What the agent's standard input is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum StdinMode {
+    Events,
+    Prompt,
+    Jsonrpc,
+    StreamJson,
+    None,
+}
+
+/// How bytes become frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Framing {
+    Lines,
+    Sse,
+}
+
+/// A configured runtime: everything a plan is made from that does not change from run to run.
+/// `cli` reads it from `ostler.json`; a client hands it to the host with the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Adapter {
+    /// The name it is configured under.
+    pub name: String,
+    /// The registry id of the runtime that plans and hears it: `process` for any command that
+    /// speaks JSON lines.
+    pub runtime: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub binary: Option<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    #[serde(default)]
+    pub env_passthrough: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost_model: Option<String>,
+    #[serde(default)]
+    pub env_compat: Vec<String>,
+    #[serde(default)]
+    pub clocks: Clocks,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_bytes_max: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<crate::Policy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// Whether the sealed raw output is kept with the run.
+    #[serde(default = "yes")]
+    pub trace: bool,
+    /// Whether the relay is offered to the agent.
+    #[serde(default = "yes")]
+    pub mcp: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// How long things may take. `None` is the default of contract §8; `Limit::Unlimited` is a word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Clocks {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall: Option<Limit>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub silence: Option<Limit>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_output: Option<Limit>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub term_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linger_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patience_ms: Option<u64>,
+}
+
+impl Clocks {
+    /// `self` where it says something, `under` elsewhere: flag beats agent beats adapter.
+    pub fn over(self, under: Self) -> Self {
+        Self {
+            wall: self.wall.or(under.wall),
+            silence: self.silence.or(under.silence),
+            first_output: self.first_output.or(under.first_output),
+            term_ms: self.term_ms.or(under.term_ms),
+            linger_ms: self.linger_ms.or(under.linger_ms),
+            ask_ms: self.ask_ms.or(under.ask_ms),
+            patience_ms: self.patience_ms.or(under.patience_ms),
+        }
+    }
+}
+
+/// A time limit, or the word that says there is none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    Ms(u64),
+    Unlimited,
+}
+
+impl Limit {
+    /// The limit in milliseconds; `None` when there is none.
+    pub const fn ms(self) -> Option<u64> {
+        match self {
+            Self::Ms(ms) => Some(ms),
+            Self::Unlimited => None,
+        }
+    }
+}
