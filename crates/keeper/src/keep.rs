@@ -1,0 +1,183 @@
+//! The keeper process from its first line to its last.
+//!
+//! Here is the order in which things come to be; `watch.rs` is the loop they then live in. A
+//! keeper without a plan has done nothing and leaves when its socket closes, so a server may start
+//! one before it has committed that it will.
+
+mod agent;
+mod control;
+mod family;
+mod ladder;
+mod lease;
+mod raw;
+mod voice;
+mod watch;
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
+use rustix::process::{Pid, getpid, set_child_subreaper, setsid, umask};
+
+use crate::door::{LOCK_NAME, open_dir};
+use crate::packet;
+use crate::plan::Plan;
+use crate::record::{Begin, Isolation, Kind};
+use crate::spool::Spool;
+use crate::wire::{Assembler, Order, Refusal, Report, VERSION, VERSION_OLDEST};
+use agent::{Agent, NotStarted};
+use control::Control;
+use watch::Watch;
+
+/// The keeper itself, with its control socket at descriptor 0. Call it in the first lines of main,
+/// before any thread, allocator warm-up or configuration, when the first argument is `keep`.
+pub fn keep() -> ExitCode {
+    match attempt() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let line = format!("keeper: {error}\n");
+            // The log may be gone; there is nobody else to tell.
+            let _ = rustix::io::write(rustix::stdio::stderr(), line.as_bytes());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn attempt() -> io::Result<()> {
+    raw::hide_descriptors();
+    let control = take_stdin()?;
+    // Fails only for a process that leads its group already, which is as good.
+    let _ = setsid();
+    set_child_subreaper(Some(getpid()))?;
+    // The server's directory may be unmounted or removed while the agent lives.
+    rustix::process::chdir("/")?;
+    let agent_umask = umask(Mode::RWXG | Mode::RWXO);
+
+    let mut packet = packet::buffer();
+    let Some(plan) = await_plan(&control, &mut packet)? else { return Ok(()) };
+    // The part of the id that tells runs apart is its end; the kernel keeps 15 bytes of a name.
+    let tail = plan.run_id.get(plan.run_id.len().saturating_sub(10)..).unwrap_or_default();
+    if let Ok(name) = CString::new(format!("keep {tail}")) {
+        let _ = rustix::thread::set_name(&name);
+    }
+    let dir = open_dir(&plan.spool_dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
+    let lock = take_lock(&dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
+
+    let signals = raw::signal_fd()?;
+    let agent = agent::launch(&plan, agent_umask);
+    let outcome = hold(plan, agent, signals, control, dir, packet);
+    if outcome.is_err() {
+        family::sweep_to_the_end();
+    }
+    drop(lock);
+    outcome
+}
+
+/// Makes what the agent's keeping needs while the agent execs, and keeps it. Should something fail
+/// here, the agent has run for a fraction of a millisecond and is killed again.
+fn hold(
+    plan: Box<Plan>,
+    agent: Result<Agent, NotStarted>,
+    signals: OwnedFd,
+    control: OwnedFd,
+    dir: OwnedFd,
+    packet: Box<[u8]>,
+) -> io::Result<()> {
+    let control = Control::open(control, &dir)?;
+    let mut spool = Spool::create(dir, plan.segment_bytes)?;
+    let begin = begin(&plan, &agent);
+    spool.append(Kind::Begin, 0, 0, &serde_json::to_vec(&begin).expect("begin is plain data"));
+    let watch = Watch::new(plan, agent, signals, control, spool, packet)?;
+    raw::return_memory();
+    watch.run()
+}
+
+/// Moves the control socket from descriptor 0 to one that the agent will not inherit.
+fn take_stdin() -> io::Result<OwnedFd> {
+    let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    Ok(control)
+}
+
+/// `None` when the server closed the socket instead, and so never launched.
+fn await_plan(control: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<Box<Plan>>> {
+    let mut assembler = Assembler::default();
+    loop {
+        match poll(&mut [PollFd::new(control, PollFlags::IN)], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let packet = match packet::receive(control, buffer) {
+            Ok(Some(packet)) => packet,
+            Ok(None) => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(error) => return Err(error),
+        };
+        let message = match assembler.push(packet) {
+            Ok(Some(message)) => message,
+            Ok(None) => continue,
+            Err(error) => return Err(malformed(control, error)),
+        };
+        return match Order::from_message(message) {
+            Ok(Order::Plan(plan)) if !(VERSION_OLDEST..=VERSION).contains(&plan.version) => {
+                refuse(control, Refusal::Version);
+                Err(io::Error::other("the plan's version is not spoken"))
+            }
+            Ok(Order::Plan(plan)) => Ok(Some(plan)),
+            Ok(_) => Err(malformed(control, crate::wire::Malformed)),
+            Err(error) => Err(malformed(control, error)),
+        };
+    }
+}
+
+fn malformed(control: &OwnedFd, error: crate::wire::Malformed) -> io::Error {
+    refuse(control, Refusal::Malformed);
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
+
+fn refuse(control: &OwnedFd, why: Refusal) {
+    for packet in (Report::Refused { n: 0, why }).packets() {
+        let _ = packet::send(control, &packet);
+    }
+}
+
+/// Takes the lock that says "alive", before the agent starts: a second keeper with the same plan
+/// goes no further than this. A server that looks whether we live holds it for an instant, hence
+/// the retries.
+fn take_lock(dir: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let lock = openat(dir, LOCK_NAME, flags, Mode::RUSR | Mode::WUSR)?;
+    for _ in 0..20 {
+        if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return Ok(lock);
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, "another keeper holds this spool"))
+}
+
+fn begin(plan: &Plan, agent: &Result<Agent, NotStarted>) -> Begin {
+    let agent_pid = agent.as_ref().ok().map(|agent| agent.pid);
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Begin {
+        version: VERSION,
+        run_id: plan.run_id.clone(),
+        attempt: plan.attempt,
+        fence: plan.fence,
+        keeper_pid: getpid().as_raw_pid(),
+        keeper_start_ticks: family::start_ticks(getpid()),
+        agent_pid: agent_pid.map(Pid::as_raw_pid),
+        agent_start_ticks: agent_pid.and_then(family::start_ticks),
+        boot_id: boot_id.trim().to_owned(),
+        wall_ms: wall.as_millis() as u64,
+        isolation: Isolation::Basic,
+        mark: plan.mark.clone(),
+    }
+}

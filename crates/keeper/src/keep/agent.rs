@@ -1,0 +1,74 @@
+//! Starting the agent: its pipes, its environment, its process group, and why it did not start.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::fs::Mode;
+use rustix::process::{Pid, getpid};
+
+use super::raw;
+use crate::plan::{Plan, StdinMode};
+
+/// The agent's process and our ends of its pipes, all non-blocking.
+pub struct Agent {
+    pub pid: Pid,
+    pub stdin: Option<OwnedFd>,
+    pub stdout: OwnedFd,
+    pub stderr: OwnedFd,
+}
+
+/// The program could not be started.
+pub struct NotStarted {
+    pub words: String,
+    pub errno: Option<i32>,
+}
+
+/// Starts the program of the plan in a group of its own, with nothing inherited.
+pub fn launch(plan: &Plan, mask: Mode) -> Result<Agent, NotStarted> {
+    let mut command = Command::new(&plan.program);
+    command
+        .args(&plan.args)
+        .current_dir(&plan.cwd)
+        .env_clear()
+        .envs(plan.env.iter().map(|(name, value)| (name, value)))
+        .process_group(0)
+        .stdin(match plan.stdin {
+            StdinMode::Open => Stdio::piped(),
+            StdinMode::Null => Stdio::null(),
+        })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    raw::bind_to_keeper(&mut command, getpid(), mask);
+
+    let not_started = |error| NotStarted::explain(plan, &error);
+    let mut child = command.spawn().map_err(not_started)?;
+    let pid = Pid::from_child(&child);
+    let stdin = child.stdin.take().map(OwnedFd::from);
+    let stdout = child.stdout.take().map(OwnedFd::from).expect("stdout is piped");
+    let stderr = child.stderr.take().map(OwnedFd::from).expect("stderr is piped");
+    for fd in stdin.iter().chain([&stdout, &stderr]) {
+        rustix::io::ioctl_fionbio(fd, true).map_err(|errno| not_started(errno.into()))?;
+    }
+    Ok(Agent { pid, stdin, stdout, stderr })
+}
+
+impl NotStarted {
+    /// The kernel gives one number for a missing program and a missing directory; a person needs
+    /// to know which.
+    fn explain(plan: &Plan, error: &io::Error) -> Self {
+        let what = if plan.cwd.is_dir() {
+            format!("program {}", plan.program)
+        } else {
+            format!("working directory {}", plan.cwd.display())
+        };
+        let errno = error.raw_os_error();
+        let words = match error.kind() {
+            io::ErrorKind::NotFound => "not found".to_owned(),
+            io::ErrorKind::PermissionDenied => "not permitted or not executable".to_owned(),
+            _ => error.to_string(),
+        };
+        Self { words: format!("{what}: {words}"), errno }
+    }
+}
