@@ -1,0 +1,117 @@
+//! Runtimes: how each agent is started and how it talks, as pure code. A `Runtime` makes a launch
+//! plan and a dialect; a `Dialect` turns bytes into drafts and signals and utterances into frames.
+//! Nothing here does IO, reads a clock or rolls dice: time is an argument, values are passed in.
+//! `registry` lists the runtimes, `jsonlines` is the process protocol, `template` fills in
+//! placeholders and `join` joins deltas before they are sealed.
+
+pub mod demo;
+pub mod join;
+pub mod jsonlines;
+pub mod process;
+pub mod registry;
+pub mod template;
+
+use contract::event;
+use contract::plan::Adapter;
+use contract::speech::Close;
+use contract::{Card, Code, Draft, Fault, LaunchPlan, Signal, Timestamp, Utterance};
+use std::collections::BTreeMap;
+
+/// An agent product. Every method is required: what a runtime cannot do is absent from its card.
+pub trait Runtime: Send + Sync {
+    /// What it is and can do, as data.
+    fn card(&self) -> Card;
+
+    /// What to start. A wrong configuration is a fault here, before anything is spawned.
+    fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault>;
+
+    /// A fresh conversation.
+    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect>;
+
+    /// The conversation that `Dialect::save` wrote. State of an unknown version is a fault.
+    fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault>;
+
+    /// What this runtime's exit codes and last words mean; `None` when it says nothing by them.
+    fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code>;
+}
+
+/// A way of talking. Holds no handle and no clock, so it can be saved between any two frames and
+/// go on elsewhere: hearing everything equals stopping at any frame, saving, loading, going on.
+pub trait Dialect: Send {
+    /// Hears one frame. It cannot fail: what is not understood becomes a `log` draft.
+    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out);
+
+    /// Puts an utterance into frames, each a whole line with its newline. What cannot be said puts
+    /// a `log` draft instead, so nothing is lost in silence.
+    fn say(&mut self, utterance: &Utterance, out: &mut Out);
+
+    /// Tells the time, for dialects that wait for something.
+    fn tick(&mut self, now: Timestamp, out: &mut Out);
+
+    /// No more frames will come.
+    fn close(&mut self, how: Close, out: &mut Out);
+
+    /// The frame that says goodbye, held by the keeper in case nobody else can say it.
+    fn farewell(&self, reason: Code) -> Option<Vec<u8>>;
+
+    /// The state as JSON with a version.
+    fn save(&self) -> Vec<u8>;
+}
+
+/// What a plan and a dialect are made from. It holds tokens and a prompt, so it has no `Debug`.
+#[derive(Clone)]
+pub struct Spec {
+    pub adapter: Adapter,
+    pub context: template::Context,
+    pub model: Option<String>,
+    pub prompt: String,
+    pub system_prompt: Option<String>,
+    /// The path of the `ostler` binary itself.
+    pub own_program: String,
+    /// Values for `${NAME}`; `template::references` says which are needed.
+    pub caller_env: BTreeMap<String, String>,
+}
+
+/// How a process ended, as far as it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExitEvidence<'a> {
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub stderr_tail: &'a str,
+}
+
+/// Where a frame was read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+impl From<Stream> for event::Stream {
+    fn from(stream: Stream) -> Self {
+        match stream {
+            Stream::Stdout => Self::Stdout,
+            Stream::Stderr => Self::Stderr,
+        }
+    }
+}
+
+/// One line of the agent's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame<'a> {
+    pub stream: Stream,
+    /// The number of the line in its stream, as the trace counts it.
+    pub line: u64,
+    /// The line without its newline.
+    pub bytes: &'a [u8],
+    /// The line was longer than allowed and `bytes` hold its head only.
+    pub cut: bool,
+}
+
+/// What came of hearing or saying something, in order within each list.
+#[derive(Debug, Default, Clone, PartialEq)]
+pub struct Out {
+    pub drafts: Vec<Draft>,
+    pub signals: Vec<Signal>,
+    pub frames: Vec<Vec<u8>>,
+}

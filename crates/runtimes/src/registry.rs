@@ -1,0 +1,57 @@
+//! The list of runtimes: one line each, and the only place besides its own folder where a runtime
+//! is known. Nothing else may match on a runtime's id.
+
+use crate::{Runtime, demo, process};
+
+static RUNTIMES: [&'static dyn Runtime; 2] = [
+    &process::Process, // any program that speaks JSON lines
+    &demo::Demo,       // the built-in demo agent
+];
+
+/// The runtime with this id.
+pub fn find(id: &str) -> Option<&'static dyn Runtime> {
+    RUNTIMES.into_iter().find(|runtime| runtime.card().id == id)
+}
+
+/// Every runtime, in the order people see.
+pub fn all() -> &'static [&'static dyn Runtime] {
+    &RUNTIMES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_runtime_is_found_by_the_id_of_its_card() {
+        let ids: BTreeSet<_> = all().iter().map(|runtime| runtime.card().id).collect();
+        assert_eq!(ids.len(), all().len(), "two runtimes share an id");
+        for id in ids {
+            assert_eq!(find(&id).map(|runtime| runtime.card().id), Some(id));
+        }
+        assert!(find("nothing-like-it").is_none());
+    }
+
+    #[test]
+    fn every_card_reads_as_it_is_shown() {
+        for runtime in all() {
+            let card = runtime.card();
+            insta::assert_json_snapshot!(format!("card_{}", card.id), card);
+        }
+    }
+
+    #[test]
+    fn every_card_states_every_policy_for_every_lane_it_has() {
+        for runtime in all() {
+            let card = runtime.card();
+            assert!(!card.closing.is_empty() && !card.use_when.is_empty(), "{}", card.id);
+            for lane in &card.lanes {
+                let rows = card.policies.iter().filter(|row| row.lane == *lane);
+                let policies: BTreeSet<_> =
+                    rows.map(|row| serde_json::to_string(&row.policy).unwrap()).collect();
+                assert_eq!(policies.len(), 4, "{} on {lane:?}", card.id);
+            }
+        }
+    }
+}
