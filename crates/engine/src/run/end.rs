@@ -1,0 +1,209 @@
+//! How a run comes to its end: the agent's own word, the stops, the clocks that run out, and the
+//! settling. The first stop names the reason and later ones only shorten it; what the agent said
+//! before it stays the outcome. Whatever happens, `settle` runs once and is the last thing.
+
+use super::outcome::{self, Facts, Gone};
+use super::{Effect, Machine, Now, Step, lease, lifecycle, tools};
+use contract::event::{Body, EndEvidence, LeaseAction, Phase, RunResult};
+use contract::speech::{Draft, Ending, ToolAnswer};
+use contract::{Code, RunState};
+use serde::{Deserialize, Serialize};
+
+/// The agent's own word on its end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Said {
+    pub ending: Ending,
+    /// `Explicit` or `Structured`.
+    pub how: EndEvidence,
+    /// It was said after someone stopped the run.
+    pub late: bool,
+}
+
+/// Why the run is being stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stopped {
+    pub reason: Code,
+    /// The agent was done and its process would not leave.
+    pub linger: bool,
+    /// The clock that ran out, if one did.
+    pub limit_ms: Option<u64>,
+    /// No grace is left to shorten.
+    pub at_once: bool,
+}
+
+impl Stopped {
+    pub fn by(&self) -> &'static str {
+        if self.linger { "linger" } else { self.reason.word() }
+    }
+}
+
+/// The agent's standard input, seen from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Stdin {
+    Open,
+    /// To be closed when the last open call has its answer.
+    Closing,
+    Closed,
+}
+
+/// How patiently a process is ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Graces {
+    /// Farewell, then SIGTERM, then SIGKILL.
+    Full,
+    /// SIGTERM, then SIGKILL.
+    Linger,
+    /// SIGKILL.
+    None,
+}
+
+impl Machine {
+    pub(super) fn hear_end(
+        &mut self,
+        now: Now,
+        ending: Ending,
+        how: EndEvidence,
+        out: &mut Vec<Step>,
+    ) {
+        let late = self.stopped.is_some();
+        if let Some(said) = &mut self.said {
+            let outweighs = said.how != EndEvidence::Explicit && late == said.late;
+            if !outweighs {
+                // The first explicit end counts; a result may only bring what was missing.
+                if how == EndEvidence::Structured {
+                    said.ending.text = said.ending.text.take().or(ending.text);
+                    said.ending.output = said.ending.output.take().or(ending.output);
+                }
+                return;
+            }
+        }
+        let earlier = self.said.take().map(|said| said.ending);
+        let (text, output) = earlier.map_or((None, None), |earlier| (earlier.text, earlier.output));
+        let ending =
+            Ending { text: ending.text.or(text), output: ending.output.or(output), ..ending };
+        self.said = Some(Said { ending, how, late });
+        if !late {
+            self.watch.done(now);
+            self.close_stdin(out);
+        }
+    }
+
+    /// Closes the agent's input, but not before its last open call has an answer: the call may be
+    /// the one that ends the run.
+    pub(super) fn close_stdin(&mut self, out: &mut Vec<Step>) {
+        match (self.stdin, self.calls.relayed_open()) {
+            (Stdin::Open | Stdin::Closing, true) => self.stdin = Stdin::Closing,
+            (Stdin::Open | Stdin::Closing, false) => {
+                self.stdin = Stdin::Closed;
+                out.push(Step::Do(Effect::CloseStdin));
+            }
+            (Stdin::Closed, _) => {}
+        }
+    }
+
+    pub(super) fn lose_lease(&mut self, now: Now, out: &mut Vec<Step>) {
+        if std::mem::replace(&mut self.lease_lost, true) {
+            return;
+        }
+        out.push(lease(LeaseAction::Lost, None));
+        self.stop(now, Code::LeaseExpired, None, Graces::Full, out);
+    }
+
+    pub(super) fn tick(&mut self, now: Now, out: &mut Vec<Step>) {
+        if self.stopped.is_some() {
+            return;
+        }
+        let due = self.watch.due(&self.terms, self.calls.busy());
+        let Some(due) = due.filter(|due| due.at_ms <= now.mono_ms) else { return };
+        match due.clock.code() {
+            Some(code) => self.stop(now, code, Some(due.limit_ms), Graces::Full, out),
+            None => self.stop_lingering(now, out),
+        }
+    }
+
+    /// The agent is done and needs no farewell; what it said stays the outcome.
+    fn stop_lingering(&mut self, now: Now, out: &mut Vec<Step>) {
+        let code = self.said.as_ref().and_then(|said| said.ending.code);
+        self.stop(now, code.unwrap_or(Code::Cancelled), None, Graces::Linger, out);
+    }
+
+    /// Ends the process. The first reason stays; a second stop takes what is left of the graces.
+    pub(super) fn stop(
+        &mut self,
+        now: Now,
+        reason: Code,
+        limit_ms: Option<u64>,
+        graces: Graces,
+        out: &mut Vec<Step>,
+    ) {
+        if let Some(first) = &mut self.stopped {
+            if !first.at_once {
+                first.at_once = true;
+                let reason = first.reason;
+                out.push(Step::Do(Effect::Stop { reason, farewell_ms: 0, term_ms: 0 }));
+            }
+            return;
+        }
+        let stopped = Stopped {
+            reason,
+            linger: graces == Graces::Linger,
+            limit_ms,
+            at_once: graces == Graces::None,
+        };
+        let by = stopped.by();
+        self.stopped = Some(stopped);
+        if self.state == RunState::Planned {
+            // Nothing was launched, so nothing will testify.
+            self.settle(now, &Gone::NeverBegan, out);
+            return;
+        }
+        self.state = RunState::Stopping;
+        let (farewell_ms, term_ms) = match graces {
+            Graces::Full => (self.terms.farewell_ms, self.terms.term_ms),
+            Graces::Linger => (0, self.terms.term_ms),
+            Graces::None => (0, 0),
+        };
+        out.push(lifecycle(Phase::Stopping, Some(by.to_owned()), None, None));
+        out.push(Step::Do(Effect::Stop { reason, farewell_ms, term_ms }));
+    }
+
+    /// The end: every obligation is met, then comes the one result.
+    pub(super) fn settle(&mut self, now: Now, gone: &Gone, out: &mut Vec<Step>) {
+        let verdict = outcome::judge(&Facts {
+            said: self.said.as_ref(),
+            stopped: self.stopped.as_ref(),
+            trouble: self.turns.model_error.or(self.turns.trouble()),
+            gone,
+        });
+        let unanswered = ToolAnswer::Error {
+            code: verdict.code.unwrap_or(Code::Conflict),
+            message: "the run ended before this call was answered".to_owned(),
+        };
+        for id in self.calls.drain() {
+            out.push(Step::Append(tools::result(&id, &unanswered, None)));
+        }
+        if gone.lease_ran_out() && !std::mem::replace(&mut self.lease_lost, true) {
+            out.push(lease(LeaseAction::Lost, None));
+        }
+        out.extend(outcome::last_words(&verdict, gone).map(Step::Append));
+        out.push(lease(LeaseAction::Released, None));
+        let ending = self.said.take().map(|said| said.ending);
+        let (text, output) = ending.map_or((None, None), |ending| (ending.text, ending.output));
+        let testimony = gone.testimony();
+        out.push(Step::Append(Draft::ostler(Body::Result(RunResult {
+            outcome: verdict.outcome,
+            code: verdict.code,
+            message: verdict.message,
+            text,
+            output,
+            exit_code: testimony.and_then(|testimony| testimony.exit_code),
+            signal: testimony.and_then(|testimony| testimony.signal),
+            duration_ms: self.watch.duration_ms(now),
+            totals: self.totals(),
+            evidence: verdict.evidence,
+        }))));
+        out.push(Step::Do(Effect::Settle));
+        self.state = RunState::Settled;
+    }
+}

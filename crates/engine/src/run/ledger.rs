@@ -1,0 +1,216 @@
+//! What a run has spent, model by model, and how that stands against its budget.
+//! Turns totals into increments, so that an agent may report either way and is counted once.
+//! Prices nothing: an amount that arrives without a price stays unpriced (see `rules::price`).
+
+use super::RunBudget;
+use contract::event::{BudgetLevel, Remaining, Totals, Usage};
+use contract::money::Basis;
+use contract::{NanoUsd, Tokens};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The agent is told once when it has used this share of any unit of its budget.
+const SOFT_PERCENT: u128 = 80;
+/// Models counted apart; further ones are counted together, so that names cannot fill the state.
+const MODELS_MAX: usize = 64;
+/// A longer name of a model is cut before it becomes a key.
+const MODEL_CHARS_MAX: usize = 128;
+/// The key of all models beyond `MODELS_MAX`; no real key has two slashes in front.
+const OTHERS: &str = "//";
+
+/// All spending of one run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Ledger {
+    models: BTreeMap<String, Spent>,
+}
+
+/// What one model has cost so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Spent {
+    tokens: Tokens,
+    nanousd: NanoUsd,
+    /// Something here has a price that we know.
+    priced: bool,
+    /// Something here has none.
+    unpriced: bool,
+}
+
+impl Ledger {
+    /// Books a usage. A total is booked as what it adds over what was seen of its model, and a
+    /// total that names no model as what it adds over everything.
+    pub fn book(&mut self, usage: &Usage) {
+        let tokens = usage.tokens.unwrap_or_default();
+        let nanousd = usage.effective_nanousd.map(|amount| amount.max(NanoUsd(0)));
+        if tokens.total() == 0 && nanousd.is_none() {
+            return;
+        }
+        let key = self.key(usage);
+        let total = match usage.basis {
+            Basis::Increment => false,
+            Basis::RunTotal | Basis::SessionTotal => true,
+        };
+        let seen = match (total, &usage.model) {
+            (false, _) => Spent::default(),
+            (true, Some(_)) => self.models.get(&key).copied().unwrap_or_default(),
+            (true, None) => self.sum(),
+        };
+        let added = tokens.minus(&seen.tokens);
+        if total && nanousd.is_some() {
+            // A priced total covers the parts that had no price when they came.
+            self.forget_unpriced(usage.model.as_ref().map(|_| key.as_str()));
+        }
+        let spent = self.models.entry(key).or_default();
+        spent.tokens = spent.tokens.plus(&added);
+        match nanousd {
+            Some(amount) => {
+                let added = amount.saturating_sub(seen.nanousd).max(NanoUsd(0));
+                spent.nanousd = spent.nanousd.saturating_add(added);
+                spent.priced = true;
+            }
+            None => spent.unpriced |= added.total() > 0,
+        }
+    }
+
+    pub fn totals(&self) -> Totals {
+        let sum = self.sum();
+        Totals {
+            tokens: sum.tokens,
+            effective_nanousd: (sum.priced && !sum.unpriced).then_some(sum.nanousd),
+        }
+    }
+
+    /// Where the spending stands. Money that has no price cannot be held against the budget.
+    pub fn level(&self, budget: &RunBudget, turns_started: u32) -> (BudgetLevel, Remaining) {
+        let sum = self.sum();
+        let usd = budget.nanousd.map(|limit| (unsigned(sum.nanousd), unsigned(limit)));
+        let tokens = budget.tokens.map(|limit| (sum.tokens.total(), limit));
+        let turns = budget.turns.map(|limit| (u64::from(turns_started), u64::from(limit)));
+        let remaining = Remaining {
+            nanousd: usd.map(|(spent, limit)| {
+                NanoUsd(i64::try_from(limit.saturating_sub(spent)).unwrap_or(i64::MAX))
+            }),
+            tokens: tokens.map(|(spent, limit)| limit.saturating_sub(spent)),
+            turns: budget.turns.map(|limit| limit.saturating_sub(turns_started)),
+            ms: None,
+        };
+        // The last turn of a budget may be used to its end; only one beyond it is too many.
+        let hard = [usd, tokens].into_iter().flatten().any(|(spent, limit)| spent >= limit)
+            || turns.is_some_and(|(spent, limit)| spent > limit);
+        let soft = [usd, tokens, turns]
+            .into_iter()
+            .flatten()
+            .any(|(spent, limit)| u128::from(spent) * 100 >= u128::from(limit) * SOFT_PERCENT);
+        let level = match (hard, soft) {
+            (true, _) => BudgetLevel::Hard,
+            (false, true) => BudgetLevel::Soft,
+            (false, false) => BudgetLevel::Ok,
+        };
+        (level, remaining)
+    }
+
+    fn sum(&self) -> Spent {
+        self.models.values().fold(Spent::default(), |sum, spent| Spent {
+            tokens: sum.tokens.plus(&spent.tokens),
+            nanousd: sum.nanousd.saturating_add(spent.nanousd),
+            priced: sum.priced || spent.priced,
+            unpriced: sum.unpriced || spent.unpriced,
+        })
+    }
+
+    fn key(&self, usage: &Usage) -> String {
+        let provider = usage.provider.as_deref().unwrap_or_default();
+        let model = usage.model.as_deref().unwrap_or_default();
+        let key: String =
+            provider.chars().chain(['/']).chain(model.chars()).take(MODEL_CHARS_MAX).collect();
+        if self.models.len() < MODELS_MAX || self.models.contains_key(&key) {
+            key
+        } else {
+            OTHERS.to_owned()
+        }
+    }
+
+    /// Of one model, or of all.
+    fn forget_unpriced(&mut self, key: Option<&str>) {
+        for (model, spent) in &mut self.models {
+            if key.is_none_or(|key| key == model) {
+                spent.unpriced = false;
+            }
+        }
+    }
+}
+
+fn unsigned(amount: NanoUsd) -> u64 {
+    amount.0.max(0).unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn usage(model: &str, basis: Basis, output: u64, nanousd: Option<i64>) -> Usage {
+        Usage {
+            model: (!model.is_empty()).then(|| model.to_owned()),
+            tokens: Some(Tokens { output, ..Tokens::default() }),
+            basis,
+            effective_nanousd: nanousd.map(NanoUsd),
+            ..Usage::default()
+        }
+    }
+
+    /// Books each usage and compares tokens and money of the whole.
+    fn check(why: &str, usages: &[Usage], expected: (u64, Option<i64>)) {
+        let mut ledger = Ledger::default();
+        usages.iter().for_each(|usage| ledger.book(usage));
+        let totals = ledger.totals();
+        let nanousd = totals.effective_nanousd.map(|amount| amount.0);
+        assert_eq!((totals.tokens.total(), nanousd), expected, "{why}");
+    }
+
+    fn part(model: &str, output: u64, nanousd: Option<i64>) -> Usage {
+        usage(model, Basis::Increment, output, nanousd)
+    }
+
+    fn total(model: &str, output: u64, nanousd: Option<i64>) -> Usage {
+        usage(model, Basis::RunTotal, output, nanousd)
+    }
+
+    #[test]
+    fn totals_and_increments_of_one_model_are_counted_once() {
+        let part_of_a = part("a", 5, Some(1));
+        check("nothing was reported", &[], (0, None));
+        check("parts add up", &[part_of_a.clone(), part("a", 5, Some(2))], (10, Some(3)));
+        check("a total replaces", &[total("a", 5, Some(1)), total("a", 8, Some(2))], (8, Some(2)));
+        check("a total adds the rest", &[part_of_a, total("a", 8, Some(2))], (8, Some(2)));
+        let shrunk = [total("a", 8, Some(2)), total("a", 5, Some(1))];
+        check("a total that shrank adds nothing", &shrunk, (8, Some(2)));
+    }
+
+    #[test]
+    fn each_model_has_its_own_total_and_no_model_means_all() {
+        let session = usage("b", Basis::SessionTotal, 8, Some(2));
+        check("two models", &[total("a", 5, Some(1)), session], (13, Some(3)));
+        let all = [part("a", 5, Some(1)), part("b", 5, Some(1)), total("", 12, Some(5))];
+        check("a total of everything", &all, (12, Some(5)));
+    }
+
+    #[test]
+    fn one_unpriced_part_makes_the_whole_unpriced() {
+        let priced = part("a", 5, Some(1));
+        check("another model", &[priced.clone(), part("b", 5, None)], (10, None));
+        check("no tokens spend nothing", &[priced.clone(), part("b", 0, None)], (5, Some(1)));
+        check("a total that adds nothing", &[priced, total("a", 5, None)], (5, Some(1)));
+        let covered = [part("a", 5, None), total("a", 8, Some(4))];
+        check("a priced total covers its parts", &covered, (8, Some(4)));
+        check("free is not unpriced", &[part("a", 5, Some(0))], (5, Some(0)));
+    }
+
+    #[test]
+    fn names_of_models_cannot_fill_the_state() {
+        let mut ledger = Ledger::default();
+        for n in 0..1000 {
+            ledger.book(&usage(&format!("m{n}"), Basis::Increment, 1, Some(1)));
+        }
+        assert_eq!(ledger.models.len(), MODELS_MAX + 1);
+        assert_eq!(ledger.totals().tokens.total(), 1000);
+    }
+}

@@ -1,0 +1,442 @@
+//! One live run as a machine: `step` takes a fact or a wish and says which events to append and
+//! which effects to perform, in that order, once they are durable.
+//!
+//! The whole state is data with a version, stored in every Batch; a host that adopts the run loads
+//! it and goes on. The machine never waits: `deadline_ms` tells the host when to come back with a
+//! `Tick`. It ends exactly once, and hears nothing afterwards. Clocks are in `watch.rs`, money in
+//! `ledger.rs`, calls in `tools.rs`, stops and the end in `end.rs`, the judgement in `outcome.rs`.
+
+mod end;
+mod ledger;
+mod outcome;
+mod terms;
+mod tools;
+mod watch;
+
+pub use terms::{RunBudget, Terms};
+
+use contract::command::{Command, Wish};
+use contract::event::{
+    self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
+    StopReason, Stream, Totals, UserText,
+};
+use contract::speech::{Draft, Signal, ToolAnswer, ToolCall, Utterance};
+use contract::{Code, RunState, Timestamp};
+use end::{Graces, Said, Stdin, Stopped};
+use ledger::Ledger;
+use outcome::{Gone, complaint};
+use serde::{Deserialize, Serialize};
+use tools::{Calls, Taken};
+use watch::Watch;
+
+/// The time, twice: `wall` for what is written down, `mono_ms` for what is counted. The monotonic
+/// time must go on over a restart of the host (the machine's boot, not the process, is its zero).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Now {
+    pub wall: Timestamp,
+    pub mono_ms: u64,
+}
+
+/// What a machine can be told.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Input {
+    /// The run was claimed.
+    Begin,
+    Launched {
+        pid: u32,
+        isolation: String,
+    },
+    /// Raw bytes came on either stream.
+    Heard,
+    Signal(Signal),
+    Command(Command),
+    /// A relayed tool answered.
+    Answered {
+        tool_call_id: String,
+        answer: ToolAnswer,
+        duration_ms: u64,
+    },
+    LeaseLost,
+    /// The process is gone and all its output was heard.
+    Ended(Testimony),
+    /// Keeper or spool are gone without testimony.
+    Lost {
+        why: String,
+    },
+    Tick,
+}
+
+/// What a machine wants.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    Append(Draft),
+    Do(Effect),
+}
+
+/// What the host is to do, after the Batch that holds it is durable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    Launch,
+    Say(Utterance),
+    CloseStdin,
+    /// End the process with these graces. A second one only shortens the first.
+    Stop {
+        reason: Code,
+        farewell_ms: u64,
+        term_ms: u64,
+    },
+    Relay(ToolCall),
+    Settle,
+}
+
+/// How the process ended, as its keeper saw it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Testimony {
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub spawn_error: Option<String>,
+    /// The spawn failed because there is no such program.
+    pub not_found: bool,
+    /// Who had it ended: the word of our reason, `lease`, `output_limit`, or nobody.
+    pub asked_by: Option<String>,
+    /// It took SIGKILL.
+    pub forced: bool,
+    pub stderr_tail: String,
+    /// What the runtime makes of its own exit code and last words.
+    pub classified: Option<Code>,
+}
+
+/// One run. See the head of this file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    version: Version,
+    terms: Terms,
+    state: RunState,
+    watch: Watch,
+    ledger: Ledger,
+    /// The highest level that was announced; it never falls.
+    budget: BudgetLevel,
+    calls: Calls,
+    accepts: Accepts,
+    turns: Turns,
+    /// The end that the agent named, from then on.
+    said: Option<Said>,
+    /// The first stop, from then on; later ones only shorten its graces.
+    stopped: Option<Stopped>,
+    stdin: Stdin,
+    lease_lost: bool,
+}
+
+/// The version of the stored state. Another one is refused, so that the run ends as lost, honestly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "u32", into = "u32")]
+struct Version;
+
+const VERSION: u32 = 1;
+
+#[derive(Debug, thiserror::Error)]
+#[error("the state of the run has version {0}, and this program reads {VERSION}")]
+struct UnknownVersion(u32);
+
+impl TryFrom<u32> for Version {
+    type Error = UnknownVersion;
+
+    fn try_from(version: u32) -> Result<Self, UnknownVersion> {
+        (version == VERSION).then_some(Self).ok_or(UnknownVersion(version))
+    }
+}
+
+impl From<Version> for u32 {
+    fn from(_: Version) -> Self {
+        VERSION
+    }
+}
+
+/// What the agent takes beyond the bare protocol; nothing until it says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Accepts {
+    message: bool,
+    interrupt: bool,
+}
+
+/// The last turn: all but the count is forgotten when the next one starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+struct Turns {
+    started: u32,
+    stop: Option<StopReason>,
+    model_error: Option<Code>,
+}
+
+impl Turns {
+    /// Why a result of this turn would be no success.
+    fn trouble(&self) -> Option<Code> {
+        match self.stop? {
+            StopReason::EndTurn => None,
+            StopReason::MaxTokens => Some(Code::EndedWithoutResult),
+            StopReason::MaxTurns => Some(Code::MaxTurns),
+            StopReason::Refusal => Some(Code::ModelRefusal),
+            StopReason::Cancelled => Some(Code::Cancelled),
+            StopReason::Error => Some(Code::AgentFailed),
+        }
+    }
+}
+
+impl Machine {
+    pub fn new(terms: Terms, now: Now) -> Self {
+        Self {
+            version: Version,
+            terms,
+            state: RunState::Planned,
+            watch: Watch::new(now),
+            ledger: Ledger::default(),
+            budget: BudgetLevel::Ok,
+            calls: Calls::default(),
+            accepts: Accepts::default(),
+            turns: Turns::default(),
+            said: None,
+            stopped: None,
+            stdin: Stdin::Open,
+            lease_lost: false,
+        }
+    }
+
+    pub fn state(&self) -> RunState {
+        self.state
+    }
+
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    pub fn totals(&self) -> Totals {
+        self.ledger.totals()
+    }
+
+    /// What is left of each limit of the run, time included.
+    pub fn remaining(&self, now: Now) -> Remaining {
+        let (_, remaining) = self.ledger.level(&self.terms.budget, self.turns.started);
+        let ms =
+            self.terms.wall_ms.map(|wall_ms| wall_ms.saturating_sub(self.watch.duration_ms(now)));
+        Remaining { ms, ..remaining }
+    }
+
+    pub fn is_settled(&self) -> bool {
+        self.state == RunState::Settled
+    }
+
+    /// The monotonic time of the next `Tick` that matters.
+    pub fn deadline_ms(&self) -> Option<u64> {
+        match self.state {
+            RunState::Live => self.watch.due(&self.terms, self.calls.busy()).map(|due| due.at_ms),
+            RunState::Planned | RunState::Stopping | RunState::Settled => None,
+        }
+    }
+
+    /// Takes one input. What it leads to is pushed to `out`, in the order in which it must happen.
+    pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Step>) {
+        let begun = match self.state {
+            RunState::Planned => false,
+            RunState::Live | RunState::Stopping => true,
+            RunState::Settled => return,
+        };
+        match (input, begun) {
+            (Input::Begin, false) => self.begin(now, out),
+            (Input::Command(command), _) => self.obey(now, command.wish, out),
+            (Input::LeaseLost, _) => self.lose_lease(now, out),
+            (Input::Ended(testimony), _) => self.settle(now, &Gone::Ended(testimony), out),
+            (Input::Lost { why }, _) => self.settle(now, &Gone::Lost { why }, out),
+            (Input::Launched { pid, isolation }, true) => {
+                self.watch.launch(now);
+                out.push(lifecycle(Phase::Running, None, Some(pid), Some(isolation)));
+            }
+            (Input::Heard, true) => self.watch.hear(now),
+            (Input::Signal(signal), true) => self.note(now, signal, out),
+            (Input::Answered { tool_call_id, answer, duration_ms }, true) => {
+                self.answer(now, tool_call_id, answer, duration_ms, out);
+            }
+            (Input::Tick, true) => self.tick(now, out),
+            // A run begins once, and before that there is nothing to hear.
+            (Input::Begin, true)
+            | (
+                Input::Launched { .. }
+                | Input::Heard
+                | Input::Signal(_)
+                | Input::Answered { .. }
+                | Input::Tick,
+                false,
+            ) => {}
+        }
+    }
+
+    fn begin(&mut self, now: Now, out: &mut Vec<Step>) {
+        self.state = RunState::Live;
+        self.watch.begin(now);
+        let lease_ms = i64::try_from(self.terms.lease_ms).unwrap_or(i64::MAX);
+        out.push(lease(LeaseAction::Acquired, Some(now.wall.plus_ms(lease_ms))));
+        out.push(lifecycle(Phase::Starting, None, None, None));
+        out.push(Step::Do(Effect::Launch));
+    }
+
+    fn note(&mut self, now: Now, signal: Signal, out: &mut Vec<Step>) {
+        match signal {
+            Signal::Accepts { message, interrupt } => self.accepts = Accepts { message, interrupt },
+            Signal::TurnStarted => self.start_turn(now, out),
+            Signal::TurnEnded { stop } => {
+                self.turns.stop = Some(stop);
+                self.calls.close_turn();
+                self.watch.stir(now);
+            }
+            Signal::ToolOpened { tool_call_id } => self.calls.open_native(tool_call_id),
+            Signal::ToolClosed { tool_call_id } => {
+                self.calls.close_native(&tool_call_id);
+                self.watch.stir(now);
+            }
+            Signal::ToolCalled(call) => self.take_call(call, out),
+            Signal::Spent(usage) => {
+                self.ledger.book(&usage);
+                self.weigh(now, out);
+            }
+            Signal::ModelError { code } => self.turns.model_error = Some(code),
+            Signal::Ended(ending) => self.hear_end(now, ending, EndEvidence::Explicit, out),
+            Signal::Result(ending) => self.hear_end(now, ending, EndEvidence::Structured, out),
+        }
+    }
+
+    /// A new turn takes back a mere result and the troubles of the turn before, but neither an
+    /// explicit end nor a stop: then what was said and why it counts stay together.
+    fn start_turn(&mut self, now: Now, out: &mut Vec<Step>) {
+        self.turns.started = self.turns.started.saturating_add(1);
+        let reopens = self.said.as_ref().is_none_or(|said| said.how != EndEvidence::Explicit);
+        if reopens && self.stopped.is_none() {
+            self.turns = Turns { started: self.turns.started, ..Turns::default() };
+            self.said = None;
+            self.watch.go_on(now);
+            if self.stdin == Stdin::Closing {
+                self.stdin = Stdin::Open;
+            }
+        }
+        self.weigh(now, out);
+    }
+
+    fn take_call(&mut self, call: ToolCall, out: &mut Vec<Step>) {
+        match self.calls.take(&call, &self.terms.tools, self.is_over()) {
+            Taken::Relay => out.push(Step::Do(Effect::Relay(call))),
+            Taken::Repeated => {}
+            Taken::Refuse(answer) => {
+                out.push(Step::Append(tools::result(&call.tool_call_id, &answer, None)));
+                let tool_call_id = call.tool_call_id;
+                out.push(Step::Do(Effect::Say(Utterance::ToolResult { tool_call_id, answer })));
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Now,
+        tool_call_id: String,
+        answer: ToolAnswer,
+        duration_ms: u64,
+        out: &mut Vec<Step>,
+    ) {
+        if !self.calls.answer(&tool_call_id) {
+            return;
+        }
+        self.watch.stir(now);
+        out.push(Step::Append(tools::result(&tool_call_id, &answer, Some(duration_ms))));
+        out.push(Step::Do(Effect::Say(Utterance::ToolResult { tool_call_id, answer })));
+        if self.stdin == Stdin::Closing {
+            self.close_stdin(out);
+        }
+    }
+
+    /// Holds the spending against the budget; each level is announced once.
+    fn weigh(&mut self, now: Now, out: &mut Vec<Step>) {
+        let (level, remaining) = self.ledger.level(&self.terms.budget, self.turns.started);
+        let risen = match (self.budget, level) {
+            (BudgetLevel::Ok, BudgetLevel::Soft | BudgetLevel::Hard)
+            | (BudgetLevel::Soft, BudgetLevel::Hard) => level,
+            (BudgetLevel::Hard, _)
+            | (BudgetLevel::Soft, BudgetLevel::Ok | BudgetLevel::Soft)
+            | (BudgetLevel::Ok, BudgetLevel::Ok) => return,
+        };
+        self.budget = risen;
+        let budget = event::Budget { scope: "run".to_owned(), level: risen, remaining };
+        out.push(Step::Append(Draft::ostler(Body::Budget(budget))));
+        if self.is_over() || self.stopped.is_some() {
+            return;
+        }
+        if risen == BudgetLevel::Hard {
+            self.stop(now, Code::BudgetExceeded, None, Graces::Full, out);
+        } else if self.stdin == Stdin::Open {
+            out.push(Step::Do(Effect::Say(Utterance::BudgetUpdate { remaining })));
+        }
+    }
+
+    /// Whether the agent ended its work before anyone stopped it.
+    fn is_over(&self) -> bool {
+        self.said.as_ref().is_some_and(|said| !said.late)
+    }
+
+    fn obey(&mut self, now: Now, wish: Wish, out: &mut Vec<Step>) {
+        match wish {
+            Wish::Stop { reason, at_once } => {
+                let graces = if at_once { Graces::None } else { Graces::Full };
+                self.stop(now, reason, None, graces, out);
+            }
+            Wish::Say { text } => {
+                if self.listens("messages", self.accepts.message, out) {
+                    let said = Body::UserText(UserText { text: text.clone() });
+                    out.push(Step::Append(Draft::operator(said)));
+                    out.push(Step::Do(Effect::Say(Utterance::Message { text })));
+                }
+            }
+            Wish::Interrupt => {
+                if self.listens("interrupts", self.accepts.interrupt, out) {
+                    let text = "an interrupt was asked for".to_owned();
+                    let log = event::Log { stream: Stream::Ostler, text, level: None };
+                    out.push(Step::Append(Draft::operator(Body::Log(log))));
+                    out.push(Step::Do(Effect::Say(Utterance::Interrupt)));
+                }
+            }
+            Wish::Answer { ask_id, option: _ } => {
+                let particulars = format!("no question {ask_id} is open in this run");
+                let error = complaint(Code::NotFound, Some(&particulars), None, None);
+                out.push(Step::Append(error));
+            }
+        }
+    }
+
+    /// Whether the agent can be told something now; why not is said in an event.
+    fn listens(&self, what: &str, accepted: bool, out: &mut Vec<Step>) -> bool {
+        let over = self.said.is_some() || self.stopped.is_some() || self.stdin != Stdin::Open;
+        let error = match (over, accepted) {
+            (false, true) => return true,
+            (true, _) => complaint(
+                Code::Conflict,
+                Some("the run is ending"),
+                Some("wait for its end, then go on with --resume"),
+                None,
+            ),
+            (false, false) => {
+                let particulars = format!("this agent takes no {what} during a run");
+                complaint(Code::NotSupported, Some(&particulars), None, None)
+            }
+        };
+        out.push(Step::Append(error));
+        false
+    }
+}
+
+fn lease(action: LeaseAction, expires_at: Option<Timestamp>) -> Step {
+    Step::Append(Draft::ostler(Body::Lease(Lease { action, expires_at })))
+}
+
+fn lifecycle(
+    phase: Phase,
+    why: Option<String>,
+    pid: Option<u32>,
+    isolation: Option<String>,
+) -> Step {
+    Step::Append(Draft::ostler(Body::Lifecycle(Lifecycle { phase, why, pid, isolation })))
+}

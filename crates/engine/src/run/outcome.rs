@@ -1,0 +1,253 @@
+//! How a run ended, by evidence: what the agent said before anyone stopped it, then why it was
+//! stopped, then how its process ended. Nothing is `succeeded` without closing evidence, whatever
+//! the exit code says; conflicts between the two are kept as a note.
+//! Pure judgement over facts: the events are appended by `mod.rs`.
+
+use super::Testimony;
+use super::end::{Said, Stopped};
+use contract::Code;
+use contract::event::{self, Body, EndEvidence, Evidence, Outcome};
+use contract::limits::{PREVIEW_BYTES, STDERR_TAIL_BYTES};
+use contract::speech::Draft;
+
+/// How the process left.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Gone {
+    Ended(Testimony),
+    /// Nobody can say how.
+    Lost {
+        why: String,
+    },
+    /// It was stopped before it was launched.
+    NeverBegan,
+}
+
+/// Everything the outcome rests on.
+pub(super) struct Facts<'a> {
+    pub said: Option<&'a Said>,
+    pub stopped: Option<&'a Stopped>,
+    /// A model error or an unhappy end of the last turn.
+    pub trouble: Option<Code>,
+    pub gone: &'a Gone,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Verdict {
+    pub outcome: Outcome,
+    /// `None` is success.
+    pub code: Option<Code>,
+    pub message: Option<String>,
+    pub evidence: Evidence,
+}
+
+/// A code and what is particular about this case.
+struct Judged {
+    code: Option<Code>,
+    end: EndEvidence,
+    particulars: Option<String>,
+}
+
+pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
+    let early = facts.said.filter(|said| !said.late);
+    let judged = match (early, facts.stopped) {
+        (Some(said), _) => by_word(said, facts.trouble),
+        (None, Some(stopped)) => by_stop(stopped, facts),
+        (None, None) => by_process(facts),
+    };
+    let testimony = facts.gone.testimony();
+    let salvaged = facts.said.is_some_and(|said| said.late && said.ending.code.is_none());
+    Verdict {
+        outcome: judged.code.map_or(Outcome::Succeeded, outcome),
+        code: judged.code,
+        message: judged.code.map(|code| message(code, judged.particulars.as_deref())),
+        evidence: Evidence {
+            end: judged.end,
+            salvaged: salvaged.then_some(true),
+            stopped_by: match facts.stopped {
+                Some(stopped) => Some(stopped.by().to_owned()),
+                None => testimony.and_then(|testimony| testimony.asked_by.clone()),
+            },
+            forced: testimony.filter(|testimony| testimony.forced).map(|_| true),
+            note: note(facts, judged.code),
+        },
+    }
+}
+
+/// The agent named its end. A result that is no explicit end does not outweigh trouble.
+fn by_word(said: &Said, trouble: Option<Code>) -> Judged {
+    let code = match said.how {
+        EndEvidence::Explicit => said.ending.code,
+        EndEvidence::Structured | EndEvidence::Exit | EndEvidence::Signal | EndEvidence::None => {
+            said.ending.code.or(trouble)
+        }
+    };
+    Judged { code, end: said.how, particulars: said.ending.detail.clone() }
+}
+
+/// Someone stopped it first; what the agent said afterwards is kept but changes nothing.
+fn by_stop(stopped: &Stopped, facts: &Facts<'_>) -> Judged {
+    let end = facts.said.map_or_else(|| facts.gone.evidence(), |said| said.how);
+    let particulars = stopped.limit_ms.map(|limit_ms| match limit_ms % 1000 {
+        0 => format!("the limit is {} s", limit_ms / 1000),
+        _ => format!("the limit is {limit_ms} ms"),
+    });
+    Judged { code: Some(stopped.reason), end, particulars }
+}
+
+/// Nobody said anything: the process itself is the witness.
+fn by_process(facts: &Facts<'_>) -> Judged {
+    let end = facts.gone.evidence();
+    let judged = |code, particulars| Judged { code: Some(code), end, particulars };
+    let testimony = match facts.gone {
+        Gone::Ended(testimony) => testimony,
+        Gone::Lost { why } => return judged(Code::ProcessLost, Some(why.clone())),
+        Gone::NeverBegan => return judged(Code::Cancelled, None),
+    };
+    if let Some(code) = testimony.asked_by.as_deref().and_then(asked) {
+        return judged(code, None);
+    }
+    if let Some(error) = &testimony.spawn_error {
+        let code = if testimony.not_found { Code::NotInstalled } else { Code::SpawnFailed };
+        return judged(code, Some(error.clone()));
+    }
+    // A turn that a person interrupted explains no exit.
+    let trouble = facts.trouble.filter(|code| *code != Code::Cancelled);
+    let code = match (testimony.classified, testimony.signal, trouble, testimony.exit_code) {
+        (Some(code), _, _, _) => code,
+        (None, Some(_), _, _) => Code::ProcessKilled,
+        (None, None, Some(code), _) => code,
+        (None, None, None, Some(0) | None) => Code::EndedWithoutResult,
+        (None, None, None, Some(_)) => Code::ProcessCrashed,
+    };
+    judged(code, testimony.left())
+}
+
+/// What the keeper's word for the one who asked means. It ends an agent by itself in two cases.
+fn asked(word: &str) -> Option<Code> {
+    match word {
+        "lease" => Some(Code::LeaseExpired),
+        word => Code::from_word(word),
+    }
+}
+
+/// The outcome that a fault is.
+fn outcome(code: Code) -> Outcome {
+    match code {
+        Code::Cancelled => Outcome::Cancelled,
+        Code::TimeoutWall | Code::TimeoutSilence | Code::TimeoutFirstOutput => Outcome::TimedOut,
+        Code::LeaseExpired | Code::FenceStale | Code::ProcessLost | Code::RemoteLost => {
+            Outcome::Lost
+        }
+        // Every other fault of the table is a failure; a new one is too until it says otherwise.
+        _ => Outcome::Failed,
+    }
+}
+
+/// What does not fit together, for whoever reads the evidence.
+fn note(facts: &Facts<'_>, code: Option<Code>) -> Option<String> {
+    if let (Gone::Lost { why }, true) = (facts.gone, code != Some(Code::ProcessLost)) {
+        return Some(bounded(&format!("the process was lost: {why}")).to_owned());
+    }
+    if code.is_some() {
+        return None;
+    }
+    let testimony = facts.gone.testimony()?;
+    let unhappy = testimony.signal.is_some() || testimony.exit_code.is_some_and(|code| code != 0);
+    match (unhappy && facts.stopped.is_none(), facts.trouble) {
+        (true, _) => Some(format!("{} after the agent said that it was done", testimony.left()?)),
+        (false, Some(trouble)) => {
+            Some(format!("{trouble} came before the agent said that it was done"))
+        }
+        (false, None) => None,
+    }
+}
+
+/// The end of stderr, as an error seen on the way: the result itself stays short.
+pub(super) fn last_words(verdict: &Verdict, gone: &Gone) -> Option<Draft> {
+    let tail = gone.testimony()?.stderr_tail.trim_end();
+    let code = verdict.code.filter(|code| *code != Code::Cancelled && !tail.is_empty())?;
+    Some(complaint(code, None, None, Some(tail_of(tail, STDERR_TAIL_BYTES).to_owned())))
+}
+
+/// An `error` event: its particulars or, without any, the words of the fault table.
+pub(super) fn complaint(
+    code: Code,
+    particulars: Option<&str>,
+    hint: Option<&str>,
+    detail: Option<String>,
+) -> Draft {
+    Draft::ostler(Body::Error(event::Error {
+        code,
+        message: particulars.map_or(code.row().message, bounded).to_owned(),
+        retryable: code.retryable(),
+        retry_at: None,
+        hint: Some(hint.unwrap_or(code.row().hint).to_owned()),
+        detail,
+    }))
+}
+
+fn message(code: Code, particulars: Option<&str>) -> String {
+    match particulars.map(str::trim).filter(|particulars| !particulars.is_empty()) {
+        Some(particulars) => format!("{}: {}", code.row().message, bounded(particulars)),
+        None => code.row().message.to_owned(),
+    }
+}
+
+fn bounded(text: &str) -> &str {
+    &text[..text.floor_char_boundary(PREVIEW_BYTES)]
+}
+
+fn tail_of(text: &str, bytes_max: usize) -> &str {
+    &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
+}
+
+impl Gone {
+    pub fn testimony(&self) -> Option<&Testimony> {
+        match self {
+            Self::Ended(testimony) => Some(testimony),
+            Self::Lost { .. } | Self::NeverBegan => None,
+        }
+    }
+
+    /// What the process alone proves.
+    fn evidence(&self) -> EndEvidence {
+        match self.testimony() {
+            Some(Testimony { signal: Some(_), .. }) => EndEvidence::Signal,
+            Some(Testimony { exit_code: Some(_), .. }) => EndEvidence::Exit,
+            Some(_) | None => EndEvidence::None,
+        }
+    }
+
+    /// Whether the keeper ended the agent because its lease ran out.
+    pub fn lease_ran_out(&self) -> bool {
+        self.testimony().is_some_and(|testimony| testimony.asked_by.as_deref() == Some("lease"))
+    }
+}
+
+impl Testimony {
+    /// How the process left, in words.
+    fn left(&self) -> Option<String> {
+        match (self.signal, self.exit_code) {
+            (Some(signal), _) => Some(format!("signal {signal}")),
+            (None, Some(code)) => Some(format!("exit code {code}")),
+            (None, None) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_text_ends_between_characters() {
+        let text = "ä".repeat(PREVIEW_BYTES);
+        let head = bounded(&text[..text.len() - 2]);
+        assert_eq!(head.len(), PREVIEW_BYTES);
+        assert_eq!(tail_of("aäa", 2), "a");
+        assert_eq!(tail_of("aäa", 3), "äa");
+        assert_eq!(tail_of("aä", 99), "aä");
+        let odd = format!("a{text}");
+        assert_eq!(bounded(&odd).len(), PREVIEW_BYTES - 1);
+    }
+}

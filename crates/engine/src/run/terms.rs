@@ -1,0 +1,93 @@
+//! The terms a run is held to: fixed when it is made and stored with its machine, so that a host
+//! that adopts the run holds it to the same terms. Defaults come from `contract::limits`.
+
+use contract::NanoUsd;
+use contract::limits;
+use contract::plan::{Clocks, Limit};
+use serde::{Deserialize, Serialize};
+
+/// How long a run may take, what it may spend and which tools it is offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    pub fence: u64,
+    pub attempt: u32,
+    /// Counted from `Input::Begin`; `None` is unlimited, here and in the next two.
+    pub wall_ms: Option<u64>,
+    /// Counted from the last byte heard, while no call is open.
+    pub silence_ms: Option<u64>,
+    /// Counted from the launch.
+    pub first_output_ms: Option<u64>,
+    /// How long the agent may take to leave by itself after a shutdown frame.
+    pub farewell_ms: u64,
+    /// How long it may take after SIGTERM.
+    pub term_ms: u64,
+    /// How long the process may live on after the agent said that it is done.
+    pub linger_ms: u64,
+    pub lease_ms: u64,
+    pub budget: RunBudget,
+    /// The relayed tools listed for this run.
+    pub tools: Vec<String>,
+}
+
+/// What one run may spend; `None` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunBudget {
+    pub nanousd: Option<NanoUsd>,
+    pub tokens: Option<u64>,
+    pub turns: Option<u32>,
+}
+
+impl Terms {
+    /// Resolves the clocks of a configuration: what is absent or zero becomes the default, and only
+    /// the word "unlimited" lifts a limit. The budget is unlimited and no tool is offered.
+    pub fn from(clocks: &Clocks, fence: u64, attempt: u32) -> Self {
+        Self {
+            fence,
+            attempt,
+            wall_ms: limit(clocks.wall, limits::WALL_MS),
+            silence_ms: limit(clocks.silence, limits::SILENCE_MS),
+            first_output_ms: limit(clocks.first_output, limits::FIRST_OUTPUT_MS),
+            farewell_ms: limits::FAREWELL_MS,
+            term_ms: grace(clocks.term_ms, limits::TERM_MS),
+            linger_ms: grace(clocks.linger_ms, limits::LINGER_MS),
+            lease_ms: limits::LEASE_MS,
+            budget: RunBudget::default(),
+            tools: Vec::new(),
+        }
+    }
+}
+
+fn limit(given: Option<Limit>, default_ms: u64) -> Option<u64> {
+    match given {
+        None | Some(Limit::Ms(0)) => Some(default_ms),
+        Some(Limit::Ms(ms)) => Some(ms),
+        Some(Limit::Unlimited) => None,
+    }
+}
+
+fn grace(given_ms: Option<u64>, default_ms: u64) -> u64 {
+    given_ms.filter(|ms| *ms > 0).unwrap_or(default_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_word_unlimited_lifts_a_limit() {
+        let clocks = Clocks {
+            wall: Some(Limit::Ms(0)),
+            silence: Some(Limit::Unlimited),
+            first_output: Some(Limit::Ms(7)),
+            term_ms: Some(0),
+            linger_ms: Some(9),
+            ..Clocks::default()
+        };
+        let terms = Terms::from(&clocks, 3, 1);
+        assert_eq!(terms.wall_ms, Some(limits::WALL_MS));
+        assert_eq!(terms.silence_ms, None);
+        assert_eq!(terms.first_output_ms, Some(7));
+        assert_eq!((terms.term_ms, terms.linger_ms), (limits::TERM_MS, 9));
+        assert_eq!((terms.fence, terms.attempt), (3, 1));
+    }
+}

@@ -1,0 +1,121 @@
+//! The clocks of one run: wall, first output, silence and linger, all by monotonic time.
+//! Knows when something is due and what it is; what then happens is decided in `mod.rs`.
+//! The graces of a stop are not here: only the keeper runs that ladder.
+
+use super::{Now, Terms};
+use contract::Code;
+use serde::{Deserialize, Serialize};
+
+/// What the clocks count from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Watch {
+    begun_ms: u64,
+    /// Set by the launch; the wait for the first byte begins here.
+    launched_ms: Option<u64>,
+    /// Whether any byte came since the launch.
+    heard: bool,
+    /// The last byte, or the end of the last open call: silence counts from here.
+    quiet_since_ms: u64,
+    /// Set when the agent said that it is done, cleared when a new turn follows a mere result.
+    done_ms: Option<u64>,
+}
+
+/// A clock that will run out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Due {
+    pub at_ms: u64,
+    pub limit_ms: u64,
+    pub clock: Clock,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clock {
+    Linger,
+    Wall,
+    FirstOutput,
+    Silence,
+}
+
+impl Clock {
+    /// The fault of a run whose clock ran out; lingering is none.
+    pub fn code(self) -> Option<Code> {
+        match self {
+            Self::Linger => None,
+            Self::Wall => Some(Code::TimeoutWall),
+            Self::FirstOutput => Some(Code::TimeoutFirstOutput),
+            Self::Silence => Some(Code::TimeoutSilence),
+        }
+    }
+}
+
+impl Watch {
+    pub fn new(now: Now) -> Self {
+        Self {
+            begun_ms: now.mono_ms,
+            launched_ms: None,
+            heard: false,
+            quiet_since_ms: now.mono_ms,
+            done_ms: None,
+        }
+    }
+
+    pub fn begin(&mut self, now: Now) {
+        self.begun_ms = now.mono_ms;
+    }
+
+    pub fn launch(&mut self, now: Now) {
+        self.launched_ms = Some(now.mono_ms);
+        self.heard = false;
+        self.quiet_since_ms = now.mono_ms;
+    }
+
+    pub fn hear(&mut self, now: Now) {
+        self.heard = true;
+        self.quiet_since_ms = now.mono_ms;
+    }
+
+    /// Something that silence did not count against is over: silence counts from now.
+    pub fn stir(&mut self, now: Now) {
+        self.quiet_since_ms = now.mono_ms;
+    }
+
+    /// The agent is done; the first such moment counts.
+    pub fn done(&mut self, now: Now) {
+        self.done_ms.get_or_insert(now.mono_ms);
+    }
+
+    /// The agent goes on after all.
+    pub fn go_on(&mut self, now: Now) {
+        self.done_ms = None;
+        self.quiet_since_ms = now.mono_ms;
+    }
+
+    pub fn duration_ms(&self, now: Now) -> u64 {
+        now.mono_ms.saturating_sub(self.begun_ms)
+    }
+
+    /// The clock that runs out first. Once the agent is done only its lingering is watched; `busy`
+    /// says that a call is open, and then nobody owes us a sound.
+    pub fn due(&self, terms: &Terms, busy: bool) -> Option<Due> {
+        let due = |clock, from_ms: u64, limit_ms| Due {
+            at_ms: from_ms.saturating_add(limit_ms),
+            limit_ms,
+            clock,
+        };
+        if let Some(done_ms) = self.done_ms {
+            return Some(due(Clock::Linger, done_ms, terms.linger_ms));
+        }
+        let wall = terms.wall_ms.map(|limit| due(Clock::Wall, self.begun_ms, limit));
+        let first_output = match (self.launched_ms, self.heard) {
+            (Some(launched_ms), false) => {
+                terms.first_output_ms.map(|limit| due(Clock::FirstOutput, launched_ms, limit))
+            }
+            (None, _) | (_, true) => None,
+        };
+        let silence = (self.heard && !busy)
+            .then_some(terms.silence_ms)
+            .flatten()
+            .map(|limit| due(Clock::Silence, self.quiet_since_ms, limit));
+        [wall, first_output, silence].into_iter().flatten().min_by_key(|due| due.at_ms)
+    }
+}

@@ -1,0 +1,299 @@
+//! What holds for any sequence of inputs, in any order: one result and it is the last, no success
+//! without closing evidence, one answer for each call, and a state that can be stored at any point.
+
+use contract::command::{Command, Wish};
+use contract::event::{Body, Outcome, StopReason, Usage};
+use contract::plan::Clocks;
+use contract::speech::{Ending, Signal, ToolAnswer, ToolCall};
+use contract::{AskId, Code, NanoUsd, RunState, Timestamp, Tokens};
+use engine::{Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+fn terms() -> Terms {
+    Terms {
+        wall_ms: Some(40_000),
+        silence_ms: Some(9_000),
+        first_output_ms: Some(6_000),
+        budget: RunBudget { nanousd: Some(NanoUsd(1_000)), tokens: Some(10_000), turns: Some(3) },
+        tools: vec!["known".to_owned()],
+        ..Terms::from(&Clocks::default(), 7, 1)
+    }
+}
+
+fn code() -> impl Strategy<Value = Code> {
+    prop::sample::select(Code::ALL)
+}
+
+fn call_id() -> impl Strategy<Value = String> {
+    (0..4).prop_map(|n| format!("c{n}"))
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    (prop::option::of(code()), prop::option::of("[a-z]{0,4}")).prop_map(|(code, text)| Ending {
+        code,
+        text,
+        output: None,
+        detail: Some("detail".to_owned()),
+    })
+}
+
+fn signal() -> impl Strategy<Value = Signal> {
+    let stops = [StopReason::EndTurn, StopReason::MaxTokens, StopReason::Refusal];
+    prop_oneof![
+        1 => any::<(bool, bool)>()
+            .prop_map(|(message, interrupt)| Signal::Accepts { message, interrupt }),
+        1 => Just(Signal::TurnStarted),
+        1 => prop::sample::select(stops.to_vec()).prop_map(|stop| Signal::TurnEnded { stop }),
+        1 => call_id().prop_map(|tool_call_id| Signal::ToolOpened { tool_call_id }),
+        1 => call_id().prop_map(|tool_call_id| Signal::ToolClosed { tool_call_id }),
+        4 => (call_id(), prop::sample::select(vec!["known", "unknown"])).prop_map(
+            |(tool_call_id, tool)| {
+                let tool = tool.to_owned();
+                Signal::ToolCalled(ToolCall { tool_call_id, tool, args: Value::Null })
+            }
+        ),
+        2 => (0..500_u64, prop::option::of(0..100_i64)).prop_map(|(output, nanousd)| {
+            Signal::Spent(Usage {
+                tokens: Some(Tokens { output, ..Tokens::default() }),
+                effective_nanousd: nanousd.map(NanoUsd),
+                ..Usage::default()
+            })
+        }),
+        1 => code().prop_map(|code| Signal::ModelError { code }),
+        1 => ending().prop_map(Signal::Ended),
+        1 => ending().prop_map(Signal::Result),
+    ]
+}
+
+fn wish() -> impl Strategy<Value = Wish> {
+    let ask_id: AskId = format!("ask_{:032x}", 1).parse().expect("an id");
+    prop_oneof![
+        any::<bool>().prop_map(|at_once| Wish::Stop { reason: Code::Cancelled, at_once }),
+        Just(Wish::Say { text: "hello".to_owned() }),
+        Just(Wish::Interrupt),
+        Just(Wish::Answer { ask_id, option: "yes".to_owned() }),
+    ]
+}
+
+fn command() -> impl Strategy<Value = Input> {
+    wish().prop_map(|wish| {
+        Input::Command(Command {
+            id: format!("cmd_{:032x}", 1).parse().expect("an id"),
+            run_id: format!("run_{:032x}", 1).parse().expect("an id"),
+            asked_at: Timestamp(0),
+            wish,
+        })
+    })
+}
+
+fn answered() -> impl Strategy<Value = Input> {
+    (call_id(), any::<bool>()).prop_map(|(tool_call_id, ok)| {
+        let message = "no".to_owned();
+        let answer = if ok {
+            ToolAnswer::Value(json!({}))
+        } else {
+            ToolAnswer::Error { code: Code::InternalError, message }
+        };
+        Input::Answered { tool_call_id, answer, duration_ms: 1 }
+    })
+}
+
+fn testimony() -> impl Strategy<Value = Testimony> {
+    let asked_by = prop::sample::select(vec![None, Some("lease"), Some("output_limit")]);
+    (prop::option::of(0..3), prop::option::of(9..16), asked_by, any::<bool>()).prop_map(
+        |(exit_code, signal, asked_by, forced)| Testimony {
+            exit_code,
+            signal,
+            asked_by: asked_by.map(str::to_owned),
+            forced,
+            stderr_tail: "last words".to_owned(),
+            ..Testimony::default()
+        },
+    )
+}
+
+/// Anything but the end.
+fn input() -> impl Strategy<Value = Input> {
+    prop_oneof![
+        1 => Just(Input::Begin),
+        1 => Just(Input::Launched { pid: 1, isolation: "basic".to_owned() }),
+        3 => Just(Input::Heard),
+        20 => signal().prop_map(Input::Signal),
+        2 => command(),
+        4 => answered(),
+        1 => Just(Input::LeaseLost),
+        3 => Just(Input::Tick),
+    ]
+}
+
+fn end() -> impl Strategy<Value = Input> {
+    prop_oneof![testimony().prop_map(Input::Ended), Just(Input::Lost { why: "gone".to_owned() }),]
+}
+
+/// Inputs with the time that passes before each: a run that begins, most of the time, an end
+/// somewhere, and whatever may come after it.
+fn story() -> impl Strategy<Value = Vec<(u64, Input)>> {
+    let timed = || prop::collection::vec((0..4_000_u64, input()), 0..40);
+    let begin = prop::sample::select(vec![true, true, true, false]);
+    (begin, timed(), (0..4_000_u64, end()), timed()).prop_map(|(begin, before, end, after)| {
+        let begin = begin.then_some((0, Input::Begin));
+        begin.into_iter().chain(before).chain([end]).chain(after).collect()
+    })
+}
+
+fn now(mono_ms: u64) -> Now {
+    Now { wall: Timestamp(0), mono_ms }
+}
+
+/// What each input led to.
+fn play(story: &[(u64, Input)]) -> Vec<Vec<Step>> {
+    let mut machine = Machine::new(terms(), now(0));
+    let mut mono_ms = 0;
+    story
+        .iter()
+        .map(|(passed_ms, input)| {
+            mono_ms += passed_ms;
+            let mut out = Vec::new();
+            machine.step(now(mono_ms), input.clone(), &mut out);
+            out
+        })
+        .collect()
+}
+
+fn bodies(steps: &[Step]) -> impl Iterator<Item = &Body> {
+    steps.iter().filter_map(|step| match step {
+        Step::Append(draft) => Some(&draft.body),
+        Step::Do(_) => None,
+    })
+}
+
+proptest! {
+    #[test]
+    fn there_is_one_result_and_it_is_the_last_event(story in story()) {
+        let steps: Vec<_> = play(&story).into_iter().flatten().collect();
+        let kinds: Vec<_> = bodies(&steps).map(Body::kind).collect();
+        prop_assert_eq!(kinds.iter().filter(|kind| **kind == "result").count(), 1);
+        prop_assert_eq!(&kinds[kinds.len() - 2..], ["lease", "result"]);
+        prop_assert_eq!(steps.last(), Some(&Step::Do(Effect::Settle)));
+        let settles = steps.iter().filter(|step| **step == Step::Do(Effect::Settle)).count();
+        prop_assert_eq!(settles, 1);
+    }
+
+    #[test]
+    fn nothing_follows_the_end(story in story()) {
+        let steps = play(&story);
+        let settled = steps.iter().position(|steps| steps.contains(&Step::Do(Effect::Settle)));
+        let settled = settled.expect("every story ends");
+        prop_assert!(steps[settled + 1..].iter().all(Vec::is_empty));
+    }
+
+    #[test]
+    fn a_run_that_began_ends_with_its_process_and_not_before(story in story()) {
+        let mut machine = Machine::new(terms(), now(0));
+        for (_, input) in story {
+            let live = matches!(machine.state(), RunState::Live | RunState::Stopping);
+            let gone = matches!(input, Input::Ended(_) | Input::Lost { .. });
+            machine.step(now(0), input, &mut Vec::new());
+            prop_assert!(!live || gone == machine.is_settled());
+        }
+    }
+
+    #[test]
+    fn there_is_no_success_without_closing_evidence(story in story()) {
+        let steps: Vec<_> = play(&story).into_iter().flatten().collect();
+        let succeeded = bodies(&steps).any(|body| match body {
+            Body::Result(result) => result.outcome == Outcome::Succeeded,
+            _ => false,
+        });
+        let evidence = story.iter().any(|(_, input)| match input {
+            Input::Signal(Signal::Ended(ending) | Signal::Result(ending)) => ending.code.is_none(),
+            _ => false,
+        });
+        prop_assert!(!succeeded || evidence);
+    }
+
+    #[test]
+    fn each_call_that_was_heard_has_one_answer(story in story()) {
+        let mut machine = Machine::new(terms(), now(0));
+        let mut answers: BTreeMap<String, usize> = BTreeMap::new();
+        let mut said: BTreeMap<String, usize> = BTreeMap::new();
+        for (_, input) in story {
+            let hears = matches!(machine.state(), RunState::Live | RunState::Stopping);
+            if let (true, Input::Signal(Signal::ToolCalled(call))) = (hears, &input) {
+                answers.entry(call.tool_call_id.clone()).or_default();
+            }
+            let mut out = Vec::new();
+            machine.step(now(0), input, &mut out);
+            for step in &out {
+                match step {
+                    Step::Append(draft) => if let Body::ToolResult(result) = &draft.body {
+                        *answers.entry(result.tool_call_id.clone()).or_default() += 1;
+                    },
+                    Step::Do(Effect::Say(contract::Utterance::ToolResult { tool_call_id, .. })) => {
+                        *said.entry(tool_call_id.clone()).or_default() += 1;
+                    }
+                    Step::Do(_) => {}
+                }
+            }
+        }
+        prop_assert!(answers.values().all(|count| *count == 1), "{answers:?}");
+        prop_assert!(said.values().all(|count| *count == 1), "{said:?}");
+    }
+
+    #[test]
+    fn saving_and_loading_at_any_point_changes_nothing(story in story()) {
+        let mut machine = Machine::new(terms(), now(0));
+        let mut mono_ms = 0;
+        for ((passed_ms, input), expected) in story.iter().zip(play(&story)) {
+            mono_ms += passed_ms;
+            let saved = serde_json::to_vec(&machine).expect("a machine is data");
+            machine = serde_json::from_slice(&saved).expect("its data is a machine");
+            let mut out = Vec::new();
+            machine.step(now(mono_ms), input.clone(), &mut out);
+            prop_assert_eq!(out, expected);
+        }
+    }
+
+    #[test]
+    fn a_tick_matters_at_its_deadline_and_not_before(story in story()) {
+        let mut machine = Machine::new(terms(), now(0));
+        let mut mono_ms = 0;
+        for (passed_ms, input) in story {
+            mono_ms += passed_ms;
+            machine.step(now(mono_ms), input, &mut Vec::new());
+            let Some(deadline_ms) = machine.deadline_ms() else {
+                prop_assert_ne!(machine.state(), RunState::Live, "a limited run is watched");
+                continue;
+            };
+            let ticked = |at_ms| {
+                let mut out = Vec::new();
+                machine.clone().step(now(at_ms), Input::Tick, &mut out);
+                out
+            };
+            prop_assert!(!ticked(deadline_ms).is_empty());
+            prop_assert!(deadline_ms == 0 || ticked(deadline_ms - 1).is_empty());
+        }
+    }
+
+    #[test]
+    fn a_state_only_moves_forward(story in story()) {
+        let mut machine = Machine::new(terms(), now(0));
+        for (_, input) in story {
+            let before = machine.state();
+            machine.step(now(0), input, &mut Vec::new());
+            let after = machine.state();
+            prop_assert!(before == after || before.may_become(after), "{before:?} to {after:?}");
+        }
+    }
+}
+
+#[test]
+fn the_state_of_an_unknown_version_is_refused() {
+    let mut state = serde_json::to_value(Machine::new(terms(), now(0))).expect("data");
+    assert!(serde_json::from_value::<Machine>(state.clone()).is_ok());
+    state["version"] = json!(2);
+    let refused = serde_json::from_value::<Machine>(state).expect_err("another version");
+    assert_eq!(refused.to_string(), "the state of the run has version 2, and this program reads 1");
+}
