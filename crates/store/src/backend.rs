@@ -1,0 +1,58 @@
+//! What every backend must do, so that one suite (`conformance.rs`) holds for all of them and
+//! `spiteful.rs` can stand between. Product code uses `Store`, which has the same methods and
+//! needs no trait in scope.
+
+use crate::batch::*;
+use crate::error::Error;
+use crate::feed::Follower;
+use crate::row::*;
+use contract::{Command, RunId, TaskId, Timestamp};
+use std::future::Future;
+
+/// Waits for a wake-up.
+pub trait Watch: Send {
+    /// Forgets wake-ups so far: the next wait ends only by a later one.
+    fn arm(&mut self);
+
+    fn changed(&mut self) -> impl Future<Output = ()> + Send;
+}
+
+/// The verbs and the reads they are checked by.
+pub trait Backend: Clone + Send + Sync + 'static {
+    type Watch: Watch;
+
+    fn enqueue(&self, task: NewTask) -> impl Future<Output = Result<TaskId, Error>> + Send;
+    fn claim(&self, claim: Claim) -> impl Future<Output = Result<Claimed, Error>> + Send;
+    fn renew(
+        &self,
+        run: RunId,
+        fence: u64,
+        expires_at: Timestamp,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+    fn commit(&self, batch: Batch) -> impl Future<Output = Result<Committed, Error>> + Send;
+    fn command(&self, command: NewCommand) -> impl Future<Output = Result<(), Error>> + Send;
+    fn reap(&self, now: Timestamp) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send;
+    fn reserve(&self, reserve: Reserve) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn run(&self, id: RunId) -> impl Future<Output = Result<Option<RunRow>, Error>> + Send;
+    fn runs(&self, page: RunsPage) -> impl Future<Output = Result<Vec<RunRow>, Error>> + Send;
+    fn task(&self, id: TaskId) -> impl Future<Output = Result<Option<TaskRow>, Error>> + Send;
+    fn inbox(&self, run: RunId) -> impl Future<Output = Result<Vec<Command>, Error>> + Send;
+    fn resume_point(
+        &self,
+        run: RunId,
+    ) -> impl Future<Output = Result<Option<ResumePoint>, Error>> + Send;
+    /// Events after a number, and whether the run is settled with the last of them.
+    fn page(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> impl Future<Output = Result<Page, Error>> + Send;
+
+    fn watch(&self, run: RunId) -> Self::Watch;
+
+    fn follow(&self, run: RunId, after_seq: u64) -> Follower<Self> {
+        Follower::new(self.clone(), run, after_seq)
+    }
+}

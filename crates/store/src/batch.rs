@@ -1,0 +1,144 @@
+//! What the store's verbs are given. A Batch is where the way up and the way down meet: committed
+//! all or nothing under the fence. Everything that may hold words of an agent or a person is
+//! `Sealed`.
+
+use crate::seal::{Sealed, SealedEvent};
+use contract::event::{Outcome, Totals};
+use contract::state::{Review, WaitingFor};
+use contract::{Code, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp};
+
+/// A task to be queued.
+#[derive(Debug, Clone)]
+pub struct NewTask {
+    pub id: TaskId,
+    /// Whoever enqueues with the same key again gets the task that is already there.
+    pub key: Option<String>,
+    /// Who is to do it, as it was named.
+    pub agent: String,
+    pub title: Sealed,
+    pub body: Sealed,
+    pub prompt: Sealed,
+    pub system_prompt: Option<Sealed>,
+    pub review: Review,
+    pub created_at: Timestamp,
+}
+
+/// Who wants to work on a task, and what its run will be.
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub task: TaskId,
+    pub run: RunId,
+    pub holder: String,
+    pub now: Timestamp,
+    pub lease_ms: u64,
+    /// The redacted launch plan, as JSON.
+    pub plan: Sealed,
+    pub head: RunHead,
+}
+
+/// What a listing shows of a run from its first moment.
+#[derive(Debug, Clone)]
+pub struct RunHead {
+    pub agent: String,
+    pub adapter: String,
+    pub runtime: String,
+    pub cwd: String,
+    pub model: Option<String>,
+    pub prompt_preview: Sealed,
+}
+
+/// The claim was granted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claimed {
+    pub fence: u64,
+}
+
+/// Sealed events, the states that belong to them, and what was taken and done: one transaction.
+#[derive(Debug, Clone)]
+pub struct Batch {
+    pub run: RunId,
+    pub fence: u64,
+    /// The number of the first event: one more than the run's head, also when there is no event.
+    pub first_seq: u64,
+    pub events: Vec<SealedEvent>,
+    pub machine: Sealed,
+    pub dialect: Sealed,
+    pub host: Sealed,
+    pub spool_offset: u64,
+    pub taken: Vec<CommandId>,
+    pub effects_todo: Vec<Effect>,
+    pub effects_done: Vec<u64>,
+    pub run_state: RunState,
+    pub pid: Option<u32>,
+    pub totals: Option<Totals>,
+    pub model: Option<String>,
+    pub settle: Option<Settle>,
+}
+
+/// Something the host has to do once this Batch is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Effect {
+    pub n: u64,
+    pub bytes: Sealed,
+}
+
+/// The end of a run, with what becomes of its task.
+#[derive(Debug, Clone)]
+pub struct Settle {
+    pub outcome: Outcome,
+    pub code: Option<Code>,
+    pub ended_at: Timestamp,
+    pub task_state: TaskState,
+    pub message: Sealed,
+}
+
+/// The Batch is durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Committed {
+    pub head_seq: u64,
+}
+
+/// A wish for a run's inbox, as sealed JSON of `contract::Wish`.
+#[derive(Debug, Clone)]
+pub struct NewCommand {
+    pub id: CommandId,
+    pub run: RunId,
+    pub asked_at: Timestamp,
+    pub wish: Sealed,
+}
+
+/// A run whose lease ran out. It is fenced off from its old holder; whoever reaped it holds it now
+/// with `fence` and closes it with a settling Batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reaped {
+    pub run: RunId,
+    pub task: TaskId,
+    pub old_fence: u64,
+    pub fence: u64,
+    pub head_seq: u64,
+}
+
+/// A step of a task that no run makes: cancelled while queued, waiting, reviewed, reopened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TaskMove {
+    pub task: TaskId,
+    pub fence: u64,
+    pub from: TaskState,
+    pub to: TaskState,
+    /// Why it waits, when it moves to `Waiting`.
+    pub waiting_for: Option<WaitingFor>,
+}
+
+/// A sum set aside for a run before it spends. The store compares it with what is set aside and
+/// spent in the scope since `since`; the limits come from the caller's rule.
+#[derive(Debug, Clone)]
+pub struct Reserve {
+    pub scope: String,
+    pub run: RunId,
+    pub fence: u64,
+    pub nanousd: NanoUsd,
+    pub tokens: u64,
+    pub since: Timestamp,
+    pub nanousd_max: Option<NanoUsd>,
+    pub tokens_max: Option<u64>,
+}

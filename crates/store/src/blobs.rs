@@ -1,0 +1,127 @@
+//! Long fields, named by the BLAKE3 hash of their bytes: `blobs/ab/<hash>`. A blob is durable
+//! before the commit that names it, and never changes. A half-written one has a temporary name and
+//! is swept at the next start. Reads check the name before it becomes a path.
+
+use crate::error::Error;
+use crate::seal::SealedBlob;
+use serde_json::Value;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+static TEMPORARY: AtomicU64 = AtomicU64::new(0);
+
+/// The folder of blobs of one store.
+#[derive(Debug, Clone)]
+pub(crate) struct Blobs {
+    folder: PathBuf,
+}
+
+impl Blobs {
+    /// Makes the folder and sweeps what a crash left half written.
+    pub fn open(folder: PathBuf) -> Result<Self, Error> {
+        make_folder(&folder)
+            .and_then(|()| sweep(&folder))
+            .map_err(|cause| Error::io(format!("opening {}", folder.display()), cause))?;
+        Ok(Self { folder })
+    }
+
+    /// The same, for reading only.
+    pub fn at(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    /// Where a blob of this name is, if the name can be one.
+    pub fn path(&self, hash: &str) -> Option<PathBuf> {
+        let plausible =
+            hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        plausible.then(|| self.folder.join(&hash[..2]).join(hash))
+    }
+
+    pub fn read(&self, hash: &str) -> Result<Option<Vec<u8>>, Error> {
+        let Some(path) = self.path(hash) else { return Ok(None) };
+        match fs::read(&path) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(cause) => Err(Error::io(format!("reading blob {hash}"), cause)),
+        }
+    }
+
+    /// An event with its cut fields made whole. A blob that is gone leaves its preview.
+    pub fn whole(&self, event: &[u8]) -> Result<Value, Error> {
+        let mut event: Value = serde_json::from_slice(event)
+            .map_err(|cause| Error::unreadable("reading an event", cause))?;
+        let Some(fields) = event.as_object_mut() else { return Ok(event) };
+        let cut = |name: &String| name.strip_suffix("_blob").map(str::to_owned);
+        let mut missing = false;
+        for name in fields.keys().filter_map(cut).collect::<Vec<_>>() {
+            let reference = &fields[&format!("{name}_blob")];
+            let (hash, form) = (reference["hash"].as_str(), reference["as"].as_str());
+            let Some(bytes) = self.read(hash.unwrap_or_default())? else {
+                missing = true;
+                continue;
+            };
+            let whole = match form {
+                Some("json") => serde_json::from_slice(&bytes)
+                    .map_err(|cause| Error::unreadable("reading a blob", cause))?,
+                _ => String::from_utf8_lossy(&bytes).into_owned().into(),
+            };
+            fields.remove(&format!("{name}_blob"));
+            fields.insert(name, whole);
+        }
+        if !missing {
+            fields.remove("truncated");
+        }
+        Ok(event)
+    }
+
+    /// Durable when it returns. A blob that is there already is written again by name only.
+    pub fn write(&self, blob: &SealedBlob) -> Result<(), Error> {
+        let doing = || format!("writing blob {}", blob.hash);
+        let path = self
+            .path(&blob.hash)
+            .ok_or_else(|| Error::conflict(format!("'{}' is not the hash of a blob", blob.hash)))?;
+        self.write_to(&path, blob.bytes.bytes()).map_err(|cause| Error::io(doing(), cause))
+    }
+
+    fn write_to(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let shelf = path.parent().unwrap_or(&self.folder);
+        if !shelf.exists() {
+            make_folder(shelf)?;
+            sync_folder(&self.folder)?;
+        }
+        let there = fs::metadata(path).is_ok_and(|there| there.len() == bytes.len() as u64);
+        if !there {
+            let n = TEMPORARY.fetch_add(1, Ordering::Relaxed);
+            let temporary = self.folder.join(format!("new-{}-{n}", std::process::id()));
+            let mut file =
+                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            fs::rename(&temporary, path)?;
+        }
+        // Also when it was there: whoever renamed it may have died before this.
+        sync_folder(shelf)
+    }
+}
+
+/// A folder that only its owner can enter.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
+}
+
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().as_encoded_bytes().starts_with(b"new-") {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}

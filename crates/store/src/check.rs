@@ -1,0 +1,137 @@
+//! What must hold of a store at any moment, as queries over its file: numbering without gaps or
+//! doubles, one result at the end of each settled run and nowhere else, fences that agree, blobs
+//! that are what their names say. Reads only; used by tests after every crash, and by doctor.
+
+use crate::error::Error;
+use crate::{BLOBS, DATABASE, blobs::Blobs, sqlite};
+use rusqlite::Connection;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Each rule: what is wrong with the rows it finds, and a query that gives one text per violation.
+const RULES: &[(&str, &str)] = &[
+    (
+        "events are numbered from 1 without gaps up to the run's head",
+        "SELECT lower(hex(r.id)) || ' head ' || r.head_seq || ', events ' || count(e.seq)
+             || ', first ' || coalesce(min(e.seq), 0) || ', last ' || coalesce(max(e.seq), 0)
+         FROM runs r LEFT JOIN events e ON e.run = r.num GROUP BY r.num
+         HAVING count(e.seq) <> r.head_seq OR coalesce(max(e.seq), 0) <> r.head_seq
+             OR (r.head_seq > 0 AND min(e.seq) <> 1)",
+    ),
+    (
+        "no two events of a run have one number",
+        "SELECT run || ' seq ' || seq FROM events GROUP BY run, seq HAVING count(*) > 1",
+    ),
+    (
+        "every event belongs to a run",
+        "SELECT e.id || '' FROM events e LEFT JOIN runs r ON r.num = e.run WHERE r.num IS NULL",
+    ),
+    (
+        "spans name exactly the events of their run",
+        "SELECT s.run || ' span ' || s.first_seq || ' of ' || s.count || ' finds ' || count(e.id)
+         FROM spans s LEFT JOIN events e ON e.id >= s.first_id AND e.id < s.first_id + s.count
+             AND e.run = s.run AND e.seq = s.first_seq + (e.id - s.first_id)
+         GROUP BY s.run, s.first_seq HAVING count(e.id) <> s.count",
+    ),
+    (
+        "spans follow each other up to the head",
+        "SELECT r.num || ' spans ' || coalesce(sum(s.count), 0) || ' head ' || r.head_seq
+         FROM runs r LEFT JOIN spans s ON s.run = r.num GROUP BY r.num
+         HAVING coalesce(sum(s.count), 0) <> r.head_seq",
+    ),
+    (
+        "a result is the last event of a settled run, and nowhere else",
+        "SELECT r.num || ' seq ' || e.seq FROM runs r JOIN events e ON e.run = r.num
+         WHERE (CAST(e.bytes AS TEXT) ->> '$.kind' = 'result')
+             <> (r.state = 'settled' AND e.seq = r.head_seq)",
+    ),
+    (
+        "a settled run has events",
+        "SELECT num || '' FROM runs WHERE state = 'settled' AND head_seq = 0",
+    ),
+    (
+        "an event carries its own number and no fence beyond its run's",
+        "SELECT e.run || ' seq ' || e.seq FROM events e JOIN runs r ON r.num = e.run
+         WHERE (CAST(e.bytes AS TEXT) ->> '$.seq') <> e.seq
+             OR (CAST(e.bytes AS TEXT) ->> '$.fence') > r.fence",
+    ),
+    (
+        "fences never fall along a run's events",
+        "SELECT run || ' seq ' || seq FROM (
+             SELECT run, seq, CAST(bytes AS TEXT) ->> '$.fence' AS fence,
+                 lag(CAST(bytes AS TEXT) ->> '$.fence') OVER (PARTITION BY run ORDER BY seq) AS before
+             FROM events) WHERE fence < before",
+    ),
+    (
+        "a task's fence is the highest of its runs",
+        "SELECT lower(hex(t.id)) || ' fence ' || t.fence FROM tasks t JOIN runs r ON r.task = t.id
+         GROUP BY t.num HAVING max(r.fence) <> t.fence",
+    ),
+    (
+        "no two runs of a task have one fence",
+        "SELECT lower(hex(task)) || ' fence ' || fence FROM runs
+         GROUP BY task, fence HAVING count(*) > 1",
+    ),
+    (
+        "a task is running exactly when one run of it is not settled",
+        "SELECT lower(hex(t.id)) || ' ' || t.state FROM tasks t LEFT JOIN runs r ON r.task = t.id
+         GROUP BY t.num
+         HAVING coalesce(sum(r.state <> 'settled'), 0) <> (t.state = 'running')",
+    ),
+    (
+        "a settled run leaves no state, effect or open reservation",
+        "SELECT num || '' FROM runs WHERE state = 'settled' AND (
+             num IN (SELECT run FROM states) OR num IN (SELECT run FROM effects)
+             OR num IN (SELECT run FROM reservations WHERE settled_at IS NULL))",
+    ),
+];
+
+/// Every violation found in the store of this directory, in words; empty when all is well.
+pub fn check(dir: &Path) -> Result<Vec<String>, Error> {
+    let connection = sqlite::open_reader(&dir.join(DATABASE))?;
+    let snapshot = connection.unchecked_transaction()?;
+    let mut violations = Vec::new();
+    for (rule, sql) in RULES {
+        let mut statement = snapshot.prepare(sql)?;
+        let found = statement.query_map([], |row| row.get::<_, String>(0))?;
+        for found in found {
+            violations.push(format!("{rule}: {}", found?));
+        }
+    }
+    violations.extend(check_file(&snapshot)?);
+    violations.extend(check_blobs(&snapshot, dir)?);
+    Ok(violations)
+}
+
+fn check_file(connection: &Connection) -> Result<Vec<String>, Error> {
+    let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
+    let said = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let said = said.collect::<Result<Vec<_>, _>>()?;
+    Ok(said
+        .into_iter()
+        .filter(|line| line != "ok")
+        .map(|line| format!("the file: {line}"))
+        .collect())
+}
+
+/// Blobs that events name are there and hash to their names.
+fn check_blobs(connection: &Connection, dir: &Path) -> Result<Vec<String>, Error> {
+    let blobs = Blobs::at(dir.join(BLOBS));
+    let mut statement = connection.prepare(
+        "SELECT value ->> '$.hash' FROM events, json_each(CAST(bytes AS TEXT))
+         WHERE instr(bytes, CAST('_blob\":{' AS BLOB)) > 0 AND key LIKE '%\\_blob' ESCAPE '\\'",
+    )?;
+    let named = statement.query_map([], |row| row.get::<_, String>(0))?;
+    let named = named.collect::<Result<BTreeSet<_>, _>>()?;
+    let mut violations = Vec::new();
+    for hash in named {
+        match blobs.read(&hash)? {
+            None => violations.push(format!("every blob is there: {hash}")),
+            Some(bytes) if blake3::hash(&bytes).to_hex().as_str() != hash => {
+                violations.push(format!("every blob hashes to its name: {hash}"));
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(violations)
+}

@@ -1,0 +1,94 @@
+//! What can go wrong at the store's door, by what a caller can do about it. Messages hold no
+//! secrets: they name ids, scopes and what was being done, never content.
+
+use contract::{Code, RunId};
+use std::sync::Arc;
+
+/// The cause below, kept for the log.
+pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Error {
+    #[error("{what} is not in the store")]
+    NotFound { what: String },
+    /// The present state does not allow it; read again before trying again.
+    #[error("{what}")]
+    Conflict { what: String },
+    /// The caller does not own the run, or no longer: it must stop writing.
+    #[error("{run} is not held with fence {fence}")]
+    FenceStale { run: RunId, fence: u64 },
+    #[error("the inbox of {run} is full")]
+    TooMany { run: RunId },
+    #[error("the budget of {scope} does not cover the reservation")]
+    BudgetExceeded { scope: String },
+    #[error("the store has schema {found}, and this version knows schemas up to {known}")]
+    Newer { found: u32, known: u32 },
+    #[error("another process holds the store while {doing}")]
+    Locked { doing: String },
+    #[error("the disk is full while {doing}")]
+    DiskFull { doing: String },
+    #[error("the store failed while {doing}: {cause}")]
+    Unreadable { doing: String, cause: Cause },
+    /// It may or may not have happened: read again to find out.
+    #[error("the store did not say whether it was done")]
+    Unacknowledged,
+    #[error("the store is closed")]
+    Closed,
+}
+
+impl Error {
+    pub fn code(&self) -> Code {
+        match self {
+            Self::NotFound { .. } => Code::NotFound,
+            Self::Conflict { .. } | Self::TooMany { .. } => Code::Conflict,
+            Self::FenceStale { .. } => Code::FenceStale,
+            Self::BudgetExceeded { .. } => Code::BudgetExceeded,
+            Self::Newer { .. } => Code::StoreNewer,
+            Self::Locked { .. } => Code::StoreLocked,
+            Self::DiskFull { .. } => Code::DiskFull,
+            Self::Unreadable { .. } | Self::Unacknowledged | Self::Closed => Code::StoreUnreadable,
+        }
+    }
+
+    pub(crate) fn not_found(what: impl ToString) -> Self {
+        Self::NotFound { what: what.to_string() }
+    }
+
+    pub(crate) fn conflict(what: impl Into<String>) -> Self {
+        Self::Conflict { what: what.into() }
+    }
+
+    pub(crate) fn unreadable(
+        doing: impl Into<String>,
+        cause: impl std::error::Error + Send + Sync + 'static,
+    ) -> Self {
+        Self::Unreadable { doing: doing.into(), cause: Arc::new(cause) }
+    }
+
+    pub(crate) fn io(doing: impl Into<String>, cause: std::io::Error) -> Self {
+        match cause.kind() {
+            std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { doing: doing.into() }
+            }
+            _ => Self::unreadable(doing, cause),
+        }
+    }
+
+    pub(crate) fn sqlite(doing: impl Into<String>, cause: rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode;
+        match cause.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull { doing: doing.into() },
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Self::Locked { doing: doing.into() }
+            }
+            _ => Self::unreadable(doing, cause),
+        }
+    }
+}
+
+/// A database error without a better word for what was being done.
+impl From<rusqlite::Error> for Error {
+    fn from(cause: rusqlite::Error) -> Self {
+        Self::sqlite("reading and writing the database", cause)
+    }
+}

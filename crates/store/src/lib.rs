@@ -1,0 +1,294 @@
+//! Everything that lasts: tasks, runs, events, wishes, blobs. The only crate with SQL, and the
+//! only maker of `Sealed` (`seal.rs`), which is the only thing it stores of what agents and people
+//! said. A handful of verbs, each one transaction under the fence; reads by key; watchers that are
+//! cursors (`feed.rs`). It decides nothing that a pure rule could decide, and acts on nothing.
+//!
+//! To understand a commit open `sqlite/commit.rs`; what must always hold is in `check.rs`, and what
+//! every backend must do in `conformance.rs`.
+
+pub mod backend;
+mod batch;
+mod blobs;
+mod check;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+mod error;
+mod feed;
+mod row;
+pub mod seal;
+#[cfg(any(test, feature = "conformance"))]
+pub mod spiteful;
+mod sqlite;
+#[cfg(test)]
+mod tests;
+
+pub use batch::*;
+pub use check::check;
+pub use error::{Cause, Error};
+pub use feed::{Follower, Hint, Hints, Waiter};
+pub use row::*;
+pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
+
+use backend::Backend;
+use blobs::Blobs;
+use contract::limits::PAGE_EVENTS_MAX;
+use contract::{Command, RunId, TaskId, Timestamp};
+use feed::{Feed, Topic};
+use sqlite::Sqlite;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const DATABASE: &str = "ostler.db";
+const BLOBS: &str = "blobs";
+
+/// A handle to the store of one data directory. Cheap to clone; all handles share one writer.
+#[derive(Clone)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    sqlite: Sqlite,
+    blobs: Blobs,
+    feed: Feed,
+}
+
+impl Store {
+    /// Opens or makes the store in a directory, which only its owner can enter from then on.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        blobs::make_folder(dir)
+            .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o700)))
+            .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
+        let blobs = Blobs::open(dir.join(BLOBS))?;
+        let feed = Feed::new();
+        let sqlite = Sqlite::open(&dir.join(DATABASE), feed.clone())?;
+        // The names of new files are durable too, before the first answer says so of their content.
+        blobs::sync_folder(dir)
+            .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
+        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, feed }) })
+    }
+
+    /// Queues a task. The same id or key again gives the task that is there.
+    pub async fn enqueue(&self, task: NewTask) -> Result<TaskId, Error> {
+        self.shared.sqlite.enqueue(task).await
+    }
+
+    /// Makes a run of a queued task and gives its fence. The same claim again gives the same.
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        self.shared.sqlite.claim(claim).await
+    }
+
+    /// Three verbs as one transaction, for a run that starts at once: queue the task, claim it,
+    /// commit its first Batch. All of it is durable, or none.
+    pub async fn begin(
+        &self,
+        task: NewTask,
+        claim: Claim,
+        mut batch: Batch,
+    ) -> Result<Committed, Error> {
+        self.write_blobs(&mut batch).await?;
+        self.shared.sqlite.begin(task, claim, batch).await
+    }
+
+    /// Moves the end of a lease that is held.
+    pub async fn renew(&self, run: RunId, fence: u64, expires_at: Timestamp) -> Result<(), Error> {
+        self.shared.sqlite.renew(run, fence, expires_at).await
+    }
+
+    /// All or nothing, under the fence. The blobs a Batch names are durable before it is.
+    pub async fn commit(&self, mut batch: Batch) -> Result<Committed, Error> {
+        self.write_blobs(&mut batch).await?;
+        self.shared.sqlite.commit(batch).await
+    }
+
+    async fn write_blobs(&self, batch: &mut Batch) -> Result<(), Error> {
+        let mut blobs = Vec::new();
+        for event in &mut batch.events {
+            blobs.append(&mut event.blobs);
+        }
+        if blobs.is_empty() {
+            return Ok(());
+        }
+        let folder = self.shared.blobs.clone();
+        let write = move || blobs.iter().try_for_each(|blob| folder.write(blob));
+        let written = tokio::task::spawn_blocking(write).await;
+        written.map_err(|cause| Error::unreadable("writing blobs", cause))?
+    }
+
+    /// Puts a wish into a run's inbox. The same id again changes nothing.
+    pub async fn command(&self, command: NewCommand) -> Result<(), Error> {
+        self.shared.sqlite.command(command).await
+    }
+
+    /// Takes over every run whose lease ran out: the old holder is refused from here on, and the
+    /// caller closes each with a settling Batch under its new fence.
+    pub async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
+        self.shared.sqlite.reap(now).await
+    }
+
+    /// Sets a sum aside for a run, if the scope's limit covers it. Settling the run replaces it by
+    /// what was spent. The same scope and run again replaces it too.
+    pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
+        self.shared.sqlite.reserve(reserve).await
+    }
+
+    /// Moves a task that no run holds, if it still stands where the caller saw it.
+    pub async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
+        self.shared.sqlite.move_task(step).await
+    }
+
+    pub async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
+        self.shared.sqlite.run(id).await
+    }
+
+    /// Newest first.
+    pub async fn runs(&self, page: RunsPage) -> Result<Vec<RunRow>, Error> {
+        self.shared.sqlite.runs(page).await
+    }
+
+    /// Runs by the beginning or the end of their printed id, newest first.
+    pub async fn find_runs(&self, given: &str, limit: usize) -> Result<Vec<RunId>, Error> {
+        self.shared.sqlite.find_runs(given, limit).await
+    }
+
+    /// The redacted launch plan, as JSON.
+    pub async fn plan(&self, run: RunId) -> Result<Option<Vec<u8>>, Error> {
+        self.shared.sqlite.plan(run).await
+    }
+
+    pub async fn task(&self, id: TaskId) -> Result<Option<TaskRow>, Error> {
+        self.shared.sqlite.task(id).await
+    }
+
+    /// Oldest first.
+    pub async fn tasks(&self, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
+        self.shared.sqlite.tasks(page).await
+    }
+
+    /// Canonical bytes, untouched, after a number.
+    pub async fn events(
+        &self,
+        run: RunId,
+        after_seq: u64,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, Error> {
+        Ok(self.shared.sqlite.page(run, after_seq, limit).await?.events)
+    }
+
+    /// What was said about a task, over all its runs, in order: the last of it.
+    pub async fn comments(&self, task: TaskId) -> Result<Vec<StoredEvent>, Error> {
+        self.shared.sqlite.of_task(task, "comment", PAGE_EVENTS_MAX).await
+    }
+
+    /// The last report of how the work on a task stands.
+    pub async fn last_progress(&self, task: TaskId) -> Result<Option<StoredEvent>, Error> {
+        Ok(self.shared.sqlite.of_task(task, "progress", 1).await?.pop())
+    }
+
+    /// Wishes that no Batch has taken, in the order they came.
+    pub async fn inbox(&self, run: RunId) -> Result<Vec<Command>, Error> {
+        self.shared.sqlite.inbox(run).await
+    }
+
+    /// Where the last Batch of an unsettled run stopped; `None` before its first.
+    pub async fn resume_point(&self, run: RunId) -> Result<Option<ResumePoint>, Error> {
+        self.shared.sqlite.resume_point(run).await
+    }
+
+    /// A cursor over a run's events that waits at the end until the run is settled.
+    pub fn follow(&self, run: RunId, after_seq: u64) -> Follower<Self> {
+        Backend::follow(self, run, after_seq)
+    }
+
+    /// Wakes the driver of a run when its inbox may have changed.
+    pub fn inbox_changed(&self, run: RunId) -> Waiter {
+        self.shared.feed.watch(Topic::Inbox(run))
+    }
+
+    /// Hints about all runs and tasks: bounded, and lossy by design.
+    pub fn feed(&self) -> Hints {
+        self.shared.feed.hints()
+    }
+
+    /// The whole of a field that was cut.
+    pub fn blob(&self, hash: &str) -> Result<Option<Vec<u8>>, Error> {
+        self.shared.blobs.read(hash)
+    }
+
+    /// An event with every cut field made whole again from its blob, as JSON for `--full`.
+    pub fn whole(&self, event: &[u8]) -> Result<serde_json::Value, Error> {
+        self.shared.blobs.whole(event)
+    }
+
+    /// Where a blob is, if the name can be that of one.
+    pub fn blob_path(&self, hash: &str) -> Option<PathBuf> {
+        self.shared.blobs.path(hash)
+    }
+
+    /// Waits until everything queued is durable and ends the writer; verbs answer `Closed` after.
+    pub async fn close(&self) {
+        self.shared.sqlite.close().await;
+    }
+}
+
+impl Backend for Store {
+    type Watch = Waiter;
+
+    async fn enqueue(&self, task: NewTask) -> Result<TaskId, Error> {
+        Store::enqueue(self, task).await
+    }
+
+    async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        Store::claim(self, claim).await
+    }
+
+    async fn renew(&self, run: RunId, fence: u64, expires_at: Timestamp) -> Result<(), Error> {
+        Store::renew(self, run, fence, expires_at).await
+    }
+
+    async fn commit(&self, batch: Batch) -> Result<Committed, Error> {
+        Store::commit(self, batch).await
+    }
+
+    async fn command(&self, command: NewCommand) -> Result<(), Error> {
+        Store::command(self, command).await
+    }
+
+    async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
+        Store::reap(self, now).await
+    }
+
+    async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
+        Store::reserve(self, reserve).await
+    }
+
+    async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
+        Store::run(self, id).await
+    }
+
+    async fn runs(&self, page: RunsPage) -> Result<Vec<RunRow>, Error> {
+        Store::runs(self, page).await
+    }
+
+    async fn task(&self, id: TaskId) -> Result<Option<TaskRow>, Error> {
+        Store::task(self, id).await
+    }
+
+    async fn inbox(&self, run: RunId) -> Result<Vec<Command>, Error> {
+        Store::inbox(self, run).await
+    }
+
+    async fn resume_point(&self, run: RunId) -> Result<Option<ResumePoint>, Error> {
+        Store::resume_point(self, run).await
+    }
+
+    async fn page(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Page, Error> {
+        self.shared.sqlite.page(run, after_seq, limit).await
+    }
+
+    fn watch(&self, run: RunId) -> Waiter {
+        self.shared.feed.watch(Topic::Events(run))
+    }
+}

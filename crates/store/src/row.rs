@@ -1,0 +1,101 @@
+//! What the store's reads give back. Texts were sealed on their way in and are passed on as they
+//! are; an event is its canonical bytes.
+
+use contract::event::{Outcome, Totals};
+use contract::state::{Review, WaitingFor};
+use contract::{Code, RunId, RunState, TaskId, TaskState, Timestamp};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One run as listings and the API show it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunRow {
+    pub id: RunId,
+    pub task: TaskId,
+    pub fence: u64,
+    pub state: RunState,
+    pub holder: String,
+    pub lease_expires_at: Timestamp,
+    pub head_seq: u64,
+    pub agent: String,
+    pub adapter: String,
+    pub runtime: String,
+    pub cwd: String,
+    pub model: Option<String>,
+    pub prompt_preview: String,
+    pub pid: Option<u32>,
+    pub started_at: Timestamp,
+    pub totals: Option<Totals>,
+    /// Everything from here on is there when the run is settled.
+    pub ended_at: Option<Timestamp>,
+    pub outcome: Option<Outcome>,
+    pub code: Option<Code>,
+    pub message: Option<String>,
+}
+
+/// A page of runs, newest first, by key: `before` is the last id of the page before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RunsPage {
+    pub before: Option<RunId>,
+    pub limit: usize,
+    pub unsettled_only: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskRow {
+    pub id: TaskId,
+    pub key: Option<String>,
+    pub agent: String,
+    pub title: String,
+    pub body: String,
+    pub prompt: String,
+    pub system_prompt: Option<String>,
+    pub state: TaskState,
+    pub waiting_for: Option<WaitingFor>,
+    pub review: Review,
+    pub fence: u64,
+    pub generation: u32,
+    pub created_at: Timestamp,
+}
+
+/// A page of tasks, oldest first, by key: `after` is the last id of the page before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TasksPage {
+    pub after: Option<TaskId>,
+    pub limit: usize,
+    pub state: Option<TaskState>,
+}
+
+/// The canonical bytes of one event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    pub seq: u64,
+    pub bytes: Arc<[u8]>,
+}
+
+/// Everything the next owner of a run needs to go on where the last Batch stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResumePoint {
+    pub machine: Vec<u8>,
+    pub dialect: Vec<u8>,
+    pub host: Vec<u8>,
+    pub spool_offset: u64,
+    pub head_seq: u64,
+    pub fence: u64,
+    /// Asked for by a Batch and not yet known to be done.
+    pub effects: Vec<StoredEffect>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEffect {
+    pub n: u64,
+    pub bytes: Vec<u8>,
+}
+
+/// What a follower gets: the next events, and whether they are the last.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    pub events: Vec<StoredEvent>,
+    /// The run is settled and nothing comes after these events.
+    pub settled: bool,
+}

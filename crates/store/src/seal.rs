@@ -1,0 +1,185 @@
+//! Redact and bound: the one door to disk and wire. `Sealed` is made here and nowhere else, so
+//! what a store, a blob, a trace or a watcher gets has passed this file. Imports nothing of the
+//! store. An event without secrets passes at the cost of two scans over its bytes; only a hit
+//! takes the walk through its strings.
+//!
+//! Known values: `seal/known.rs`. Telling names and forms: `seal/rules.rs`. JSON: `seal/walk.rs`.
+//! Long fields: `seal/bound.rs`. Deltas: `seal/carry.rs`.
+
+mod bound;
+mod carry;
+mod known;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use carry::Carry;
+
+use contract::event::{Body, Envelope, Log, Raw, Stream};
+use known::Known;
+use serde::Serialize;
+use std::fmt;
+use std::sync::Arc;
+use walk::Scope;
+
+/// Bytes that may be stored and shown.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Sealed(Vec<u8>);
+
+impl Sealed {
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0).into_owned()
+    }
+}
+
+impl fmt::Debug for Sealed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&String::from_utf8_lossy(&self.0), f)
+    }
+}
+
+/// An event as it is stored: its canonical bytes, and the blobs they name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedEvent {
+    pub seq: u64,
+    pub bytes: Sealed,
+    pub blobs: Vec<SealedBlob>,
+    /// Whether this is the run's result, which only a settling Batch may hold.
+    pub result: bool,
+}
+
+/// The whole of a field that was cut, named by the hash of its bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SealedBlob {
+    pub hash: String,
+    pub bytes: Sealed,
+}
+
+/// The seal of one run: it knows the run's secret values. Cheap to clone.
+#[derive(Clone, Default)]
+pub struct Seal {
+    known: Arc<Known>,
+}
+
+impl fmt::Debug for Seal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seal").field("patterns", &self.known.shape().0).finish_non_exhaustive()
+    }
+}
+
+impl Seal {
+    /// A seal that knows these names and values. Values shorter than `SECRET_BYTES_MIN` would
+    /// redact ordinary words and are not looked for.
+    pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self { known: Arc::new(Known::new(secrets)) }
+    }
+
+    /// The canonical bytes of an event, redacted and bounded.
+    pub fn event(&self, envelope: &Envelope, body: &Body, raw: Option<Raw>) -> SealedEvent {
+        let mut bytes = Vec::with_capacity(512);
+        envelope.write(&mut bytes);
+        // The envelope ends with a comma; the body's brace is written over and becomes it again.
+        bytes.pop();
+        let start = bytes.len();
+        if serde_json::to_writer(&mut bytes, body).is_err() {
+            // JSON cannot write some values (a map with keys that are no strings): say so.
+            bytes.truncate(start);
+            let _ = serde_json::to_writer(&mut bytes, &unwritable(body));
+        }
+        if self.may_hold_secrets(&bytes[start..]) {
+            let clean = walk::rewrite(self, &bytes[start..], Scope::Event);
+            bytes.truncate(start);
+            bytes.extend_from_slice(&clean);
+        }
+        let mut blobs = Vec::new();
+        if let Some((bounded, wholes)) = bound::bound(&bytes[start..]) {
+            bytes.truncate(start);
+            bytes.extend_from_slice(&bounded);
+            blobs = wholes;
+        }
+        bytes[start] = b',';
+        if let Some(raw) = raw {
+            bytes.pop();
+            bytes.extend_from_slice(br#","raw":"#);
+            let _ = serde_json::to_writer(&mut bytes, &raw);
+            bytes.push(b'}');
+        }
+        let result = matches!(body, Body::Result(_));
+        SealedEvent { seq: envelope.seq, bytes: Sealed(bytes), blobs, result }
+    }
+
+    /// A text for people, by all rules.
+    pub fn text(&self, text: &str) -> String {
+        match self.redact(text.as_bytes()) {
+            Some(changed) => String::from_utf8_lossy(&changed).into_owned(),
+            None => text.to_owned(),
+        }
+    }
+
+    /// A text that will be used again as it was given, such as a prompt: only known values are
+    /// replaced.
+    pub fn given(&self, text: &str) -> Sealed {
+        Sealed(self.known.replace(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec()))
+    }
+
+    /// Our own state, to be read back: only known values are replaced, inside strings, so that it
+    /// stays the JSON it was.
+    pub fn json(&self, value: &impl Serialize) -> Sealed {
+        let bytes = written(value);
+        if self.known.occurs(&bytes) {
+            return Sealed(walk::rewrite(self, &bytes, Scope::State));
+        }
+        Sealed(bytes)
+    }
+
+    /// JSON for people (a launch plan, a card): by all rules, telling names included.
+    pub fn view(&self, value: &impl Serialize) -> Sealed {
+        Sealed(self.clean_json(written(value)))
+    }
+
+    /// A line of raw output, for the trace: as JSON by all rules when it is JSON, else as text.
+    pub fn line(&self, bytes: &[u8]) -> Sealed {
+        if !self.may_hold_secrets(bytes) {
+            return Sealed(bytes.to_vec());
+        }
+        let is_json = matches!(bytes.first(), Some(b'{' | b'['))
+            && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+        if is_json {
+            return Sealed(self.clean_json(bytes.to_vec()));
+        }
+        Sealed(self.redact(bytes).unwrap_or_else(|| bytes.to_vec()))
+    }
+
+    fn clean_json(&self, bytes: Vec<u8>) -> Vec<u8> {
+        if self.may_hold_secrets(&bytes) { walk::rewrite(self, &bytes, Scope::View) } else { bytes }
+    }
+
+    fn may_hold_secrets(&self, bytes: &[u8]) -> bool {
+        self.known.occurs(bytes) || rules::may_apply(bytes)
+    }
+
+    /// By all rules; `None` when nothing is to be replaced.
+    fn redact(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let known = self.known.replace(text);
+        let ruled = rules::redact(known.as_deref().unwrap_or(text));
+        ruled.or(known)
+    }
+}
+
+fn written(value: &impl Serialize) -> Vec<u8> {
+    // State and plans are structs of ours; what JSON cannot write reads back as nothing.
+    serde_json::to_vec(value).unwrap_or_else(|_| b"null".to_vec())
+}
+
+fn unwritable(body: &Body) -> Body {
+    Body::Log(Log {
+        stream: Stream::Ostler,
+        text: format!("an event of kind {} could not be written", body.kind()),
+        level: Some("error".into()),
+    })
+}

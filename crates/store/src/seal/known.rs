@@ -1,0 +1,299 @@
+//! Known secret values and every spelling they are looked for in: plain, JSON-escaped, URL-encoded
+//! and base64 at each of its three alignments. One automaton finds them all, leftmost and longest.
+//! The patterns are sorted, so that `carry.rs` can name one by its place. Knows nothing of events.
+
+use aho_corasick::{AhoCorasick, MatchKind};
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
+use contract::limits::SECRET_BYTES_MIN;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// A line of a multi-line value is looked for by itself from this length on; shorter ones are
+/// likely to be ordinary words.
+const SECRET_LINE_BYTES_MIN: usize = 8;
+
+/// What is left of a base64 text when the characters that depend on neighbours are cut off must
+/// still be long enough not to occur by chance.
+const BASE64_BYTES_MIN: usize = 6;
+
+/// JSON in a string of JSON in a string of JSON: agents pass each other's answers on, and every
+/// layer escapes the escapes of the one inside. Costs nothing for values without such characters.
+const JSON_LAYERS: usize = 4;
+
+/// The values of one run.
+#[derive(Default)]
+pub(super) struct Known {
+    automaton: Option<AhoCorasick>,
+    /// Sorted, without doubles.
+    patterns: Vec<Vec<u8>>,
+    /// What stands in the place of each pattern.
+    marks: Vec<Arc<str>>,
+    /// The longest pattern.
+    bytes_max: usize,
+}
+
+/// One occurrence of a known value.
+pub(super) struct Hit {
+    pub start: usize,
+    pub end: usize,
+    pub pattern: usize,
+}
+
+impl Known {
+    pub fn new(secrets: impl IntoIterator<Item = (String, String)>) -> Self {
+        let mut spellings: BTreeMap<Vec<u8>, Arc<str>> = BTreeMap::new();
+        for (name, value) in secrets {
+            let mark: Arc<str> = format!("[redacted:{}]", plain_name(&name)).into();
+            for value in parts(&value) {
+                for spelling in spell(value) {
+                    if spelling.len() >= SECRET_BYTES_MIN {
+                        spellings.entry(spelling).or_insert_with(|| mark.clone());
+                    }
+                }
+            }
+        }
+        let (patterns, marks): (Vec<_>, Vec<_>) = spellings.into_iter().unzip();
+        let automaton = (!patterns.is_empty()).then(|| {
+            AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .build(&patterns)
+                .expect("an automaton refuses only more patterns than memory could hold")
+        });
+        let bytes_max = patterns.iter().map(Vec::len).max().unwrap_or(0);
+        Self { automaton, patterns, marks, bytes_max }
+    }
+
+    /// Whether any known value occurs.
+    pub fn occurs(&self, text: &[u8]) -> bool {
+        self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(text))
+    }
+
+    /// The first known value from `from` on.
+    pub fn first(&self, text: &[u8], from: usize) -> Option<Hit> {
+        let automaton = self.automaton.as_ref()?;
+        let found = automaton.find(aho_corasick::Input::new(text).range(from..))?;
+        Some(Hit { start: found.start(), end: found.end(), pattern: found.pattern().as_usize() })
+    }
+
+    /// The text with every known value replaced by its mark; `None` when there is none.
+    pub fn replace(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let mut hit = self.first(text, 0)?;
+        let mut out = Vec::with_capacity(text.len());
+        let mut done = 0;
+        loop {
+            out.extend_from_slice(&text[done..hit.start]);
+            out.extend_from_slice(self.mark(hit.pattern).as_bytes());
+            done = hit.end;
+            match self.first(text, done) {
+                Some(next) => hit = next,
+                None => break,
+            }
+        }
+        out.extend_from_slice(&text[done..]);
+        Some(out)
+    }
+
+    pub fn mark(&self, pattern: usize) -> &str {
+        &self.marks[pattern]
+    }
+
+    pub fn pattern(&self, pattern: usize) -> Option<&[u8]> {
+        self.patterns.get(pattern).map(Vec::as_slice)
+    }
+
+    pub fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// A pattern that `text` begins but does not finish.
+    pub fn begun_by(&self, text: &[u8]) -> Option<usize> {
+        // Sorted order puts every pattern that `text` begins directly behind `text` itself.
+        let place = self.patterns.partition_point(|pattern| pattern.as_slice() <= text);
+        self.patterns.get(place).filter(|pattern| pattern.starts_with(text)).map(|_| place)
+    }
+
+    /// Tells two sets of patterns apart without saying anything of their content.
+    pub fn shape(&self) -> (u32, u32) {
+        let bytes: usize = self.patterns.iter().map(Vec::len).sum();
+        (self.patterns.len() as u32, bytes as u32)
+    }
+}
+
+/// Names go into marks, and marks into JSON of any depth of quoting: nothing in them needs escapes.
+fn plain_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' };
+    name.chars().take(64).map(plain).collect()
+}
+
+/// The value, the value without the white space around it, and its lines.
+fn parts(value: &str) -> Vec<&str> {
+    let trimmed = value.trim();
+    let mut parts = vec![value];
+    if trimmed.len() != value.len() {
+        parts.push(trimmed);
+    }
+    if trimmed.contains('\n') {
+        let lines = trimmed.lines().map(str::trim).filter(|line| {
+            // The rulers of a PEM file are the same in every key.
+            line.len() >= SECRET_LINE_BYTES_MIN && !line.starts_with("-----")
+        });
+        parts.extend(lines);
+    }
+    parts.retain(|part| part.len() >= SECRET_BYTES_MIN);
+    parts
+}
+
+/// Every spelling of one value, each also as it looks inside JSON strings.
+fn spell(value: &str) -> Vec<Vec<u8>> {
+    let mut spellings = vec![value.to_owned()];
+    spellings.extend(escapes(value));
+    spellings.extend(url_encodings(value));
+    spellings.extend(base64s(value.as_bytes()));
+    let mut layer = spellings.clone();
+    for _ in 0..JSON_LAYERS {
+        layer = layer.iter().map(|spelling| json_escaped(spelling)).collect();
+        spellings.extend_from_slice(&layer);
+    }
+    spellings.into_iter().map(String::into_bytes).collect()
+}
+
+/// The escapes of JSON writers differ: some leave text beyond ASCII, some do not, some escape `/`.
+fn escapes(value: &str) -> Vec<String> {
+    let usual = json_escaped(value);
+    let mut ascii = String::new();
+    for c in usual.chars() {
+        if c.is_ascii() {
+            ascii.push(c);
+        } else {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a String cannot fail.
+                let _ = write!(ascii, "\\u{unit:04x}");
+            }
+        }
+    }
+    let slashed = ascii.replace('/', "\\/");
+    vec![usual, ascii, slashed]
+}
+
+fn json_escaped(text: &str) -> String {
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// Percent encodings, by how much each kind of writer leaves alone, with digits in both cases.
+fn url_encodings(value: &str) -> Vec<String> {
+    let mut encodings = Vec::new();
+    for left_alone in ["-._~", "-._~!'()*", "-._*", "-._~/"] {
+        let mut upper = String::new();
+        let mut lower = String::new();
+        for byte in value.bytes() {
+            if byte.is_ascii_alphanumeric() || left_alone.as_bytes().contains(&byte) {
+                upper.push(byte as char);
+                lower.push(byte as char);
+            } else {
+                let _ = write!(upper, "%{byte:02X}");
+                let _ = write!(lower, "%{byte:02x}");
+            }
+        }
+        encodings.push(upper.replace("%20", "+"));
+        encodings.push(upper);
+        encodings.push(lower);
+    }
+    encodings
+}
+
+/// The middle of the base64 of any text that contains `value`, at each alignment: the characters
+/// that also depend on the bytes before and after it are cut off.
+fn base64s(value: &[u8]) -> Vec<String> {
+    let mut middles = Vec::new();
+    for (before, skip) in [(0, 0), (1, 2), (2, 3)] {
+        let mut padded = vec![0; before];
+        padded.extend_from_slice(value);
+        let whole = padded.len() * 8 / 6;
+        for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+            let middle = &engine.encode(&padded)[skip..whole];
+            if middle.len() >= BASE64_BYTES_MIN {
+                middles.push(middle.to_owned());
+            }
+        }
+    }
+    middles
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(values: &[&str]) -> Known {
+        Known::new(values.iter().map(|value| ("K".to_owned(), (*value).to_owned())))
+    }
+
+    fn replaced(known: &Known, text: &str) -> String {
+        let bytes = known.replace(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec());
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_value_is_found_in_every_spelling() {
+        let value = "pa\"ss/wö rd+1";
+        let known = known(&[value]);
+        for spelling in [
+            value.to_owned(),
+            "pa\\\"ss/wö rd+1".to_owned(),
+            "pa\\\"ss\\/w\\u00f6 rd+1".to_owned(),
+            "pa%22ss%2Fw%C3%B6%20rd%2B1".to_owned(),
+            "pa%22ss%2fw%c3%b6%20rd%2b1".to_owned(),
+            "pa%22ss%2Fw%C3%B6+rd%2B1".to_owned(),
+            "pa%22ss/w%C3%B6%20rd%2B1".to_owned(),
+        ] {
+            assert_eq!(replaced(&known, &format!("<{spelling}>")), "<[redacted:K]>", "{spelling}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_found_under_layers_of_json() {
+        let known = known(&["pa\"ss\\word\n1"]);
+        let mut text = "pa\"ss\\word\n1".to_owned();
+        for layer in 0..JSON_LAYERS {
+            text = json_escaped(&text);
+            assert_eq!(replaced(&known, &text), "[redacted:K]", "layer {layer}");
+        }
+    }
+
+    #[test]
+    fn a_value_is_found_in_base64_at_every_alignment() {
+        let known = known(&["hunter2-hunter2"]);
+        for before in ["", "a", "ab", "abc", "user:"] {
+            for after in ["", "z", "zz"] {
+                for engine in [STANDARD_NO_PAD, URL_SAFE_NO_PAD] {
+                    let text = engine.encode(format!("{before}hunter2-hunter2{after}"));
+                    assert!(replaced(&known, &text).contains("[redacted:K]"), "{text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_longest_value_wins() {
+        let known = Known::new([
+            ("SHORT".to_owned(), "abcdef".to_owned()),
+            ("LONG".to_owned(), "abcdefgh".to_owned()),
+        ]);
+        assert_eq!(replaced(&known, "abcdefghi abcdefg"), "[redacted:LONG]i [redacted:SHORT]g");
+    }
+
+    #[test]
+    fn each_line_of_a_long_value_is_known_but_rulers_and_short_lines_are_not() {
+        let known = known(&["-----BEGIN KEY-----\nMIIEpAIBAAKC\nshort\n-----END KEY-----\n"]);
+        assert_eq!(replaced(&known, "MIIEpAIBAAKC"), "[redacted:K]");
+        assert_eq!(replaced(&known, "-----BEGIN KEY-----"), "-----BEGIN KEY-----");
+        assert_eq!(replaced(&known, "short"), "short");
+    }
+
+    #[test]
+    fn values_too_short_to_tell_from_words_are_not_looked_for() {
+        assert!(!known(&["abcde", ""]).occurs(b"abcde"));
+    }
+}

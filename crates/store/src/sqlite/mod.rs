@@ -1,0 +1,255 @@
+//! The SQLite backend: one writer thread, four readers beside it, one file. The only place that
+//! opens connections. Verbs are in `verbs.rs` and `commit.rs`, reads in `reads.rs`, the thread in
+//! `writer.rs`, the schema in `schema.rs`.
+
+mod commit;
+mod reads;
+mod schema;
+mod verbs;
+mod writer;
+
+use crate::batch::*;
+use crate::error::Error;
+use crate::feed::Feed;
+use crate::row::*;
+use contract::{Command, RunId, TaskId, Timestamp};
+use rusqlite::{Connection, OpenFlags};
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use uuid::Uuid;
+use writer::Writer;
+
+const READERS: usize = 4;
+const BUSY: Duration = Duration::from_secs(5);
+/// More statements than any connection uses.
+const STATEMENTS: usize = 64;
+
+pub(crate) struct Sqlite {
+    writer: Writer,
+    readers: Arc<Readers>,
+}
+
+impl Sqlite {
+    pub fn open(path: &Path, feed: Feed) -> Result<Self, Error> {
+        let mut connection = open_writer(path)
+            .map_err(|cause| Error::sqlite(format!("opening {}", path.display()), cause))?;
+        schema::migrate(&mut connection)?;
+        let writer = Writer::start(connection, feed)?;
+        Ok(Self { writer, readers: Arc::new(Readers::new(path.to_owned())) })
+    }
+
+    pub async fn enqueue(&self, task: NewTask) -> Result<TaskId, Error> {
+        let bytes = task.body.bytes().len() + task.prompt.bytes().len();
+        self.writer.submit(bytes, move |connection| verbs::enqueue(connection, &task)).await
+    }
+
+    pub async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
+        let bytes = claim.plan.bytes().len();
+        self.writer.submit(bytes, move |connection| verbs::claim(connection, &claim)).await
+    }
+
+    pub async fn begin(
+        &self,
+        task: NewTask,
+        claim: Claim,
+        batch: Batch,
+    ) -> Result<Committed, Error> {
+        let bytes = task.prompt.bytes().len() + claim.plan.bytes().len() + size(&batch);
+        let begin = move |connection: &Connection| {
+            let queued = verbs::enqueue(connection, &task)?;
+            let claimed = verbs::claim(connection, &claim)?;
+            let mut done = commit::commit(connection, &batch)?;
+            done.wakes.splice(0..0, queued.wakes.into_iter().chain(claimed.wakes));
+            Ok(done)
+        };
+        self.writer.submit(bytes, begin).await
+    }
+
+    pub async fn renew(&self, run: RunId, fence: u64, expires_at: Timestamp) -> Result<(), Error> {
+        self.writer
+            .submit(0, move |connection| verbs::renew(connection, run, fence, expires_at))
+            .await
+    }
+
+    pub async fn commit(&self, batch: Batch) -> Result<Committed, Error> {
+        let bytes = size(&batch);
+        self.writer.submit(bytes, move |connection| commit::commit(connection, &batch)).await
+    }
+
+    pub async fn command(&self, command: NewCommand) -> Result<(), Error> {
+        let bytes = command.wish.bytes().len();
+        self.writer.submit(bytes, move |connection| verbs::command(connection, &command)).await
+    }
+
+    pub async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
+        self.writer.submit(0, move |connection| verbs::reap(connection, now)).await
+    }
+
+    pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
+        self.writer.submit(0, move |connection| verbs::reserve(connection, &reserve)).await
+    }
+
+    pub async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
+        self.writer.submit(0, move |connection| verbs::move_task(connection, &step)).await
+    }
+
+    pub async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
+        self.readers.read(move |connection| reads::run(connection, id)).await
+    }
+
+    pub async fn runs(&self, page: RunsPage) -> Result<Vec<RunRow>, Error> {
+        self.readers.read(move |connection| reads::runs(connection, page)).await
+    }
+
+    pub async fn find_runs(&self, given: &str, limit: usize) -> Result<Vec<RunId>, Error> {
+        let given = given.to_owned();
+        self.readers.read(move |connection| reads::find_runs(connection, &given, limit)).await
+    }
+
+    pub async fn plan(&self, run: RunId) -> Result<Option<Vec<u8>>, Error> {
+        self.readers.read(move |connection| reads::plan(connection, run)).await
+    }
+
+    pub async fn task(&self, id: TaskId) -> Result<Option<TaskRow>, Error> {
+        self.readers.read(move |connection| reads::task(connection, id)).await
+    }
+
+    pub async fn tasks(&self, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
+        self.readers.read(move |connection| reads::tasks(connection, page)).await
+    }
+
+    pub async fn page(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Page, Error> {
+        self.readers.read(move |connection| reads::page(connection, run, after_seq, limit)).await
+    }
+
+    pub async fn of_task(
+        &self,
+        task: TaskId,
+        kind: &'static str,
+        limit: usize,
+    ) -> Result<Vec<StoredEvent>, Error> {
+        self.readers.read(move |connection| reads::of_task(connection, task, kind, limit)).await
+    }
+
+    pub async fn inbox(&self, run: RunId) -> Result<Vec<Command>, Error> {
+        self.readers.read(move |connection| reads::inbox(connection, run)).await
+    }
+
+    pub async fn resume_point(&self, run: RunId) -> Result<Option<ResumePoint>, Error> {
+        self.readers.read(move |connection| reads::resume_point(connection, run)).await
+    }
+
+    pub async fn close(&self) {
+        self.readers.close();
+        self.writer.close().await;
+    }
+}
+
+/// What a Batch weighs in the writer's queue.
+fn size(batch: &Batch) -> usize {
+    let events: usize = batch.events.iter().map(|event| event.bytes.bytes().len()).sum();
+    let states = [&batch.machine, &batch.dialect, &batch.host].map(|state| state.bytes().len());
+    events + states.iter().sum::<usize>()
+}
+
+/// Read-only connections, opened when they are first needed.
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+    permits: Arc<Semaphore>,
+}
+
+impl Readers {
+    fn new(path: PathBuf) -> Self {
+        Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) }
+    }
+
+    async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
+        let readers = self.clone();
+        let read = move || {
+            let _permit = permit;
+            let idle = readers.idle().pop();
+            let connection = match idle {
+                Some(connection) => connection,
+                None => open_reader(&readers.path)?,
+            };
+            let answer = work(&connection);
+            readers.idle().push(connection);
+            answer
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|cause| Error::unreadable("reading", cause))?
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn close(&self) {
+        self.permits.close();
+        self.idle().clear();
+    }
+}
+
+/// The file exists with its mode before SQLite opens it; the log beside it takes the same mode.
+fn open_writer(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let owner_only = || {
+        OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o600))
+    };
+    owner_only().map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))?;
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    // An answer means durable, also when the power fails.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
+    connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    connection.pragma_update(None, "cache_size", -2000)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, Error> {
+    let doing = || format!("opening {} for reading", path.display());
+    let open = || {
+        let connection = Connection::open_with_flags(
+            path,
+            OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+        )?;
+        connection.busy_timeout(BUSY)?;
+        connection.pragma_update(None, "temp_store", "MEMORY")?;
+        connection.pragma_update(None, "cache_size", -512)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        Ok(connection)
+    };
+    open().map_err(|cause| Error::sqlite(doing(), cause))
+}
+
+/// Ids are kept as their sixteen bytes, which sort by time.
+fn blob_id(uuid: Uuid) -> [u8; 16] {
+    uuid.into_bytes()
+}
+
+/// SQLite counts in signed numbers; nothing of ours comes near their end.
+fn int(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn count(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}

@@ -1,0 +1,295 @@
+//! Reads, beside the writer and never in its way: pages by key, no counts, no offsets. A page of
+//! events is found by the run's spans and read by ranges of ids.
+
+use super::{blob_id, count, int};
+use crate::error::Error;
+use crate::row::*;
+use contract::event::Outcome;
+use contract::limits::{PAGE_EVENTS_MAX, PAGE_ROWS_MAX};
+use contract::state::Review;
+use contract::{Code, Command, CommandId, RunId, RunState, TaskId, TaskState, Timestamp, Wish};
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use uuid::Uuid;
+
+const RUN: &str =
+    "SELECT id, task, fence, state, holder, lease_expires_at, head_seq, agent, adapter,
+    runtime, cwd, model, prompt_preview, pid, started_at, totals, ended_at, outcome, code, message
+    FROM runs";
+
+const TASK: &str = "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
+    review, fence, generation, created_at FROM tasks";
+
+pub(super) fn run(connection: &Connection, id: RunId) -> Result<Option<RunRow>, Error> {
+    let sql = format!("{RUN} WHERE id = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([blob_id(id.uuid())], run_row).optional()?)
+}
+
+pub(super) fn runs(connection: &Connection, page: RunsPage) -> Result<Vec<RunRow>, Error> {
+    let unsettled = if page.unsettled_only { "AND state <> 'settled'" } else { "" };
+    let sql = format!("{RUN} WHERE id < ?1 {unsettled} ORDER BY id DESC LIMIT ?2");
+    // No id is larger than all ones; the newest page starts below it.
+    let before = page.before.map_or([0xff; 16], |before| blob_id(before.uuid()));
+    let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![before, limit], run_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Runs whose printed id begins with the given text, or (its end tells ids of one moment apart)
+/// ends with it; newest first.
+pub(super) fn find_runs(
+    connection: &Connection,
+    given: &str,
+    limit: usize,
+) -> Result<Vec<RunId>, Error> {
+    let given = given.strip_prefix(RunId::PREFIX).unwrap_or(given).to_ascii_lowercase();
+    if given.len() > 32 || !given.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(Vec::new());
+    }
+    let edge = |digit: &str| {
+        let digits = format!("{given}{}", digit.repeat(32 - given.len()));
+        Uuid::try_parse(&digits).unwrap_or_default()
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM runs
+         WHERE id BETWEEN ?1 AND ?2 OR substr(lower(hex(id)), -?4) = ?3
+         ORDER BY id DESC LIMIT ?5",
+    )?;
+    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let length = given.len() as i64;
+    let rows = statement.query_map(
+        params![blob_id(edge("0")), blob_id(edge("f")), given, length, limit],
+        |row| Ok(RunId::new(id_at(row, 0)?)),
+    )?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn plan(connection: &Connection, id: RunId) -> Result<Option<Vec<u8>>, Error> {
+    Ok(connection
+        .prepare_cached("SELECT plan FROM plans WHERE run = (SELECT num FROM runs WHERE id = ?1)")?
+        .query_row([blob_id(id.uuid())], |row| row.get(0))
+        .optional()?)
+}
+
+pub(super) fn task(connection: &Connection, id: TaskId) -> Result<Option<TaskRow>, Error> {
+    let sql = format!("{TASK} WHERE id = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([blob_id(id.uuid())], task_row).optional()?)
+}
+
+pub(super) fn tasks(connection: &Connection, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
+    // The state is one of our own words, written out so that the partial index can be used.
+    let state = page.state.map(|state| format!("AND state = '{}'", state.word()));
+    let sql = format!("{TASK} WHERE id > ?1 {} ORDER BY id LIMIT ?2", state.unwrap_or_default());
+    let after = page.after.map_or([0; 16], |after| blob_id(after.uuid()));
+    let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![after, limit], task_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// Events after a number, and whether the run is settled with the last of them.
+pub(super) fn page(
+    connection: &Connection,
+    id: RunId,
+    after_seq: u64,
+    limit: usize,
+) -> Result<Page, Error> {
+    let snapshot = connection.unchecked_transaction()?;
+    let (num, head_seq, settled): (i64, i64, bool) = snapshot
+        .prepare_cached("SELECT num, head_seq, state = 'settled' FROM runs WHERE id = ?1")?
+        .query_row([blob_id(id.uuid())], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .optional()?
+        .ok_or_else(|| Error::not_found(id))?;
+    let limit = limit.clamp(1, PAGE_EVENTS_MAX) as u64;
+    let from = after_seq.saturating_add(1);
+    let to = count(head_seq).min(after_seq.saturating_add(limit));
+    let mut events = Vec::new();
+    if from <= to {
+        for (first_id, last_id) in ranges(&snapshot, num, from, to)? {
+            let mut statement = snapshot.prepare_cached(
+                "SELECT seq, bytes FROM events WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
+            )?;
+            let rows = statement.query_map(params![first_id, last_id], event_row)?;
+            for row in rows {
+                events.push(row?);
+            }
+        }
+    }
+    let read_to = events.last().map_or(after_seq, |event| event.seq);
+    Ok(Page { settled: settled && read_to >= count(head_seq), events })
+}
+
+/// The ranges of ids that hold these events; neighbours are joined.
+fn ranges(connection: &Connection, num: i64, from: u64, to: u64) -> Result<Vec<(i64, i64)>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT first_seq, first_id, count FROM spans
+         WHERE run = ?1 AND first_seq <= ?3 AND first_seq >= coalesce(
+             (SELECT max(first_seq) FROM spans WHERE run = ?1 AND first_seq <= ?2), 0)
+         ORDER BY first_seq",
+    )?;
+    let mut rows = statement.query(params![num, int(from), int(to)])?;
+    let mut ranges: Vec<(i64, i64)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (first_seq, first_id, rows): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let first = first_id + (int(from) - first_seq).max(0);
+        let last = first_id + (int(to) - first_seq).min(rows - 1);
+        match ranges.last_mut() {
+            Some((_, end)) if *end + 1 == first => *end = last,
+            _ => ranges.push((first, last)),
+        }
+    }
+    Ok(ranges)
+}
+
+/// The last events of one kind over all runs of a task, in order. Kinds are read off the canonical
+/// bytes: inside a text the quotes around the name would be escaped.
+pub(super) fn of_task(
+    connection: &Connection,
+    task: TaskId,
+    kind: &'static str,
+    limit: usize,
+) -> Result<Vec<StoredEvent>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT e.seq, e.bytes FROM runs r
+         JOIN spans s ON s.run = r.num
+         JOIN events e ON e.id BETWEEN s.first_id AND s.first_id + s.count - 1
+         WHERE r.task = ?1 AND instr(substr(e.bytes, 1, 512), ?2) > 0
+         ORDER BY r.id DESC, e.id DESC LIMIT ?3",
+    )?;
+    let mark = format!("\"kind\":\"{kind}\"").into_bytes();
+    let limit = limit.clamp(1, PAGE_EVENTS_MAX) as i64;
+    let rows = statement.query_map(params![blob_id(task.uuid()), mark, limit], event_row)?;
+    let mut events = rows.collect::<Result<Vec<_>, _>>()?;
+    events.reverse();
+    Ok(events)
+}
+
+fn event_row(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
+    Ok(StoredEvent { seq: count(row.get(0)?), bytes: row.get_ref(1)?.as_blob()?.into() })
+}
+
+pub(super) fn inbox(connection: &Connection, id: RunId) -> Result<Vec<Command>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, asked_at, wish FROM commands
+         WHERE run = (SELECT num FROM runs WHERE id = ?1) AND taken = 0 ORDER BY num",
+    )?;
+    let rows = statement.query_map([blob_id(id.uuid())], |row| {
+        let wish: Wish = serde_json::from_slice(row.get_ref(2)?.as_blob()?).map_err(|cause| {
+            rusqlite::Error::FromSqlConversionFailure(2, Type::Blob, Box::new(cause))
+        })?;
+        let asked_at = Timestamp(row.get(1)?);
+        Ok(Command { id: CommandId::new(id_at(row, 0)?), run_id: id, asked_at, wish })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+pub(super) fn resume_point(
+    connection: &Connection,
+    id: RunId,
+) -> Result<Option<ResumePoint>, Error> {
+    let snapshot = connection.unchecked_transaction()?;
+    let found = snapshot
+        .prepare_cached(
+            "SELECT r.num, r.head_seq, r.fence, s.machine, s.dialect, s.host, s.spool_offset
+             FROM runs r JOIN states s ON s.run = r.num WHERE r.id = ?1 AND r.state <> 'settled'",
+        )?
+        .query_row([blob_id(id.uuid())], |row| {
+            let point = ResumePoint {
+                head_seq: count(row.get(1)?),
+                fence: count(row.get(2)?),
+                machine: row.get(3)?,
+                dialect: row.get(4)?,
+                host: row.get(5)?,
+                spool_offset: count(row.get(6)?),
+                effects: Vec::new(),
+            };
+            Ok((row.get::<_, i64>(0)?, point))
+        })
+        .optional()?;
+    let Some((num, mut point)) = found else { return Ok(None) };
+    point.effects = snapshot
+        .prepare_cached("SELECT n, bytes FROM effects WHERE run = ?1 ORDER BY n")?
+        .query_map([num], |row| Ok(StoredEffect { n: count(row.get(0)?), bytes: row.get(1)? }))?
+        .collect::<Result<_, _>>()?;
+    Ok(Some(point))
+}
+
+fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
+    Ok(RunRow {
+        id: RunId::new(id_at(row, 0)?),
+        task: TaskId::new(id_at(row, 1)?),
+        fence: count(row.get(2)?),
+        state: word_at(row, 3, RunState::from_word)?,
+        holder: row.get(4)?,
+        lease_expires_at: Timestamp(row.get(5)?),
+        head_seq: count(row.get(6)?),
+        agent: row.get(7)?,
+        adapter: row.get(8)?,
+        runtime: row.get(9)?,
+        cwd: row.get(10)?,
+        model: row.get(11)?,
+        prompt_preview: row.get(12)?,
+        pid: row.get(13)?,
+        started_at: Timestamp(row.get(14)?),
+        totals: row
+            .get::<_, Option<String>>(15)?
+            .and_then(|totals| serde_json::from_str(&totals).ok()),
+        ended_at: row.get::<_, Option<i64>>(16)?.map(Timestamp),
+        outcome: optional_word_at(row, 17, Outcome::from_word)?,
+        code: optional_word_at(row, 18, Code::from_word)?,
+        message: row.get(19)?,
+    })
+}
+
+fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
+    let review = |word: &str| match word {
+        "none" => Some(Review::None),
+        "person" => Some(Review::Person),
+        _ => None,
+    };
+    Ok(TaskRow {
+        id: TaskId::new(id_at(row, 0)?),
+        key: row.get(1)?,
+        agent: row.get(2)?,
+        title: row.get(3)?,
+        body: row.get(4)?,
+        prompt: row.get(5)?,
+        system_prompt: row.get(6)?,
+        state: word_at(row, 7, TaskState::from_word)?,
+        waiting_for: row
+            .get::<_, Option<String>>(8)?
+            .and_then(|why| serde_json::from_value(why.into()).ok()),
+        review: word_at(row, 9, review)?,
+        fence: count(row.get(10)?),
+        generation: row.get(11)?,
+        created_at: Timestamp(row.get(12)?),
+    })
+}
+
+fn id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
+    row.get(column).map(Uuid::from_bytes)
+}
+
+fn word_at<T>(
+    row: &Row<'_>,
+    column: usize,
+    read: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<T> {
+    let word: String = row.get(column)?;
+    read(&word).ok_or_else(|| {
+        let cause = std::io::Error::other(format!("'{word}' is not a word of this version"));
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
+    })
+}
+
+fn optional_word_at<T>(
+    row: &Row<'_>,
+    column: usize,
+    read: impl Fn(&str) -> Option<T>,
+) -> rusqlite::Result<Option<T>> {
+    match row.get_ref(column)?.data_type() {
+        Type::Null => Ok(None),
+        _ => word_at(row, column, read).map(Some),
+    }
+}

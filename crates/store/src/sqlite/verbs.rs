@@ -1,0 +1,343 @@
+//! The verbs, each inside one savepoint of the writer. Every statement that changes something
+//! names the state and the fence it expects, and is refused when it changes nothing: a check in
+//! one statement and a write in another would be no check. `commit` is in `commit.rs`.
+
+use super::writer::{Did, Wake};
+use super::{blob_id, count, int};
+use crate::batch::*;
+use crate::error::Error;
+use crate::feed::Hint;
+use contract::limits::INBOX_MAX;
+use contract::state::Review;
+use contract::{RunId, TaskId, TaskState, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, params};
+use uuid::Uuid;
+
+/// How long whoever reaped a run has to close it before it can be reaped again.
+const REAPED_LEASE_MS: i64 = 60_000;
+/// A full inbox still takes this many wishes to stop: a flood must not make a run unstoppable.
+const INBOX_STOP_RESERVE: usize = 8;
+
+pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<TaskId>, Error> {
+    let there: Option<[u8; 16]> = connection
+        .prepare_cached("SELECT id FROM tasks WHERE id = ?1 OR key = ?2")?
+        .query_row(params![blob_id(task.id.uuid()), task.key], |row| row.get(0))
+        .optional()?;
+    if let Some(there) = there {
+        return Ok(Did::quietly(TaskId::new(Uuid::from_bytes(there))));
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO tasks (id, key, agent, title, body, prompt, system_prompt, state, review, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'queued', ?8, ?9)",
+        )?
+        .execute(params![
+            blob_id(task.id.uuid()),
+            task.key,
+            task.agent,
+            task.title.text(),
+            task.body.text(),
+            task.prompt.text(),
+            task.system_prompt.as_ref().map(|prompt| prompt.text()),
+            review_word(task.review),
+            task.created_at.ms(),
+        ])?;
+    let hint = Hint::Task { task: task.id };
+    Ok(Did { value: task.id, wakes: vec![Wake::Events(hint)] })
+}
+
+pub(super) fn review_word(review: Review) -> &'static str {
+    match review {
+        Review::None => "none",
+        Review::Person => "person",
+    }
+}
+
+pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claimed>, Error> {
+    if let Some(fence) = claimed_before(connection, claim)? {
+        return Ok(Did::quietly(Claimed { fence }));
+    }
+    let task = blob_id(claim.task.uuid());
+    let (state, old): (String, i64) = connection
+        .prepare_cached("SELECT state, fence FROM tasks WHERE id = ?1")?
+        .query_row([task], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .ok_or_else(|| Error::not_found(claim.task))?;
+    let fence = old + 1;
+    let taken = connection
+        .prepare_cached(
+            "UPDATE tasks SET state = 'running', waiting_for = NULL, fence = ?3
+             WHERE id = ?1 AND state = 'queued' AND fence = ?2",
+        )?
+        .execute(params![task, old, fence])?;
+    if taken != 1 {
+        return Err(Error::conflict(format!("{} is {state} and cannot be claimed", claim.task)));
+    }
+    let head = &claim.head;
+    connection
+        .prepare_cached(
+            "INSERT INTO runs (id, task, fence, state, holder, lease_expires_at, agent, adapter,
+                               runtime, cwd, model, prompt_preview, started_at)
+             VALUES (?1, ?2, ?3, 'planned', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+        )?
+        .execute(params![
+            blob_id(claim.run.uuid()),
+            task,
+            fence,
+            claim.holder,
+            claim.now.plus_ms(int(claim.lease_ms)).ms(),
+            head.agent,
+            head.adapter,
+            head.runtime,
+            head.cwd,
+            head.model,
+            head.prompt_preview.text(),
+            claim.now.ms(),
+        ])?;
+    let num = connection.last_insert_rowid();
+    connection
+        .prepare_cached("INSERT INTO plans (run, plan) VALUES (?1, ?2)")?
+        .execute(params![num, claim.plan.bytes()])?;
+    let hint = Hint::Run { run: claim.run, head_seq: 0, settled: false };
+    let wakes = vec![Wake::Events(hint), Wake::Events(Hint::Task { task: claim.task })];
+    Ok(Did { value: Claimed { fence: count(fence) }, wakes })
+}
+
+/// The same claim again, because its answer got lost: granted as long as it still stands.
+fn claimed_before(connection: &Connection, claim: &Claim) -> Result<Option<u64>, Error> {
+    let before: Option<([u8; 16], String, i64, bool)> = connection
+        .prepare_cached(
+            "SELECT r.task, r.holder, r.fence, r.state <> 'settled' AND r.fence = t.fence
+             FROM runs r JOIN tasks t ON t.id = r.task WHERE r.id = ?1",
+        )?
+        .query_row([blob_id(claim.run.uuid())], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+        })
+        .optional()?;
+    match before {
+        None => Ok(None),
+        Some((task, holder, fence, true))
+            if task == blob_id(claim.task.uuid()) && holder == claim.holder =>
+        {
+            Ok(Some(count(fence)))
+        }
+        Some(_) => Err(Error::conflict(format!("{} was claimed before", claim.run))),
+    }
+}
+
+/// A run's row, when it is held with this fence.
+pub(super) struct Held {
+    pub num: i64,
+    pub task: [u8; 16],
+    pub head_seq: u64,
+    pub state: String,
+}
+
+/// Refuses whoever does not hold the run, or no longer, or not yet.
+pub(super) fn held(connection: &Connection, run: RunId, fence: u64) -> Result<Held, Error> {
+    let (held, mine) = connection
+        .prepare_cached(
+            "SELECT r.num, r.task, r.head_seq, r.state,
+                    r.fence = ?2 AND t.fence = ?2 AND r.state <> 'settled'
+             FROM runs r JOIN tasks t ON t.id = r.task WHERE r.id = ?1",
+        )?
+        .query_row(params![blob_id(run.uuid()), int(fence)], |row| {
+            let head_seq = count(row.get(2)?);
+            let held = Held { num: row.get(0)?, task: row.get(1)?, head_seq, state: row.get(3)? };
+            Ok((held, row.get::<_, bool>(4)?))
+        })
+        .optional()?
+        .ok_or_else(|| Error::not_found(run))?;
+    if mine { Ok(held) } else { Err(Error::FenceStale { run, fence }) }
+}
+
+pub(super) fn renew(
+    connection: &Connection,
+    run: RunId,
+    fence: u64,
+    expires_at: Timestamp,
+) -> Result<Did<()>, Error> {
+    let held = held(connection, run, fence)?;
+    let renewed = connection
+        .prepare_cached(
+            "UPDATE runs SET lease_expires_at = ?3
+             WHERE num = ?1 AND fence = ?2 AND state <> 'settled'",
+        )?
+        .execute(params![held.num, int(fence), expires_at.ms()])?;
+    if renewed != 1 {
+        return Err(Error::FenceStale { run, fence });
+    }
+    Ok(Did::quietly(()))
+}
+
+pub(super) fn command(connection: &Connection, command: &NewCommand) -> Result<Did<()>, Error> {
+    let (num, state): (i64, String) = connection
+        .prepare_cached("SELECT num, state FROM runs WHERE id = ?1")?
+        .query_row([blob_id(command.run.uuid())], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .ok_or_else(|| Error::not_found(command.run))?;
+    let id = blob_id(command.id.uuid());
+    let before: Option<i64> = connection
+        .prepare_cached("SELECT run FROM commands WHERE id = ?1")?
+        .query_row([id], |row| row.get(0))
+        .optional()?;
+    match before {
+        Some(run) if run == num => return Ok(Did::quietly(())),
+        Some(_) => return Err(Error::conflict(format!("{} was given to another run", command.id))),
+        None => {}
+    }
+    if state == "settled" {
+        return Err(Error::conflict(format!("{} is settled", command.run)));
+    }
+    let waiting: i64 = connection
+        .prepare_cached("SELECT count(*) FROM commands WHERE run = ?1 AND taken = 0")?
+        .query_row([num], |row| row.get(0))?;
+    let stops = command.wish.bytes().starts_with(br#"{"wish":"stop""#);
+    let room = INBOX_MAX + if stops { INBOX_STOP_RESERVE } else { 0 };
+    if count(waiting) >= room as u64 {
+        return Err(Error::TooMany { run: command.run });
+    }
+    let added = connection
+        .prepare_cached(
+            "INSERT INTO commands (id, run, asked_at, wish)
+             SELECT ?1, num, ?3, ?4 FROM runs WHERE num = ?2 AND state <> 'settled'",
+        )?
+        .execute(params![id, num, command.asked_at.ms(), command.wish.bytes()])?;
+    if added != 1 {
+        return Err(Error::conflict(format!("{} is settled", command.run)));
+    }
+    Ok(Did { value: (), wakes: vec![Wake::Inbox(command.run)] })
+}
+
+/// Fences off every run whose lease ran out: task and run get the next fence, so a late Batch of
+/// the old holder is refused from here on, and the caller is the one who may close the run.
+pub(super) fn reap(connection: &Connection, now: Timestamp) -> Result<Did<Vec<Reaped>>, Error> {
+    let mut expired = connection.prepare_cached(
+        "SELECT num, id, task, fence, head_seq FROM runs
+         WHERE state <> 'settled' AND lease_expires_at <= ?1 ORDER BY id",
+    )?;
+    let expired = expired
+        .query_map([now.ms()], |row| {
+            let old = count(row.get(3)?);
+            let reaped = Reaped {
+                run: RunId::new(Uuid::from_bytes(row.get(1)?)),
+                task: TaskId::new(Uuid::from_bytes(row.get(2)?)),
+                old_fence: old,
+                fence: old + 1,
+                head_seq: count(row.get(4)?),
+            };
+            Ok((row.get::<_, i64>(0)?, reaped))
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    for (num, reaped) in &expired {
+        let task = connection
+            .prepare_cached(
+                "UPDATE tasks SET fence = ?3 WHERE id = ?1 AND fence = ?2 AND state = 'running'",
+            )?
+            .execute(params![
+                blob_id(reaped.task.uuid()),
+                int(reaped.old_fence),
+                int(reaped.fence)
+            ])?;
+        let run = connection
+            .prepare_cached(
+                "UPDATE runs SET fence = ?3, holder = 'reaper', lease_expires_at = ?5
+                 WHERE num = ?1 AND fence = ?2 AND state <> 'settled' AND lease_expires_at <= ?4",
+            )?
+            .execute(params![
+                num,
+                int(reaped.old_fence),
+                int(reaped.fence),
+                now.ms(),
+                now.plus_ms(REAPED_LEASE_MS).ms()
+            ])?;
+        if (task, run) != (1, 1) {
+            return Err(Error::conflict(format!("{} and its task disagree", reaped.run)));
+        }
+    }
+    Ok(Did::quietly(expired.into_iter().map(|(_, reaped)| reaped).collect()))
+}
+
+pub(super) fn reserve(connection: &Connection, reserve: &Reserve) -> Result<Did<()>, Error> {
+    let held = held(connection, reserve.run, reserve.fence)?;
+    let (nanousd, tokens): (i64, i64) = connection
+        .prepare_cached(
+            "SELECT coalesce(sum(nanousd), 0), coalesce(sum(tokens), 0) FROM reservations
+             WHERE scope = ?1 AND run <> ?2 AND (settled_at IS NULL OR settled_at >= ?3)",
+        )?
+        .query_row(params![reserve.scope, held.num, reserve.since.ms()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let over =
+        |sum: i64, new: i64, max: Option<i64>| max.is_some_and(|max| sum.saturating_add(new) > max);
+    let nanousd_max = reserve.nanousd_max.map(|max| max.0);
+    if over(nanousd, reserve.nanousd.0, nanousd_max)
+        || over(tokens, int(reserve.tokens), reserve.tokens_max.map(int))
+    {
+        return Err(Error::BudgetExceeded { scope: reserve.scope.clone() });
+    }
+    connection
+        .prepare_cached(
+            "INSERT INTO reservations (scope, run, nanousd, tokens) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (scope, run) DO UPDATE SET nanousd = excluded.nanousd, tokens = excluded.tokens
+             WHERE settled_at IS NULL",
+        )?
+        .execute(params![reserve.scope, held.num, reserve.nanousd.0, int(reserve.tokens)])?;
+    Ok(Did::quietly(()))
+}
+
+/// What a task may do while no run holds it. `done` and `cancelled` never change, and only a
+/// claim makes it run.
+fn may_move(from: TaskState, to: TaskState) -> bool {
+    use TaskState::*;
+    match from {
+        Queued => matches!(to, Waiting | Cancelled),
+        Waiting => matches!(to, Queued | Waiting | Cancelled | Failed),
+        Review => matches!(to, Done | Queued | Cancelled | Failed),
+        Failed => to == Queued,
+        Running | Done | Cancelled => false,
+    }
+}
+
+pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<()>, Error> {
+    let TaskMove { task, fence, from, to, waiting_for } = *step;
+    let refusal = |why: &str| {
+        Error::conflict(format!("{task} cannot go from {} to {}: {why}", from.word(), to.word()))
+    };
+    if !may_move(from, to) {
+        return Err(refusal("no task may"));
+    }
+    let why = serde_json::to_value(waiting_for).ok();
+    let why = why.as_ref().and_then(|why| why.as_str()).filter(|_| to == TaskState::Waiting);
+    let reopened = i64::from(from == TaskState::Failed);
+    let moved = connection
+        .prepare_cached(
+            "UPDATE tasks SET state = ?4, waiting_for = ?5, generation = generation + ?6
+             WHERE id = ?1 AND fence = ?2 AND state = ?3",
+        )?
+        .execute(params![
+            blob_id(task.uuid()),
+            int(fence),
+            from.word(),
+            to.word(),
+            why,
+            reopened
+        ])?;
+    if moved != 1 {
+        return Err(refusal("it is not there any more"));
+    }
+    Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task })] })
+}
+
+/// Where a settled run's task may go. It was running, and one run of it has ended.
+pub(super) fn may_settle_as(state: TaskState) -> bool {
+    match state {
+        TaskState::Running => false,
+        TaskState::Queued
+        | TaskState::Waiting
+        | TaskState::Review
+        | TaskState::Done
+        | TaskState::Failed
+        | TaskState::Cancelled => true,
+    }
+}

@@ -1,0 +1,360 @@
+//! The SQLite backend itself: the suite over it and over a spiteful one, and what only a file can
+//! do wrong.
+
+mod canary;
+mod interleavings;
+
+use crate::backend::Backend;
+use crate::conformance::{self, Holder, Sure, claim_of, holder, new_task, refused};
+use crate::spiteful::Spiteful;
+use crate::*;
+use contract::event::{Body, Comment, Envelope, Log, Origin, Stream, Totals};
+use contract::limits::{BATCH_EVENTS_MAX, TEXT_BYTES_MAX};
+use contract::state::WaitingFor;
+use contract::{Code, TaskState, Wish};
+use std::cell::RefCell;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use tempfile::TempDir;
+
+fn sound(dir: &Path) {
+    assert_eq!(check(dir).unwrap(), [] as [String; 0]);
+}
+
+/// Runs the suite over stores in fresh directories, and checks what each left behind.
+async fn conforms<B: Backend>(wrap: impl Fn(Store, u64) -> B) {
+    let dirs = RefCell::new(Vec::<TempDir>::new());
+    conformance::all(async || {
+        let dir = TempDir::new().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let seed = dirs.borrow().len() as u64;
+        dirs.borrow_mut().push(dir);
+        wrap(store, seed)
+    })
+    .await;
+    dirs.borrow().iter().for_each(|dir| sound(dir.path()));
+}
+
+#[tokio::test]
+async fn sqlite_conforms() {
+    conforms(|store, _| store).await;
+}
+
+#[tokio::test]
+async fn sqlite_conforms_under_spite() {
+    conforms(Spiteful::new).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sqlite_conforms_with_threads() {
+    conforms(|store, seed| Spiteful::new(store, seed + 1_000)).await;
+}
+
+#[tokio::test]
+async fn only_the_owner_can_read_the_store() {
+    let dir = TempDir::new().unwrap();
+    let home = dir.path().join("data");
+    let store = Store::open(&home).unwrap();
+    let held = holder(&Sure(store.clone())).await;
+    store.commit(held.batch(&["x"])).await.unwrap();
+    let mode = |name: &str| fs::metadata(home.join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(""), mode("blobs")), (0o700, 0o700));
+    assert_eq!((mode("ostler.db"), mode("ostler.db-wal")), (0o600, 0o600));
+}
+
+/// The files as a crash leaves them: nothing is closed, the log is not folded in.
+fn crash_image(dir: &Path) -> TempDir {
+    let image = TempDir::new().unwrap();
+    for name in ["ostler.db", "ostler.db-wal"] {
+        fs::copy(dir.join(name), image.path().join(name)).unwrap();
+    }
+    image
+}
+
+#[tokio::test]
+async fn what_was_answered_is_there_after_a_crash() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut held = holder(&Sure(store.clone())).await;
+    store.command(conformance::wish(held.run, Wish::Interrupt)).await.unwrap();
+    for n in 0..20 {
+        let mut batch = held.batch(&["one", "two"]);
+        batch.effects_todo = vec![Effect { n, bytes: Sealed::default() }];
+        held.head_seq = store.commit(batch).await.unwrap().head_seq;
+        let image = crash_image(dir.path());
+        let reopened = Store::open(image.path()).unwrap();
+        assert_eq!(reopened.run(held.run).await.unwrap().unwrap().head_seq, held.head_seq);
+        let point = reopened.resume_point(held.run).await.unwrap().unwrap();
+        assert_eq!((point.head_seq, point.effects.len() as u64), (held.head_seq, n + 1));
+        assert_eq!(reopened.inbox(held.run).await.unwrap().len(), 1);
+        sound(image.path());
+    }
+}
+
+#[tokio::test]
+async fn a_closed_store_says_so_and_opens_again() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let held = holder(&Sure(store.clone())).await;
+    store.close().await;
+    let closed = store.commit(held.batch(&["x"])).await.unwrap_err();
+    assert!(matches!(closed, Error::Closed), "{closed}");
+    assert!(matches!(store.run(held.run).await.unwrap_err(), Error::Closed));
+    store.close().await;
+    let store = Store::open(dir.path()).unwrap();
+    store.commit(held.batch(&["x"])).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stale_batch_in_a_group_fails_alone() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let sure = Sure(store.clone());
+    let mut holders = Vec::new();
+    for _ in 0..30 {
+        holders.push(holder(&sure).await);
+    }
+    // All are queued before the first is answered, so the writer takes them as one group.
+    let batches = holders.iter().enumerate().map(|(n, held)| {
+        let fence = held.fence + (n as u64 % 3) / 2;
+        store.commit(Holder { fence, ..*held }.batch(&["x"]))
+    });
+    let answers = join_all(batches).await;
+    for (n, answer) in answers.into_iter().enumerate() {
+        match n % 3 {
+            2 => assert_eq!(refused(answer), Code::FenceStale),
+            _ => assert_eq!(answer.unwrap().head_seq, 1),
+        }
+    }
+    sound(dir.path());
+}
+
+/// Polls all from one task, so that all have queued before any is answered.
+async fn join_all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut pending: Vec<_> = futures.map(|future| Box::pin(future)).collect();
+    for future in &mut pending {
+        assert!(poll_once(future).await.is_none(), "nothing is durable at once");
+    }
+    let mut outputs = Vec::new();
+    for future in pending {
+        outputs.push(future.await);
+    }
+    outputs
+}
+
+async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|context| match std::pin::Pin::new(&mut *future).poll(context) {
+        std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
+        std::task::Poll::Pending => std::task::Poll::Ready(None),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_run_that_starts_at_once_is_there_whole_or_not_at_all() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let task = new_task();
+    let claim = claim_of(task.id, "one");
+    let held = Holder { task: task.id, run: claim.run, fence: 1, head_seq: 0 };
+    let stale = Holder { fence: 2, ..held }.batch(&["x"]);
+    let answer = store.begin(task.clone(), claim.clone(), stale).await;
+    assert_eq!(refused(answer), Code::FenceStale);
+    assert_eq!(store.task(task.id).await.unwrap(), None, "nothing is left of it");
+    assert_eq!(store.run(held.run).await.unwrap(), None);
+    let done = store.begin(task.clone(), claim, held.batch(&["x"])).await.unwrap();
+    assert_eq!(done.head_seq, 1);
+    assert_eq!(store.task(task.id).await.unwrap().unwrap().state, TaskState::Running);
+    sound(dir.path());
+}
+
+#[tokio::test]
+async fn a_burst_of_ten_thousand_events_arrives_whole() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut held = holder(&Sure(store.clone())).await;
+    let watcher = tokio::spawn({
+        let mut follower = store.follow(held.run, 0);
+        async move {
+            let mut seen = 0;
+            loop {
+                let page = follower.next(512).await.unwrap();
+                for event in &page.events {
+                    seen += 1;
+                    assert_eq!(event.seq, seen);
+                }
+                if page.settled {
+                    return seen;
+                }
+            }
+        }
+    });
+    let texts = ["a line of ordinary length, as agents print them"; BATCH_EVENTS_MAX];
+    while held.head_seq + (BATCH_EVENTS_MAX as u64) < 10_000 {
+        held.head_seq = store.commit(held.batch(&texts)).await.unwrap().head_seq;
+    }
+    let rest = 10_000 - held.head_seq - 2;
+    held.head_seq = store.commit(held.batch(&texts[..rest as usize])).await.unwrap().head_seq;
+    store.commit(held.settling(TaskState::Done, Totals::default())).await.unwrap();
+    assert_eq!(watcher.await.unwrap(), 10_000);
+    sound(dir.path());
+}
+
+fn envelope(held: &Holder, seq: u64) -> Envelope {
+    let (run_id, fence, ts) = (held.run, held.fence, conformance::NOW);
+    Envelope { run_id, seq, ts, attempt: 1, fence, origin: Origin::Agent }
+}
+
+fn long_event(held: &Holder, text: String) -> SealedEvent {
+    let body = Body::Log(Log { stream: Stream::Stdout, text, level: None });
+    Seal::default().event(&envelope(held, held.head_seq + 1), &body, None)
+}
+
+#[tokio::test]
+async fn a_blob_is_there_before_the_event_that_names_it_and_a_lost_one_is_noticed() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let held = holder(&Sure(store.clone())).await;
+    let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+    let mut batch = held.batch(&[]);
+    batch.events = vec![long_event(&held, text.clone())];
+    let hash = batch.events[0].blobs[0].hash.clone();
+    store.commit(batch).await.unwrap();
+    assert_eq!(store.blob(&hash).unwrap().unwrap(), text.as_bytes());
+    sound(dir.path());
+    let event = &store.events(held.run, 0, 1).await.unwrap()[0];
+    let whole = store.whole(&event.bytes).unwrap();
+    assert_eq!(whole["text"], text);
+    assert_eq!((whole.get("text_blob"), whole.get("truncated")), (None, None));
+    let path = store.blob_path(&hash).unwrap();
+    fs::write(&path, "something else").unwrap();
+    assert_eq!(check(dir.path()).unwrap().len(), 1);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(check(dir.path()).unwrap(), [format!("every blob is there: {hash}")]);
+    for nonsense in ["", "../../ostler.db", &"z".repeat(64)] {
+        assert_eq!(store.blob(nonsense).unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn a_run_is_found_by_either_end_of_its_id() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let digits = ["0190aaaa00007000800000000000beef", "0190bbbb00007000800000000000f00d"];
+    let mut runs = Vec::new();
+    for digits in digits {
+        let task = store.enqueue(new_task()).await.unwrap();
+        let run: RunId = format!("run_{digits}").parse().unwrap();
+        store.claim(Claim { run, ..claim_of(task, "one") }).await.unwrap();
+        runs.push(run);
+    }
+    let found = async |given: &str| store.find_runs(given, 9).await.unwrap();
+    assert_eq!(found("run_0190a").await, [runs[0]]);
+    assert_eq!(found("BEEF").await, [runs[0]]);
+    assert_eq!(found("run_0190").await, [runs[1], runs[0]]);
+    assert_eq!(found(&runs[1].to_string()).await, [runs[1]]);
+    for nothing in ["run_ffff", "nonsense", "run_0190%", &"0".repeat(40)] {
+        assert_eq!(found(nothing).await, [], "{nothing}");
+    }
+}
+
+#[tokio::test]
+async fn hints_tell_of_runs_and_of_what_was_missed() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut hints = store.feed();
+    let mut held = holder(&Sure(store.clone())).await;
+    let mut inbox = store.inbox_changed(held.run);
+    assert_eq!(hints.next().await, Some(Hint::Task { task: held.task }));
+    let run = Hint::Run { run: held.run, head_seq: 0, settled: false };
+    assert_eq!(hints.next().await, Some(run));
+    store.command(conformance::wish(held.run, Wish::Interrupt)).await.unwrap();
+    inbox.changed().await;
+    assert_eq!(store.inbox(held.run).await.unwrap().len(), 1);
+    for _ in 0..300 {
+        held.head_seq = store.commit(held.batch(&["x"])).await.unwrap().head_seq;
+    }
+    assert_eq!(hints.next().await, Some(Hint::Missed));
+}
+
+#[tokio::test]
+async fn a_plan_and_the_tasks_that_wait_can_be_read() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let held = holder(&Sure(store.clone())).await;
+    let waiting = store.enqueue(new_task()).await.unwrap();
+    assert_eq!(store.plan(held.run).await.unwrap().unwrap(), br#"{"program":"fake"}"#);
+    let queued = TasksPage { after: None, limit: 9, state: Some(TaskState::Queued) };
+    let ids = async |page| -> Vec<TaskId> {
+        store.tasks(page).await.unwrap().iter().map(|task| task.id).collect()
+    };
+    assert_eq!(ids(queued).await, [waiting]);
+    assert_eq!(ids(TasksPage { state: None, ..queued }).await, [held.task, waiting]);
+    assert_eq!(ids(TasksPage { after: Some(waiting), ..queued }).await, []);
+}
+
+#[tokio::test]
+async fn comments_are_read_over_all_runs_of_a_task() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let sure = Sure(store.clone());
+    let mut held = holder(&sure).await;
+    let other = holder(&sure).await;
+    let comment = |held: &Holder, text: &str| {
+        let body = Body::Comment(Comment { text: text.into(), mentions: Vec::new() });
+        let mut batch = held.batch(&[r#"not a "kind":"comment""#]);
+        batch.events.push(Seal::default().event(&envelope(held, held.head_seq + 2), &body, None));
+        batch
+    };
+    held.head_seq = store.commit(comment(&held, "one")).await.unwrap().head_seq;
+    store.commit(comment(&other, "elsewhere")).await.unwrap();
+    store.commit(held.settling(TaskState::Queued, Totals::default())).await.unwrap();
+    let claim = claim_of(held.task, "two");
+    let run = claim.run;
+    let fence = store.claim(claim).await.unwrap().fence;
+    let second = Holder { run, fence, head_seq: 0, ..held };
+    store.commit(comment(&second, "two")).await.unwrap();
+    let texts: Vec<_> = store.comments(held.task).await.unwrap();
+    let texts: Vec<_> = texts
+        .iter()
+        .map(|event| serde_json::from_slice::<serde_json::Value>(&event.bytes).unwrap())
+        .map(|event| event["text"].as_str().unwrap().to_owned())
+        .collect();
+    assert_eq!(texts, ["one", "two"]);
+    assert_eq!(store.last_progress(held.task).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_task_moves_only_as_it_may_and_only_from_where_it_was_seen() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let task = store.enqueue(new_task()).await.unwrap();
+    let step = |from, to, fence| TaskMove { task, fence, from, to, waiting_for: None };
+    use TaskState::*;
+    let waiting_for = Some(WaitingFor::Quota);
+    store.move_task(TaskMove { waiting_for, ..step(Queued, Waiting, 0) }).await.unwrap();
+    assert_eq!(store.task(task).await.unwrap().unwrap().waiting_for, waiting_for);
+    for wrong in [step(Queued, Waiting, 0), step(Waiting, Queued, 1), step(Waiting, Running, 0)] {
+        assert_eq!(refused(store.move_task(wrong).await), Code::Conflict);
+    }
+    store.move_task(step(Waiting, Queued, 0)).await.unwrap();
+    let claim = claim_of(task, "one");
+    let run = claim.run;
+    let fence = store.claim(claim).await.unwrap().fence;
+    assert_eq!(refused(store.move_task(step(Running, Cancelled, fence)).await), Code::Conflict);
+    let held = Holder { task, run, fence, head_seq: 0 };
+    store.commit(held.settling(Failed, Totals::default())).await.unwrap();
+    store.move_task(step(Failed, Queued, fence)).await.unwrap();
+    assert_eq!(store.task(task).await.unwrap().unwrap().generation, 2);
+    store.move_task(step(Queued, Cancelled, fence)).await.unwrap();
+    assert_eq!(refused(store.move_task(step(Cancelled, Queued, fence)).await), Code::Conflict);
+    sound(dir.path());
+}
+
+#[test]
+fn a_file_that_is_no_database_is_refused() {
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("ostler.db"), "this is not a database, it is a letter").unwrap();
+    let refused = Store::open(dir.path()).err().unwrap();
+    assert_eq!(refused.code(), Code::StoreUnreadable);
+}
