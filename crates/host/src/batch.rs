@@ -1,0 +1,246 @@
+//! From drafts to a Batch: numbered, sealed, bounded, with everything a successor needs to go on.
+//! Nothing is committed or done here.
+
+use crate::drive::Drive;
+use crate::intake::Marks;
+use contract::event::{Body, Envelope, RunResult, Text};
+use contract::state::Review;
+use contract::{CommandId, Draft, RunState, TaskState};
+use engine::{Effect, Now};
+use runtimes::Dialect;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use store::seal::{Carry, Seal, SealedEvent};
+use store::{Batch, Settle};
+
+/// What waits for the next Batch.
+#[derive(Debug, Default)]
+pub struct Pending {
+    pub drafts: Vec<Draft>,
+    pub effects: Vec<Intent>,
+    /// Frames a dialect answered with by itself.
+    pub replies: Vec<Frame>,
+    /// Effects that are done; told with the next Batch, no Batch of their own.
+    pub done: Vec<u64>,
+    pub taken: Vec<CommandId>,
+}
+
+impl Pending {
+    /// Whether nothing needs a commit now.
+    pub fn is_empty(&self) -> bool {
+        self.drafts.is_empty()
+            && self.effects.is_empty()
+            && self.replies.is_empty()
+            && self.taken.is_empty()
+    }
+}
+
+/// An effect to be done after its commit, with the frames it will say.
+#[derive(Debug)]
+pub struct Intent {
+    pub n: u64,
+    pub effect: Effect,
+    pub frames: Vec<Frame>,
+}
+
+/// A Batch, and what to do once it is durable.
+pub struct Made {
+    pub batch: Batch,
+    pub deeds: Deeds,
+}
+
+/// What a committed Batch leads to.
+pub struct Deeds {
+    pub last_seq: u64,
+    pub effects: Vec<Intent>,
+    pub replies: Vec<Frame>,
+}
+
+/// A numbered frame for the agent's stdin.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    pub n: u32,
+    pub bytes: Vec<u8>,
+}
+
+/// The stored form of an effect. The frames' numbers tell a successor whether it was said.
+#[derive(Serialize, Deserialize)]
+pub struct StoredIntent<'a> {
+    pub effect: std::borrow::Cow<'a, Effect>,
+    pub frames: Vec<u32>,
+}
+
+/// The sealing end of a run: numbers, fence, and text held back because it could begin a secret.
+pub struct Words {
+    pub seal: Seal,
+    pub next_seq: u64,
+    pub carry: Carry,
+    /// The block whose deltas are being released.
+    pub open: Option<OpenBlock>,
+}
+
+/// A block of deltas that is not closed yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenBlock {
+    pub thinking: bool,
+    pub block: Option<String>,
+}
+
+/// What the host keeps in every Batch beside machine and dialect.
+#[derive(Serialize, Deserialize, Default)]
+pub struct HostState {
+    pub marks: Marks,
+    pub carry: Carry,
+    pub open: Option<OpenBlock>,
+    pub next_effect: u64,
+    pub next_frame: u32,
+}
+
+impl OpenBlock {
+    fn of(body: &Body) -> Option<(Self, &Text)> {
+        match body {
+            Body::AssistantText(text) if text.delta => {
+                Some((Self { thinking: false, block: text.block.clone() }, text))
+            }
+            Body::Thinking(text) if text.delta => {
+                Some((Self { thinking: true, block: text.block.clone() }, text))
+            }
+            _ => None,
+        }
+    }
+
+    fn key(&self) -> String {
+        format!("{}:{}", u8::from(self.thinking), self.block.as_deref().unwrap_or_default())
+    }
+
+    fn body(&self, text: String) -> Body {
+        let text = Text { text, block: self.block.clone(), delta: true };
+        match self.thinking {
+            true => Body::Thinking(text),
+            false => Body::AssistantText(text),
+        }
+    }
+}
+
+impl Drive {
+    /// Makes the Batch of all that is pending. Numbers are used up only when it is committed.
+    pub(crate) fn make_batch(&mut self, now: Now) -> Made {
+        self.joiner.flush(&mut self.pending.drafts);
+        let drafts = std::mem::take(&mut self.pending.drafts);
+        let effects = std::mem::take(&mut self.pending.effects);
+        let mut events = Vec::with_capacity(drafts.len());
+        let mut settle = None;
+        let mut seq = self.words.next_seq;
+        let stamp = Envelope {
+            run_id: self.run,
+            seq,
+            ts: now.wall,
+            attempt: self.attempt,
+            fence: self.fence,
+            origin: contract::event::Origin::Ostler,
+        };
+        let first_seq = seq;
+        for draft in &drafts {
+            if let Body::Result(result) = &draft.body {
+                settle = Some(self.settlement(now, result));
+            }
+            self.words.write(draft, stamp, &mut seq, &mut events);
+        }
+        let marks = self.intake.as_ref().map_or_else(Marks::default, |intake| intake.marks());
+        let seal = &self.words.seal;
+        let host = HostState {
+            marks,
+            carry: self.words.carry.clone(),
+            open: self.words.open.clone(),
+            next_effect: self.mouth.next_effect,
+            next_frame: self.mouth.next_frame,
+        };
+        let batch = Batch {
+            run: self.run,
+            fence: self.fence,
+            first_seq,
+            events,
+            machine: seal.json(&self.machine),
+            dialect: seal.json(&saved(&*self.dialect)),
+            host: seal.json(&host),
+            spool_offset: marks.offset(),
+            taken: std::mem::take(&mut self.pending.taken),
+            effects_todo: effects.iter().map(|intent| stored(seal, intent)).collect(),
+            effects_done: std::mem::take(&mut self.pending.done),
+            run_state: if settle.is_some() { RunState::Settled } else { self.machine.state() },
+            pid: self.pid,
+            totals: Some(self.machine.totals()),
+            model: None,
+            settle,
+        };
+        let replies = std::mem::take(&mut self.pending.replies);
+        Made { batch, deeds: Deeds { last_seq: seq - 1, effects, replies } }
+    }
+
+    fn settlement(&self, now: Now, result: &RunResult) -> Settle {
+        Settle {
+            outcome: result.outcome,
+            code: result.code,
+            ended_at: now.wall,
+            task_state: TaskState::after(result.outcome, Review::None),
+            message: self.words.seal.given(result.message.as_deref().unwrap_or_default()),
+        }
+    }
+}
+
+/// A dialect's state is JSON already; it passes the seal as that.
+fn saved(dialect: &dyn Dialect) -> Option<Box<RawValue>> {
+    String::from_utf8(dialect.save()).ok().and_then(|json| RawValue::from_string(json).ok())
+}
+
+fn stored(seal: &Seal, intent: &Intent) -> store::Effect {
+    let frames = intent.frames.iter().map(|frame| frame.n).collect();
+    let effect = std::borrow::Cow::Borrowed(&intent.effect);
+    store::Effect { n: intent.n, bytes: seal.json(&StoredIntent { effect, frames }) }
+}
+
+impl Words {
+    /// Seals one draft into its event. A delta may yield none (its text is held back) and the end
+    /// of a block one more (what was held back).
+    fn write(
+        &mut self,
+        draft: &Draft,
+        stamp: Envelope,
+        seq: &mut u64,
+        events: &mut Vec<SealedEvent>,
+    ) {
+        let stamp = Envelope { origin: draft.origin, ..stamp };
+        let delta = OpenBlock::of(&draft.body);
+        if self.open.is_some() && self.open.as_ref() != delta.as_ref().map(|(block, _)| block) {
+            self.close_block(stamp, seq, events);
+        }
+        let Some((block, text)) = delta else {
+            return self.push(&draft.body, draft.raw, stamp, seq, events);
+        };
+        let released = self.seal.delta(&mut self.carry, &block.key(), &text.text);
+        if !released.is_empty() {
+            self.push(&block.body(released), draft.raw, stamp, seq, events);
+        }
+        self.open = Some(block);
+    }
+
+    fn close_block(&mut self, stamp: Envelope, seq: &mut u64, events: &mut Vec<SealedEvent>) {
+        let Some(block) = self.open.take() else { return };
+        if let Some(held) = self.seal.flush(&mut self.carry, &block.key()) {
+            let stamp = Envelope { origin: contract::event::Origin::Agent, ..stamp };
+            self.push(&block.body(held), None, stamp, seq, events);
+        }
+    }
+
+    fn push(
+        &self,
+        body: &Body,
+        raw: Option<contract::event::Raw>,
+        stamp: Envelope,
+        seq: &mut u64,
+        events: &mut Vec<SealedEvent>,
+    ) {
+        events.push(self.seal.event(&Envelope { seq: *seq, ..stamp }, body, raw));
+        *seq += 1;
+    }
+}

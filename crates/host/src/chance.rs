@@ -1,0 +1,47 @@
+//! The only place that draws lots: ids and tokens.
+
+use contract::{AgentId, CommandId, RunId, TaskId};
+use std::fmt::Write as _;
+use uuid::Uuid;
+
+pub fn run_id() -> RunId {
+    RunId::new(fresh())
+}
+
+pub fn task_id() -> TaskId {
+    TaskId::new(fresh())
+}
+
+pub fn command_id() -> CommandId {
+    CommandId::new(fresh())
+}
+
+/// An agent that was never hired has an id made from its name, so that its runs belong together.
+pub fn agent_id(name: &str) -> AgentId {
+    let hash = blake3::hash(name.as_bytes());
+    let bytes: [u8; 16] = std::array::from_fn(|i| hash.as_bytes()[i]);
+    AgentId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+}
+
+#[expect(clippy::disallowed_methods, reason = "ids are made here and nowhere else")]
+fn fresh() -> Uuid {
+    Uuid::now_v7()
+}
+
+/// 256 random bits in hexadecimal. Fails only when the kernel gives no randomness.
+pub fn token() -> std::io::Result<String> {
+    let mut bytes = [0_u8; 32];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled +=
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(hex(&bytes))
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}

@@ -1,0 +1,195 @@
+//! The environment of an agent: built, never filtered. Allowlist, then the card's own list, then
+//! `envPassthrough`, then the configuration's `env`, then the reserved names, which always win.
+//! Markers of an agent that runs inside another agent are removed wherever they came from.
+
+use contract::plan::{EnvEntry, EnvSource};
+use contract::{AgentId, RunId, TaskId};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Names by which agent CLIs notice that they run inside another one, and then refuse or change
+/// their manners.
+const NESTED_AGENT_MARKERS: &[&str] = &[
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_SSE_PORT",
+    "CODEX_SANDBOX",
+    "CODEX_SANDBOX_NETWORK_DISABLED",
+    "CURSOR_AGENT",
+    "CURSOR_TRACE_ID",
+    "GEMINI_CLI",
+    "OPENCODE",
+    "OPENCODE_BIN_PATH",
+];
+
+/// What the reserved names are made from.
+#[derive(Debug, Clone)]
+pub struct Reserved<'a> {
+    pub run: RunId,
+    pub task: TaskId,
+    pub agent: AgentId,
+    pub fence: u64,
+    pub lease_token: &'a str,
+    pub api_url: &'a str,
+    pub organization: &'a str,
+    pub workspace: &'a Path,
+    pub wake_reason: &'a str,
+    /// Families of foreign names that are given too, such as `paperclip`.
+    pub compat: &'a [String],
+}
+
+/// The whole environment, sorted by name.
+pub fn build(
+    entries: &[EnvEntry],
+    prefixes: &[&str],
+    caller: &BTreeMap<String, String>,
+    reserved: &Reserved<'_>,
+) -> Vec<(String, String)> {
+    let mut built = BTreeMap::new();
+    for (name, value) in caller {
+        if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
+            built.insert(name.clone(), value.clone());
+        }
+    }
+    for EnvEntry { name, source } in entries {
+        match source {
+            EnvSource::Allowlist | EnvSource::Card | EnvSource::Passthrough => {
+                if let Some(value) = caller.get(name) {
+                    built.insert(name.clone(), value.clone());
+                }
+            }
+            EnvSource::Config { value } => {
+                built.insert(name.clone(), value.clone());
+            }
+        }
+    }
+    for marker in NESTED_AGENT_MARKERS {
+        built.remove(*marker);
+    }
+    built.extend(reserved.entries());
+    // What a process cannot be given is left out rather than failing the start.
+    built.retain(|name, value| {
+        !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')
+    });
+    built.into_iter().collect()
+}
+
+impl Reserved<'_> {
+    fn entries(&self) -> Vec<(String, String)> {
+        let (run, task, agent) =
+            (self.run.to_string(), self.task.to_string(), self.agent.to_string());
+        let (fence, lease) = (self.fence.to_string(), self.lease_token.to_owned());
+        let mcp = format!("{}/mcp", self.api_url);
+        let mut entries = vec![
+            ("MCP_SERVER_URL", mcp),
+            ("OSTLER_RUN_ID", run.clone()),
+            ("OSTLER_TASK_ID", task.clone()),
+            ("OSTLER_AGENT_ID", agent.clone()),
+            ("OSTLER_LEASE_TOKEN", lease.clone()),
+            ("OSTLER_FENCING_TOKEN", fence.clone()),
+            ("OSTLER_API_URL", self.api_url.to_owned()),
+            ("OSTLER_API_KEY", lease.clone()),
+            ("OSTLER_ORGANIZATION", self.organization.to_owned()),
+            ("OSTLER_WORKSPACE", self.workspace.display().to_string()),
+            ("OSTLER_WAKE_REASON", self.wake_reason.to_owned()),
+            ("CA_LEASE_TOKEN", lease.clone()),
+            ("CA_FENCING_TOKEN", fence),
+            ("CA_TASK_ID", task.clone()),
+            ("CA_RUN_ID", run.clone()),
+        ];
+        if self.compat.iter().any(|family| family == "paperclip") {
+            entries.extend([
+                ("PAPERCLIP_RUN_ID", run),
+                ("PAPERCLIP_TASK_ID", task),
+                ("PAPERCLIP_AGENT_ID", agent),
+                ("PAPERCLIP_API_URL", self.api_url.to_owned()),
+                ("PAPERCLIP_API_KEY", lease),
+                ("PAPERCLIP_COMPANY_ID", self.organization.to_owned()),
+                ("PAPERCLIP_WAKE_REASON", self.wake_reason.to_owned()),
+            ]);
+        }
+        entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn built(
+        entries: &[EnvEntry],
+        caller: &[(&str, &str)],
+        compat: &[String],
+    ) -> BTreeMap<String, String> {
+        let caller =
+            caller.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let nil = "00000000000000000000000000000001";
+        let reserved = Reserved {
+            run: format!("run_{nil}").parse().unwrap(),
+            task: format!("task_{nil}").parse().unwrap(),
+            agent: format!("agent_{nil}").parse().unwrap(),
+            fence: 7,
+            lease_token: "lease",
+            api_url: "http://127.0.0.1:9",
+            organization: "default",
+            workspace: Path::new("/w"),
+            wake_reason: "run",
+            compat,
+        };
+        build(entries, &["LC_"], &caller, &reserved).into_iter().collect()
+    }
+
+    fn entry(name: &str, source: EnvSource) -> EnvEntry {
+        EnvEntry { name: name.to_owned(), source }
+    }
+
+    #[test]
+    fn nothing_of_the_caller_gets_in_that_was_not_asked_for() {
+        let caller = [
+            ("PATH", "/bin"),
+            ("DATABASE_URL", "x"),
+            ("LC_ALL", "C"),
+            ("MY_KEY", "k"),
+            ("CLAUDECODE", "1"),
+        ];
+        let entries = [
+            entry("PATH", EnvSource::Allowlist),
+            entry("HOME", EnvSource::Allowlist),
+            entry("MY_KEY", EnvSource::Passthrough),
+            entry("CLAUDECODE", EnvSource::Passthrough),
+        ];
+        let built = built(&entries, &caller, &[]);
+        let foreign: Vec<_> = built
+            .iter()
+            .filter(|(name, _)| !name.starts_with("OSTLER_") && !name.starts_with("CA_"))
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        assert_eq!(
+            foreign,
+            ["LC_ALL=C", "MCP_SERVER_URL=http://127.0.0.1:9/mcp", "MY_KEY=k", "PATH=/bin"]
+        );
+    }
+
+    #[test]
+    fn reserved_names_win_over_the_configuration() {
+        let value = |value: &str| EnvSource::Config { value: value.to_owned() };
+        let entries = [
+            entry("CA_LEASE_TOKEN", value("mine")),
+            entry("A", value("1")),
+            entry("B", value("a\0b")),
+        ];
+        let built = built(&entries, &[("A", "0")], &[]);
+        assert_eq!(
+            (built["CA_LEASE_TOKEN"].as_str(), built["A"].as_str(), built.get("B")),
+            ("lease", "1", None)
+        );
+        assert_eq!(built["OSTLER_API_KEY"], built["OSTLER_LEASE_TOKEN"]);
+    }
+
+    #[test]
+    fn foreign_families_are_given_only_when_asked_for() {
+        assert!(!built(&[], &[], &[]).keys().any(|name| name.starts_with("PAPERCLIP_")));
+        let compat = built(&[], &[], &["paperclip".to_owned()]);
+        assert_eq!(compat["PAPERCLIP_RUN_ID"], compat["OSTLER_RUN_ID"]);
+    }
+}

@@ -1,0 +1,97 @@
+//! Our end of a keeper's control socket, async. Orders go out in order and never block the caller;
+//! reports come in one by one. Everything that matters is also in the spool or the store, so a
+//! broken connection loses nothing.
+
+use keeper::packet;
+use keeper::wire::{Assembler, Order, Report};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use tokio::io::Interest;
+use tokio::net::UnixStream;
+
+/// Packets that wait for a keeper which does not read. One more means that it hangs.
+const OUTBOX_PACKETS_MAX: usize = 1024;
+
+/// A connection to one keeper.
+#[derive(Debug)]
+pub struct Keeping {
+    /// A SEQPACKET socket. It goes by the name of a stream because that is how the reactor takes a
+    /// Unix socket; only its readiness is used, packets pass by `keeper::packet`.
+    control: UnixStream,
+    assembler: Assembler,
+    outbox: VecDeque<Vec<u8>>,
+}
+
+thread_local! {
+    // One receive buffer per thread and not per run: reports are taken out of it at once.
+    static BUFFER: RefCell<Box<[u8]>> = RefCell::new(packet::buffer());
+}
+
+impl Keeping {
+    pub fn new(control: OwnedFd) -> io::Result<Self> {
+        let control = UnixStream::from_std(control.into())?;
+        Ok(Self { control, assembler: Assembler::default(), outbox: VecDeque::new() })
+    }
+
+    /// Sends an order, now or as soon as the keeper reads again.
+    pub fn send(&mut self, order: &Order) -> io::Result<()> {
+        if self.outbox.len() > OUTBOX_PACKETS_MAX {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "the keeper does not read its orders",
+            ));
+        }
+        self.outbox.extend(order.packets());
+        self.flush()
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while let Some(packet) = self.outbox.front() {
+            match self.control.try_io(Interest::WRITABLE, || packet::send(&self.control, packet)) {
+                Ok(()) => drop(self.outbox.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The next report; `None` when the keeper is gone or belongs to another. Safe to cancel.
+    pub async fn next(&mut self) -> io::Result<Option<Report>> {
+        loop {
+            let interest = match self.outbox.is_empty() {
+                true => Interest::READABLE,
+                false => Interest::READABLE | Interest::WRITABLE,
+            };
+            self.control.ready(interest).await?;
+            self.flush()?;
+            let (control, assembler) = (&self.control, &mut self.assembler);
+            match control.try_io(Interest::READABLE, || receive(control, assembler)) {
+                Ok(Received::Gone) => return Ok(None),
+                Ok(Received::Part) => {}
+                Ok(Received::Report(report)) => return Ok(Some(report)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+enum Received {
+    Gone,
+    Part,
+    Report(Report),
+}
+
+fn receive(control: &UnixStream, assembler: &mut Assembler) -> io::Result<Received> {
+    BUFFER.with_borrow_mut(|buffer| {
+        let Some(packet) = packet::receive(control, buffer)? else { return Ok(Received::Gone) };
+        let malformed = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        match assembler.push(packet).map_err(malformed)? {
+            None => Ok(Received::Part),
+            Some(message) => Report::from_message(message).map(Received::Report).map_err(malformed),
+        }
+    })
+}

@@ -1,0 +1,147 @@
+//! Runs: what can be asked for, and what can be asked of them. Starting one is `start.rs`.
+
+use crate::{Host, chance, clock};
+use contract::plan::{Adapter, Clocks};
+use contract::{Code, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use store::seal::Seal;
+use store::{NewCommand, RunRow, RunsPage};
+
+pub use super::start::start;
+
+/// What someone asks for.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunRequest {
+    /// The name of an agent, an adapter or a runtime.
+    pub agent: String,
+    pub prompt: String,
+    pub cwd: PathBuf,
+    /// The adapter, when the caller has resolved the name by its own configuration.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<Adapter>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// What the prompt is put into, for every run of this agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_template: Option<String>,
+    /// The relayed tools that are offered; all of them when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<String>>,
+    #[serde(default)]
+    pub clocks: Clocks,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permission: Option<Policy>,
+    #[serde(default)]
+    pub budget: Budget,
+    /// The caller's environment, as far as the agent may need it. Never stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub environment: Option<BTreeMap<String, String>>,
+}
+
+/// What the run may spend.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nanousd: Option<NanoUsd>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+}
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Started {
+    pub run_id: RunId,
+    pub task_id: TaskId,
+}
+
+/// A fault of the store, in the words of the fault table.
+pub(crate) fn stored(error: store::Error) -> Fault {
+    Fault::new(error.code(), error.to_string())
+}
+
+/// Runs, newest first.
+pub async fn list(host: &Host, page: RunsPage) -> Result<Vec<RunRow>, Fault> {
+    host.store().runs(page).await.map_err(stored)
+}
+
+pub async fn get(host: &Host, run: RunId) -> Result<RunRow, Fault> {
+    host.store()
+        .run(run)
+        .await
+        .map_err(stored)?
+        .ok_or_else(|| Fault::new(Code::NotFound, format!("there is no run {run}")))
+}
+
+/// The run that a person means: its whole id, or a beginning or an end of it that fits no other.
+pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
+    if let Ok(run) = given.parse() {
+        return get(host, run).await.map(|row| row.id);
+    }
+    let found = host.store().find_runs(given, 2).await.map_err(stored)?;
+    match found[..] {
+        [run] => Ok(run),
+        [] => Err(Fault::new(Code::NotFound, format!("there is no run '{given}'"))),
+        _ => Err(Fault::new(Code::NotFound, format!("more than one run fits '{given}'"))
+            .with_hint("give more of the id")),
+    }
+}
+
+/// Puts a wish into a run's inbox; its driver takes it from there.
+pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
+    let command = contract::Command {
+        id: chance::command_id(),
+        run_id: run,
+        asked_at: clock::now().wall,
+        wish,
+    };
+    // A wish holds what a person typed. The run's secrets are not known here; the driver seals
+    // what becomes an event.
+    let seal = Seal::new([]);
+    host.store()
+        .command(NewCommand {
+            id: command.id,
+            run,
+            asked_at: command.asked_at,
+            wish: seal.json(&command.wish),
+        })
+        .await
+        .map_err(|error| match error.code() {
+            Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))
+                .with_hint(format!("look at it with `ostler show {run}`")),
+            _ => stored(error),
+        })
+}
+
+/// The launch plan as it was stored before the spawn: sealed.
+pub async fn plan(host: &Host, run: RunId) -> Result<Vec<u8>, Fault> {
+    host.store()
+        .plan(run)
+        .await
+        .map_err(stored)?
+        .ok_or_else(|| Fault::new(Code::NotFound, format!("there is no run {run}")))
+}
+
+/// A blob that an event names.
+pub async fn blob(host: &Host, hash: &str) -> Result<Vec<u8>, Fault> {
+    let (store, name) = (host.store().clone(), hash.to_owned());
+    tokio::task::spawn_blocking(move || store.blob(&name))
+        .await
+        .map_err(|error| Fault::new(Code::InternalError, format!("reading a blob: {error}")))?
+        .map_err(stored)?
+        .ok_or_else(|| {
+            Fault::new(
+                Code::NotFound,
+                format!("there is no blob '{}'", hash.chars().take(80).collect::<String>()),
+            )
+        })
+}

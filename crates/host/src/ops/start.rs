@@ -1,0 +1,352 @@
+//! Starting a run. Everything that can be checked is checked before anything exists, so that a
+//! fault leaves no trace; then task, run and first events become durable in one transaction, and
+//! only then does the keeper, already waiting, get its plan.
+
+use super::run::{Budget, RunRequest, Started, stored};
+use super::tool::{self, Bench, TaskSheet};
+use crate::batch::{Made, Words};
+use crate::drive::{self, Drive, Ending};
+use crate::environment::{self, Reserved};
+use crate::keeping::Keeping;
+use crate::perform::Mouth;
+use crate::workspace::Workspace;
+use crate::{Host, chance, clock};
+use contract::event::{Body, UserText};
+use contract::plan::{Adapter, LaunchPlan};
+use contract::state::Review;
+use contract::{Code, Draft, Fault, RunId, TaskId, limits};
+use engine::{Input, Machine, RunBudget, Terms};
+use keeper::door::Spawned;
+use keeper::plan::{LeaseClock, StdinMode};
+use runtimes::{Runtime, Spec, registry, template};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::seal::Seal;
+use store::{Claim, NewTask, RunHead};
+
+/// A request that passed every check, with everything that was found on the way.
+struct Checked {
+    adapter: Adapter,
+    runtime: &'static dyn Runtime,
+    workspace: Arc<Workspace>,
+    environment: BTreeMap<String, String>,
+}
+
+/// The secrets and names of one run, before it exists.
+struct Identity {
+    run: RunId,
+    task: TaskId,
+    agent: contract::AgentId,
+    fence: u64,
+    lease_token: String,
+}
+
+/// A new task's first claim always has this fence.
+const FIRST_FENCE: u64 = 1;
+/// And its first launch this number.
+const ATTEMPT: u32 = 1;
+
+/// Starts a run. When this returns, task, run and its first events are durable.
+pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
+    let checked = check(host, &request)?;
+    let house = &host.inner;
+    let identity = identity(host, &request);
+    let spec = spec(host, &request, &checked, &identity)?;
+    let plan = checked.runtime.plan(&spec)?;
+    let kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec));
+    let seal = Seal::new(kept.secrets.iter().cloned());
+    let now = clock::now();
+    let task = NewTask {
+        id: identity.task,
+        key: None,
+        agent: request.agent.clone(),
+        title: seal.given(&title(&request)),
+        body: seal.given(&request.prompt),
+        prompt: seal.given(&spec.prompt),
+        system_prompt: request.system_prompt.as_deref().map(|text| seal.given(text)),
+        review: Review::None,
+        created_at: now.wall,
+    };
+    let claim = Claim {
+        task: identity.task,
+        run: identity.run,
+        holder: std::process::id().to_string(),
+        now: now.wall,
+        lease_ms: limits::LEASE_MS,
+        plan: seal.view(&plan),
+        head: RunHead {
+            agent: request.agent.clone(),
+            adapter: checked.adapter.name.clone(),
+            runtime: checked.adapter.runtime.clone(),
+            cwd: checked.workspace.path().display().to_string(),
+            model: spec.model.clone(),
+            prompt_preview: seal.given(&first_line(&request.prompt)),
+        },
+    };
+
+    // The keeper starts while the store writes; without its plan it does nothing.
+    let spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
+        Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
+    })?;
+    let mut drive = drive(host, &request, checked, &identity, &spec, kept, seal, spawned)?;
+    drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
+    drive.step(now, Input::Begin);
+    let Made { batch, deeds } = drive.make_batch(now);
+    if let Err(error) = house.store.begin(task, claim, batch).await {
+        drive.abandon();
+        return Err(stored(error));
+    }
+    house.drive(drive, Some(deeds));
+    Ok(Started { run_id: identity.run, task_id: identity.task })
+}
+
+fn identity(host: &Host, request: &RunRequest) -> Identity {
+    let run = chance::run_id();
+    Identity {
+        run,
+        task: chance::task_id(),
+        agent: chance::agent_id(&request.agent),
+        fence: FIRST_FENCE,
+        lease_token: host.inner.lease_token(run, FIRST_FENCE),
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "each is a part of the one thing that is put together here"
+)]
+fn drive(
+    host: &Host,
+    request: &RunRequest,
+    checked: Checked,
+    identity: &Identity,
+    spec: &Spec,
+    kept: keeper::plan::Plan,
+    seal: Seal,
+    spawned: Spawned,
+) -> Result<Drive, Fault> {
+    let house = &host.inner;
+    let now = clock::now();
+    let lease_ms = limits::LEASE_MS;
+    let keeping = Keeping::new(spawned.control)
+        .map_err(|error| Fault::new(Code::SpawnFailed, format!("the keeper's socket: {error}")))?;
+    let (answering, answers) = drive::answers();
+    Ok(Drive {
+        house: Arc::clone(house),
+        run: identity.run,
+        fence: identity.fence,
+        attempt: ATTEMPT,
+        lease_ms,
+        runtime: checked.runtime,
+        machine: Machine::new(terms(request, &checked, lease_ms), now),
+        dialect: checked.runtime.dialect(spec),
+        joiner: Default::default(),
+        words: Words { seal, next_seq: 1, carry: Default::default(), open: None },
+        pending: Default::default(),
+        mouth: Mouth::default(),
+        bench: Bench {
+            task: Arc::new(TaskSheet {
+                id: identity.task,
+                title: title(request),
+                body: request.prompt.clone(),
+                prompt: spec.prompt.clone(),
+                system_prompt: request.system_prompt.clone(),
+            }),
+            workspace: checked.workspace,
+        },
+        standing: tool::Standing::default(),
+        cost_model: checked.adapter.cost_model,
+        spool: house.data.spool(identity.run, ATTEMPT),
+        spool_dropped: 0,
+        plan: Some(Box::new(kept)),
+        keeping: Some(keeping),
+        child: Some(spawned.child),
+        intake: None,
+        inbox: house.store.inbox_changed(identity.run),
+        answers,
+        answering,
+        leaving: house.leaving(),
+        renew_at_ms: now.mono_ms + lease_ms * limits::LEASE_RENEW_PERCENT / 100,
+        pid: None,
+        ending: Ending::Running,
+        blind: None,
+    })
+}
+
+fn check(host: &Host, request: &RunRequest) -> Result<Checked, Fault> {
+    if request.prompt.trim().is_empty() {
+        return Err(
+            Fault::new(Code::Usage, "the prompt is empty").with_hint("say what the agent is to do")
+        );
+    }
+    if request.prompt.len() > limits::PROMPT_BYTES_MAX {
+        let message = format!(
+            "the prompt has {} bytes; at most {} are taken",
+            request.prompt.len(),
+            limits::PROMPT_BYTES_MAX
+        );
+        return Err(Fault::new(Code::TooLarge, message));
+    }
+    let adapter = match &request.adapter {
+        Some(adapter) => adapter.clone(),
+        None => (host.inner.resolve)(&request.agent)?,
+    };
+    let runtime = registry::find(&adapter.runtime).ok_or_else(|| {
+        Fault::new(
+            Code::UnknownAgent,
+            format!("'{}' names the runtime '{}'", adapter.name, adapter.runtime),
+        )
+    })?;
+    let workspace = Arc::new(Workspace::open(&request.cwd)?);
+    let environment = match &request.environment {
+        Some(environment) => environment.clone(),
+        None => host.inner.environment.clone(),
+    };
+    Ok(Checked { adapter, runtime, workspace, environment })
+}
+
+fn spec(
+    host: &Host,
+    request: &RunRequest,
+    checked: &Checked,
+    identity: &Identity,
+) -> Result<Spec, Fault> {
+    let model = request.model.clone().or_else(|| checked.adapter.model.clone());
+    let organization = &host.inner.organization;
+    let mut context = template::Context::new();
+    context
+        .set("workspacePath", checked.workspace.path().display().to_string())
+        .set("leaseToken", identity.lease_token.as_str())
+        .set("fencingToken", identity.fence.to_string())
+        .set("taskId", identity.task.to_string())
+        .set("runId", identity.run.to_string())
+        .set("mcpUrl", format!("{}/mcp", host.inner.address()))
+        .set("agentId", identity.agent.to_string())
+        .set("companyId", organization.as_str())
+        .set("company", json!({ "id": organization, "name": organization }))
+        .set("agent", json!({ "id": identity.agent, "name": request.agent }))
+        .set("run", json!({ "id": identity.run, "attempt": 1 }))
+        .set(
+            "task",
+            json!({ "id": identity.task, "title": title(request), "body": request.prompt }),
+        )
+        .set("context", json!({}));
+    let prompt = match &request.prompt_template {
+        None => request.prompt.clone(),
+        Some(template) => {
+            context.set("prompt", request.prompt.as_str());
+            template::fill_prompt(template, "promptTemplate", &context)?
+        }
+    };
+    Ok(Spec {
+        adapter: checked.adapter.clone(),
+        context,
+        model,
+        prompt,
+        system_prompt: request.system_prompt.clone(),
+        own_program: host.inner.program.display().to_string(),
+        caller_env: checked.environment.clone(),
+    })
+}
+
+/// The plan as the keeper needs it: every value resolved.
+fn kept_plan(
+    host: &Host,
+    checked: &Checked,
+    identity: &Identity,
+    plan: &LaunchPlan,
+    dialect: &dyn runtimes::Dialect,
+) -> keeper::plan::Plan {
+    let house = &host.inner;
+    let reserved = Reserved {
+        run: identity.run,
+        task: identity.task,
+        agent: identity.agent,
+        fence: identity.fence,
+        lease_token: &identity.lease_token,
+        api_url: house.address(),
+        organization: &house.organization,
+        workspace: checked.workspace.path(),
+        wake_reason: "run",
+        compat: &checked.adapter.env_compat,
+    };
+    let env = environment::build(
+        &plan.env,
+        runtimes::process::ENV_ALLOWLIST_PREFIXES,
+        &checked.environment,
+        &reserved,
+    );
+    let clocks = &checked.adapter.clocks;
+    keeper::plan::Plan {
+        version: keeper::wire::VERSION,
+        run_id: identity.run.to_string(),
+        attempt: ATTEMPT,
+        fence: identity.fence,
+        hello_secret: house.hello_secret(identity.run, ATTEMPT),
+        spool_dir: house.data.spool(identity.run, ATTEMPT),
+        program: plan.program.clone(),
+        args: plan.args.clone(),
+        cwd: checked.workspace.path().to_owned(),
+        secrets: secrets(plan, &env, &checked.environment, identity),
+        env,
+        stdin: match plan.stdin {
+            contract::plan::StdinMode::None => StdinMode::Null,
+            _ => StdinMode::Open,
+        },
+        first_frame: None,
+        deadline_ms: LeaseClock::Monotonic.now_ms() + limits::LEASE_MS,
+        clock: LeaseClock::Monotonic,
+        farewell: dialect.farewell(Code::LeaseExpired),
+        farewell_ms: limits::FAREWELL_MS,
+        term_ms: clocks.term_ms.unwrap_or(limits::TERM_MS),
+        drain_ms: limits::DRAIN_MS,
+        output_bytes_max: checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX),
+        segment_bytes: limits::SPOOL_SEGMENT_BYTES,
+        mark: ("OSTLER_RUN_ID".to_owned(), identity.run.to_string()),
+    }
+}
+
+/// The values the seal must know: what the plan names, and what we gave ourselves.
+fn secrets(
+    plan: &LaunchPlan,
+    env: &[(String, String)],
+    caller: &BTreeMap<String, String>,
+    identity: &Identity,
+) -> Vec<(String, String)> {
+    let mut secrets = vec![("OSTLER_LEASE_TOKEN".to_owned(), identity.lease_token.clone())];
+    for name in &plan.secrets {
+        let given = env.iter().find(|(given, _)| given == name).map(|(_, value)| value);
+        for value in given.into_iter().chain(caller.get(name)) {
+            if !secrets.iter().any(|(_, known)| known == value) {
+                secrets.push((name.clone(), value.clone()));
+            }
+        }
+    }
+    secrets.truncate(limits::SECRETS_MAX);
+    secrets
+}
+
+fn terms(request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
+    let clocks = request.clocks.over(checked.adapter.clocks);
+    let Budget { nanousd, tokens, turns } = request.budget;
+    let offered = |tool: &str| {
+        request.tools.as_ref().is_none_or(|tools| tools.iter().any(|given| given == tool))
+    };
+    let tools = match checked.adapter.mcp {
+        true => {
+            tool::ALL.iter().filter(|tool| offered(tool)).map(|tool| (*tool).to_owned()).collect()
+        }
+        false => Vec::new(),
+    };
+    let budget = RunBudget { nanousd, tokens, turns };
+    Terms { budget, lease_ms, tools, ..Terms::from(&clocks, FIRST_FENCE, ATTEMPT) }
+}
+
+fn title(request: &RunRequest) -> String {
+    request.title.clone().unwrap_or_else(|| first_line(&request.prompt))
+}
+
+fn first_line(text: &str) -> String {
+    text.trim().lines().next().unwrap_or_default().chars().take(200).collect()
+}

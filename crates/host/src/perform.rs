@@ -1,0 +1,248 @@
+//! Effects, done. Each was committed first and is done at most once: a launch by its exclusive spool
+//! directory, a frame by its number. `Mouth` is the order in which frames reach the agent's stdin.
+
+use crate::batch::{Frame, Intent};
+use crate::drive::{Answered, Drive, Ending};
+use crate::ops::tool;
+use contract::event::Phase;
+use contract::{Code, Draft};
+use engine::{Effect, Input, Now};
+use keeper::door;
+use keeper::limits::FRAME_BYTES_MAX;
+use keeper::wire::{Order, Report};
+use runtimes::Out;
+use std::collections::VecDeque;
+
+/// Frames on their way to the agent, one at a time.
+#[derive(Debug, Default)]
+pub struct Mouth {
+    pub next_effect: u64,
+    /// Numbers are given when the effect is decided, so that a successor can tell what was said.
+    pub next_frame: u32,
+    waiting: VecDeque<Item>,
+    /// The number that the keeper has and has not settled yet.
+    said: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Item {
+    n: u32,
+    what: What,
+    /// The effect this ends.
+    ends: Option<u64>,
+}
+
+#[derive(Debug)]
+enum What {
+    Frame(Vec<u8>),
+    Close,
+}
+
+impl Mouth {
+    pub fn after(next_effect: u64, next_frame: u32) -> Self {
+        Self { next_effect, next_frame, ..Self::default() }
+    }
+
+    fn effect(&mut self) -> u64 {
+        self.next_effect += 1;
+        self.next_effect
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next_frame += 1;
+        self.next_frame
+    }
+
+    /// A frame longer than a keeper holds goes in pieces; the pipe joins them again.
+    pub(crate) fn frames(&mut self, frames: Vec<Vec<u8>>) -> Vec<Frame> {
+        let mut numbered = Vec::new();
+        for frame in frames {
+            for piece in frame.chunks(FRAME_BYTES_MAX) {
+                let n = self.number();
+                numbered.push(Frame { n, bytes: piece.to_vec() });
+            }
+        }
+        numbered
+    }
+
+    fn settled(&mut self, n: u32) -> Option<u64> {
+        if self.said != Some(n) {
+            return None;
+        }
+        self.said = None;
+        self.waiting.pop_front().and_then(|item| item.ends)
+    }
+}
+
+impl Drive {
+    /// Decides an effect: gives it its number and finds the words, before the commit.
+    pub(crate) fn intend(&mut self, now: Now, effect: Effect) {
+        let n = self.mouth.effect();
+        let frames = match &effect {
+            Effect::Say(utterance) => {
+                let mut out = Out::default();
+                self.dialect.say(utterance, &mut out);
+                let frames = std::mem::take(&mut out.frames);
+                self.spread(now, out);
+                self.mouth.frames(frames)
+            }
+            Effect::CloseStdin => vec![Frame { n: self.mouth.number(), bytes: Vec::new() }],
+            Effect::Launch | Effect::Stop { .. } | Effect::Relay(_) | Effect::Settle => Vec::new(),
+        };
+        self.pending.effects.push(Intent { n, effect, frames });
+    }
+
+    /// Does an effect whose commit is durable.
+    pub(crate) fn perform(&mut self, now: Now, intent: Intent) {
+        let Intent { n, effect, frames } = intent;
+        match effect {
+            Effect::Launch => self.launch(now),
+            Effect::Say(_) => {
+                let last = frames.len();
+                for (i, frame) in frames.into_iter().enumerate() {
+                    let ends = (i + 1 == last).then_some(n);
+                    self.mouth.waiting.push_back(Item {
+                        n: frame.n,
+                        what: What::Frame(frame.bytes),
+                        ends,
+                    });
+                }
+                self.speak();
+            }
+            Effect::CloseStdin => {
+                for frame in frames {
+                    self.mouth.waiting.push_back(Item {
+                        n: frame.n,
+                        what: What::Close,
+                        ends: Some(n),
+                    });
+                }
+                self.speak();
+            }
+            Effect::Stop { reason, farewell_ms, term_ms } => {
+                self.stop(reason, farewell_ms, term_ms);
+                self.pending.done.push(n);
+            }
+            Effect::Relay(call) => self.relay(now, n, call),
+            Effect::Settle => self.pending.done.push(n),
+        }
+    }
+
+    /// Says what a dialect answered by itself.
+    pub(crate) fn reply(&mut self, frames: Vec<Frame>) {
+        for Frame { n, bytes } in frames {
+            self.mouth.waiting.push_back(Item { n, what: What::Frame(bytes), ends: None });
+        }
+        self.speak();
+    }
+
+    fn launch(&mut self, now: Now) {
+        let Some(plan) = self.plan.take() else { return };
+        let launched = door::prepare_spool(&self.spool)
+            .and_then(|()| self.order(&Order::Plan(plan)))
+            .and_then(|()| {
+                crate::intake::Intake::open(&self.spool, crate::intake::Marks::default())
+                    .map_err(std::io::Error::other)
+            });
+        match launched {
+            Ok(intake) => self.intake = Some(intake),
+            Err(error) => {
+                self.ending = Ending::Told;
+                self.keeping = None;
+                self.step(
+                    now,
+                    Input::Lost { why: format!("it could not be handed to its keeper: {error}") },
+                );
+            }
+        }
+    }
+
+    fn order(&mut self, order: &Order) -> std::io::Result<()> {
+        match &mut self.keeping {
+            Some(keeping) => keeping.send(order),
+            None => Err(std::io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// Hands the next frame to the keeper, if it has none.
+    fn speak(&mut self) {
+        if self.mouth.said.is_some() || self.keeping.is_none() {
+            return;
+        }
+        let Some(item) = self.mouth.waiting.front_mut() else { return };
+        let n = item.n;
+        let order = match &mut item.what {
+            What::Frame(bytes) => Order::Say { n, bytes: std::mem::take(bytes) },
+            What::Close => Order::CloseStdin { n },
+        };
+        self.mouth.said = Some(n);
+        // A broken connection is noticed by the next read; the frame counts as not said.
+        let _ = self.order(&order);
+    }
+
+    fn stop(&mut self, reason: Code, farewell_ms: u64, term_ms: u64) {
+        if let Some(bytes) = self.dialect.farewell(reason) {
+            let _ = self.order(&Order::Farewell { bytes });
+        }
+        let reason = reason.word().to_owned();
+        let _ = self.order(&Order::Stop { reason, farewell_ms, term_ms });
+    }
+
+    pub(crate) fn extend_lease(&mut self, deadline_ms: u64) {
+        let _ = self.order(&Order::Renew { fence: self.fence, deadline_ms });
+    }
+
+    fn relay(&mut self, now: Now, effect: u64, call: contract::speech::ToolCall) {
+        let (bench, standing, answering) =
+            (self.bench.clone(), self.standing.clone(), self.answering.clone());
+        tokio::task::spawn_blocking(move || {
+            let outcome = tool::call(&bench, &standing, &call);
+            let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
+            // The driver may be gone: then nobody waits for the answer.
+            let _ = answering.blocking_send(Answered {
+                effect,
+                tool_call_id: call.tool_call_id,
+                outcome,
+                duration_ms,
+            });
+        });
+    }
+
+    /// What the keeper reports.
+    pub(crate) fn report(&mut self, now: Now, report: Report) {
+        match report {
+            Report::Poke => {}
+            Report::Hello(reply) => {
+                if let Some(pid) = reply.agent_pid.and_then(|pid| u32::try_from(pid).ok()) {
+                    self.pid = Some(pid);
+                    self.step(now, Input::Launched { pid, isolation: "basic".to_owned() });
+                }
+            }
+            Report::SaidAck { n } | Report::Dropped { n } => {
+                self.pending.done.extend(self.mouth.settled(n));
+                self.speak();
+            }
+            Report::Refused { n, why } => {
+                self.pending.drafts.push(refused(why));
+                self.pending.done.extend(self.mouth.settled(n));
+                self.speak();
+            }
+            Report::Exit => {
+                self.keeping = None;
+                if self.ending == Ending::Running {
+                    self.ending = Ending::KeeperGone;
+                }
+            }
+        }
+    }
+}
+
+fn refused(why: keeper::wire::Refusal) -> Draft {
+    let body = contract::event::Lifecycle {
+        phase: Phase::Running,
+        why: Some(format!("the keeper refused an order: {why}")),
+        pid: None,
+        isolation: None,
+    };
+    Draft::ostler(contract::Body::Lifecycle(body))
+}
