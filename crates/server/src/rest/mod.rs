@@ -1,0 +1,133 @@
+//! The table of routes, and how faults become answers. One file per noun.
+
+mod host;
+mod openapi;
+mod runs;
+
+use crate::App;
+use axum::extract::FromRequest;
+use axum::extract::rejection::JsonRejection;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use axum::{Json, Router};
+use contract::{Code, Fault};
+use serde::de::DeserializeOwned;
+
+/// One address and what it takes.
+pub struct Route {
+    pub path: &'static str,
+    pub methods: &'static [(&'static str, &'static str)],
+    make: fn() -> MethodRouter<App>,
+}
+
+/// The whole surface. The second word of a method is its summary in the OpenAPI document.
+pub const ROUTES: &[Route] = &[
+    Route {
+        path: "/healthz",
+        methods: &[("get", "whether the host lives")],
+        make: || get(host::healthz),
+    },
+    Route {
+        path: "/mcp",
+        methods: &[("post", "tools relayed by MCP (not built yet)")],
+        make: || post(host::mcp),
+    },
+    Route {
+        path: "/api/v1/host",
+        methods: &[("get", "who hosts this data directory")],
+        make: || get(host::show),
+    },
+    Route {
+        path: "/api/v1/openapi.json",
+        methods: &[("get", "this document")],
+        make: || get(openapi::show),
+    },
+    Route {
+        path: "/api/v1/runs",
+        methods: &[("get", "runs, newest first"), ("post", "start a run")],
+        make: || get(runs::list).post(runs::start),
+    },
+    Route { path: "/api/v1/runs/{run}", methods: &[("get", "one run")], make: || get(runs::show) },
+    Route {
+        path: "/api/v1/runs/{run}/plan",
+        methods: &[("get", "its sealed launch plan")],
+        make: || get(runs::plan),
+    },
+    Route {
+        path: "/api/v1/runs/{run}/events",
+        methods: &[(
+            "get",
+            "its events: server-sent and followed with accept: text/event-stream, else JSON lines up to now",
+        )],
+        make: || get(runs::events),
+    },
+    Route {
+        path: "/api/v1/runs/{run}/commands",
+        methods: &[("post", "wish something of a live run")],
+        make: || post(runs::wish),
+    },
+    Route {
+        path: "/api/v1/blobs/{hash}",
+        methods: &[("get", "a blob that an event names")],
+        make: || get(runs::blob),
+    },
+];
+
+pub fn routes() -> Router<App> {
+    let router = ROUTES.iter().fold(Router::new(), |router, route| {
+        router.route(route.path, (route.make)().fallback(method_not_allowed))
+    });
+    router.fallback(not_found)
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+}
+
+async fn not_found() -> Problem {
+    Problem(
+        Fault::new(Code::NotFound, "there is nothing at this address")
+            .with_hint("see /api/v1/openapi.json"),
+    )
+}
+
+/// A fault as an answer: its status from the one table, its body the fault itself.
+pub struct Problem(pub Fault);
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let Self(mut fault) = self;
+        let status = StatusCode::from_u16(fault.code.row().http)
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        fault.hint = Some(fault.hint().to_owned());
+        (status, Json(fault)).into_response()
+    }
+}
+
+/// A JSON body whose faults are ours.
+pub struct Given<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
+        match Json::<T>::from_request(request, state).await {
+            Ok(Json(given)) => Ok(Self(given)),
+            Err(JsonRejection::BytesRejection(error))
+                if error.status() == StatusCode::PAYLOAD_TOO_LARGE =>
+            {
+                let message =
+                    format!("at most {} bytes are taken", contract::limits::BODY_BYTES_MAX);
+                Err(Problem(Fault::new(Code::TooLarge, message)))
+            }
+            Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Runs over HTTP: start, list, show, follow, wish. Events pass through as the bytes they were
+//! committed as.
+
+use super::{Given, Problem};
+use crate::App;
+use crate::sse::{self, Shape, View};
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use contract::{Code, Fault, RunId, Wish, limits};
+use host::ops::run::{self, RunRequest, Started};
+use serde::Deserialize;
+use store::{RunRow, RunsPage};
+
+pub async fn start(
+    State(app): State<App>,
+    Given(request): Given<RunRequest>,
+) -> Result<(StatusCode, Json<Started>), Problem> {
+    Ok((StatusCode::CREATED, Json(run::start(&app.host, request).await?)))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    limit: Option<usize>,
+    before: Option<RunId>,
+    #[serde(default)]
+    live: bool,
+}
+
+pub async fn list(
+    State(app): State<App>,
+    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<Vec<RunRow>>, Problem> {
+    let Query(query) = query.map_err(bad_query)?;
+    let limit = query.limit.unwrap_or(50).min(limits::PAGE_ROWS_MAX);
+    let page = RunsPage { before: query.before, limit, unsettled_only: query.live };
+    Ok(Json(run::list(&app.host, page).await?))
+}
+
+fn bad_query(error: axum::extract::rejection::QueryRejection) -> Problem {
+    Problem(Fault::new(Code::Usage, error.body_text()))
+}
+
+pub async fn show(
+    State(app): State<App>,
+    Path(run): Path<String>,
+) -> Result<Json<RunRow>, Problem> {
+    let run = run::find(&app.host, &run).await?;
+    Ok(Json(run::get(&app.host, run).await?))
+}
+
+pub async fn plan(State(app): State<App>, Path(run): Path<String>) -> Result<Response, Problem> {
+    let run = run::find(&app.host, &run).await?;
+    let plan = run::plan(&app.host, run).await?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], plan).into_response())
+}
+
+pub async fn wish(
+    State(app): State<App>,
+    Path(run): Path<String>,
+    Given(wish): Given<Wish>,
+) -> Result<StatusCode, Problem> {
+    let run = run::find(&app.host, &run).await?;
+    run::wish(&app.host, run, wish).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    after: Option<u64>,
+    #[serde(default)]
+    view: View,
+}
+
+pub async fn events(
+    State(app): State<App>,
+    Path(run): Path<String>,
+    query: Result<Query<EventsQuery>, axum::extract::rejection::QueryRejection>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let Query(query) = query.map_err(bad_query)?;
+    let run = run::find(&app.host, &run).await?;
+    let followed = headers
+        .get(header::ACCEPT)
+        .and_then(|accept| accept.to_str().ok())
+        .is_some_and(|accept| accept.contains("text/event-stream"));
+    let shape = if followed { Shape::Followed } else { Shape::UpToNow };
+    let after = match headers.get("last-event-id") {
+        None => query.after.unwrap_or(0),
+        Some(id) => id.to_str().ok().and_then(|id| id.parse().ok()).ok_or_else(|| {
+            Fault::new(Code::Usage, "last-event-id is not the number of an event")
+        })?,
+    };
+    sse::stream(&app, run, after, shape, query.view)
+}
+
+pub async fn blob(State(app): State<App>, Path(hash): Path<String>) -> Result<Response, Problem> {
+    let bytes = run::blob(&app.host, &hash).await?;
+    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+}

@@ -1,0 +1,160 @@
+//! Events on the wire. A watcher is a cursor in the store: a page is read, sent, and forgotten, so
+//! a stalled watcher holds one page and never slows the run it watches. Canonical bytes go out as
+//! they were committed.
+
+use crate::App;
+use crate::rest::Problem;
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use bytes::{BufMut as _, Bytes, BytesMut};
+use contract::{Code, Event, Fault, RunId, limits, transcript};
+use futures::stream;
+use host::Attached;
+use serde::Deserialize;
+use std::time::Duration;
+use store::{Follower, Page, Store, StoredEvent};
+use tokio::sync::OwnedSemaphorePermit;
+
+/// A comment is sent this often when there is nothing else, so that a dead peer is noticed.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How events are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Server-sent, until the run has ended.
+    Followed,
+    /// JSON lines of what there is now.
+    UpToNow,
+}
+
+/// What is sent of each event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum View {
+    #[default]
+    Events,
+    Transcript,
+}
+
+struct Watcher {
+    store: Store,
+    run: RunId,
+    after: u64,
+    follower: Follower<Store>,
+    shape: Shape,
+    view: View,
+    over: bool,
+    /// Keeps the host here for as long as someone watches.
+    _attached: Attached,
+    _place: OwnedSemaphorePermit,
+}
+
+pub fn stream(
+    app: &App,
+    run: RunId,
+    after: u64,
+    shape: Shape,
+    view: View,
+) -> Result<Response, Problem> {
+    let place = app.watchers.clone().try_acquire_owned().map_err(|_| {
+        Fault::new(Code::RateLimited, format!("{} watchers are here already", limits::WATCHERS_MAX))
+    })?;
+    let watcher = Watcher {
+        store: app.host.store().clone(),
+        run,
+        after,
+        follower: app.host.store().follow(run, after),
+        shape,
+        view,
+        over: false,
+        _attached: app.host.attach(),
+        _place: place,
+    };
+    let body = Body::from_stream(stream::unfold(watcher, async |mut watcher| {
+        let chunk = watcher.next().await?;
+        Some((chunk, watcher))
+    }));
+    let content_type = match shape {
+        Shape::Followed => "text/event-stream",
+        Shape::UpToNow => "application/x-ndjson",
+    };
+    Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
+}
+
+impl Watcher {
+    /// The next bytes to send; `None` at the end.
+    async fn next(&mut self) -> Option<Result<Bytes, store::Error>> {
+        if self.over {
+            return None;
+        }
+        let page = match self.shape {
+            Shape::UpToNow => self.page().await,
+            Shape::Followed => {
+                match tokio::time::timeout(KEEP_ALIVE, self.follower.next(limits::PAGE_EVENTS_MAX))
+                    .await
+                {
+                    Ok(page) => page,
+                    Err(_) => return Some(Ok(Bytes::from_static(b": still here\n\n"))),
+                }
+            }
+        };
+        let page = match page {
+            Ok(page) => page,
+            Err(error) => {
+                self.over = true;
+                return Some(Err(error));
+            }
+        };
+        self.over = match self.shape {
+            Shape::UpToNow => page.events.is_empty(),
+            Shape::Followed => page.settled,
+        };
+        if page.events.is_empty() && self.over {
+            return None;
+        }
+        Some(Ok(self.frames(&page.events)))
+    }
+
+    /// The next page of what there is now, without waiting for more.
+    async fn page(&mut self) -> Result<Page, store::Error> {
+        let events = self.store.events(self.run, self.after, limits::PAGE_EVENTS_MAX).await?;
+        self.after = events.last().map_or(self.after, |event| event.seq);
+        Ok(Page { events, settled: false })
+    }
+
+    fn frames(&self, events: &[StoredEvent]) -> Bytes {
+        let mut out =
+            BytesMut::with_capacity(events.iter().map(|event| event.bytes.len() + 40).sum());
+        for event in events {
+            match self.view {
+                View::Events => self.frame(event.seq, &event.bytes, &mut out),
+                View::Transcript => {
+                    // What we stored we can read; an entry that says nothing is left out.
+                    let entry = serde_json::from_slice::<Event>(&event.bytes)
+                        .ok()
+                        .as_ref()
+                        .and_then(transcript::entry);
+                    if let Some(bytes) = entry.and_then(|entry| serde_json::to_vec(&entry).ok()) {
+                        self.frame(event.seq, &bytes, &mut out);
+                    }
+                }
+            }
+        }
+        out.freeze()
+    }
+
+    fn frame(&self, seq: u64, bytes: &[u8], out: &mut BytesMut) {
+        match self.shape {
+            Shape::UpToNow => {
+                out.put_slice(bytes);
+                out.put_u8(b'\n');
+            }
+            Shape::Followed => {
+                out.put_slice(format!("id: {seq}\ndata: ").as_bytes());
+                out.put_slice(bytes);
+                out.put_slice(b"\n\n");
+            }
+        }
+    }
+}
