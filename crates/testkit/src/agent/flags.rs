@@ -1,0 +1,229 @@
+//! From flags to a script. Steps are done in the order of their flags; manners hold throughout.
+//! A flag that is not known is an error, so that a test with a slip in it cannot pass.
+
+use crate::agent::escape::{CHILDREN_MAX, Shape};
+use serde_json::{Value, json};
+
+pub const HELP: &str = "\
+fake-agent: an agent with bad manners, for tests
+
+Steps, done in the order given:
+  --burst N            say N events as fast as it can
+  --line-bytes B       how long each line of the bursts after it is, newline included (300);
+                       one line of that size when no burst follows
+  --deltas             the bursts after it are deltas of one block
+  --tool NAME ARGS     call a relayed tool with a JSON object, wait for the answer, show it
+  --unknown-tool       call a tool that does not exist
+  --echo-env NAME      show a variable of the environment
+  --leak NAME          show its value in every disguise
+  --garbage            say lines that are no events
+  --sleep-ms MS        let time pass
+  --wait-shutdown      live until the adapter says shutdown
+  --converse           say hello, echo messages until one says `end`
+  --setsid-child       start a child in a session of its own
+  --double-fork        start a grandchild in a session of its own, whose parent is gone
+  --hold-stdout        start a grandchild that keeps standard output open
+  --fork-often N       start N children, one every millisecond
+  --close-stdout       close standard output and live on
+  --stop-self          send itself SIGSTOP
+
+Manners:
+  --exit CODE          exit with this code
+  --exit-before-byte   exit before saying anything
+  --no-complete        end without a closing line
+  --failed REASON      end with a failed line
+  --cost JSON          the cost on the closing line
+  --no-final-newline   the closing line has no newline
+  --linger             live on after the closing line, deaf
+  --silent             say nothing, and end only by a shutdown
+  --never-read-stdin   read nothing
+  --ignore-term        ignore SIGTERM, SIGINT and SIGHUP
+  --slow-term          after SIGTERM say a hundred lines, then exit
+";
+
+/// What is to be done, in order, and how.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Script {
+    pub steps: Vec<Step>,
+    pub end: End,
+    pub exit: u8,
+    pub exit_before_byte: bool,
+    pub no_final_newline: bool,
+    pub linger: bool,
+    pub silent: bool,
+    pub never_read_stdin: bool,
+    pub ignore_term: bool,
+    pub slow_term: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    Burst { lines: u64, line_bytes: usize, deltas: bool },
+    Tool { name: String, args: Value },
+    EchoEnv { name: String },
+    Leak { name: String },
+    Garbage,
+    SleepMs(u64),
+    WaitShutdown,
+    Converse,
+    Escape(Shape),
+    ForkOften { children: u32 },
+    CloseStdout,
+    StopSelf,
+}
+
+/// The closing line.
+#[derive(Debug, Clone, PartialEq)]
+pub enum End {
+    Complete { cost: Option<Value> },
+    Failed { reason: String },
+    Nothing,
+}
+
+const LINE_BYTES: usize = 300;
+
+/// Reads the flags; `None` when help was asked for.
+pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, String> {
+    let mut args = args;
+    let mut script = Script {
+        steps: Vec::new(),
+        end: End::Complete { cost: None },
+        exit: 0,
+        exit_before_byte: false,
+        no_final_newline: false,
+        linger: false,
+        silent: false,
+        never_read_stdin: false,
+        ignore_term: false,
+        slow_term: false,
+    };
+    let (mut line_bytes, mut deltas, mut line_wanted) = (LINE_BYTES, false, false);
+    while let Some(flag) = args.next() {
+        let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
+        match flag.as_str() {
+            "--burst" => {
+                line_wanted = false;
+                let lines = number(&flag, &value()?)?;
+                script.steps.push(Step::Burst { lines, line_bytes, deltas });
+            }
+            "--line-bytes" => {
+                line_bytes = number(&flag, &value()?)?;
+                line_wanted = true;
+            }
+            "--deltas" => deltas = true,
+            "--tool" => {
+                let (name, args) = (value()?, json_of(&flag, &value()?)?);
+                script.steps.push(Step::Tool { name, args });
+            }
+            "--unknown-tool" => {
+                let name = "no_such_tool".to_owned();
+                script.steps.push(Step::Tool { name, args: json!({}) });
+            }
+            "--echo-env" => script.steps.push(Step::EchoEnv { name: value()? }),
+            "--leak" => script.steps.push(Step::Leak { name: value()? }),
+            "--garbage" => script.steps.push(Step::Garbage),
+            "--sleep-ms" => script.steps.push(Step::SleepMs(number(&flag, &value()?)?)),
+            "--wait-shutdown" => script.steps.push(Step::WaitShutdown),
+            "--converse" => script.steps.push(Step::Converse),
+            "--setsid-child" => script.steps.push(Step::Escape(Shape::SetsidChild)),
+            "--double-fork" => script.steps.push(Step::Escape(Shape::DoubleFork)),
+            "--hold-stdout" => script.steps.push(Step::Escape(Shape::HoldStdout)),
+            "--fork-often" => {
+                script.steps.push(Step::ForkOften { children: number(&flag, &value()?)? });
+            }
+            "--close-stdout" => script.steps.push(Step::CloseStdout),
+            "--stop-self" => script.steps.push(Step::StopSelf),
+            "--exit" => script.exit = number(&flag, &value()?)?,
+            "--exit-before-byte" => script.exit_before_byte = true,
+            "--no-complete" => script.end = End::Nothing,
+            "--failed" => script.end = End::Failed { reason: value()? },
+            "--cost" => script.end = End::Complete { cost: Some(json_of(&flag, &value()?)?) },
+            "--no-final-newline" => script.no_final_newline = true,
+            "--linger" => script.linger = true,
+            "--silent" => script.silent = true,
+            "--never-read-stdin" => script.never_read_stdin = true,
+            "--ignore-term" => script.ignore_term = true,
+            "--slow-term" => script.slow_term = true,
+            "--help" | "-h" => return Ok(None),
+            _ => return Err(format!("unknown flag '{flag}'; see --help")),
+        }
+    }
+    if line_wanted {
+        script.steps.push(Step::Burst { lines: 1, line_bytes, deltas });
+    }
+    let children = script.steps.iter().map(children_of).fold(0, u32::saturating_add);
+    if children > CHILDREN_MAX {
+        return Err(format!("{children} processes are too many: at most {CHILDREN_MAX}"));
+    }
+    Ok(Some(script))
+}
+
+fn children_of(step: &Step) -> u32 {
+    match step {
+        Step::Escape(_) => 2,
+        Step::ForkOften { children } => *children,
+        Step::Burst { .. }
+        | Step::Tool { .. }
+        | Step::EchoEnv { .. }
+        | Step::Leak { .. }
+        | Step::Garbage
+        | Step::SleepMs(_)
+        | Step::WaitShutdown
+        | Step::Converse
+        | Step::CloseStdout
+        | Step::StopSelf => 0,
+    }
+}
+
+fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
+    value.parse().map_err(|_| format!("{flag}: '{value}' is not a number it can take"))
+}
+
+fn json_of(flag: &str, value: &str) -> Result<Value, String> {
+    serde_json::from_str(value).map_err(|error| format!("{flag}: '{value}' is not JSON: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(flags: &str) -> Result<Option<Script>, String> {
+        parse(flags.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn steps_keep_the_order_of_their_flags() {
+        let script = read("--sleep-ms 5 --burst 2 --line-bytes 400 --deltas --burst 3 --exit 7");
+        let script = script.expect("known flags").expect("no help");
+        assert_eq!(
+            script.steps,
+            [
+                Step::SleepMs(5),
+                Step::Burst { lines: 2, line_bytes: 300, deltas: false },
+                Step::Burst { lines: 3, line_bytes: 400, deltas: true },
+            ]
+        );
+        assert_eq!(script.exit, 7);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_by_name() {
+        for (flags, why) in [
+            ("--brust 3", "unknown flag '--brust'; see --help"),
+            ("--burst", "--burst needs a value"),
+            ("--exit 256", "--exit: '256' is not a number it can take"),
+            ("--fork-often 65", "65 processes are too many: at most 64"),
+        ] {
+            assert_eq!(read(flags), Err(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn every_flag_of_the_help_is_known() {
+        for line in HELP.lines().filter_map(|line| line.strip_prefix("  --")) {
+            let name = line.split_whitespace().next().expect("a name");
+            let error = read(&format!("--{name}")).err().unwrap_or_default();
+            assert!(!error.contains("unknown flag"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! What the tests of every room share: an isolated instance of the product, the `fake-agent` with
+//! a flag for every bad manner, a scan for processes left behind, and waiting with a bound.
+//!
+//! Development only: no crate of the product depends on this one outside its tests. Helpers here
+//! panic with a sentence that says what was waited for, because their only callers are tests.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests start processes and read the clock and the environment for themselves"
+)]
+
+pub mod agent;
+pub mod instance;
+pub mod leftovers;
+pub mod program;
+pub mod until;
+
+pub use instance::Instance;
+pub use leftovers::{Leftover, end_marked, find_marked};
+pub use program::{fake_agent, python};
+pub use until::until;
