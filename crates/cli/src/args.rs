@@ -1,0 +1,217 @@
+//! What a person may type. Words and shapes only: what each command does is in `commands/`.
+
+use clap::{Args, Parser, Subcommand};
+use contract::Policy;
+use contract::plan::Limit;
+use std::path::PathBuf;
+
+/// Runs any coding agent under one contract.
+#[derive(Debug, Parser)]
+#[command(name = "ostler", version, max_term_width = 100, disable_help_subcommand = true)]
+pub struct Arguments {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Clone, Args)]
+pub struct Global {
+    /// The data directory [default: the XDG data directory's ostler]
+    #[arg(long, value_name = "DIR", global = true, env = "OSTLER_DATA")]
+    pub data: Option<PathBuf>,
+    /// The configuration [default: the XDG config directory's ostler/ostler.json]
+    #[arg(long, value_name = "FILE", global = true)]
+    pub config: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run one agent on one prompt and watch it
+    Run(Run),
+    /// List runs, newest first
+    Runs(Runs),
+    /// Show a run's transcript again
+    Show(Show),
+    /// Watch a live run; Ctrl-C only leaves
+    Watch(OneRun),
+    /// Play a run's transcript back with its own timing
+    Replay(Replay),
+    /// Print a run and everything it kept, as JSON lines
+    Export(OneRun),
+    /// Stop a live run
+    Stop(Stop),
+    /// Say something to a live run
+    Say(Say),
+    /// End the present turn of a live run
+    Interrupt(OneRun),
+    /// Host this data directory and its API until stopped
+    Serve(Serve),
+    /// List the agents, adapters and runtimes that can be run
+    Runtimes,
+    /// Write a first ostler.json
+    Init,
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(Configuration),
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// The agent: a name from ostler.json, or a runtime such as `demo`
+    #[arg(value_name = "AGENT", required_unless_present = "process")]
+    pub agent: Option<String>,
+    /// What it is to do [default: read from standard input]
+    pub prompt: Option<String>,
+    /// Where it works [default: here]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    #[arg(long)]
+    pub model: Option<String>,
+    /// The system prompt
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// Print the final answer only
+    #[arg(long)]
+    pub quiet: bool,
+    /// Show lines that were not recognised
+    #[arg(long)]
+    pub debug: bool,
+    /// Stop it after this long: 90s, 10m, 2h, unlimited
+    #[arg(long, value_name = "DURATION", value_parser = limit)]
+    pub timeout: Option<Limit>,
+    /// Stop it when it has spent this much
+    #[arg(long, value_name = "DOLLARS")]
+    pub budget_usd: Option<f64>,
+    #[arg(long, value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    #[arg(long, value_name = "N")]
+    pub budget_turns: Option<u32>,
+    /// What it may do without asking; `allow-all` is dangerous outside a directory of its own
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    pub permission: Option<Policy>,
+    /// Run this command, which speaks JSON lines, instead of a configured agent
+    #[arg(long, value_name = "CMD")]
+    pub process: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Runs {
+    /// How many
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+    /// Only those that have not ended
+    #[arg(long)]
+    pub live: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct OneRun {
+    /// The run: its id, or a beginning or an end of it that fits no other
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    pub run: String,
+    /// Put what was kept apart for its size back in place
+    #[arg(long)]
+    pub full: bool,
+    /// Show how it was launched instead
+    #[arg(long)]
+    pub plan: bool,
+    /// Show lines that were not recognised
+    #[arg(long)]
+    pub debug: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    pub run: String,
+    /// How many times faster than it was; 0 is without any pause
+    #[arg(long, default_value_t = 1.0)]
+    pub speed: f64,
+}
+
+#[derive(Debug, Args)]
+pub struct Stop {
+    pub run: String,
+    /// At once, without the graces
+    #[arg(long)]
+    pub now: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Say {
+    pub run: String,
+    pub text: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// Where to listen [default: the configuration's, or 127.0.0.1:7717]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Configuration {
+    /// Check the configuration and say what is wrong with it
+    Check,
+    /// Print its JSON Schema
+    Schema,
+    /// Print what is in force, without secrets
+    Show,
+}
+
+/// `90s`, `10m`, `2h`, `500ms`, or `unlimited`.
+fn limit(text: &str) -> Result<Limit, String> {
+    if text == "unlimited" {
+        return Ok(Limit::Unlimited);
+    }
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit_ms = match unit {
+        "ms" => 1.0,
+        "s" | "" => 1_000.0,
+        "m" => 60_000.0,
+        "h" => 3_600_000.0,
+        _ => return Err("give a number and a unit: 500ms, 90s, 10m, 2h; or unlimited".to_owned()),
+    };
+    match number.parse::<f64>() {
+        Ok(number) if number > 0.0 && number < 1e9 => Ok(Limit::Ms((number * unit_ms) as u64)),
+        _ => Err("give a number above 0 and a unit: 500ms, 90s, 10m, 2h; or unlimited".to_owned()),
+    }
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    serde_json::from_value(text.into())
+        .map_err(|_| "one of deny, ask, allow-reads, allow-all".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_are_read_with_their_unit() {
+        let rows =
+            [("500ms", 500), ("90s", 90_000), ("90", 90_000), ("1.5m", 90_000), ("2h", 7_200_000)];
+        for (text, ms) in rows {
+            assert_eq!(limit(text), Ok(Limit::Ms(ms)), "{text}");
+        }
+        assert_eq!(limit("unlimited"), Ok(Limit::Unlimited));
+        for nonsense in ["", "0", "-1s", "5 d", "h", "1e9h"] {
+            assert!(limit(nonsense).is_err(), "{nonsense}");
+        }
+    }
+}

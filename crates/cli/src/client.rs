@@ -1,0 +1,256 @@
+//! The way to the host of a data directory: plain HTTP on loopback with the directory's token. Every
+//! command goes through it, also when the host is this very process, so there is one way.
+
+use contract::{Code, Event, Fault, RunId, Wish};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use host::ops::run::{RunRequest, Started};
+use reqwest::{Method, RequestBuilder, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use store::RunRow;
+
+/// A connection to a host.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: String,
+    token: String,
+}
+
+/// One event as it came: its number and its canonical bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Received {
+    pub seq: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Received {
+    pub fn event(&self) -> Result<Event, Fault> {
+        serde_json::from_slice(&self.bytes).map_err(|error| {
+            Fault::new(Code::ParseFailed, format!("event {} of the host: {error}", self.seq))
+        })
+    }
+}
+
+impl Client {
+    pub fn new(base: &str, token: &str) -> Result<Self, Fault> {
+        let http = reqwest::Client::builder()
+            .no_proxy()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| {
+                Fault::new(Code::InternalError, format!("making a client: {error}"))
+            })?;
+        Ok(Self { http, base: base.trim_end().to_owned(), token: token.to_owned() })
+    }
+
+    pub fn base(&self) -> &str {
+        &self.base
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token)
+    }
+
+    /// Whether a host answers here and knows our token.
+    pub async fn greets(&self) -> bool {
+        self.get::<serde_json::Value>("/api/v1/host").await.is_ok()
+    }
+
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
+        let response = answered(self.request(Method::GET, path)).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
+    }
+
+    pub async fn bytes(&self, path: &str) -> Result<Vec<u8>, Fault> {
+        let response = answered(self.request(Method::GET, path)).await?;
+        Ok(response.bytes().await.map_err(|error| unreachable_host(&error))?.to_vec())
+    }
+
+    async fn post(&self, path: &str, body: &impl Serialize) -> Result<Response, Fault> {
+        answered(self.request(Method::POST, path).json(body)).await
+    }
+
+    pub async fn start(&self, request: &RunRequest) -> Result<Started, Fault> {
+        let response = self.post("/api/v1/runs", request).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
+    }
+
+    pub async fn run(&self, run: &str) -> Result<RunRow, Fault> {
+        self.get(&format!("/api/v1/runs/{}", escaped(run))).await
+    }
+
+    pub async fn wish(&self, run: RunId, wish: &Wish) -> Result<(), Fault> {
+        self.post(&format!("/api/v1/runs/{run}/commands"), wish).await.map(drop)
+    }
+
+    /// The events behind `after`, followed until the run has ended or the connection breaks.
+    pub async fn follow(
+        &self,
+        run: RunId,
+        after: u64,
+    ) -> Result<BoxStream<'static, Result<Received, Fault>>, Fault> {
+        let request = self
+            .request(Method::GET, &format!("/api/v1/runs/{run}/events?after={after}"))
+            .header("accept", "text/event-stream");
+        let bytes = answered(request).await?.bytes_stream();
+        let frames =
+            futures::stream::unfold((bytes, Frames::default()), async |(mut bytes, mut frames)| {
+                loop {
+                    if let Some(received) = frames.next() {
+                        return Some((Ok(received), (bytes, frames)));
+                    }
+                    match bytes.next().await? {
+                        Ok(chunk) => frames.buffer.extend_from_slice(&chunk),
+                        Err(error) => {
+                            return Some((Err(unreachable_host(&error)), (bytes, frames)));
+                        }
+                    }
+                }
+            });
+        Ok(frames.boxed())
+    }
+
+    /// The events there are now, page by page as the host sends them.
+    pub async fn events(
+        &self,
+        run: RunId,
+    ) -> Result<BoxStream<'static, Result<Received, Fault>>, Fault> {
+        let bytes = answered(self.request(Method::GET, &format!("/api/v1/runs/{run}/events")))
+            .await?
+            .bytes_stream();
+        let lines =
+            futures::stream::unfold((bytes, Lines::default()), async |(mut bytes, mut lines)| {
+                loop {
+                    if let Some(received) = lines.next() {
+                        return Some((Ok(received), (bytes, lines)));
+                    }
+                    match bytes.next().await? {
+                        Ok(chunk) => lines.buffer.extend_from_slice(&chunk),
+                        Err(error) => return Some((Err(unreachable_host(&error)), (bytes, lines))),
+                    }
+                }
+            });
+        Ok(lines.boxed())
+    }
+}
+
+async fn answered(request: RequestBuilder) -> Result<Response, Fault> {
+    let response = request.send().await.map_err(|error| unreachable_host(&error))?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    let status = response.status();
+    match response.json::<Fault>().await {
+        Ok(fault) => Err(fault),
+        Err(_) => Err(Fault::new(Code::RemoteUnavailable, format!("the host answered {status}"))),
+    }
+}
+
+/// The host went away, or never was there.
+fn unreachable_host(error: &reqwest::Error) -> Fault {
+    Fault::new(
+        Code::RemoteUnavailable,
+        format!("talking to the host of this data directory: {error}"),
+    )
+}
+
+/// What a person typed, as one segment of a path.
+fn escaped(text: &str) -> String {
+    let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    text.bytes().fold(String::new(), |mut path, byte| {
+        match kept(byte) {
+            true => path.push(char::from(byte)),
+            false => path.push_str(&format!("%{byte:02X}")),
+        }
+        path
+    })
+}
+
+/// Server-sent events being cut out of a stream of bytes.
+#[derive(Default)]
+struct Frames {
+    buffer: Vec<u8>,
+    read: usize,
+}
+
+impl Frames {
+    fn next(&mut self) -> Option<Received> {
+        loop {
+            let rest = &self.buffer[self.read..];
+            let Some(length) = rest.windows(2).position(|pair| pair == b"\n\n") else {
+                self.buffer.drain(..self.read);
+                self.read = 0;
+                return None;
+            };
+            let frame = rest[..length].to_vec();
+            self.read += length + 2;
+            if let Some(received) = received(&frame) {
+                return Some(received);
+            }
+        }
+    }
+}
+
+fn received(frame: &[u8]) -> Option<Received> {
+    let mut seq = None;
+    let mut bytes = None;
+    for line in frame.split(|byte| *byte == b'\n') {
+        if let Some(id) = line.strip_prefix(b"id: ") {
+            seq = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
+        } else if let Some(data) = line.strip_prefix(b"data: ") {
+            bytes = Some(data.to_vec());
+        }
+    }
+    Some(Received { seq: seq?, bytes: bytes? })
+}
+
+/// JSON lines being cut out of a stream of bytes.
+#[derive(Default)]
+struct Lines {
+    buffer: Vec<u8>,
+    read: usize,
+    count: u64,
+}
+
+impl Lines {
+    fn next(&mut self) -> Option<Received> {
+        let rest = &self.buffer[self.read..];
+        let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
+            self.buffer.drain(..self.read);
+            self.read = 0;
+            return None;
+        };
+        let bytes = rest[..length].to_vec();
+        self.read += length + 1;
+        self.count += 1;
+        Some(Received { seq: self.count, bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_the_same_however_the_bytes_are_cut() {
+        let wire = b": still here\n\nid: 1\ndata: {\"a\":1}\n\nid: 2\ndata: {}\n\n";
+        for cut in 0..wire.len() {
+            let mut frames = Frames::default();
+            let mut heard = Vec::new();
+            for part in [&wire[..cut], &wire[cut..]] {
+                frames.buffer.extend_from_slice(part);
+                while let Some(received) = frames.next() {
+                    heard.push((received.seq, String::from_utf8(received.bytes).unwrap()));
+                }
+            }
+            assert_eq!(heard, [(1, "{\"a\":1}".to_owned()), (2, "{}".to_owned())], "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_typed_stays_one_segment_of_the_path() {
+        assert_eq!(escaped("run_1/../x y"), "run_1%2F%2E%2E%2Fx%20y");
+    }
+}

@@ -1,0 +1,138 @@
+//! Who an event is shown to: people, a program that reads JSON lines, or someone who wants the
+//! answer only.
+
+use super::Context;
+use crate::client::Received;
+use crate::render::{Detail, Renderer};
+use crate::terminal::{self, Gone, Screen};
+use contract::Fault;
+use contract::event::{Body, Event, RunResult};
+use std::io::{Stdout, Write as _};
+
+/// The reader of a run.
+pub enum Audience {
+    People(Box<People>),
+    Json(Stdout),
+    Quiet(Stdout),
+    /// The reader has gone; the run goes on.
+    Nobody,
+}
+
+pub struct People {
+    screen: Screen<Stdout>,
+    renderer: Renderer,
+    /// Whether an event came since the last tick.
+    stirred: bool,
+}
+
+impl Audience {
+    pub fn people(context: &Context, detail: Detail) -> Self {
+        let surroundings = &context.surroundings;
+        let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+        Self::People(Box::new(People {
+            screen: Screen::new(
+                std::io::stdout(),
+                surroundings.stdout_is_terminal,
+                surroundings.columns,
+            ),
+            renderer: Renderer::new(surroundings.columns, colour, detail),
+            stirred: false,
+        }))
+    }
+
+    /// By the flags every command has.
+    pub fn of(context: &Context, detail: Detail) -> Self {
+        match context.global.json {
+            true => Self::Json(std::io::stdout()),
+            false => Self::people(context, detail),
+        }
+    }
+
+    /// Shows an event. Gives the result when it was one.
+    pub fn hear(&mut self, received: &Received) -> Result<Option<RunResult>, Fault> {
+        let event = received.event()?;
+        if let Err(gone) = self.show(received, &event) {
+            self.leave(&gone);
+        }
+        match event.body {
+            Body::Result(result) => Ok(Some(result)),
+            _ => Ok(None),
+        }
+    }
+
+    fn show(&mut self, received: &Received, event: &Event) -> Result<(), Gone> {
+        match self {
+            Self::People(people) => {
+                people.stirred = true;
+                let pieces = people.renderer.event(event);
+                people.screen.show(&pieces)?;
+                if let Body::Result(_) = &event.body {
+                    people.close()?;
+                }
+            }
+            Self::Json(out) => {
+                out.write_all(&received.bytes)?;
+                out.write_all(b"\n")?;
+                out.flush()?;
+            }
+            Self::Quiet(out) => {
+                if let Body::Result(result) = &event.body
+                    && let Some(text) = answer(result)
+                {
+                    writeln!(out, "{}", text.trim_end())?;
+                }
+            }
+            Self::Nobody => {}
+        }
+        Ok(())
+    }
+
+    /// Redraws what changes with time alone.
+    pub fn tick(&mut self, elapsed_ms: u64) {
+        if let Self::People(people) = self
+            && let Err(gone) = people.tick(elapsed_ms)
+        {
+            self.leave(&gone);
+        }
+    }
+
+    /// Ends in the middle of a run that goes on.
+    pub fn finish(&mut self) {
+        if let Self::People(people) = self {
+            let pieces = people.renderer.finish();
+            let _ = people.screen.show(&pieces).and_then(|()| people.screen.finish());
+        }
+    }
+
+    fn leave(&mut self, _: &Gone) {
+        *self = Self::Nobody;
+    }
+}
+
+impl People {
+    fn tick(&mut self, elapsed_ms: u64) -> Result<(), Gone> {
+        if !std::mem::take(&mut self.stirred) {
+            let pieces = self.renderer.idle();
+            self.screen.show(&pieces)?;
+        }
+        let status = self.renderer.status(elapsed_ms);
+        self.screen.status(&status)
+    }
+
+    fn close(&mut self) -> Result<(), Gone> {
+        let pieces = self.renderer.finish();
+        self.screen.show(&pieces)?;
+        let summary = self.renderer.summary();
+        self.screen.say(&summary)?;
+        self.screen.finish()
+    }
+}
+
+/// The final answer, in words.
+fn answer(result: &RunResult) -> Option<String> {
+    match (&result.text, &result.output) {
+        (Some(text), _) => Some(text.clone()),
+        (None, Some(output)) => Some(output.to_string()),
+        (None, None) => None,
+    }
+}

@@ -1,0 +1,145 @@
+//! Following a run to its end, whatever happens to the host meanwhile: when the connection breaks,
+//! the next host is found (or this process becomes it) and the events go on behind the last one
+//! seen.
+
+use super::audience::Audience;
+use crate::client::{Client, Received};
+use crate::hosting::{self, Hosting, Place, Purpose, Reached};
+use contract::event::RunResult;
+use contract::{Code, Fault, RunId, Wish};
+use futures::StreamExt as _;
+use std::time::Duration;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// How often the status line is redrawn.
+const REDRAW: Duration = Duration::from_millis(120);
+
+/// What Ctrl-C means here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnInterrupt {
+    /// Stop the run; again: at once.
+    Stop,
+    /// Leave; the run goes on.
+    Leave,
+}
+
+/// How following ended.
+pub enum Followed {
+    Ended(Box<RunResult>),
+    /// The person left before the run did.
+    Left,
+}
+
+pub struct Follow<'a> {
+    pub place: &'a Place,
+    pub client: Client,
+    /// The host, if it is us; it may become us on the way.
+    pub hosting: Option<Hosting>,
+    pub run: RunId,
+    pub seen: u64,
+    pub on_interrupt: OnInterrupt,
+}
+
+struct Interrupts {
+    int: Signal,
+    term: Signal,
+    count: u32,
+}
+
+impl Interrupts {
+    fn new() -> Result<Self, Fault> {
+        let failed =
+            |error| Fault::new(Code::InternalError, format!("listening for signals: {error}"));
+        Ok(Self {
+            int: signal(SignalKind::interrupt()).map_err(failed)?,
+            term: signal(SignalKind::terminate()).map_err(failed)?,
+            count: 0,
+        })
+    }
+
+    async fn next(&mut self) -> u32 {
+        tokio::select! {
+            _ = self.int.recv() => {}
+            _ = self.term.recv() => {}
+        }
+        self.count += 1;
+        self.count
+    }
+}
+
+enum Heard {
+    Event(Option<Result<Received, Fault>>),
+    Interrupt(u32),
+    Time,
+}
+
+impl Follow<'_> {
+    pub async fn until_its_end(&mut self, audience: &mut Audience) -> Result<Followed, Fault> {
+        let mut interrupts = Interrupts::new()?;
+        let mut redraw = tokio::time::interval(REDRAW);
+        let begun_ms = host::clock::now().mono_ms;
+        loop {
+            let mut events = match self.client.follow(self.run, self.seen).await {
+                Ok(events) => events,
+                Err(fault) => {
+                    self.next_host(fault).await?;
+                    continue;
+                }
+            };
+            let lost = loop {
+                let heard = tokio::select! {
+                    biased;
+                    count = interrupts.next() => Heard::Interrupt(count),
+                    event = events.next() => Heard::Event(event),
+                    _ = redraw.tick() => Heard::Time,
+                };
+                match heard {
+                    Heard::Time => {
+                        audience.tick(host::clock::now().mono_ms.saturating_sub(begun_ms))
+                    }
+                    Heard::Interrupt(count) => {
+                        if self.on_interrupt == OnInterrupt::Leave {
+                            audience.finish();
+                            return Ok(Followed::Left);
+                        }
+                        self.stop(count > 1).await;
+                    }
+                    Heard::Event(Some(Ok(received))) => {
+                        // A reconnect may repeat what was already seen.
+                        if received.seq <= self.seen {
+                            continue;
+                        }
+                        self.seen = received.seq;
+                        if let Some(result) = audience.hear(&received)? {
+                            return Ok(Followed::Ended(Box::new(result)));
+                        }
+                    }
+                    Heard::Event(Some(Err(fault))) => break fault,
+                    Heard::Event(None) => {
+                        break Fault::new(
+                            Code::RemoteUnavailable,
+                            "the host ended the stream before the run ended",
+                        );
+                    }
+                }
+            };
+            self.next_host(lost).await?;
+        }
+    }
+
+    /// Asks for the stop. A host that does not answer is noticed by the stream of events.
+    async fn stop(&self, at_once: bool) {
+        let _ = self.client.wish(self.run, &Wish::Stop { reason: Code::Cancelled, at_once }).await;
+    }
+
+    /// Finds who hosts now. Any other fault than a lost host is the caller's.
+    async fn next_host(&mut self, lost: Fault) -> Result<(), Fault> {
+        if lost.code != Code::RemoteUnavailable || self.hosting.is_some() {
+            return Err(lost);
+        }
+        let Reached { client, hosting } = hosting::reach(self.place, &Purpose::Act).await?;
+        self.client = client;
+        self.hosting = hosting;
+        Ok(())
+    }
+}

@@ -1,0 +1,115 @@
+//! One file per verb a person types. Each finds the host (or becomes it), asks, and shows; what is
+//! asked for is done in `host::ops`.
+
+mod audience;
+mod config;
+mod export;
+mod follow;
+mod init;
+mod replay;
+mod run;
+mod runs;
+mod runtimes;
+mod serve;
+mod show;
+mod stop;
+mod watch;
+mod wish;
+
+use crate::args::{Arguments, Command, Global};
+use crate::client::Client;
+use crate::config::{self as settings, Surroundings};
+use crate::hosting::{self, Place, Purpose, Reached};
+use crate::terminal::Gone;
+use contract::{Code, Fault};
+use host::data::DataDir;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How a command can end early.
+#[derive(Debug)]
+pub enum Stopped {
+    Fault(Fault),
+    /// Nobody reads what we write.
+    Gone(Gone),
+}
+
+impl From<Fault> for Stopped {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Gone> for Stopped {
+    fn from(gone: Gone) -> Self {
+        Self::Gone(gone)
+    }
+}
+
+/// What a command knows.
+pub struct Context {
+    pub global: Global,
+    pub surroundings: Surroundings,
+}
+
+impl Context {
+    /// Opens the data directory and reads the configuration.
+    fn place(&self) -> Result<Place, Fault> {
+        let vars = &self.surroundings.vars;
+        let config =
+            settings::load(settings::locate(self.global.config.as_deref(), vars).as_deref())?;
+        let path = settings::data_dir(self.global.data.as_deref(), vars)?;
+        let runtime = vars.get("XDG_RUNTIME_DIR").map(Path::new).filter(|path| path.is_absolute());
+        let temporary = vars.get("TMPDIR").map_or(Path::new("/tmp"), Path::new);
+        let data = DataDir::open(&path, runtime, temporary)?;
+        Ok(Place { data, config, surroundings: self.surroundings.clone() })
+    }
+
+    /// Finds the host to look at something, asks, and leaves again.
+    async fn ask<T>(
+        &self,
+        ask: impl AsyncFnOnce(&Client) -> Result<T, Stopped>,
+    ) -> Result<T, Stopped> {
+        let place = self.place()?;
+        let Reached { client, hosting } = hosting::reach(&place, &Purpose::Look).await?;
+        let answer = ask(&client).await;
+        if let Some(hosting) = hosting {
+            hosting.finish().await;
+        }
+        answer
+    }
+
+    fn print(&self, text: &str) -> Result<(), Gone> {
+        crate::terminal::print(text)
+    }
+
+    fn print_json(&self, value: &impl serde::Serialize) -> Result<(), Stopped> {
+        let text = serde_json::to_string_pretty(value)
+            .map_err(|error| Fault::new(Code::InternalError, format!("writing JSON: {error}")))?;
+        Ok(self.print(&text)?)
+    }
+}
+
+/// Does what was typed.
+pub async fn perform(
+    arguments: Arguments,
+    surroundings: Surroundings,
+) -> Result<ExitCode, Stopped> {
+    let Arguments { global, command } = arguments;
+    let context = Context { global, surroundings };
+    match command {
+        Command::Run(args) => run::run(&context, args).await,
+        Command::Runs(args) => runs::runs(&context, args).await,
+        Command::Show(args) => show::show(&context, args).await,
+        Command::Watch(args) => watch::watch(&context, args).await,
+        Command::Replay(args) => replay::replay(&context, args).await,
+        Command::Export(args) => export::export(&context, args).await,
+        Command::Stop(args) => stop::stop(&context, args).await,
+        Command::Say(args) => wish::say(&context, args).await,
+        Command::Interrupt(args) => wish::interrupt(&context, args).await,
+        Command::Serve(args) => serve::serve(&context, args).await,
+        Command::Runtimes => runtimes::runtimes(&context),
+        Command::Init => init::init(&context),
+        Command::Config(args) => config::config(&context, args),
+    }
+}

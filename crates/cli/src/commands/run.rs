@@ -1,0 +1,213 @@
+//! `ostler run`: one agent, one prompt, watched to its end.
+
+use super::audience::Audience;
+use super::follow::{Follow, Followed, OnInterrupt};
+use super::{Context, Stopped};
+use crate::args;
+use crate::config::{self, Config, Flags, Resolved, RunBudget};
+use crate::hosting::{self, Hosting, Place, Purpose, Reached};
+use crate::render::Detail;
+use contract::event::RunResult;
+use contract::plan::{Adapter, Limit};
+use contract::{Code, Fault, NanoUsd, limits};
+use host::ops::run::{Budget, RunRequest};
+use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use runtimes::{registry, template};
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// How long this run's own end may take to be noticed.
+const OWN_END: Duration = Duration::from_millis(400);
+
+pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
+    let place = context.place()?;
+    // With --process the first word is the prompt: there is no agent to name.
+    if args.process.is_some() && args.prompt.is_none() {
+        args.prompt = args.agent.take();
+    }
+    let resolved = resolve(&place.config, &args)?;
+    let prompt = prompt(context, args.prompt.as_deref())?;
+    let request = request(context, resolved, prompt);
+    let Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
+    let started = match client.start(&request).await {
+        Ok(started) => started,
+        Err(fault) => {
+            stay(hosting, &place, context).await;
+            return Err(fault.into());
+        }
+    };
+    let detail = if args.debug { Detail::Debug } else { Detail::Usual };
+    let mut audience = match args.quiet {
+        true if !context.global.json => Audience::Quiet(std::io::stdout()),
+        _ => Audience::of(context, detail),
+    };
+    let mut follow = Follow {
+        place: &place,
+        client,
+        hosting,
+        run: started.run_id,
+        seen: 0,
+        on_interrupt: OnInterrupt::Stop,
+    };
+    let followed = follow.until_its_end(&mut audience).await;
+    stay(follow.hosting, &place, context).await;
+    match followed? {
+        Followed::Ended(result) => {
+            if args.quiet && !context.global.json {
+                complain(&result);
+            }
+            Ok(exit_code(&result))
+        }
+        Followed::Left => Ok(ExitCode::from(Code::Cancelled.row().exit)),
+    }
+}
+
+/// The exit status of the one fault table.
+pub fn exit_code(result: &RunResult) -> ExitCode {
+    result.code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.row().exit))
+}
+
+/// Says why there is no answer, where an answer was all that was wanted.
+fn complain(result: &RunResult) {
+    if let Some(code) = result.code {
+        let message = result.message.clone().unwrap_or_else(|| code.row().message.to_owned());
+        crate::terminal::complain(&Fault::new(code, message));
+    }
+}
+
+/// A host that is done stays for those who still need it.
+async fn stay(hosting: Option<Hosting>, place: &Place, context: &Context) {
+    let Some(hosting) = hosting else { return };
+    // Our own run and connection take a moment to be gone; only others are worth a word.
+    if !hosting.is_idle_within(OWN_END).await && context.surroundings.stderr_is_terminal {
+        let text = format!(
+            "staying to host {} for others; Ctrl-C leaves it to them",
+            place.data.path().display()
+        );
+        let _ = writeln!(std::io::stderr(), "{text}");
+    }
+    hosting.finish_unless_interrupted().await;
+}
+
+fn resolve(config: &Config, args: &args::Run) -> Result<Resolved, Fault> {
+    let flags = flags(args)?;
+    match (&args.process, &args.agent) {
+        (Some(_), Some(agent)) => Err(Fault::new(
+            Code::Usage,
+            format!("both an agent, '{agent}', and --process are given"),
+        )
+        .with_hint("give one of them; quote the prompt if it has several words")),
+        (Some(command), None) => {
+            config::resolve_adapter(config, config::process_adapter(command)?, &flags)
+        }
+        (None, Some(agent)) => config::resolve_with(agent, config, &flags),
+        (None, None) => Err(Fault::new(Code::Usage, "no agent is named")),
+    }
+}
+
+fn flags(args: &args::Run) -> Result<Flags, Fault> {
+    let nanousd = match args.budget_usd {
+        None => None,
+        Some(usd) => Some(NanoUsd::from_usd(usd).ok_or_else(|| {
+            Fault::new(
+                Code::Usage,
+                format!("--budget-usd {usd}: give an amount of dollars above 0"),
+            )
+        })?),
+    };
+    Ok(Flags {
+        model: args.model.clone(),
+        system_prompt: args.system.clone(),
+        cwd: args.cwd.clone(),
+        workspace: None,
+        permission: args.permission,
+        timeout: args.timeout,
+        budget: RunBudget {
+            nanousd,
+            tokens: args.budget_tokens,
+            turns: args.budget_turns,
+            ms: None,
+        },
+    })
+}
+
+/// The prompt as given, or read to its end from standard input.
+fn prompt(context: &Context, given: Option<&str>) -> Result<String, Fault> {
+    match given {
+        Some(prompt) if prompt != "-" => return Ok(prompt.to_owned()),
+        _ => {}
+    }
+    if context.surroundings.stdin_is_terminal {
+        let _ =
+            writeln!(std::io::stderr(), "reading the prompt from the terminal; end it with Ctrl-D");
+    }
+    let mut bytes = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(limits::PROMPT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| {
+            Fault::new(Code::Usage, format!("reading the prompt from standard input: {error}"))
+        })?;
+    String::from_utf8(bytes)
+        .map_err(|_| Fault::new(Code::Usage, "the prompt on standard input is not UTF-8 text"))
+}
+
+fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest {
+    let Resolved {
+        agent,
+        mut adapter,
+        prompt_template,
+        system_prompt,
+        cwd,
+        permission,
+        run_budget,
+        tools,
+        ..
+    } = resolved;
+    if let Some(ms) = run_budget.ms {
+        let tighter = adapter.clocks.wall.and_then(Limit::ms).map_or(ms, |wall| wall.min(ms));
+        adapter.clocks.wall = Some(Limit::Ms(tighter));
+    }
+    let surroundings = &context.surroundings;
+    let environment = environment(&adapter, &surroundings.vars);
+    RunRequest {
+        agent,
+        prompt,
+        cwd: surroundings.cwd.join(cwd.unwrap_or_default()),
+        model: adapter.model.clone(),
+        adapter: Some(adapter),
+        title: None,
+        system_prompt,
+        prompt_template,
+        tools,
+        clocks: Default::default(),
+        permission,
+        budget: Budget {
+            nanousd: run_budget.nanousd,
+            tokens: run_budget.tokens,
+            turns: run_budget.turns,
+        },
+        environment: Some(environment),
+    }
+}
+
+/// Of the caller's environment only what the agent may need leaves this process.
+fn environment(adapter: &Adapter, vars: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let card_env =
+        registry::find(&adapter.runtime).map(|runtime| runtime.card().env).unwrap_or_default();
+    let references = template::references(adapter);
+    let wanted = |name: &String| {
+        ENV_ALLOWLIST.contains(&name.as_str())
+            || ENV_ALLOWLIST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+            || card_env.contains(name)
+            || adapter.env_passthrough.contains(name)
+            || references.contains(name)
+    };
+    vars.iter()
+        .filter(|(name, _)| wanted(name))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}

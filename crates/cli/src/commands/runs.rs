@@ -1,0 +1,40 @@
+//! `ostler runs`: what ran and what runs.
+
+use super::{Context, Stopped};
+use crate::args;
+use crate::render::{self, RunRow};
+use crate::terminal;
+use std::process::ExitCode;
+
+pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopped> {
+    let path = format!("/api/v1/runs?limit={}&live={}", args.limit, args.live);
+    let rows: Vec<store::RunRow> = context.ask(async |client| Ok(client.get(&path).await?)).await?;
+    if context.global.json {
+        context.print_json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        context.print("nothing has run here yet; try: ostler run demo \"hello\"")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let now = host::clock::now().wall;
+    let shown: Vec<RunRow> = rows.into_iter().map(|row| shown(row, now)).collect();
+    let surroundings = &context.surroundings;
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    context.print(&render::runs_table(&shown, now, surroundings.columns, colour))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shown(row: store::RunRow, now: contract::Timestamp) -> RunRow {
+    let totals = row.totals.unwrap_or_default();
+    RunRow {
+        id: row.id,
+        started_at: row.started_at,
+        agent: row.agent,
+        outcome: row.outcome,
+        duration_ms: row.ended_at.unwrap_or(now).since(row.started_at),
+        tokens: totals.tokens.total(),
+        effective_nanousd: totals.effective_nanousd,
+        prompt: row.prompt_preview,
+    }
+}

@@ -1,0 +1,34 @@
+//! `ostler serve`: hosts the data directory until told to stop. Live runs outlive it: their keepers
+//! hold them, and the next host takes over.
+
+use super::{Context, Stopped};
+use crate::args;
+use crate::hosting::{self, Purpose};
+use contract::{Code, Fault};
+use std::process::ExitCode;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Where to listen when nobody says.
+const LISTEN: &str = "127.0.0.1:7717";
+
+pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Stopped> {
+    let place = context.place()?;
+    let listen = args
+        .listen
+        .or_else(|| place.config.listen().map(str::to_owned))
+        .unwrap_or_else(|| LISTEN.to_owned());
+    let reached = hosting::reach(&place, &Purpose::Serve { listen }).await?;
+    let Some(hosting) = reached.hosting else {
+        return Err(Fault::new(Code::Conflict, "another process hosts this data directory").into());
+    };
+    let failed = |error| Fault::new(Code::InternalError, format!("listening for signals: {error}"));
+    let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
+    let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+    context.print(&format!("listening on {}", hosting.url()))?;
+    tokio::select! {
+        _ = int.recv() => {}
+        _ = term.recv() => {}
+    }
+    hosting.leave().await;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,85 @@
+//! `ostler show`: a run's transcript again, its events, or its launch plan.
+
+use super::audience::Audience;
+use super::{Context, Stopped};
+use crate::args;
+use crate::client::{Client, Received};
+use crate::render::Detail;
+use contract::{Code, Fault, RunId};
+use futures::StreamExt as _;
+use serde_json::{Map, Value};
+use std::process::ExitCode;
+
+pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopped> {
+    context
+        .ask(async |client| {
+            let run = client.run(&args.run).await?.id;
+            match args.plan {
+                true => plan(context, client, run).await,
+                false => transcript(context, client, run, &args).await,
+            }
+        })
+        .await?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn plan(context: &Context, client: &Client, run: RunId) -> Result<(), Stopped> {
+    let plan: Value = client.get(&format!("/api/v1/runs/{run}/plan")).await?;
+    context.print_json(&plan)
+}
+
+async fn transcript(
+    context: &Context,
+    client: &Client,
+    run: RunId,
+    args: &args::Show,
+) -> Result<(), Stopped> {
+    let detail = if args.debug { Detail::Debug } else { Detail::Usual };
+    let mut audience = Audience::of(context, detail);
+    let mut events = client.events(run).await?;
+    while let Some(received) = events.next().await {
+        let received = match args.full {
+            true => whole(client, received?).await?,
+            false => received?,
+        };
+        audience.hear(&received)?;
+        if let Audience::Nobody = audience {
+            break;
+        }
+    }
+    audience.finish();
+    Ok(())
+}
+
+/// The event with its blobs put back where they were cut out.
+async fn whole(client: &Client, received: Received) -> Result<Received, Fault> {
+    let unreadable = |error: serde_json::Error| {
+        Fault::new(Code::ParseFailed, format!("event {} of the host: {error}", received.seq))
+    };
+    let mut event: Map<String, Value> =
+        serde_json::from_slice(&received.bytes).map_err(unreadable)?;
+    if event.get("truncated") != Some(&Value::Bool(true)) {
+        return Ok(received);
+    }
+    let cut: Vec<String> =
+        event.keys().filter_map(|name| name.strip_suffix("_blob")).map(str::to_owned).collect();
+    for field in cut {
+        let Some(blob) = event.remove(&format!("{field}_blob")) else { continue };
+        let Some(hash) = blob["hash"].as_str() else { continue };
+        let bytes = client.bytes(&format!("/api/v1/blobs/{hash}")).await?;
+        let text = String::from_utf8_lossy(&bytes);
+        // A text was kept as it is, anything else as JSON.
+        let value = match event.get(&field) {
+            Some(Value::String(_))
+                if serde_json::from_str::<Value>(&text).map_or(true, |value| value.is_number()) =>
+            {
+                Value::String(text.into_owned())
+            }
+            _ => serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned())),
+        };
+        event.insert(field, value);
+    }
+    event.remove("truncated");
+    let bytes = serde_json::to_vec(&event).map_err(unreadable)?;
+    Ok(Received { seq: received.seq, bytes })
+}

@@ -1,0 +1,266 @@
+//! What is right in form but wrong in meaning. `formed` finds what no file may have, and is asked
+//! on every load; `check` finds everything, warnings too, and is what `ostler config check` prints.
+
+use super::file::{Adapter, Agent, File};
+use super::nearest::did_you_mean;
+use super::placeholder;
+use super::read::{self, Finding, Level, Reading};
+use super::resolve::runtime_ids;
+use super::words::{AdapterType, AuthType, Protocol};
+use contract::{Code, Fault};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Everything to be said about a file, errors first.
+pub fn check(path: &Path, vars: &BTreeMap<String, String>) -> Result<Vec<Finding>, Fault> {
+    Ok(findings(&super::text_of(path)?, vars))
+}
+
+/// The same, of a text.
+pub fn findings(text: &str, vars: &BTreeMap<String, String>) -> Vec<Finding> {
+    let reading = read::read(text);
+    let mut notes = Notes { reading: &reading, found: Vec::new() };
+    notes.forms();
+    for (name, adapter) in &reading.file.adapters {
+        notes.adapter_texts(name, adapter, vars);
+    }
+    for (name, agent) in &reading.file.agents {
+        notes.agent(name, agent);
+    }
+    let mut all = notes.found;
+    all.extend(reading.findings.iter().cloned());
+    all.sort_by_key(|finding| (finding.level, finding.at));
+    all
+}
+
+/// The file and the mistakes that no file may have.
+pub fn formed(text: &str) -> (File, Vec<Finding>) {
+    let reading = read::read(text);
+    let mut notes = Notes { reading: &reading, found: Vec::new() };
+    notes.forms();
+    let mut all = notes.found;
+    all.extend(reading.findings.iter().cloned());
+    all.sort_by_key(|finding| finding.at);
+    (reading.file, all)
+}
+
+struct Notes<'r> {
+    reading: &'r Reading,
+    found: Vec<Finding>,
+}
+
+impl Notes<'_> {
+    fn forms(&mut self) {
+        for (name, adapter) in &self.reading.file.adapters {
+            self.keys_of_type(name, adapter);
+            self.protocol(name, adapter);
+            self.remote(name, adapter);
+        }
+        for (name, agent) in &self.reading.file.agents {
+            for (i, fallback) in agent.fallback.iter().enumerate() {
+                if fallback.agent.is_some() == fallback.adapter.is_some() {
+                    let path = format!("agents.{name}.fallback[{i}]");
+                    self.error(&path, "expected either an agent or an adapter", None);
+                }
+            }
+        }
+        for (name, server) in &self.reading.file.mcp_servers {
+            if server.command.is_some() == server.url.is_some() {
+                let path = format!("mcpServers.{name}");
+                self.error(&path, "expected either a command or a url", None);
+            }
+        }
+        if self.reading.file.notify.as_ref().is_some_and(|notify| notify.command.is_empty()) {
+            self.error("notify.command", "expected a program and its arguments", None);
+        }
+    }
+
+    /// A key that only another type takes does nothing here, which its author did not mean.
+    fn keys_of_type(&mut self, name: &str, adapter: &Adapter) {
+        let kind = adapter.kind;
+        let given = serde_json::to_value(adapter).unwrap_or_default();
+        let keys = given.as_object().into_iter().flat_map(|keys| keys.keys());
+        for key in keys.filter(|key| kind.refuses(key)) {
+            let owners: Vec<&str> = AdapterType::ALL
+                .into_iter()
+                .filter(|other| other.own_keys().contains(&key.as_str()))
+                .map(AdapterType::word)
+                .collect();
+            let hint = did_you_mean(key, kind.own_keys().iter().copied())
+                .unwrap_or_else(|| format!("type {} takes it", owners.join(" or ")));
+            let message = format!("not a key of type {}", kind.word());
+            self.error(&format!("adapters.{name}.{key}"), &message, Some(hint));
+        }
+        for key in kind.required_keys() {
+            if given.get(key).is_none() {
+                let message = format!("missing: type {} needs it", kind.word());
+                self.error(&format!("adapters.{name}.{key}"), &message, None);
+            }
+        }
+        for key in ["binary", "bin"] {
+            if given.get(key).is_some_and(|value| value == "") {
+                self.error(&format!("adapters.{name}.{key}"), "expected a program", None);
+            }
+        }
+    }
+
+    fn protocol(&mut self, name: &str, adapter: &Adapter) {
+        let Some(protocol) = adapter.protocol else { return };
+        let fits = match adapter.kind {
+            AdapterType::Process => protocol == Protocol::JsonLines,
+            AdapterType::Http => protocol != Protocol::JsonLines,
+            // Its presence alone is already an error.
+            AdapterType::Cli | AdapterType::Acp => true,
+        };
+        if !fits {
+            let message =
+                format!("type {} does not speak {}", adapter.kind.word(), protocol.word());
+            self.error(&format!("adapters.{name}.protocol"), &message, None);
+        }
+    }
+
+    fn remote(&mut self, name: &str, adapter: &Adapter) {
+        let path = |key: &str| format!("adapters.{name}.{key}");
+        let url = adapter.base_url.as_deref();
+        if url.is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://")) {
+            let message = "expected an address that begins with http:// or https://";
+            self.error(&path("baseUrl"), message, None);
+        }
+        let Some(auth) = &adapter.auth else { return };
+        match auth.kind {
+            AuthType::Bearer => {
+                if auth.token_env.is_none() {
+                    self.error(&path("auth.tokenEnv"), "missing: type bearer needs it", None);
+                }
+                let plain = url.is_some_and(|url| url.starts_with("http://") && !loopback(url));
+                if plain && adapter.allow_insecure != Some(true) {
+                    let message = "a bearer token would cross the network in the clear";
+                    let hint = "use https://, or set allowInsecure to true";
+                    self.error(&path("baseUrl"), message, Some(hint.to_owned()));
+                }
+            }
+            AuthType::Mtls => {
+                for (key, given) in [("certPath", &auth.cert_path), ("keyPath", &auth.key_path)] {
+                    if given.is_none() {
+                        let message = "missing: type mtls needs it";
+                        self.error(&path(&format!("auth.{key}")), message, None);
+                    }
+                }
+            }
+            AuthType::None => {}
+        }
+    }
+
+    fn adapter_texts(&mut self, name: &str, adapter: &Adapter, vars: &BTreeMap<String, String>) {
+        let lists = [("args", adapter.args.as_deref()), ("extraArgs", Some(&*adapter.extra_args))];
+        for (key, list) in lists {
+            for (i, text) in list.unwrap_or_default().iter().enumerate() {
+                let path = format!("adapters.{name}.{key}[{i}]");
+                self.placeholders(&path, text);
+                self.visible(&path, text);
+                self.unset(&path, text, vars);
+            }
+        }
+        for (variable, text) in &adapter.env {
+            let path = format!("adapters.{name}.env.{variable}");
+            self.placeholders(&path, text);
+            self.unset(&path, text, vars);
+        }
+        let token = adapter.auth.as_ref().and_then(|auth| auth.token_env.as_deref());
+        if let Some(variable) = token.filter(|variable| !vars.contains_key(*variable)) {
+            self.not_set(&format!("adapters.{name}.auth.tokenEnv"), variable);
+        }
+    }
+
+    fn agent(&mut self, name: &str, agent: &Agent) {
+        if let Some(template) = &agent.prompt_template {
+            self.placeholders(&format!("agents.{name}.promptTemplate"), template);
+        }
+        let file = &self.reading.file;
+        let runtimes = runtime_ids();
+        let adapters: Vec<&str> =
+            file.adapters.keys().chain(&runtimes).map(String::as_str).collect();
+        let agents: Vec<&str> = file.agents.keys().map(String::as_str).collect();
+        self.refers(&format!("agents.{name}.adapter"), "adapter", &agent.adapter, &adapters);
+        for (i, fallback) in agent.fallback.iter().enumerate() {
+            let path = |key: &str| format!("agents.{name}.fallback[{i}].{key}");
+            if let Some(other) = &fallback.agent {
+                self.refers(&path("agent"), "agent", other, &agents);
+            }
+            if let Some(other) = &fallback.adapter {
+                self.refers(&path("adapter"), "adapter", other, &adapters);
+            }
+        }
+    }
+
+    fn refers(&mut self, path: &str, what: &str, name: &str, known: &[&str]) {
+        if known.contains(&name) {
+            return;
+        }
+        let hint = did_you_mean(name, known.iter().copied())
+            .unwrap_or_else(|| format!("there are {}", known.join(", ")));
+        let message = format!("there is no {what} '{name}'");
+        self.note(Level::Error, Code::UnknownAgent, path, &message, Some(hint));
+    }
+
+    fn placeholders(&mut self, path: &str, text: &str) {
+        for name in placeholder::placeholders(text) {
+            if let Some((message, hint)) = placeholder::unknown(name) {
+                let code = Code::UnknownPlaceholder;
+                self.note(Level::Error, code, path, &message, Some(hint));
+            }
+        }
+    }
+
+    /// Arguments can be read by every user of the machine.
+    fn visible(&mut self, path: &str, text: &str) {
+        let hint = "set it in env instead: arguments can be read by every user of the machine";
+        if placeholder::placeholders(text).contains(&"leaseToken") {
+            let message = "the lease token is visible in the process list";
+            self.warning(path, message, hint);
+        }
+        for name in placeholder::references(text) {
+            let message = format!("the value of {name} is visible in the process list");
+            self.warning(path, &message, hint);
+        }
+    }
+
+    fn unset(&mut self, path: &str, text: &str, vars: &BTreeMap<String, String>) {
+        for name in placeholder::references(text) {
+            if !vars.contains_key(name) {
+                self.not_set(path, name);
+            }
+        }
+    }
+
+    fn not_set(&mut self, path: &str, variable: &str) {
+        let hint = format!("export {variable} before the agent is run");
+        self.warning(path, &format!("the variable {variable} is not set"), &hint);
+    }
+
+    fn error(&mut self, path: &str, message: &str, hint: Option<String>) {
+        self.note(Level::Error, Code::InvalidConfig, path, message, hint);
+    }
+
+    fn warning(&mut self, path: &str, message: &str, hint: &str) {
+        let hint = Some(hint.to_owned());
+        self.note(Level::Warning, Code::InvalidConfig, path, message, hint);
+    }
+
+    fn note(&mut self, level: Level, code: Code, path: &str, message: &str, hint: Option<String>) {
+        let at = self.reading.place(path);
+        let (path, message) = (path.to_owned(), message.to_owned());
+        self.found.push(Finding { level, code, path, message, hint, at });
+    }
+}
+
+/// Whether an address names this machine itself.
+fn loopback(url: &str) -> bool {
+    let host = url.trim_start_matches("http://").split(['/', '?', '#']).next().unwrap_or_default();
+    let host = host.rsplit('@').next().unwrap_or(host);
+    let name = match host.strip_prefix('[') {
+        Some(v6) => v6.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name == "localhost" || name.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}

@@ -1,0 +1,297 @@
+//! How a name becomes something to run. A name is looked up in `agents`, then `adapters`, then the
+//! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
+//! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
+
+use super::file::{Adapter, Agent, Budget, Fallback};
+use super::nearest::nearest;
+use super::words::{AdapterType, AutoOff, OnOff, Window, Workspace};
+use super::{Config, command_line, placeholder};
+use contract::plan::{self, Clocks, Limit};
+use contract::{Code, Fault, NanoUsd, Policy};
+use std::path::{Path, PathBuf};
+
+/// What the command line says for this run alone.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Flags {
+    pub model: Option<String>,
+    pub system_prompt: Option<String>,
+    pub cwd: Option<PathBuf>,
+    pub workspace: Option<Workspace>,
+    pub permission: Option<Policy>,
+    pub timeout: Option<Limit>,
+    pub budget: RunBudget,
+}
+
+/// What one run may spend. A unit that is absent has no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RunBudget {
+    pub nanousd: Option<NanoUsd>,
+    pub tokens: Option<u64>,
+    pub turns: Option<u32>,
+    pub ms: Option<u64>,
+}
+
+impl RunBudget {
+    /// `self` where it says something, `under` elsewhere.
+    fn over(self, under: Self) -> Self {
+        Self {
+            nanousd: self.nanousd.or(under.nanousd),
+            tokens: self.tokens.or(under.tokens),
+            turns: self.turns.or(under.turns),
+            ms: self.ms.or(under.ms),
+        }
+    }
+
+    /// The tightest of what the budgets say for the window of one run.
+    fn of(budgets: &[Budget]) -> Self {
+        let run = budgets.iter().filter(|budget| budget.window == Window::Run);
+        run.fold(Self::default(), |so_far, budget| Self {
+            nanousd: least(so_far.nanousd, budget.usd.and_then(NanoUsd::from_usd)),
+            tokens: least(so_far.tokens, budget.tokens),
+            turns: least(so_far.turns, budget.turns),
+            // The cast saturates: an absurdly long time is the longest there is.
+            ms: least(so_far.ms, budget.minutes.map(|minutes| (minutes * 60_000.0) as u64)),
+        })
+    }
+}
+
+fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+/// Everything the configuration says about running one agent.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// The name it was asked for by.
+    pub agent: String,
+    /// Its model, clocks, permission and account are already those of flag, agent and adapter.
+    pub adapter: plan::Adapter,
+    pub prompt_template: Option<String>,
+    pub system_prompt: Option<String>,
+    pub cwd: Option<PathBuf>,
+    pub repository: Option<PathBuf>,
+    pub workspace: Option<Workspace>,
+    pub permission: Option<Policy>,
+    /// What this run may spend: flag over agent over the file's own budgets.
+    pub run_budget: RunBudget,
+    /// The agent's budgets over longer windows.
+    pub budgets: Vec<Budget>,
+    /// The relayed tools it is offered; `None` is all of them.
+    pub tools: Option<Vec<String>>,
+    pub concurrency: Option<u32>,
+    pub fallback: Vec<Fallback>,
+}
+
+/// What to run for a name, when the command line says nothing more.
+pub fn resolve(name: &str, config: &Config) -> Result<Resolved, Fault> {
+    resolve_with(name, config, &Flags::default())
+}
+
+/// What to run for a name.
+pub fn resolve_with(name: &str, config: &Config, flags: &Flags) -> Result<Resolved, Fault> {
+    let agent = config.file.agents.get(name);
+    let adapter_name = agent.map_or(name, |agent| agent.adapter.as_str());
+    let configured = config.file.adapters.get(adapter_name);
+    let adapter = match configured {
+        Some(configured) => adapter(adapter_name, configured)?,
+        None if runtimes::registry::find(adapter_name).is_some() => bare(adapter_name),
+        None => return Err(unknown(config, name, adapter_name)),
+    };
+    if runtimes::registry::find(&adapter.runtime).is_none() {
+        return Err(not_built(adapter_name, &adapter.runtime));
+    }
+    known_placeholders(adapter_name, &adapter, agent)?;
+    Ok(overlay(config, name, flags, adapter, agent))
+}
+
+/// What to run when the adapter is already known, as for `--process CMD`.
+pub fn resolve_adapter(
+    config: &Config,
+    adapter: plan::Adapter,
+    flags: &Flags,
+) -> Result<Resolved, Fault> {
+    let name = adapter.name.clone();
+    known_placeholders(&name, &adapter, None)?;
+    Ok(overlay(config, &name, flags, adapter, None))
+}
+
+/// The adapter of `--process CMD`.
+pub fn process_adapter(command: &str) -> Result<plan::Adapter, Fault> {
+    let mut words = command_line::split(command)?.into_iter();
+    let binary = words.next().unwrap_or_default();
+    let stem = Path::new(&binary).file_stem().map(|stem| stem.display().to_string());
+    let name = stem.filter(|stem| !stem.is_empty()).unwrap_or_else(|| binary.clone());
+    let runtime = AdapterType::Process.word().to_owned();
+    let (binary, args) = (Some(binary), words.collect());
+    Ok(plan::Adapter { runtime, binary, args, ..bare(&name) })
+}
+
+fn overlay(
+    config: &Config,
+    name: &str,
+    flags: &Flags,
+    mut adapter: plan::Adapter,
+    agent: Option<&Agent>,
+) -> Resolved {
+    let own = |text: &String| {
+        let home = config.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        home.join(text)
+    };
+    let flag_clocks = Clocks { wall: flags.timeout, ..Clocks::default() };
+    adapter.clocks = flag_clocks.over(adapter.clocks);
+    let of_agent = |field: fn(&Agent) -> Option<String>| agent.and_then(field);
+    adapter.model = flags.model.clone().or(of_agent(|agent| agent.model.clone())).or(adapter.model);
+    adapter.account = of_agent(|agent| agent.account.clone()).or(adapter.account);
+    adapter.permission =
+        flags.permission.or(agent.and_then(|agent| agent.permission)).or(adapter.permission);
+    let budgets = agent.map(|agent| agent.budgets.clone()).unwrap_or_default();
+    let run_budget =
+        flags.budget.over(RunBudget::of(&budgets)).over(RunBudget::of(&config.file.budgets));
+    Resolved {
+        agent: name.to_owned(),
+        permission: adapter.permission,
+        adapter,
+        prompt_template: of_agent(|agent| agent.prompt_template.clone()),
+        system_prompt: flags.system_prompt.clone().or(of_agent(|a| a.system_prompt.clone())),
+        cwd: flags.cwd.clone().or(agent.and_then(|agent| agent.cwd.as_ref()).map(own)),
+        repository: agent.and_then(|agent| agent.repository.as_ref()).map(own),
+        workspace: flags.workspace.or(agent.and_then(|agent| agent.workspace)),
+        run_budget,
+        budgets: budgets.into_iter().filter(|budget| budget.window != Window::Run).collect(),
+        tools: agent.and_then(|agent| agent.tools.clone()),
+        concurrency: agent.and_then(|agent| agent.concurrency),
+        fallback: agent.map(|agent| agent.fallback.clone()).unwrap_or_default(),
+    }
+}
+
+/// A configured adapter in the words of the contract; a type that is not driven yet is a fault.
+fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
+    let (runtime, args) = match from.kind {
+        AdapterType::Process => {
+            (AdapterType::Process.word().to_owned(), from.args.clone().unwrap_or_default())
+        }
+        AdapterType::Cli if from.mapping.is_none() => {
+            (from.runtime.clone().unwrap_or_else(|| name.to_owned()), from.extra_args.clone())
+        }
+        AdapterType::Cli => return Err(not_driven(name, "type cli with a mapping")),
+        AdapterType::Acp => return Err(not_driven(name, "type acp")),
+        AdapterType::Http => return Err(not_driven(name, "type http")),
+    };
+    Ok(plan::Adapter {
+        name: name.to_owned(),
+        runtime,
+        binary: from.binary.clone(),
+        args,
+        env: from.env.clone(),
+        env_passthrough: from.env_passthrough.clone(),
+        model: from.model.clone(),
+        cost_model: from.cost_model.clone(),
+        env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
+        clocks: clocks(from),
+        output_bytes_max: from.max_output_bytes.filter(|bytes| *bytes > 0),
+        permission: from.permission,
+        account: from.account.clone(),
+        trace: from.trace != Some(OnOff::Off),
+        mcp: from.mcp != Some(AutoOff::Off),
+    })
+}
+
+fn clocks(from: &Adapter) -> Clocks {
+    Clocks {
+        wall: from.timeout_sec.and_then(|patience| patience.limit()),
+        silence: from.silence_sec.and_then(|patience| patience.limit()),
+        first_output: from.first_output_sec.and_then(|patience| patience.limit()),
+        term_ms: from.grace_sec.and_then(|seconds| seconds.ms()),
+        linger_ms: from.linger_sec.and_then(|seconds| seconds.ms()),
+        ask_ms: from.ask_timeout_sec.and_then(|seconds| seconds.ms()),
+        patience_ms: from.patience_sec.and_then(|seconds| seconds.ms()),
+    }
+}
+
+/// A runtime of the registry with nothing configured.
+fn bare(name: &str) -> plan::Adapter {
+    plan::Adapter {
+        name: name.to_owned(),
+        runtime: name.to_owned(),
+        binary: None,
+        args: Vec::new(),
+        env: Default::default(),
+        env_passthrough: Vec::new(),
+        model: None,
+        cost_model: None,
+        env_compat: Vec::new(),
+        clocks: Clocks::default(),
+        output_bytes_max: None,
+        permission: None,
+        account: None,
+        trace: true,
+        mcp: true,
+    }
+}
+
+/// The same question `config check` asks of the whole file, asked of what is about to run.
+fn known_placeholders(
+    name: &str,
+    adapter: &plan::Adapter,
+    agent: Option<&Agent>,
+) -> Result<(), Fault> {
+    let key = |i| format!("adapters.{name}.args[{i}]");
+    let args = adapter.args.iter().enumerate().map(|(i, text)| (key(i), text));
+    let env = adapter.env.iter().map(|(k, text)| (format!("adapters.{name}.env.{k}"), text));
+    let template = agent.and_then(|agent| agent.prompt_template.as_ref());
+    let template = template.map(|text| ("promptTemplate".to_owned(), text));
+    for (key, text) in args.chain(env).chain(template) {
+        for name in placeholder::placeholders(text) {
+            if let Some((message, hint)) = placeholder::unknown(name) {
+                let message = format!("{key}: {message}");
+                return Err(Fault::new(Code::UnknownPlaceholder, message).with_hint(hint));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The ids of the registry.
+pub fn runtime_ids() -> Vec<String> {
+    runtimes::registry::all().iter().map(|runtime| runtime.card().id).collect()
+}
+
+fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
+    let runtimes = runtime_ids();
+    let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(&runtimes);
+    let message = if asked == missing {
+        format!("no agent, adapter or runtime is called '{asked}'")
+    } else {
+        format!("agent '{asked}' uses the adapter '{missing}', and there is none")
+    };
+    let names: Vec<String> = nearest(missing, all.map(String::as_str))
+        .into_iter()
+        .map(|name| format!("'{name}'"))
+        .collect();
+    let fault = Fault::new(Code::UnknownAgent, message);
+    if names.is_empty() {
+        return fault;
+    }
+    fault.with_hint(format!("did you mean {}?", names.join(" or ")))
+}
+
+fn not_driven(name: &str, what: &str) -> Fault {
+    Fault::new(
+        Code::NotSupported,
+        format!("adapter '{name}' is of {what}, which this version does not drive"),
+    )
+    .with_hint(
+        "built so far: type process, and type cli with a runtime that `ostler runtimes` lists",
+    )
+}
+
+fn not_built(name: &str, runtime: &str) -> Fault {
+    Fault::new(
+        Code::NotSupported,
+        format!("adapter '{name}' wants the runtime '{runtime}', which this version does not have"),
+    )
+    .with_hint(format!("built so far: {}", runtime_ids().join(", ")))
+}

@@ -1,0 +1,477 @@
+//! The configuration as its authors meet it: what loads, what is refused and in which words, what a
+//! name resolves to, and what is never shown.
+
+use super::*;
+use crate::config::words::Workspace;
+use contract::plan::Limit;
+use contract::{NanoUsd, Policy};
+
+const SEED_PROCESS: &str = include_str!("../../tests/golden/seed-process.json");
+const SEED_HTTP: &str = include_str!("../../tests/golden/seed-http.json");
+const EVERY_KEY: &str = include_str!("../../tests/golden/every-key.jsonc");
+
+fn vars(pairs: &[(&str, &str)]) -> Vars {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// Loads a text from a file called `ostler.json`.
+fn loaded(text: &str) -> Result<Config, Fault> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ostler.json");
+    std::fs::write(&path, text).unwrap();
+    load(Some(&path))
+}
+
+/// The adapter that a name runs.
+fn adapter(config: &Config, name: &str) -> contract::plan::Adapter {
+    resolve(name, config).unwrap().adapter
+}
+
+/// A fault as a person reads it.
+fn told(fault: &Fault) -> String {
+    let detail = fault.detail.as_ref().map(|detail| format!("\n{detail}")).unwrap_or_default();
+    format!("{fault}\n  {}{detail}", fault.hint())
+}
+
+fn refused(text: &str) -> String {
+    told(&loaded(text).unwrap_err())
+}
+
+/// Findings as `ostler config check` prints them.
+fn findings(text: &str, vars: &Vars) -> String {
+    let lines = check::findings(text, vars).into_iter().map(|finding| {
+        let hint = finding.hint.as_ref().map(|hint| format!("\n  {hint}")).unwrap_or_default();
+        format!("{:?}: {}: {finding}{hint}", finding.level, finding.code)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn the_process_adapters_of_the_first_users_load_unchanged() {
+    let config = loaded(SEED_PROCESS).unwrap();
+    insta::assert_json_snapshot!(adapter(&config, "gemini-cli"), @r#"
+    {
+      "name": "gemini-cli",
+      "runtime": "process",
+      "binary": "gemini",
+      "args": [
+        "--non-interactive",
+        "--workdir",
+        "{{workspacePath}}"
+      ],
+      "env": {
+        "GOOGLE_GENERATIVE_AI_API_KEY": "${GOOGLE_GENERATIVE_AI_API_KEY}"
+      },
+      "env_passthrough": [],
+      "cost_model": "google/gemini-2.0",
+      "env_compat": [],
+      "clocks": {},
+      "trace": true,
+      "mcp": true
+    }
+    "#);
+    for name in ["gemini-cli", "cursor-agent", "openclaw"] {
+        assert!(resolve(name, &config).is_ok(), "{name}");
+    }
+}
+
+#[test]
+fn the_http_keys_of_the_first_users_load_unchanged_and_say_that_they_are_not_driven() {
+    let config = loaded(SEED_HTTP).unwrap();
+    assert_eq!(config.file.adapters["pi-remote"].max_concurrent_sessions, Some(4));
+    let fault = resolve("pi-remote", &config).unwrap_err();
+    insta::assert_snapshot!(told(&fault), @r#"
+    not_supported: adapter 'pi-remote' is of type http, which this version does not drive
+      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
+    "#);
+}
+
+#[test]
+fn every_key_there_is_loads_and_is_written_back_the_same() {
+    let config = loaded(EVERY_KEY).unwrap();
+    let again = serde_json::to_string(&config.file).unwrap();
+    assert_eq!(loaded(&again).unwrap().file, config.file);
+    // A key of the schema that the golden file lacks would be a key nobody has tried.
+    let schema = schema();
+    let properties = schema["$defs"]["Adapter"]["properties"].as_object().unwrap();
+    for key in properties.keys().chain(schema["properties"].as_object().unwrap().keys()) {
+        assert!(EVERY_KEY.contains(&format!("\"{key}\"")), "{key}");
+    }
+}
+
+#[test]
+fn snake_case_and_old_names_mean_the_same() {
+    let config = loaded(
+        r#"{"adapters": {"a": {"type": "process", "cli_path": "x", "command_timeout_ms": 90000,
+            "env_passthrough": ["A"], "cost_model": "p/m"}}}"#,
+    )
+    .unwrap();
+    let adapter = adapter(&config, "a");
+    assert_eq!(adapter.binary.as_deref(), Some("x"));
+    assert_eq!(adapter.clocks.wall, Some(Limit::Ms(90_000)));
+    assert_eq!(adapter.env_passthrough, ["A"]);
+    assert_eq!(adapter.cost_model.as_deref(), Some("p/m"));
+}
+
+#[test]
+fn zero_is_the_default_and_unlimited_is_a_word() {
+    let config = loaded(
+        r#"{"adapters": {"a": {"type": "process", "binary": "x", "timeoutSec": 0,
+            "silenceSec": "unlimited", "firstOutputSec": 1.5, "graceSec": 0, "lingerSec": 2,
+            "maxOutputBytes": 0, "model": null}}}"#,
+    )
+    .unwrap();
+    let adapter = adapter(&config, "a");
+    assert_eq!(adapter.clocks.wall, None);
+    assert_eq!(adapter.clocks.silence, Some(Limit::Unlimited));
+    assert_eq!(adapter.clocks.first_output, Some(Limit::Ms(1_500)));
+    assert_eq!((adapter.clocks.term_ms, adapter.clocks.linger_ms), (None, Some(2_000)));
+    assert_eq!((adapter.output_bytes_max, adapter.model), (None, None));
+}
+
+#[test]
+fn a_mistake_is_named_with_its_place_and_what_was_meant() {
+    let text = r#"{
+  "adapters": {
+    "gemini-cli": {
+      "type": "process",
+      "binary": "gemini",
+      "argz": []
+    }
+  }
+}"#;
+    insta::assert_snapshot!(refused(text), @r#"
+    invalid_config: ostler.json: adapters.gemini-cli.argz: unknown key (line 6, column 7)
+      did you mean 'args'?
+    "#);
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let text = r#"{
+  "adaptors": {},
+  "adapters": {
+    "a": { "type": "proces", "binary": "x" },
+    "b": { "type": "process", "binary": 5, "args": ["x", 7], "timeoutSec": "never" },
+    "c": { "binary": "x", "graceSec": -1, "maxOutputBytes": 1.5, "weather": 1 },
+    "d": { "type": "process", "binary": "x", "cliPath": "y", "permission": "allow" }
+  },
+  "budgets": [{ "window": "run", "quotaPercent": 101 }]
+}"#;
+    insta::assert_snapshot!(refused(text), @r#"
+    invalid_config: ostler.json: adaptors: unknown key (line 2, column 3)
+      did you mean 'adapters'?
+    ostler.json: adapters.a.type: expected "process", "cli", "acp" or "http", found "proces" (line 4, column 20)
+    ostler.json: adapters.b.binary: expected a string, found 5 (line 5, column 41)
+    ostler.json: adapters.b.args[1]: expected a string, found 7 (line 5, column 58)
+    ostler.json: adapters.b.timeoutSec: expected a number or "unlimited", found "never" (line 5, column 76)
+    ostler.json: adapters.c.type: missing (line 6, column 10)
+    ostler.json: adapters.c.graceSec: expected 0 or more, found -1 (line 6, column 39)
+    ostler.json: adapters.c.maxOutputBytes: expected a whole number, found 1.5 (line 6, column 61)
+    ostler.json: adapters.c.weather: unknown key (line 6, column 66)
+    ostler.json: adapters.d.cliPath: given twice, before as 'binary' (line 7, column 46)
+    ostler.json: adapters.d.permission: expected "deny", "ask", "allow-reads" or "allow-all", found "allow" (line 7, column 76)
+    ostler.json: budgets[0].quotaPercent: expected at most 100, found 101 (line 9, column 50)
+    "#);
+}
+
+#[test]
+fn keys_of_another_type_are_refused() {
+    let text = r#"{"adapters": {
+        "a": {"type": "process", "binary": "x", "baseUrl": "http://y"},
+        "b": {"type": "process", "bin": "x"},
+        "c": {"type": "http", "baseUrl": "ftp://x", "protocol": "json-lines"},
+        "d": {"type": "http", "baseUrl": "http://far.example.com", "auth": {"type": "bearer"}},
+        "e": {"type": "http", "baseUrl": "http://[::1]:80/x", "auth": {"type": "bearer", "tokenEnv": "T"}},
+        "f": {"type": "http", "baseUrl": "https://x", "auth": {"type": "mtls", "certPath": "c"}}
+    }}"#;
+    insta::assert_snapshot!(refused(text), @r#"
+    invalid_config: ostler.json: adapters.a.baseUrl: not a key of type process (line 2, column 49)
+      type http takes it
+    ostler.json: adapters.b.binary: missing: type process needs it (line 3, column 9)
+    ostler.json: adapters.b.bin: not a key of type process (line 3, column 34)
+    ostler.json: adapters.c.baseUrl: expected an address that begins with http:// or https:// (line 4, column 31)
+    ostler.json: adapters.c.protocol: type http does not speak json-lines (line 4, column 53)
+    ostler.json: adapters.d.baseUrl: a bearer token would cross the network in the clear (line 5, column 31)
+    ostler.json: adapters.d.auth.tokenEnv: missing: type bearer needs it (line 5, column 68)
+    ostler.json: adapters.f.auth.keyPath: missing: type mtls needs it (line 7, column 55)
+    "#);
+}
+
+#[test]
+fn text_that_is_not_json_is_refused_where_it_breaks() {
+    let cases =
+        ["{", "{\"a\": tru}", "{'adapters': {}}", "[]", "{\"adapters\": {} \"agents\": {}}"];
+    let told: Vec<String> = cases.iter().map(|text| refused(text)).collect();
+    insta::assert_snapshot!(told.join("\n"), @r#"
+    invalid_config: ostler.json: not JSON: unterminated object (line 1, column 1)
+      the file is JSON; comments and trailing commas are allowed
+    invalid_config: ostler.json: not JSON: unexpected token (line 1, column 7)
+      the file is JSON; comments and trailing commas are allowed
+    invalid_config: ostler.json: not JSON: single-quoted strings are not allowed (line 1, column 2)
+      the file is JSON; comments and trailing commas are allowed
+    invalid_config: ostler.json: expected an object, found a list (line 1, column 1)
+      mend the named key; `ostler config schema` prints what is allowed
+    invalid_config: ostler.json: not JSON: expected comma (line 1, column 16)
+      the file is JSON; comments and trailing commas are allowed
+    "#);
+    assert!(loaded("").is_ok(), "an empty file says nothing wrong");
+    assert!(loaded("\u{feff}{ /* nothing */ }").is_ok(), "a byte order mark is no mistake");
+}
+
+#[test]
+fn a_file_that_is_too_long_or_too_deep_or_not_text_is_refused() {
+    let long = format!("{{}}{}", " ".repeat(limits::CONFIG_BYTES_MAX));
+    assert!(loaded(&long).unwrap_err().message.contains("longer than the 1048576 bytes allowed"));
+    let deep = format!("{{\"adapters\": {}", "[".repeat(100_000));
+    assert!(loaded(&deep).unwrap_err().message.contains("nesting depth"));
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ostler.json");
+    std::fs::write(&path, [0xff, 0xfe]).unwrap();
+    assert!(load(Some(&path)).unwrap_err().message.ends_with("not UTF-8 text"));
+    let missing = load(Some(&dir.path().join("none.json"))).unwrap_err();
+    assert!(missing.message.contains("none.json: cannot be read"), "{}", missing.message);
+}
+
+#[test]
+fn check_finds_what_loads_but_will_not_work() {
+    let text = r#"{
+  "adapters": {
+    "a": {
+      "type": "process",
+      "binary": "x",
+      "args": ["{{workspacepath}}", "--token", "{{leaseToken}}", "${SET}", "${UNSET}"],
+      "env": { "KEY": "${MISSING}", "P": "{{task.title}} {{nonsense}}" }
+    }
+  },
+  "agents": {
+    "w": { "adapter": "aa", "promptTemplate": "{{promt}}", "fallback": [{ "agent": "v" }] }
+  }
+}"#;
+    assert!(loaded(text).is_ok(), "it loads");
+    insta::assert_snapshot!(findings(text, &vars(&[("SET", "1")])), @r#"
+    Error: unknown_placeholder: adapters.a.args[0]: {{workspacepath}} is not a placeholder (line 6, column 16)
+      did you mean 'workspacePath'?
+    Error: unknown_placeholder: adapters.a.env.P: {{nonsense}} is not a placeholder (line 7, column 37)
+      the placeholders are workspacePath, leaseToken, fencingToken, taskId, runId, mcpUrl, agentId, companyId, prompt, systemPrompt, model, and company, agent, run, task, context with dotted paths
+    Error: unknown_agent: agents.w.adapter: there is no adapter 'aa' (line 11, column 12)
+      did you mean 'a'?
+    Error: unknown_placeholder: agents.w.promptTemplate: {{promt}} is not a placeholder (line 11, column 29)
+      did you mean 'prompt'?
+    Error: unknown_agent: agents.w.fallback[0].agent: there is no agent 'v' (line 11, column 75)
+      there are w
+    Warning: invalid_config: adapters.a.args[2]: the lease token is visible in the process list (line 6, column 48)
+      set it in env instead: arguments can be read by every user of the machine
+    Warning: invalid_config: adapters.a.args[3]: the value of SET is visible in the process list (line 6, column 66)
+      set it in env instead: arguments can be read by every user of the machine
+    Warning: invalid_config: adapters.a.args[4]: the value of UNSET is visible in the process list (line 6, column 76)
+      set it in env instead: arguments can be read by every user of the machine
+    Warning: invalid_config: adapters.a.args[4]: the variable UNSET is not set (line 6, column 76)
+      export UNSET before the agent is run
+    Warning: invalid_config: adapters.a.env.KEY: the variable MISSING is not set (line 7, column 16)
+      export MISSING before the agent is run
+    "#);
+    assert_eq!(findings(EVERY_KEY, &vars(&[("API_KEY", "1"), ("TOKEN", "1")])), "");
+}
+
+#[test]
+fn the_first_file_works_and_so_do_its_examples() {
+    assert_eq!(findings(TEMPLATE, &Vars::new()), "");
+    let whole = TEMPLATE.replace("/*", "").replace("*/", "");
+    assert_eq!(findings(&whole, &vars(&[("MY_AGENT_API_KEY", "1")])), "");
+    let config = loaded(&whole).unwrap();
+    assert!(config.file.agents.contains_key("reviewer") && !config.file.prices.is_empty());
+    let greeter = resolve("greeter", &config).unwrap();
+    assert_eq!(greeter.adapter.runtime, "demo");
+}
+
+#[test]
+fn a_flag_beats_the_agent_and_the_agent_beats_the_adapter() {
+    let config =
+        Config { path: Some("/etc/ostler/ostler.json".into()), ..loaded(EVERY_KEY).unwrap() };
+    let plain = resolve("everything", &config).unwrap();
+    assert_eq!(plain.adapter.model.as_deref(), Some("m-1"));
+    assert_eq!(plain.permission, Some(Policy::AllowReads));
+    assert_eq!(plain.run_budget, RunBudget::default());
+
+    let worker = resolve("worker", &config).unwrap();
+    assert_eq!(worker.adapter.model.as_deref(), Some("m-3"));
+    assert_eq!(worker.adapter.account.as_deref(), Some("home"));
+    assert_eq!(worker.permission, Some(Policy::Ask));
+    assert_eq!(worker.cwd.as_deref(), Some(Path::new("/etc/ostler/work")));
+    assert_eq!(worker.run_budget.ms, Some(1_800_000));
+    assert_eq!(worker.budgets.len(), 1, "only the longer windows are left");
+
+    let flags = Flags {
+        model: Some("m-9".into()),
+        system_prompt: Some("Be loud.".into()),
+        cwd: Some("/here".into()),
+        workspace: Some(Workspace::Here),
+        permission: Some(Policy::Deny),
+        timeout: Some(Limit::Unlimited),
+        budget: RunBudget { nanousd: Some(NanoUsd(7)), ..RunBudget::default() },
+    };
+    let told = resolve_with("worker", &config, &flags).unwrap();
+    assert_eq!(told.adapter.model.as_deref(), Some("m-9"));
+    assert_eq!(told.system_prompt.as_deref(), Some("Be loud."));
+    assert_eq!(told.cwd.as_deref(), Some(Path::new("/here")));
+    assert_eq!(told.workspace, Some(Workspace::Here));
+    assert_eq!(told.permission, Some(Policy::Deny));
+    assert_eq!(told.adapter.permission, Some(Policy::Deny));
+    assert_eq!(told.adapter.clocks.wall, Some(Limit::Unlimited));
+    assert_eq!(told.adapter.clocks.silence, Some(Limit::Unlimited));
+    assert_eq!(told.run_budget.nanousd, Some(NanoUsd(7)));
+    assert_eq!(told.run_budget.tokens, Some(100_000));
+}
+
+#[test]
+fn a_name_that_cannot_be_run_says_why() {
+    let mut config = loaded(EVERY_KEY).unwrap();
+    config.file.adapters.get_mut("everything").unwrap().args = Some(vec!["{{runid}}".into()]);
+    config.file.agents.get_mut("other").unwrap().adapter = "gone".into();
+    let names = ["evrything", "zebra", "other", "a-cli", "mapped", "an-acp", "everything"];
+    let lines: Vec<String> =
+        names.iter().map(|name| told(&resolve(name, &config).unwrap_err())).collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    unknown_agent: no agent, adapter or runtime is called 'evrything'
+      did you mean 'everything'?
+    unknown_agent: no agent, adapter or runtime is called 'zebra'
+      `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
+    unknown_agent: agent 'other' uses the adapter 'gone', and there is none
+      `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
+    not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
+      built so far: process, demo
+    not_supported: adapter 'mapped' is of type cli with a mapping, which this version does not drive
+      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
+    not_supported: adapter 'an-acp' is of type acp, which this version does not drive
+      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
+    unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder
+      did you mean 'runId'?
+    "#);
+}
+
+#[test]
+fn a_command_line_becomes_an_adapter() {
+    let adapter =
+        process_adapter("./bots/echo.py --greeting 'good day' {{workspacePath}}").unwrap();
+    assert_eq!((adapter.name.as_str(), adapter.runtime.as_str()), ("echo", "process"));
+    assert_eq!(adapter.binary.as_deref(), Some("./bots/echo.py"));
+    assert_eq!(adapter.args, ["--greeting", "good day", "{{workspacePath}}"]);
+    assert!(process_adapter("'open").is_err());
+}
+
+#[test]
+fn a_file_is_found_where_it_is_named_and_never_in_the_current_directory() {
+    let home = tempfile::tempdir().unwrap();
+    let home_text = home.path().to_str().unwrap();
+    let here = vars(&[("HOME", home_text)]);
+    assert_eq!(locate(None, &here), None);
+    let path = home.path().join(".config/ostler/ostler.json");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(&path, "{}").unwrap();
+    assert_eq!(locate(None, &here), Some(path.clone()));
+    assert_eq!(default_path(&here), Some(path));
+    let named = vars(&[("HOME", home_text), ("OSTLER_CONFIG", "/x.json")]);
+    assert_eq!(locate(None, &named), Some("/x.json".into()));
+    assert_eq!(locate(Some(Path::new("y.json")), &named), Some("y.json".into()));
+    // By its specification a relative XDG directory counts as unset.
+    let relative = vars(&[("XDG_CONFIG_HOME", "."), ("OSTLER_CONFIG", "")]);
+    assert_eq!(locate(None, &relative), None);
+}
+
+#[test]
+fn data_lives_in_the_persons_own_data_directory() {
+    let of = |pairs: &[(&str, &str)]| data_dir(None, &vars(pairs)).map_err(|fault| fault.code);
+    assert_eq!(of(&[("XDG_DATA_HOME", "/d"), ("HOME", "/h")]), Ok("/d/ostler".into()));
+    assert_eq!(of(&[("XDG_DATA_HOME", "d"), ("HOME", "/h")]), Ok("/h/.local/share/ostler".into()));
+    assert_eq!(of(&[]), Err(Code::Usage));
+    assert_eq!(data_dir(Some(Path::new("t")), &Vars::new()), Ok("t".into()));
+}
+
+#[test]
+fn show_keeps_secrets_to_itself() {
+    let config = loaded(
+        r#"{
+        "adapters": {
+            "a": {
+                "type": "process", "binary": "x",
+                "args": ["--api-key", "hush-1", "--token=hush-2", "--keep", "this", "--key-file=${F}"],
+                "env": {"API_KEY": "hush-3", "KEY": "hush-4", "REF": "${REF}", "MY_TOKEN": "${T}", "PLAIN": "yes"},
+                "costModel": "p/m"
+            },
+            "b": {"type": "http", "baseUrl": "https://me:hush-5@host/x", "auth": {"type": "bearer", "tokenEnv": "T"}}
+        },
+        "mcpServers": {"s": {"url": "https://h", "headers": {"Authorization": "Bearer hush-6", "Cookie": "${C}"}}},
+        "budgets": [{"window": "day", "tokens": 5}]
+    }"#,
+    )
+    .unwrap();
+    let shown = serde_json::to_string_pretty(&show(&config)).unwrap();
+    assert!(!shown.contains("hush"), "{shown}");
+    insta::assert_snapshot!(shown, @r#"
+    {
+      "adapters": {
+        "a": {
+          "args": [
+            "--api-key",
+            "[redacted]",
+            "--token=[redacted]",
+            "--keep",
+            "this",
+            "--key-file=${F}"
+          ],
+          "binary": "x",
+          "costModel": "p/m",
+          "env": {
+            "API_KEY": "[redacted]",
+            "KEY": "[redacted]",
+            "MY_TOKEN": "${T}",
+            "PLAIN": "yes",
+            "REF": "${REF}"
+          },
+          "type": "process"
+        },
+        "b": {
+          "auth": {
+            "tokenEnv": "T",
+            "type": "bearer"
+          },
+          "baseUrl": "https://[redacted]@host/x",
+          "type": "http"
+        }
+      },
+      "budgets": [
+        {
+          "tokens": 5,
+          "window": "day"
+        }
+      ],
+      "mcpServers": {
+        "s": {
+          "headers": {
+            "Authorization": "[redacted]",
+            "Cookie": "${C}"
+          },
+          "url": "https://h"
+        }
+      }
+    }
+    "#);
+}
+
+#[test]
+fn the_schema_says_which_keys_a_type_takes() {
+    let schema = schema();
+    let rules = schema["$defs"]["Adapter"]["allOf"].as_array().unwrap();
+    let process = &rules[0]["then"];
+    assert_eq!(process["required"], serde_json::json!(["binary"]));
+    let taken = process["propertyNames"]["enum"].as_array().unwrap();
+    assert!(taken.contains(&"args".into()) && !taken.contains(&"baseUrl".into()));
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(text in "[\\PC\\n{}\\[\\]\":,/*0-9a-z]{0,200}") {
+        let _ = check::findings(&text, &Vars::new());
+    }
+}

@@ -1,0 +1,33 @@
+//! Single values of the configuration, in the words of the rooms that need them.
+
+use super::Config;
+use contract::NanoUsd;
+use engine::rules::price::{Price, PriceTable};
+
+/// Who runs this, when nobody says.
+const ORGANIZATION: &str = "default";
+
+impl Config {
+    pub fn organization(&self) -> &str {
+        self.file.organization.as_deref().unwrap_or(ORGANIZATION)
+    }
+
+    /// Where `serve` listens.
+    pub fn listen(&self) -> Option<&str> {
+        self.file.server.as_ref().and_then(|server| server.listen.as_deref())
+    }
+
+    /// The person's own prices. A bucket without a price of its own costs what input costs.
+    pub fn prices(&self) -> PriceTable {
+        let nano = |usd: f64| NanoUsd::from_usd(usd).unwrap_or_default();
+        let price = |price: &super::file::Price| Price {
+            input: nano(price.input),
+            cache_read: nano(price.cache_read.unwrap_or(price.input)),
+            cache_write: nano(price.cache_write.unwrap_or(price.input)),
+            output: nano(price.output),
+        };
+        PriceTable(
+            self.file.prices.iter().map(|(name, given)| (name.clone(), price(given))).collect(),
+        )
+    }
+}

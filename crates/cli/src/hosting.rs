@@ -1,0 +1,167 @@
+//! One data directory, many processes. The first that takes the lock becomes the host: it opens the
+//! store, listens on loopback and writes its address. Everyone, the host included, then goes through
+//! that address. A host that is done but still needed stays; one that died is replaced by the next
+//! process that comes, which takes over its runs.
+
+use crate::client::Client;
+use crate::config::{self, Config, Surroundings};
+use contract::{Code, Fault};
+use host::adopt::{self, Which};
+use host::data::{DataDir, Lock};
+use host::{Host, Setup};
+use std::path::PathBuf;
+use std::time::Duration;
+use store::Store;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// How long to wait for a host that holds the lock but does not answer: it may be about to listen,
+/// or about to leave.
+const HOST_WAIT_MS: u64 = 10_000;
+const HOST_RETRY: Duration = Duration::from_millis(15);
+
+/// What a command wants of the data directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Purpose {
+    /// To look: runs that a dead host left behind are left alone.
+    Look,
+    /// To act: whoever becomes host takes over what a dead host left behind.
+    Act,
+    /// To be the host, at this address; a living one is in the way.
+    Serve { listen: String },
+}
+
+/// Where things are.
+pub struct Place {
+    pub data: DataDir,
+    pub config: Config,
+    pub surroundings: Surroundings,
+}
+
+/// This process as the host.
+pub struct Hosting {
+    host: Host,
+    data: DataDir,
+    lock: Lock,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<std::io::Result<()>>,
+    url: String,
+}
+
+/// A way to the store, and the host if that is us.
+pub struct Reached {
+    pub client: Client,
+    pub hosting: Option<Hosting>,
+}
+
+/// Finds the host of the data directory, or becomes it.
+pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
+    let token = place.data.token()?;
+    let begun_ms = host::clock::now().mono_ms;
+    loop {
+        if let Some(lock) = place.data.try_lock()? {
+            let hosting = become_host(place, purpose, lock, &token).await?;
+            let client = Client::new(&hosting.url, &token)?;
+            return Ok(Reached { client, hosting: Some(hosting) });
+        }
+        if let Some(address) = place.data.address() {
+            let client = Client::new(&address, &token)?;
+            if client.greets().await {
+                if let Purpose::Serve { .. } = purpose {
+                    let message =
+                        format!("{} is hosted at {}", place.data.path().display(), client.base());
+                    return Err(Fault::new(Code::Conflict, message)
+                        .with_hint("use that address, or wait until its process has ended"));
+                }
+                return Ok(Reached { client, hosting: None });
+            }
+        }
+        if host::clock::now().mono_ms.saturating_sub(begun_ms) > HOST_WAIT_MS {
+            let message =
+                format!("{} is locked and its host does not answer", place.data.path().display());
+            return Err(Fault::new(Code::StoreLocked, message));
+        }
+        tokio::time::sleep(HOST_RETRY).await;
+    }
+}
+
+async fn become_host(
+    place: &Place,
+    purpose: &Purpose,
+    lock: Lock,
+    token: &str,
+) -> Result<Hosting, Fault> {
+    let store = Store::open(place.data.path())
+        .map_err(|error| Fault::new(error.code(), error.to_string()))?;
+    let listen = match purpose {
+        Purpose::Serve { listen } => listen,
+        Purpose::Look | Purpose::Act => "127.0.0.1:0",
+    };
+    let listening = server::listen(listen).await?;
+    let url = listening.url();
+    let configuration = place.config.clone();
+    let host = Host::new(Setup {
+        data: place.data.clone(),
+        store,
+        program: PathBuf::from(OWN_PROGRAM),
+        token: token.to_owned(),
+        prices: place.config.prices(),
+        organization: place.config.organization().to_owned(),
+        environment: place.surroundings.vars.clone(),
+        resolve: Box::new(move |name| {
+            config::resolve(name, &configuration).map(|resolved| resolved.adapter)
+        }),
+    });
+    host.listens_at(url.clone());
+    let which = match purpose {
+        Purpose::Look => Which::Dead,
+        Purpose::Act | Purpose::Serve { .. } => Which::All,
+    };
+    adopt::left_behind(&host, which).await?;
+    place.data.write_address(&lock, &url)?;
+    let (stop, stopped) = oneshot::channel();
+    let serving = tokio::spawn(listening.serve(host.clone(), token.to_owned(), async {
+        let _ = stopped.await;
+    }));
+    Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url })
+}
+
+/// The running binary, also after it was replaced on disk: the link is followed by whoever is
+/// started through it, and that is this program's child or its keeper.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+
+impl Hosting {
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether nobody needs this host any longer, now or soon.
+    pub async fn is_idle_within(&self, wait: Duration) -> bool {
+        tokio::time::timeout(wait, self.host.idle()).await.is_ok()
+    }
+
+    /// Stays until nobody needs this host, then leaves.
+    pub async fn finish(self) {
+        self.host.idle().await;
+        self.leave().await;
+    }
+
+    /// The same, but a person may say that it is enough.
+    pub async fn finish_unless_interrupted(self) {
+        tokio::select! {
+            () = self.host.idle() => {}
+            _ = tokio::signal::ctrl_c() => {}
+        }
+        self.leave().await;
+    }
+
+    /// Leaves now. Live runs go on with their keepers; the next process takes them over.
+    pub async fn leave(self) {
+        // Without an address newcomers wait for the lock instead of knocking at a closing door.
+        self.data.clear_address(&self.lock);
+        let _ = self.stop.send(());
+        let _ = tokio::time::timeout(Duration::from_secs(2), self.serving).await;
+        self.host.close().await;
+        drop(self.lock);
+    }
+}

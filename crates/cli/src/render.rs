@@ -1,0 +1,339 @@
+//! Events → lines for a terminal. Pure: an event goes in, pieces of text come out, and what they
+//! look like is decided here and nowhere else. A gutter of two columns says who speaks; running
+//! text is broken at words and continues where it stopped; a tool call is one line and its result
+//! another. Everything an agent said is cleaned first (`clean`), so no sequence of its own reaches
+//! the terminal. Writing is `terminal.rs`.
+
+mod clean;
+mod figures;
+mod flow;
+mod items;
+mod measure;
+mod system;
+mod table;
+mod tone;
+mod tools;
+mod totals;
+
+pub use table::{RunRow, runs_table};
+pub use tone::Colour;
+
+use clean::{Cleaner, one_line};
+use contract::event::{Body, Event, Text};
+use flow::{Flow, Step};
+use measure::fit;
+use std::collections::BTreeMap;
+use tone::Tone;
+use totals::Totals;
+
+/// What to print next, where the cursor stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Text on the present line, which stays open.
+    Text(String),
+    /// The end of the line.
+    End,
+}
+
+/// The columns a painted text takes: colours take none.
+pub fn visible_width(painted: &str) -> usize {
+    let mut plain = String::with_capacity(painted.len());
+    let mut rest = painted;
+    // Colours are the only sequences there are: what agents say is cleaned of its own.
+    while let Some((before, sequence)) = rest.split_once("\u{1b}[") {
+        plain.push_str(before);
+        rest = sequence.split_once('m').map_or("", |(_, after)| after);
+    }
+    plain.push_str(rest);
+    measure::width(&plain)
+}
+
+/// How much of a run is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// What people want to see.
+    Usual,
+    /// The lines that were not understood and the bookkeeping too.
+    Debug,
+}
+
+/// Lines of one kind stand together; between kinds there is an empty line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Group {
+    System,
+    Assistant,
+    Thought,
+    Tools,
+    Person,
+}
+
+/// A block of running text that is still open.
+#[derive(Debug)]
+struct OpenBlock {
+    group: Group,
+    tone: Tone,
+    block: Option<String>,
+    cleaner: Cleaner,
+    flow: Flow,
+    /// The gutter's sign until the first word, then blanks.
+    gutter: &'static str,
+    at_line_start: bool,
+}
+
+/// Calls whose names are remembered until their results come.
+const CALLS_MAX: usize = 1024;
+const GUTTER: usize = 2;
+const COLUMNS_MIN: usize = 24;
+/// Longer lines are hard to read, however wide the terminal is.
+const TEXT_COLUMNS_MAX: usize = 100;
+
+/// One run on its way to one terminal.
+#[derive(Debug)]
+pub struct Renderer {
+    columns: usize,
+    colour: Colour,
+    detail: Detail,
+    group: Option<Group>,
+    open: Option<OpenBlock>,
+    /// A block that gray lines cut in two: it goes on without a new sign.
+    cut: Option<(Group, Option<String>)>,
+    /// Names of calls without a result yet.
+    calls: BTreeMap<String, String>,
+    /// The call whose line was the last one printed.
+    last_call: Option<String>,
+    answered: bool,
+    totals: Totals,
+}
+
+impl Renderer {
+    pub fn new(columns: usize, colour: Colour, detail: Detail) -> Self {
+        Self {
+            columns: columns.max(COLUMNS_MIN),
+            colour,
+            detail,
+            group: None,
+            open: None,
+            cut: None,
+            calls: BTreeMap::new(),
+            last_call: None,
+            answered: false,
+            totals: Totals::default(),
+        }
+    }
+
+    /// What to print for the next event.
+    pub fn event(&mut self, event: &Event) -> Vec<Piece> {
+        self.totals.hear(event);
+        let mut out = Vec::new();
+        match &event.body {
+            Body::AssistantText(text) => {
+                self.answered = true;
+                self.speak(Group::Assistant, text, &mut out);
+            }
+            Body::Thinking(text) => self.speak(Group::Thought, text, &mut out),
+            Body::UserText(said) => {
+                let text = Text { text: said.text.clone(), ..Text::default() };
+                self.speak(Group::Person, &text, &mut out);
+            }
+            Body::ToolUse(call) => self.call(call, &mut out),
+            Body::ToolResult(result) => self.answer(result, event.truncated, &mut out),
+            Body::Diff(diff) => {
+                let (more, less) = tools::changed(diff);
+                let line = format!("± {}  +{more} −{less}", one_line(&diff.path));
+                self.line(Group::Tools, Tone::Tool, &line, &mut out);
+            }
+            Body::Permission(permission) => self.permission(permission, &mut out),
+            Body::Plan(plan) => self.plan(plan, &mut out),
+            Body::Log(log) => self.log(log, &mut out),
+            Body::Error(error) => {
+                let head = format!("! {}: {}", error.code, one_line(&error.message));
+                self.paragraph(Group::System, Tone::Bad, &head, &mut out);
+                self.tail(error.detail.as_deref().unwrap_or_default(), &mut out);
+            }
+            Body::Result(result) => {
+                // An agent that never spoke still has its answer shown.
+                if let (false, Some(text)) = (self.answered, &result.text) {
+                    let text = Text { text: text.clone(), ..Text::default() };
+                    self.speak(Group::Assistant, &text, &mut out);
+                }
+                self.close(&mut out);
+                // An empty line before whatever closes the run.
+                if self.group.take().is_some() {
+                    out.push(Piece::End);
+                }
+            }
+            Body::Session(_)
+            | Body::Turn(_)
+            | Body::ToolUpdate(_)
+            | Body::Progress(_)
+            | Body::Comment(_)
+            | Body::Usage(_)
+            | Body::Quota(_)
+            | Body::Budget(_)
+            | Body::Lease(_)
+            | Body::Lifecycle(_) => {
+                if let Some(line) = system::line(&event.body, self.detail) {
+                    self.paragraph(Group::System, Tone::System, &line, &mut out);
+                }
+            }
+        }
+        out
+    }
+
+    /// One line that says what is happening, for a terminal that redraws it in place.
+    pub fn status(&self, elapsed_ms: u64) -> String {
+        self.totals.status(elapsed_ms, self.columns, self.colour)
+    }
+
+    /// The closing lines: how it ended, why, what to do, what it cost, how to see more.
+    pub fn summary(&self) -> String {
+        self.totals.summary(self.columns.min(TEXT_COLUMNS_MAX), self.colour)
+    }
+
+    /// What is held back of a text when nothing more has come for a while. The text may go on.
+    pub fn idle(&mut self) -> Vec<Piece> {
+        let mut out = Vec::new();
+        if let Some(mut open) = self.open.take() {
+            let mut steps = Vec::new();
+            open.flow.finish(&mut steps);
+            self.print(&mut open, steps, &mut out);
+            self.open = Some(open);
+        }
+        out
+    }
+
+    /// Ends a line that is still open: before the summary, or before leaving early.
+    pub fn finish(&mut self) -> Vec<Piece> {
+        let mut out = Vec::new();
+        self.close(&mut out);
+        out
+    }
+
+    fn speak(&mut self, group: Group, text: &Text, out: &mut Vec<Piece>) {
+        let goes_on = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.group == group && text.delta && open.block == text.block);
+        let mut open = match self.open.take() {
+            Some(open) if goes_on => open,
+            earlier => {
+                self.open = earlier;
+                let cut = self.cut.take();
+                if text.delta && cut == Some((group, text.block.clone())) {
+                    OpenBlock { gutter: " ", ..self.new_block(group, text.block.clone()) }
+                } else {
+                    self.begin(group, out);
+                    self.new_block(group, text.block.clone())
+                }
+            }
+        };
+        let (mut steps, clean) = (Vec::new(), open.cleaner.push(&text.text));
+        open.flow.push(&clean, &mut steps);
+        self.print(&mut open, steps, out);
+        self.open = Some(open);
+        if !text.delta {
+            self.close(out);
+        }
+    }
+
+    fn new_block(&self, group: Group, block: Option<String>) -> OpenBlock {
+        let (gutter, tone) = match group {
+            Group::Assistant => ("●", Tone::Assistant),
+            Group::Thought => ("∴", Tone::Thought),
+            Group::Person => ("›", Tone::Person),
+            Group::System | Group::Tools => ("·", Tone::System),
+        };
+        let flow = Flow::new(self.columns.min(TEXT_COLUMNS_MAX) - GUTTER);
+        let cleaner = Cleaner::default();
+        OpenBlock { group, tone, block, cleaner, flow, gutter, at_line_start: true }
+    }
+
+    fn print(&self, open: &mut OpenBlock, steps: Vec<Step>, out: &mut Vec<Piece>) {
+        let mut text = String::new();
+        for step in steps {
+            match step {
+                Step::Text(word) => {
+                    if std::mem::take(&mut open.at_line_start) {
+                        text.push_str(open.gutter);
+                        text.push(' ');
+                        open.gutter = " ";
+                    }
+                    text.push_str(&word);
+                }
+                Step::Break => {
+                    self.text(open.tone, &std::mem::take(&mut text), out);
+                    out.push(Piece::End);
+                    open.at_line_start = true;
+                }
+            }
+        }
+        self.text(open.tone, &text, out);
+    }
+
+    fn text(&self, tone: Tone, text: &str, out: &mut Vec<Piece>) {
+        if !text.is_empty() {
+            out.push(Piece::Text(self.colour.paint(tone, text)));
+        }
+    }
+
+    /// Ends the open block, if there is one.
+    fn close(&mut self, out: &mut Vec<Piece>) {
+        out.extend(self.idle());
+        if self.open.take().is_some_and(|open| !open.at_line_start) {
+            out.push(Piece::End);
+        }
+    }
+
+    /// Makes ready for a line of `group`.
+    fn begin(&mut self, group: Group, out: &mut Vec<Piece>) {
+        self.close(out);
+        if self.group.is_some_and(|before| before != group) {
+            out.push(Piece::End);
+        }
+        self.group = Some(group);
+        self.last_call = None;
+        self.cut = None;
+    }
+
+    /// One line, cut to fit.
+    fn line(&mut self, group: Group, tone: Tone, line: &str, out: &mut Vec<Piece>) {
+        self.begin(group, out);
+        self.text(tone, &fit(line, self.columns), out);
+        out.push(Piece::End);
+    }
+
+    /// A text of several lines whose first two columns are its gutter.
+    fn paragraph(&mut self, group: Group, tone: Tone, text: &str, out: &mut Vec<Piece>) {
+        // What is said while a call is open was said by the call, and stands under it.
+        let nested = group == Group::System && self.last_call.is_some();
+        let indent = if nested { "  " } else { "" };
+        if nested {
+            self.close(out);
+        } else {
+            self.begin(group, out);
+        }
+        let mut sign = text.chars();
+        let gutter = sign.next().map(String::from).unwrap_or_default();
+        let room = self.columns.min(TEXT_COLUMNS_MAX) - GUTTER - indent.len();
+        for (i, line) in flow::lines(sign.as_str().trim_start(), room).iter().enumerate() {
+            let gutter = if i == 0 { gutter.as_str() } else { " " };
+            self.text(tone, format!("{indent}{gutter} {line}").trim_end(), out);
+            out.push(Piece::End);
+        }
+    }
+
+    /// Gray lines that belong to whatever stands above them.
+    fn gray(&mut self, text: &str, out: &mut Vec<Piece>) {
+        if let Some(open) = &self.open {
+            self.cut = Some((open.group, open.block.clone()));
+        }
+        self.close(out);
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            self.text(Tone::Gray, &fit(&format!("┆ {}", line.trim_end()), self.columns), out);
+            out.push(Piece::End);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

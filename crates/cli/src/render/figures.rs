@@ -1,0 +1,126 @@
+//! Numbers as people read them: how long, how many, how much, when. Pure; the clock is passed in.
+
+use contract::{NanoUsd, Timestamp};
+
+/// `850 ms`, `1.3 s`, `2 min 05 s`, `1 h 02 min`.
+pub fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..=9 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        10..=59 => format!("{seconds} s"),
+        60..=3599 => format!("{} min {:02} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {:02} min", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// Time that is still running, in whole seconds so that it does not flicker.
+pub fn elapsed(ms: u64) -> String {
+    if ms < 60_000 { format!("{} s", ms / 1000) } else { duration(ms) }
+}
+
+/// `1,234,567`.
+pub fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut grouped = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped
+}
+
+/// `1,234 tokens`.
+pub fn tokens(number: u64) -> String {
+    let noun = if number == 1 { "token" } else { "tokens" };
+    format!("{} {noun}", count(number))
+}
+
+/// `$12.34`, `$0.12`, `$0.0042`; less than can be shown is `<$0.0001`.
+pub fn money(amount: NanoUsd) -> String {
+    let nano = amount.0.max(0);
+    if nano == 0 {
+        return "$0.00".to_owned();
+    }
+    if nano < 100_000 {
+        return "<$0.0001".to_owned();
+    }
+    if nano >= 99_950_000 {
+        let cents = (nano + 5_000_000) / 10_000_000;
+        let dollars = count((cents / 100).unsigned_abs());
+        return format!("${dollars}.{:02}", cents % 100);
+    }
+    let shown = format!("{:04}", (nano + 50_000) / 100_000);
+    // Cents are always shown, and what is less only when there is something.
+    let (cents, less) = shown.split_at(2);
+    format!("$0.{cents}{}", less.trim_end_matches('0'))
+}
+
+/// What was paid: `unpriced` is not free, and nothing spent is nothing to say.
+pub fn cost(amount: Option<NanoUsd>, tokens: u64) -> Option<String> {
+    match amount {
+        Some(amount) => Some(money(amount)),
+        None if tokens > 0 => Some("unpriced".to_owned()),
+        None => None,
+    }
+}
+
+/// How long ago: `now`, `5 min ago`, `3 h ago`, `2 d ago`, then the date.
+pub fn ago(then: Timestamp, now: Timestamp) -> String {
+    let minutes = now.since(then) / 60_000;
+    match minutes {
+        0 => "now".to_owned(),
+        1..=59 => format!("{minutes} min ago"),
+        60..=1439 => format!("{} h ago", minutes / 60),
+        1440..=10_079 => format!("{} d ago", minutes / 1440),
+        _ => then.to_string().chars().take(10).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_as_exact_as_they_are_short() {
+        let shown: Vec<String> =
+            [0, 850, 1_340, 9_999, 59_999, 125_000, 3_725_000].map(duration).into();
+        assert_eq!(shown, ["0 ms", "850 ms", "1.3 s", "9.9 s", "59 s", "2 min 05 s", "1 h 02 min"]);
+        assert_eq!([elapsed(900), elapsed(61_000)], ["0 s", "1 min 01 s"]);
+    }
+
+    #[test]
+    fn money_is_never_rounded_to_nothing() {
+        let shown: Vec<String> = [
+            0,
+            1,
+            4_200_000,
+            30_000_000,
+            99_960_000,
+            120_000_000,
+            12_345_000_000,
+            1_234_567_000_000_000,
+        ]
+        .map(|nano| money(NanoUsd(nano)))
+        .into();
+        assert_eq!(
+            shown,
+            ["$0.00", "<$0.0001", "$0.0042", "$0.03", "$0.10", "$0.12", "$12.35", "$1,234,567.00"]
+        );
+        assert_eq!(cost(None, 5).as_deref(), Some("unpriced"));
+        assert_eq!(cost(None, 0), None);
+    }
+
+    #[test]
+    fn numbers_and_moments_read_well() {
+        assert_eq!([count(7), count(1_000), count(1_234_567)], ["7", "1,000", "1,234,567"]);
+        assert_eq!([tokens(1), tokens(2_000)], ["1 token", "2,000 tokens"]);
+        let day = 86_400_000;
+        let shown: Vec<String> = [0, 300_000, 3 * 3_600_000, 2 * day, 30 * day]
+            .map(|ms| ago(Timestamp(0), Timestamp(ms)))
+            .into();
+        assert_eq!(shown, ["now", "5 min ago", "3 h ago", "2 d ago", "1970-01-01"]);
+    }
+}

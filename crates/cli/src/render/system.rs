@@ -1,0 +1,106 @@
+//! What the bookkeeping of a run says to people: sessions, turns, budgets, quotas, leases and phases
+//! in a line each, with the sign of the gutter in front, or nothing where there is nothing to say.
+
+use super::clean::one_line;
+use super::{Detail, figures, totals};
+use contract::event::{
+    Body, BudgetLevel, LeaseAction, Phase, Quota, Remaining, StopReason, TurnPhase,
+};
+
+/// What a piece of bookkeeping says to people, with its sign in front; `None` when it says nothing.
+pub fn line(body: &Body, detail: Detail) -> Option<String> {
+    let debug = detail == Detail::Debug;
+    match body {
+        Body::Session(session) => {
+            let tools = session.tools.map(|count| match count {
+                1 => "1 tool".to_owned(),
+                count => format!("{count} tools"),
+            });
+            let resumed = session.resumed.then(|| "resumed".to_owned());
+            let parts = [session.model.as_deref().map(one_line), tools, resumed];
+            let parts: Vec<String> =
+                parts.into_iter().chain([session.cwd.as_deref().map(one_line)]).flatten().collect();
+            (!parts.is_empty()).then(|| format!("◆ {}", parts.join(" · ")))
+        }
+        Body::Progress(progress) => Some(format!("▸ {}", one_line(&progress.summary))),
+        Body::Comment(comment) => Some(format!("✎ {}", one_line(&comment.text))),
+        Body::Turn(turn) => match (turn.phase, turn.stop_reason) {
+            (TurnPhase::Ended, Some(reason)) => stopped(reason).map(|why| format!("· {why}")),
+            (TurnPhase::Started, _) | (TurnPhase::Ended, None) => None,
+        },
+        Body::Quota(quota) => quota_line(quota, debug),
+        Body::Budget(budget) => match (budget.level, debug) {
+            (BudgetLevel::Ok, false) => None,
+            (BudgetLevel::Ok | BudgetLevel::Soft, _) => {
+                let scope = one_line(&budget.scope);
+                Some(format!("! budget ({scope}): {} left", remaining(&budget.remaining)))
+            }
+            (BudgetLevel::Hard, _) => {
+                Some(format!("! budget ({}): used up", one_line(&budget.scope)))
+            }
+        },
+        Body::Lease(lease) => match (lease.action, debug) {
+            (LeaseAction::Lost, _) => Some("! the lease was lost".to_owned()),
+            (LeaseAction::Acquired, true) => Some("· lease acquired".to_owned()),
+            (LeaseAction::Renewed, true) => Some("· lease renewed".to_owned()),
+            (LeaseAction::Released, true) => Some("· lease released".to_owned()),
+            (LeaseAction::Acquired | LeaseAction::Renewed | LeaseAction::Released, false) => None,
+        },
+        Body::Lifecycle(lifecycle) => {
+            let telling =
+                matches!(lifecycle.phase, Phase::Waiting | Phase::Stopping | Phase::Adopted);
+            let why = lifecycle.why.as_deref().map(|why| format!(": {}", one_line(why)));
+            let phase = totals::phase(lifecycle.phase);
+            (telling || debug).then(|| format!("· {phase}{}", why.unwrap_or_default()))
+        }
+        Body::ToolUpdate(_) | Body::Usage(_) => None,
+        Body::AssistantText(_)
+        | Body::Thinking(_)
+        | Body::UserText(_)
+        | Body::ToolUse(_)
+        | Body::ToolResult(_)
+        | Body::Plan(_)
+        | Body::Diff(_)
+        | Body::Permission(_)
+        | Body::Log(_)
+        | Body::Error(_)
+        | Body::Result(_) => None,
+    }
+}
+
+fn stopped(reason: StopReason) -> Option<&'static str> {
+    match reason {
+        StopReason::EndTurn => None,
+        StopReason::MaxTokens => Some("the answer was cut: the model's limit of tokens is reached"),
+        StopReason::MaxTurns => Some("the limit of turns is reached"),
+        StopReason::Refusal => Some("the model refused"),
+        StopReason::Cancelled => Some("the turn was interrupted"),
+        StopReason::Error => Some("the turn ended in an error"),
+    }
+}
+
+fn quota_line(quota: &Quota, debug: bool) -> Option<String> {
+    let exhausted = quota.windows.iter().any(|window| window.exhausted);
+    if !quota.rate_limited && !exhausted && !debug {
+        return None;
+    }
+    let windows = quota.windows.iter().filter_map(|window| {
+        let label = one_line(window.label.as_deref().unwrap_or(&window.id));
+        window.used_percent.map(|used| format!("{label} {used:.0} %"))
+    });
+    let state = if quota.rate_limited || exhausted { "limited" } else { "fine" };
+    let parts: Vec<String> = std::iter::once(state.to_owned()).chain(windows).collect();
+    let until = quota.resets_at.map(|at| format!(", until {at}")).unwrap_or_default();
+    Some(format!("! quota of {}: {}{until}", one_line(&quota.provider), parts.join(" · ")))
+}
+
+fn remaining(left: &Remaining) -> String {
+    let parts = [
+        left.nanousd.map(figures::money),
+        left.tokens.map(figures::tokens),
+        left.turns.map(|turns| format!("{turns} turns")),
+        left.ms.map(figures::duration),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "nothing".to_owned() } else { parts.join(" · ") }
+}

@@ -1,0 +1,418 @@
+//! Runs as people see them: whole screens of 80 columns, plain, as the specification of the look.
+//! Colours are told by name in one test.
+
+use super::measure::width;
+use super::*;
+use contract::{NanoUsd, Outcome, RunId, Timestamp};
+use serde_json::{Value, json};
+
+fn event(body: Value) -> Event {
+    let mut whole = json!({
+        "v": 1, "run_id": "run_0190c8f2a1b47c3d8e9f00112233abcd", "seq": 1,
+        "ts": "2026-01-01T00:00:00.000Z", "attempt": 1, "fence": 1, "origin": "agent",
+    });
+    whole.as_object_mut().unwrap().extend(body.as_object().unwrap().clone());
+    serde_json::from_value(whole).unwrap()
+}
+
+fn printed(pieces: &[Piece]) -> String {
+    let text = |piece: &Piece| match piece {
+        Piece::Text(text) => text.clone(),
+        Piece::End => "\n".to_owned(),
+    };
+    pieces.iter().map(text).collect()
+}
+
+fn played(mut renderer: Renderer, bodies: &[Value]) -> String {
+    let mut screen = String::new();
+    for body in bodies {
+        screen += &printed(&renderer.event(&event(body.clone())));
+    }
+    screen += &printed(&renderer.finish());
+    let ended = bodies.iter().any(|body| body["kind"] == "result");
+    if ended { screen + &renderer.summary() } else { screen }
+}
+
+fn screen(bodies: &[Value]) -> String {
+    let screen = played(Renderer::new(80, Colour::Off, Detail::Usual), bodies);
+    for line in screen.lines() {
+        assert!(width(line) <= 80, "{} columns: {line}", width(line));
+        assert_eq!(line, line.trim_end(), "no blanks at the end of a line");
+    }
+    screen
+}
+
+fn ended(outcome: &str, more: Value) -> Value {
+    let mut result = json!({
+        "kind": "result", "outcome": outcome, "duration_ms": 4200,
+        "totals": { "tokens": { "input_uncached": 1200, "output": 340 }, "effective_nanousd": 4_200_000 },
+        "evidence": { "end": "explicit" },
+    });
+    result.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    result
+}
+
+#[test]
+fn a_run_with_tools() {
+    let long = "The failing test expects the parser to keep empty fields. I will read the test \
+                first, then the parser, and change as little as I can.";
+    let output: String = (1..=14).map(|i| format!("line {i}\n")).collect();
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "lifecycle", "phase": "starting"}),
+        json!({"kind": "session", "model": "model-1", "tools": 12, "cwd": "/home/ada/parser", "resumed": false}),
+        json!({"kind": "turn", "phase": "started", "n": 1}),
+        json!({"kind": "user_text", "text": "fix the failing test"}),
+        json!({"kind": "thinking", "text": "A parser test fails. ", "block": "t1", "delta": true}),
+        json!({"kind": "thinking", "text": "Look at the test first.", "block": "t1", "delta": true}),
+        json!({"kind": "assistant_text", "text": &long[..30], "block": "a1", "delta": true}),
+        json!({"kind": "usage", "tokens": {"input_uncached": 5}}),
+        json!({"kind": "assistant_text", "text": &long[30..], "block": "a1", "delta": true}),
+        json!({"kind": "plan", "entries": [
+            {"text": "Read the test", "status": "completed"},
+            {"text": "Read the parser", "status": "in_progress"},
+            {"text": "Mend it", "status": "pending"},
+        ]}),
+        json!({"kind": "tool_use", "tool_call_id": "1", "name": "Read", "input": {"file_path": "tests/fields.rs", "limit": 40}}),
+        json!({"kind": "tool_result", "tool_call_id": "1", "status": "ok", "output": output}),
+        json!({"kind": "tool_use", "tool_call_id": "2", "name": "Bash", "input": {"command": ["cargo", "test", "--quiet"]}}),
+        json!({"kind": "tool_use", "tool_call_id": "3", "name": "Task", "input": {"description": "look for other callers", "depth": 2}}),
+        json!({"kind": "tool_use", "tool_call_id": "4", "name": "Grep", "input": {"pattern": "split_fields"}, "parent": "3"}),
+        json!({"kind": "tool_result", "tool_call_id": "4", "status": "ok", "output": [{"type": "text", "text": "src/lib.rs:7"}]}),
+        json!({"kind": "tool_result", "tool_call_id": "2", "status": "error", "output": {"error": "error: test failed, to rerun pass `--test fields` and look at the output of the failing case"}, "duration_ms": 2340}),
+        json!({"kind": "diff", "path": "src/lib.rs", "patch": "--- a\n+++ b\n-old\n+new\n+newer\n"}),
+        json!({"kind": "tool_use", "tool_call_id": "5", "name": "delete_everything", "input": {"a": 1, "b": [true]}}),
+        json!({"kind": "tool_result", "tool_call_id": "5", "status": "error", "denied": true, "output": null}),
+        json!({"kind": "tool_use", "tool_call_id": "6", "name": "report_progress", "input": {"summary": "tests are green"}, "via": "relayed"}),
+        json!({"kind": "progress", "summary": "tests are green", "beliefs": [], "attempted": []}),
+        json!({"kind": "tool_result", "tool_call_id": "6", "status": "ok", "output": {"noted": true}}),
+        json!({"kind": "progress", "summary": "all is well", "beliefs": [], "attempted": []}),
+        json!({"kind": "comment", "text": "Ready for a look, please.", "mentions": ["@ada"]}),
+        json!({"kind": "assistant_text", "text": "Done:\n\n    keep_empty(true)\n\nis what the parser needed.\n", "block": "a2", "delta": false}),
+        json!({"kind": "turn", "phase": "ended", "n": 1, "stop_reason": "end_turn"}),
+        json!({"kind": "lease", "action": "released"}),
+        ended("succeeded", json!({})),
+    ]), @r#"
+    ◆ model-1 · 12 tools · /home/ada/parser
+
+    › fix the failing test
+
+    ∴ A parser test fails. Look at the test first.
+
+    ● The failing test expects the parser to keep empty fields. I will read the test
+      first, then the parser, and change as little as I can.
+
+    ≡ plan
+      ✓ Read the test
+      ▸ Read the parser
+      · Mend it
+
+    → Read tests/fields.rs
+      ✓ line 1  +13 lines
+    → Bash cargo test --quiet
+    → Task look for other callers
+      → Grep split_fields
+      ✓ src/lib.rs:7
+      ✗ Bash: error: test failed, to rerun pass `--test fields` and look at…  2.3 s
+    ± src/lib.rs  +2 −1
+    → delete_everything {"a":1,"b":[true]}
+      ✗ denied
+    → report_progress tests are green
+      ▸ tests are green
+      ✓ noted
+
+    ▸ all is well
+    ✎ Ready for a look, please.
+
+    ● Done:
+
+          keep_empty(true)
+
+      is what the parser needed.
+
+    ✓ succeeded · 4.2 s · 1,540 tokens · $0.0042
+      ostler show run_0190c8f2a1b47c3d8e9f00112233abcd
+    "#);
+}
+
+#[test]
+fn a_run_that_fails() {
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "session", "model": "model-1", "resumed": true}),
+        json!({"kind": "assistant_text", "text": "Let me", "block": "a", "delta": true}),
+        json!({"kind": "log", "stream": "stderr", "text": "warning: the key expires soon\n\u{1b}[31merror: 401\u{1b}[0m"}),
+        json!({"kind": "log", "stream": "stdout", "text": "{\"unknown\": true}", "level": "unrecognised"}),
+        json!({"kind": "assistant_text", "text": " try it.", "block": "a", "delta": true}),
+        json!({"kind": "quota", "provider": "example", "windows": [{"id": "week", "used_percent": 92.4, "exhausted": false}], "rate_limited": true}),
+        json!({"kind": "budget", "scope": "run", "level": "soft", "remaining": {"nanousd": 30_000_000, "turns": 2}}),
+        json!({"kind": "error", "code": "auth_failed", "message": "the provider refused the agent's credentials: key ending in …x7", "retryable": false, "hint": "log in again with `agent login`", "detail": "POST /v1/messages\n401 Unauthorized\n"}),
+        ended("failed", json!({
+            "code": "auth_failed",
+            "message": "the provider refused the agent's credentials: the key that ends in …x7 is not known to it any more",
+            "exit_code": 1,
+            "totals": {"tokens": {"input_uncached": 12}, "effective_nanousd": null},
+            "evidence": {"end": "exit"},
+        })),
+    ]), @r#"
+    ◆ model-1 · resumed
+
+    ● Let me
+    ┆ warning: the key expires soon
+    ┆ error: 401
+      try it.
+
+    ! quota of example: limited · week 92 %
+    ! budget (run): $0.03 · 2 turns left
+    ! auth_failed: the provider refused the agent's credentials: key ending in …x7
+    ┆ POST /v1/messages
+    ┆ 401 Unauthorized
+
+    ✗ failed · 4.2 s · 12 tokens · unpriced
+      auth_failed: the provider refused the agent's credentials: the key that ends
+      in …x7 is not known to it any more
+      → log in again with `agent login`
+      it exited with 1
+      ostler show run_0190c8f2a1b47c3d8e9f00112233abcd
+    "#);
+}
+
+#[test]
+fn a_run_that_is_stopped() {
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "permission", "ask_id": "ask_0190c8f2a1b47c3d8e9f00112233abcd", "title": "Run `rm -rf build`?", "options": [
+            {"id": "allow_once", "kind": "allow_once", "name": "Allow once"},
+            {"id": "reject", "kind": "reject_once", "name": "Reject"},
+        ]}),
+        json!({"kind": "permission", "ask_id": "ask_0190c8f2a1b47c3d8e9f00112233abcd", "title": "Run `rm -rf build`?", "options": [], "decision": "deny", "decided_by": "person"}),
+        json!({"kind": "assistant_text", "text": "Then I will wait for", "block": "a", "delta": true}),
+        json!({"kind": "lifecycle", "phase": "stopping", "why": "cancelled"}),
+        json!({"kind": "turn", "phase": "ended", "n": 1, "stop_reason": "cancelled"}),
+        ended("cancelled", json!({
+            "code": "cancelled",
+            "duration_ms": 65_000,
+            "totals": {"tokens": {}},
+            "signal": 9,
+            "evidence": {"end": "signal", "stopped_by": "person", "forced": true, "salvaged": true},
+        })),
+    ]), @r#"
+    ? Run `rm -rf build`?
+      allow_once  Allow once
+      reject      Reject
+      ostler answer ask_0190c8f2a1b47c3d8e9f00112233abcd CHOICE
+      ✗ denied by you
+
+    ● Then I will wait for
+
+    · stopping: cancelled
+    · the turn was interrupted
+
+    ■ cancelled · 1 min 05 s
+      cancelled: stopped by a person
+      it did not obey and was killed
+      what it had said before was kept
+      ostler show run_0190c8f2a1b47c3d8e9f00112233abcd
+    "#);
+}
+
+#[test]
+fn a_run_in_many_scripts() {
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "assistant_text", "text": "漢字かな交じり文は空白なしで書かれるので、どこでも折り返すことができますが、句読点は行頭に置きません。そうでしょう？ はい。", "delta": false}),
+        json!({"kind": "thinking", "text": "Cafe\u{301}, naïve, Ωmega, שלום, مرحبا; \u{202e}desrever\u{202c} is not reversed.", "delta": false}),
+        json!({"kind": "assistant_text", "text": "👩‍🚀 and 👍🏽 and 🇩🇪🇫🇷 are one each: 👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀", "delta": false}),
+        json!({"kind": "tool_use", "tool_call_id": "1", "name": "検索\u{1b}]52;c;AAAA\u{7}", "input": {"query": "長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い問い合わせ"}}),
+        json!({"kind": "tool_result", "tool_call_id": "1", "status": "ok", "output": "見つかりました\u{1b}[2J\r\n二行目"}),
+    ]), @r#"
+    ● 漢字かな交じり文は空白なしで書かれるので、どこでも折り返すことができますが、句
+      読点は行頭に置きません。そうでしょう？ はい。
+
+    ∴ Café, naïve, Ωmega, שלום, مرحبا; desrever is not reversed.
+
+    ● 👩‍🚀 and 👍🏽 and 🇩🇪🇫🇷 are one each: 👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀
+      👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀
+
+    → 検索 長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い…
+      ✓ 見つかりました  +1 line
+    "#);
+}
+
+#[test]
+fn text_continues_on_its_line_and_bookkeeping_does_not_break_it() {
+    let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
+    let mut say = |body: Value| printed(&renderer.event(&event(body)));
+    let delta =
+        |text: &str| json!({"kind": "assistant_text", "text": text, "block": "b", "delta": true});
+    assert_eq!(say(delta("Good mor")), "● Good");
+    assert_eq!(say(json!({"kind": "usage", "tokens": {"output": 3}})), "");
+    assert_eq!(say(delta("ning, how ")), " morning, how");
+    assert_eq!(say(delta("are you?\n")), " are you?");
+    assert_eq!(say(delta("Fi")), "");
+    assert_eq!(printed(&renderer.idle()), "\n  Fi", "nothing is held back for ever");
+    assert_eq!(printed(&renderer.idle()), "");
+    assert_eq!(printed(&renderer.event(&event(delta("ne.")))), "");
+    assert_eq!(printed(&renderer.finish()), "ne.\n");
+}
+
+#[test]
+fn an_agent_that_never_spoke_has_its_answer_shown() {
+    let shown = screen(&[ended("succeeded", json!({"text": "42"}))]);
+    assert!(shown.starts_with("● 42\n"), "{shown}");
+}
+
+#[test]
+fn debug_shows_what_was_not_understood() {
+    let bodies = [
+        json!({"kind": "log", "stream": "stdout", "text": "garbage", "level": "unrecognised"}),
+        json!({"kind": "lease", "action": "acquired"}),
+        json!({"kind": "log", "stream": "ostler", "text": "a repeated call was not made twice"}),
+    ];
+    assert_eq!(screen(&bodies), "");
+    let debug = played(Renderer::new(80, Colour::Off, Detail::Debug), &bodies);
+    insta::assert_snapshot!(debug, @r#"
+    ┆ garbage
+    · lease acquired
+    ┆ a repeated call was not made twice
+    "#);
+}
+
+#[test]
+fn each_speaker_has_a_colour() {
+    let coloured = played(
+        Renderer::new(80, Colour::On, Detail::Debug),
+        &[
+            json!({"kind": "session", "model": "m"}),
+            json!({"kind": "thinking", "text": "hm", "delta": false}),
+            json!({"kind": "assistant_text", "text": "hi", "delta": false}),
+            json!({"kind": "tool_use", "tool_call_id": "1", "name": "t"}),
+            json!({"kind": "tool_result", "tool_call_id": "1", "status": "error", "output": "no"}),
+            json!({"kind": "log", "stream": "stdout", "text": "?"}),
+        ],
+    );
+    let named = [
+        ("\u{1b}[34m", "<blue>"),
+        ("\u{1b}[32m", "<green>"),
+        ("\u{1b}[33m", "<yellow>"),
+        ("\u{1b}[2;3m", "<dim italic>"),
+        ("\u{1b}[90m", "<gray>"),
+        ("\u{1b}[31m", "<red>"),
+        ("\u{1b}[0m", "</>"),
+    ];
+    let told = named.iter().fold(coloured, |text, (code, name)| text.replace(code, name));
+    insta::assert_snapshot!(told, @r#"
+    <blue>◆ m</>
+
+    <dim italic>∴ hm</>
+
+    <green>● hi</>
+
+    <yellow>→ t</>
+    <red>  ✗</><gray> no</>
+    <gray>┆ ?</>
+    "#);
+}
+
+#[test]
+fn the_status_line_says_how_long_how_much_and_what() {
+    let mut renderer = Renderer::new(60, Colour::Off, Detail::Usual);
+    assert_eq!(renderer.status(0), "⠋ 0 s");
+    let mut hear = |body: Value| drop(renderer.event(&event(body)));
+    hear(
+        json!({"kind": "usage", "tokens": {"input_uncached": 1500}, "effective_nanousd": 4_200_000}),
+    );
+    hear(
+        json!({"kind": "tool_use", "tool_call_id": "1", "name": "Bash", "input": {"command": "cargo test --workspace --all-features"}}),
+    );
+    assert_eq!(
+        renderer.status(12_340),
+        "⠸ 12 s · 1,500 tokens · $0.0042 · Bash cargo test --worksp…"
+    );
+    let mut hear = |body: Value| drop(renderer.event(&event(body)));
+    hear(json!({"kind": "usage", "tokens": {"output": 1}}));
+    hear(json!({"kind": "thinking", "text": "x", "delta": false}));
+    assert_eq!(renderer.status(61_000), "⠋ 1 min 01 s · 1,501 tokens · unpriced · thinking");
+}
+
+#[test]
+fn a_run_that_is_left_early_says_how_to_come_back() {
+    let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
+    renderer.event(&event(json!({"kind": "session", "model": "m"})));
+    assert_eq!(
+        renderer.summary(),
+        "  the run goes on: ostler watch run_0190c8f2a1b47c3d8e9f00112233abcd"
+    );
+}
+
+#[test]
+fn runs_are_a_table() {
+    let row = |n: u128, outcome, tokens, cost: Option<i64>, prompt: &str| RunRow {
+        id: RunId::new(uuid::Uuid::from_u128(0x0190_c8f2_a1b4_7c3d_8e9f_0011_2233_0000 + n)),
+        started_at: Timestamp(1_000_000 - n as i64 * 400_000),
+        agent: "demo".to_owned(),
+        outcome,
+        duration_ms: 1_300 * n as u64,
+        tokens,
+        effective_nanousd: cost.map(NanoUsd),
+        prompt: prompt.to_owned(),
+    };
+    let rows = [
+        row(1, None, 0, None, "hello"),
+        row(
+            2,
+            Some(Outcome::Succeeded),
+            1_540,
+            Some(4_200_000),
+            "fix the failing test\nand say what was wrong",
+        ),
+        row(3, Some(Outcome::TimedOut), 120, None, "漢字かな交じり文を書いてください"),
+        RunRow {
+            agent: "an-agent-with-a-long-name".into(),
+            ..row(9, Some(Outcome::Failed), 0, None, "x")
+        },
+    ];
+    let now = Timestamp(1_000_000);
+    let table = runs_table(&rows, now, 100, Colour::Off);
+    insta::assert_snapshot!(table, @r#"
+    RUN       WHEN        AGENT             OUTCOME       TIME  TOKENS      COST  PROMPT
+    22330001  6 min ago   demo              ● live       1.3 s       –         –  hello
+    22330002  13 min ago  demo              ✓ succeeded  2.6 s   1,540   $0.0042  fix the failing test…
+    22330003  20 min ago  demo              ◷ timed out  3.9 s     120  unpriced  漢字かな交じり文を書…
+    22330009  1 h ago     an-agent-with-a…  ✗ failed      11 s       –         –  x
+    "#);
+    for columns in [40, 80, 100] {
+        for line in runs_table(&rows, now, columns, Colour::Off).lines() {
+            assert!(width(line) <= columns, "{line}");
+        }
+    }
+    assert_eq!(runs_table(&[], now, 80, Colour::Off), "no runs yet: ostler run demo \"hello\"");
+}
+
+proptest::proptest! {
+    #[test]
+    fn no_text_of_an_agent_reaches_the_terminal_as_a_command(text in "\\PC{0,20}[\\x00-\\x1f\\u{80}-\\u{9f}\\u{202e}]{1,3}\\PC{0,20}") {
+        let shown = played(Renderer::new(40, Colour::Off, Detail::Debug), &[
+            json!({"kind": "assistant_text", "text": text, "block": text, "delta": true}),
+            json!({"kind": "thinking", "text": text, "delta": false}),
+            json!({"kind": "user_text", "text": text}),
+            json!({"kind": "session", "model": text, "cwd": text}),
+            json!({"kind": "tool_use", "tool_call_id": text, "name": text, "input": {"x": text}, "title": text}),
+            json!({"kind": "tool_result", "tool_call_id": text, "status": "ok", "output": {"content": [{"text": text}]}}),
+            json!({"kind": "diff", "path": text}),
+            json!({"kind": "plan", "entries": [{"text": text, "status": text}]}),
+            json!({"kind": "comment", "text": text}),
+            json!({"kind": "progress", "summary": text}),
+            json!({"kind": "log", "stream": "stderr", "text": text}),
+            json!({"kind": "log", "stream": "ostler", "text": text, "level": "warn"}),
+            json!({"kind": "budget", "scope": text, "level": "hard", "remaining": {}}),
+            json!({"kind": "quota", "provider": text, "windows": [{"id": text, "used_percent": 1.0}], "rate_limited": true}),
+            json!({"kind": "lifecycle", "phase": "waiting", "why": text}),
+            json!({"kind": "permission", "ask_id": "ask_0190c8f2a1b47c3d8e9f00112233abcd", "title": text, "options": [{"id": text, "kind": text, "name": text}]}),
+            json!({"kind": "error", "code": "agent_failed", "message": text, "retryable": false, "hint": text, "detail": text}),
+            ended("failed", json!({"code": "agent_failed", "message": text, "evidence": {"end": "none", "note": text}})),
+        ]);
+        let bad = |c: char| c != '\n' && c.is_control() || ('\u{202a}'..='\u{202e}').contains(&c);
+        proptest::prop_assert!(!shown.contains(bad), "{shown:?}");
+        for line in shown.lines() {
+            let of_ours = line.contains("ostler ");
+            proptest::prop_assert!(of_ours || width(line) <= 40, "{line:?}");
+        }
+    }
+}

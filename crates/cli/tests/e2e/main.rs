@@ -1,0 +1,19 @@
+//! The product as its users meet it: the real binary, real processes, one isolated instance per
+//! test. Everything is on loopback and in temporary directories; every wait has a bound.
+
+#![allow(clippy::print_stderr, reason = "a test of size prints its figures")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests start processes and read the clock for themselves"
+)]
+
+mod bad_input;
+mod burst;
+mod escape;
+mod first_minutes;
+mod ostler;
+mod processes;
+mod protocol;
+mod secrets;
+mod stop;
+mod surface;
