@@ -1,0 +1,51 @@
+//! Development tools of this repository: `cargo xtask <tool>`. Nothing here is part of the product.
+//! Each tool is one module and one line in `main`.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool speaks to its terminal")]
+#![allow(clippy::disallowed_methods, reason = "a tool may start processes and read the clock")]
+
+mod bench;
+mod docs;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo xtask tidy            check the rules of the tree that the compiler does not know
+cargo xtask docs            write the generated pages of docs/
+cargo xtask docs --check    compare them with what would be written
+cargo xtask bench NAME      measure against a floor of the same minutes: pipeline, durable, start,
+                            memory, or all; builds what it needs with optimisation first
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match words.as_slice() {
+        ["tidy"] => tidy::run(&root()),
+        ["docs"] => docs::write(&root()),
+        ["docs", "--check"] => docs::check(&root()),
+        ["bench" | "bench-built" | "bench-agent", ..] => bench::run(&root(), &words),
+        [] | ["--help" | "-h" | "help"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        other => Err(format!("no tool is called '{}'\n{HELP}", other.join(" "))),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{}", message.trim_end());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The root of the checkout this tool runs in: cargo says where, for the one it was built in may
+/// have moved since.
+fn root() -> PathBuf {
+    let own = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    own.parent().map(Path::to_owned).unwrap_or(own)
+}
