@@ -1,0 +1,72 @@
+//! What the server holds in memory when idle and per live run, and what a keeper costs, all with
+//! agents that wait and say nothing. Private dirty is what a process costs beyond the pages it
+//! shares with others; RSS counts those too, several times over.
+
+use super::Programs;
+use super::figures::{Bound, high, median};
+use super::serve::Serve;
+use super::usage::{Memory, children_named};
+use std::collections::BTreeMap;
+use std::time::Duration;
+use testkit::until;
+
+const RUNS: usize = 50;
+/// Started before the measured ones, so that what is paid once is not counted per run.
+const WARM_UP: usize = 10;
+/// Time for the last lines and commits after the agents are up.
+const CALM: Duration = Duration::from_millis(1_500);
+const PATIENCE_MS: u64 = 60_000;
+
+pub fn run(programs: &Programs) -> Result<(), String> {
+    println!("memory: idle, then {WARM_UP} and {RUNS} more agents that wait");
+    let mut serve = Serve::start(programs)?;
+    std::thread::sleep(CALM);
+    let idle = Memory::of(serve.pid())?;
+    let warm = grow(programs, &mut serve, WARM_UP)?;
+    let full = grow(programs, &mut serve, WARM_UP + RUNS)?;
+    let keepers = children_named(serve.pid(), "keep");
+    let keepers: Vec<f64> = keepers
+        .into_iter()
+        .map(|pid| Memory::of(pid).map(|memory| memory.private_dirty_kb))
+        .collect::<Result<_, _>>()?;
+
+    let megabytes = |kb: f64| kb / 1024.0;
+    let idle_bound = Bound::AtMost { gate: 25.0, goal: 12.0 };
+    let resident = megabytes(idle.resident_kb);
+    print("idle server, RSS", &format!("{resident:.1} MB"), idle_bound.judge(resident));
+    let dirty = megabytes(idle.private_dirty_kb);
+    print("idle server, private dirty", &format!("{dirty:.1} MB"), idle_bound.judge(dirty));
+
+    let run_bound = Bound::AtMost { gate: 64.0, goal: 24.0 };
+    let growth = |from: Memory, to: Memory, runs: usize| {
+        (to.private_dirty_kb - from.private_dirty_kb) / runs as f64
+    };
+    let per_run = growth(warm, full, RUNS);
+    print("server growth per live run", &format!("{per_run:.1} kB"), run_bound.judge(per_run));
+    let all = growth(idle, full, WARM_UP + RUNS);
+    print("the same from idle on", &format!("{all:.1} kB"), run_bound.judge(all));
+
+    let keeper_bound = Bound::AtMost { gate: 512.0, goal: 160.0 };
+    for (name, kb) in [("median", median(&keepers)), ("largest", high(&keepers))] {
+        let name = format!("keeper, private dirty, {name} of {}", keepers.len());
+        print(&name, &format!("{kb:.0} kB"), keeper_bound.judge(kb));
+    }
+    Ok(())
+}
+
+/// Starts agents until `total` live, and measures the server when all is calm.
+fn grow(programs: &Programs, serve: &mut Serve, total: usize) -> Result<Memory, String> {
+    let live = children_named(serve.pid(), "keep").len();
+    for _ in live..total {
+        serve.run(&programs.fake_agent, vec!["--wait-shutdown".to_owned()], BTreeMap::new())?;
+    }
+    until("all keepers", PATIENCE_MS, || {
+        (children_named(serve.pid(), "keep").len() == total).then_some(())
+    });
+    std::thread::sleep(CALM);
+    Memory::of(serve.pid())
+}
+
+fn print(name: &str, figure: &str, judged: String) {
+    println!("{name:<40} {figure:>10}  {judged}");
+}

@@ -1,0 +1,60 @@
+//! What one event of 300 bytes costs: the adapter (keeper, spool, dialect, seal) and the whole
+//! product (`ostler serve` with its store, nobody watching), each beside the floor, with writes of
+//! one line and of 64 KiB. CPU of keeper and server is counted together; the agent's own is not.
+
+use super::agent::{self, Note, Writes};
+use super::figures::{Bound, Pairs};
+use super::serve::Serve;
+use super::usage::{self, Cost};
+use super::{Programs, adapter, floor};
+
+const ROUNDS: usize = 7;
+const EVENTS: u64 = 300_000;
+
+pub fn run(programs: &Programs) -> Result<(), String> {
+    println!(
+        "pipeline: {EVENTS} events of 300 B a time, {ROUNDS} rounds of floor, adapter, floor, product"
+    );
+    for writes in Writes::ALL {
+        let (mut adapter_pairs, mut product_pairs) =
+            ([(); 2].map(|()| Pairs::default()), [(); 2].map(|()| Pairs::default()));
+        let mut serve = Serve::start(programs)?;
+        for _ in 0..ROUNDS {
+            let floor = floor::run(programs, writes, EVENTS)?;
+            push(&mut adapter_pairs, floor, adapter::run(programs, writes, EVENTS)?);
+            let floor = floor::run(programs, writes, EVENTS)?;
+            push(&mut product_pairs, floor, product(programs, &mut serve, writes)?);
+        }
+        let bound = Bound::AtMost { gate: 3.0, goal: 1.5 };
+        let name = |what: &str| format!("{what}, writes of {}", writes.word());
+        let [cpu, wall] = &adapter_pairs;
+        cpu.print(&name("adapter CPU"), "ns", bound);
+        wall.print(&name("adapter wall"), "ns", Bound::None);
+        let [cpu, wall] = &product_pairs;
+        cpu.print(&name("product CPU"), "ns", Bound::None);
+        wall.print(&name("product wall"), "ns", Bound::None);
+    }
+    Ok(())
+}
+
+fn push([cpu, wall]: &mut [Pairs; 2], floor: Cost, ours: Cost) {
+    cpu.push(floor.cpu_ns, ours.cpu_ns);
+    wall.push(floor.wall_ns, ours.wall_ns);
+}
+
+/// One run through the server. The server waits for its keeper and the keeper for its agent, so
+/// the server's books hold all three; the agent says what was its own.
+fn product(programs: &Programs, serve: &mut Serve, writes: Writes) -> Result<Cost, String> {
+    let note = serve.instance.root().join("note");
+    let before_ns = usage::family_cpu_ns(serve.pid())?;
+    let run = serve.run(&programs.xtask, agent::args(writes, EVENTS, &note), adapter::secrets())?;
+    let row = serve.settled(&run)?;
+    let (ended_ns, after_ns) = (usage::now_ns(), usage::family_cpu_ns(serve.pid())?);
+    let head = row["head_seq"].as_u64().unwrap_or(0);
+    if row["outcome"] != "succeeded" || head < EVENTS {
+        return Err(format!("the run has {head} events: {row}"));
+    }
+    let Note { began_ns, cpu_ns } = Note::read(&note)?;
+    let cpu_ns = (after_ns - before_ns).saturating_sub(cpu_ns);
+    Ok(Cost::per(cpu_ns, ended_ns - began_ns, EVENTS))
+}

@@ -1,0 +1,130 @@
+//! From a request to the agent's first own act. Floor: one durable append of 4 kB, then a bare spawn
+//! with three pipes. Ours: a request to a running server. The agent is a shell on both sides, and
+//! its first act is to write into a named pipe, where one thread notes the time.
+
+use super::figures::{Bound, Pairs, median, percentile};
+use super::serve::Serve;
+use super::{Programs, said, usage};
+use rustix::fs::{CWD, FileType, Mode};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::Duration;
+
+/// Medians are taken within a block, and pairs are made of blocks.
+const BLOCKS: usize = 8;
+const ROUNDS: usize = 12;
+/// Not counted: files and code are read for the first time.
+const WARM_UP: usize = 5;
+
+const SHELL: &str = "/bin/sh";
+const SCRIPT: &str =
+    r#"echo >"$1"; echo '{"type":"progress","summary":"up"}'; echo '{"type":"complete"}'"#;
+
+/// Where the agent's first act arrives.
+struct Bell {
+    path: String,
+    rings: Receiver<u64>,
+}
+
+impl Bell {
+    fn hang(dir: &Path) -> Result<Self, String> {
+        let path = dir.join("bell");
+        rustix::fs::mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)
+            .map_err(said("making a named pipe"))?;
+        // Open for both, so that it never comes to its end between two agents.
+        let mut pipe = File::options()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(said("opening the named pipe"))?;
+        let (ring, rings) = sync_channel(1);
+        std::thread::spawn(move || {
+            let mut byte = [0];
+            while pipe.read_exact(&mut byte).is_ok() && ring.send(usage::now_ns()).is_ok() {}
+        });
+        Ok(Self { path: path.display().to_string(), rings })
+    }
+
+    fn args(&self) -> Vec<String> {
+        ["-c", SCRIPT, "agent", &self.path].map(str::to_owned).into()
+    }
+
+    /// Milliseconds from `from_ns` to the ring.
+    fn ms_since(&self, from_ns: u64) -> Result<f64, String> {
+        let rung = self.rings.recv_timeout(Duration::from_secs(30));
+        Ok(ms(from_ns, rung.map_err(said("waiting for the agent's first act"))?))
+    }
+}
+
+fn ms(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 / 1e6
+}
+
+pub fn run(programs: &Programs) -> Result<(), String> {
+    println!("start: {BLOCKS} blocks of {ROUNDS} rounds of floor, ours, ours watched");
+    let mut serve = Serve::start(programs)?;
+    let bell = Bell::hang(serve.instance.root())?;
+    for _ in 0..WARM_UP {
+        round(&mut serve, &bell)?;
+    }
+    let mut pairs = Pairs::default();
+    let mut all: [Vec<f64>; 3] = Default::default();
+    for _ in 0..BLOCKS {
+        let mut block: [Vec<f64>; 3] = Default::default();
+        for _ in 0..ROUNDS {
+            for (values, ms) in block.iter_mut().zip(round(&mut serve, &bell)?) {
+                values.push(ms);
+            }
+        }
+        pairs.push(median(&block[0]), median(&block[1]));
+        all.iter_mut().zip(block).for_each(|(all, block)| all.extend(block));
+    }
+    pairs.print("request → agent's first act", "ms", Bound::AtMost { gate: 2.5, goal: 1.5 });
+    let names = ["floor", "ours", "ours, first line seen by a watcher"];
+    for (name, values) in names.iter().zip(&all) {
+        let (p50, p99) = (median(values), percentile(values, 99.0));
+        println!("{name:<34} p50 {p50:.2} ms  p99 {p99:.2} ms  of {}", values.len());
+    }
+    Ok(())
+}
+
+/// Floor, ours, and ours with a watcher, in milliseconds.
+fn round(serve: &mut Serve, bell: &Bell) -> Result<[f64; 3], String> {
+    let floor = bare(serve, bell)?;
+
+    let body = serve.request_body(Path::new(SHELL), bell.args(), BTreeMap::new());
+    let from_ns = usage::now_ns();
+    let started = serve.ask("POST", "/api/v1/runs", &body)?;
+    let ours = bell.ms_since(from_ns)?;
+    serve.settled(started["run_id"].as_str().unwrap_or_default())?;
+
+    let from_ns = usage::now_ns();
+    let started = serve.ask("POST", "/api/v1/runs", &body)?;
+    let run = started["run_id"].as_str().unwrap_or_default();
+    serve.follow_until(run, r#""kind":"progress""#)?;
+    let seen = ms(from_ns, usage::now_ns());
+    bell.ms_since(from_ns)?;
+    serve.settled(run)?;
+    Ok([floor, ours, seen])
+}
+
+fn bare(serve: &Serve, bell: &Bell) -> Result<f64, String> {
+    let path = serve.instance.data().join("bench-floor");
+    let mut file = File::options()
+        .create(true)
+        .append(true)
+        .open(path)
+        .map_err(said("opening the floor's file"))?;
+    let mut command = serve.instance.command(SHELL);
+    command.args(bell.args()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let from_ns = usage::now_ns();
+    file.write_all(&[0; 4096]).and_then(|()| file.sync_data()).map_err(said("one commit"))?;
+    let child = command.spawn().map_err(said("a bare spawn"))?;
+    let floor = bell.ms_since(from_ns)?;
+    child.wait_with_output().map_err(said("waiting for the bare agent"))?;
+    Ok(floor)
+}
