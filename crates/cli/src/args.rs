@@ -48,6 +48,10 @@ pub enum Command {
     Say(Say),
     /// End the present turn of a live run
     Interrupt(OneRun),
+    /// List the questions that wait for an answer
+    Approvals,
+    /// Answer a question of a live run
+    Answer(Answer),
     /// Host this data directory and its API until stopped
     Serve(Serve),
     /// List the agents, adapters and runtimes that can be run
@@ -148,6 +152,14 @@ pub struct Stop {
 pub struct Say {
     pub run: String,
     pub text: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Answer {
+    /// The question: its id, or an end of it that fits no other
+    pub ask: String,
+    /// allow or deny
+    pub choice: String,
 }
 
 #[derive(Debug, Args)]

@@ -4,6 +4,7 @@
 use contract::{Code, Event, Fault, RunId, Wish};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use host::ops::ask::OpenAsk;
 use host::ops::run::{RunRequest, Started};
 use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
@@ -83,6 +84,12 @@ impl Client {
 
     pub async fn wish(&self, run: RunId, wish: &Wish) -> Result<(), Fault> {
         self.post(&format!("/api/v1/runs/{run}/commands"), wish).await.map(drop)
+    }
+
+    pub async fn answer(&self, ask: &str, option: &str) -> Result<OpenAsk, Fault> {
+        let path = format!("/api/v1/asks/{}/answer", escaped(ask));
+        let response = self.post(&path, &serde_json::json!({ "option": option })).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
     }
 
     /// The events behind `after`, followed until the run has ended or the connection breaks.

@@ -101,6 +101,7 @@ async fn become_host(
     let url = listening.url();
     let configuration = place.config.clone();
     let host = Host::new(Setup {
+        serves: matches!(purpose, Purpose::Serve { .. }),
         data: place.data.clone(),
         store,
         program: PathBuf::from(OWN_PROGRAM),

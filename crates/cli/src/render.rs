@@ -15,7 +15,7 @@ mod tone;
 mod tools;
 mod totals;
 
-pub use table::{RunRow, runs_table};
+pub use table::{RunRow, runs_table, tail};
 pub use tone::Colour;
 
 use clean::{Cleaner, one_line};

@@ -41,3 +41,8 @@ fn wishes_reach_an_agent_that_takes_them() {
 fn a_lost_lease_ends_the_run_as_lost() {
     script::check("lease.txt");
 }
+
+#[test]
+fn a_question_is_asked_once_and_decided_once() {
+    script::check("asks.txt");
+}

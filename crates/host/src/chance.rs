@@ -1,6 +1,6 @@
 //! The only place that draws lots: ids and tokens.
 
-use contract::{AgentId, CommandId, RunId, TaskId};
+use contract::{AgentId, AskId, CommandId, RunId, TaskId};
 use std::fmt::Write as _;
 use uuid::Uuid;
 
@@ -14,6 +14,10 @@ pub fn task_id() -> TaskId {
 
 pub fn command_id() -> CommandId {
     CommandId::new(fresh())
+}
+
+pub fn ask_id() -> AskId {
+    AskId::new(fresh())
 }
 
 /// An agent that was never hired has an id made from its name, so that its runs belong together.

@@ -11,6 +11,7 @@ use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::Keeping;
+use crate::ops::ask::OpenAsk;
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
 use contract::event::{Body, Lease, LeaseAction, Log, Stream};
@@ -287,7 +288,11 @@ impl Drive {
 
     pub(crate) fn step(&mut self, now: Now, input: Input) {
         let mut steps = Vec::new();
+        let introduces_itself = matches!(input, Input::Signal(Signal::Accepts { .. }));
         self.machine.step(now, input, &mut steps);
+        if introduces_itself {
+            self.show();
+        }
         for step in steps {
             match step {
                 Step::Append(draft) => {
@@ -415,9 +420,30 @@ impl Drive {
             self.perform(clock::now(), effect);
         }
         self.reply(deeds.replies);
+        self.show();
         match self.machine.is_settled() {
             true => Err(Leave::Settled),
             false => Ok(()),
+        }
+    }
+
+    /// Shows others what they may know of this run. Questions are shown once they are committed.
+    fn show(&self) {
+        let now = clock::now();
+        let asks = self.machine.asks().iter().map(|ask| OpenAsk {
+            ask_id: ask.ask_id,
+            run_id: self.run,
+            tool_call_id: ask.call.tool_call_id.clone(),
+            tool: ask.call.tool.clone(),
+            until: now.wall.plus_ms(
+                i64::try_from(ask.deadline_ms.saturating_sub(now.mono_ms)).unwrap_or(i64::MAX),
+            ),
+        });
+        if let Some(live) = self.house.live().get_mut(&self.run) {
+            live.asks = asks.collect();
+            live.heard |= self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0);
+            live.takes_messages = self.machine.takes_messages();
+            live.takes_interrupts = self.machine.takes_interrupts();
         }
     }
 

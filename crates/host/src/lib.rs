@@ -25,7 +25,7 @@ use contract::{Fault, RunId};
 use data::DataDir;
 use drive::Drive;
 use engine::rules::price::PriceTable;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -51,6 +51,18 @@ pub struct Setup {
     /// The environment of the host's own process, for runs asked for by name alone.
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
+    /// Whether this host serves: then someone can answer questions from elsewhere.
+    pub serves: bool,
+}
+
+/// What others may know of a run that is driven here; its driver keeps it true.
+#[derive(Debug, Default)]
+pub(crate) struct LiveRun {
+    pub asks: Vec<ops::ask::OpenAsk>,
+    /// Set once the agent has said anything: by then it has said what it takes, if it ever does.
+    pub heard: bool,
+    pub takes_messages: bool,
+    pub takes_interrupts: bool,
 }
 
 /// A cheap handle to the host of a data directory.
@@ -68,9 +80,10 @@ pub(crate) struct Inner {
     pub organization: String,
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
+    pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
-    live: Mutex<HashSet<RunId>>,
+    live: Mutex<HashMap<RunId, LiveRun>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver that this host is about to stop.
@@ -79,8 +92,17 @@ pub(crate) struct Inner {
 
 impl Host {
     pub fn new(setup: Setup) -> Self {
-        let Setup { data, store, program, token, prices, organization, environment, resolve } =
-            setup;
+        let Setup {
+            data,
+            store,
+            program,
+            token,
+            prices,
+            organization,
+            environment,
+            resolve,
+            serves,
+        } = setup;
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
         // system refuses, the parent-death signal and the mark still hold.
         let _ = keeper::door::become_subreaper();
@@ -93,6 +115,7 @@ impl Host {
             organization,
             environment,
             resolve,
+            serves,
             address: OnceLock::new(),
             live: Mutex::default(),
             reasons: watch::Sender::new(0),
@@ -117,7 +140,7 @@ impl Host {
     /// The live run whose own token this is. Compared in constant time, run by run.
     pub fn run_of_token(&self, token: &str) -> Option<RunId> {
         let given = blake3::hash(token.as_bytes());
-        let live: Vec<RunId> = self.inner.live().iter().copied().collect();
+        let live: Vec<RunId> = self.inner.live().keys().copied().collect();
         // Comparing two blake3 hashes takes the same time whatever they are.
         live.into_iter()
             .find(|run| blake3::hash(self.inner.lease_token(*run, 1).as_bytes()) == given)
@@ -157,12 +180,12 @@ impl Inner {
         self.address.get().map_or("http://127.0.0.1:0", String::as_str)
     }
 
-    fn live(&self) -> MutexGuard<'_, HashSet<RunId>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<RunId, LiveRun>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_here(&self, run: RunId) -> bool {
-        self.live().contains(&run)
+        self.live().contains_key(&run)
     }
 
     pub(crate) fn leaving(&self) -> watch::Receiver<()> {
@@ -174,7 +197,7 @@ impl Inner {
     pub(crate) fn drive(self: &Arc<Self>, drive: Drive, deeds: Option<Deeds>) {
         let host = Host { inner: Arc::clone(self) };
         let run = drive.run;
-        self.live().insert(run);
+        self.live().insert(run, LiveRun::default());
         self.reasons.send_modify(|reasons| *reasons += 1);
         tokio::spawn(async move {
             if tokio::spawn(drive.run(deeds)).await.is_err() {

@@ -48,15 +48,21 @@ impl Audience {
         }
     }
 
-    /// Shows an event. Gives the result when it was one.
-    pub fn hear(&mut self, received: &Received) -> Result<Option<RunResult>, Fault> {
+    /// Shows an event, and says what it was.
+    pub fn hear(&mut self, received: &Received) -> Result<Body, Fault> {
         let event = received.event()?;
         if let Err(gone) = self.show(received, &event) {
             self.leave(&gone);
         }
-        match event.body {
-            Body::Result(result) => Ok(Some(result)),
-            _ => Ok(None),
+        Ok(event.body)
+    }
+
+    /// Says a line to people who watch; programs are not talked to.
+    pub fn say(&mut self, line: &str) {
+        if let Self::People(people) = self
+            && let Err(gone) = people.screen.say(line)
+        {
+            self.leave(&gone);
         }
     }
 

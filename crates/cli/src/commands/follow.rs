@@ -5,11 +5,13 @@
 use super::audience::Audience;
 use crate::client::{Client, Received};
 use crate::hosting::{self, Hosting, Place, Purpose, Reached};
-use contract::event::RunResult;
-use contract::{Code, Fault, RunId, Wish};
+use contract::event::{Body, Permission, RunResult};
+use contract::{AskId, Code, Fault, RunId, Wish};
 use futures::StreamExt as _;
+use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// How often the status line is redrawn.
 const REDRAW: Duration = Duration::from_millis(120);
@@ -28,6 +30,51 @@ pub enum Followed {
     Ended(Box<RunResult>),
     /// The person left before the run did.
     Left,
+}
+
+/// What a person types, line by line, from the first question on.
+#[derive(Default)]
+struct Keyboard {
+    lines: Option<mpsc::Receiver<String>>,
+    /// Questions in the order they were asked.
+    asks: VecDeque<AskId>,
+}
+
+impl Keyboard {
+    /// Begins to listen. The thread ends with the process: a read of a terminal cannot be called off.
+    fn listen(&mut self) {
+        if self.lines.is_some() {
+            return;
+        }
+        let (sender, lines) = mpsc::channel(1);
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines().map_while(Result::ok) {
+                if sender.blocking_send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        self.lines = Some(lines);
+    }
+
+    async fn line(&mut self) -> String {
+        match &mut self.lines {
+            Some(lines) => match lines.recv().await {
+                Some(line) => line,
+                None => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// The answer a person means by what they typed.
+fn choice(line: &str) -> Option<&'static str> {
+    match line.trim().to_lowercase().as_str() {
+        "a" | "allow" | "y" | "yes" => Some("allow"),
+        "d" | "deny" | "n" | "no" => Some("deny"),
+        _ => None,
+    }
 }
 
 pub struct Follow<'a> {
@@ -70,6 +117,7 @@ impl Interrupts {
 enum Heard {
     Event(Option<Result<Received, Fault>>),
     Interrupt(u32),
+    Typed(String),
     Time,
 }
 
@@ -77,6 +125,7 @@ impl Follow<'_> {
     pub async fn until_its_end(&mut self, audience: &mut Audience) -> Result<Followed, Fault> {
         let mut interrupts = Interrupts::new()?;
         let mut redraw = tokio::time::interval(REDRAW);
+        let mut keyboard = Keyboard::default();
         let begun_ms = host::clock::now().mono_ms;
         loop {
             let mut events = match self.client.follow(self.run, self.seen).await {
@@ -91,6 +140,7 @@ impl Follow<'_> {
                     biased;
                     count = interrupts.next() => Heard::Interrupt(count),
                     event = events.next() => Heard::Event(event),
+                    line = keyboard.line() => Heard::Typed(line),
                     _ = redraw.tick() => Heard::Time,
                 };
                 match heard {
@@ -110,10 +160,13 @@ impl Follow<'_> {
                             continue;
                         }
                         self.seen = received.seq;
-                        if let Some(result) = audience.hear(&received)? {
-                            return Ok(Followed::Ended(Box::new(result)));
+                        match audience.hear(&received)? {
+                            Body::Result(result) => return Ok(Followed::Ended(Box::new(result))),
+                            Body::Permission(asked) => self.ask(&asked, &mut keyboard, audience),
+                            _ => {}
                         }
                     }
+                    Heard::Typed(line) => self.answer(&line, &mut keyboard, audience).await,
                     Heard::Event(Some(Err(fault))) => break fault,
                     Heard::Event(None) => {
                         break Fault::new(
@@ -124,6 +177,28 @@ impl Follow<'_> {
                 }
             };
             self.next_host(lost).await?;
+        }
+    }
+
+    /// A question came, or was decided. Only the terminal that started the run asks its person.
+    fn ask(&self, asked: &Permission, keyboard: &mut Keyboard, audience: &mut Audience) {
+        keyboard.asks.retain(|open| *open != asked.ask_id);
+        let person =
+            self.on_interrupt == OnInterrupt::Stop && self.place.surroundings.stdin_is_terminal;
+        if asked.decision.is_none() && person {
+            keyboard.asks.push_back(asked.ask_id);
+            keyboard.listen();
+            audience.say("  type a to allow or d to deny, then Enter");
+        }
+    }
+
+    async fn answer(&self, line: &str, keyboard: &mut Keyboard, audience: &mut Audience) {
+        let Some(ask) = keyboard.asks.front() else { return };
+        let Some(choice) = choice(line) else {
+            return audience.say("  type a to allow or d to deny, then Enter");
+        };
+        if let Err(fault) = self.client.answer(&ask.to_string(), choice).await {
+            audience.say(&format!("  {fault}"));
         }
     }
 
@@ -141,5 +216,24 @@ impl Follow<'_> {
         self.client = client;
         self.hosting = hosting;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_typed_is_an_answer_or_none() {
+        let rows = [
+            ("a", Some("allow")),
+            (" Yes ", Some("allow")),
+            ("DENY", Some("deny")),
+            ("", None),
+            ("what?", None),
+        ];
+        for (line, expected) in rows {
+            assert_eq!(choice(line), expected, "{line}");
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! One file per verb a person types. Each finds the host (or becomes it), asks, and shows; what is
 //! asked for is done in `host::ops`.
 
+mod answer;
 mod audience;
 mod config;
 mod export;
@@ -107,6 +108,8 @@ pub async fn perform(
         Command::Stop(args) => stop::stop(&context, args).await,
         Command::Say(args) => wish::say(&context, args).await,
         Command::Interrupt(args) => wish::interrupt(&context, args).await,
+        Command::Approvals => answer::approvals(&context).await,
+        Command::Answer(args) => answer::answer(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Init => init::init(&context),

@@ -9,7 +9,7 @@ use crate::hosting::{self, Hosting, Place, Purpose, Reached};
 use crate::render::Detail;
 use contract::event::RunResult;
 use contract::plan::{Adapter, Limit};
-use contract::{Code, Fault, NanoUsd, limits};
+use contract::{Code, Fault, NanoUsd, Policy, limits};
 use host::ops::run::{Budget, RunRequest};
 use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{registry, template};
@@ -184,7 +184,8 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         prompt_template,
         tools,
         clocks: Default::default(),
-        permission,
+        // Where someone sits who can answer, questions are asked; elsewhere the host decides.
+        permission: permission.or(surroundings.stdin_is_terminal.then_some(Policy::Ask)),
         budget: Budget {
             nanousd: run_budget.nanousd,
             tokens: run_budget.tokens,

@@ -26,6 +26,8 @@ pub fn tell<W: Write>(wire: &mut Wire<W>) -> Told {
         slow(wire)
     } else if asked_for("tools") {
         tools(wire)
+    } else if asked_for("ask") {
+        asking(wire)
     } else if asked_for("big") {
         big(wire)
     } else {
@@ -138,6 +140,21 @@ fn failing<W: Write>(wire: &mut Wire<W>) -> Told {
     end_turn(wire, 1)?;
     fail(wire, "asked_to_fail", "the prompt asked me to fail, and I did my best")
 }
+
+/// Wants to write, which needs someone's leave under most policies.
+fn asking<W: Write>(wire: &mut Wire<W>) -> Told {
+    speak(wire, "assistant_text", "asking", "I would like to leave a note here, if I may.")?;
+    let note = json!({ "path": NOTE, "content": "The demo agent was here, with your leave.\n" });
+    let text = match wire.call("write_file", note)? {
+        Ok(_) => format!("Thank you. I wrote {NOTE}; you may throw it away."),
+        Err(why) => format!("I may not, and that is fine: {why}."),
+    };
+    speak(wire, "assistant_text", "asked", &text)?;
+    end_turn(wire, 1)?;
+    complete(wire, &text)
+}
+
+const NOTE: &str = "note-from-the-demo.txt";
 
 fn slow<W: Write>(wire: &mut Wire<W>) -> Told {
     const LINES: u32 = 66;

@@ -23,10 +23,9 @@ pub struct RunRow {
     pub prompt: String,
 }
 
-/// The last eight digits: enough to tell a person's runs apart, and to type.
-fn short_id(id: RunId) -> String {
-    let whole = id.to_string();
-    whole[whole.len().saturating_sub(8)..].to_owned()
+/// The last eight digits of an id: enough to tell a person's runs apart, and to type.
+pub fn tail(id: &str) -> &str {
+    &id[id.len().saturating_sub(8)..]
 }
 
 const HEADS: [&str; 8] = ["RUN", "WHEN", "AGENT", "OUTCOME", "TIME", "TOKENS", "COST", "PROMPT"];
@@ -65,7 +64,7 @@ fn cells(row: &RunRow, now: Timestamp) -> [String; 8] {
     };
     let spent = |text: String| if row.tokens > 0 { text } else { "–".to_owned() };
     [
-        short_id(row.id),
+        tail(&row.id.to_string()).to_owned(),
         figures::ago(row.started_at, now),
         fit(&one_line(&row.agent), AGENT_COLUMNS_MAX),
         outcome,

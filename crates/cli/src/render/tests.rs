@@ -59,7 +59,7 @@ fn a_run_with_tools() {
     let output: String = (1..=14).map(|i| format!("line {i}\n")).collect();
     insta::assert_snapshot!(screen(&[
         json!({"kind": "lifecycle", "phase": "starting"}),
-        json!({"kind": "session", "model": "model-1", "tools": 12, "cwd": "/home/ada/parser", "resumed": false}),
+        json!({"kind": "session", "model": "model-1", "tools": 12, "cwd": "/srv/ada/parser", "resumed": false}),
         json!({"kind": "turn", "phase": "started", "n": 1}),
         json!({"kind": "user_text", "text": "fix the failing test"}),
         json!({"kind": "thinking", "text": "A parser test fails. ", "block": "t1", "delta": true}),
@@ -92,7 +92,7 @@ fn a_run_with_tools() {
         json!({"kind": "lease", "action": "released"}),
         ended("succeeded", json!({})),
     ]), @r#"
-    ◆ model-1 · 12 tools · /home/ada/parser
+    ◆ model-1 · 12 tools · /srv/ada/parser
 
     › fix the failing test
 

@@ -114,6 +114,7 @@ impl Machine {
         if self.stopped.is_some() {
             return;
         }
+        self.deny_overdue(now, out);
         let due = self.watch.due(&self.terms, self.calls.busy());
         let Some(due) = due.filter(|due| due.at_ms <= now.mono_ms) else { return };
         match due.clock.code() {
@@ -159,6 +160,7 @@ impl Machine {
             return;
         }
         self.state = RunState::Stopping;
+        self.withdraw_questions(out);
         let (farewell_ms, term_ms) = match graces {
             Graces::Full => (self.terms.farewell_ms, self.terms.term_ms),
             Graces::Linger => (0, self.terms.term_ms),
@@ -180,6 +182,7 @@ impl Machine {
             code: verdict.code.unwrap_or(Code::Conflict),
             message: "the run ended before this call was answered".to_owned(),
         };
+        self.withdraw_questions(out);
         for id in self.calls.drain() {
             out.push(Step::Append(tools::result(&id, &unanswered, None)));
         }

@@ -6,6 +6,7 @@
 //! `Tick`. It ends exactly once, and hears nothing afterwards. Clocks are in `watch.rs`, money in
 //! `ledger.rs`, calls in `tools.rs`, stops and the end in `end.rs`, the judgement in `outcome.rs`.
 
+mod asks;
 mod end;
 mod ledger;
 mod outcome;
@@ -13,8 +14,10 @@ mod terms;
 mod tools;
 mod watch;
 
+pub use asks::Ask;
 pub use terms::{RunBudget, Terms};
 
+use asks::{Asks, May};
 use contract::command::{Command, Wish};
 use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
@@ -118,6 +121,7 @@ pub struct Machine {
     /// The highest level that was announced; it never falls.
     budget: BudgetLevel,
     calls: Calls,
+    asks: Asks,
     accepts: Accepts,
     turns: Turns,
     /// The end that the agent named, from then on.
@@ -192,6 +196,7 @@ impl Machine {
             ledger: Ledger::default(),
             budget: BudgetLevel::Ok,
             calls: Calls::default(),
+            asks: Asks::default(),
             accepts: Accepts::default(),
             turns: Turns::default(),
             said: None,
@@ -225,10 +230,28 @@ impl Machine {
         self.state == RunState::Settled
     }
 
+    /// Whether the agent said that it takes messages during a run.
+    pub fn takes_messages(&self) -> bool {
+        self.accepts.message
+    }
+
+    /// Whether it said that it takes interrupts.
+    pub fn takes_interrupts(&self) -> bool {
+        self.accepts.interrupt
+    }
+
+    /// The questions that wait for an answer.
+    pub fn asks(&self) -> &[Ask] {
+        self.asks.open()
+    }
+
     /// The monotonic time of the next `Tick` that matters.
     pub fn deadline_ms(&self) -> Option<u64> {
         match self.state {
-            RunState::Live => self.watch.due(&self.terms, self.calls.busy()).map(|due| due.at_ms),
+            RunState::Live => {
+                let due_ms = self.watch.due(&self.terms, self.calls.busy()).map(|due| due.at_ms);
+                due_ms.into_iter().chain(self.asks.deadline_ms()).min()
+            }
             RunState::Planned | RunState::Stopping | RunState::Settled => None,
         }
     }
@@ -292,7 +315,7 @@ impl Machine {
                 self.calls.close_native(&tool_call_id);
                 self.watch.stir(now);
             }
-            Signal::ToolCalled(call) => self.take_call(call, out),
+            Signal::ToolCalled(call) => self.take_call(now, call, out),
             Signal::Spent(usage) => {
                 self.ledger.book(&usage);
                 self.weigh(now, out);
@@ -319,9 +342,13 @@ impl Machine {
         self.weigh(now, out);
     }
 
-    fn take_call(&mut self, call: ToolCall, out: &mut Vec<Step>) {
+    fn take_call(&mut self, now: Now, call: ToolCall, out: &mut Vec<Step>) {
         match self.calls.take(&call, &self.terms.tools, self.is_over()) {
-            Taken::Relay => out.push(Step::Do(Effect::Relay(call))),
+            Taken::Relay => match self.terms.may(&call.tool) {
+                May::Do => out.push(Step::Do(Effect::Relay(call))),
+                May::Ask => self.ask(now, call, out),
+                May::Not => self.refuse(now, call.tool_call_id, Code::PermissionDenied, out),
+            },
             Taken::Repeated => {}
             Taken::Refuse(answer) => {
                 out.push(Step::Append(tools::result(&call.tool_call_id, &answer, None)));
@@ -399,11 +426,7 @@ impl Machine {
                     out.push(Step::Do(Effect::Say(Utterance::Interrupt)));
                 }
             }
-            Wish::Answer { ask_id, option: _ } => {
-                let particulars = format!("no question {ask_id} is open in this run");
-                let error = complaint(Code::NotFound, Some(&particulars), None, None);
-                out.push(Step::Append(error));
-            }
+            Wish::Answer { ask_id, option } => self.decide(now, ask_id, &option, out),
         }
     }
 

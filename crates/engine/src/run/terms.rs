@@ -1,10 +1,12 @@
 //! The terms a run is held to: fixed when it is made and stored with its machine, so that a host
 //! that adopts the run holds it to the same terms. Defaults come from `contract::limits`.
 
-use contract::NanoUsd;
+use contract::card::Policy;
 use contract::limits;
 use contract::plan::{Clocks, Limit};
+use contract::{AskId, NanoUsd};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 /// How long a run may take, what it may spend and which tools it is offered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,13 @@ pub struct Terms {
     pub budget: RunBudget,
     /// The relayed tools listed for this run.
     pub tools: Vec<String>,
+    /// Those of them that write: the policy is about these.
+    pub writes: Vec<String>,
+    pub policy: Policy,
+    /// How long a question waits for its answer.
+    pub ask_ms: u64,
+    /// The ids of questions count up from here: chance is the host's.
+    pub ask_base: AskId,
 }
 
 /// What one run may spend; `None` is unlimited.
@@ -53,7 +62,16 @@ impl Terms {
             lease_ms: limits::LEASE_MS,
             budget: RunBudget::default(),
             tools: Vec::new(),
+            writes: Vec::new(),
+            policy: Policy::Ask,
+            ask_ms: grace(clocks.ask_ms, limits::ASK_MS),
+            ask_base: AskId::new(Uuid::nil()),
         }
+    }
+
+    /// The id of the question number `n`.
+    pub(super) fn ask_id(&self, n: u64) -> AskId {
+        AskId::new(Uuid::from_u128(self.ask_base.uuid().as_u128().wrapping_add(n.into())))
     }
 }
 

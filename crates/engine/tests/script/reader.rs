@@ -5,7 +5,7 @@ use contract::command::{Command, Wish};
 use contract::event::{StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Ending, Signal, ToolAnswer, ToolCall};
-use contract::{AskId, Code, CommandId, NanoUsd, RunId, Timestamp, Tokens};
+use contract::{Code, CommandId, NanoUsd, RunId, Timestamp, Tokens};
 use engine::{Input, Terms, Testimony};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -28,6 +28,9 @@ pub fn terms(line: &str, terms: &mut Terms) -> Given {
             "usd" => terms.budget.nanousd = Some(usd(value)),
             "tokens" => terms.budget.tokens = Some(number(value)),
             "turns" => terms.budget.turns = Some(number(value)),
+            "policy" => terms.policy = word(value),
+            "writes" => terms.writes = value.split(',').map(str::to_owned).collect(),
+            "ask" => terms.ask_ms = limit(value).unwrap(),
             "tools" => terms.tools = value.split(',').map(str::to_owned).collect(),
             unknown => panic!("no term is called {unknown}"),
         }
@@ -91,7 +94,10 @@ fn command(words: &Words<'_>) -> Command {
         "stop" => Wish::Stop { reason: code(words.bare(1)), at_once: words.has("at_once") },
         "say" => Wish::Say { text: sentence(words.bare(1)) },
         "interrupt" => Wish::Interrupt,
-        "answer" => Wish::Answer { ask_id: id::<AskId>("ask_"), option: "yes".to_owned() },
+        "answer" => {
+            let ask_id = format!("ask_{:032x}", number::<u64>(words.bare(1))).parse().unwrap();
+            Wish::Answer { ask_id, option: words.bare(2).to_owned() }
+        }
         unknown => panic!("nobody wishes {unknown}"),
     };
     let asked_at = Timestamp(0);

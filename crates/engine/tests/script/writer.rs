@@ -48,6 +48,14 @@ fn draft_line(draft: &Draft) -> String {
             let head = Some(format!("{}: {}", error.code, error.message));
             [head, detail].into_iter().flatten().collect()
         }
+        Body::Permission(asked) => {
+            let number = asked.ask_id.uuid().as_u128();
+            let decision = asked.decision.map(|decision| word(&decision));
+            let by = asked.decided_by.map(|by| format!("by {}", word(&by)));
+            let head = [Some(format!("ask {number}")), asked.tool_call_id.clone()];
+            let title = Some(format!("{:?}", asked.title));
+            head.into_iter().chain([title, decision, by]).flatten().collect()
+        }
         Body::Result(result) => result_parts(result),
         Body::UserText(text) => vec![format!("{:?}", text.text)],
         Body::Log(log) => vec![word(&log.stream), format!("{:?}", log.text)],

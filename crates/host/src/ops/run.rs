@@ -96,8 +96,27 @@ pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
     }
 }
 
+/// Refuses at once what the agent is known not to take; what is not known yet waits in the inbox.
+fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
+    let live = host.inner.live();
+    let Some(live) = live.get(&run).filter(|live| live.heard) else { return Ok(()) };
+    let (taken, what) = match wish {
+        Wish::Say { .. } => (live.takes_messages, "messages"),
+        Wish::Interrupt => (live.takes_interrupts, "interrupts"),
+        Wish::Stop { .. } | Wish::Answer { .. } => return Ok(()),
+    };
+    match taken {
+        true => Ok(()),
+        false => {
+            Err(Fault::new(Code::NotSupported, format!("this agent takes no {what} during a run"))
+                .with_hint("stop it, or wait for its end and run again"))
+        }
+    }
+}
+
 /// Puts a wish into a run's inbox; its driver takes it from there.
 pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
+    possible(host, run, &wish)?;
     let command = contract::Command {
         id: chance::command_id(),
         run_id: run,

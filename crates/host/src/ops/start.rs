@@ -14,7 +14,7 @@ use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
 use contract::plan::{Adapter, LaunchPlan};
 use contract::state::Review;
-use contract::{Code, Draft, Fault, RunId, TaskId, limits};
+use contract::{Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::{Input, Machine, RunBudget, Terms};
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -139,7 +139,7 @@ fn drive(
         attempt: ATTEMPT,
         lease_ms,
         runtime: checked.runtime,
-        machine: Machine::new(terms(request, &checked, lease_ms), now),
+        machine: Machine::new(terms(host, request, &checked, lease_ms), now),
         dialect: checked.runtime.dialect(spec),
         joiner: Default::default(),
         words: Words { seal, next_seq: 1, carry: Default::default(), open: None },
@@ -327,7 +327,7 @@ fn secrets(
     secrets
 }
 
-fn terms(request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
+fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
     let clocks = request.clocks.over(checked.adapter.clocks);
     let Budget { nanousd, tokens, turns } = request.budget;
     let offered = |tool: &str| {
@@ -340,7 +340,21 @@ fn terms(request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
         false => Vec::new(),
     };
     let budget = RunBudget { nanousd, tokens, turns };
-    Terms { budget, lease_ms, tools, ..Terms::from(&clocks, FIRST_FENCE, ATTEMPT) }
+    Terms {
+        budget,
+        lease_ms,
+        tools,
+        writes: tool::WRITES.iter().map(|tool| (*tool).to_owned()).collect(),
+        policy: policy(host, request, checked),
+        ask_base: chance::ask_id(),
+        ..Terms::from(&clocks, FIRST_FENCE, ATTEMPT)
+    }
+}
+
+/// The policy that was asked for; else to ask where someone can answer, else to let it read only.
+fn policy(host: &Host, request: &RunRequest, checked: &Checked) -> Policy {
+    let unasked = if host.inner.serves { Policy::Ask } else { Policy::AllowReads };
+    request.permission.or(checked.adapter.permission).unwrap_or(unasked)
 }
 
 fn title(request: &RunRequest) -> String {

@@ -25,6 +25,9 @@ pub const ALL: &[&str] = &[
     "list_files",
 ];
 
+/// Those that change something: the permission policy is about these.
+pub const WRITES: &[&str] = &["write_file", "apply_patch", "upload_asset"];
+
 /// What the tools of one run see.
 #[derive(Debug, Clone)]
 pub struct Bench {

@@ -1,5 +1,6 @@
 //! The table of routes, and how faults become answers. One file per noun.
 
+mod asks;
 mod host;
 mod openapi;
 mod runs;
@@ -66,6 +67,16 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/runs/{run}/commands",
         methods: &[("post", "wish something of a live run")],
         make: || post(runs::wish),
+    },
+    Route {
+        path: "/api/v1/asks",
+        methods: &[("get", "questions that wait for a person")],
+        make: || get(asks::list),
+    },
+    Route {
+        path: "/api/v1/asks/{ask}/answer",
+        methods: &[("post", "answer a question")],
+        make: || post(asks::answer),
     },
     Route {
         path: "/api/v1/blobs/{hash}",

@@ -1,0 +1,56 @@
+//! Questions that wait for a person, over all live runs of this host, and their answers. The truth is
+//! in each run's machine; this is where its driver shows it. An answer is a wish like any other, so
+//! it is durable before it counts and is recorded with who decided.
+
+use super::run::wish;
+use crate::Host;
+use contract::{AskId, Code, Fault, RunId, Timestamp, Wish};
+use serde::{Deserialize, Serialize};
+
+/// A question as people see it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenAsk {
+    pub ask_id: AskId,
+    pub run_id: RunId,
+    pub tool_call_id: String,
+    pub tool: String,
+    /// When it is denied because nobody answered.
+    pub until: Timestamp,
+}
+
+/// Every open question, the most urgent first.
+pub fn list(host: &Host) -> Vec<OpenAsk> {
+    let mut asks: Vec<OpenAsk> =
+        host.inner.live().values().flat_map(|run| run.asks.iter().cloned()).collect();
+    asks.sort_by_key(|ask| (ask.until, ask.ask_id));
+    asks
+}
+
+/// The question that a person means: its whole id, or an end of it that fits no other.
+fn find(host: &Host, given: &str) -> Result<OpenAsk, Fault> {
+    let mut fitting = list(host).into_iter().filter(|ask| {
+        let id = ask.ask_id.to_string();
+        id == given || (given.len() >= 4 && id.ends_with(given))
+    });
+    match (fitting.next(), fitting.next()) {
+        (Some(ask), None) => Ok(ask),
+        (None, _) => Err(Fault::new(Code::NotFound, format!("no question '{given}' is open"))
+            .with_hint("`ostler approvals` lists what waits for an answer")),
+        (Some(_), Some(_)) => {
+            Err(Fault::new(Code::NotFound, format!("more than one question fits '{given}'"))
+                .with_hint("give more of the id"))
+        }
+    }
+}
+
+/// Answers a question.
+pub async fn answer(host: &Host, given: &str, option: &str) -> Result<OpenAsk, Fault> {
+    if !["allow", "deny", "allow_once", "reject_once"].contains(&option) {
+        return Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
+            .with_hint("say allow or deny"));
+    }
+    let ask = find(host, given)?;
+    let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned() };
+    wish(host, ask.run_id, answer).await?;
+    Ok(ask)
+}
