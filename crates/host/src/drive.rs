@@ -131,15 +131,19 @@ impl Drive {
         }
     }
 
-    /// Commits what is pending, hears what there is, and waits only when both are done.
+    /// Commits what is pending, hears a Batch full of what there is, and then sees who else wants
+    /// something: an agent that never pauses must not keep a stop or a renewal from being heard.
     async fn turn(&mut self) -> Result<(), Leave> {
         self.settle_what_is_pending().await?;
-        if self.hear() {
-            return Ok(());
+        let more = self.hear();
+        match more {
+            true => self.settle_what_is_pending().await?,
+            false => self.settle_what_is_due().await?,
         }
-        self.settle_what_is_due().await?;
-        let wake = self.wait().await;
-        self.take(wake).await
+        match self.wait(more).await {
+            Some(wake) => self.take(wake).await,
+            None => Ok(()),
+        }
     }
 
     /// A run that never became durable: its keeper leaves by itself, and is waited for.
@@ -305,28 +309,26 @@ impl Drive {
         self.standing.remaining = self.machine.remaining(now);
     }
 
-    async fn wait(&mut self) -> Wake {
+    /// The next thing that happens. With `more` to hear nothing is waited for: `None` when nothing
+    /// has happened yet.
+    async fn wait(&mut self, more: bool) -> Option<Wake> {
         let now = clock::now();
-        let due_ms = [
-            self.machine.deadline_ms(),
-            self.joiner.deadline().map(|at| at.ms().unsigned_abs()),
-            Some(self.renew_at_ms),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
-        .unwrap_or(u64::MAX);
+        let joined_ms = self.joiner.deadline().map(|at| at.ms().unsigned_abs());
+        let due_ms = [self.machine.deadline_ms(), joined_ms, Some(self.renew_at_ms)];
+        let due_ms = due_ms.into_iter().flatten().min().unwrap_or(u64::MAX);
         let wait = Duration::from_millis(due_ms.saturating_sub(now.mono_ms));
+        // Reports come last: most only say that there is more in the spool, and there always is.
         tokio::select! {
             biased;
-            report = next_report(&mut self.keeping) => match report {
+            Some(answered) = self.answers.recv() => Some(Wake::Answered(answered)),
+            () = self.inbox.changed() => Some(Wake::Inbox),
+            Ok(()) = self.leaving.changed() => Some(Wake::Leaving),
+            () = tokio::time::sleep(wait) => Some(Wake::Time),
+            report = next_report(&mut self.keeping) => Some(match report {
                 Some(report) => Wake::Report(report),
                 None => Wake::KeeperGone,
-            },
-            Some(answered) = self.answers.recv() => Wake::Answered(answered),
-            () = self.inbox.changed() => Wake::Inbox,
-            Ok(()) = self.leaving.changed() => Wake::Leaving,
-            () = tokio::time::sleep(wait) => Wake::Time,
+            }),
+            () = std::future::ready(()), if more => None,
         }
     }
 

@@ -58,23 +58,33 @@ impl Keeping {
         Ok(())
     }
 
-    /// The next report; `None` when the keeper is gone or belongs to another. Safe to cancel.
+    /// The next report; `None` when the keeper is gone or belongs to another. Pokes that have
+    /// gathered are one: they all say the same. Safe to cancel: a lost poke is followed by another,
+    /// and whoever waits here has read the spool to its end before.
     pub async fn next(&mut self) -> io::Result<Option<Report>> {
+        let mut poked = false;
         loop {
+            let (control, assembler) = (&self.control, &mut self.assembler);
+            match control.try_io(Interest::READABLE, || receive(control, assembler)) {
+                Ok(Received::Gone) => return Ok(None),
+                Ok(Received::Part) => continue,
+                Ok(Received::Report(Report::Poke)) => {
+                    poked = true;
+                    continue;
+                }
+                Ok(Received::Report(report)) => return Ok(Some(report)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+            if poked {
+                return Ok(Some(Report::Poke));
+            }
             let interest = match self.outbox.is_empty() {
                 true => Interest::READABLE,
                 false => Interest::READABLE | Interest::WRITABLE,
             };
             self.control.ready(interest).await?;
             self.flush()?;
-            let (control, assembler) = (&self.control, &mut self.assembler);
-            match control.try_io(Interest::READABLE, || receive(control, assembler)) {
-                Ok(Received::Gone) => return Ok(None),
-                Ok(Received::Part) => {}
-                Ok(Received::Report(report)) => return Ok(Some(report)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
         }
     }
 }

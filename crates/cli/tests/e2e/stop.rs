@@ -92,3 +92,25 @@ fn a_lingering_agent_does_not_change_its_success() {
         find_marked(&ostler.instance.mark()).is_empty().then_some(())
     });
 }
+
+#[test]
+fn a_stop_is_heard_over_an_agent_that_never_pauses() {
+    let ostler = Ostler::new();
+    let flood = ostler.instance.work().join("flood.py");
+    let line = r#"{"type":"progress","summary":"and on and on and on"}"#;
+    std::fs::write(
+        &flood,
+        format!("import sys, time\nwhile True:\n    sys.stdout.write('{line}\\n' * 200)\n    sys.stdout.flush()\n    time.sleep(0.002)\n"),
+    )
+    .unwrap();
+    let command = format!("python3 {}", flood.display());
+    let mut run = ostler.starts(&["run", "--process", &command, "x", "--json"]);
+    let heard = run.event("the flood", |event| event["seq"].as_u64() > Some(2_000));
+    let id = heard["run_id"].as_str().unwrap().to_owned();
+    // Nobody reads the flood any more, and it goes on.
+    let drain = std::thread::spawn(move || run.finish());
+    let stopped = ostler.says(&["stop", &id, "--now"]);
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    assert_eq!(drain.join().unwrap().code, 130);
+    assert!(find_marked(&ostler.instance.mark()).is_empty());
+}
