@@ -67,7 +67,8 @@ pub fn run(programs: &Programs, writes: Writes, events: u64) -> Result<Cost, Str
     if upward.sealed != events || upward.sealed_bytes < bytes_min {
         return Err(format!("{} of {events} events were sealed", upward.sealed));
     }
-    Ok(Cost::per(own_ns + keeper_ns, ended_ns - Note::read(&note)?.began_ns, events))
+    let wall_ns = ended_ns - Note::read(&note)?.began_ns;
+    Ok(Cost::per(events, own_ns + keeper_ns, keeper_ns, wall_ns))
 }
 
 /// Waits until the keeper says something, and takes all it says. False when it is gone.

@@ -24,7 +24,7 @@ const BATCH_EVENTS: usize = 256;
 
 pub fn run() -> Result<(), String> {
     println!(
-        "durable: {ROUNDS} rounds of {BATCHES} transactions of {BATCH_EVENTS} events, floor and ours by turns"
+        "durable: {ROUNDS} rounds of floor, ours; {BATCHES} commits of {BATCH_EVENTS} events each"
     );
     let (run, mut pairs) = (run_id(), Pairs::default());
     for _ in 0..ROUNDS {

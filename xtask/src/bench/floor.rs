@@ -66,5 +66,5 @@ pub fn run(programs: &Programs, writes: Writes, events: u64) -> Result<Cost, Str
     if heard != events || body_bytes == 0 {
         return Err(format!("the floor heard {heard} of {events} events"));
     }
-    Ok(Cost::per(cpu_ns, ended_ns - Note::read(&note)?.began_ns, events))
+    Ok(Cost::per(events, cpu_ns, 0, ended_ns - Note::read(&note)?.began_ns))
 }

@@ -13,13 +13,15 @@ const TICK_NS: u64 = 10_000_000;
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     pub cpu_ns: f64,
+    /// The keeper's share of `cpu_ns`, where it was counted apart.
+    pub keeper_ns: f64,
     pub wall_ns: f64,
 }
 
 impl Cost {
-    pub fn per(cpu_ns: u64, wall_ns: u64, events: u64) -> Self {
+    pub fn per(events: u64, cpu_ns: u64, keeper_ns: u64, wall_ns: u64) -> Self {
         let share = |ns: u64| ns as f64 / events as f64;
-        Self { cpu_ns: share(cpu_ns), wall_ns: share(wall_ns) }
+        Self { cpu_ns: share(cpu_ns), keeper_ns: share(keeper_ns), wall_ns: share(wall_ns) }
     }
 }
 
