@@ -8,4 +8,4 @@
 pub mod rules;
 pub mod run;
 
-pub use run::{Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};
+pub use run::{Booked, Covers, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};

@@ -28,6 +28,7 @@ pub fn terms(line: &str, terms: &mut Terms) -> Given {
             "usd" => terms.budget.nanousd = Some(usd(value)),
             "tokens" => terms.budget.tokens = Some(number(value)),
             "turns" => terms.budget.turns = Some(number(value)),
+            "time" => terms.budget.ms = limit(value),
             "tools" => terms.tools = value.split(',').map(str::to_owned).collect(),
             unknown => panic!("no term is called {unknown}"),
         }
