@@ -133,7 +133,7 @@ impl Drive {
     /// Commits what is pending, hears what there is, and waits only when both are done.
     async fn turn(&mut self) -> Result<(), Leave> {
         self.settle_what_is_pending().await?;
-        if self.hear() {
+        if self.hear().await {
             return Ok(());
         }
         self.settle_what_is_due().await?;
@@ -165,7 +165,7 @@ impl Drive {
 
     /// Hears records until a Batch is full or the spool is read. True when there is something new
     /// to commit or more to hear.
-    fn hear(&mut self) -> bool {
+    async fn hear(&mut self) -> bool {
         let Some(mut intake) = self.intake.take() else { return false };
         let now = clock::now();
         let mut bytes = 0;
@@ -184,6 +184,7 @@ impl Drive {
                     }
                     bytes += usize::try_from(intake.marks().offset().saturating_sub(before))
                         .unwrap_or(usize::MAX);
+                    self.await_prices(&out).await;
                     self.spread(now, out);
                     if heard == Heard::Exit {
                         self.ending = Ending::KeeperGone;
@@ -198,13 +199,13 @@ impl Drive {
         };
         self.intake = Some(intake);
         if !more && self.ending == Ending::KeeperGone {
-            self.end(now);
+            self.end(now).await;
         }
         more || !self.pending.is_empty()
     }
 
     /// The keeper is gone and its spool is read: the machine hears how it ended.
-    fn end(&mut self, now: Now) {
+    async fn end(&mut self, now: Now) {
         self.ending = Ending::Told;
         let Some(mut intake) = self.intake.take() else { return };
         let mut out = Out::default();
@@ -214,6 +215,7 @@ impl Drive {
             None => Close::Cut,
         };
         self.dialect.close(how, &mut out);
+        self.await_prices(&out).await;
         self.spread(now, out);
         self.joiner.flush(&mut self.pending.drafts);
         if let Some(unkept @ 1..) = self.blind {
@@ -264,7 +266,7 @@ impl Drive {
         }
         for mut signal in out.signals {
             if let Signal::Spent(usage) = &mut signal {
-                self.price(usage);
+                self.price(now, usage);
             }
             self.step(now, Input::Signal(signal));
         }
@@ -275,14 +277,23 @@ impl Drive {
 
     fn draft(&mut self, now: Now, mut draft: Draft) {
         if let Body::Usage(usage) = &mut draft.body {
-            self.price(usage);
+            self.price(now, usage);
         }
         self.standing.note(&draft.body);
         self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
     }
 
-    fn price(&self, usage: &mut contract::event::Usage) {
-        engine::rules::price::price(usage, &self.house.prices, self.cost_model.as_deref());
+    /// Prices may still be loading; what the agent says meanwhile waits in its spool.
+    async fn await_prices(&mut self, out: &Out) {
+        for draft in &out.drafts {
+            if let Body::Usage(usage) = &draft.body {
+                self.house.prices.ready_for(usage, self.cost_model.as_deref()).await;
+            }
+        }
+    }
+
+    fn price(&self, now: Now, usage: &mut contract::event::Usage) {
+        self.house.prices.price(usage, self.cost_model.as_deref(), now.wall);
     }
 
     pub(crate) fn step(&mut self, now: Now, input: Input) {
@@ -294,6 +305,7 @@ impl Drive {
                     self.standing.note(&draft.body);
                     self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
                 }
+                Step::Book(booked) => self.pending.booked.push(booked),
                 Step::Do(effect) => self.intend(now, effect),
             }
         }

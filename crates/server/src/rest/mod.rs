@@ -1,6 +1,7 @@
 //! The table of routes, and how faults become answers. One file per noun.
 
 mod host;
+mod money;
 mod openapi;
 mod runs;
 
@@ -66,6 +67,22 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/runs/{run}/commands",
         methods: &[("post", "wish something of a live run")],
         make: || post(runs::wish),
+    },
+    Route {
+        path: "/api/v1/costs",
+        methods: &[(
+            "get",
+            "what was spent: by=day,agent,adapter,model and since=2026-11-01 or 7d",
+        )],
+        make: || get(money::costs),
+    },
+    Route {
+        path: "/api/v1/prices",
+        methods: &[
+            ("get", "the prices that count: model is a part of the name"),
+            ("post", "import prices in the format of LiteLLM or models.dev"),
+        ],
+        make: || get(money::prices).post(money::import),
     },
     Route {
         path: "/api/v1/blobs/{hash}",
