@@ -3,9 +3,11 @@
 
 mod audience;
 mod config;
+mod costs;
 mod export;
 mod follow;
 mod init;
+mod prices;
 mod replay;
 mod run;
 mod runs;
@@ -107,6 +109,8 @@ pub async fn perform(
         Command::Stop(args) => stop::stop(&context, args).await,
         Command::Say(args) => wish::say(&context, args).await,
         Command::Interrupt(args) => wish::interrupt(&context, args).await,
+        Command::Costs(args) => costs::costs(&context, args).await,
+        Command::Prices(args) => prices::prices(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Init => init::init(&context),
