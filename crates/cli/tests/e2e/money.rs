@@ -186,3 +186,34 @@ fn the_books_add_up_to_the_results_of_the_runs() {
         assert!(said.code == 2 && said.complaint().contains(hint), "{said:#?}");
     }
 }
+
+#[test]
+fn a_run_that_changes_hosts_is_priced_and_booked_as_if_it_had_not() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "mine": {{ "type": "process", "binary": "{}",
+              "costModel": "anthropic/claude-sonnet-5",
+              "args": ["--step-cost", {}, "--steps", "2", "--sleep-ms", "3000", "--steps", "2"] }} }} }}"#,
+        testkit::fake_agent().display(),
+        Value::from(UNKNOWN)
+    ));
+    let mut host = ostler.starts(&["run", "mine", "x", "--json"]);
+    let first = host.event("the first usage", |event| event["kind"] == "usage");
+    let id = first["run_id"].as_str().unwrap().to_owned();
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+    let said = ostler.says(&["watch", &id, "--json"]);
+    let events = said.events();
+    let ended = result(&events);
+    assert_eq!(
+        (&ended["outcome"], &ended["totals"]["effective_nanousd"]),
+        (&"succeeded".into(), &12_000_000.into()),
+        "{said:#?}"
+    );
+    let spent: Vec<_> = events.iter().filter(|event| event["kind"] == "usage").collect();
+    assert_eq!(spent.len(), 4);
+    assert!(spent.iter().all(|usage| usage["approximate"] == true), "{spent:#?}");
+    let books = json(&ostler.says(&["costs", "--json"]));
+    assert_eq!(books[0]["effective_nanousd"], 12_000_000, "{books}");
+    assert_eq!(store::check(&ostler.instance.data()).unwrap(), [] as [String; 0]);
+}
