@@ -52,6 +52,11 @@ pub enum Command {
     Approvals,
     /// Answer a question of a live run
     Answer(Answer),
+    /// Show what was spent, and by whom
+    Costs(Costs),
+    /// Look at the prices, or import newer ones
+    #[command(subcommand)]
+    Prices(Prices),
     /// Host this data directory and its API until stopped
     Serve(Serve),
     /// List the agents, adapters and runtimes that can be run
@@ -94,6 +99,8 @@ pub struct Run {
     pub budget_tokens: Option<u64>,
     #[arg(long, value_name = "N")]
     pub budget_turns: Option<u32>,
+    #[arg(long, value_name = "N")]
+    pub budget_minutes: Option<f64>,
     /// What it may do without asking; `allow-all` is dangerous outside a directory of its own
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub permission: Option<Policy>,
@@ -167,6 +174,28 @@ pub struct Serve {
     /// Where to listen [default: the configuration's, or 127.0.0.1:7717]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Costs {
+    /// Told apart by any of day, agent, adapter, model, with commas between
+    #[arg(long, value_name = "NAMES", default_value = "day")]
+    pub by: String,
+    /// From this day on: 2026-11-01, or 7d for the last seven; days are those of UTC
+    #[arg(long, value_name = "DAY")]
+    pub since: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Prices {
+    /// List the prices that count, in dollars per million tokens
+    List {
+        /// Only models with this in their name
+        #[arg(long, value_name = "PART")]
+        model: Option<String>,
+    },
+    /// Import LiteLLM's model_prices_and_context_window.json or the api.json of models.dev
+    Import { file: PathBuf },
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,6 +5,7 @@ use contract::{Code, Event, Fault, RunId, Wish};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::ask::OpenAsk;
+use host::ops::money::ImportReport;
 use host::ops::run::{RunRequest, Started};
 use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
@@ -80,6 +81,11 @@ impl Client {
 
     pub async fn run(&self, run: &str) -> Result<RunRow, Fault> {
         self.get(&format!("/api/v1/runs/{}", escaped(run))).await
+    }
+
+    pub async fn import_prices(&self, file: &serde_json::Value) -> Result<ImportReport, Fault> {
+        let response = self.post("/api/v1/prices", file).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
     }
 
     pub async fn wish(&self, run: RunId, wish: &Wish) -> Result<(), Fault> {
@@ -163,8 +169,8 @@ fn unreachable_host(error: &reqwest::Error) -> Fault {
     )
 }
 
-/// What a person typed, as one segment of a path.
-fn escaped(text: &str) -> String {
+/// What a person typed, as one segment of a path or one value of a query.
+pub fn escaped(text: &str) -> String {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
     text.bytes().fold(String::new(), |mut path, byte| {
         match kept(byte) {

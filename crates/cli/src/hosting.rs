@@ -114,6 +114,9 @@ async fn become_host(
         }),
     });
     host.listens_at(url.clone());
+    if let Purpose::Serve { .. } = purpose {
+        host.warm_prices();
+    }
     let which = match purpose {
         Purpose::Look => Which::Dead,
         Purpose::Act | Purpose::Serve { .. } => Which::All,

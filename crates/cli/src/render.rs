@@ -9,12 +9,14 @@ mod figures;
 mod flow;
 mod items;
 mod measure;
+mod money;
 mod system;
 mod table;
 mod tone;
 mod tools;
 mod totals;
 
+pub use money::{costs_table, costs_total, prices_table};
 pub use table::{RunRow, runs_table, tail};
 pub use tone::Colour;
 

@@ -88,6 +88,12 @@ limits! {
     TOOL_CALLS_OPEN_MAX: usize = 64;
     /// A configuration file.
     CONFIG_BYTES_MAX: usize = MIB;
+    /// Prices in an imported table.
+    PRICES_MAX: usize = 50_000;
+    /// The `provider/model` of a price.
+    PRICE_NAME_BYTES_MAX: usize = 256;
+    /// Rows of one answer about costs.
+    COST_ROWS_MAX: usize = 10_000;
     /// The shortest secret value that is looked for; shorter ones would redact ordinary words.
     SECRET_BYTES_MIN: usize = 6;
     /// Known secret values of one run.

@@ -8,4 +8,6 @@
 pub mod rules;
 pub mod run;
 
-pub use run::{Ask, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};
+pub use run::{
+    Ask, Booked, Covers, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony,
+};

@@ -3,10 +3,11 @@
 
 use contract::command::{Command, Wish};
 use contract::event::{Body, Outcome, StopReason, Usage};
+use contract::money::Basis;
 use contract::plan::Clocks;
 use contract::speech::{Ending, Signal, ToolAnswer, ToolCall};
 use contract::{AskId, Code, NanoUsd, RunState, Timestamp, Tokens};
-use engine::{Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};
+use engine::{Booked, Covers, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -16,7 +17,12 @@ fn terms() -> Terms {
         wall_ms: Some(40_000),
         silence_ms: Some(9_000),
         first_output_ms: Some(6_000),
-        budget: RunBudget { nanousd: Some(NanoUsd(1_000)), tokens: Some(10_000), turns: Some(3) },
+        budget: RunBudget {
+            nanousd: Some(NanoUsd(1_000)),
+            tokens: Some(10_000),
+            turns: Some(3),
+            ms: Some(30_000),
+        },
         tools: vec!["known".to_owned()],
         ..Terms::from(&Clocks::default(), 7, 1)
     }
@@ -39,6 +45,13 @@ fn ending() -> impl Strategy<Value = Ending> {
     })
 }
 
+fn spent() -> impl Strategy<Value = (u64, Option<i64>, Option<&'static str>, Basis)> {
+    let models = prop::sample::select(vec![None, Some("a"), Some("b")]);
+    let bases = [Basis::Increment, Basis::Increment, Basis::RunTotal, Basis::SessionTotal];
+    let bases = prop::sample::select(bases.to_vec());
+    (0..500_u64, prop::option::of(0..100_i64), models, bases)
+}
+
 fn signal() -> impl Strategy<Value = Signal> {
     let stops = [StopReason::EndTurn, StopReason::MaxTokens, StopReason::Refusal];
     prop_oneof![
@@ -54,8 +67,10 @@ fn signal() -> impl Strategy<Value = Signal> {
                 Signal::ToolCalled(ToolCall { tool_call_id, tool, args: Value::Null })
             }
         ),
-        2 => (0..500_u64, prop::option::of(0..100_i64)).prop_map(|(output, nanousd)| {
+        4 => spent().prop_map(|(output, nanousd, model, basis)| {
             Signal::Spent(Usage {
+                model: model.map(str::to_owned),
+                basis,
                 tokens: Some(Tokens { output, ..Tokens::default() }),
                 effective_nanousd: nanousd.map(NanoUsd),
                 ..Usage::default()
@@ -165,8 +180,25 @@ fn play(story: &[(u64, Input)]) -> Vec<Vec<Step>> {
 fn bodies(steps: &[Step]) -> impl Iterator<Item = &Body> {
     steps.iter().filter_map(|step| match step {
         Step::Append(draft) => Some(&draft.body),
-        Step::Do(_) => None,
+        Step::Book(_) | Step::Do(_) => None,
     })
+}
+
+/// Keeps books as a store does: by provider and model, with what has a price and what has none.
+fn book(books: &mut BTreeMap<(String, String), (Tokens, i64, bool, bool)>, booked: &Booked) {
+    let key = (booked.provider.clone(), booked.model.clone());
+    for (name, row) in books.iter_mut() {
+        row.3 &= match booked.covers {
+            Covers::Nothing => true,
+            Covers::Model => *name != key,
+            Covers::Run => false,
+        };
+    }
+    let row = books.entry(key).or_default();
+    row.0 = row.0.plus(&booked.tokens);
+    row.1 += booked.nanousd.map_or(0, |amount| amount.0);
+    row.2 |= booked.nanousd.is_some();
+    row.3 |= booked.unpriced;
 }
 
 proptest! {
@@ -234,7 +266,7 @@ proptest! {
                     Step::Do(Effect::Say(contract::Utterance::ToolResult { tool_call_id, .. })) => {
                         *said.entry(tool_call_id.clone()).or_default() += 1;
                     }
-                    Step::Do(_) => {}
+                    Step::Book(_) | Step::Do(_) => {}
                 }
             }
         }
@@ -254,6 +286,29 @@ proptest! {
             machine.step(now(mono_ms), input.clone(), &mut out);
             prop_assert_eq!(out, expected);
         }
+    }
+
+    #[test]
+    fn what_is_booked_adds_up_to_the_totals_of_the_result(story in story()) {
+        let steps: Vec<_> = play(&story).into_iter().flatten().collect();
+        let mut books: BTreeMap<(String, String), (Tokens, i64, bool, bool)> = BTreeMap::new();
+        let mut totals = None;
+        for step in &steps {
+            match step {
+                Step::Book(booked) => book(&mut books, booked),
+                Step::Append(draft) => if let Body::Result(result) = &draft.body {
+                    totals = Some(result.totals);
+                },
+                Step::Do(_) => {}
+            }
+        }
+        let totals = totals.expect("every story ends");
+        let tokens = books.values().fold(Tokens::default(), |sum, row| sum.plus(&row.0));
+        prop_assert_eq!(tokens, totals.tokens);
+        let (priced, unpriced) =
+            (books.values().any(|row| row.2), books.values().any(|row| row.3));
+        let paid = NanoUsd(books.values().map(|row| row.1).sum());
+        prop_assert_eq!((priced && !unpriced).then_some(paid), totals.effective_nanousd);
     }
 
     #[test]

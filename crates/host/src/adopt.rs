@@ -165,7 +165,7 @@ async fn adopted(
         mouth: Mouth::after(state.next_effect, state.next_frame),
         bench: Bench { task: Arc::new(sheet), workspace: Arc::new(workspace) },
         standing: Standing::default(),
-        cost_model: None,
+        cost_model: state.cost_model,
         spool,
         spool_dropped: 0,
         plan: None,

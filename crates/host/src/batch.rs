@@ -6,17 +6,19 @@ use crate::intake::Marks;
 use contract::event::{Body, Envelope, RunResult, Text};
 use contract::state::Review;
 use contract::{CommandId, Draft, RunState, TaskState};
-use engine::{Effect, Now};
+use engine::{Booked, Covers, Effect, Now};
 use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::seal::{Carry, Seal, SealedEvent};
-use store::{Batch, Settle};
+use store::{Batch, LedgerRow, Settle};
 
 /// What waits for the next Batch.
 #[derive(Debug, Default)]
 pub struct Pending {
     pub drafts: Vec<Draft>,
+    /// What was spent, for the books.
+    pub booked: Vec<Booked>,
     pub effects: Vec<Intent>,
     /// Frames a dialect answered with by itself.
     pub replies: Vec<Frame>,
@@ -29,6 +31,7 @@ impl Pending {
     /// Whether nothing needs a commit now.
     pub fn is_empty(&self) -> bool {
         self.drafts.is_empty()
+            && self.booked.is_empty()
             && self.effects.is_empty()
             && self.replies.is_empty()
             && self.taken.is_empty()
@@ -94,6 +97,9 @@ pub struct HostState {
     pub open: Option<OpenBlock>,
     pub next_effect: u64,
     pub next_frame: u32,
+    /// The adapter's, so that whoever adopts the run prices it the same.
+    #[serde(default)]
+    pub cost_model: Option<String>,
 }
 
 impl OpenBlock {
@@ -154,7 +160,9 @@ impl Drive {
             open: self.words.open.clone(),
             next_effect: self.mouth.next_effect,
             next_frame: self.mouth.next_frame,
+            cost_model: self.cost_model.clone(),
         };
+        let booked = std::mem::take(&mut self.pending.booked);
         let batch = Batch {
             run: self.run,
             fence: self.fence,
@@ -170,6 +178,7 @@ impl Drive {
             run_state: if settle.is_some() { RunState::Settled } else { self.machine.state() },
             pid: self.pid,
             totals: Some(self.machine.totals()),
+            ledger: booked.into_iter().map(|booked| ledger_row(seal, now, booked)).collect(),
             model: None,
             settle,
         };
@@ -185,6 +194,23 @@ impl Drive {
             task_state: TaskState::after(result.outcome, Review::None),
             message: self.words.seal.given(result.message.as_deref().unwrap_or_default()),
         }
+    }
+}
+
+/// Names of models are words of the agent.
+fn ledger_row(seal: &Seal, now: Now, booked: Booked) -> LedgerRow {
+    LedgerRow {
+        at: now.wall,
+        provider: seal.given(&booked.provider),
+        model: seal.given(&booked.model),
+        tokens: booked.tokens,
+        nanousd: booked.nanousd,
+        unpriced: booked.unpriced,
+        covers: match booked.covers {
+            Covers::Nothing => store::Covers::Nothing,
+            Covers::Model => store::Covers::Model,
+            Covers::Run => store::Covers::Run,
+        },
     }
 }
 

@@ -135,7 +135,7 @@ impl Drive {
     /// something: an agent that never pauses must not keep a stop or a renewal from being heard.
     async fn turn(&mut self) -> Result<(), Leave> {
         self.settle_what_is_pending().await?;
-        let more = self.hear();
+        let more = self.hear().await;
         match more {
             true => self.settle_what_is_pending().await?,
             false => self.settle_what_is_due().await?,
@@ -170,7 +170,7 @@ impl Drive {
 
     /// Hears records until a Batch is full or the spool is read. True when there is something new
     /// to commit or more to hear.
-    fn hear(&mut self) -> bool {
+    async fn hear(&mut self) -> bool {
         let Some(mut intake) = self.intake.take() else { return false };
         let now = clock::now();
         let mut bytes = 0;
@@ -189,6 +189,7 @@ impl Drive {
                     }
                     bytes += usize::try_from(intake.marks().offset().saturating_sub(before))
                         .unwrap_or(usize::MAX);
+                    self.await_prices(&out).await;
                     self.spread(now, out);
                     if heard == Heard::Exit {
                         self.ending = Ending::KeeperGone;
@@ -203,13 +204,13 @@ impl Drive {
         };
         self.intake = Some(intake);
         if !more && self.ending == Ending::KeeperGone {
-            self.end(now);
+            self.end(now).await;
         }
         more || !self.pending.is_empty()
     }
 
     /// The keeper is gone and its spool is read: the machine hears how it ended.
-    fn end(&mut self, now: Now) {
+    async fn end(&mut self, now: Now) {
         self.ending = Ending::Told;
         let Some(mut intake) = self.intake.take() else { return };
         let mut out = Out::default();
@@ -219,6 +220,7 @@ impl Drive {
             None => Close::Cut,
         };
         self.dialect.close(how, &mut out);
+        self.await_prices(&out).await;
         self.spread(now, out);
         self.joiner.flush(&mut self.pending.drafts);
         if let Some(unkept @ 1..) = self.blind {
@@ -269,7 +271,7 @@ impl Drive {
         }
         for mut signal in out.signals {
             if let Signal::Spent(usage) = &mut signal {
-                self.price(usage);
+                self.price(now, usage);
             }
             self.step(now, Input::Signal(signal));
         }
@@ -280,14 +282,23 @@ impl Drive {
 
     fn draft(&mut self, now: Now, mut draft: Draft) {
         if let Body::Usage(usage) = &mut draft.body {
-            self.price(usage);
+            self.price(now, usage);
         }
         self.standing.note(&draft.body);
         self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
     }
 
-    fn price(&self, usage: &mut contract::event::Usage) {
-        engine::rules::price::price(usage, &self.house.prices, self.cost_model.as_deref());
+    /// Prices may still be loading; what the agent says meanwhile waits in its spool.
+    async fn await_prices(&mut self, out: &Out) {
+        for draft in &out.drafts {
+            if let Body::Usage(usage) = &draft.body {
+                self.house.prices.ready_for(usage, self.cost_model.as_deref()).await;
+            }
+        }
+    }
+
+    fn price(&self, now: Now, usage: &mut contract::event::Usage) {
+        self.house.prices.price(usage, self.cost_model.as_deref(), now.wall);
     }
 
     pub(crate) fn step(&mut self, now: Now, input: Input) {
@@ -303,6 +314,7 @@ impl Drive {
                     self.standing.note(&draft.body);
                     self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
                 }
+                Step::Book(booked) => self.pending.booked.push(booked),
                 Step::Do(effect) => self.intend(now, effect),
             }
         }

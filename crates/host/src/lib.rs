@@ -17,6 +17,7 @@ mod intake;
 mod keeping;
 pub mod ops;
 mod perform;
+pub mod prices;
 pub mod workspace;
 
 use batch::Deeds;
@@ -25,6 +26,7 @@ use contract::{Fault, RunId};
 use data::DataDir;
 use drive::Drive;
 use engine::rules::price::PriceTable;
+use prices::Prices;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -46,6 +48,7 @@ pub struct Setup {
     pub program: PathBuf,
     /// The token of the data directory; every secret of a run is derived from it.
     pub token: String,
+    /// The person's own prices.
     pub prices: PriceTable,
     pub organization: String,
     /// The environment of the host's own process, for runs asked for by name alone.
@@ -76,7 +79,7 @@ pub(crate) struct Inner {
     pub store: Store,
     pub program: PathBuf,
     pub token: String,
-    pub prices: PriceTable,
+    pub prices: Prices,
     pub organization: String,
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
@@ -106,6 +109,7 @@ impl Host {
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
         // system refuses, the parent-death signal and the mark still hold.
         let _ = keeper::door::become_subreaper();
+        let prices = Prices::new(prices, data.path());
         let inner = Inner {
             data,
             store,
@@ -131,6 +135,11 @@ impl Host {
 
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// Loads the prices now, beside all else: for a host that will stay.
+    pub fn warm_prices(&self) {
+        self.inner.prices.warm();
     }
 
     pub fn live_runs(&self) -> usize {

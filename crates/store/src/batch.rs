@@ -5,7 +5,7 @@
 use crate::seal::{Sealed, SealedEvent};
 use contract::event::{Outcome, Totals};
 use contract::state::{Review, WaitingFor};
-use contract::{Code, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp};
+use contract::{Code, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
 
 /// A task to be queued.
 #[derive(Debug, Clone)]
@@ -71,8 +71,33 @@ pub struct Batch {
     pub run_state: RunState,
     pub pid: Option<u32>,
     pub totals: Option<Totals>,
+    /// What the events of this Batch spent, to be added to the books.
+    pub ledger: Vec<LedgerRow>,
     pub model: Option<String>,
     pub settle: Option<Settle>,
+}
+
+/// What one usage adds to the books of its run.
+#[derive(Debug, Clone)]
+pub struct LedgerRow {
+    pub at: Timestamp,
+    /// Empty when nobody said, like the model.
+    pub provider: Sealed,
+    pub model: Sealed,
+    pub tokens: Tokens,
+    /// `None` when there is no price.
+    pub nanousd: Option<NanoUsd>,
+    /// Tokens are added that have no price.
+    pub unpriced: bool,
+    pub covers: Covers,
+}
+
+/// What was booked without a price before and is part of this priced total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Covers {
+    Nothing,
+    Model,
+    Run,
 }
 
 /// Something the host has to do once this Batch is durable.

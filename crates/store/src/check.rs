@@ -79,6 +79,18 @@ const RULES: &[(&str, &str)] = &[
          HAVING coalesce(sum(r.state <> 'settled'), 0) <> (t.state = 'running')",
     ),
     (
+        "the books of a run add up to its totals",
+        "SELECT r.num || ' tokens ' || total(l.input_uncached + l.cache_read + l.cache_write + l.output)
+             || ', nano-dollars ' || total(l.nanousd) || ', totals ' || r.totals
+         FROM ledger l JOIN runs r ON r.num = l.run GROUP BY r.num
+         HAVING total(l.input_uncached) <> r.totals ->> '$.tokens.input_uncached'
+             OR total(l.cache_read) <> r.totals ->> '$.tokens.cache_read'
+             OR total(l.cache_write) <> r.totals ->> '$.tokens.cache_write'
+             OR total(l.output) <> r.totals ->> '$.tokens.output'
+             OR CASE WHEN max(l.priced) AND NOT max(l.unpriced) THEN total(l.nanousd) END
+                 IS NOT r.totals ->> '$.effective_nanousd'",
+    ),
+    (
         "a settled run leaves no state, effect or open reservation",
         "SELECT num || '' FROM runs WHERE state = 'settled' AND (
              num IN (SELECT run FROM states) OR num IN (SELECT run FROM effects)

@@ -121,6 +121,7 @@ impl Holder {
             run_state: RunState::Live,
             pid: Some(42),
             totals: None,
+            ledger: Vec::new(),
             model: None,
             settle: None,
         }

@@ -158,6 +158,11 @@ impl Store {
         self.shared.sqlite.plan(run).await
     }
 
+    /// What was spent, by some of day, agent, adapter and model; newest days first.
+    pub async fn costs(&self, query: CostsQuery) -> Result<Vec<CostRow>, Error> {
+        self.shared.sqlite.costs(query).await
+    }
+
     pub async fn task(&self, id: TaskId) -> Result<Option<TaskRow>, Error> {
         self.shared.sqlite.task(id).await
     }

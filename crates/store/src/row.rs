@@ -3,7 +3,7 @@
 
 use contract::event::{Outcome, Totals};
 use contract::state::{Review, WaitingFor};
-use contract::{Code, RunId, RunState, TaskId, TaskState, Timestamp};
+use contract::{Code, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -64,6 +64,49 @@ pub struct TasksPage {
     pub after: Option<TaskId>,
     pub limit: usize,
     pub state: Option<TaskState>,
+}
+
+/// By what costs are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum By {
+    Day,
+    Agent,
+    Adapter,
+    Model,
+}
+
+/// Which part of the books is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CostsQuery {
+    /// Everything in one row when empty.
+    pub by: Vec<By>,
+    /// From the whole day (in UTC) of this moment on.
+    pub since: Option<Timestamp>,
+    pub limit: usize,
+}
+
+/// What was spent; the names are there when they were asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CostRow {
+    /// `2026-11-15`, in UTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub day: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adapter: Option<String>,
+    /// `provider/model`, as far as they were named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    pub runs: u64,
+    pub tokens: Tokens,
+    /// Null as soon as any part is unpriced.
+    pub effective_nanousd: Option<NanoUsd>,
+    /// The part that has a price.
+    pub priced_nanousd: Option<NanoUsd>,
+    /// Whether tokens are among these that have no price.
+    pub unpriced: bool,
 }
 
 /// The canonical bytes of one event.

@@ -3,6 +3,7 @@
 
 mod canary;
 mod interleavings;
+mod ledger;
 
 use crate::backend::Backend;
 use crate::conformance::{self, Holder, Sure, claim_of, holder, new_task, refused};

@@ -123,6 +123,7 @@ fn empty(run: RunId, first_seq: u64) -> Batch {
         run_state: RunState::Live,
         pid: None,
         totals: None,
+        ledger: Vec::new(),
         model: None,
         settle: None,
     }

@@ -4,9 +4,11 @@
 mod answer;
 mod audience;
 mod config;
+mod costs;
 mod export;
 mod follow;
 mod init;
+mod prices;
 mod replay;
 mod run;
 mod runs;
@@ -110,6 +112,8 @@ pub async fn perform(
         Command::Interrupt(args) => wish::interrupt(&context, args).await,
         Command::Approvals => answer::approvals(&context).await,
         Command::Answer(args) => answer::answer(&context, args).await,
+        Command::Costs(args) => costs::costs(&context, args).await,
+        Command::Prices(args) => prices::prices(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Init => init::init(&context),

@@ -8,7 +8,7 @@ use crate::config::{self, Config, Flags, Resolved, RunBudget};
 use crate::hosting::{self, Hosting, Place, Purpose, Reached};
 use crate::render::Detail;
 use contract::event::RunResult;
-use contract::plan::{Adapter, Limit};
+use contract::plan::Adapter;
 use contract::{Code, Fault, NanoUsd, Policy, limits};
 use host::ops::run::{Budget, RunRequest};
 use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
@@ -117,6 +117,14 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
             )
         })?),
     };
+    let ms = match args.budget_minutes {
+        None => None,
+        Some(minutes) if minutes > 0.0 && minutes < 1e9 => Some((minutes * 60_000.0) as u64),
+        Some(minutes) => {
+            let message = format!("--budget-minutes {minutes}: give a number of minutes above 0");
+            return Err(Fault::new(Code::Usage, message));
+        }
+    };
     Ok(Flags {
         model: args.model.clone(),
         system_prompt: args.system.clone(),
@@ -124,12 +132,7 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
         workspace: None,
         permission: args.permission,
         timeout: args.timeout,
-        budget: RunBudget {
-            nanousd,
-            tokens: args.budget_tokens,
-            turns: args.budget_turns,
-            ms: None,
-        },
+        budget: RunBudget { nanousd, tokens: args.budget_tokens, turns: args.budget_turns, ms },
     })
 }
 
@@ -158,7 +161,7 @@ fn prompt(context: &Context, given: Option<&str>) -> Result<String, Fault> {
 fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest {
     let Resolved {
         agent,
-        mut adapter,
+        adapter,
         prompt_template,
         system_prompt,
         cwd,
@@ -167,10 +170,6 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         tools,
         ..
     } = resolved;
-    if let Some(ms) = run_budget.ms {
-        let tighter = adapter.clocks.wall.and_then(Limit::ms).map_or(ms, |wall| wall.min(ms));
-        adapter.clocks.wall = Some(Limit::Ms(tighter));
-    }
     let surroundings = &context.surroundings;
     let environment = environment(&adapter, &surroundings.vars);
     RunRequest {
@@ -190,6 +189,7 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
             nanousd: run_budget.nanousd,
             tokens: run_budget.tokens,
             turns: run_budget.turns,
+            ms: run_budget.ms,
         },
         environment: Some(environment),
     }

@@ -9,12 +9,15 @@
 
 mod asks;
 mod bad_input;
+mod budgets;
 mod burst;
 mod escape;
 mod first_minutes;
+mod money;
 mod ostler;
 mod processes;
 mod protocol;
 mod secrets;
 mod stop;
 mod surface;
+mod watchdogs;

@@ -1,10 +1,12 @@
-//! What tokens cost by a table of prices. Dollars that the agent or its runtime gave as the truth
-//! stay as they are; what no price is found for stays unpriced, which is null and never zero.
-//! All arithmetic is in whole nano-dollars and rounds once.
+//! What tokens cost, in a fixed order: dollars that the agent or its runtime gave as the truth, the
+//! person's own table, the one they imported, the built-in one by the model that was reported, then
+//! all three by the adapter's `costModel`. What no price is found for stays unpriced, which is null
+//! and never zero. Money is in whole nano-dollars and rounds once. The built-in table is known here
+//! by its trait alone: the host loads it.
 
 use contract::event::Usage;
-use contract::money::CostSource;
-use contract::{NanoUsd, Tokens};
+use contract::money::{Basis, CostSource};
+use contract::{NanoUsd, Timestamp, Tokens};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -15,6 +17,7 @@ pub struct PriceTable(pub BTreeMap<String, Price>);
 
 /// Nano-dollars for a million tokens of each bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Price {
     pub input: NanoUsd,
     pub cache_read: NanoUsd,
@@ -22,18 +25,69 @@ pub struct Price {
     pub output: NanoUsd,
 }
 
-/// How a price was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    ByModel,
-    /// The adapter's `costModel` stands in for a model that the table does not know.
-    ByCostModel,
+/// A table that came from a file, and the words by which it can be told from another.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Imported {
+    pub version: String,
+    pub prices: PriceTable,
 }
 
-/// Prices a usage in place. `cost_model` is the table's key that the adapter names for models that
-/// the table does not know.
-pub fn price(usage: &mut Usage, table: &PriceTable, cost_model: Option<&str>) {
-    if usage.effective_nanousd.is_some() && is_given(usage.cost_source) {
+/// Everything a price can come from, in the order in which it is asked.
+#[derive(Clone, Copy)]
+pub struct Prices<'a> {
+    pub user: &'a PriceTable,
+    pub imported: Option<&'a Imported>,
+    pub built_in: Option<&'a dyn BuiltIn>,
+    /// The `provider/model` whose price stands in for a model without one.
+    pub cost_model: Option<&'a str>,
+    /// When the tokens were used.
+    pub at: Timestamp,
+}
+
+/// The built-in table: it knows names by rules, dates, and prices that rise with the prompt.
+pub trait BuiltIn {
+    fn version(&self) -> &str;
+    /// Whose model this is, when the name alone tells.
+    fn provider_of(&self, model: &str) -> Option<String>;
+    fn cost(&self, asked: &Asked<'_>) -> Option<Cost>;
+}
+
+/// What is to be priced by the built-in table.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    pub provider: Option<&'a str>,
+    pub model: &'a str,
+    pub tokens: &'a Tokens,
+    pub basis: Basis,
+    pub service_tier: Option<&'a str>,
+    pub at: Timestamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    pub nanousd: NanoUsd,
+    /// Not all that decides the price is known.
+    pub approximate: bool,
+}
+
+/// A price that was found, and where.
+struct Found<'a> {
+    cost: Cost,
+    source: CostSource,
+    version: Option<&'a str>,
+}
+
+impl<'a> Found<'a> {
+    fn in_table(price: &Price, tokens: &Tokens, version: Option<&'a str>) -> Self {
+        let cost = Cost { nanousd: cost(tokens, price), approximate: false };
+        Self { cost, source: CostSource::UserTable, version }
+    }
+}
+
+/// Prices a usage in place.
+pub fn price(usage: &mut Usage, prices: &Prices<'_>) {
+    if is_given(usage) {
         return;
     }
     let extras = usage.extras.iter().map(|extra| extra.nanousd);
@@ -41,6 +95,7 @@ pub fn price(usage: &mut Usage, table: &PriceTable, cost_model: Option<&str>) {
     usage.computed_nanousd = None;
     usage.effective_nanousd = None;
     usage.approximate = None;
+    usage.price_version = None;
     usage.cost_source = CostSource::Unpriced;
     let Some(tokens) = usage.tokens.filter(|tokens| tokens.total() > 0) else {
         if !usage.extras.is_empty() {
@@ -49,44 +104,108 @@ pub fn price(usage: &mut Usage, table: &PriceTable, cost_model: Option<&str>) {
         }
         return;
     };
-    if let Some((price, found)) = find(table, usage, cost_model) {
-        let computed = cost(&tokens, price);
-        usage.computed_nanousd = Some(computed);
-        usage.effective_nanousd = Some(computed.saturating_add(extras));
-        usage.cost_source = CostSource::UserTable;
-        usage.approximate = (found == Found::ByCostModel).then_some(true);
+    let found = by_model(usage, &tokens, prices).or_else(|| by_cost_model(usage, &tokens, prices));
+    if let Some(Found { cost, source, version }) = found {
+        usage.computed_nanousd = Some(cost.nanousd);
+        usage.effective_nanousd = Some(cost.nanousd.saturating_add(extras));
+        usage.cost_source = source;
+        usage.price_version = version.map(str::to_owned);
+        usage.approximate = cost.approximate.then_some(true);
     }
 }
 
-fn is_given(source: CostSource) -> bool {
-    match source {
-        CostSource::Runtime | CostSource::Direct => true,
-        CostSource::UserTable | CostSource::BuiltIn | CostSource::Unpriced => false,
+/// Whether a usage can be priced right without the imported and the built-in table.
+pub fn needs_no_table(usage: &Usage, user: &PriceTable, cost_model: Option<&str>) -> bool {
+    is_given(usage)
+        || usage.tokens.is_none_or(|tokens| tokens.total() == 0)
+        || in_users(usage, user, cost_model).is_some()
+}
+
+fn is_given(usage: &Usage) -> bool {
+    usage.effective_nanousd.is_some()
+        && match usage.cost_source {
+            CostSource::Runtime | CostSource::Direct => true,
+            CostSource::UserTable | CostSource::BuiltIn | CostSource::Unpriced => false,
+        }
+}
+
+/// The price of the model that was reported.
+fn by_model<'a>(usage: &Usage, tokens: &Tokens, prices: &Prices<'a>) -> Option<Found<'a>> {
+    if let Some(price) = in_users(usage, prices.user, prices.cost_model) {
+        return Some(Found::in_table(price, tokens, None));
     }
+    let model = reported(usage)?;
+    if let Some(imported) = prices.imported {
+        let known = || prices.built_in.and_then(|built_in| built_in.provider_of(model));
+        let provider = usage.provider.clone().or_else(known);
+        if let Some(price) = exact(&imported.prices, model, provider.as_deref())
+            .or_else(|| bare(&imported.prices, model, provider.as_deref(), None))
+        {
+            return Some(Found::in_table(price, tokens, Some(&imported.version)));
+        }
+    }
+    built_in(prices, usage, tokens, usage.provider.as_deref(), model)
+}
+
+/// The price of the model that the adapter names for those that have none.
+fn by_cost_model<'a>(usage: &Usage, tokens: &Tokens, prices: &Prices<'a>) -> Option<Found<'a>> {
+    let key = prices.cost_model?;
+    let user = prices.user.0.get(key).map(|price| Found::in_table(price, tokens, None));
+    let imported = || {
+        let imported = prices.imported?;
+        let price = imported.prices.0.get(key)?;
+        Some(Found::in_table(price, tokens, Some(&imported.version)))
+    };
+    let (provider, model) = key.split_once('/').map_or((None, key), |(p, m)| (Some(p), m));
+    let mut found =
+        user.or_else(imported).or_else(|| built_in(prices, usage, tokens, provider, model))?;
+    found.cost.approximate = true;
+    Some(found)
+}
+
+fn built_in<'a>(
+    prices: &Prices<'a>,
+    usage: &Usage,
+    tokens: &Tokens,
+    provider: Option<&str>,
+    model: &str,
+) -> Option<Found<'a>> {
+    let table = prices.built_in?;
+    let cost = table.cost(&Asked {
+        provider,
+        model,
+        tokens,
+        basis: usage.basis,
+        service_tier: usage.service_tier.as_deref(),
+        at: prices.at,
+    })?;
+    Some(Found { cost, source: CostSource::BuiltIn, version: Some(table.version()) })
+}
+
+fn reported(usage: &Usage) -> Option<&str> {
+    usage.model.as_deref().filter(|model| !model.is_empty())
 }
 
 /// Exact `provider/model`, then the bare model, then the longest prefix among the models of the
-/// `costModel`'s provider, then the `costModel` itself.
-fn find<'a>(
-    table: &'a PriceTable,
+/// `costModel`'s provider.
+fn in_users<'t>(
     usage: &Usage,
+    table: &'t PriceTable,
     cost_model: Option<&str>,
-) -> Option<(&'a Price, Found)> {
-    let model = usage.model.as_deref().filter(|model| !model.is_empty());
-    let provider = usage.provider.as_deref();
+) -> Option<&'t Price> {
+    let (model, provider) = (reported(usage)?, usage.provider.as_deref());
     let cost_provider =
         cost_model.and_then(|key| key.split_once('/')).map(|(provider, _)| provider);
-    let by_model = model.and_then(|model| {
-        let exact = provider.and_then(|provider| table.0.get(&format!("{provider}/{model}")));
-        exact
-            .or_else(|| table.0.get(model))
-            .or_else(|| bare(table, model, provider, cost_provider))
-            .or_else(|| prefix(table, model, cost_provider?))
-    });
-    match by_model {
-        Some(price) => Some((price, Found::ByModel)),
-        None => Some((table.0.get(cost_model?)?, Found::ByCostModel)),
-    }
+    exact(table, model, provider)
+        .or_else(|| bare(table, model, provider, cost_provider))
+        .or_else(|| prefix(table, model, cost_provider?))
+}
+
+/// The model under its provider, or under its own name alone.
+fn exact<'t>(table: &'t PriceTable, model: &str, provider: Option<&str>) -> Option<&'t Price> {
+    provider
+        .and_then(|provider| table.0.get(&format!("{provider}/{model}")))
+        .or_else(|| table.0.get(model))
 }
 
 /// The model under any provider, as long as it is clear which one: the `costModel`'s, or the only
@@ -145,139 +264,4 @@ fn cost(tokens: &Tokens, price: &Price) -> NanoUsd {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use contract::money::Extra;
-
-    fn table(keys: &[(&str, i64)]) -> PriceTable {
-        let price = |output| Price { output: NanoUsd(output), ..Price::default() };
-        PriceTable(keys.iter().map(|(key, output)| ((*key).to_owned(), price(*output))).collect())
-    }
-
-    fn usage(provider: &str, model: &str) -> Usage {
-        let named = |name: &str| (!name.is_empty()).then(|| name.to_owned());
-        Usage {
-            provider: named(provider),
-            model: named(model),
-            tokens: Some(Tokens { output: 1_000_000, ..Tokens::default() }),
-            ..Usage::default()
-        }
-    }
-
-    #[test]
-    fn a_price_is_found_in_order_or_not_at_all() {
-        let table = table(&[
-            ("google/gemini-2.0", 1),
-            ("google/gemini-2.0-flash-lite", 2),
-            ("openai/gpt-4", 3),
-            ("azure/gpt-4", 4),
-            ("solo/opus", 5),
-            ("bare-model", 6),
-        ]);
-        // provider, model, costModel → nano-dollars, approximate
-        let rows = [
-            ("openai", "gpt-4", None, Some((3, None))),
-            ("azure", "gpt-4", Some("openai/gpt-4"), Some((4, None))),
-            ("", "openai/gpt-4", None, Some((3, None))),
-            ("any", "bare-model", None, Some((6, None))),
-            ("", "opus", None, Some((5, None))),
-            ("", "gpt-4", None, None),
-            ("", "gpt-4", Some("azure/gpt-4"), Some((4, None))),
-            ("other", "opus", None, None),
-            ("", "gemini-2.0-flash", Some("google/gemini-2.0"), Some((1, None))),
-            ("", "gemini-2.0-flash-lite-001", Some("google/gemini-2.0"), Some((2, None))),
-            ("", "gemini-2.0-flash", None, None),
-            ("", "gpt-4o", Some("openai/gpt-4"), Some((3, Some(true)))),
-            ("", "gpt-4.1", Some("openai/gpt-4"), Some((3, Some(true)))),
-            ("", "", Some("openai/gpt-4"), Some((3, Some(true)))),
-            ("", "unheard-of", Some("openai/missing"), None),
-            ("", "", None, None),
-        ];
-        for (provider, model, cost_model, expected) in rows {
-            let mut usage = usage(provider, model);
-            price(&mut usage, &table, cost_model);
-            let found = usage.effective_nanousd.map(|amount| (amount.0, usage.approximate));
-            assert_eq!(found, expected, "{provider} {model} {cost_model:?}");
-            let source =
-                if expected.is_some() { CostSource::UserTable } else { CostSource::Unpriced };
-            assert_eq!(
-                (usage.cost_source, usage.computed_nanousd),
-                (source, usage.effective_nanousd)
-            );
-        }
-    }
-
-    #[test]
-    fn given_dollars_stay_as_they_are() {
-        let table = table(&[("m", 9)]);
-        for (source, amount) in [(CostSource::Direct, 0), (CostSource::Runtime, 7)] {
-            let mut given = Usage {
-                cost_source: source,
-                effective_nanousd: Some(NanoUsd(amount)),
-                ..usage("", "m")
-            };
-            let before = given.clone();
-            price(&mut given, &table, None);
-            assert_eq!(given, before);
-        }
-    }
-
-    #[test]
-    fn dollars_that_are_only_shown_do_not_count() {
-        let mut shown = Usage {
-            cost_source: CostSource::Runtime,
-            reported_nanousd: Some(NanoUsd(7)),
-            ..usage("", "m")
-        };
-        price(&mut shown, &table(&[("m", 9)]), None);
-        assert_eq!(
-            (shown.effective_nanousd, shown.reported_nanousd),
-            (Some(NanoUsd(9)), Some(NanoUsd(7)))
-        );
-    }
-
-    #[test]
-    fn extras_are_added_as_given_but_do_not_price_tokens() {
-        let extras = vec![Extra { label: "search".to_owned(), nanousd: NanoUsd(5) }];
-        let check = |tokens: Option<Tokens>, table: &PriceTable| {
-            let mut usage = Usage { tokens, extras: extras.clone(), ..usage("", "m") };
-            price(&mut usage, table, None);
-            usage.effective_nanousd.map(|amount| amount.0)
-        };
-        let million = Some(Tokens { output: 1_000_000, ..Tokens::default() });
-        assert_eq!(check(million, &table(&[("m", 9)])), Some(14));
-        assert_eq!(check(million, &table(&[])), None);
-        assert_eq!(check(None, &table(&[])), Some(5));
-    }
-
-    #[test]
-    fn all_buckets_are_summed_before_the_one_rounding() {
-        let price = Price {
-            input: NanoUsd(1),
-            cache_read: NanoUsd(1),
-            cache_write: NanoUsd(1),
-            output: NanoUsd(1),
-        };
-        let tokens = |each| Tokens {
-            input_uncached: each,
-            cache_read: each,
-            cache_write: each,
-            output: each,
-            reasoning: None,
-        };
-        assert_eq!(cost(&tokens(125_000), &price), NanoUsd(1));
-        assert_eq!(cost(&tokens(124_999), &price), NanoUsd(0));
-        let dear = Price { output: NanoUsd(i64::MAX), ..price };
-        assert_eq!(cost(&tokens(u64::MAX), &dear), NanoUsd(i64::MAX));
-    }
-
-    #[test]
-    fn pricing_twice_changes_nothing() {
-        let table = table(&[("m", 9)]);
-        let mut once = usage("", "m");
-        price(&mut once, &table, None);
-        let mut twice = once.clone();
-        price(&mut twice, &table, None);
-        assert_eq!(once, twice);
-    }
-}
+mod tests;

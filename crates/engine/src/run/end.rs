@@ -2,7 +2,9 @@
 //! settling. The first stop names the reason and later ones only shorten it; what the agent said
 //! before it stays the outcome. Whatever happens, `settle` runs once and is the last thing.
 
+use super::ledger::span;
 use super::outcome::{self, Facts, Gone};
+use super::watch::{Clock, Due};
 use super::{Effect, Machine, Now, Step, lease, lifecycle, tools};
 use contract::event::{Body, EndEvidence, LeaseAction, Phase, RunResult};
 use contract::speech::{Draft, Ending, ToolAnswer};
@@ -23,17 +25,33 @@ pub(super) struct Said {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Stopped {
     pub reason: Code,
-    /// The agent was done and its process would not leave.
-    pub linger: bool,
-    /// The clock that ran out, if one did.
-    pub limit_ms: Option<u64>,
+    /// What ran out, if something did.
+    #[serde(default)]
+    pub reached: Option<Reached>,
     /// No grace is left to shorten.
     pub at_once: bool,
 }
 
+/// A limit that a run came to: a clock or its budget, and how much that was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Reached {
+    pub what: String,
+    pub limit: String,
+}
+
+impl Reached {
+    pub fn new(what: &str, limit: String) -> Self {
+        Self { what: what.to_owned(), limit }
+    }
+}
+
 impl Stopped {
-    pub fn by(&self) -> &'static str {
-        if self.linger { "linger" } else { self.reason.word() }
+    /// Who stopped it and after what: `silence 600 s`, `budget 0.5 usd`, or the word of the reason.
+    pub fn by(&self) -> String {
+        match &self.reached {
+            Some(Reached { what, limit }) => format!("{what} {limit}"),
+            None => self.reason.word().to_owned(),
+        }
     }
 }
 
@@ -115,18 +133,24 @@ impl Machine {
             return;
         }
         self.deny_overdue(now, out);
-        let due = self.watch.due(&self.terms, self.calls.busy());
-        let Some(due) = due.filter(|due| due.at_ms <= now.mono_ms) else { return };
-        match due.clock.code() {
-            Some(code) => self.stop(now, code, Some(due.limit_ms), Graces::Full, out),
-            None => self.stop_lingering(now, out),
-        }
+        let Some(due) = self.due().filter(|due| due.at_ms <= now.mono_ms) else { return };
+        let reached = Some(Reached::new(due.clock.name(), span(due.limit_ms)));
+        let (code, graces) = match due.clock {
+            Clock::Budget => return self.weigh(now, out),
+            Clock::Wall => (Code::TimeoutWall, Graces::Full),
+            Clock::FirstOutput => (Code::TimeoutFirstOutput, Graces::Full),
+            Clock::Silence => (Code::TimeoutSilence, Graces::Full),
+            // The agent is done and needs no farewell; what it said stays the outcome.
+            Clock::Linger => {
+                let code = self.said.as_ref().and_then(|said| said.ending.code);
+                (code.unwrap_or(Code::Cancelled), Graces::Linger)
+            }
+        };
+        self.stop(now, code, reached, graces, out);
     }
 
-    /// The agent is done and needs no farewell; what it said stays the outcome.
-    fn stop_lingering(&mut self, now: Now, out: &mut Vec<Step>) {
-        let code = self.said.as_ref().and_then(|said| said.ending.code);
-        self.stop(now, code.unwrap_or(Code::Cancelled), None, Graces::Linger, out);
+    pub(super) fn due(&self) -> Option<Due> {
+        self.watch.due(&self.terms, self.calls.busy(), self.budget)
     }
 
     /// Ends the process. The first reason stays; a second stop takes what is left of the graces.
@@ -134,7 +158,7 @@ impl Machine {
         &mut self,
         now: Now,
         reason: Code,
-        limit_ms: Option<u64>,
+        reached: Option<Reached>,
         graces: Graces,
         out: &mut Vec<Step>,
     ) {
@@ -146,12 +170,7 @@ impl Machine {
             }
             return;
         }
-        let stopped = Stopped {
-            reason,
-            linger: graces == Graces::Linger,
-            limit_ms,
-            at_once: graces == Graces::None,
-        };
+        let stopped = Stopped { reason, reached, at_once: graces == Graces::None };
         let by = stopped.by();
         self.stopped = Some(stopped);
         if self.state == RunState::Planned {
@@ -166,7 +185,7 @@ impl Machine {
             Graces::Linger => (0, self.terms.term_ms),
             Graces::None => (0, 0),
         };
-        out.push(lifecycle(Phase::Stopping, Some(by.to_owned()), None, None));
+        out.push(lifecycle(Phase::Stopping, Some(by), None, None));
         out.push(Step::Do(Effect::Stop { reason, farewell_ms, term_ms }));
     }
 

@@ -1,6 +1,7 @@
 //! What a run has spent, model by model, and how that stands against its budget.
 //! Turns totals into increments, so that an agent may report either way and is counted once.
 //! Prices nothing: an amount that arrives without a price stays unpriced (see `rules::price`).
+//! What it books it hands out, so that the store keeps the same books.
 
 use super::RunBudget;
 use contract::event::{BudgetLevel, Remaining, Totals, Usage};
@@ -17,6 +18,46 @@ const MODELS_MAX: usize = 64;
 const MODEL_CHARS_MAX: usize = 128;
 /// The key of all models beyond `MODELS_MAX`; no real key has two slashes in front.
 const OTHERS: &str = "//";
+/// What those are called in the books.
+const OTHERS_NAME: &str = "(others)";
+
+/// What one usage added to the books of its run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Booked {
+    /// Empty when nobody said; bounded, and the agent's own words like the model.
+    pub provider: String,
+    pub model: String,
+    pub tokens: Tokens,
+    /// `None` when there is no price.
+    pub nanousd: Option<NanoUsd>,
+    /// Tokens were added and have no price.
+    pub unpriced: bool,
+    pub covers: Covers,
+}
+
+/// What was booked without a price before and is part of this priced total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Covers {
+    Nothing,
+    Model,
+    Run,
+}
+
+/// What counts against a budget besides money and tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Used {
+    pub turns_started: u32,
+    pub elapsed_ms: u64,
+}
+
+/// Where a run stands against its budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub level: BudgetLevel,
+    pub remaining: Remaining,
+    /// The limit that is reached, in words.
+    pub reached: Option<String>,
+}
 
 /// All spending of one run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -38,13 +79,14 @@ struct Spent {
 impl Ledger {
     /// Books a usage. A total is booked as what it adds over what was seen of its model, and a
     /// total that names no model as what it adds over everything.
-    pub fn book(&mut self, usage: &Usage) {
+    pub fn book(&mut self, usage: &Usage) -> Option<Booked> {
         let tokens = usage.tokens.unwrap_or_default();
         let nanousd = usage.effective_nanousd.map(|amount| amount.max(NanoUsd(0)));
         if tokens.total() == 0 && nanousd.is_none() {
-            return;
+            return None;
         }
         let key = self.key(usage);
+        let (provider, model) = names(&key, usage);
         let total = match usage.basis {
             Basis::Increment => false,
             Basis::RunTotal | Basis::SessionTotal => true,
@@ -55,20 +97,21 @@ impl Ledger {
             (true, None) => self.sum(),
         };
         let added = tokens.minus(&seen.tokens);
-        if total && nanousd.is_some() {
-            // A priced total covers the parts that had no price when they came.
-            self.forget_unpriced(usage.model.as_ref().map(|_| key.as_str()));
-        }
+        let covers = match (total && nanousd.is_some(), &usage.model) {
+            (false, _) => Covers::Nothing,
+            (true, Some(_)) => Covers::Model,
+            (true, None) => Covers::Run,
+        };
+        self.forget_unpriced(covers, &key);
+        let paid = nanousd.map(|amount| amount.saturating_sub(seen.nanousd).max(NanoUsd(0)));
         let spent = self.models.entry(key).or_default();
         spent.tokens = spent.tokens.plus(&added);
-        match nanousd {
-            Some(amount) => {
-                let added = amount.saturating_sub(seen.nanousd).max(NanoUsd(0));
-                spent.nanousd = spent.nanousd.saturating_add(added);
-                spent.priced = true;
-            }
-            None => spent.unpriced |= added.total() > 0,
-        }
+        spent.nanousd = spent.nanousd.saturating_add(paid.unwrap_or_default());
+        spent.priced |= paid.is_some();
+        let unpriced = paid.is_none() && added.total() > 0;
+        spent.unpriced |= unpriced;
+        let says = unpriced || paid.is_some();
+        says.then_some(Booked { provider, model, tokens: added, nanousd: paid, unpriced, covers })
     }
 
     pub fn totals(&self) -> Totals {
@@ -80,32 +123,38 @@ impl Ledger {
     }
 
     /// Where the spending stands. Money that has no price cannot be held against the budget.
-    pub fn level(&self, budget: &RunBudget, turns_started: u32) -> (BudgetLevel, Remaining) {
+    pub fn standing(&self, budget: &RunBudget, used: Used) -> Standing {
         let sum = self.sum();
         let usd = budget.nanousd.map(|limit| (unsigned(sum.nanousd), unsigned(limit)));
         let tokens = budget.tokens.map(|limit| (sum.tokens.total(), limit));
-        let turns = budget.turns.map(|limit| (u64::from(turns_started), u64::from(limit)));
+        let turns = budget.turns.map(|limit| (u64::from(used.turns_started), u64::from(limit)));
+        let time = budget.ms.map(|limit| (used.elapsed_ms, limit));
+        let left = |unit: Option<(u64, u64)>| unit.map(|(used, limit)| limit.saturating_sub(used));
         let remaining = Remaining {
-            nanousd: usd.map(|(spent, limit)| {
-                NanoUsd(i64::try_from(limit.saturating_sub(spent)).unwrap_or(i64::MAX))
-            }),
-            tokens: tokens.map(|(spent, limit)| limit.saturating_sub(spent)),
-            turns: budget.turns.map(|limit| limit.saturating_sub(turns_started)),
-            ms: None,
+            nanousd: left(usd).map(|left| NanoUsd(i64::try_from(left).unwrap_or(i64::MAX))),
+            tokens: left(tokens),
+            turns: left(turns).map(|left| u32::try_from(left).unwrap_or(u32::MAX)),
+            ms: left(time),
         };
+        let full = |unit: Option<(u64, u64)>| unit.filter(|(used, limit)| used >= limit);
         // The last turn of a budget may be used to its end; only one beyond it is too many.
-        let hard = [usd, tokens].into_iter().flatten().any(|(spent, limit)| spent >= limit)
-            || turns.is_some_and(|(spent, limit)| spent > limit);
-        let soft = [usd, tokens, turns]
+        let reached = full(usd)
+            .map(|(_, limit)| format!("{} usd", limit as f64 / 1e9))
+            .or_else(|| full(tokens).map(|(_, limit)| format!("{limit} tokens")))
+            .or_else(|| {
+                turns.filter(|(used, limit)| used > limit).map(|(_, n)| format!("{n} turns"))
+            })
+            .or_else(|| full(time).map(|(_, limit)| span(limit)));
+        let soft = [usd, tokens, turns, time]
             .into_iter()
             .flatten()
-            .any(|(spent, limit)| u128::from(spent) * 100 >= u128::from(limit) * SOFT_PERCENT);
-        let level = match (hard, soft) {
+            .any(|(used, limit)| u128::from(used) * 100 >= u128::from(limit) * SOFT_PERCENT);
+        let level = match (reached.is_some(), soft) {
             (true, _) => BudgetLevel::Hard,
             (false, true) => BudgetLevel::Soft,
             (false, false) => BudgetLevel::Ok,
         };
-        (level, remaining)
+        Standing { level, remaining, reached }
     }
 
     fn sum(&self) -> Spent {
@@ -129,14 +178,41 @@ impl Ledger {
         }
     }
 
-    /// Of one model, or of all.
-    fn forget_unpriced(&mut self, key: Option<&str>) {
+    /// A priced total covers the parts that had no price when they came.
+    fn forget_unpriced(&mut self, covers: Covers, key: &str) {
         for (model, spent) in &mut self.models {
-            if key.is_none_or(|key| key == model) {
-                spent.unpriced = false;
-            }
+            spent.unpriced &= match covers {
+                Covers::Nothing => true,
+                Covers::Model => model != key,
+                Covers::Run => false,
+            };
         }
     }
+}
+
+/// The first moment at which a budget of time is nearly used.
+pub(super) fn soft_ms(limit_ms: u64) -> u64 {
+    let soft = (u128::from(limit_ms) * SOFT_PERCENT).div_ceil(100);
+    u64::try_from(soft).unwrap_or(u64::MAX)
+}
+
+/// A length of time in the words of evidence: `600 s`, `1500 ms`.
+pub(super) fn span(ms: u64) -> String {
+    match ms % 1000 {
+        0 => format!("{} s", ms / 1000),
+        _ => format!("{ms} ms"),
+    }
+}
+
+/// Provider and model as the books call them.
+fn names(key: &str, usage: &Usage) -> (String, String) {
+    if key == OTHERS {
+        return (String::new(), OTHERS_NAME.to_owned());
+    }
+    let bounded = |name: &Option<String>| {
+        name.as_deref().unwrap_or_default().chars().take(MODEL_CHARS_MAX).collect()
+    };
+    (bounded(&usage.provider), bounded(&usage.model))
 }
 
 fn unsigned(amount: NanoUsd) -> u64 {
@@ -160,10 +236,14 @@ mod tests {
     /// Books each usage and compares tokens and money of the whole.
     fn check(why: &str, usages: &[Usage], expected: (u64, Option<i64>)) {
         let mut ledger = Ledger::default();
-        usages.iter().for_each(|usage| ledger.book(usage));
+        let booked: Vec<_> = usages.iter().filter_map(|usage| ledger.book(usage)).collect();
         let totals = ledger.totals();
         let nanousd = totals.effective_nanousd.map(|amount| amount.0);
         assert_eq!((totals.tokens.total(), nanousd), expected, "{why}");
+        let added = booked.iter().fold(Tokens::default(), |sum, row| sum.plus(&row.tokens));
+        let paid: i64 = booked.iter().filter_map(|row| row.nanousd).map(|amount| amount.0).sum();
+        assert_eq!(added, totals.tokens, "{why}: what was handed out adds up");
+        assert_eq!(nanousd.unwrap_or(paid), paid, "{why}: and so does the money");
     }
 
     fn part(model: &str, output: u64, nanousd: Option<i64>) -> Usage {

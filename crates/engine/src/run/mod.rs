@@ -15,6 +15,7 @@ mod tools;
 mod watch;
 
 pub use asks::Ask;
+pub use ledger::{Booked, Covers};
 pub use terms::{RunBudget, Terms};
 
 use asks::{Asks, May};
@@ -25,8 +26,8 @@ use contract::event::{
 };
 use contract::speech::{Draft, Signal, ToolAnswer, ToolCall, Utterance};
 use contract::{Code, RunState, Timestamp};
-use end::{Graces, Said, Stdin, Stopped};
-use ledger::Ledger;
+use end::{Graces, Reached, Said, Stdin, Stopped};
+use ledger::{Ledger, Standing, Used};
 use outcome::{Gone, complaint};
 use serde::{Deserialize, Serialize};
 use tools::{Calls, Taken};
@@ -73,6 +74,8 @@ pub enum Input {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     Append(Draft),
+    /// To be added to the books, in the same Batch.
+    Book(Booked),
     Do(Effect),
 }
 
@@ -130,6 +133,9 @@ pub struct Machine {
     stopped: Option<Stopped>,
     stdin: Stdin,
     lease_lost: bool,
+    /// It was said that the budget of dollars cannot hold what has no price.
+    #[serde(default)]
+    unpriced_told: bool,
 }
 
 /// The version of the stored state. Another one is refused, so that the run ends as lost, honestly.
@@ -203,6 +209,7 @@ impl Machine {
             stopped: None,
             stdin: Stdin::Open,
             lease_lost: false,
+            unpriced_told: false,
         }
     }
 
@@ -220,10 +227,17 @@ impl Machine {
 
     /// What is left of each limit of the run, time included.
     pub fn remaining(&self, now: Now) -> Remaining {
-        let (_, remaining) = self.ledger.level(&self.terms.budget, self.turns.started);
-        let ms =
+        let remaining = self.standing(now).remaining;
+        let wall =
             self.terms.wall_ms.map(|wall_ms| wall_ms.saturating_sub(self.watch.duration_ms(now)));
+        let ms = remaining.ms.into_iter().chain(wall).min();
         Remaining { ms, ..remaining }
+    }
+
+    fn standing(&self, now: Now) -> Standing {
+        let used =
+            Used { turns_started: self.turns.started, elapsed_ms: self.watch.duration_ms(now) };
+        self.ledger.standing(&self.terms.budget, used)
     }
 
     pub fn is_settled(&self) -> bool {
@@ -249,7 +263,7 @@ impl Machine {
     pub fn deadline_ms(&self) -> Option<u64> {
         match self.state {
             RunState::Live => {
-                let due_ms = self.watch.due(&self.terms, self.calls.busy()).map(|due| due.at_ms);
+                let due_ms = self.due().map(|due| due.at_ms);
                 due_ms.into_iter().chain(self.asks.deadline_ms()).min()
             }
             RunState::Planned | RunState::Stopping | RunState::Settled => None,
@@ -317,7 +331,10 @@ impl Machine {
             }
             Signal::ToolCalled(call) => self.take_call(now, call, out),
             Signal::Spent(usage) => {
-                self.ledger.book(&usage);
+                if let Some(booked) = self.ledger.book(&usage) {
+                    self.warn_unpriced(&booked, out);
+                    out.push(Step::Book(booked));
+                }
                 self.weigh(now, out);
             }
             Signal::ModelError { code } => self.turns.model_error = Some(code),
@@ -377,9 +394,23 @@ impl Machine {
         }
     }
 
+    /// Says once that a budget of dollars does not hold what has no price.
+    fn warn_unpriced(&mut self, booked: &Booked, out: &mut Vec<Step>) {
+        let matters = booked.unpriced && self.terms.budget.nanousd.is_some();
+        if !matters || std::mem::replace(&mut self.unpriced_told, true) {
+            return;
+        }
+        let text =
+            "there is no price for what was spent, so the budget of dollars does not hold it"
+                .to_owned();
+        let level = Some("warning".to_owned());
+        let log = event::Log { stream: Stream::Ostler, text, level };
+        out.push(Step::Append(Draft::ostler(Body::Log(log))));
+    }
+
     /// Holds the spending against the budget; each level is announced once.
     fn weigh(&mut self, now: Now, out: &mut Vec<Step>) {
-        let (level, remaining) = self.ledger.level(&self.terms.budget, self.turns.started);
+        let Standing { level, remaining, reached } = self.standing(now);
         let risen = match (self.budget, level) {
             (BudgetLevel::Ok, BudgetLevel::Soft | BudgetLevel::Hard)
             | (BudgetLevel::Soft, BudgetLevel::Hard) => level,
@@ -394,7 +425,8 @@ impl Machine {
             return;
         }
         if risen == BudgetLevel::Hard {
-            self.stop(now, Code::BudgetExceeded, None, Graces::Full, out);
+            let limit = reached.map(|limit| Reached::new("budget", limit));
+            self.stop(now, Code::BudgetExceeded, limit, Graces::Full, out);
         } else if self.stdin == Stdin::Open {
             out.push(Step::Do(Effect::Say(Utterance::BudgetUpdate { remaining })));
         }

@@ -64,7 +64,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
             end: judged.end,
             salvaged: salvaged.then_some(true),
             stopped_by: match facts.stopped {
-                Some(stopped) => Some(stopped.by().to_owned()),
+                Some(stopped) => Some(stopped.by()),
                 None => testimony.and_then(|testimony| testimony.asked_by.clone()),
             },
             forced: testimony.filter(|testimony| testimony.forced).map(|_| true),
@@ -87,10 +87,8 @@ fn by_word(said: &Said, trouble: Option<Code>) -> Judged {
 /// Someone stopped it first; what the agent said afterwards is kept but changes nothing.
 fn by_stop(stopped: &Stopped, facts: &Facts<'_>) -> Judged {
     let end = facts.said.map_or_else(|| facts.gone.evidence(), |said| said.how);
-    let particulars = stopped.limit_ms.map(|limit_ms| match limit_ms % 1000 {
-        0 => format!("the limit is {} s", limit_ms / 1000),
-        _ => format!("the limit is {limit_ms} ms"),
-    });
+    let reached = stopped.reached.as_ref();
+    let particulars = reached.map(|reached| format!("the limit is {}", reached.limit));
     Judged { code: Some(stopped.reason), end, particulars }
 }
 

@@ -44,6 +44,9 @@ pub struct RunBudget {
     pub nanousd: Option<NanoUsd>,
     pub tokens: Option<u64>,
     pub turns: Option<u32>,
+    /// Counted from `Input::Begin`, like the wall.
+    #[serde(default)]
+    pub ms: Option<u64>,
 }
 
 impl Terms {

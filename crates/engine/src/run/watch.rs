@@ -1,9 +1,10 @@
-//! The clocks of one run: wall, first output, silence and linger, all by monotonic time.
+//! The clocks of one run: wall, budget, first output, silence and linger, all by monotonic time.
 //! Knows when something is due and what it is; what then happens is decided in `mod.rs`.
 //! The graces of a stop are not here: only the keeper runs that ladder.
 
+use super::ledger::soft_ms;
 use super::{Now, Terms};
-use contract::Code;
+use contract::event::BudgetLevel;
 use serde::{Deserialize, Serialize};
 
 /// What the clocks count from.
@@ -31,19 +32,22 @@ pub(super) struct Due {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Clock {
     Linger,
+    /// A level of the budget of time is reached.
+    Budget,
     Wall,
     FirstOutput,
     Silence,
 }
 
 impl Clock {
-    /// The fault of a run whose clock ran out; lingering is none.
-    pub fn code(self) -> Option<Code> {
+    /// What it is called in evidence.
+    pub fn name(self) -> &'static str {
         match self {
-            Self::Linger => None,
-            Self::Wall => Some(Code::TimeoutWall),
-            Self::FirstOutput => Some(Code::TimeoutFirstOutput),
-            Self::Silence => Some(Code::TimeoutSilence),
+            Self::Linger => "linger",
+            Self::Budget => "budget",
+            Self::Wall => "wall",
+            Self::FirstOutput => "first output",
+            Self::Silence => "silence",
         }
     }
 }
@@ -95,8 +99,9 @@ impl Watch {
     }
 
     /// The clock that runs out first. Once the agent is done only its lingering is watched; `busy`
-    /// says that a call is open, and then nobody owes us a sound.
-    pub fn due(&self, terms: &Terms, busy: bool) -> Option<Due> {
+    /// says that a call is open, and then nobody owes us a sound; `told` is the level of the budget
+    /// that was announced already.
+    pub fn due(&self, terms: &Terms, busy: bool, told: BudgetLevel) -> Option<Due> {
         let due = |clock, from_ms: u64, limit_ms| Due {
             at_ms: from_ms.saturating_add(limit_ms),
             limit_ms,
@@ -106,6 +111,11 @@ impl Watch {
             return Some(due(Clock::Linger, done_ms, terms.linger_ms));
         }
         let wall = terms.wall_ms.map(|limit| due(Clock::Wall, self.begun_ms, limit));
+        let budget = terms.budget.ms.and_then(|limit| match told {
+            BudgetLevel::Ok => Some(due(Clock::Budget, self.begun_ms, soft_ms(limit))),
+            BudgetLevel::Soft => Some(due(Clock::Budget, self.begun_ms, limit)),
+            BudgetLevel::Hard => None,
+        });
         let first_output = match (self.launched_ms, self.heard) {
             (Some(launched_ms), false) => {
                 terms.first_output_ms.map(|limit| due(Clock::FirstOutput, launched_ms, limit))
@@ -116,6 +126,6 @@ impl Watch {
             .then_some(terms.silence_ms)
             .flatten()
             .map(|limit| due(Clock::Silence, self.quiet_since_ms, limit));
-        [wall, first_output, silence].into_iter().flatten().min_by_key(|due| due.at_ms)
+        [budget, wall, first_output, silence].into_iter().flatten().min_by_key(|due| due.at_ms)
     }
 }

@@ -31,6 +31,7 @@ pub fn terms(line: &str, terms: &mut Terms) -> Given {
             "policy" => terms.policy = word(value),
             "writes" => terms.writes = value.split(',').map(str::to_owned).collect(),
             "ask" => terms.ask_ms = limit(value).unwrap(),
+            "time" => terms.budget.ms = limit(value),
             "tools" => terms.tools = value.split(',').map(str::to_owned).collect(),
             unknown => panic!("no term is called {unknown}"),
         }

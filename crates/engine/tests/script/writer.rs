@@ -2,15 +2,31 @@
 
 use contract::event::{Body, Remaining, RunResult};
 use contract::speech::{Draft, ToolAnswer, Utterance};
-use engine::{Effect, Step};
+use engine::{Booked, Covers, Effect, Step};
 use serde::Serialize;
 use serde_json::Value;
 
 pub fn step(step: &Step) -> String {
     match step {
         Step::Append(draft) => format!("append {}", draft_line(draft)),
+        Step::Book(booked) => format!("book {}", booked_line(booked)),
         Step::Do(effect) => format!("do {}", effect_line(effect)),
     }
+}
+
+fn booked_line(booked: &Booked) -> String {
+    let model = if booked.model.is_empty() { "-" } else { &booked.model };
+    let paid = match (booked.nanousd, booked.unpriced) {
+        (Some(amount), false) => format!("{} usd", amount.usd()),
+        (None, true) => "unpriced".to_owned(),
+        odd => panic!("either a price or none: {odd:?}"),
+    };
+    let covers = match booked.covers {
+        Covers::Nothing => "",
+        Covers::Model => ", for all of the model",
+        Covers::Run => ", for all of the run",
+    };
+    format!("{model}({} tokens, {paid}{covers})", booked.tokens.total())
 }
 
 fn draft_line(draft: &Draft) -> String {

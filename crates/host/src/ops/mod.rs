@@ -2,6 +2,7 @@
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
 pub mod ask;
+pub mod money;
 pub mod run;
 mod start;
 pub mod tool;

@@ -329,7 +329,7 @@ fn secrets(
 
 fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
     let clocks = request.clocks.over(checked.adapter.clocks);
-    let Budget { nanousd, tokens, turns } = request.budget;
+    let Budget { nanousd, tokens, turns, ms } = request.budget;
     let offered = |tool: &str| {
         request.tools.as_ref().is_none_or(|tools| tools.iter().any(|given| given == tool))
     };
@@ -339,7 +339,7 @@ fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) ->
         }
         false => Vec::new(),
     };
-    let budget = RunBudget { nanousd, tokens, turns };
+    let budget = RunBudget { nanousd, tokens, turns, ms };
     Terms {
         budget,
         lease_ms,

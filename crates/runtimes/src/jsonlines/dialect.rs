@@ -75,16 +75,10 @@ impl Dialect for JsonLines {
                 let remaining = Remaining {
                     tokens: remaining.tokens,
                     usd: remaining.nanousd.map(|nanousd| nanousd.usd()),
+                    turns: remaining.turns,
+                    ms: remaining.ms,
                 };
-                if remaining.tokens.is_none() && remaining.usd.is_none() {
-                    note(
-                        out,
-                        "a budget without tokens or dollars cannot be said in this protocol"
-                            .to_owned(),
-                    );
-                } else {
-                    out.frames.push(Said::BudgetUpdate { remaining }.frame());
-                }
+                out.frames.push(Said::BudgetUpdate { remaining }.frame());
             }
             Utterance::Message { text } if self.state.accepts_message => {
                 out.frames.push(Said::Message { text }.frame());

@@ -170,7 +170,7 @@ fn what_is_said_reads_as_the_protocol_prints_it() {
     > {"type":"tool_result","id":"call_2","ok":false,"error":"unknown_tool: no tool 't'"}
     > {"type":"tool_result","id":3,"ok":true,"value":null}
     > {"type":"budget_update","remaining":{"tokens":180000,"usd":1.1}}
-    - ostler {"kind":"log","stream":"ostler","text":"a budget without tokens or dollars cannot be said in this protocol","level":"warning"}
+    > {"type":"budget_update","remaining":{"turns":1}}
     - ostler {"kind":"log","stream":"ostler","text":"not_supported: the agent said no hello that accepts a message, so it was not said","level":"warning"}
     - ostler {"kind":"log","stream":"ostler","text":"not_supported: the agent said no hello that accepts an interrupt, so it was not said","level":"warning"}
     > {"type":"shutdown","reason":"lease_expired"}

@@ -248,6 +248,11 @@ pub(super) struct Remaining {
     pub tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usd: Option<f64>,
+    /// Ours; an agent that does not know it passes over it, like the next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
 }
 
 impl Said<'_> {

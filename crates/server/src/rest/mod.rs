@@ -2,6 +2,7 @@
 
 mod asks;
 mod host;
+mod money;
 mod openapi;
 mod runs;
 
@@ -77,6 +78,22 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/asks/{ask}/answer",
         methods: &[("post", "answer a question")],
         make: || post(asks::answer),
+    },
+    Route {
+        path: "/api/v1/costs",
+        methods: &[(
+            "get",
+            "what was spent: by=day,agent,adapter,model and since=2026-11-01 or 7d",
+        )],
+        make: || get(money::costs),
+    },
+    Route {
+        path: "/api/v1/prices",
+        methods: &[
+            ("get", "the prices that count: model is a part of the name"),
+            ("post", "import prices in the format of LiteLLM or models.dev"),
+        ],
+        make: || get(money::prices).post(money::import),
     },
     Route {
         path: "/api/v1/blobs/{hash}",

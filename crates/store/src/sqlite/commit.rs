@@ -2,6 +2,7 @@
 //! a Batch is refused unless it starts right after the run's head; a run ends once because a
 //! result is taken only with a settlement, and nothing after it.
 
+use super::ledger;
 use super::verbs::{Held, held, may_settle_as};
 use super::writer::{Did, Wake};
 use super::{blob_id, int};
@@ -19,6 +20,7 @@ pub(super) fn commit(connection: &Connection, batch: &Batch) -> Result<Did<Commi
     append(connection, batch, &held)?;
     advance(connection, batch, &held, head_seq)?;
     take(connection, batch, &held)?;
+    ledger::book(connection, batch, &held)?;
     let mut wakes =
         vec![Wake::Events(Hint::Run { run: batch.run, head_seq, settled: batch.settle.is_some() })];
     match &batch.settle {

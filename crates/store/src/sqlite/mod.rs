@@ -3,6 +3,7 @@
 //! `writer.rs`, the schema in `schema.rs`.
 
 mod commit;
+mod ledger;
 mod reads;
 mod schema;
 mod verbs;
@@ -112,6 +113,10 @@ impl Sqlite {
 
     pub async fn plan(&self, run: RunId) -> Result<Option<Vec<u8>>, Error> {
         self.readers.read(move |connection| reads::plan(connection, run)).await
+    }
+
+    pub async fn costs(&self, query: CostsQuery) -> Result<Vec<CostRow>, Error> {
+        self.readers.read(move |connection| ledger::costs(connection, query)).await
     }
 
     pub async fn task(&self, id: TaskId) -> Result<Option<TaskRow>, Error> {

@@ -17,8 +17,10 @@ struct Migration {
 }
 
 /// In order; the place in this list, from 1, is the schema's number.
-const MIGRATIONS: &[Migration] =
-    &[Migration { name: "start", sql: include_str!("migrations/0001_start.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { name: "start", sql: include_str!("migrations/0001_start.sql") },
+    Migration { name: "ledger", sql: include_str!("migrations/0002_ledger.sql") },
+];
 
 /// Brings the database to the present schema, or says why it cannot be.
 pub(super) fn migrate(connection: &mut Connection) -> Result<(), Error> {
@@ -118,6 +120,45 @@ mod tests {
         apply(&mut connection, &[ONE, TWO]).unwrap();
         apply(&mut connection, &[ONE, TWO]).unwrap();
         connection.execute("INSERT INTO a (x, y) VALUES (1, 2)", []).unwrap();
+    }
+
+    #[test]
+    fn runs_from_before_the_books_are_in_them() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        apply(&mut connection, &MIGRATIONS[..1]).unwrap();
+        let tokens =
+            r#"{"input_uncached":3,"cache_read":0,"cache_write":0,"output":4,"reasoning":1}"#;
+        let none = r#"{"input_uncached":0,"cache_read":0,"cache_write":0,"output":0}"#;
+        for (num, tokens, paid) in
+            [(1, tokens, "7"), (2, tokens, "null"), (3, none, "null"), (4, none, "0")]
+        {
+            let totals = format!(r#"{{"tokens":{tokens},"effective_nanousd":{paid}}}"#);
+            connection
+                .execute_batch(&format!(
+                    "INSERT INTO tasks (num, id, agent, title, body, prompt, state, review,
+                         created_at) VALUES ({num}, x'0{num}', '', '', '', '', 'done', 'none', 0);
+                     INSERT INTO runs (num, id, task, fence, state, holder, lease_expires_at, agent,
+                         adapter, runtime, cwd, prompt_preview, started_at, totals, outcome,
+                         ended_at)
+                     VALUES ({num}, x'0{num}', x'0{num}', 1, 'settled', '', 0, '', '', '', '', '',
+                         86400001, '{totals}', 'succeeded', 0);"
+                ))
+                .unwrap();
+        }
+        migrate(&mut connection).unwrap();
+        let mut rows = connection
+            .prepare(
+                "SELECT run, day, input_uncached + output, nanousd, priced, unpriced FROM ledger",
+            )
+            .unwrap();
+        let rows: Vec<[i64; 6]> = rows
+            .query_map([], |row| {
+                Ok([0, 1, 2, 3, 4, 5].map(|column| row.get(column).expect("a number")))
+            })
+            .unwrap()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(rows, [[1, 1, 7, 7, 1, 0], [2, 1, 7, 0, 0, 1], [4, 1, 0, 0, 1, 0]]);
     }
 
     #[test]

@@ -18,6 +18,13 @@ Steps, done in the order given:
   --leak NAME          show its value in every disguise
   --garbage            say lines that are no events
   --sleep-ms MS        let time pass
+  --steps N            work N steps, each with its own cost
+  --step-cost JSON     the cost of each of the steps after it (ten cents)
+  --step-ms MS         how long each of them takes (0)
+  --step-asks          ask for the budget after each of them, and wait for the answer
+  --turns N            take N turns, each of which begins and ends
+  --wait-budget        wait for a budget_update and show it
+  --open-tool MS       use a tool of its own, and say nothing while it works
   --wait-shutdown      live until the adapter says shutdown
   --converse           say hello, echo messages until one says `end`
   --setsid-child       start a child in a session of its own
@@ -64,6 +71,10 @@ pub enum Step {
     Leak { name: String },
     Garbage,
     SleepMs(u64),
+    Steps { count: u32, cost: Value, each_ms: u64, asks: bool },
+    Turns { count: u32 },
+    WaitBudget,
+    OpenTool { ms: u64 },
     WaitShutdown,
     Converse,
     Escape(Shape),
@@ -98,6 +109,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
         slow_term: false,
     };
     let (mut line_bytes, mut deltas, mut line_wanted) = (LINE_BYTES, false, false);
+    let (mut step_cost, mut step_ms, mut step_asks) = (json!({ "usd": 0.1 }), 0, false);
     while let Some(flag) = args.next() {
         let mut value = || args.next().ok_or_else(|| format!("{flag} needs a value"));
         match flag.as_str() {
@@ -123,6 +135,18 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
             "--leak" => script.steps.push(Step::Leak { name: value()? }),
             "--garbage" => script.steps.push(Step::Garbage),
             "--sleep-ms" => script.steps.push(Step::SleepMs(number(&flag, &value()?)?)),
+            "--steps" => {
+                let (count, cost) = (number(&flag, &value()?)?, step_cost.clone());
+                script.steps.push(Step::Steps { count, cost, each_ms: step_ms, asks: step_asks });
+            }
+            "--step-cost" => step_cost = json_of(&flag, &value()?)?,
+            "--step-ms" => step_ms = number(&flag, &value()?)?,
+            "--step-asks" => step_asks = true,
+            "--turns" => script.steps.push(Step::Turns { count: number(&flag, &value()?)? }),
+            "--wait-budget" => script.steps.push(Step::WaitBudget),
+            "--open-tool" => {
+                script.steps.push(Step::OpenTool { ms: number(&flag, &value()?)? });
+            }
             "--wait-shutdown" => script.steps.push(Step::WaitShutdown),
             "--converse" => script.steps.push(Step::Converse),
             "--setsid-child" => script.steps.push(Step::Escape(Shape::SetsidChild)),
@@ -168,6 +192,10 @@ fn children_of(step: &Step) -> u32 {
         | Step::Leak { .. }
         | Step::Garbage
         | Step::SleepMs(_)
+        | Step::Steps { .. }
+        | Step::Turns { .. }
+        | Step::WaitBudget
+        | Step::OpenTool { .. }
         | Step::WaitShutdown
         | Step::Converse
         | Step::CloseStdout

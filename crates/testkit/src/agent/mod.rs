@@ -81,13 +81,15 @@ struct Play<'a, W: Write> {
     ears: Ears,
     voice: &'a mut Voice<W>,
     calls: u32,
+    /// The last word about the budget.
+    budget: Option<Value>,
     old_at: Instant,
 }
 
 impl<'a, W: Write> Play<'a, W> {
     fn new(script: &'a Script, ears: Ears, voice: &'a mut Voice<W>) -> Self {
         let old_at = Instant::now() + Duration::from_millis(LIFE_MS_MAX);
-        Self { script, ears, voice, calls: 0, old_at }
+        Self { script, ears, voice, calls: 0, budget: None, old_at }
     }
 
     fn play(mut self) -> u8 {
@@ -135,6 +137,40 @@ impl<'a, W: Write> Play<'a, W> {
                 self.voice.flush();
             }
             Step::SleepMs(ms) => self.wait(Duration::from_millis(*ms))?,
+            Step::Steps { count, cost, each_ms, asks } => {
+                for n in 1..=*count {
+                    self.wait(Duration::from_millis(*each_ms))?;
+                    self.voice.say(&json!({
+                        "type": "progress", "summary": format!("step {n}"), "cost": cost,
+                    }));
+                    if *asks {
+                        self.tool("get_budget", &json!({}))?;
+                    }
+                }
+            }
+            Step::Turns { count } => {
+                for _ in 1..=*count {
+                    self.voice.event(json!({ "kind": "turn", "phase": "started" }));
+                    self.tool("get_budget", &json!({}))?;
+                    let end =
+                        json!({ "kind": "turn", "phase": "ended", "stop_reason": "end_turn" });
+                    self.voice.event(end);
+                }
+            }
+            Step::WaitBudget => self.wait_for_budget()?,
+            Step::OpenTool { ms } => {
+                self.calls += 1;
+                let id = format!("own_{}", self.calls);
+                let (name, input) = ("build", json!({}));
+                self.voice.event(json!({
+                    "kind": "tool_use", "tool_call_id": id, "name": name, "input": input,
+                    "via": "native",
+                }));
+                self.wait(Duration::from_millis(*ms))?;
+                self.voice.event(json!({
+                    "kind": "tool_result", "tool_call_id": id, "status": "ok", "output": "built",
+                }));
+            }
             Step::WaitShutdown => self.wait_for_good()?,
             Step::Converse => self.converse()?,
             Step::Escape(shape) => escape::start(*shape),
@@ -162,6 +198,16 @@ impl<'a, W: Write> Play<'a, W> {
         self.voice.say(&json!({
             "type": "progress", "summary": format!("{name} answered"), "beliefs": [answer],
         }));
+        Ok(())
+    }
+
+    /// A word about the budget may have come while a tool's answer was waited for.
+    fn wait_for_budget(&mut self) -> Result<(), Cue> {
+        while self.budget.is_none() {
+            self.next(self.old_at)?;
+        }
+        let told = self.budget.take();
+        self.voice.say(&json!({ "type": "progress", "summary": "told", "beliefs": [told] }));
         Ok(())
     }
 
@@ -248,7 +294,12 @@ impl<'a, W: Write> Play<'a, W> {
                     let reason = frame["reason"].as_str().unwrap_or("no reason").to_owned();
                     return Err(Cue::Shutdown { reason });
                 }
-                Heard::Frame(frame) => return Ok(frame),
+                Heard::Frame(frame) => {
+                    if frame["type"] == "budget_update" {
+                        self.budget = Some(frame.clone());
+                    }
+                    return Ok(frame);
+                }
                 Heard::Eof => return Err(Cue::Eof),
                 Heard::Nothing if Instant::now() >= until => return Err(Cue::Old),
                 Heard::Nothing => {}
@@ -326,6 +377,27 @@ mod tests {
         assert_eq!(lines[2]["event"]["text"], "heard: good day");
         assert_eq!(lines[3]["summary"], "interrupted");
         assert_eq!(lines[4]["type"], "complete");
+    }
+
+    #[test]
+    fn each_step_has_its_cost_and_can_ask_what_is_left() {
+        let stdin = concat!(
+            r#"{"type":"tool_result","id":"call_1","ok":true,"value":1}"#,
+            "\n",
+            r#"{"type":"budget_update","remaining":{"usd":0.1}}"#,
+            "\n",
+            r#"{"type":"shutdown","reason":"budget_exceeded"}"#,
+            "\n"
+        );
+        let (lines, _) =
+            play(&["--step-cost", "{\"usd\":0.2}", "--step-asks", "--steps", "9"], stdin);
+        let costs: Vec<_> = lines.iter().filter(|line| line["cost"]["usd"] == 0.2).collect();
+        assert_eq!(costs.len(), 2, "the second step is the last: {lines:?}");
+        let (lines, _) = play(&["--steps", "3", "--open-tool", "1"], "");
+        assert_eq!(lines.iter().filter(|line| line["cost"]["usd"] == 0.1).count(), 3);
+        let kinds: Vec<_> =
+            lines.iter().filter_map(|line| line["event"]["kind"].as_str()).collect();
+        assert_eq!(kinds, ["tool_use", "tool_result"]);
     }
 
     #[test]

@@ -1,0 +1,27 @@
+//! `ostler costs`: what was spent, told apart as asked.
+
+use super::{Context, Stopped};
+use crate::args;
+use crate::client::escaped;
+use crate::{render, terminal};
+use std::process::ExitCode;
+use store::CostRow;
+
+pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Stopped> {
+    let since = args.since.as_deref().map(|since| format!("&since={}", escaped(since)));
+    let path = format!("/api/v1/costs?by={}{}", escaped(&args.by), since.unwrap_or_default());
+    let rows: Vec<CostRow> = context.ask(async |client| Ok(client.get(&path).await?)).await?;
+    if context.global.json {
+        context.print_json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        context.print("nothing was spent")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let surroundings = &context.surroundings;
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    let table = render::costs_table(&rows, surroundings.columns, colour);
+    context.print(&format!("{table}\n{}", render::costs_total(&rows)))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,211 @@
+//! `ostler costs` and `ostler prices list` as tables. What has no price is called unpriced, never
+//! nothing; a sum with an unpriced part shows both.
+
+use super::clean::one_line;
+use super::figures;
+use super::measure::{fit, pad, pad_left, width};
+use super::tone::{Colour, Tone};
+use contract::NanoUsd;
+use contract::money::CostSource;
+use host::prices::Listed;
+use store::CostRow;
+
+const GAP: &str = "  ";
+const NAME_COLUMNS_MAX: usize = 48;
+
+/// A column: its head, and whether its texts stand at the right.
+struct Column {
+    head: &'static str,
+    right: bool,
+}
+
+const fn left(head: &'static str) -> Column {
+    Column { head, right: false }
+}
+
+const fn right(head: &'static str) -> Column {
+    Column { head, right: true }
+}
+
+/// What was spent, one line per row and one for all of them, without a newline at its end.
+pub fn costs_table(rows: &[CostRow], columns: usize, colour: Colour) -> String {
+    let named = |name: fn(&CostRow) -> &Option<String>| rows.iter().any(|row| name(row).is_some());
+    type Name = fn(&CostRow) -> &Option<String>;
+    let names: [(Column, Name); 4] = [
+        (left("DAY"), |row| &row.day),
+        (left("AGENT"), |row| &row.agent),
+        (left("ADAPTER"), |row| &row.adapter),
+        (left("MODEL"), |row| &row.model),
+    ];
+    let names: Vec<_> = names.into_iter().filter(|(_, name)| named(*name)).collect();
+    let mut cells = Vec::new();
+    for row in rows {
+        let mut line: Vec<String> =
+            names.iter().map(|(_, name)| shown(name(row).as_deref())).collect();
+        line.extend(figures_of(row));
+        cells.push(line);
+    }
+    let heads = names.into_iter().map(|(column, _)| column);
+    let heads = heads.chain([right("RUNS"), right("TOKENS"), right("COST")]).collect();
+    table(heads, cells, columns, colour)
+}
+
+/// All rows as one line; runs are not added up, because one run may stand in several rows.
+pub fn costs_total(rows: &[CostRow]) -> String {
+    let tokens = rows.iter().map(|row| row.tokens.total()).fold(0, u64::saturating_add);
+    let priced = rows.iter().filter_map(|row| row.priced_nanousd);
+    let paid = priced.fold(None, |sum: Option<NanoUsd>, amount| {
+        Some(sum.unwrap_or_default().saturating_add(amount))
+    });
+    let unpriced = rows.iter().any(|row| row.unpriced);
+    format!("in all {} · {}", figures::tokens(tokens), money(paid, unpriced))
+}
+
+fn figures_of(row: &CostRow) -> [String; 3] {
+    [
+        figures::count(row.runs),
+        figures::count(row.tokens.total()),
+        money(row.priced_nanousd, row.unpriced),
+    ]
+}
+
+fn money(priced: Option<NanoUsd>, unpriced: bool) -> String {
+    match (priced, unpriced) {
+        (Some(amount), false) => figures::money(amount),
+        (Some(amount), true) => format!("{} + unpriced", figures::money(amount)),
+        (None, true) => "unpriced".to_owned(),
+        // Its price is part of a total that was booked on another line.
+        (None, false) => "–".to_owned(),
+    }
+}
+
+fn shown(name: Option<&str>) -> String {
+    match name {
+        None | Some("") => "–".to_owned(),
+        Some(name) => fit(&one_line(name), NAME_COLUMNS_MAX),
+    }
+}
+
+/// The prices that count, in dollars per million tokens.
+pub fn prices_table(rows: &[Listed], columns: usize, colour: Colour) -> String {
+    let heads = vec![
+        left("MODEL"),
+        right("INPUT"),
+        right("CACHE READ"),
+        right("CACHE WRITE"),
+        right("OUTPUT"),
+        left("FROM"),
+    ];
+    let cells = rows.iter().map(|row| {
+        let price = &row.price;
+        let unit = |amount: NanoUsd| figures::money(amount);
+        vec![
+            shown(Some(&row.model)),
+            unit(price.input),
+            unit(price.cache_read),
+            unit(price.cache_write),
+            unit(price.output),
+            match (row.source, &row.version) {
+                (CostSource::UserTable, None) => "your configuration".to_owned(),
+                (_, Some(version)) => one_line(version),
+                (_, None) => String::new(),
+            },
+        ]
+    });
+    table(heads, cells.collect(), columns, colour)
+}
+
+fn table(heads: Vec<Column>, cells: Vec<Vec<String>>, columns: usize, colour: Colour) -> String {
+    let widths: Vec<usize> = heads
+        .iter()
+        .enumerate()
+        .map(|(i, column)| {
+            let widest = cells.iter().map(|row| width(&row[i])).max().unwrap_or(0);
+            widest.max(width(column.head))
+        })
+        .collect();
+    let line = |row: &[String]| {
+        let padded: Vec<String> = row
+            .iter()
+            .zip(&heads)
+            .zip(&widths)
+            .map(|((cell, column), width)| match column.right {
+                true => pad_left(cell, *width),
+                false => pad(cell, *width),
+            })
+            .collect();
+        fit(padded.join(GAP).trim_end(), columns)
+    };
+    let head: Vec<String> = heads.iter().map(|column| column.head.to_owned()).collect();
+    let mut lines = vec![colour.paint(Tone::Gray, &line(&head))];
+    lines.extend(cells.iter().map(|row| line(row)));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Tokens;
+    use engine::rules::price::Price;
+
+    fn row(day: &str, model: &str, output: u64, paid: Option<i64>, unpriced: bool) -> CostRow {
+        let paid = paid.map(NanoUsd);
+        CostRow {
+            day: Some(day.to_owned()),
+            agent: None,
+            adapter: None,
+            model: Some(model.to_owned()),
+            runs: 2,
+            tokens: Tokens { output, ..Tokens::default() },
+            effective_nanousd: paid.filter(|_| !unpriced),
+            priced_nanousd: paid,
+            unpriced,
+        }
+    }
+
+    #[test]
+    fn what_has_no_price_is_never_shown_as_nothing() {
+        let rows = [
+            row("2026-11-15", "acme/large", 1_234_567, Some(12_340_000_000), false),
+            row("2026-11-15", "", 10, None, true),
+            row("2026-11-14", "acme/\u{1b}[31msmall", 300, Some(4_200_000), true),
+            row("2026-11-14", "gift", 1, Some(0), false),
+        ];
+        let table = costs_table(&rows, 80, Colour::Off);
+        insta::assert_snapshot!(format!("{table}\n{}", costs_total(&rows)), @"
+        DAY         MODEL       RUNS     TOKENS                COST
+        2026-11-15  acme/large     2  1,234,567              $12.34
+        2026-11-15  –              2         10            unpriced
+        2026-11-14  acme/small     2        300  $0.0042 + unpriced
+        2026-11-14  gift           2          1               $0.00
+        in all 1,234,878 tokens · $12.34 + unpriced
+        ");
+    }
+
+    #[test]
+    fn prices_are_in_dollars_for_a_million() {
+        let price = Price {
+            input: NanoUsd(3_000_000_000),
+            cache_read: NanoUsd(300_000_000),
+            cache_write: NanoUsd(3_750_000_000),
+            output: NanoUsd(15_000_000_000),
+        };
+        let listed = |model: &str, source, version: Option<&str>| Listed {
+            model: model.to_owned(),
+            price,
+            source,
+            version: version.map(str::to_owned),
+        };
+        let rows = [
+            listed("acme/large", CostSource::UserTable, None),
+            listed("acme/other", CostSource::UserTable, Some("litellm 0123456789ab")),
+            listed("acme/known", CostSource::BuiltIn, Some("genai-prices 0.2.1")),
+        ];
+        insta::assert_snapshot!(prices_table(&rows, 90, Colour::Off), @"
+        MODEL       INPUT  CACHE READ  CACHE WRITE  OUTPUT  FROM
+        acme/large  $3.00       $0.30        $3.75  $15.00  your configuration
+        acme/other  $3.00       $0.30        $3.75  $15.00  litellm 0123456789ab
+        acme/known  $3.00       $0.30        $3.75  $15.00  genai-prices 0.2.1
+        ");
+    }
+}

@@ -1,0 +1,204 @@
+//! Budgets of one run, held while it runs: each unit, what the agent is told, what is spent beyond.
+
+use crate::ostler::{BOUND_MS, Ostler, assert_gap_free, result};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use testkit::{find_marked, until};
+
+fn run(ostler: &Ostler, flags: &str, budget: &[&str]) -> Vec<Value> {
+    let agent = ostler.fake(flags);
+    let mut args = vec!["run", "--process", &agent, "x", "--json"];
+    args.extend(budget);
+    let said = ostler.says(&args);
+    assert_eq!(said.code, 7, "{said:#?}");
+    let events = said.events();
+    assert_gap_free(&events);
+    events
+}
+
+/// Levels of the budget that were announced, in order.
+fn levels(events: &[Value]) -> Vec<&str> {
+    let budgets = events.iter().filter(|event| event["kind"] == "budget");
+    budgets.filter_map(|event| event["level"].as_str()).collect()
+}
+
+#[test]
+fn fifty_five_cents_are_used_up_after_five_to_six_steps_of_ten() {
+    let ostler = Ostler::new();
+    // It asks what is left after each step, so no step can begin before we heard of the last.
+    let events = run(&ostler, "--step-asks --steps 50", &["--budget-usd", "0.55"]);
+    let spent = result(&events)["totals"]["effective_nanousd"].as_i64().unwrap();
+    let steps = events.iter().filter(|event| event["kind"] == "usage").count();
+    assert!((5..=6).contains(&steps), "{steps} steps for {spent}");
+    let result = result(&events);
+    assert_eq!(
+        (&result["outcome"], &result["code"], &result["evidence"]["stopped_by"]),
+        (&"failed".into(), &"budget_exceeded".into(), &"budget 0.55 usd".into())
+    );
+    assert_eq!(levels(&events), ["soft", "hard"]);
+    assert!(find_marked(&ostler.instance.mark()).is_empty());
+}
+
+#[test]
+fn tokens_and_turns_are_held_too() {
+    let ostler = Ostler::new();
+    let tokens = r#"--step-asks --step-cost '{"outputTokens":100}' --steps 50"#;
+    let events = run(&ostler, tokens, &["--budget-tokens", "250"]);
+    assert_eq!(result(&events)["evidence"]["stopped_by"], "budget 250 tokens");
+    assert_eq!(events.iter().filter(|event| event["kind"] == "usage").count(), 3);
+
+    let turns = "--turns 50";
+    let events = run(&ostler, turns, &["--budget-turns", "2"]);
+    assert_eq!(result(&events)["evidence"]["stopped_by"], "budget 2 turns");
+    assert_eq!(levels(&events), ["soft", "hard"]);
+}
+
+#[test]
+fn the_agent_is_told_when_little_is_left() {
+    let ostler = Ostler::new();
+    let flags = "--step-asks --steps 4 --wait-budget --no-complete --exit 3";
+    let agent = ostler.fake(flags);
+    let said = ostler.says(&["run", "--process", &agent, "x", "--json", "--budget-usd", "0.50"]);
+    let events = said.events();
+    assert_eq!(levels(&events), ["soft"], "{said:#?}");
+    let told = events.iter().find(|event| event["summary"] == "told");
+    let told = told.unwrap_or_else(|| panic!("it heard nothing: {said:#?}"));
+    assert_eq!(told["beliefs"][0]["remaining"], json!({ "usd": 0.1 }), "{told}");
+}
+
+#[test]
+fn an_agent_that_reports_nothing_is_stopped_by_time_and_by_bytes() {
+    let ostler = Ostler::new();
+    let flags = "--wait-shutdown";
+    let events = run(&ostler, flags, &["--budget-minutes", "0.02", "--budget-usd", "5"]);
+    assert_eq!(result(&events)["evidence"]["stopped_by"], "budget 1200 ms");
+    assert_eq!(levels(&events).last(), Some(&"hard"));
+
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{
+            "chatty": {{ "type": "process", "binary": "{0}", "maxOutputBytes": 100000,
+                         "graceSec": 1, "args": ["--burst", "20000"] }},
+            "slow": {{ "type": "process", "binary": "{0}", "args": ["--wait-shutdown"] }} }},
+          "budgets": [{{ "window": "run", "minutes": 0.02 }}] }}"#,
+        testkit::fake_agent().display()
+    ));
+    let said = ostler.says(&["run", "chatty", "x", "--json", "--budget-minutes", "5"]);
+    let events = said.events();
+    assert_eq!(
+        (said.code, &result(&events)["code"]),
+        (10, &"output_limit".into()),
+        "{}",
+        result(&events)
+    );
+    let said = ostler.says(&["run", "slow", "x", "--json"]);
+    assert_eq!(result(&said.events())["code"], "budget_exceeded", "by the configuration");
+}
+
+#[test]
+fn dollars_that_have_no_price_are_said_to_be_outside_the_budget() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake(r#"--cost '{"model":"never-heard-of","outputTokens":7}'"#);
+    let said = ostler.says(&["run", "--process", &agent, "x", "--json", "--budget-usd", "0.5"]);
+    assert_eq!(said.code, 0, "{said:#?}");
+    assert!(said.stdout.contains("the budget of dollars does not hold it"), "{said:#?}");
+}
+
+/// A host whose API is asked to start many runs.
+struct Crowd {
+    ostler: Ostler,
+    serve: crate::ostler::Running,
+    address: String,
+    token: String,
+}
+
+impl Crowd {
+    fn open(flags: &[&str]) -> Self {
+        let ostler = Ostler::new();
+        ostler.instance.write_config(
+            &json!({ "adapters": { "spender": {
+                "type": "process", "binary": testkit::fake_agent(), "args": flags,
+            } } })
+            .to_string(),
+        );
+        let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+        let line = serve.line();
+        let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
+        let token = std::fs::read_to_string(ostler.instance.data().join("token")).unwrap();
+        Self { ostler, serve, address, token: token.trim().to_owned() }
+    }
+
+    fn start(&self, nanousd: i64) {
+        let body = json!({
+            "agent": "spender", "prompt": "spend", "cwd": self.ostler.instance.work(),
+            "budget": { "nanousd": nanousd },
+        })
+        .to_string();
+        let request = format!(
+            "POST /api/v1/runs HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
+             content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            self.address,
+            self.token,
+            body.len()
+        );
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+    }
+
+    /// Starts so many at once and gives what each spent beyond its budget when all have ended.
+    fn overshoots(&self, count: usize, nanousd: i64) -> Vec<i64> {
+        for _ in 0..count {
+            self.start(nanousd);
+        }
+        let limit = count.to_string();
+        let rows = until("all runs to end", 4 * BOUND_MS, || {
+            let said = self.ostler.says(&["runs", "--json", "--limit", &limit]);
+            let rows: Vec<Value> = serde_json::from_str(&said.stdout).expect("a list of runs");
+            rows.iter().all(|row| !row["outcome"].is_null()).then_some(rows)
+        });
+        assert_eq!(rows.len(), count);
+        rows.iter()
+            .map(|row| {
+                assert_eq!(row["code"], "budget_exceeded", "{row}");
+                row["totals"]["effective_nanousd"].as_i64().unwrap() - nanousd
+            })
+            .collect()
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        let _ = self.serve.child.kill();
+        let _ = self.serve.child.wait();
+    }
+}
+
+/// One agent asks after each step and so has one step in flight at most; the other does a step
+/// every 200 ms, told or not, and shows how long it takes until a stop arrives.
+#[test]
+fn what_is_spent_beyond_a_budget_is_what_was_in_flight() {
+    const STEP: i64 = 100_000_000;
+    const BUDGET: i64 = 550_000_000;
+    let asking = Crowd::open(&["--step-asks", "--steps", "200"]);
+    let hasty = Crowd::open(&["--step-ms", "200", "--steps", "200"]);
+    for count in [1, 10, 100] {
+        let mut figures = Vec::new();
+        for (name, crowd) in [("asks", &asking), ("hasty", &hasty)] {
+            let over = crowd.overshoots(count, BUDGET);
+            let (worst, sum) = (over.iter().max().unwrap(), over.iter().sum::<i64>());
+            figures.push(format!(
+                "{name}: worst ${:.2}, mean ${:.3}",
+                *worst as f64 / 1e9,
+                sum as f64 / 1e9 / count as f64
+            ));
+            assert!(over.iter().all(|over| *over >= 0), "nobody is stopped early: {over:?}");
+            if name == "asks" {
+                assert!(*worst <= STEP, "{count} runs: {over:?}");
+            }
+        }
+        eprintln!("overshoot of $0.55 in steps of $0.10, {count} at once: {}", figures.join("; "));
+    }
+}

@@ -1,0 +1,219 @@
+//! What things cost and what was spent: prices from three tables, and books that add up.
+
+use crate::ostler::{Ostler, Said, kinds, result};
+use serde_json::Value;
+
+/// Dollars for a million tokens, of a model that the built-in table knows: 2 in, 10 out.
+const KNOWN: &str = r#"{"model":"claude-sonnet-5","inputTokens":1000,"outputTokens":100}"#;
+const UNKNOWN: &str = r#"{"model":"never-heard-of","inputTokens":1000,"outputTokens":100}"#;
+
+fn fixture(name: &str) -> String {
+    format!("{}/../host/src/prices/fixtures/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+fn run(ostler: &Ostler, flags: &str) -> Vec<Value> {
+    let said = ostler.says(&["run", "--process", &ostler.fake(flags), "x", "--json"]);
+    assert_eq!(said.code, 0, "{said:#?}");
+    said.events()
+}
+
+fn usage(events: &[Value]) -> &Value {
+    let mut found = events.iter().filter(|event| event["kind"] == "usage");
+    found.next().expect("a usage")
+}
+
+fn json(said: &Said) -> Value {
+    serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:#?}"))
+}
+
+#[test]
+fn the_built_in_table_prices_what_it_knows_and_nothing_else() {
+    let ostler = Ostler::new();
+    let events = run(&ostler, &format!("--cost '{KNOWN}'"));
+    let spent = usage(&events);
+    assert_eq!(
+        (&spent["cost_source"], spent["effective_nanousd"].as_i64()),
+        (&"built_in".into(), Some(3_000_000)),
+        "{spent}"
+    );
+    assert!(spent["price_version"].as_str().unwrap().starts_with("genai-prices "), "{spent}");
+    assert_eq!(result(&events)["totals"]["effective_nanousd"], 3_000_000);
+
+    let events = run(&ostler, &format!("--cost '{UNKNOWN}'"));
+    let spent = usage(&events);
+    assert_eq!(
+        (&spent["cost_source"], &spent["effective_nanousd"]),
+        (&"unpriced".into(), &Value::Null)
+    );
+    let shown = ostler.says(&["runs"]);
+    let newest = shown.stdout.lines().nth(1).expect("a run");
+    assert!(newest.contains("unpriced") && !newest.contains('$'), "{shown:#?}");
+}
+
+#[test]
+fn the_cost_model_stands_in_and_says_that_it_does() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "mine": {{ "type": "process", "binary": "{}",
+              "costModel": "anthropic/claude-sonnet-5", "args": ["--cost", {}] }} }} }}"#,
+        testkit::fake_agent().display(),
+        Value::from(UNKNOWN)
+    ));
+    let events = ostler.events(&["run", "mine", "x", "--json"]);
+    let spent = usage(&events);
+    assert_eq!(
+        (&spent["effective_nanousd"], &spent["approximate"], &spent["cost_source"]),
+        (&3_000_000.into(), &true.into(), &"built_in".into()),
+        "{spent}"
+    );
+}
+
+#[test]
+fn imported_prices_stand_between_the_persons_own_and_the_built_in() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(r#"{ "prices": { "acme/mine": { "input": 1, "output": 1 } } }"#);
+    let large = r#"{"provider":"acme","model":"large-1","inputTokens":1000,"outputTokens":100}"#;
+    let before = run(&ostler, &format!("--cost '{large}'"));
+    assert_eq!(usage(&before)["cost_source"], "unpriced");
+
+    for file in ["litellm.json", "models_dev.json"] {
+        let said = ostler.says(&["prices", "import", &fixture(file)]);
+        assert_eq!(said.code, 0, "{said:#?}");
+        assert!(said.stdout.starts_with("3 prices from "), "{said:#?}");
+        let events = run(&ostler, &format!("--cost '{large}'"));
+        let spent = usage(&events);
+        assert_eq!(
+            (&spent["effective_nanousd"], &spent["cost_source"]),
+            (&4_500_000.into(), &"user_table".into()),
+            "{file}: {spent}"
+        );
+    }
+    let said = ostler.says(&["prices", "list", "--model", "acme"]);
+    assert!(
+        said.stdout.contains("acme/large-1") && said.stdout.contains("models.dev "),
+        "{said:#?}"
+    );
+    assert!(said.stdout.contains("your configuration"), "{said:#?}");
+
+    let bad = ostler.instance.work().join("bad.json");
+    std::fs::write(&bad, r#"{"acme":{"models":{"x":{"cost":{"input":1,"output":"dear"}}}}}"#)
+        .unwrap();
+    let said = ostler.says(&["prices", "import", "bad.json"]);
+    assert_eq!(said.code, 2, "{said:#?}");
+    assert!(said.complaint().contains("acme.models.x.cost.output"), "{said:#?}");
+    let kept = json(&ostler.says(&["prices", "list", "--model", "acme/large-1", "--json"]));
+    assert_eq!(kept[0]["input"], 3_000_000_000_i64, "the prices are as before");
+}
+
+#[test]
+fn a_known_model_is_listed_with_its_built_in_price() {
+    let ostler = Ostler::new();
+    let listed = json(&ostler.says(&["prices", "list", "--model", "claude-sonnet-5", "--json"]));
+    let row =
+        listed.as_array().unwrap().iter().find(|row| row["model"] == "anthropic/claude-sonnet-5");
+    let row = row.unwrap_or_else(|| panic!("{listed}"));
+    assert_eq!((&row["output"], &row["source"]), (&10_000_000_000_i64.into(), &"built_in".into()));
+    let none = ostler.says(&["prices", "list", "--model", "no-such-model-anywhere"]);
+    assert_eq!(none.code, 16, "{none:#?}");
+}
+
+#[test]
+fn the_books_add_up_to_the_results_of_the_runs() {
+    let ostler = Ostler::new();
+    let total = r#"{"model":"a","usd":0.30,"outputTokens":70,"cumulative":true}"#;
+    let stories = [
+        r#"--step-cost '{"model":"a","usd":0.1,"outputTokens":10}' --steps 3"#.to_owned(),
+        // Increments, then totals that are not counted twice.
+        format!(
+            "--step-cost '{}' --steps 2 --step-cost '{total}' --steps 2",
+            r#"{"model":"a","usd":0.1,"outputTokens":10}"#
+        ),
+        format!("--step-cost '{KNOWN}' --steps 2 --cost '{UNKNOWN}'"),
+        "--cost '{\"usd\":0}'".to_owned(),
+    ];
+    let (mut tokens, mut paid) = (0, 0);
+    for story in &stories {
+        let events = run(&ostler, story);
+        let totals = &result(&events)["totals"];
+        assert!(kinds(&events).contains(&"usage"));
+        tokens += ["input_uncached", "cache_read", "cache_write", "output"]
+            .map(|bucket| totals["tokens"][bucket].as_u64().unwrap())
+            .iter()
+            .sum::<u64>();
+        paid += totals["effective_nanousd"].as_i64().unwrap_or(0);
+    }
+    // Of the third story only one part has no price; the books know the other.
+    paid += 6_000_000;
+
+    let all = json(&ostler.says(&["costs", "--by", "", "--json"]));
+    assert_eq!(all.as_array().unwrap().len(), 1, "{all}");
+    let sum = |row: &Value| {
+        row["tokens"]
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(_, count)| count.as_u64().unwrap())
+            .sum::<u64>()
+    };
+    assert_eq!((sum(&all[0]), &all[0]["runs"]), (tokens, &4.into()), "{all}");
+    assert_eq!(
+        (&all[0]["priced_nanousd"], &all[0]["effective_nanousd"], &all[0]["unpriced"]),
+        (&paid.into(), &Value::Null, &true.into())
+    );
+    assert_eq!(store::check(&ostler.instance.data()).unwrap(), [] as [String; 0]);
+
+    let by_model = json(&ostler.says(&["costs", "--by", "model", "--since", "2d", "--json"]));
+    let names: Vec<_> =
+        by_model.as_array().unwrap().iter().map(|row| row["model"].as_str().unwrap()).collect();
+    assert_eq!(names, ["", "a", "claude-sonnet-5", "never-heard-of"]);
+    assert_eq!(by_model[1]["effective_nanousd"], 600_000_000, "{by_model}");
+    assert_eq!(by_model[3]["effective_nanousd"], Value::Null);
+
+    let shown = ostler.says(&["costs", "--by", "day,agent,model"]);
+    assert_eq!(shown.code, 0, "{shown:#?}");
+    let line = |name: &str| {
+        shown
+            .stdout
+            .lines()
+            .find(|line| line.contains(name))
+            .unwrap_or_else(|| panic!("{shown:#?}"))
+    };
+    assert!(line("never-heard-of").ends_with("unpriced"), "{shown:#?}");
+    assert!(line("in all").contains("$0.61 + unpriced"), "{shown:#?}");
+    assert!(line("fake-agent").contains("fake-agent"));
+    for (args, hint) in [(["--by", "colour"], "colour"), (["--since", "soon"], "soon")] {
+        let said = ostler.says(&["costs", args[0], args[1]]);
+        assert!(said.code == 2 && said.complaint().contains(hint), "{said:#?}");
+    }
+}
+
+#[test]
+fn a_run_that_changes_hosts_is_priced_and_booked_as_if_it_had_not() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "mine": {{ "type": "process", "binary": "{}",
+              "costModel": "anthropic/claude-sonnet-5",
+              "args": ["--step-cost", {}, "--steps", "2", "--sleep-ms", "3000", "--steps", "2"] }} }} }}"#,
+        testkit::fake_agent().display(),
+        Value::from(UNKNOWN)
+    ));
+    let mut host = ostler.starts(&["run", "mine", "x", "--json"]);
+    let first = host.event("the first usage", |event| event["kind"] == "usage");
+    let id = first["run_id"].as_str().unwrap().to_owned();
+    host.child.kill().unwrap();
+    host.child.wait().unwrap();
+    let said = ostler.says(&["watch", &id, "--json"]);
+    let events = said.events();
+    let ended = result(&events);
+    assert_eq!(
+        (&ended["outcome"], &ended["totals"]["effective_nanousd"]),
+        (&"succeeded".into(), &12_000_000.into()),
+        "{said:#?}"
+    );
+    let spent: Vec<_> = events.iter().filter(|event| event["kind"] == "usage").collect();
+    assert_eq!(spent.len(), 4);
+    assert!(spent.iter().all(|usage| usage["approximate"] == true), "{spent:#?}");
+    let books = json(&ostler.says(&["costs", "--json"]));
+    assert_eq!(books[0]["effective_nanousd"], 12_000_000, "{books}");
+    assert_eq!(store::check(&ostler.instance.data()).unwrap(), [] as [String; 0]);
+}

@@ -1,0 +1,142 @@
+//! The books: what was spent, added up by run, day and model in the Batch that books it, and read
+//! by day, agent, adapter or model. Few rows stand for many usages, so a long history is read fast.
+
+use super::verbs::Held;
+use super::{count, int};
+use crate::batch::{Batch, Covers, LedgerRow};
+use crate::error::Error;
+use crate::row::{By, CostRow, CostsQuery};
+use contract::{NanoUsd, Timestamp, Tokens};
+use rusqlite::{Connection, Row, params};
+
+const DAY_MS: i64 = 86_400_000;
+/// Two of these can be added without leaving the numbers of SQLite; nobody spends that much.
+const ADDEND_MAX: i64 = 4_000_000_000_000_000_000;
+
+pub(super) fn book(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Error> {
+    for row in &batch.ledger {
+        cover(connection, row, held)?;
+        add(connection, row, held)?;
+    }
+    Ok(())
+}
+
+/// What had no price before and is part of this priced total.
+fn cover(connection: &Connection, row: &LedgerRow, held: &Held) -> Result<(), Error> {
+    match row.covers {
+        Covers::Nothing => {}
+        Covers::Model => {
+            connection
+                .prepare_cached(
+                    "UPDATE ledger SET unpriced = 0 WHERE run = ?1 AND provider = ?2 AND model = ?3",
+                )?
+                .execute(params![held.num, row.provider.text(), row.model.text()])?;
+        }
+        Covers::Run => {
+            connection
+                .prepare_cached("UPDATE ledger SET unpriced = 0 WHERE run = ?1")?
+                .execute([held.num])?;
+        }
+    }
+    Ok(())
+}
+
+fn add(connection: &Connection, row: &LedgerRow, held: &Held) -> Result<(), Error> {
+    let Tokens { input_uncached, cache_read, cache_write, output, reasoning } = row.tokens;
+    connection
+        .prepare_cached(
+            "INSERT INTO ledger (run, day, provider, model, input_uncached, cache_read, cache_write,
+                                 output, reasoning, nanousd, priced, unpriced)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (run, day, provider, model) DO UPDATE SET
+                 input_uncached = min(input_uncached, ?13) + min(excluded.input_uncached, ?13),
+                 cache_read = min(cache_read, ?13) + min(excluded.cache_read, ?13),
+                 cache_write = min(cache_write, ?13) + min(excluded.cache_write, ?13),
+                 output = min(output, ?13) + min(excluded.output, ?13),
+                 reasoning = min(reasoning, ?13) + min(excluded.reasoning, ?13),
+                 nanousd = min(nanousd, ?13) + min(excluded.nanousd, ?13),
+                 priced = max(priced, excluded.priced),
+                 unpriced = max(unpriced, excluded.unpriced)",
+        )?
+        .execute(params![
+            held.num,
+            row.at.ms().div_euclid(DAY_MS),
+            row.provider.text(),
+            row.model.text(),
+            int(input_uncached),
+            int(cache_read),
+            int(cache_write),
+            int(output),
+            int(reasoning.unwrap_or(0)),
+            row.nanousd.unwrap_or_default().0,
+            row.nanousd.is_some(),
+            row.unpriced,
+            ADDEND_MAX,
+        ])?;
+    Ok(())
+}
+
+/// The columns by which costs can be told apart, as they are named in the query.
+fn column(by: By) -> &'static str {
+    match by {
+        By::Day => "l.day",
+        By::Agent => "r.agent",
+        By::Adapter => "r.adapter",
+        By::Model => {
+            "CASE WHEN l.provider = '' OR l.model = '' THEN l.model
+                           ELSE l.provider || '/' || l.model END"
+        }
+    }
+}
+
+const SUMS: [&str; 6] =
+    ["input_uncached", "cache_read", "cache_write", "output", "reasoning", "nanousd"];
+
+/// A sum that cannot overflow; below nine million dollars it is exact to the nano-dollar.
+fn sum(column: &str) -> String {
+    format!("CAST(total(l.{column}) AS INTEGER)")
+}
+
+/// What was spent, told apart by some of day, agent, adapter and model, in that order.
+pub(super) fn costs(connection: &Connection, query: CostsQuery) -> Result<Vec<CostRow>, Error> {
+    let asked = |by: By| query.by.contains(&by);
+    let keys = [By::Day, By::Agent, By::Adapter, By::Model];
+    let selected: Vec<_> =
+        keys.iter().map(|by| if asked(*by) { column(*by) } else { "NULL" }).collect();
+    // Only our own words go into the text; what is asked for comes by parameters.
+    let sql = format!(
+        "SELECT {}, count(DISTINCT l.run), {}, max(l.priced), max(l.unpriced)
+         FROM ledger l JOIN runs r ON r.num = l.run
+         WHERE l.day >= ?1 GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4 LIMIT ?2",
+        selected.join(", "),
+        SUMS.map(sum).join(", ")
+    );
+    let since = query.since.map_or(i64::MIN, |since| since.ms().div_euclid(DAY_MS));
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![since, query.limit as i64], cost_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn cost_row(row: &Row<'_>) -> rusqlite::Result<CostRow> {
+    let day: Option<i64> = row.get(0)?;
+    let reasoning = count(row.get(9)?);
+    let paid = NanoUsd(row.get(10)?);
+    let (priced, unpriced): (bool, bool) = (row.get(11)?, row.get(12)?);
+    Ok(CostRow {
+        day: day.map(|day| Timestamp(day * DAY_MS).to_string().chars().take(10).collect()),
+        agent: row.get(1)?,
+        adapter: row.get(2)?,
+        model: row.get(3)?,
+        runs: count(row.get(4)?),
+        tokens: Tokens {
+            input_uncached: count(row.get(5)?),
+            cache_read: count(row.get(6)?),
+            cache_write: count(row.get(7)?),
+            output: count(row.get(8)?),
+            reasoning: (reasoning > 0).then_some(reasoning),
+        },
+        effective_nanousd: (priced && !unpriced).then_some(paid),
+        priced_nanousd: priced.then_some(paid),
+        unpriced,
+    })
+}

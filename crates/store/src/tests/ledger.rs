@@ -1,0 +1,137 @@
+//! The books: they add up by every name, tell unpriced from free, and change only with their Batch.
+
+use super::sound;
+use crate::conformance::{Holder, Sure, holder, refused};
+use crate::*;
+use contract::event::Totals;
+use contract::{Code, NanoUsd, Timestamp, Tokens};
+use tempfile::TempDir;
+
+const DAY: i64 = 86_400_000;
+
+fn row(day: i64, model: &str, output: u64, nanousd: Option<i64>, covers: Covers) -> LedgerRow {
+    let seal = Seal::default();
+    LedgerRow {
+        at: Timestamp(day * DAY + 7),
+        provider: seal.given(if model.is_empty() { "" } else { "acme" }),
+        model: seal.given(model),
+        tokens: Tokens { output, ..Tokens::default() },
+        nanousd: nanousd.map(NanoUsd),
+        unpriced: nanousd.is_none(),
+        covers,
+    }
+}
+
+async fn book(store: &Store, held: &mut Holder, ledger: Vec<LedgerRow>, totals: Option<Totals>) {
+    let batch = Batch { ledger, totals, ..held.batch(&["spent"]) };
+    held.head_seq = store.commit(batch).await.unwrap().head_seq;
+}
+
+fn totals(output: u64, nanousd: Option<i64>) -> Option<Totals> {
+    let tokens = Tokens { output, ..Tokens::default() };
+    Some(Totals { tokens, effective_nanousd: nanousd.map(NanoUsd) })
+}
+
+/// Day, model, runs, output, effective and priced money.
+async fn costs(store: &Store, by: &[By], since: Option<i64>) -> Vec<String> {
+    let since = since.map(|day| Timestamp(day * DAY + DAY - 1));
+    let query = CostsQuery { by: by.to_vec(), since, limit: 100 };
+    let rows = store.costs(query).await.unwrap();
+    rows.iter()
+        .map(|row| {
+            let name = [&row.day, &row.agent, &row.adapter, &row.model];
+            let name: Vec<_> = name.into_iter().flatten().map(String::as_str).collect();
+            let money = |amount: Option<NanoUsd>| amount.map_or("-".into(), |it| it.0.to_string());
+            format!(
+                "{}: {} runs, {} tokens, {} ({})",
+                name.join(" "),
+                row.runs,
+                row.tokens.total(),
+                money(row.effective_nanousd),
+                money(row.priced_nanousd)
+            )
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn the_books_add_up_by_day_agent_and_model() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let (mut one, mut two) =
+        (holder(&Sure(store.clone())).await, holder(&Sure(store.clone())).await);
+    let first =
+        vec![row(1, "a", 5, Some(2), Covers::Nothing), row(1, "b", 1, None, Covers::Nothing)];
+    book(&store, &mut one, first, totals(6, None)).await;
+    let next =
+        vec![row(2, "a", 5, Some(3), Covers::Nothing), row(2, "a", 1, Some(0), Covers::Nothing)];
+    book(&store, &mut one, next, totals(12, None)).await;
+    book(&store, &mut two, vec![row(2, "", 4, Some(7), Covers::Nothing)], totals(4, Some(7))).await;
+
+    assert_eq!(costs(&store, &[], None).await, [": 2 runs, 16 tokens, - (12)"]);
+    assert_eq!(
+        costs(&store, &[By::Day], None).await,
+        ["1970-01-03: 2 runs, 10 tokens, 10 (10)", "1970-01-02: 1 runs, 6 tokens, - (2)"]
+    );
+    assert_eq!(
+        costs(&store, &[By::Model], None).await,
+        [
+            ": 1 runs, 4 tokens, 7 (7)",
+            "acme/a: 1 runs, 11 tokens, 5 (5)",
+            "acme/b: 1 runs, 1 tokens, - (-)"
+        ]
+    );
+    assert_eq!(costs(&store, &[], Some(2)).await, [": 2 runs, 10 tokens, 10 (10)"]);
+    assert_eq!(costs(&store, &[By::Agent], None).await.len(), 1);
+    assert_eq!(
+        costs(&store, &[By::Day, By::Agent, By::Adapter, By::Model], Some(1)).await.len(),
+        4
+    );
+    sound(dir.path());
+}
+
+#[tokio::test]
+async fn a_priced_total_covers_what_had_no_price() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut held = holder(&Sure(store.clone())).await;
+    let unpriced =
+        vec![row(1, "a", 5, None, Covers::Nothing), row(1, "b", 5, None, Covers::Nothing)];
+    book(&store, &mut held, unpriced, totals(10, None)).await;
+    book(&store, &mut held, vec![row(2, "a", 1, Some(6), Covers::Model)], totals(11, None)).await;
+    assert_eq!(
+        costs(&store, &[By::Model], None).await,
+        ["acme/a: 1 runs, 6 tokens, 6 (6)", "acme/b: 1 runs, 5 tokens, - (-)"]
+    );
+    book(&store, &mut held, vec![row(2, "", 0, Some(4), Covers::Run)], totals(11, Some(10))).await;
+    assert_eq!(costs(&store, &[], None).await, [": 1 runs, 11 tokens, 10 (10)"]);
+    sound(dir.path());
+}
+
+#[tokio::test]
+async fn a_refused_batch_books_nothing_and_a_repeated_one_once() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut held = holder(&Sure(store.clone())).await;
+    let rows = || vec![row(1, "a", 5, Some(2), Covers::Nothing)];
+    let stale = Holder { fence: held.fence + 1, ..held };
+    let refusal = store.commit(Batch { ledger: rows(), ..stale.batch(&["x"]) }).await;
+    assert_eq!(refused(refusal), Code::FenceStale);
+    assert!(costs(&store, &[By::Day], None).await.is_empty());
+    let again = Batch { ledger: rows(), totals: totals(5, Some(2)), ..held.batch(&["spent"]) };
+    book(&store, &mut held, rows(), totals(5, Some(2))).await;
+    assert_eq!(refused(store.commit(again).await), Code::Conflict);
+    assert_eq!(costs(&store, &[], None).await, [": 1 runs, 5 tokens, 2 (2)"]);
+}
+
+#[tokio::test]
+async fn absurd_amounts_are_kept_without_stopping_anyone() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut held = holder(&Sure(store.clone())).await;
+    for _ in 0..3 {
+        let absurd = row(1, "a", u64::MAX, Some(i64::MAX), Covers::Nothing);
+        book(&store, &mut held, vec![absurd], None).await;
+    }
+    assert_eq!(costs(&store, &[By::Day], None).await.len(), 1);
+}
