@@ -20,8 +20,10 @@ pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Sto
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
+    // What is read by a program is not cut to fit a screen.
+    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
-    let table = render::costs_table(&rows, surroundings.columns, colour);
+    let table = render::costs_table(&rows, columns, colour);
     context.print(&format!("{table}\n{}", render::costs_total(&rows)))?;
     Ok(ExitCode::SUCCESS)
 }

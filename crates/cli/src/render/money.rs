@@ -11,7 +11,8 @@ use host::prices::Listed;
 use store::CostRow;
 
 const GAP: &str = "  ";
-const NAME_COLUMNS_MAX: usize = 48;
+/// No name is cut below this; what is then too wide is cut at its end.
+const NAME_COLUMNS_MIN: usize = 16;
 
 /// A column: its head, and whether its texts stand at the right.
 struct Column {
@@ -82,8 +83,17 @@ fn money(priced: Option<NanoUsd>, unpriced: bool) -> String {
 fn shown(name: Option<&str>) -> String {
     match name {
         None | Some("") => "–".to_owned(),
-        Some(name) => fit(&one_line(name), NAME_COLUMNS_MAX),
+        Some(name) => one_line(name),
     }
+}
+
+/// A price is not rounded: cents, and whatever is below them.
+fn exact(amount: NanoUsd) -> String {
+    let nano = amount.0.max(0);
+    let below = format!("{:09}", nano % 1_000_000_000);
+    let (cents, less) = below.split_at(2);
+    let dollars = figures::count((nano / 1_000_000_000).unsigned_abs());
+    format!("${dollars}.{cents}{}", less.trim_end_matches('0'))
 }
 
 /// The prices that count, in dollars per million tokens.
@@ -98,13 +108,12 @@ pub fn prices_table(rows: &[Listed], columns: usize, colour: Colour) -> String {
     ];
     let cells = rows.iter().map(|row| {
         let price = &row.price;
-        let unit = |amount: NanoUsd| figures::money(amount);
         vec![
             shown(Some(&row.model)),
-            unit(price.input),
-            unit(price.cache_read),
-            unit(price.cache_write),
-            unit(price.output),
+            exact(price.input),
+            exact(price.cache_read),
+            exact(price.cache_write),
+            exact(price.output),
             match (row.source, &row.version) {
                 (CostSource::UserTable, None) => "your configuration".to_owned(),
                 (_, Some(version)) => one_line(version),
@@ -116,7 +125,7 @@ pub fn prices_table(rows: &[Listed], columns: usize, colour: Colour) -> String {
 }
 
 fn table(heads: Vec<Column>, cells: Vec<Vec<String>>, columns: usize, colour: Colour) -> String {
-    let widths: Vec<usize> = heads
+    let mut widths: Vec<usize> = heads
         .iter()
         .enumerate()
         .map(|(i, column)| {
@@ -124,6 +133,13 @@ fn table(heads: Vec<Column>, cells: Vec<Vec<String>>, columns: usize, colour: Co
             widest.max(width(column.head))
         })
         .collect();
+    // Figures are worth more than the end of a long name.
+    let total = widths.iter().sum::<usize>() + GAP.len() * widths.len().saturating_sub(1);
+    let names = heads.iter().zip(&mut widths).filter(|(column, _)| !column.right);
+    if let Some((_, widest)) = names.max_by_key(|(_, width)| **width) {
+        *widest =
+            widest.saturating_sub(total.saturating_sub(columns)).max(NAME_COLUMNS_MIN.min(*widest));
+    }
     let line = |row: &[String]| {
         let padded: Vec<String> = row
             .iter()
@@ -201,6 +217,13 @@ mod tests {
             listed("acme/other", CostSource::UserTable, Some("litellm 0123456789ab")),
             listed("acme/known", CostSource::BuiltIn, Some("genai-prices 0.2.1")),
         ];
+        let narrow = prices_table(&rows, 60, Colour::Off);
+        assert!(narrow.lines().all(|line| width(line) <= 60), "{narrow}");
+        assert!(narrow.lines().skip(1).all(|line| line.contains("$15.00")), "{narrow}");
+        assert_eq!(
+            [625_000_000, 0, 75_000].map(|nano| exact(NanoUsd(nano))),
+            ["$0.625", "$0.00", "$0.000075"]
+        );
         insta::assert_snapshot!(prices_table(&rows, 90, Colour::Off), @"
         MODEL       INPUT  CACHE READ  CACHE WRITE  OUTPUT  FROM
         acme/large  $3.00       $0.30        $3.75  $15.00  your configuration
