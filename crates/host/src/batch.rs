@@ -94,6 +94,11 @@ pub struct HostState {
     pub open: Option<OpenBlock>,
     pub next_effect: u64,
     pub next_frame: u32,
+    /// Calls that came by MCP and are not answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<contract::Policy>,
 }
 
 impl OpenBlock {
@@ -154,6 +159,8 @@ impl Drive {
             open: self.words.open.clone(),
             next_effect: self.mouth.next_effect,
             next_frame: self.mouth.next_frame,
+            asked: self.callers.ids(),
+            policy: self.bench.policy,
         };
         let batch = Batch {
             run: self.run,

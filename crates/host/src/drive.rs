@@ -11,9 +11,10 @@ use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::Keeping;
+use crate::ops::relay::{Asked, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
-use contract::event::{Body, Lease, LeaseAction, Log, Stream};
+use contract::event::{Body, Lease, LeaseAction, Log, Stream, ToolUse, Via};
 use contract::limits::{
     BATCH_BYTES_MAX, BATCH_EVENTS_MAX, LEASE_RENEW_PERCENT, LEASE_RETRY_MS, SPOOL_SEGMENT_BYTES,
 };
@@ -65,6 +66,8 @@ pub struct Drive {
     pub(crate) inbox: Waiter,
     pub(crate) answers: mpsc::Receiver<Answered>,
     pub(crate) answering: mpsc::Sender<Answered>,
+    /// Calls of tools that come by MCP.
+    pub(crate) callers: Callers,
     pub(crate) leaving: watch::Receiver<()>,
     pub(crate) renew_at_ms: u64,
     pub(crate) pid: Option<u32>,
@@ -99,6 +102,7 @@ enum Wake {
     KeeperGone,
     Inbox,
     Answered(Answered),
+    Asked(Asked),
     Time,
     /// The host is about to stop; the run is not.
     Leaving,
@@ -319,6 +323,7 @@ impl Drive {
                 None => Wake::KeeperGone,
             },
             Some(answered) = self.answers.recv() => Wake::Answered(answered),
+            asked = self.callers.next() => Wake::Asked(asked),
             () = self.inbox.changed() => Wake::Inbox,
             Ok(()) = self.leaving.changed() => Wake::Leaving,
             () = tokio::time::sleep(wait) => Wake::Time,
@@ -343,6 +348,7 @@ impl Drive {
                 let (tool_call_id, duration_ms) = (answered.tool_call_id, answered.duration_ms);
                 self.step(now, Input::Answered { tool_call_id, answer, duration_ms });
             }
+            Wake::Asked(asked) => self.take_call(now, asked),
             Wake::Time => {
                 if now.mono_ms >= self.renew_at_ms {
                     self.renew(now).await;
@@ -356,6 +362,32 @@ impl Drive {
             }
         }
         Ok(())
+    }
+
+    /// A call that came by MCP is one that the agent made: an event, then an obligation.
+    fn take_call(&mut self, now: Now, asked: Asked) {
+        let Asked { tool, args, answer } = asked;
+        let tool_call_id = crate::chance::call_id();
+        self.callers.wait(tool_call_id.clone(), answer);
+        let called = Body::ToolUse(ToolUse {
+            tool_call_id: tool_call_id.clone(),
+            name: tool.clone(),
+            input: args.clone(),
+            via: Via::Relayed,
+            title: None,
+            tool_kind: None,
+            locations: Vec::new(),
+            parent: None,
+        });
+        let call = contract::speech::ToolCall { tool_call_id, tool, args };
+        self.spread(
+            now,
+            Out {
+                drafts: vec![Draft::agent(called)],
+                signals: vec![Signal::ToolCalled(call)],
+                frames: Vec::new(),
+            },
+        );
     }
 
     async fn read_inbox(&mut self, now: Now) {
@@ -431,6 +463,8 @@ impl Drive {
     }
 
     async fn leave(mut self, leave: Leave) {
+        // Whoever waits for an answer hears now that none will come.
+        self.callers = Callers::default();
         match leave {
             Leave::Settled => {
                 let dir = self.spool.clone();

@@ -16,6 +16,7 @@ pub mod frame;
 mod intake;
 mod keeping;
 pub mod ops;
+mod patch;
 mod perform;
 pub mod workspace;
 
@@ -25,7 +26,8 @@ use contract::{Fault, RunId};
 use data::DataDir;
 use drive::Drive;
 use engine::rules::price::PriceTable;
-use std::collections::{BTreeMap, HashSet};
+use ops::relay::{Bearer, Live};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -70,7 +72,7 @@ pub(crate) struct Inner {
     pub resolve: Resolve,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
-    live: Mutex<HashSet<RunId>>,
+    live: Mutex<HashMap<RunId, Live>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver that this host is about to stop.
@@ -114,13 +116,13 @@ impl Host {
         self.inner.live().len()
     }
 
-    /// The live run whose own token this is. Compared in constant time, run by run.
-    pub fn run_of_token(&self, token: &str) -> Option<RunId> {
+    /// The live run whose own token this is. Only the fence it is held under counts.
+    pub fn run_of_token(&self, token: &str) -> Option<Bearer> {
         let given = blake3::hash(token.as_bytes());
-        let live: Vec<RunId> = self.inner.live().iter().copied().collect();
         // Comparing two blake3 hashes takes the same time whatever they are.
-        live.into_iter()
-            .find(|run| blake3::hash(self.inner.lease_token(*run, 1).as_bytes()) == given)
+        let live = self.inner.live();
+        let found = live.iter().find(|(_, live)| live.token == given);
+        found.map(|(run, live)| Bearer { run: *run, fence: live.fence })
     }
 
     /// A reason for the host to stay, for as long as the guard lives.
@@ -157,12 +159,12 @@ impl Inner {
         self.address.get().map_or("http://127.0.0.1:0", String::as_str)
     }
 
-    fn live(&self) -> MutexGuard<'_, HashSet<RunId>> {
+    pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<RunId, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_here(&self, run: RunId) -> bool {
-        self.live().contains(&run)
+        self.live().contains_key(&run)
     }
 
     pub(crate) fn leaving(&self) -> watch::Receiver<()> {
@@ -171,10 +173,16 @@ impl Inner {
 
     /// Drives a run in a task of its own. If its driver panics the run is ended as lost: nothing
     /// inside Ostler may leave a run without an end.
-    pub(crate) fn drive(self: &Arc<Self>, drive: Drive, deeds: Option<Deeds>) {
+    pub(crate) fn drive(self: &Arc<Self>, mut drive: Drive, deeds: Option<Deeds>) {
         let host = Host { inner: Arc::clone(self) };
         let run = drive.run;
-        self.live().insert(run);
+        let live = Live {
+            fence: drive.fence,
+            token: blake3::hash(self.lease_token(run, drive.fence).as_bytes()),
+            tools: drive.machine.terms().tools.clone(),
+            asking: drive.callers.open(),
+        };
+        self.live().insert(run, live);
         self.reasons.send_modify(|reasons| *reasons += 1);
         tokio::spawn(async move {
             if tokio::spawn(drive.run(deeds)).await.is_err() {

@@ -5,7 +5,7 @@ use crate::batch::{Frame, Intent};
 use crate::drive::{Answered, Drive, Ending};
 use crate::ops::tool;
 use contract::event::Phase;
-use contract::{Code, Draft};
+use contract::{Code, Draft, Utterance};
 use engine::{Effect, Input, Now};
 use keeper::door;
 use keeper::limits::FRAME_BYTES_MAX;
@@ -79,6 +79,12 @@ impl Drive {
     pub(crate) fn intend(&mut self, now: Now, effect: Effect) {
         let n = self.mouth.effect();
         let frames = match &effect {
+            // Whoever asked by MCP is answered there, after the commit.
+            Effect::Say(Utterance::ToolResult { tool_call_id, .. })
+                if self.callers.knows(tool_call_id) =>
+            {
+                Vec::new()
+            }
             Effect::Say(utterance) => {
                 let mut out = Out::default();
                 self.dialect.say(utterance, &mut out);
@@ -97,6 +103,14 @@ impl Drive {
         let Intent { n, effect, frames } = intent;
         match effect {
             Effect::Launch => self.launch(now),
+            Effect::Say(Utterance::ToolResult { tool_call_id, answer })
+                if self.callers.knows(&tool_call_id) =>
+            {
+                self.callers.answer(&tool_call_id, answer);
+                self.pending.done.push(n);
+            }
+            // What the dialect had no words for is done.
+            Effect::Say(_) if frames.is_empty() => self.pending.done.push(n),
             Effect::Say(_) => {
                 let last = frames.len();
                 for (i, frame) in frames.into_iter().enumerate() {

@@ -1,6 +1,9 @@
 //! The complete list of what the product can do, one file per noun. REST, MCP, the CLI and relayed
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
+pub mod catalog;
+pub mod permission;
+pub mod relay;
 pub mod run;
 mod start;
 pub mod tool;

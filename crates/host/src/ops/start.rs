@@ -2,6 +2,7 @@
 //! fault leaves no trace; then task, run and first events become durable in one transaction, and
 //! only then does the keeper, already waiting, get its plan.
 
+use super::catalog;
 use super::run::{Budget, RunRequest, Started, stored};
 use super::tool::{self, Bench, TaskSheet};
 use crate::batch::{Made, Words};
@@ -142,7 +143,7 @@ fn drive(
         machine: Machine::new(terms(request, &checked, lease_ms), now),
         dialect: checked.runtime.dialect(spec),
         joiner: Default::default(),
-        words: Words { seal, next_seq: 1, carry: Default::default(), open: None },
+        words: Words { seal: seal.clone(), next_seq: 1, carry: Default::default(), open: None },
         pending: Default::default(),
         mouth: Mouth::default(),
         bench: Bench {
@@ -154,6 +155,9 @@ fn drive(
                 system_prompt: request.system_prompt.clone(),
             }),
             workspace: checked.workspace,
+            policy: request.permission.or(checked.adapter.permission),
+            store: house.store.clone(),
+            seal,
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
@@ -166,6 +170,7 @@ fn drive(
         inbox: house.store.inbox_changed(identity.run),
         answers,
         answering,
+        callers: Default::default(),
         leaving: house.leaving(),
         renew_at_ms: now.mono_ms + lease_ms * limits::LEASE_RENEW_PERCENT / 100,
         pid: None,
@@ -335,7 +340,8 @@ fn terms(request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
     };
     let tools = match checked.adapter.mcp {
         true => {
-            tool::ALL.iter().filter(|tool| offered(tool)).map(|tool| (*tool).to_owned()).collect()
+            let names = catalog::ALL.iter().map(|tool| tool.name);
+            names.filter(|tool| offered(tool)).map(str::to_owned).collect()
         }
         false => Vec::new(),
     };
