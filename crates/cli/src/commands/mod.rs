@@ -6,6 +6,7 @@ mod config;
 mod export;
 mod follow;
 mod init;
+mod mcp_proxy;
 mod replay;
 mod run;
 mod runs;
@@ -111,5 +112,6 @@ pub async fn perform(
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Init => init::init(&context),
         Command::Config(args) => config::config(&context, args),
+        Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,
     }
 }

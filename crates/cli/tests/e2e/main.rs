@@ -11,6 +11,7 @@ mod bad_input;
 mod burst;
 mod escape;
 mod first_minutes;
+mod mcp;
 mod ostler;
 mod processes;
 mod protocol;
