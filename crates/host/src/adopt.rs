@@ -171,6 +171,7 @@ async fn adopted(
             policy: state.policy,
             store: house.store.clone(),
             seal,
+            upstream: Arc::default(),
         },
         standing: Standing::default(),
         cost_model: None,
@@ -191,6 +192,8 @@ async fn adopted(
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
         blind: (!alive).then_some(0),
     };
+    // Its MCP servers were the earlier host's, who cannot be asked for them.
+    let _ = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
     if !alive {
         end_leftovers(row);
     }

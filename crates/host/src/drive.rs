@@ -11,7 +11,7 @@ use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::Keeping;
-use crate::ops::relay::{Asked, Callers};
+use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
 use contract::event::{Body, Lease, LeaseAction, Log, Stream, ToolUse, Via};
@@ -348,7 +348,8 @@ impl Drive {
                 let (tool_call_id, duration_ms) = (answered.tool_call_id, answered.duration_ms);
                 self.step(now, Input::Answered { tool_call_id, answer, duration_ms });
             }
-            Wake::Asked(asked) => self.take_call(now, asked),
+            Wake::Asked(Asked::Call(called)) => self.take_call(now, called),
+            Wake::Asked(Asked::Note(draft)) => self.draft(now, *draft),
             Wake::Time => {
                 if now.mono_ms >= self.renew_at_ms {
                     self.renew(now).await;
@@ -365,8 +366,8 @@ impl Drive {
     }
 
     /// A call that came by MCP is one that the agent made: an event, then an obligation.
-    fn take_call(&mut self, now: Now, asked: Asked) {
-        let Asked { tool, args, answer } = asked;
+    fn take_call(&mut self, now: Now, called: Called) {
+        let Called { tool, args, answer } = called;
         let tool_call_id = crate::chance::call_id();
         self.callers.wait(tool_call_id.clone(), answer);
         let called = Body::ToolUse(ToolUse {

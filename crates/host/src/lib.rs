@@ -18,6 +18,7 @@ mod keeping;
 pub mod ops;
 mod patch;
 mod perform;
+mod upstream;
 pub mod workspace;
 
 use batch::Deeds;
@@ -176,11 +177,14 @@ impl Inner {
     pub(crate) fn drive(self: &Arc<Self>, mut drive: Drive, deeds: Option<Deeds>) {
         let host = Host { inner: Arc::clone(self) };
         let run = drive.run;
+        let asking = drive.callers.open();
+        drive.bench.upstream.tells(asking.clone());
         let live = Live {
             fence: drive.fence,
             token: blake3::hash(self.lease_token(run, drive.fence).as_bytes()),
             tools: drive.machine.terms().tools.clone(),
-            asking: drive.callers.open(),
+            upstream: Arc::clone(&drive.bench.upstream),
+            asking,
         };
         self.live().insert(run, live);
         self.reasons.send_modify(|reasons| *reasons += 1);

@@ -4,6 +4,7 @@
 use crate::batch::{Frame, Intent};
 use crate::drive::{Answered, Drive, Ending};
 use crate::ops::tool;
+use crate::upstream;
 use contract::event::Phase;
 use contract::{Code, Draft, Utterance};
 use engine::{Effect, Input, Now};
@@ -12,6 +13,7 @@ use keeper::limits::FRAME_BYTES_MAX;
 use keeper::wire::{Order, Report};
 use runtimes::Out;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Frames on their way to the agent, one at a time.
 #[derive(Debug, Default)]
@@ -209,6 +211,19 @@ impl Drive {
     fn relay(&mut self, now: Now, effect: u64, call: contract::speech::ToolCall) {
         let (bench, standing, answering) =
             (self.bench.clone(), self.standing.clone(), self.answering.clone());
+        if bench.upstream.owns(&call.tool) {
+            tokio::spawn(async move {
+                let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
+                let given_up = answering.closed();
+                let outcome = upstream::carried_out(upstream, policy, &call, given_up).await;
+                let Some(outcome) = outcome else { return };
+                let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
+                let tool_call_id = call.tool_call_id;
+                let _ =
+                    answering.send(Answered { effect, tool_call_id, outcome, duration_ms }).await;
+            });
+            return;
+        }
         tokio::task::spawn_blocking(move || {
             let outcome = tool::call(&bench, &standing, &call);
             let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);

@@ -15,11 +15,10 @@ use axum::response::{IntoResponse as _, Response};
 use contract::speech::ToolAnswer;
 use contract::{Code, Fault, limits};
 use host::Host;
-use host::ops::catalog;
-use host::ops::relay::{self, Bearer};
+use host::ops::relay::{self, Bearer, Listed};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, Implementation,
-    JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
     ToolAnnotations,
 };
 use rmcp::service::RequestContext;
@@ -82,7 +81,7 @@ impl ServerHandler for Relay {
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
         let bearer = bearer(&context)?;
-        let tools = relay::tools(&self.host, bearer).map_err(refusal)?;
+        let tools = relay::tools(&self.host, bearer).await.map_err(refusal)?;
         Ok(ListToolsResult::with_all_items(tools.into_iter().map(listed).collect()))
     }
 
@@ -97,6 +96,12 @@ impl ServerHandler for Relay {
             .await
             .map_err(refusal)?;
         match answer {
+            // What another server answered is passed on as it is.
+            ToolAnswer::Value(value) if value["content"].is_array() => {
+                serde_json::from_value::<CallToolResult>(value)
+                    .map(Into::into)
+                    .map_err(|error| refusal(Fault::new(Code::ParseFailed, error.to_string())))
+            }
             ToolAnswer::Value(value) => Ok(CallToolResult::structured(value).into()),
             ToolAnswer::Error { code: Code::UnknownTool, message } => {
                 Err(refusal(Fault::new(Code::UnknownTool, message)))
@@ -120,13 +125,9 @@ fn bearer(context: &RequestContext<RoleServer>) -> Result<Bearer, ErrorData> {
     }
 }
 
-fn listed(tool: &catalog::Tool) -> Tool {
-    let schema = match tool.schema() {
-        Value::Object(schema) => schema,
-        _ => JsonObject::new(),
-    };
-    let annotations = ToolAnnotations::new().read_only(!tool.writes).open_world(false);
-    Tool::new(tool.name, tool.description, Arc::new(schema)).with_annotations(annotations)
+fn listed(tool: Listed) -> Tool {
+    let annotations = ToolAnnotations::new().read_only(!tool.writes);
+    Tool::new(tool.name, tool.description, Arc::new(tool.schema)).with_annotations(annotations)
 }
 
 /// A fault as an error of the protocol.

@@ -488,3 +488,68 @@ fn the_proxy_answers_what_it_cannot_pass_on() {
     assert!(proxied(&guest.token, &format!("{noted}\n")).is_empty());
     guest.finish();
 }
+
+#[test]
+fn servers_of_the_configuration_are_offered_and_end_with_the_run() {
+    let (ostler, other) = (Ostler::new(), Ostler::new());
+    let far = Guest::new(&other, &[]);
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/mcp_server.py");
+    ostler.instance.write_config(&format!(
+        r#"{{ "mcpServers": {{
+              "near": {{ "command": "python3", "args": ["{script}"], "env": {{ "NEAR_KEY": "${{NEAR_KEY}}" }} }},
+              "far": {{ "url": "{}", "headers": {{ "Authorization": "Bearer ${{FAR_TOKEN}}" }} }},
+              "gone": {{ "command": "/nowhere/at/all" }} }} }}"#,
+        far.url
+    ));
+    let agent = ostler.instance.root().join("agent.sh");
+    std::fs::write(&agent, AGENT).unwrap();
+    let mut command =
+        ostler.command(&["run", "--json", "--permission", "allow-reads", "--process"]);
+    let child = command
+        .args([&format!("sh {}", agent.display()), "be there"])
+        .envs([("NEAR_KEY", "near-hush-2026"), ("FAR_TOKEN", &far.token)])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.unwrap();
+    let stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let work = ostler.instance.work();
+    let (token, url) = door(&work);
+    let guest = Guest { run: Running { child, stdout }, work, token, url };
+
+    let (_, answer) = guest.post(&list());
+    let tools: Vec<_> = answer["result"]["tools"].as_array().unwrap().iter().collect();
+    let names: Vec<_> = tools.iter().filter_map(|tool| tool["name"].as_str()).collect();
+    for name in ["read_task", "near__add", "near__fail", "far__read_task", "far__write_file"] {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+    let text =
+        |answer: &Value| answer["content"][0]["text"].as_str().unwrap_or_default().to_owned();
+    let near = |tool: &str, args: &Value| {
+        let (_, answer) = guest.post(&tool_call(tool, args));
+        answer["result"].clone()
+    };
+    assert_eq!(text(&near("near__add", &json!({ "a": 3, "b": 4 }))), "7");
+    let seen: Value = serde_json::from_str(&text(&near("near__env", &json!({})))).unwrap();
+    assert_eq!(seen["NEAR_KEY"], "near-hush-2026");
+    for name in ["OSTLER_LEASE_TOKEN", "OSTLER_API_KEY", "CA_LEASE_TOKEN", "FAR_TOKEN"] {
+        assert!(seen.get(name).is_none(), "{name} is not for servers");
+    }
+    let prompt = near("far__read_task", &json!({}))["structuredContent"]["prompt"].clone();
+    assert_eq!(prompt, "be there");
+    // What does not say that it only reads needs leave, and what is not there is not there.
+    assert_eq!(guest.call("near__fail", &json!({})), Err("permission_denied".to_owned()));
+    assert_eq!(guest.call("near__none", &json!({})), Err("unknown_tool".to_owned()));
+    assert_eq!(guest.call("gone__x", &json!({})), Err("remote_unavailable".to_owned()));
+    let events = guest.finish();
+    let logs: Vec<_> = events.iter().filter_map(|event| event["text"].as_str()).collect();
+    let told = |word: &str| logs.iter().filter(|text| text.contains(word)).count();
+    assert_eq!(told("the MCP server 'near' is connected: 3 tools"), 1, "{logs:?}");
+    assert_eq!((told("'far' is connected"), told("'gone' failed: ")), (1, 1), "{logs:?}");
+    let all = serde_json::to_string(&events).unwrap();
+    assert!(!all.contains("near-hush-2026") && !all.contains(&far.token), "kept out of the events");
+    far.finish();
+    testkit::until("the end of the servers", BOUND_MS, || {
+        testkit::find_marked(&ostler.instance.mark()).is_empty().then_some(())
+    });
+}

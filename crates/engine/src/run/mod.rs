@@ -14,6 +14,7 @@ mod tools;
 mod watch;
 
 pub use terms::{RunBudget, Terms};
+pub use tools::offers;
 
 use contract::command::{Command, Wish};
 use contract::event::{

@@ -10,6 +10,7 @@ use crate::drive::{self, Drive, Ending};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
+use crate::upstream::{self, Upstream};
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
@@ -55,7 +56,9 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     let identity = identity(host, &request);
     let spec = spec(host, &request, &checked, &identity)?;
     let plan = checked.runtime.plan(&spec)?;
-    let kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec));
+    let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
+    let mut kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec));
+    kept.secrets.extend(upstream.secrets());
     let seal = Seal::new(kept.secrets.iter().cloned());
     let now = clock::now();
     let task = NewTask {
@@ -91,6 +94,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
     let mut drive = drive(host, &request, checked, &identity, &spec, kept, seal, spawned)?;
+    drive.bench.upstream = Arc::new(upstream);
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
@@ -158,6 +162,7 @@ fn drive(
             policy: request.permission.or(checked.adapter.permission),
             store: house.store.clone(),
             seal,
+            upstream: Arc::default(),
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
@@ -338,10 +343,13 @@ fn terms(request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
     let offered = |tool: &str| {
         request.tools.as_ref().is_none_or(|tools| tools.iter().any(|given| given == tool))
     };
+    let wanted = request.tools.as_deref();
+    let servers = checked.adapter.mcp_servers.keys();
+    let foreign = servers.flat_map(|server| upstream::offered(server, wanted));
     let tools = match checked.adapter.mcp {
         true => {
             let names = catalog::ALL.iter().map(|tool| tool.name);
-            names.filter(|tool| offered(tool)).map(str::to_owned).collect()
+            names.filter(|tool| offered(tool)).map(str::to_owned).chain(foreign).collect()
         }
         false => Vec::new(),
     };

@@ -9,6 +9,7 @@
 use super::catalog;
 use super::permission::{self, Verdict};
 use crate::patch::{self, What};
+use crate::upstream::Upstream;
 use crate::workspace::{Change, Was, Workspace};
 use base64::Engine as _;
 use contract::event::{Body, Comment, Diff, Log, Progress, Remaining, Stream};
@@ -30,6 +31,8 @@ pub struct Bench {
     /// Where assets are kept, and what they pass before.
     pub store: Store,
     pub seal: Seal,
+    /// The MCP servers of the configuration.
+    pub(crate) upstream: Arc<Upstream>,
 }
 
 /// The task as an agent reads it.
@@ -421,6 +424,7 @@ mod tests {
             policy,
             store: Store::open(&root.join("store")).unwrap(),
             seal: Seal::new([("KEY".to_owned(), "hunter-2026".to_owned())]),
+            upstream: Arc::default(),
         };
         let call = ToolCall { tool_call_id: "1".to_owned(), tool: tool.to_owned(), args };
         let Outcome { answer, drafts, signals } = super::call(&bench, &Standing::default(), &call);
