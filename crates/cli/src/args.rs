@@ -66,6 +66,9 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(Configuration),
+    /// Offer a run's tools as an MCP server on standard input and output
+    #[command(name = "mcp-proxy", hide = true)]
+    McpProxy,
 }
 
 #[derive(Debug, Args)]

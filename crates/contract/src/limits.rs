@@ -84,6 +84,12 @@ limits! {
     READ_FILE_BYTES_MAX: usize = MIB;
     /// Entries that `list_files` gives to an agent.
     LIST_FILES_MAX: usize = 2_000;
+    /// A file that `write_file` writes, or that a patch makes or changes.
+    WRITE_FILE_BYTES_MAX: usize = 4 * MIB;
+    /// Files that one patch may touch.
+    PATCH_FILES_MAX: usize = 256;
+    /// An asset that an agent may upload.
+    ASSET_BYTES_MAX: usize = 4 * MIB;
     /// Relayed tool calls of one run waiting for their answer.
     TOOL_CALLS_OPEN_MAX: usize = 64;
     /// A configuration file.

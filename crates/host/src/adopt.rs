@@ -9,6 +9,7 @@ use crate::batch::{HostState, StoredIntent, Words};
 use crate::drive::{self, Drive, Ending};
 use crate::intake::Intake;
 use crate::keeping::Keeping;
+use crate::ops::relay::Callers;
 use crate::ops::run::stored;
 use crate::ops::tool::{Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
@@ -145,6 +146,7 @@ async fn adopted(
         Workspace::open(Path::new(&row.cwd)).or_else(|_| Workspace::open(Path::new("/")))?;
     let (answering, answers) = drive::answers();
     let alive = keeper.is_some();
+    let seal = Seal::new(secrets);
     let mut drive = Drive {
         house: Arc::clone(house),
         run: row.id,
@@ -156,14 +158,21 @@ async fn adopted(
         dialect,
         joiner: Default::default(),
         words: Words {
-            seal: Seal::new(secrets),
+            seal: seal.clone(),
             next_seq: row.head_seq + 1,
             carry: state.carry,
             open: state.open,
         },
         pending: Default::default(),
         mouth: Mouth::after(state.next_effect, state.next_frame),
-        bench: Bench { task: Arc::new(sheet), workspace: Arc::new(workspace) },
+        bench: Bench {
+            task: Arc::new(sheet),
+            workspace: Arc::new(workspace),
+            policy: state.policy.unwrap_or(contract::Policy::AllowReads),
+            store: house.store.clone(),
+            seal,
+            upstream: Arc::default(),
+        },
         standing: Standing::default(),
         cost_model: state.cost_model,
         spool,
@@ -176,12 +185,15 @@ async fn adopted(
         leaving: house.leaving(),
         answers,
         answering,
+        callers: Callers::of(state.asked),
         // At once: the keeper's clock has been running without us.
         renew_at_ms: now.mono_ms,
         pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
         blind: (!alive).then_some(0),
     };
+    // Its MCP servers were the earlier host's, who cannot be asked for them.
+    let _ = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
     if !alive {
         end_leftovers(row);
     }
@@ -236,12 +248,14 @@ impl Drive {
                 intent @ (Effect::Say(_) | Effect::CloseStdin | Effect::Stop { .. }) => {
                     self.intend(now, intent)
                 }
-                // Tools of this list only read, or are answered once more with the same words; a
-                // tool that writes must not be repeated.
+                // A tool that writes must not be repeated, so none is; who called may look and
+                // call again.
                 Effect::Relay(call) => {
                     let answer = ToolAnswer::Error {
                         code: Code::ProcessLost,
-                        message: "the call was interrupted; call again".to_owned(),
+                        message:
+                            "the call was interrupted: whether it was carried out is not known"
+                                .to_owned(),
                     };
                     self.step(
                         now,

@@ -100,6 +100,11 @@ pub struct HostState {
     /// The adapter's, so that whoever adopts the run prices it the same.
     #[serde(default)]
     pub cost_model: Option<String>,
+    /// Calls that came by MCP and are not answered.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub asked: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<contract::Policy>,
 }
 
 impl OpenBlock {
@@ -161,6 +166,8 @@ impl Drive {
             next_effect: self.mouth.next_effect,
             next_frame: self.mouth.next_frame,
             cost_model: self.cost_model.clone(),
+            asked: self.callers.ids(),
+            policy: Some(self.bench.policy),
         };
         let booked = std::mem::take(&mut self.pending.booked);
         let batch = Batch {

@@ -20,6 +20,16 @@ pub fn ask_id() -> AskId {
     AskId::new(fresh())
 }
 
+/// The id of a call that came by MCP. It cannot be guessed, so an agent's own ids never meet it.
+pub fn call_id() -> String {
+    format!("mcp_{}", fresh().simple())
+}
+
+/// A name for a file that is there for a moment.
+pub fn aside() -> String {
+    format!(".ostler-{}", fresh().simple())
+}
+
 /// An agent that was never hired has an id made from its name, so that its runs belong together.
 pub fn agent_id(name: &str) -> AgentId {
     let hash = blake3::hash(name.as_bytes());

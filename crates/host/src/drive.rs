@@ -12,9 +12,10 @@ use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::Keeping;
 use crate::ops::ask::OpenAsk;
+use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
-use contract::event::{Body, Lease, LeaseAction, Log, Stream};
+use contract::event::{Body, Lease, LeaseAction, Log, Stream, ToolUse, Via};
 use contract::limits::{
     BATCH_BYTES_MAX, BATCH_EVENTS_MAX, LEASE_RENEW_PERCENT, LEASE_RETRY_MS, SPOOL_SEGMENT_BYTES,
 };
@@ -66,6 +67,8 @@ pub struct Drive {
     pub(crate) inbox: Waiter,
     pub(crate) answers: mpsc::Receiver<Answered>,
     pub(crate) answering: mpsc::Sender<Answered>,
+    /// Calls of tools that come by MCP.
+    pub(crate) callers: Callers,
     pub(crate) leaving: watch::Receiver<()>,
     pub(crate) renew_at_ms: u64,
     pub(crate) pid: Option<u32>,
@@ -100,6 +103,7 @@ enum Wake {
     KeeperGone,
     Inbox,
     Answered(Answered),
+    Asked(Asked),
     Time,
     /// The host is about to stop; the run is not.
     Leaving,
@@ -333,6 +337,7 @@ impl Drive {
         tokio::select! {
             biased;
             Some(answered) = self.answers.recv() => Some(Wake::Answered(answered)),
+            asked = self.callers.next() => Some(Wake::Asked(asked)),
             () = self.inbox.changed() => Some(Wake::Inbox),
             Ok(()) = self.leaving.changed() => Some(Wake::Leaving),
             () = tokio::time::sleep(wait) => Some(Wake::Time),
@@ -362,6 +367,8 @@ impl Drive {
                 let (tool_call_id, duration_ms) = (answered.tool_call_id, answered.duration_ms);
                 self.step(now, Input::Answered { tool_call_id, answer, duration_ms });
             }
+            Wake::Asked(Asked::Call(called)) => self.take_call(now, called),
+            Wake::Asked(Asked::Note(draft)) => self.draft(now, *draft),
             Wake::Time => {
                 if now.mono_ms >= self.renew_at_ms {
                     self.renew(now).await;
@@ -375,6 +382,32 @@ impl Drive {
             }
         }
         Ok(())
+    }
+
+    /// A call that came by MCP is one that the agent made: an event, then an obligation.
+    fn take_call(&mut self, now: Now, called: Called) {
+        let Called { tool, args, answer } = called;
+        let tool_call_id = crate::chance::call_id();
+        self.callers.wait(tool_call_id.clone(), answer);
+        let called = Body::ToolUse(ToolUse {
+            tool_call_id: tool_call_id.clone(),
+            name: tool.clone(),
+            input: args.clone(),
+            via: Via::Relayed,
+            title: None,
+            tool_kind: None,
+            locations: Vec::new(),
+            parent: None,
+        });
+        let call = contract::speech::ToolCall { tool_call_id, tool, args };
+        self.spread(
+            now,
+            Out {
+                drafts: vec![Draft::agent(called)],
+                signals: vec![Signal::ToolCalled(call)],
+                frames: Vec::new(),
+            },
+        );
     }
 
     async fn read_inbox(&mut self, now: Now) {
@@ -453,7 +486,7 @@ impl Drive {
                 i64::try_from(ask.deadline_ms.saturating_sub(now.mono_ms)).unwrap_or(i64::MAX),
             ),
         });
-        if let Some(live) = self.house.live().get_mut(&self.run) {
+        if let Some(live) = self.house.live().get_mut(&self.run).map(|live| &mut live.shown) {
             live.asks = asks.collect();
             live.heard |= self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0);
             live.takes_messages = self.machine.takes_messages();
@@ -471,6 +504,8 @@ impl Drive {
     }
 
     async fn leave(mut self, leave: Leave) {
+        // Whoever waits for an answer hears now that none will come.
+        self.callers = Callers::default();
         match leave {
             Leave::Settled => {
                 let dir = self.spool.clone();

@@ -16,8 +16,10 @@ pub mod frame;
 mod intake;
 mod keeping;
 pub mod ops;
+mod patch;
 mod perform;
 pub mod prices;
+mod upstream;
 pub mod workspace;
 
 use batch::Deeds;
@@ -26,6 +28,7 @@ use contract::{Fault, RunId};
 use data::DataDir;
 use drive::Drive;
 use engine::rules::price::PriceTable;
+use ops::relay::{Bearer, Live};
 use prices::Prices;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -60,7 +63,7 @@ pub struct Setup {
 
 /// What others may know of a run that is driven here; its driver keeps it true.
 #[derive(Debug, Default)]
-pub(crate) struct LiveRun {
+pub(crate) struct Shown {
     pub asks: Vec<ops::ask::OpenAsk>,
     /// Set once the agent has said anything: by then it has said what it takes, if it ever does.
     pub heard: bool,
@@ -86,7 +89,7 @@ pub(crate) struct Inner {
     pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
-    live: Mutex<HashMap<RunId, LiveRun>>,
+    live: Mutex<HashMap<RunId, Live>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver that this host is about to stop.
@@ -146,13 +149,13 @@ impl Host {
         self.inner.live().len()
     }
 
-    /// The live run whose own token this is. Compared in constant time, run by run.
-    pub fn run_of_token(&self, token: &str) -> Option<RunId> {
+    /// The live run whose own token this is. Only the fence it is held under counts.
+    pub fn run_of_token(&self, token: &str) -> Option<Bearer> {
         let given = blake3::hash(token.as_bytes());
-        let live: Vec<RunId> = self.inner.live().keys().copied().collect();
         // Comparing two blake3 hashes takes the same time whatever they are.
-        live.into_iter()
-            .find(|run| blake3::hash(self.inner.lease_token(*run, 1).as_bytes()) == given)
+        let live = self.inner.live();
+        let found = live.iter().find(|(_, live)| live.token == given);
+        found.map(|(run, live)| Bearer { run: *run, fence: live.fence })
     }
 
     /// A reason for the host to stay, for as long as the guard lives.
@@ -189,7 +192,7 @@ impl Inner {
         self.address.get().map_or("http://127.0.0.1:0", String::as_str)
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<RunId, LiveRun>> {
+    pub(crate) fn live(&self) -> MutexGuard<'_, HashMap<RunId, Live>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -203,10 +206,20 @@ impl Inner {
 
     /// Drives a run in a task of its own. If its driver panics the run is ended as lost: nothing
     /// inside Ostler may leave a run without an end.
-    pub(crate) fn drive(self: &Arc<Self>, drive: Drive, deeds: Option<Deeds>) {
+    pub(crate) fn drive(self: &Arc<Self>, mut drive: Drive, deeds: Option<Deeds>) {
         let host = Host { inner: Arc::clone(self) };
         let run = drive.run;
-        self.live().insert(run, LiveRun::default());
+        let asking = drive.callers.open();
+        drive.bench.upstream.tells(asking.clone());
+        let live = Live {
+            fence: drive.fence,
+            token: blake3::hash(self.lease_token(run, drive.fence).as_bytes()),
+            tools: drive.machine.terms().tools.clone(),
+            upstream: Arc::clone(&drive.bench.upstream),
+            asking,
+            shown: Shown::default(),
+        };
+        self.live().insert(run, live);
         self.reasons.send_modify(|reasons| *reasons += 1);
         tokio::spawn(async move {
             if tokio::spawn(drive.run(deeds)).await.is_err() {

@@ -4,14 +4,16 @@
 use crate::batch::{Frame, Intent};
 use crate::drive::{Answered, Drive, Ending};
 use crate::ops::tool;
+use crate::upstream;
 use contract::event::Phase;
-use contract::{Code, Draft};
+use contract::{Code, Draft, Utterance};
 use engine::{Effect, Input, Now};
 use keeper::door;
 use keeper::limits::FRAME_BYTES_MAX;
 use keeper::wire::{Order, Report};
 use runtimes::Out;
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// Frames on their way to the agent, one at a time.
 #[derive(Debug, Default)]
@@ -79,6 +81,12 @@ impl Drive {
     pub(crate) fn intend(&mut self, now: Now, effect: Effect) {
         let n = self.mouth.effect();
         let frames = match &effect {
+            // Whoever asked by MCP is answered there, after the commit.
+            Effect::Say(Utterance::ToolResult { tool_call_id, .. })
+                if self.callers.knows(tool_call_id) =>
+            {
+                Vec::new()
+            }
             Effect::Say(utterance) => {
                 let mut out = Out::default();
                 self.dialect.say(utterance, &mut out);
@@ -97,6 +105,14 @@ impl Drive {
         let Intent { n, effect, frames } = intent;
         match effect {
             Effect::Launch => self.launch(now),
+            Effect::Say(Utterance::ToolResult { tool_call_id, answer })
+                if self.callers.knows(&tool_call_id) =>
+            {
+                self.callers.answer(&tool_call_id, answer);
+                self.pending.done.push(n);
+            }
+            // What the dialect had no words for is done.
+            Effect::Say(_) if frames.is_empty() => self.pending.done.push(n),
             Effect::Say(_) => {
                 let last = frames.len();
                 for (i, frame) in frames.into_iter().enumerate() {
@@ -195,6 +211,19 @@ impl Drive {
     fn relay(&mut self, now: Now, effect: u64, call: contract::speech::ToolCall) {
         let (bench, standing, answering) =
             (self.bench.clone(), self.standing.clone(), self.answering.clone());
+        if bench.upstream.owns(&call.tool) {
+            tokio::spawn(async move {
+                let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
+                let given_up = answering.closed();
+                let outcome = upstream::carried_out(upstream, policy, &call, given_up).await;
+                let Some(outcome) = outcome else { return };
+                let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
+                let tool_call_id = call.tool_call_id;
+                let _ =
+                    answering.send(Answered { effect, tool_call_id, outcome, duration_ms }).await;
+            });
+            return;
+        }
         tokio::task::spawn_blocking(move || {
             let outcome = tool::call(&bench, &standing, &call);
             let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);

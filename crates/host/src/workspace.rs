@@ -1,9 +1,13 @@
 //! The directory an agent works in, checked before anything is started, and the one way into it for
 //! relayed tools: every path is opened beneath it by the kernel, so neither `..`, an absolute path,
-//! a link nor a race leads out.
+//! a link nor a race leads out. Writing is `workspace/change.rs`.
+
+mod change;
+
+pub use change::{Change, Was};
 
 use contract::{Code, Fault};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, fstat, openat2};
 use std::fs::File;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -102,16 +106,14 @@ impl Workspace {
     }
 
     fn beneath(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Fault> {
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve).map_err(
-            |error| match error {
+        openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), change::resolve())
+            .map_err(|error| match error {
                 rustix::io::Errno::NOENT => {
                     Fault::new(Code::NotFound, format!("'{}' is not in the workspace", shown(path)))
                 }
                 rustix::io::Errno::XDEV => refused(path, "it leads out of the workspace"),
                 error => refused(path, &std::io::Error::from(error).to_string()),
-            },
-        )
+            })
     }
 }
 

@@ -107,10 +107,14 @@ pub fn fill_prompt(template: &str, key: &str, context: &Context) -> Result<Strin
     render(template, key, context, None)
 }
 
-/// Every `${NAME}` in an adapter's `args` and `env`: the values a caller must send, and which the
+/// Every `${NAME}` in the `args` and `env` of an adapter and its MCP servers: the values a caller must send, and which the
 /// seal must know.
 pub fn references(adapter: &Adapter) -> BTreeSet<String> {
-    let templates = adapter.args.iter().chain(adapter.env.values());
+    let servers = adapter.mcp_servers.values();
+    let of_servers = servers.flat_map(|server| {
+        server.args.iter().chain(server.env.values()).chain(server.headers.values())
+    });
+    let templates = adapter.args.iter().chain(adapter.env.values()).chain(of_servers);
     templates
         .flat_map(|template| Pieces { rest: template, variables: true })
         .filter_map(|piece| match piece {

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use contract::{Code, Fault};
+use host::ops::relay::Bearer;
 use std::net::SocketAddr;
 use subtle::ConstantTimeEq as _;
 
@@ -27,7 +28,7 @@ pub struct Guard {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     Owner,
-    Run(contract::RunId),
+    Run(Bearer),
 }
 
 impl Guard {
@@ -35,6 +36,11 @@ impl Guard {
         let port = address.port();
         let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
         Self { token, hosts: hosts.into() }
+    }
+
+    /// The names by which this server may be called.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
     }
 
     fn host(&self, headers: &HeaderMap) -> Result<(), Fault> {
@@ -81,7 +87,7 @@ impl Guard {
             return Ok(Caller::Owner);
         }
         match app.host.run_of_token(token) {
-            Some(run) if RUN_SCOPED_PATHS.contains(&path) => Ok(Caller::Run(run)),
+            Some(bearer) if RUN_SCOPED_PATHS.contains(&path) => Ok(Caller::Run(bearer)),
             _ => Err(missing()),
         }
     }

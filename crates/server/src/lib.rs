@@ -1,10 +1,11 @@
-//! Skins over `host::ops`: REST, server-sent events, and the door for MCP. No rules live here.
+//! Skins over `host::ops`: REST, server-sent events and MCP. No rules live here.
 //!
 //! `auth.rs` stands before every route: Host, Origin, token, content type and size are checked in
 //! that order, on loopback too. `rest/` has one file per noun; the table of routes in `rest/mod.rs`
 //! is the whole surface and the OpenAPI document is made from it.
 
 pub mod auth;
+mod mcp;
 pub mod rest;
 pub mod sse;
 
@@ -21,6 +22,7 @@ use tokio::sync::Semaphore;
 pub struct App {
     pub host: Host,
     pub guard: Arc<auth::Guard>,
+    pub mcp: mcp::Service,
     /// Places for watchers; a watcher is a cursor and costs little, but not nothing.
     pub watchers: Arc<Semaphore>,
 }
@@ -65,9 +67,11 @@ impl Listening {
         token: String,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
+        let guard = Arc::new(auth::Guard::new(token, self.address));
         let app = App {
+            mcp: mcp::service(&host, &guard),
             host,
-            guard: Arc::new(auth::Guard::new(token, self.address)),
+            guard,
             watchers: Arc::new(Semaphore::new(contract::limits::WATCHERS_MAX)),
         };
         axum::serve(self.listener, router(app)).with_graceful_shutdown(stop).await

@@ -217,6 +217,11 @@ impl Store {
         self.shared.feed.hints()
     }
 
+    /// Keeps a blob that an event will name. Blocking; durable when it returns.
+    pub fn keep(&self, blob: &seal::SealedBlob) -> Result<(), Error> {
+        self.shared.blobs.write(blob)
+    }
+
     /// The whole of a field that was cut.
     pub fn blob(&self, hash: &str) -> Result<Option<Vec<u8>>, Error> {
         self.shared.blobs.read(hash)

@@ -127,6 +127,16 @@ impl Seal {
         Sealed(self.known.replace(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec()))
     }
 
+    /// A file that an agent hands in: text by all rules, other bytes without the known values.
+    pub fn asset(&self, bytes: &[u8]) -> SealedBlob {
+        let changed = match std::str::from_utf8(bytes) {
+            Ok(_) => self.redact(bytes),
+            Err(_) => self.known.replace(bytes),
+        };
+        let sealed = changed.unwrap_or_else(|| bytes.to_vec());
+        SealedBlob { hash: blake3::hash(&sealed).to_hex().to_string(), bytes: Sealed(sealed) }
+    }
+
     /// Our own state, to be read back: only known values are replaced, inside strings, so that it
     /// stays the JSON it was.
     pub fn json(&self, value: &impl Serialize) -> Sealed {

@@ -87,6 +87,7 @@ impl Serve {
             account: None,
             trace: true,
             mcp: true,
+            mcp_servers: Default::default(),
         };
         let cwd = self.instance.work();
         json!({ "agent": "bench", "prompt": "go", "cwd": cwd, "adapter": adapter }).to_string()

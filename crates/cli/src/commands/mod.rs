@@ -8,6 +8,7 @@ mod costs;
 mod export;
 mod follow;
 mod init;
+mod mcp_proxy;
 mod prices;
 mod replay;
 mod run;
@@ -118,5 +119,6 @@ pub async fn perform(
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Init => init::init(&context),
         Command::Config(args) => config::config(&context, args),
+        Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,
     }
 }

@@ -2,12 +2,13 @@
 //! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
-use super::file::{Adapter, Agent, Budget, Fallback};
+use super::file::{Adapter, Agent, Budget, Fallback, McpServer};
 use super::nearest::nearest;
 use super::words::{AdapterType, AutoOff, OnOff, Window, Workspace};
 use super::{Config, command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// What the command line says for this run alone.
@@ -118,6 +119,18 @@ pub fn resolve_adapter(
     Ok(overlay(config, &name, flags, adapter, None))
 }
 
+/// The MCP servers of the file, as every agent is offered them.
+fn servers(config: &Config) -> BTreeMap<String, plan::McpServer> {
+    let server = |from: &McpServer| plan::McpServer {
+        command: from.command.clone(),
+        args: from.args.clone(),
+        env: from.env.clone(),
+        url: from.url.clone(),
+        headers: from.headers.clone(),
+    };
+    config.file.mcp_servers.iter().map(|(name, from)| (name.clone(), server(from))).collect()
+}
+
 /// The adapter of `--process CMD`.
 pub fn process_adapter(command: &str) -> Result<plan::Adapter, Fault> {
     let mut words = command_line::split(command)?.into_iter();
@@ -147,6 +160,9 @@ fn overlay(
     adapter.account = of_agent(|agent| agent.account.clone()).or(adapter.account);
     adapter.permission =
         flags.permission.or(agent.and_then(|agent| agent.permission)).or(adapter.permission);
+    if adapter.mcp {
+        adapter.mcp_servers = servers(config);
+    }
     let budgets = agent.map(|agent| agent.budgets.clone()).unwrap_or_default();
     let run_budget =
         flags.budget.over(RunBudget::of(&budgets)).over(RunBudget::of(&config.file.budgets));
@@ -196,6 +212,7 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         account: from.account.clone(),
         trace: from.trace != Some(OnOff::Off),
         mcp: from.mcp != Some(AutoOff::Off),
+        mcp_servers: Default::default(),
     })
 }
 
@@ -229,6 +246,7 @@ fn bare(name: &str) -> plan::Adapter {
         account: None,
         trace: true,
         mcp: true,
+        mcp_servers: Default::default(),
     }
 }
 

@@ -13,6 +13,7 @@ mod budgets;
 mod burst;
 mod escape;
 mod first_minutes;
+mod mcp;
 mod money;
 mod ostler;
 mod processes;

@@ -194,7 +194,7 @@ fn a_run_can_be_started_and_read_over_http_by_name_alone() {
         "{transcript}"
     );
     let (status, body) = door.request("POST", "/mcp", &headers, "{}");
-    assert!(status == 422 && body.contains("not_supported"), "{status} {body}");
+    assert!(status == 403 && body.contains("forbidden"), "{status} {body}");
 }
 
 #[test]

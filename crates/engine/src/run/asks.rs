@@ -40,7 +40,7 @@ const DENY: (&str, &str, &str) = ("deny", "reject_once", "deny it");
 impl super::Terms {
     /// Reads are free; writes need `allow-all` or an answer.
     pub(super) fn may(&self, tool: &str) -> May {
-        if !self.writes.iter().any(|write| write == tool) {
+        if !super::tools::offers(&self.writes, tool) {
             return May::Do;
         }
         match self.policy {

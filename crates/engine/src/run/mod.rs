@@ -17,6 +17,7 @@ mod watch;
 pub use asks::Ask;
 pub use ledger::{Booked, Covers};
 pub use terms::{RunBudget, Terms};
+pub use tools::offers;
 
 use asks::{Asks, May};
 use contract::command::{Command, Wish};

@@ -39,7 +39,7 @@ impl Calls {
         }
         let refusal = if over {
             Some((Code::Conflict, "the run has already ended".to_owned()))
-        } else if !tools.contains(&call.tool) {
+        } else if !offers(tools, &call.tool) {
             let name: String = call.tool.chars().take(100).collect();
             Some((Code::UnknownTool, format!("no tool named '{name}' is offered to this run")))
         } else if self.relayed.len() >= TOOL_CALLS_OPEN_MAX {
@@ -109,6 +109,19 @@ impl Calls {
     }
 }
 
+/// Whether the terms of a run offer a tool.
+pub fn offers(tools: &[String], tool: &str) -> bool {
+    tools.iter().any(|offered| covers(offered, tool))
+}
+
+/// Whether an entry of the terms offers a tool: by its name, or by its beginning and a star.
+fn covers(offered: &str, tool: &str) -> bool {
+    match offered.strip_suffix('*') {
+        Some(beginning) => tool.starts_with(beginning),
+        None => offered == tool,
+    }
+}
+
 /// The event of an answer.
 pub(super) fn result(id: &str, answer: &ToolAnswer, duration_ms: Option<u64>) -> Draft {
     let (status, denied, output) = match answer {
@@ -153,6 +166,20 @@ mod tests {
         assert_eq!(calls.take(&call(1000), &tools, false), Taken::Repeated);
         assert!(calls.answer("c0") && !calls.answer("c0"));
         assert_eq!(calls.take(&call(1001), &tools, false), Taken::Relay);
+    }
+
+    #[test]
+    fn a_star_offers_what_begins_like_it() {
+        let rows = [
+            ("read_task", "read_task", true),
+            ("read_task", "read_task2", false),
+            ("git__*", "git__log", true),
+            ("git__*", "github__log", false),
+            ("git__log", "git__show", false),
+        ];
+        for (offered, tool, expected) in rows {
+            assert_eq!(covers(offered, tool), expected, "{offered} {tool}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct OpenAsk {
 /// Every open question, the most urgent first.
 pub fn list(host: &Host) -> Vec<OpenAsk> {
     let mut asks: Vec<OpenAsk> =
-        host.inner.live().values().flat_map(|run| run.asks.iter().cloned()).collect();
+        host.inner.live().values().flat_map(|run| run.shown.asks.iter().cloned()).collect();
     asks.sort_by_key(|ask| (ask.until, ask.ask_id));
     asks
 }

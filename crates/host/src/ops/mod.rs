@@ -2,7 +2,10 @@
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
 pub mod ask;
+pub mod catalog;
 pub mod money;
+pub mod permission;
+pub mod relay;
 pub mod run;
 mod start;
 pub mod tool;

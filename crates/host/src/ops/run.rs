@@ -101,7 +101,9 @@ pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
 /// Refuses at once what the agent is known not to take; what is not known yet waits in the inbox.
 fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
     let live = host.inner.live();
-    let Some(live) = live.get(&run).filter(|live| live.heard) else { return Ok(()) };
+    let Some(live) = live.get(&run).map(|live| &live.shown).filter(|shown| shown.heard) else {
+        return Ok(());
+    };
     let (taken, what) = match wish {
         Wish::Say { .. } => (live.takes_messages, "messages"),
         Wish::Interrupt => (live.takes_interrupts, "interrupts"),

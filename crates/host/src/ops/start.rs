@@ -2,6 +2,7 @@
 //! fault leaves no trace; then task, run and first events become durable in one transaction, and
 //! only then does the keeper, already waiting, get its plan.
 
+use super::catalog;
 use super::run::{Budget, RunRequest, Started, stored};
 use super::tool::{self, Bench, TaskSheet};
 use crate::batch::{Made, Words};
@@ -9,6 +10,7 @@ use crate::drive::{self, Drive, Ending};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
+use crate::upstream::{self, Upstream};
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
@@ -54,7 +56,9 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     let identity = identity(host, &request);
     let spec = spec(host, &request, &checked, &identity)?;
     let plan = checked.runtime.plan(&spec)?;
-    let kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec));
+    let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
+    let mut kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec));
+    kept.secrets.extend(upstream.secrets());
     let seal = Seal::new(kept.secrets.iter().cloned());
     let now = clock::now();
     let task = NewTask {
@@ -90,6 +94,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
     let mut drive = drive(host, &request, checked, &identity, &spec, kept, seal, spawned)?;
+    drive.bench.upstream = Arc::new(upstream);
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
@@ -132,6 +137,7 @@ fn drive(
     let keeping = Keeping::new(spawned.control)
         .map_err(|error| Fault::new(Code::SpawnFailed, format!("the keeper's socket: {error}")))?;
     let (answering, answers) = drive::answers();
+    let policy = policy(host, request, &checked);
     Ok(Drive {
         house: Arc::clone(house),
         run: identity.run,
@@ -142,7 +148,7 @@ fn drive(
         machine: Machine::new(terms(host, request, &checked, lease_ms), now),
         dialect: checked.runtime.dialect(spec),
         joiner: Default::default(),
-        words: Words { seal, next_seq: 1, carry: Default::default(), open: None },
+        words: Words { seal: seal.clone(), next_seq: 1, carry: Default::default(), open: None },
         pending: Default::default(),
         mouth: Mouth::default(),
         bench: Bench {
@@ -154,6 +160,10 @@ fn drive(
                 system_prompt: request.system_prompt.clone(),
             }),
             workspace: checked.workspace,
+            policy,
+            store: house.store.clone(),
+            seal,
+            upstream: Arc::default(),
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
@@ -166,6 +176,7 @@ fn drive(
         inbox: house.store.inbox_changed(identity.run),
         answers,
         answering,
+        callers: Default::default(),
         leaving: house.leaving(),
         renew_at_ms: now.mono_ms + lease_ms * limits::LEASE_RENEW_PERCENT / 100,
         pid: None,
@@ -333,9 +344,19 @@ fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) ->
     let offered = |tool: &str| {
         request.tools.as_ref().is_none_or(|tools| tools.iter().any(|given| given == tool))
     };
+    let wanted = request.tools.as_deref();
+    let servers = checked.adapter.mcp_servers.keys();
+    let foreign: Vec<String> =
+        servers.flat_map(|server| upstream::offered(server, wanted)).collect();
+    let policy = policy(host, request, checked);
+    // Whether a foreign tool only reads is not known yet: where people are asked, they are asked.
+    let asked = foreign.iter().filter(|_| policy == Policy::Ask).cloned();
+    let writes = catalog::ALL.iter().filter(|tool| tool.writes).map(|tool| tool.name.to_owned());
+    let writes = writes.chain(asked).collect();
     let tools = match checked.adapter.mcp {
         true => {
-            tool::ALL.iter().filter(|tool| offered(tool)).map(|tool| (*tool).to_owned()).collect()
+            let names = catalog::ALL.iter().map(|tool| tool.name);
+            names.filter(|tool| offered(tool)).map(str::to_owned).chain(foreign).collect()
         }
         false => Vec::new(),
     };
@@ -344,8 +365,8 @@ fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) ->
         budget,
         lease_ms,
         tools,
-        writes: tool::WRITES.iter().map(|tool| (*tool).to_owned()).collect(),
-        policy: policy(host, request, checked),
+        writes,
+        policy,
         ask_base: chance::ask_id(),
         ..Terms::from(&clocks, FIRST_FENCE, ATTEMPT)
     }

@@ -1,38 +1,36 @@
 //! The relayed tools: what an agent can ask of us, whichever lane it asks by.
 //!
 //! Every tool takes untrusted arguments and answers exactly once, with a value or a fault. What a
-//! tool changes is not done here: it returns drafts and signals, which the run's driver commits in
-//! the same Batch as the answer.
+//! tool changes in the run is not done here: it returns drafts and signals, which the run's driver
+//! commits in the same Batch as the answer. What it changes in the workspace is done here, after the
+//! Batch that holds the call is durable, and only if the run's policy lets it. The list of tools is
+//! `catalog.rs`.
 
-use crate::workspace::Workspace;
-use contract::event::{Body, Comment, Progress, Remaining};
+use crate::patch::{self, What};
+use crate::upstream::Upstream;
+use crate::workspace::{Change, Was, Workspace};
+use base64::Engine as _;
+use contract::event::{Body, Comment, Diff, Log, Progress, Remaining, Stream};
 use contract::speech::{Ending, ToolAnswer, ToolCall};
-use contract::{Code, Draft, Fault, Signal, limits};
+use contract::{Code, Draft, Fault, Policy, Signal, limits};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
-
-/// The tools that exist, in the order they are listed.
-pub const ALL: &[&str] = &[
-    "read_task",
-    "report_progress",
-    "comment",
-    "get_budget",
-    "mark_complete",
-    "mark_failed",
-    "read_file",
-    "list_files",
-];
-
-/// Those that change something: the permission policy is about these.
-pub const WRITES: &[&str] = &["write_file", "apply_patch", "upload_asset"];
+use store::Store;
+use store::seal::Seal;
 
 /// What the tools of one run see.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Bench {
     pub task: Arc<TaskSheet>,
     pub workspace: Arc<Workspace>,
+    pub policy: Policy,
+    /// Where assets are kept, and what they pass before.
+    pub store: Store,
+    pub seal: Seal,
+    /// The MCP servers of the configuration.
+    pub(crate) upstream: Arc<Upstream>,
 }
 
 /// The task as an agent reads it.
@@ -93,7 +91,8 @@ impl From<Fault> for Outcome {
     }
 }
 
-/// Carries out a call. Blocking: files are read here.
+/// Carries out a call that the run machine has let through: the policy was asked there. Blocking:
+/// files are read and written here.
 pub fn call(bench: &Bench, standing: &Standing, call: &ToolCall) -> Outcome {
     let args = &call.args;
     let outcome = match call.tool.as_str() {
@@ -105,6 +104,9 @@ pub fn call(bench: &Bench, standing: &Standing, call: &ToolCall) -> Outcome {
         "mark_failed" => mark_failed(args),
         "read_file" => read_file(bench, args),
         "list_files" => list_files(bench, args),
+        "write_file" => write_file(bench, call),
+        "apply_patch" => apply_patch(bench, call),
+        "upload_asset" => upload_asset(bench, args),
         _ => {
             Err(Fault::new(Code::UnknownTool, format!("no tool is called '{}'", shown(&call.tool))))
         }
@@ -224,6 +226,147 @@ fn list_files(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
     Ok(Outcome::value(json!({ "files": files, "truncated": truncated })))
 }
 
+#[derive(Deserialize)]
+struct WriteFile {
+    path: String,
+    content: String,
+}
+
+fn write_file(bench: &Bench, call: &ToolCall) -> Result<Outcome, Fault> {
+    let WriteFile { path, content } = understood("write_file", &call.args)?;
+    small_enough(&path, content.len(), limits::WRITE_FILE_BYTES_MAX)?;
+    // Only for the event: a file that cannot be read may still be written.
+    let old = bench.workspace.read(&path, limits::WRITE_FILE_BYTES_MAX).ok();
+    let old_text = old.filter(|(_, cut)| !cut).and_then(|(bytes, _)| String::from_utf8(bytes).ok());
+    let bytes = content.as_bytes().to_vec();
+    let change = Change { path, was: Was::Anything, becomes: Some(bytes), executable: false };
+    bench.workspace.change(std::slice::from_ref(&change))?;
+    let path = change.path;
+    let mut outcome = Outcome::value(json!({ "path": path, "bytes": content.len() }));
+    outcome.drafts.push(Draft::ostler(Body::Diff(Diff {
+        path,
+        patch: None,
+        old_text,
+        new_text: Some(content),
+        tool_call_id: Some(call.tool_call_id.clone()),
+    })));
+    Ok(outcome)
+}
+
+#[derive(Deserialize)]
+struct ApplyPatch {
+    patch: String,
+}
+
+fn apply_patch(bench: &Bench, call: &ToolCall) -> Result<Outcome, Fault> {
+    let ApplyPatch { patch } = understood("apply_patch", &call.args)?;
+    let mut changes = Vec::new();
+    let mut outcome = Outcome::value(Value::Null);
+    let mut files = Vec::new();
+    for file in patch::read(&patch)? {
+        let (was, executable, word) = match file.what {
+            What::Create { executable } => (Was::Absent, executable, "created"),
+            What::Modify => (Was::Exactly(whole(bench, file.path)?), false, "modified"),
+            What::Delete => (Was::Exactly(whole(bench, file.path)?), false, "deleted"),
+        };
+        let after = match &was {
+            Was::Exactly(bytes) => file.apply(bytes)?,
+            Was::Absent | Was::Anything => file.apply(b"")?,
+        };
+        small_enough(file.path, after.len(), limits::WRITE_FILE_BYTES_MAX)?;
+        let becomes = (file.what != What::Delete).then_some(after);
+        changes.push(Change { path: file.path.to_owned(), was, becomes, executable });
+        files.push(json!({ "path": file.path, "change": word }));
+        outcome.drafts.push(Draft::ostler(Body::Diff(Diff {
+            path: file.path.to_owned(),
+            patch: Some(file.text),
+            old_text: None,
+            new_text: None,
+            tool_call_id: Some(call.tool_call_id.clone()),
+        })));
+    }
+    bench.workspace.change(&changes)?;
+    outcome.answer = ToolAnswer::Value(json!({ "files": files }));
+    Ok(outcome)
+}
+
+/// A file that will be changed, whole.
+fn whole(bench: &Bench, path: &str) -> Result<Vec<u8>, Fault> {
+    let (bytes, cut) = bench.workspace.read(path, limits::WRITE_FILE_BYTES_MAX)?;
+    small_enough(path, bytes.len() + usize::from(cut), limits::WRITE_FILE_BYTES_MAX)?;
+    Ok(bytes)
+}
+
+fn small_enough(what: &str, bytes: usize, bytes_max: usize) -> Result<(), Fault> {
+    match bytes <= bytes_max {
+        true => Ok(()),
+        false => {
+            let message = format!("'{}' has more than {bytes_max} bytes", shown(what));
+            Err(Fault::new(Code::TooLarge, message))
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct UploadAsset {
+    name: String,
+    #[serde(default)]
+    content: Option<String>,
+    #[serde(default)]
+    content_base64: Option<String>,
+    #[serde(default)]
+    media_type: Option<String>,
+}
+
+/// The longest name of an asset.
+const ASSET_NAME_BYTES_MAX: usize = 255;
+
+fn upload_asset(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
+    let UploadAsset { name, content, content_base64, media_type } =
+        understood("upload_asset", args)?;
+    let wrong =
+        |why: &str| Fault::new(Code::Usage, format!("the arguments of upload_asset: {why}"));
+    let plain = |text: &str| {
+        !text.is_empty() && !text.contains(['/', '\\']) && !text.contains(char::is_control)
+    };
+    if !plain(&name) || matches!(name.as_str(), "." | "..") || name.len() > ASSET_NAME_BYTES_MAX {
+        return Err(wrong("name is not a plain file name"));
+    }
+    let (bytes, form) = match (content, content_base64) {
+        (Some(text), None) => (text.into_bytes(), "text/plain"),
+        (None, Some(encoded)) => {
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(encoded.trim())
+                .map_err(|error| wrong(&format!("content_base64: {error}")))?;
+            (bytes, "application/octet-stream")
+        }
+        (None, None) | (Some(_), Some(_)) => {
+            return Err(wrong("give either content or content_base64"));
+        }
+    };
+    small_enough(&name, bytes.len(), limits::ASSET_BYTES_MAX)?;
+    let media_type = media_type.unwrap_or_else(|| form.to_owned());
+    if media_type.len() > ASSET_NAME_BYTES_MAX || media_type.contains(char::is_control) {
+        return Err(wrong("media_type is not one"));
+    }
+    let blob = bench.seal.asset(&bytes);
+    bench.store.keep(&blob).map_err(super::run::stored)?;
+    let kept = blob.bytes.bytes().len();
+    let text = format!("asset {name} ({media_type}, {kept} bytes) is kept as blob {}", blob.hash);
+    let mut outcome = Outcome::value(json!({
+        "name": name,
+        "media_type": media_type,
+        "bytes": kept,
+        "hash": blob.hash,
+    }));
+    outcome.drafts.push(Draft::ostler(Body::Log(Log {
+        stream: Stream::Ostler,
+        text,
+        level: None,
+    })));
+    Ok(outcome)
+}
+
 fn understood<T: DeserializeOwned>(tool: &str, args: &Value) -> Result<T, Fault> {
     let args = match args {
         Value::Null => &json!({}),
@@ -239,11 +382,19 @@ fn shown(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::catalog;
     use super::*;
+    use std::path::Path;
 
     fn answer(tool: &str, args: Value) -> String {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.txt"), "hello").unwrap();
+        answer_in(dir.path(), tool, args)
+    }
+
+    fn answer_in(root: &Path, tool: &str, args: Value) -> String {
+        let work = root.join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        std::fs::write(work.join("a.txt"), "hello").unwrap();
         let bench = Bench {
             task: Arc::new(TaskSheet {
                 id: "task_00000000000000000000000000000001".parse().unwrap(),
@@ -252,7 +403,11 @@ mod tests {
                 prompt: "p".to_owned(),
                 system_prompt: None,
             }),
-            workspace: Arc::new(Workspace::open(dir.path()).unwrap()),
+            workspace: Arc::new(Workspace::open(&work).unwrap()),
+            policy: Policy::AllowAll,
+            store: Store::open(&root.join("store")).unwrap(),
+            seal: Seal::new([("KEY".to_owned(), "hunter-2026".to_owned())]),
+            upstream: Arc::default(),
         };
         let call = ToolCall { tool_call_id: "1".to_owned(), tool: tool.to_owned(), args };
         let Outcome { answer, drafts, signals } = super::call(&bench, &Standing::default(), &call);
@@ -302,17 +457,72 @@ mod tests {
                 Value::Null,
                 r#"{"files":[{"kind":"file","path":"a.txt"}],"truncated":false} [] 0"#,
             ),
+            (
+                "write_file",
+                json!({"path": "a.txt", "content": "bye"}),
+                r#"{"bytes":3,"path":"a.txt"} ["diff"] 0"#,
+            ),
+            (
+                "write_file",
+                json!({"path": "../a", "content": ""}),
+                "forbidden: '../a': it leads out of the workspace [] 0",
+            ),
+            (
+                "apply_patch",
+                json!({"patch": "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-hello\n\\ No newline\n+bye\n"}),
+                r#"{"files":[{"change":"modified","path":"a.txt"}]} ["diff"] 0"#,
+            ),
+            (
+                "apply_patch",
+                json!({"patch": "--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @@\n+x\n"}),
+                "conflict: 'a.txt' is already there [] 0",
+            ),
+            (
+                "upload_asset",
+                json!({"name": "r.txt", "content": "it was hunter-2026"}),
+                r#"{"bytes":21,"hash":"#,
+            ),
+            (
+                "upload_asset",
+                json!({"name": "../r", "content": ""}),
+                "usage: the arguments of upload_asset: name is not a plain file name [] 0",
+            ),
+            (
+                "upload_asset",
+                json!({"name": "r", "content_base64": "?"}),
+                "usage: the arguments of upload_asset: content_base64: Invalid symbol 63, offset 0. [] 0",
+            ),
+            (
+                "upload_asset",
+                json!({"name": "r"}),
+                "usage: the arguments of upload_asset: give either content or content_base64 [] 0",
+            ),
             ("rm", Value::Null, "unknown_tool: no tool is called 'rm' [] 0"),
         ];
         for (tool, args, expected) in rows {
-            assert_eq!(answer(tool, args.clone()), expected, "{tool} {args}");
+            let answer = answer(tool, args.clone());
+            let same =
+                answer == expected || (expected.ends_with(':') && answer.starts_with(expected));
+            assert!(same, "{tool} {args}: {answer}");
         }
     }
 
     #[test]
+    fn an_asset_is_kept_without_what_must_be_kept_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let args = json!({"name": "r.txt", "content": "it was hunter-2026"});
+        let answer = answer_in(dir.path(), "upload_asset", args);
+        let hash = answer.split('"').find(|part| part.len() == 64).unwrap();
+        let kept = Store::open(&dir.path().join("store")).unwrap().blob(hash).unwrap().unwrap();
+        assert_eq!(String::from_utf8(kept).unwrap(), "it was [redacted:KEY]");
+    }
+
+    #[test]
     fn every_listed_tool_is_known() {
-        for tool in ALL {
-            assert!(!answer(tool, Value::Null).starts_with("unknown_tool"), "{tool}");
+        for tool in catalog::ALL {
+            let answer = answer(tool.name, Value::Null);
+            assert!(!answer.starts_with("unknown_tool"), "{}", tool.name);
+            assert_eq!(tool.schema()["type"], "object");
         }
     }
 }

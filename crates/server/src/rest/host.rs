@@ -1,10 +1,8 @@
-//! The host itself: whether it lives, who it is, and the door for MCP that is not built yet.
+//! The host itself: whether it lives and who it is.
 
-use super::Problem;
 use crate::App;
 use axum::Json;
 use axum::extract::State;
-use contract::{Code, Fault};
 use serde_json::{Value, json};
 
 pub async fn healthz() -> Json<Value> {
@@ -17,11 +15,4 @@ pub async fn show(State(app): State<App>) -> Json<Value> {
         "pid": std::process::id(),
         "live_runs": app.host.live_runs(),
     }))
-}
-
-pub async fn mcp() -> Problem {
-    Problem(
-        Fault::new(Code::NotSupported, "tools are not offered by MCP yet")
-            .with_hint("call them by tool_call lines of the process protocol"),
-    )
 }

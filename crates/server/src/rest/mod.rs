@@ -32,8 +32,8 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/mcp",
-        methods: &[("post", "tools relayed by MCP (not built yet)")],
-        make: || post(host::mcp),
+        methods: &[("post", "relayed tools by MCP, for the token of a live run")],
+        make: || post(crate::mcp::take),
     },
     Route {
         path: "/api/v1/host",

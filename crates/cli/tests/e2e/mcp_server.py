@@ -1,0 +1,43 @@
+"""A small MCP server on standard input and output, with three tools: `add` only reads, `env` tells
+what it sees of its environment, `fail` fails."""
+
+import json
+import os
+import sys
+
+TOOLS = [
+    {"name": "add", "description": "a + b", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "env", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+    {"name": "fail", "inputSchema": {"type": "object"}},
+]
+
+
+def answer(method, params):
+    if method == "initialize":
+        info = {"name": "small", "version": "1"}
+        return {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}, "serverInfo": info}
+    if method == "tools/list":
+        return {"tools": TOOLS}
+    if method == "tools/call":
+        name, given = params["name"], params.get("arguments", {})
+        if name == "add":
+            text = str(given["a"] + given["b"])
+        elif name == "env":
+            text = json.dumps(dict(os.environ))
+        else:
+            return {"isError": True, "content": [{"type": "text", "text": "no"}]}
+        return {"content": [{"type": "text", "text": text}]}
+    return None
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    reply = {"jsonrpc": "2.0", "id": message["id"]}
+    result = answer(message["method"], message.get("params") or {})
+    if result is None:
+        reply["error"] = {"code": -32601, "message": "unknown method"}
+    else:
+        reply["result"] = result
+    print(json.dumps(reply), flush=True)

@@ -1,0 +1,160 @@
+//! The relayed tools as data: what each is called, what it is for, what it takes, and whether it
+//! changes anything. One list for every lane; `tool.rs` carries the calls out.
+
+use serde_json::{Value, json};
+
+/// One relayed tool.
+#[derive(Debug, Clone, Copy)]
+pub struct Tool {
+    pub name: &'static str,
+    pub description: &'static str,
+    /// Whether it changes something outside the run, so that the policy is asked.
+    pub writes: bool,
+    schema: fn() -> Value,
+}
+
+impl Tool {
+    /// The JSON Schema of its arguments.
+    pub fn schema(&self) -> Value {
+        let mut schema = (self.schema)();
+        schema["type"] = "object".into();
+        schema
+    }
+}
+
+pub fn find(name: &str) -> Option<&'static Tool> {
+    ALL.iter().find(|tool| tool.name == name)
+}
+
+/// The tools that exist, in the order they are listed.
+pub const ALL: &[Tool] = &[
+    Tool {
+        name: "read_task",
+        description: "The task of this run: title, body, prompt, what is left of its budget, comments and the last progress.",
+        writes: false,
+        schema: nothing,
+    },
+    Tool {
+        name: "report_progress",
+        description: "Tell people where the work stands.",
+        writes: false,
+        schema: || {
+            let things = json!({ "type": "array", "description": "texts or objects" });
+            json!({
+                "properties": {
+                    "summary": { "type": "string", "description": "one or two sentences" },
+                    "beliefs": things,
+                    "attempted": things,
+                },
+                "required": ["summary"],
+            })
+        },
+    },
+    Tool {
+        name: "comment",
+        description: "Leave a comment on the task.",
+        writes: false,
+        schema: || {
+            json!({
+                "properties": {
+                    "text": { "type": "string" },
+                    "mentions": { "type": "array", "items": { "type": "string" } },
+                },
+                "required": ["text"],
+            })
+        },
+    },
+    Tool {
+        name: "get_budget",
+        description: "What is left of the run's money, tokens, turns and time; what has no limit is absent.",
+        writes: false,
+        schema: nothing,
+    },
+    Tool {
+        name: "mark_complete",
+        description: "Say that the task is done. This ends the run.",
+        writes: false,
+        schema: || {
+            json!({
+                "properties": {
+                    "text": { "type": "string", "description": "the final answer, for people" },
+                    "output": { "description": "the final answer, for programs" },
+                },
+            })
+        },
+    },
+    Tool {
+        name: "mark_failed",
+        description: "Say that the task cannot be done. This ends the run.",
+        writes: false,
+        schema: || {
+            json!({
+                "properties": {
+                    "reason": { "type": "string" },
+                    "details": { "type": "string" },
+                },
+                "required": ["reason"],
+            })
+        },
+    },
+    Tool {
+        name: "read_file",
+        description: "The content of a file in the workspace, up to a megabyte.",
+        writes: false,
+        schema: || json!({ "properties": { "path": path() }, "required": ["path"] }),
+    },
+    Tool {
+        name: "list_files",
+        description: "The files and directories below a directory of the workspace.",
+        writes: false,
+        schema: || {
+            let depth = json!({ "type": "integer", "minimum": 1, "default": 1 });
+            json!({ "properties": { "path": path(), "depth": depth } })
+        },
+    },
+    Tool {
+        name: "write_file",
+        description: "Write a file in the workspace, whole. Missing directories are made.",
+        writes: true,
+        schema: || {
+            json!({
+                "properties": { "path": path(), "content": { "type": "string" } },
+                "required": ["path", "content"],
+            })
+        },
+    },
+    Tool {
+        name: "apply_patch",
+        description: "Apply a unified diff to files in the workspace: all of it or nothing.",
+        writes: true,
+        schema: || {
+            let patch =
+                json!({ "type": "string", "description": "as `git diff --no-renames` writes it" });
+            json!({ "properties": { "patch": patch }, "required": ["patch"] })
+        },
+    },
+    Tool {
+        name: "upload_asset",
+        description: "Keep a file with the run, so that people find it there: a report, a picture, a log.",
+        writes: false,
+        schema: || {
+            json!({
+                "properties": {
+                    "name": { "type": "string", "description": "a file name" },
+                    "content": { "type": "string", "description": "a text, or" },
+                    "content_base64": { "type": "string", "description": "any bytes" },
+                    "media_type": { "type": "string" },
+                },
+                "required": ["name"],
+            })
+        },
+    },
+];
+
+fn nothing() -> Value {
+    json!({ "properties": {} })
+}
+
+fn path() -> Value {
+    json!({ "type": "string", "description": "relative to the workspace" })
+}

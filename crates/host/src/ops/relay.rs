@@ -1,0 +1,233 @@
+//! Calls of relayed tools that do not come by the agent's own stream: MCP. Whoever shows the run's
+//! token asks here; the run's driver takes the call like one that the agent wrote, so that call and
+//! answer become events under the fence, exactly once, whichever way they came.
+//!
+//! A driver that is gone answers nothing more: the caller is told that the run is not held here.
+
+use super::catalog::{self, Tool};
+use crate::Host;
+use crate::upstream::Upstream;
+use contract::limits::TOOL_CALLS_OPEN_MAX;
+use contract::speech::ToolAnswer;
+use contract::{Code, Draft, Fault, RunId};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Who shows the token of a live run: the run, and the fence the token was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bearer {
+    pub run: RunId,
+    pub fence: u64,
+}
+
+/// What comes to a driver beside the agent's own stream.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Call(Called),
+    /// Something the run is to be told.
+    Note(Box<Draft>),
+}
+
+/// A tool as it is listed.
+#[derive(Debug, Clone)]
+pub struct Listed {
+    pub name: String,
+    pub description: String,
+    pub writes: bool,
+    /// The JSON Schema of its arguments.
+    pub schema: Map<String, Value>,
+}
+
+/// One call on its way to a driver.
+#[derive(Debug)]
+pub(crate) struct Called {
+    pub tool: String,
+    pub args: Value,
+    pub answer: oneshot::Sender<ToolAnswer>,
+}
+
+/// What the host knows of a run that is driven here.
+pub(crate) struct Live {
+    pub fence: u64,
+    /// The hash of the run's token: looked up without deriving anything.
+    pub token: blake3::Hash,
+    pub tools: Vec<String>,
+    pub upstream: Arc<Upstream>,
+    pub asking: mpsc::Sender<Asked>,
+    pub shown: crate::Shown,
+}
+
+/// The driver's end: calls that come, and callers that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Callers {
+    asked: Option<mpsc::Receiver<Asked>>,
+    /// A caller that waited for an earlier host is gone; its call is still not the agent's.
+    waiting: BTreeMap<String, Option<oneshot::Sender<ToolAnswer>>>,
+}
+
+impl Callers {
+    /// Takes over the calls that an earlier host did not answer.
+    pub fn of(ids: Vec<String>) -> Self {
+        Self { asked: None, waiting: ids.into_iter().map(|id| (id, None)).collect() }
+    }
+
+    /// Opens the way for calls.
+    pub fn open(&mut self) -> mpsc::Sender<Asked> {
+        let (asking, asked) = mpsc::channel(TOOL_CALLS_OPEN_MAX);
+        self.asked = Some(asked);
+        asking
+    }
+
+    /// The next call; waits for ever when no more can come.
+    pub async fn next(&mut self) -> Asked {
+        if let Some(asked) = &mut self.asked
+            && let Some(next) = asked.recv().await
+        {
+            return next;
+        }
+        std::future::pending().await
+    }
+
+    pub fn wait(&mut self, id: String, answer: oneshot::Sender<ToolAnswer>) {
+        self.waiting.insert(id, Some(answer));
+    }
+
+    pub fn knows(&self, id: &str) -> bool {
+        self.waiting.contains_key(id)
+    }
+
+    pub fn answer(&mut self, id: &str, answer: ToolAnswer) {
+        if let Some(Some(caller)) = self.waiting.remove(id) {
+            // Who has gone away meanwhile needs no answer; the event tells it.
+            let _ = caller.send(answer);
+        }
+    }
+
+    pub fn ids(&self) -> Vec<String> {
+        self.waiting.keys().cloned().collect()
+    }
+}
+
+/// The tools that are offered to this run.
+pub async fn tools(host: &Host, bearer: Bearer) -> Result<Vec<Listed>, Fault> {
+    let (offered, upstream) = {
+        let live = host.inner.live();
+        let live = live.get(&bearer.run).filter(|live| live.fence == bearer.fence);
+        let live = live.ok_or_else(gone)?;
+        (live.tools.clone(), Arc::clone(&live.upstream))
+    };
+    let own = offered.iter().filter_map(|name| catalog::find(name)).map(listed);
+    let foreign = upstream.tools().await.into_iter();
+    let foreign = foreign.filter(|tool| engine::run::offers(&offered, &tool.name));
+    Ok(own.chain(foreign).collect())
+}
+
+fn listed(tool: &Tool) -> Listed {
+    let schema = match tool.schema() {
+        Value::Object(schema) => schema,
+        _ => Map::new(),
+    };
+    let (name, description) = (tool.name.to_owned(), tool.description.to_owned());
+    Listed { name, description, writes: tool.writes, schema }
+}
+
+/// Calls a tool for this run and waits for the answer, which is durable when it comes.
+pub async fn call(
+    host: &Host,
+    bearer: Bearer,
+    tool: String,
+    args: Value,
+) -> Result<ToolAnswer, Fault> {
+    let asking = {
+        let live = host.inner.live();
+        let live = live.get(&bearer.run).filter(|live| live.fence == bearer.fence);
+        live.ok_or_else(gone)?.asking.clone()
+    };
+    let (answer, answered) = oneshot::channel();
+    asking.try_send(Asked::Call(Called { tool, args, answer })).map_err(|error| match error {
+        mpsc::error::TrySendError::Closed(_) => gone(),
+        mpsc::error::TrySendError::Full(_) => {
+            let message = format!("{TOOL_CALLS_OPEN_MAX} calls already wait for an answer");
+            Fault::new(Code::Conflict, message)
+        }
+    })?;
+    answered.await.map_err(|_| gone())
+}
+
+fn gone() -> Fault {
+    Fault::new(Code::FenceStale, "the run has ended, or is held by someone else")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::DataDir;
+    use crate::{Setup, chance};
+
+    #[tokio::test]
+    async fn only_the_token_of_the_present_fence_of_a_live_run_names_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(Setup {
+            serves: false,
+            data: DataDir::open(&dir.path().join("data"), None, dir.path()).unwrap(),
+            store: store::Store::open(&dir.path().join("store")).unwrap(),
+            program: "ostler".into(),
+            token: "the token of the house".to_owned(),
+            prices: Default::default(),
+            organization: String::new(),
+            environment: Default::default(),
+            resolve: Box::new(|name| Err(Fault::new(Code::UnknownAgent, name))),
+        });
+        let token = |run, fence| host.inner.lease_token(run, fence);
+        let (run, other) = (chance::run_id(), chance::run_id());
+        let mut callers = Callers::default();
+        let live = Live {
+            shown: Default::default(),
+            fence: 2,
+            token: blake3::hash(token(run, 2).as_bytes()),
+            tools: vec!["get_budget".to_owned()],
+            upstream: Arc::default(),
+            asking: callers.open(),
+        };
+        host.inner.live().insert(run, live);
+        let bearer = Bearer { run, fence: 2 };
+        assert_eq!(host.run_of_token(&token(run, 2)), Some(bearer));
+        for wrong in [token(run, 1), token(run, 3), token(other, 2), String::new()] {
+            assert_eq!(host.run_of_token(&wrong), None);
+        }
+        let named: Vec<_> =
+            tools(&host, bearer).await.unwrap().into_iter().map(|tool| tool.name).collect();
+        assert_eq!(named, ["get_budget"]);
+
+        // Who was let in under an earlier fence is refused by the time of the call.
+        for stale in [Bearer { run, fence: 1 }, Bearer { run: other, fence: 2 }] {
+            assert_eq!(tools(&host, stale).await.unwrap_err().code, Code::FenceStale);
+            let refused = call(&host, stale, "get_budget".to_owned(), Value::Null).await;
+            assert_eq!(refused.unwrap_err().code, Code::FenceStale);
+        }
+        // And who waits for a driver that lets go hears of it.
+        let waiting = call(&host, bearer, "get_budget".to_owned(), Value::Null);
+        let letting_go = async {
+            assert!(matches!(callers.next().await, Asked::Call(_)));
+            drop(callers);
+        };
+        let (answer, ()) = tokio::join!(waiting, letting_go);
+        assert_eq!(answer.unwrap_err().code, Code::FenceStale);
+    }
+
+    #[tokio::test]
+    async fn an_answer_goes_to_who_asked_and_to_nobody_twice() {
+        let mut callers = Callers::of(vec!["mcp_old".to_owned()]);
+        let (answer, answered) = oneshot::channel();
+        callers.wait("mcp_new".to_owned(), answer);
+        assert!(callers.knows("mcp_old") && callers.knows("mcp_new") && !callers.knows("1"));
+        assert_eq!(callers.ids(), ["mcp_new", "mcp_old"]);
+        for id in ["mcp_new", "mcp_new", "mcp_old", "1"] {
+            callers.answer(id, ToolAnswer::Value(Value::Null));
+        }
+        assert_eq!(answered.await, Ok(ToolAnswer::Value(Value::Null)));
+        assert!(callers.ids().is_empty());
+    }
+}

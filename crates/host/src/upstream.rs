@@ -1,0 +1,335 @@
+//! MCP servers of the configuration, for one run: started or dialled when their tools are first
+//! wanted, called under the same policy and recorded like our own tools, and gone with the run.
+//!
+//! A command is started with the common environment and what its own configuration says, never with
+//! the run's token, and in a process group that is killed when the run lets go of it. How each server
+//! fared is told in the run, once. Nothing is written into anyone's own configuration. A host that
+//! takes a run over does not have its servers: it ends what is left of them and says so.
+
+use crate::ops::permission;
+use crate::ops::relay::{Asked, Listed};
+use crate::ops::tool::Outcome;
+use contract::event::{Body, Log, Stream};
+use contract::plan::McpServer;
+use contract::speech::{ToolAnswer, ToolCall};
+use contract::{Code, Draft, Fault, Policy, RunId};
+use futures::future::join_all;
+use rmcp::ServiceExt as _;
+use rmcp::model::{CallToolRequestParams, Tool};
+use rmcp::service::{RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
+use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use runtimes::{Spec, template};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde_json::Value;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::net::unix::pipe;
+use tokio::sync::{OnceCell, mpsc};
+
+/// How long a server may take to be there and list its tools.
+const CONNECT_MAX: Duration = Duration::from_secs(30);
+/// How long it may take to answer a call.
+const CALL_MAX: Duration = Duration::from_secs(600);
+/// Tools of one server that are listed.
+const TOOLS_MAX: usize = 256;
+/// What one call may give back.
+const ANSWER_BYTES_MAX: usize = contract::limits::READ_FILE_BYTES_MAX;
+/// What stands between a server's name and its tool's.
+const SEPARATOR: &str = "__";
+/// Names the run in the environment of its servers, so that a successor finds what is left of them.
+pub(crate) const MARK: &str = "OSTLER_MCP_SERVER_OF";
+
+/// The servers of one run.
+#[derive(Default)]
+pub(crate) struct Upstream {
+    servers: BTreeMap<String, Server>,
+    /// Where the run is told how they fare.
+    tell: OnceLock<mpsc::Sender<Asked>>,
+}
+
+/// One server, its values resolved.
+struct Server {
+    how: McpServer,
+    run: RunId,
+    cwd: PathBuf,
+    /// What a command gets beside its own `env`.
+    environment: BTreeMap<String, String>,
+    link: OnceCell<Result<Link, String>>,
+}
+
+/// A server that answers.
+struct Link {
+    service: RunningService<RoleClient, ()>,
+    tools: Vec<Tool>,
+    _group: Option<Group>,
+}
+
+/// A process group that ends with its owner.
+struct Group(Option<Child>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let Some(mut child) = self.0.take() else { return };
+        // The child is not waited for yet, so the number is still its own.
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process_group(pid, Signal::KILL);
+        }
+        std::thread::spawn(move || child.wait());
+    }
+}
+
+impl Upstream {
+    /// The servers of a run, with every value resolved, before anything is started.
+    pub fn of(spec: &Spec, run: RunId, cwd: &Path) -> Result<Self, Fault> {
+        let common = |name: &String| {
+            ENV_ALLOWLIST.contains(&name.as_str())
+                || ENV_ALLOWLIST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        };
+        let environment = spec.caller_env.iter().filter(|(name, _)| common(name));
+        let environment: BTreeMap<_, _> =
+            environment.map(|(name, value)| (name.clone(), value.clone())).collect();
+        let mut servers = BTreeMap::new();
+        for (name, server) in &spec.adapter.mcp_servers {
+            let key = format!("mcpServers.{name}");
+            let fill = |text: &String| template::fill(text, &key, &spec.context, &spec.caller_env);
+            let filled = |from: &BTreeMap<String, String>| -> Result<BTreeMap<_, _>, Fault> {
+                from.iter().map(|(name, text)| Ok((name.clone(), fill(text)?))).collect()
+            };
+            let how = McpServer {
+                command: server.command.clone(),
+                args: server.args.iter().map(fill).collect::<Result<_, _>>()?,
+                env: filled(&server.env)?,
+                url: server.url.clone(),
+                headers: filled(&server.headers)?,
+            };
+            let (cwd, environment) = (cwd.to_owned(), environment.clone());
+            let server = Server { how, run, cwd, environment, link: OnceCell::new() };
+            servers.insert(name.clone(), server);
+        }
+        Ok(Self { servers, tell: OnceLock::new() })
+    }
+
+    /// What is sent in their headers: the seal must know it.
+    pub fn secrets(&self) -> Vec<(String, String)> {
+        let headers = self.servers.values().flat_map(|server| &server.how.headers);
+        headers
+            .map(|(name, value)| {
+                let bare = value
+                    .split_once(' ')
+                    .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+                (name.clone(), bare.map_or(value.as_str(), |(_, token)| token).to_owned())
+            })
+            .collect()
+    }
+
+    pub fn tells(&self, to: mpsc::Sender<Asked>) {
+        let _ = self.tell.set(to);
+    }
+
+    /// The server that a tool's name points to, and the name it has there.
+    fn find<'a>(&self, tool: &'a str) -> Option<(&String, &Server, &'a str)> {
+        self.servers.iter().find_map(|(name, server)| {
+            let rest = tool.strip_prefix(name.as_str())?.strip_prefix(SEPARATOR)?;
+            Some((name, server, rest))
+        })
+    }
+
+    pub fn owns(&self, tool: &str) -> bool {
+        self.find(tool).is_some()
+    }
+
+    /// The tools of every server that answers.
+    pub async fn tools(&self) -> Vec<Listed> {
+        let links =
+            self.servers.iter().map(async |(name, server)| (name, self.link(name, server).await));
+        let links = join_all(links).await;
+        let answering = links.into_iter().filter_map(|(name, link)| Some((name, link.ok()?)));
+        answering
+            .flat_map(|(name, link)| link.tools.iter().map(move |tool| listed(name, tool)))
+            .collect()
+    }
+
+    /// Carries out a call of one of their tools.
+    pub async fn call(&self, policy: Policy, call: &ToolCall) -> Outcome {
+        match self.answer(policy, call).await {
+            Ok(value) => Outcome {
+                answer: ToolAnswer::Value(value),
+                drafts: Vec::new(),
+                signals: Vec::new(),
+            },
+            Err(fault) => fault.into(),
+        }
+    }
+
+    async fn answer(&self, policy: Policy, call: &ToolCall) -> Result<Value, Fault> {
+        let unknown = || {
+            let shown: String = call.tool.chars().take(100).collect();
+            Fault::new(Code::UnknownTool, format!("no tool is called '{shown}'"))
+        };
+        let (name, server, tool) = self.find(&call.tool).ok_or_else(unknown)?;
+        let unavailable = |why: &str| {
+            Fault::new(Code::RemoteUnavailable, format!("the MCP server '{name}': {why}"))
+        };
+        let link = self.link(name, server).await.map_err(unavailable)?;
+        let known = link.tools.iter().find(|known| known.name == tool).ok_or_else(unknown)?;
+        permission::allowed(policy, &call.tool, writes(known))?;
+        let arguments = match &call.args {
+            Value::Object(arguments) => arguments.clone(),
+            _ => Default::default(),
+        };
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let result = tokio::time::timeout(CALL_MAX, link.service.call_tool(params))
+            .await
+            .map_err(|_| unavailable("it did not answer in time"))?
+            .map_err(|error| unavailable(&error.to_string()))?;
+        let failed = result.is_error == Some(true);
+        let mut value = serde_json::to_value(result)
+            .map_err(|error| Fault::new(Code::ParseFailed, error.to_string()))?;
+        let text = value.to_string();
+        if text.len() > ANSWER_BYTES_MAX {
+            let message = format!("the answer has more than {ANSWER_BYTES_MAX} bytes");
+            return Err(Fault::new(Code::TooLarge, message));
+        }
+        if failed {
+            let said: Vec<_> = value["content"]
+                .as_array()
+                .map(|blocks| blocks.iter().filter_map(|block| block["text"].as_str()).collect())
+                .unwrap_or_default();
+            return Err(Fault::new(Code::UpstreamError, said.join("\n")));
+        }
+        if let Value::Object(fields) = &mut value {
+            fields.remove("resultType");
+        }
+        Ok(value)
+    }
+
+    /// The connection, made once for the run.
+    async fn link<'a>(&self, name: &str, server: &'a Server) -> Result<&'a Link, &'a str> {
+        let link = server.link.get_or_init(async || {
+            let link = tokio::time::timeout(CONNECT_MAX, server.connect())
+                .await
+                .unwrap_or_else(|_| Err("it was not there in time".to_owned()));
+            let (text, level) = match &link {
+                Ok(link) => (
+                    format!("the MCP server '{name}' is connected: {} tools", link.tools.len()),
+                    None,
+                ),
+                Err(why) => {
+                    (format!("the MCP server '{name}' failed: {why}"), Some("warning".to_owned()))
+                }
+            };
+            if let Some(tell) = self.tell.get() {
+                let log = Log { stream: Stream::Ostler, text, level };
+                // A run that takes no more calls needs no more news.
+                let _ = tell.send(Asked::Note(Box::new(Draft::ostler(Body::Log(log))))).await;
+            }
+            link
+        });
+        link.await.as_ref().map_err(String::as_str)
+    }
+}
+
+impl Server {
+    async fn connect(&self) -> Result<Link, String> {
+        let (service, group) = match (&self.how.command, &self.how.url) {
+            (Some(command), _) => {
+                let (group, stdout, stdin) =
+                    self.start(command).map_err(|error| format!("{command}: {error}"))?;
+                let service = ().serve((stdout, stdin)).await.map_err(|error| error.to_string())?;
+                (service, Some(group))
+            }
+            (None, Some(url)) => (self.dial(url).await?, None),
+            (None, None) => return Err("it has neither a command nor a url".to_owned()),
+        };
+        let mut tools = service.list_all_tools().await.map_err(|error| error.to_string())?;
+        tools.truncate(TOOLS_MAX);
+        Ok(Link { service, tools, _group: group })
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the host starts the servers of its runs")]
+    fn start(&self, command: &str) -> std::io::Result<(Group, pipe::Receiver, pipe::Sender)> {
+        let mut child = Command::new(command)
+            .args(&self.how.args)
+            .env_clear()
+            .envs(&self.environment)
+            .envs(&self.how.env)
+            .env(MARK, self.run.to_string())
+            .current_dir(&self.cwd)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
+        let group = Group(Some(child));
+        let missing = || std::io::Error::other("it has no standard input or output");
+        let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin.ok_or_else(missing)?))?;
+        let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout.ok_or_else(missing)?))?;
+        Ok((group, stdout, stdin))
+    }
+
+    async fn dial(&self, url: &str) -> Result<RunningService<RoleClient, ()>, String> {
+        let mut headers = HashMap::new();
+        for (name, value) in &self.how.headers {
+            let name = name.parse().map_err(|_| format!("'{name}' is not the name of a header"))?;
+            let value = value.parse().map_err(|_| format!("the header '{name}' cannot be sent"))?;
+            headers.insert(name, value);
+        }
+        // A redirect would carry the headers to someone else.
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| error.to_string())?;
+        let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+        let transport = StreamableHttpClientTransport::with_client(client, config);
+        ().serve(transport).await.map_err(|error| error.to_string())
+    }
+}
+
+/// A tool that does not say that it only reads is taken to write.
+fn writes(tool: &Tool) -> bool {
+    let reads = tool.annotations.as_ref().and_then(|hints| hints.read_only_hint);
+    reads != Some(true)
+}
+
+fn listed(server: &str, tool: &Tool) -> Listed {
+    Listed {
+        name: format!("{server}{SEPARATOR}{}", tool.name),
+        description: tool.description.as_deref().unwrap_or_default().to_owned(),
+        writes: writes(tool),
+        schema: tool.input_schema.as_ref().clone(),
+    }
+}
+
+/// What the run's terms say of a server: all of its tools, or those that were named.
+pub(crate) fn offered(server: &str, wanted: Option<&[String]>) -> Vec<String> {
+    let all = format!("{server}{SEPARATOR}*");
+    match wanted {
+        None => vec![all],
+        Some(wanted) if wanted.iter().any(|name| name == server) => vec![all],
+        Some(wanted) => {
+            let beginning = format!("{server}{SEPARATOR}");
+            wanted.iter().filter(|name| name.starts_with(&beginning)).cloned().collect()
+        }
+    }
+}
+
+/// The call, unless the run lets go of it first.
+pub(crate) async fn carried_out(
+    upstream: Arc<Upstream>,
+    policy: Policy,
+    call: &ToolCall,
+    given_up: impl Future<Output = ()>,
+) -> Option<Outcome> {
+    tokio::select! {
+        outcome = upstream.call(policy, call) => Some(outcome),
+        () = given_up => None,
+    }
+}
