@@ -107,6 +107,7 @@ async fn become_host(
         token: token.to_owned(),
         prices: place.config.prices(),
         organization: place.config.organization().to_owned(),
+        activity: place.config.activity(),
         environment: place.surroundings.vars.clone(),
         resolve: Box::new(move |name| {
             config::resolve(name, &configuration).map(|resolved| resolved.adapter)

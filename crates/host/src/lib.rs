@@ -5,6 +5,7 @@
 //! task (`drive.rs`) that owns its machine, its dialect and its keeper's socket. What time it is and
 //! what is random comes from `clock.rs` and `chance.rs` alone.
 
+mod activity;
 pub mod adopt;
 mod batch;
 pub mod chance;
@@ -19,6 +20,7 @@ pub mod ops;
 mod perform;
 pub mod workspace;
 
+pub use activity::Activity;
 use batch::Deeds;
 use contract::plan::Adapter;
 use contract::{Fault, RunId};
@@ -48,6 +50,8 @@ pub struct Setup {
     pub token: String,
     pub prices: PriceTable,
     pub organization: String,
+    /// Whether what agents show of their work is stored.
+    pub activity: Activity,
     /// The environment of the host's own process, for runs asked for by name alone.
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
@@ -66,6 +70,7 @@ pub(crate) struct Inner {
     pub token: String,
     pub prices: PriceTable,
     pub organization: String,
+    pub activity: Activity,
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
     /// Where this host listens; agents are told.
@@ -79,8 +84,17 @@ pub(crate) struct Inner {
 
 impl Host {
     pub fn new(setup: Setup) -> Self {
-        let Setup { data, store, program, token, prices, organization, environment, resolve } =
-            setup;
+        let Setup {
+            data,
+            store,
+            program,
+            token,
+            prices,
+            organization,
+            activity,
+            environment,
+            resolve,
+        } = setup;
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
         // system refuses, the parent-death signal and the mark still hold.
         let _ = keeper::door::become_subreaper();
@@ -91,6 +105,7 @@ impl Host {
             token,
             prices,
             organization,
+            activity,
             environment,
             resolve,
             address: OnceLock::new(),

@@ -7,6 +7,7 @@
     reason = "tests start processes and read the clock for themselves"
 )]
 
+mod activity;
 mod bad_input;
 mod burst;
 mod escape;
