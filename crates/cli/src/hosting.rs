@@ -141,6 +141,16 @@ impl Hosting {
         tokio::time::timeout(wait, self.host.idle()).await.is_ok()
     }
 
+    /// Waits until this host may not go on, and says why.
+    pub async fn broken(&self) -> Fault {
+        self.host.broken().await
+    }
+
+    /// Why this host may not go on, if so.
+    pub fn is_broken(&self) -> Option<Fault> {
+        self.host.trouble().filter(|trouble| trouble.is_final).map(|trouble| trouble.fault())
+    }
+
     /// Stays until nobody needs this host, then leaves.
     pub async fn finish(self) {
         self.host.idle().await;

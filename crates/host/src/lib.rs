@@ -18,6 +18,7 @@ mod intake;
 mod keeping;
 pub mod ops;
 mod perform;
+mod trouble;
 pub mod workspace;
 
 pub use activity::Activity;
@@ -33,6 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::watch;
+pub use trouble::Trouble;
 
 /// How long drivers may take to let go of their runs.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
@@ -80,6 +82,8 @@ pub(crate) struct Inner {
     reasons: watch::Sender<usize>,
     /// Tells every driver that this host is about to stop.
     leaving: watch::Sender<()>,
+    /// What is wrong with the store.
+    trouble: watch::Sender<Option<Trouble>>,
 }
 
 impl Host {
@@ -112,6 +116,7 @@ impl Host {
             live: Mutex::default(),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(()),
+            trouble: watch::Sender::new(None),
         };
         Self { inner: Arc::new(inner) }
     }

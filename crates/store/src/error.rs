@@ -29,6 +29,9 @@ pub enum Error {
     DiskFull { doing: String },
     #[error("the store failed while {doing}: {cause}")]
     Unreadable { doing: String, cause: Cause },
+    /// Nobody knows what is on the disk. The store has stopped for good; a new process may open it.
+    #[error("the system could not say that the disk has it, while {doing}; the store has stopped")]
+    Unsynced { doing: String },
     /// It may or may not have happened: read again to find out.
     #[error("the store did not say whether it was done")]
     Unacknowledged,
@@ -46,7 +49,10 @@ impl Error {
             Self::Newer { .. } => Code::StoreNewer,
             Self::Locked { .. } => Code::StoreLocked,
             Self::DiskFull { .. } => Code::DiskFull,
-            Self::Unreadable { .. } | Self::Unacknowledged | Self::Closed => Code::StoreUnreadable,
+            Self::Unreadable { .. }
+            | Self::Unsynced { .. }
+            | Self::Unacknowledged
+            | Self::Closed => Code::StoreUnreadable,
         }
     }
 
@@ -74,8 +80,22 @@ impl Error {
         }
     }
 
+    /// The outcome of syncing a file. A full disk may say so only here; what was written then is
+    /// given up as a whole and written anew elsewhere.
+    pub(crate) fn sync(doing: impl Into<String>, cause: std::io::Error) -> Self {
+        match Self::io(doing, cause) {
+            Self::Unreadable { doing, .. } => Self::Unsynced { doing },
+            other => other,
+        }
+    }
+
     pub(crate) fn sqlite(doing: impl Into<String>, cause: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
+        if let Some(failure) = cause.sqlite_error()
+            && is_unsynced(failure.extended_code)
+        {
+            return Self::Unsynced { doing: doing.into() };
+        }
         match cause.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::DiskFull { doing: doing.into() },
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
@@ -84,6 +104,12 @@ impl Error {
             _ => Self::unreadable(doing, cause),
         }
     }
+}
+
+/// A file or its folder could not be synced.
+fn is_unsynced(extended_code: i32) -> bool {
+    use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
+    [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC].contains(&extended_code)
 }
 
 /// A database error without a better word for what was being done.

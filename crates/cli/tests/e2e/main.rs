@@ -17,4 +17,5 @@ mod processes;
 mod protocol;
 mod secrets;
 mod stop;
+mod storage;
 mod surface;

@@ -107,19 +107,17 @@ pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
     // A wish holds what a person typed. The run's secrets are not known here; the driver seals
     // what becomes an event.
     let seal = Seal::new([]);
-    host.store()
-        .command(NewCommand {
-            id: command.id,
-            run,
-            asked_at: command.asked_at,
-            wish: seal.json(&command.wish),
-        })
-        .await
-        .map_err(|error| match error.code() {
-            Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))
-                .with_hint(format!("look at it with `ostler show {run}`")),
-            _ => stored(error),
-        })
+    let put = host.store().command(NewCommand {
+        id: command.id,
+        run,
+        asked_at: command.asked_at,
+        wish: seal.json(&command.wish),
+    });
+    host.inner.heed(put.await).map_err(|error| match error.code() {
+        Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))
+            .with_hint(format!("look at it with `ostler show {run}`")),
+        _ => stored(error),
+    })
 }
 
 /// The launch plan as it was stored before the spawn: sealed.

@@ -5,6 +5,7 @@ use crate::App;
 use axum::Json;
 use axum::extract::State;
 use contract::{Code, Fault};
+use host::Trouble;
 use serde_json::{Value, json};
 
 pub async fn healthz() -> Json<Value> {
@@ -12,10 +13,17 @@ pub async fn healthz() -> Json<Value> {
 }
 
 pub async fn show(State(app): State<App>) -> Json<Value> {
+    let store = match app.host.trouble() {
+        None => json!({ "state": "ok" }),
+        Some(Trouble { code, since, .. }) => {
+            json!({ "state": "trouble", "code": code, "since": since })
+        }
+    };
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "live_runs": app.host.live_runs(),
+        "store": store,
     }))
 }
 
