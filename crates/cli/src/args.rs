@@ -50,6 +50,9 @@ pub enum Command {
     Interrupt(OneRun),
     /// Host this data directory and its API until stopped
     Serve(Serve),
+    /// Judge whether a program speaks a protocol
+    #[command(subcommand)]
+    Conformance(Conformance),
     /// List the agents, adapters and runtimes that can be run
     Runtimes,
     /// Write a first ostler.json
@@ -155,6 +158,22 @@ pub struct Serve {
     /// Where to listen [default: the configuration's, or 127.0.0.1:7717]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Conformance {
+    /// Play every scene of the process protocol with a command that speaks JSON lines
+    Process(Judged),
+}
+
+#[derive(Debug, Args)]
+pub struct Judged {
+    /// How long it may be quiet before it is told to leave
+    #[arg(long, value_name = "DURATION", value_parser = limit, default_value = "60s")]
+    pub patience: Limit,
+    /// The command and its arguments; it works in a temporary directory
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

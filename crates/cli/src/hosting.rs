@@ -129,7 +129,7 @@ async fn become_host(
 
 /// The running binary, also after it was replaced on disk: the link is followed by whoever is
 /// started through it, and that is this program's child or its keeper.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 impl Hosting {
     pub fn url(&self) -> &str {

@@ -3,6 +3,7 @@
 
 mod audience;
 mod config;
+mod conformance;
 mod export;
 mod follow;
 mod init;
@@ -108,6 +109,7 @@ pub async fn perform(
         Command::Say(args) => wish::say(&context, args).await,
         Command::Interrupt(args) => wish::interrupt(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
+        Command::Conformance(args) => conformance::conformance(&context, args).await,
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Init => init::init(&context),
         Command::Config(args) => config::config(&context, args),

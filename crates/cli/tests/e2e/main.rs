@@ -10,6 +10,7 @@
 mod activity;
 mod bad_input;
 mod burst;
+mod conformance;
 mod escape;
 mod first_minutes;
 mod ostler;
