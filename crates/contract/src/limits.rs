@@ -77,7 +77,7 @@ limits! {
     /// Jobs waiting for the store's writer.
     WRITER_QUEUE_MAX: usize = 1024;
     /// Room set aside in the data directory, so that runs can end on a full disk.
-    STORE_RESERVE_BYTES: u64 = 2 * MIB as u64;
+    STORE_RESERVE_BYTES: u64 = 8 * MIB as u64;
     /// Free space below which a disk that was full still counts as full.
     STORE_ROOM_BYTES: u64 = 8 * MIB as u64;
     /// Body of an HTTP request.

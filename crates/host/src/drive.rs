@@ -16,10 +16,11 @@ use crate::perform::Mouth;
 use crate::trouble::STORE_RETRY;
 use contract::event::{Body, Lease, LeaseAction, Log, Stream};
 use contract::limits::{
-    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, LEASE_RENEW_PERCENT, LEASE_RETRY_MS, SPOOL_SEGMENT_BYTES,
+    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, LEASE_RENEW_PERCENT, LEASE_RETRY_MS,
+    SPOOL_SEGMENT_BYTES, TERM_MS,
 };
 use contract::speech::Close;
-use contract::{Code, Draft, RunId, Signal, Timestamp};
+use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
 use engine::{Input, Machine, Now, Step, Testimony};
 use keeper::wire::Report;
 use runtimes::join::Joiner;
@@ -389,17 +390,14 @@ impl Drive {
     async fn commit(&mut self) -> Result<(), Leave> {
         let Made { batch, deeds } = self.make_batch(clock::now());
         let mut is_last = batch.settle.is_some();
+        let mut told = false;
         loop {
             let committed = match is_last {
                 true => self.house.store.commit_from_reserve(batch.clone()).await,
                 false => self.house.store.commit(batch.clone()).await.map(|_| Room::Ordinary),
             };
-            match self.house.heed(committed) {
-                Ok(Room::Ordinary) => break,
-                Ok(Room::Reserve) => {
-                    self.house.begin_trouble(Code::DiskFull);
-                    break;
-                }
+            match self.house.heed_room(committed) {
+                Ok(()) => break,
                 Err(error) if error.code() == Code::FenceStale => return Err(Leave::Fenced),
                 Err(store::Error::Closed | store::Error::Unsynced { .. }) => {
                     return Err(Leave::HandedOver);
@@ -415,11 +413,28 @@ impl Drive {
                 Err(_) => {
                     tokio::time::sleep(STORE_RETRY).await;
                     is_last = is_last || self.is_over();
+                    told = told || self.stop_as_wished().await;
                 }
             }
         }
         self.drop_heard_segments(batch.spool_offset);
         self.follow_up(deeds)
+    }
+
+    /// A stop is obeyed while nothing can be committed. The wish is durable, and is taken in its
+    /// turn; stopping again then can only shorten the graces.
+    async fn stop_as_wished(&mut self) -> bool {
+        let Ok(wishes) = self.house.store.inbox(self.run).await else { return false };
+        for command in wishes {
+            let (reason, farewell_ms, term_ms) = match command.wish {
+                Wish::Stop { reason, at_once: true } => (reason, 0, 0),
+                Wish::Stop { reason, at_once: false } => (reason, FAREWELL_MS, TERM_MS),
+                Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => continue,
+            };
+            self.stop(reason, farewell_ms, term_ms);
+            return true;
+        }
+        false
     }
 
     /// Whether the agent is gone, so that nothing more will come than what is in its spool.

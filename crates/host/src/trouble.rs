@@ -9,7 +9,7 @@ use contract::{Code, Fault, Timestamp};
 use serde::Serialize;
 use std::sync::Arc;
 use std::time::Duration;
-use store::Error;
+use store::{Error, Room};
 
 /// How long to wait before a store that is in trouble is asked again.
 pub(crate) const STORE_RETRY: Duration = Duration::from_millis(500);
@@ -95,7 +95,16 @@ impl Inner {
         answer
     }
 
-    pub(crate) fn begin_trouble(self: &Arc<Self>, code: Code) {
+    /// The same, for what may have used the reserve: then the disk is full, though it was done.
+    pub(crate) fn heed_room(self: &Arc<Self>, answer: Result<Room, Error>) -> Result<(), Error> {
+        match self.heed(answer)? {
+            Room::Ordinary => {}
+            Room::Reserve => self.begin_trouble(Code::DiskFull),
+        }
+        Ok(())
+    }
+
+    fn begin_trouble(self: &Arc<Self>, code: Code) {
         let began = self.trouble.send_if_modified(|trouble| {
             let began = trouble.is_none();
             if began {

@@ -154,6 +154,17 @@ impl Store {
         self.shared.sqlite.command(command).await
     }
 
+    /// The same for a wish that ends a run: when the disk is full, it may use the reserve.
+    pub async fn command_from_reserve(&self, command: NewCommand) -> Result<Room, Error> {
+        match self.command(command.clone()).await {
+            Ok(()) => Ok(Room::Ordinary),
+            Err(Error::DiskFull { .. }) if self.shared.ballast.release() => {
+                self.command(command).await.map(|()| Room::Reserve)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Takes over every run whose lease ran out: the old holder is refused from here on, and the
     /// caller closes each with a settling Batch under its new fence.
     pub async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {

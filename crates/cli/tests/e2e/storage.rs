@@ -231,6 +231,46 @@ fn a_run_that_ends_on_a_full_disk_is_settled_from_the_reserve() {
     let _ = serve.child.wait();
 }
 
+#[test]
+fn a_run_on_a_full_disk_can_be_stopped() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let mut serve = disk.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on"));
+    let script = disk.ostler.instance.work().join("chatty.sh");
+    let line = r#"echo '{"type":"progress","summary":"and another thing"}'"#;
+    fs::write(&script, format!("while :; do {line}; sleep 0.02; done\n")).unwrap();
+    let agent = format!("sh {}", script.display());
+    let mut run = disk.starts(&["run", "--process", &agent, "go", "--json"]);
+    let first = run.event("its first word", |event| event["kind"] == "progress");
+    let id = first["run_id"].as_str().unwrap().to_owned();
+    disk.fill(0);
+    until_trouble(&disk.data(), "disk_full");
+
+    let stop = disk.starts(&["stop", &id, "--now"]);
+    until("the end of the agent", BOUND_MS, || {
+        let left = testkit::find_marked(&disk.ostler.instance.mark());
+        let talks = left
+            .iter()
+            .any(|left| left.command.starts_with("sh") && left.command.contains("chatty.sh"));
+        (!talks).then_some(())
+    });
+    disk.free();
+    let stopped = stop.finish();
+    assert_eq!(stopped.code, 0, "{stopped:?}");
+    let said = run.finish();
+    let events = disk.says(&["show", &id, "--json"]).events();
+    assert_gap_free(&events);
+    assert_eq!(
+        (said.code, &result(&events)["outcome"]),
+        (130, &"cancelled".into()),
+        "{}",
+        said.stderr
+    );
+    until_well(&disk.data());
+    let _ = serve.child.kill();
+    let _ = serve.child.wait();
+}
+
 /// A disk that fails when told to.
 struct BadDisk {
     ostler: Ostler,
@@ -260,10 +300,11 @@ impl BadDisk {
         self.ostler.instance.root().join(name)
     }
 
-    fn serve(&self) -> Running {
+    /// Starts a command for which the disk fails when told to.
+    fn starts(&self, args: &[&str]) -> Running {
         let mut child = self
             .ostler
-            .command(&["serve", "--listen", "127.0.0.1:0"])
+            .command(args)
             .env("LD_PRELOAD", &self.library)
             .env("FAILING_SYNC", self.switch("failing_sync"))
             .env("FAILING_WRITE", self.switch("failing_write"))
@@ -272,7 +313,11 @@ impl BadDisk {
             .spawn()
             .expect("ostler starts");
         let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let mut serve = Running { child, stdout };
+        Running { child, stdout }
+    }
+
+    fn serve(&self) -> Running {
+        let mut serve = self.starts(&["serve", "--listen", "127.0.0.1:0"]);
         assert!(serve.line().starts_with("listening on"));
         serve
     }
@@ -334,4 +379,26 @@ fn a_host_whose_sync_failed_ends_and_the_next_goes_on_with_its_runs() {
         events.iter().any(|event| event["phase"] == "adopted"),
         "another process went on with it"
     );
+}
+
+#[test]
+fn a_run_that_hosts_itself_ends_with_its_store_and_its_agent_is_taken_over() {
+    let Some(disk) = BadDisk::new() else { return };
+    let agent = gated(&disk.ostler);
+    let mut run = disk.starts(&["run", "--process", &agent, "go", "--json"]);
+    let first = run.event("the agent at its gate", |event| event["summary"] == "waiting");
+    let id = first["run_id"].as_str().unwrap().to_owned();
+
+    fs::write(disk.switch("failing_sync"), "").unwrap();
+    let told = disk.ostler.says(&["say", &id, "anyone there?"]);
+    assert_ne!(told.code, 0, "{told:?}");
+    let ended = run.finish();
+    assert_eq!(ended.code, 14, "{ended:?}");
+
+    open_gate(&disk.ostler);
+    let watched = disk.ostler.says(&["watch", &id, "--json"]);
+    assert_eq!(watched.code, 0, "{watched:?}");
+    let events = disk.ostler.events(&["show", &id, "--json"]);
+    assert_gap_free(&events);
+    assert_eq!(result(&events)["outcome"], "succeeded");
 }
