@@ -414,6 +414,11 @@ impl Drive {
                     tokio::time::sleep(STORE_RETRY).await;
                     is_last = is_last || self.is_over();
                     told = told || self.stop_as_wished().await;
+                    let now = clock::now();
+                    if now.mono_ms >= self.renew_at_ms {
+                        // There may be room for a lease where there is none for a Batch.
+                        self.renew(now).await;
+                    }
                 }
             }
         }

@@ -2,6 +2,7 @@
 //! secrets: they name ids, scopes and what was being done, never content.
 
 use contract::{Code, RunId};
+use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHMSIZE};
 use std::sync::Arc;
 
 /// The cause below, kept for the log.
@@ -91,13 +92,15 @@ impl Error {
 
     pub(crate) fn sqlite(doing: impl Into<String>, cause: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
-        if let Some(failure) = cause.sqlite_error()
-            && is_unsynced(failure.extended_code)
-        {
+        if [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC].contains(&extended_code(&cause)) {
             return Self::Unsynced { doing: doing.into() };
         }
         match cause.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::DiskFull { doing: doing.into() },
+            // The index of the log could not be made longer, for want of room as a rule.
+            Some(ErrorCode::SystemIoFailure) if extended_code(&cause) == SQLITE_IOERR_SHMSIZE => {
+                Self::DiskFull { doing: doing.into() }
+            }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Locked { doing: doing.into() }
             }
@@ -106,10 +109,8 @@ impl Error {
     }
 }
 
-/// A file or its folder could not be synced.
-fn is_unsynced(extended_code: i32) -> bool {
-    use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC};
-    [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC].contains(&extended_code)
+fn extended_code(cause: &rusqlite::Error) -> i32 {
+    cause.sqlite_error().map_or(0, |error| error.extended_code)
 }
 
 /// A database error without a better word for what was being done.

@@ -70,11 +70,16 @@ impl Store {
         let blobs = Blobs::open(dir.join(BLOBS))?;
         let feed = Feed::new();
         let failure = Failure::default();
-        let sqlite = Sqlite::open(&dir.join(DATABASE), feed.clone(), failure.clone())?;
+        let ballast = Ballast::of(dir);
+        let open = || Sqlite::open(&dir.join(DATABASE), feed.clone(), failure.clone());
+        let sqlite = match open() {
+            // Even looking needs a little room: the log is made anew when a store is opened.
+            Err(Error::DiskFull { .. }) if ballast.release() => open()?,
+            opened => opened?,
+        };
         // The names of new files are durable too, before the first answer says so of their content.
         blobs::sync_folder(dir)
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
-        let ballast = Ballast::of(dir);
         // A disk that is nearly full is no reason not to open what is on it.
         let _ = ballast.make();
         Ok(Self { shared: Arc::new(Shared { sqlite, blobs, feed, failure, ballast }) })

@@ -271,6 +271,18 @@ fn a_run_on_a_full_disk_can_be_stopped() {
     let _ = serve.child.wait();
 }
 
+#[test]
+fn a_full_disk_can_be_looked_at_without_a_host() {
+    let Some(disk) = SmallDisk::new() else { return };
+    let said = disk.says(&["run", "demo", "hello", "--json"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let id = result(&said.events())["run_id"].as_str().unwrap().to_owned();
+    disk.fill(0);
+    let listed = disk.says(&["runs", "--json"]);
+    assert_eq!(listed.code, 0, "{listed:?}");
+    assert!(listed.stdout.contains(&id), "{listed:?}");
+}
+
 /// A disk that fails when told to.
 struct BadDisk {
     ostler: Ostler,
