@@ -59,6 +59,9 @@ pub enum Command {
     Prices(Prices),
     /// Host this data directory and its API until stopped
     Serve(Serve),
+    /// Judge whether a program speaks a protocol
+    #[command(subcommand)]
+    Conformance(Conformance),
     /// List the agents, adapters and runtimes that can be run
     Runtimes,
     /// Write a first ostler.json
@@ -199,6 +202,22 @@ pub enum Prices {
     },
     /// Import LiteLLM's model_prices_and_context_window.json or the api.json of models.dev
     Import { file: PathBuf },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Conformance {
+    /// Play every scene of the process protocol with a command that speaks JSON lines
+    Process(Judged),
+}
+
+#[derive(Debug, Args)]
+pub struct Judged {
+    /// How long it may be quiet before it is told to leave
+    #[arg(long, value_name = "DURATION", value_parser = limit, default_value = "60s")]
+    pub patience: Limit,
+    /// The command and its arguments; it works in a temporary directory
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]

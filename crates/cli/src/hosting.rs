@@ -108,6 +108,7 @@ async fn become_host(
         token: token.to_owned(),
         prices: place.config.prices(),
         organization: place.config.organization().to_owned(),
+        activity: place.config.activity(),
         environment: place.surroundings.vars.clone(),
         resolve: Box::new(move |name| {
             config::resolve(name, &configuration).map(|resolved| resolved.adapter)
@@ -132,7 +133,7 @@ async fn become_host(
 
 /// The running binary, also after it was replaced on disk: the link is followed by whoever is
 /// started through it, and that is this program's child or its keeper.
-const OWN_PROGRAM: &str = "/proc/self/exe";
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 impl Hosting {
     pub fn url(&self) -> &str {
@@ -142,6 +143,16 @@ impl Hosting {
     /// Whether nobody needs this host any longer, now or soon.
     pub async fn is_idle_within(&self, wait: Duration) -> bool {
         tokio::time::timeout(wait, self.host.idle()).await.is_ok()
+    }
+
+    /// Waits until this host may not go on, and says why.
+    pub async fn broken(&self) -> Fault {
+        self.host.broken().await
+    }
+
+    /// Why this host may not go on, if so.
+    pub fn is_broken(&self) -> Option<Fault> {
+        self.host.trouble().filter(|trouble| trouble.is_final).map(|trouble| trouble.fault())
     }
 
     /// Stays until nobody needs this host, then leaves.

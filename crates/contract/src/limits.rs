@@ -76,6 +76,10 @@ limits! {
     INBOX_MAX: usize = 256;
     /// Jobs waiting for the store's writer.
     WRITER_QUEUE_MAX: usize = 1024;
+    /// Room set aside in the data directory, so that runs can end on a full disk.
+    STORE_RESERVE_BYTES: u64 = 8 * MIB as u64;
+    /// Free space below which a disk that was full still counts as full.
+    STORE_ROOM_BYTES: u64 = 8 * MIB as u64;
     /// Body of an HTTP request.
     BODY_BYTES_MAX: usize = 8 * MIB;
     /// Watchers of one host at once.

@@ -137,7 +137,9 @@ impl Drive {
     /// Makes the Batch of all that is pending. Numbers are used up only when it is committed.
     pub(crate) fn make_batch(&mut self, now: Now) -> Made {
         self.joiner.flush(&mut self.pending.drafts);
-        let drafts = std::mem::take(&mut self.pending.drafts);
+        let mut drafts = std::mem::take(&mut self.pending.drafts);
+        let activity = self.house.activity;
+        drafts.retain(|draft| activity.keeps(draft));
         let effects = std::mem::take(&mut self.pending.effects);
         let mut events = Vec::with_capacity(drafts.len());
         let mut settle = None;

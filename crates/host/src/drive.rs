@@ -15,12 +15,14 @@ use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
+use crate::trouble::STORE_RETRY;
 use contract::event::{Body, Lease, LeaseAction, Log, Stream, ToolUse, Via};
 use contract::limits::{
-    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, LEASE_RENEW_PERCENT, LEASE_RETRY_MS, SPOOL_SEGMENT_BYTES,
+    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, LEASE_RENEW_PERCENT, LEASE_RETRY_MS,
+    SPOOL_SEGMENT_BYTES, TERM_MS,
 };
 use contract::speech::Close;
-use contract::{Code, Draft, RunId, Signal, Timestamp};
+use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
 use engine::{Input, Machine, Now, Step, Testimony};
 use keeper::wire::Report;
 use runtimes::join::Joiner;
@@ -29,11 +31,9 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
-use store::Waiter;
+use store::{Room, Waiter};
 use tokio::sync::{mpsc, watch};
 
-/// How long to wait before a store that is in trouble is asked again.
-const STORE_RETRY: Duration = Duration::from_millis(500);
 /// Answers of tools that wait for the driver.
 const ANSWERS_MAX: usize = contract::limits::TOOL_CALLS_OPEN_MAX;
 
@@ -422,7 +422,8 @@ impl Drive {
     /// Renews the lease in the store, then tells the keeper: never the other way round.
     async fn renew(&mut self, now: Now) {
         let expires_at = now.wall.plus_ms(i64::try_from(self.lease_ms).unwrap_or(i64::MAX));
-        match self.house.store.renew(self.run, self.fence, expires_at).await {
+        let renewed = self.house.store.renew(self.run, self.fence, expires_at).await;
+        match self.house.heed(renewed) {
             Ok(()) => {
                 self.renew_at_ms = now.mono_ms + self.lease_ms * LEASE_RENEW_PERCENT / 100;
                 self.extend_lease(now.mono_ms + self.lease_ms);
@@ -440,11 +441,19 @@ impl Drive {
     /// Commits what is pending and does what it asks for.
     async fn commit(&mut self) -> Result<(), Leave> {
         let Made { batch, deeds } = self.make_batch(clock::now());
+        let mut is_last = batch.settle.is_some();
+        let mut told = false;
         loop {
-            match self.house.store.commit(batch.clone()).await {
-                Ok(_) => break,
+            let committed = match is_last {
+                true => self.house.store.commit_from_reserve(batch.clone()).await,
+                false => self.house.store.commit(batch.clone()).await.map(|_| Room::Ordinary),
+            };
+            match self.house.heed_room(committed) {
+                Ok(()) => break,
                 Err(error) if error.code() == Code::FenceStale => return Err(Leave::Fenced),
-                Err(store::Error::Closed) => return Err(Leave::HandedOver),
+                Err(store::Error::Closed | store::Error::Unsynced { .. }) => {
+                    return Err(Leave::HandedOver);
+                }
                 // The acknowledgement of an earlier try was lost: what counts is what is stored.
                 Err(error) if error.code() == Code::Conflict => {
                     match self.house.store.run(self.run).await {
@@ -453,11 +462,42 @@ impl Drive {
                     }
                 }
                 // The agent does not notice: it writes to its spool.
-                Err(_) => tokio::time::sleep(STORE_RETRY).await,
+                Err(_) => {
+                    tokio::time::sleep(STORE_RETRY).await;
+                    is_last = is_last || self.is_over();
+                    told = told || self.stop_as_wished().await;
+                    let now = clock::now();
+                    if now.mono_ms >= self.renew_at_ms {
+                        // There may be room for a lease where there is none for a Batch.
+                        self.renew(now).await;
+                    }
+                }
             }
         }
         self.drop_heard_segments(batch.spool_offset);
         self.follow_up(deeds)
+    }
+
+    /// A stop is obeyed while nothing can be committed. The wish is durable, and is taken in its
+    /// turn; stopping again then can only shorten the graces.
+    async fn stop_as_wished(&mut self) -> bool {
+        let Ok(wishes) = self.house.store.inbox(self.run).await else { return false };
+        for command in wishes {
+            let (reason, farewell_ms, term_ms) = match command.wish {
+                Wish::Stop { reason, at_once: true } => (reason, 0, 0),
+                Wish::Stop { reason, at_once: false } => (reason, FAREWELL_MS, TERM_MS),
+                Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => continue,
+            };
+            self.stop(reason, farewell_ms, term_ms);
+            return true;
+        }
+        false
+    }
+
+    /// Whether the agent is gone, so that nothing more will come than what is in its spool.
+    fn is_over(&self) -> bool {
+        self.ending != Ending::Running
+            || (self.intake.is_some() && !keeper::door::is_alive(&self.spool))
     }
 
     /// Does what a durable Batch asks for.

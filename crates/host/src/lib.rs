@@ -5,6 +5,7 @@
 //! task (`drive.rs`) that owns its machine, its dialect and its keeper's socket. What time it is and
 //! what is random comes from `clock.rs` and `chance.rs` alone.
 
+mod activity;
 pub mod adopt;
 mod batch;
 pub mod chance;
@@ -19,9 +20,11 @@ pub mod ops;
 mod patch;
 mod perform;
 pub mod prices;
+mod trouble;
 mod upstream;
 pub mod workspace;
 
+pub use activity::Activity;
 use batch::Deeds;
 use contract::plan::Adapter;
 use contract::{Fault, RunId};
@@ -36,6 +39,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use store::Store;
 use tokio::sync::watch;
+pub use trouble::Trouble;
 
 /// How long drivers may take to let go of their runs.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
@@ -54,6 +58,8 @@ pub struct Setup {
     /// The person's own prices.
     pub prices: PriceTable,
     pub organization: String,
+    /// Whether what agents show of their work is stored.
+    pub activity: Activity,
     /// The environment of the host's own process, for runs asked for by name alone.
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
@@ -84,6 +90,7 @@ pub(crate) struct Inner {
     pub token: String,
     pub prices: Prices,
     pub organization: String,
+    pub activity: Activity,
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
     pub serves: bool,
@@ -94,6 +101,8 @@ pub(crate) struct Inner {
     reasons: watch::Sender<usize>,
     /// Tells every driver that this host is about to stop.
     leaving: watch::Sender<()>,
+    /// What is wrong with the store.
+    trouble: watch::Sender<Option<Trouble>>,
 }
 
 impl Host {
@@ -105,6 +114,7 @@ impl Host {
             token,
             prices,
             organization,
+            activity,
             environment,
             resolve,
             serves,
@@ -120,6 +130,7 @@ impl Host {
             token,
             prices,
             organization,
+            activity,
             environment,
             resolve,
             serves,
@@ -127,6 +138,7 @@ impl Host {
             live: Mutex::default(),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(()),
+            trouble: watch::Sender::new(None),
         };
         Self { inner: Arc::new(inner) }
     }

@@ -196,7 +196,7 @@ impl Drive {
         let _ = self.order(&order);
     }
 
-    fn stop(&mut self, reason: Code, farewell_ms: u64, term_ms: u64) {
+    pub(crate) fn stop(&mut self, reason: Code, farewell_ms: u64, term_ms: u64) {
         if let Some(bytes) = self.dialect.farewell(reason) {
             let _ = self.order(&Order::Farewell { bytes });
         }

@@ -123,6 +123,14 @@ pub struct Committed {
     pub head_seq: u64,
 }
 
+/// Where there was room for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Room {
+    Ordinary,
+    /// The disk is full, and the reserve has been given up.
+    Reserve,
+}
+
 /// A wish for a run's inbox, as sealed JSON of `contract::Wish`.
 #[derive(Debug, Clone)]
 pub struct NewCommand {

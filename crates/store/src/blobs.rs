@@ -83,27 +83,40 @@ impl Blobs {
         let path = self
             .path(&blob.hash)
             .ok_or_else(|| Error::conflict(format!("'{}' is not the hash of a blob", blob.hash)))?;
-        self.write_to(&path, blob.bytes.bytes()).map_err(|cause| Error::io(doing(), cause))
+        self.write_to(&path, blob.bytes.bytes(), &doing)
     }
 
-    fn write_to(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fn write_to(&self, path: &Path, bytes: &[u8], doing: &dyn Fn() -> String) -> Result<(), Error> {
+        let failed = |cause| Error::io(doing(), cause);
+        let unsynced = |cause| Error::sync(doing(), cause);
         let shelf = path.parent().unwrap_or(&self.folder);
         if !shelf.exists() {
-            make_folder(shelf)?;
-            sync_folder(&self.folder)?;
+            make_folder(shelf).map_err(failed)?;
+            sync_folder(&self.folder).map_err(unsynced)?;
         }
         let there = fs::metadata(path).is_ok_and(|there| there.len() == bytes.len() as u64);
         if !there {
             let n = TEMPORARY.fetch_add(1, Ordering::Relaxed);
             let temporary = self.folder.join(format!("new-{}-{n}", std::process::id()));
-            let mut file =
-                OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&temporary, path)?;
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(&temporary)
+                .map_err(failed)?;
+            let written = file
+                .write_all(bytes)
+                .map_err(failed)
+                .and_then(|()| file.sync_all().map_err(unsynced))
+                .and_then(|()| fs::rename(&temporary, path).map_err(failed));
+            if let Err(error) = written {
+                // On a full disk a part of a blob is in the way of everything else.
+                let _ = fs::remove_file(&temporary);
+                return Err(error);
+            }
         }
         // Also when it was there: whoever renamed it may have died before this.
-        sync_folder(shelf)
+        sync_folder(shelf).map_err(unsynced)
     }
 }
 

@@ -2,6 +2,7 @@
 //! secrets: they name ids, scopes and what was being done, never content.
 
 use contract::{Code, RunId};
+use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHMSIZE};
 use std::sync::Arc;
 
 /// The cause below, kept for the log.
@@ -29,6 +30,9 @@ pub enum Error {
     DiskFull { doing: String },
     #[error("the store failed while {doing}: {cause}")]
     Unreadable { doing: String, cause: Cause },
+    /// Nobody knows what is on the disk. The store has stopped for good; a new process may open it.
+    #[error("the system could not say that the disk has it, while {doing}; the store has stopped")]
+    Unsynced { doing: String },
     /// It may or may not have happened: read again to find out.
     #[error("the store did not say whether it was done")]
     Unacknowledged,
@@ -46,7 +50,10 @@ impl Error {
             Self::Newer { .. } => Code::StoreNewer,
             Self::Locked { .. } => Code::StoreLocked,
             Self::DiskFull { .. } => Code::DiskFull,
-            Self::Unreadable { .. } | Self::Unacknowledged | Self::Closed => Code::StoreUnreadable,
+            Self::Unreadable { .. }
+            | Self::Unsynced { .. }
+            | Self::Unacknowledged
+            | Self::Closed => Code::StoreUnreadable,
         }
     }
 
@@ -74,16 +81,36 @@ impl Error {
         }
     }
 
+    /// The outcome of syncing a file. A full disk may say so only here; what was written then is
+    /// given up as a whole and written anew elsewhere.
+    pub(crate) fn sync(doing: impl Into<String>, cause: std::io::Error) -> Self {
+        match Self::io(doing, cause) {
+            Self::Unreadable { doing, .. } => Self::Unsynced { doing },
+            other => other,
+        }
+    }
+
     pub(crate) fn sqlite(doing: impl Into<String>, cause: rusqlite::Error) -> Self {
         use rusqlite::ErrorCode;
+        if [SQLITE_IOERR_FSYNC, SQLITE_IOERR_DIR_FSYNC].contains(&extended_code(&cause)) {
+            return Self::Unsynced { doing: doing.into() };
+        }
         match cause.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => Self::DiskFull { doing: doing.into() },
+            // The index of the log could not be made longer, for want of room as a rule.
+            Some(ErrorCode::SystemIoFailure) if extended_code(&cause) == SQLITE_IOERR_SHMSIZE => {
+                Self::DiskFull { doing: doing.into() }
+            }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
                 Self::Locked { doing: doing.into() }
             }
             _ => Self::unreadable(doing, cause),
         }
     }
+}
+
+fn extended_code(cause: &rusqlite::Error) -> i32 {
+    cause.sqlite_error().map_or(0, |error| error.extended_code)
 }
 
 /// A database error without a better word for what was being done.

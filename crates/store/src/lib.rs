@@ -7,12 +7,14 @@
 //! every backend must do in `conformance.rs`.
 
 pub mod backend;
+mod ballast;
 mod batch;
 mod blobs;
 mod check;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod error;
+mod failure;
 mod feed;
 mod row;
 pub mod seal;
@@ -30,9 +32,11 @@ pub use row::*;
 pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
 
 use backend::Backend;
+use ballast::Ballast;
 use blobs::Blobs;
 use contract::limits::PAGE_EVENTS_MAX;
 use contract::{Command, RunId, TaskId, Timestamp};
+use failure::Failure;
 use feed::{Feed, Topic};
 use sqlite::Sqlite;
 use std::fs::Permissions;
@@ -53,6 +57,8 @@ struct Shared {
     sqlite: Sqlite,
     blobs: Blobs,
     feed: Feed,
+    failure: Failure,
+    ballast: Ballast,
 }
 
 impl Store {
@@ -63,11 +69,20 @@ impl Store {
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
         let blobs = Blobs::open(dir.join(BLOBS))?;
         let feed = Feed::new();
-        let sqlite = Sqlite::open(&dir.join(DATABASE), feed.clone())?;
+        let failure = Failure::default();
+        let ballast = Ballast::of(dir);
+        let open = || Sqlite::open(&dir.join(DATABASE), feed.clone(), failure.clone());
+        let sqlite = match open() {
+            // Even looking needs a little room: the log is made anew when a store is opened.
+            Err(Error::DiskFull { .. }) if ballast.release() => open()?,
+            opened => opened?,
+        };
         // The names of new files are durable too, before the first answer says so of their content.
         blobs::sync_folder(dir)
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
-        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, feed }) })
+        // A disk that is nearly full is no reason not to open what is on it.
+        let _ = ballast.make();
+        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, feed, failure, ballast }) })
     }
 
     /// Queues a task. The same id or key again gives the task that is there.
@@ -103,6 +118,26 @@ impl Store {
         self.shared.sqlite.commit(batch).await
     }
 
+    /// The same for a run that is ending: when the disk is full, it may use the reserve.
+    pub async fn commit_from_reserve(&self, batch: Batch) -> Result<Room, Error> {
+        match self.commit(batch.clone()).await {
+            Ok(_) => Ok(Room::Ordinary),
+            Err(Error::DiskFull { .. }) if self.shared.ballast.release() => {
+                self.commit(batch).await.map(|_| Room::Reserve)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the store can be written to again: the reserve is whole, there is room beside it,
+    /// and a commit becomes durable.
+    pub async fn probe(&self) -> Result<(), Error> {
+        let ballast = self.shared.ballast.clone();
+        let made = tokio::task::spawn_blocking(move || ballast.make()).await;
+        made.map_err(|cause| Error::unreadable("keeping a reserve", cause))??;
+        self.shared.sqlite.probe().await
+    }
+
     async fn write_blobs(&self, batch: &mut Batch) -> Result<(), Error> {
         let mut blobs = Vec::new();
         for event in &mut batch.events {
@@ -111,15 +146,28 @@ impl Store {
         if blobs.is_empty() {
             return Ok(());
         }
+        self.shared.failure.check()?;
         let folder = self.shared.blobs.clone();
         let write = move || blobs.iter().try_for_each(|blob| folder.write(blob));
         let written = tokio::task::spawn_blocking(write).await;
-        written.map_err(|cause| Error::unreadable("writing blobs", cause))?
+        let written = written.map_err(|cause| Error::unreadable("writing blobs", cause))?;
+        written.inspect_err(|error| self.shared.failure.note(error))
     }
 
     /// Puts a wish into a run's inbox. The same id again changes nothing.
     pub async fn command(&self, command: NewCommand) -> Result<(), Error> {
         self.shared.sqlite.command(command).await
+    }
+
+    /// The same for a wish that ends a run: when the disk is full, it may use the reserve.
+    pub async fn command_from_reserve(&self, command: NewCommand) -> Result<Room, Error> {
+        match self.command(command.clone()).await {
+            Ok(()) => Ok(Room::Ordinary),
+            Err(Error::DiskFull { .. }) if self.shared.ballast.release() => {
+                self.command(command).await.map(|()| Room::Reserve)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Takes over every run whose lease ran out: the old holder is refused from here on, and the

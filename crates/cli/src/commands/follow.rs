@@ -16,6 +16,10 @@ use tokio::sync::mpsc;
 /// How often the status line is redrawn.
 const REDRAW: Duration = Duration::from_millis(120);
 
+/// How often a host whose store has stopped is asked again: it is about to leave.
+const LEAVING_TRIES: u32 = 50;
+const LEAVING_RETRY: Duration = Duration::from_millis(100);
+
 /// What Ctrl-C means here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnInterrupt {
@@ -127,9 +131,16 @@ impl Follow<'_> {
         let mut redraw = tokio::time::interval(REDRAW);
         let mut keyboard = Keyboard::default();
         let begun_ms = host::clock::now().mono_ms;
+        let mut tries = LEAVING_TRIES;
         loop {
             let mut events = match self.client.follow(self.run, self.seen).await {
                 Ok(events) => events,
+                Err(fault) if fault.code == Code::StoreUnreadable && tries > 0 => {
+                    tries -= 1;
+                    tokio::time::sleep(LEAVING_RETRY).await;
+                    self.next_host(Fault::new(Code::RemoteUnavailable, fault.message)).await?;
+                    continue;
+                }
                 Err(fault) => {
                     self.next_host(fault).await?;
                     continue;
@@ -209,6 +220,9 @@ impl Follow<'_> {
 
     /// Finds who hosts now. Any other fault than a lost host is the caller's.
     async fn next_host(&mut self, lost: Fault) -> Result<(), Fault> {
+        if let Some(fault) = self.hosting.as_ref().and_then(Hosting::is_broken) {
+            return Err(fault);
+        }
         if lost.code != Code::RemoteUnavailable || self.hosting.is_some() {
             return Err(lost);
         }

@@ -5,6 +5,7 @@ mod answer;
 mod audience;
 mod config;
 mod costs;
+mod conformance;
 mod export;
 mod follow;
 mod init;
@@ -116,6 +117,7 @@ pub async fn perform(
         Command::Costs(args) => costs::costs(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
+        Command::Conformance(args) => conformance::conformance(&context, args).await,
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Init => init::init(&context),
         Command::Config(args) => config::config(&context, args),

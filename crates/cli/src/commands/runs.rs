@@ -2,13 +2,24 @@
 
 use super::{Context, Stopped};
 use crate::args;
+use crate::client::Client;
 use crate::render::{self, RunRow};
 use crate::terminal;
+use serde_json::Value;
+use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopped> {
     let path = format!("/api/v1/runs?limit={}&live={}", args.limit, args.live);
-    let rows: Vec<store::RunRow> = context.ask(async |client| Ok(client.get(&path).await?)).await?;
+    let ask = async |client: &Client| {
+        let rows: Vec<store::RunRow> = client.get(&path).await?;
+        Ok((rows, client.get::<Value>("/api/v1/host").await?))
+    };
+    let (rows, host) = context.ask(ask).await?;
+    if let Some(warning) = warning(&host["store"]) {
+        // Who reads the list only is not kept from it.
+        let _ = writeln!(std::io::stderr(), "{warning}");
+    }
     if context.global.json {
         context.print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);
@@ -23,6 +34,14 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print(&render::runs_table(&shown, now, surroundings.columns, colour))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What a person must know besides, when the store cannot be written to.
+fn warning(store: &Value) -> Option<String> {
+    let (code, since) = (store["code"].as_str()?, store["since"].as_str()?);
+    Some(format!(
+        "warning: the store is in trouble ({code}) since {since}: live runs go on, nothing new is started"
+    ))
 }
 
 fn shown(row: store::RunRow, now: contract::Timestamp) -> RunRow {

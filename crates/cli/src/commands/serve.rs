@@ -25,10 +25,12 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
     let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut term = signal(SignalKind::terminate()).map_err(failed)?;
     context.print(&format!("listening on {}", hosting.url()))?;
-    tokio::select! {
-        _ = int.recv() => {}
-        _ = term.recv() => {}
-    }
+    let ended = tokio::select! {
+        _ = int.recv() => Ok(ExitCode::SUCCESS),
+        _ = term.recv() => Ok(ExitCode::SUCCESS),
+        // The next process reads the disk afresh; until then the keepers hold the runs.
+        fault = hosting.broken() => Err(fault.into()),
+    };
     hosting.leave().await;
-    Ok(ExitCode::SUCCESS)
+    ended
 }

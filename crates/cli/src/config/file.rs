@@ -318,7 +318,7 @@ pub struct Server {
     /// How long a lease is good for; 0 is the default of five minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lease_sec: Option<Seconds>,
-    /// Whether the feed of what everyone does is kept.
+    /// Whether what agents show of their work is stored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub activity: Option<Activity>,
     #[serde(skip_serializing_if = "Option::is_none")]

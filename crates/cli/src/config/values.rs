@@ -1,6 +1,7 @@
 //! Single values of the configuration, in the words of the rooms that need them.
 
 use super::Config;
+use super::words::Activity;
 use contract::NanoUsd;
 use engine::rules::price::{Price, PriceTable};
 
@@ -15,6 +16,14 @@ impl Config {
     /// Where `serve` listens.
     pub fn listen(&self) -> Option<&str> {
         self.file.server.as_ref().and_then(|server| server.listen.as_deref())
+    }
+
+    /// Whether what agents show of their work is stored.
+    pub fn activity(&self) -> host::Activity {
+        match self.file.server.as_ref().and_then(|server| server.activity) {
+            Some(Activity::Off) => host::Activity::Off,
+            Some(Activity::Full) | None => host::Activity::Full,
+        }
     }
 
     /// The person's own prices. A bucket without a price of its own costs what input costs.

@@ -8,9 +8,11 @@
 )]
 
 mod asks;
+mod activity;
 mod bad_input;
 mod budgets;
 mod burst;
+mod conformance;
 mod escape;
 mod first_minutes;
 mod mcp;
@@ -20,5 +22,6 @@ mod processes;
 mod protocol;
 mod secrets;
 mod stop;
+mod storage;
 mod surface;
 mod watchdogs;

@@ -171,6 +171,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::new(Setup {
             serves: false,
+            activity: crate::Activity::Full,
             data: DataDir::open(&dir.path().join("data"), None, dir.path()).unwrap(),
             store: store::Store::open(&dir.path().join("store")).unwrap(),
             program: "ostler".into(),

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use store::seal::Seal;
-use store::{NewCommand, RunRow, RunsPage};
+use store::{NewCommand, Room, RunRow, RunsPage};
 
 pub use super::start::start;
 
@@ -130,19 +130,23 @@ pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
     // A wish holds what a person typed. The run's secrets are not known here; the driver seals
     // what becomes an event.
     let seal = Seal::new([]);
-    host.store()
-        .command(NewCommand {
-            id: command.id,
-            run,
-            asked_at: command.asked_at,
-            wish: seal.json(&command.wish),
-        })
-        .await
-        .map_err(|error| match error.code() {
-            Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))
-                .with_hint(format!("look at it with `ostler show {run}`")),
-            _ => stored(error),
-        })
+    let new = NewCommand {
+        id: command.id,
+        run,
+        asked_at: command.asked_at,
+        wish: seal.json(&command.wish),
+    };
+    let put = match command.wish {
+        Wish::Stop { .. } => host.store().command_from_reserve(new).await,
+        Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => {
+            host.store().command(new).await.map(|()| Room::Ordinary)
+        }
+    };
+    host.inner.heed_room(put).map_err(|error| match error.code() {
+        Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))
+            .with_hint(format!("look at it with `ostler show {run}`")),
+        _ => stored(error),
+    })
 }
 
 /// The launch plan as it was stored before the spawn: sealed.

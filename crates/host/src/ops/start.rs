@@ -51,8 +51,11 @@ const ATTEMPT: u32 = 1;
 
 /// Starts a run. When this returns, task, run and its first events are durable.
 pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
-    let checked = check(host, &request)?;
     let house = &host.inner;
+    if let Some(trouble) = house.trouble() {
+        return Err(trouble.fault());
+    }
+    let checked = check(host, &request)?;
     let identity = identity(host, &request);
     let spec = spec(host, &request, &checked, &identity)?;
     let plan = checked.runtime.plan(&spec)?;
@@ -98,7 +101,8 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
-    if let Err(error) = house.store.begin(task, claim, batch).await {
+    let begun = house.store.begin(task, claim, batch).await;
+    if let Err(error) = house.heed(begun) {
         drive.abandon();
         return Err(stored(error));
     }

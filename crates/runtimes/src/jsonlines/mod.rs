@@ -3,10 +3,12 @@
 //! and `event`; to it go `tool_result`, `budget_update` and `shutdown`, and, after a hello that
 //! accepts them, `message` and `interrupt`.
 //! `wire` mirrors the lines, `cost` reads money, `state` is what is saved, `dialect` puts them
-//! together. Nothing outside this folder may know what a line looks like.
+//! together; `judge` says whether an agent speaks it well. Nothing outside this folder may know what a
+//! line looks like.
 
 mod cost;
 mod dialect;
+pub mod judge;
 mod state;
 mod wire;
 

@@ -3,6 +3,7 @@
 use crate::App;
 use axum::Json;
 use axum::extract::State;
+use host::Trouble;
 use serde_json::{Value, json};
 
 pub async fn healthz() -> Json<Value> {
@@ -10,9 +11,16 @@ pub async fn healthz() -> Json<Value> {
 }
 
 pub async fn show(State(app): State<App>) -> Json<Value> {
+    let store = match app.host.trouble() {
+        None => json!({ "state": "ok" }),
+        Some(Trouble { code, since, .. }) => {
+            json!({ "state": "trouble", "code": code, "since": since })
+        }
+    };
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "live_runs": app.host.live_runs(),
+        "store": store,
     }))
 }

@@ -37,7 +37,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/host",
-        methods: &[("get", "who hosts this data directory")],
+        methods: &[("get", "who hosts this data directory, and how its store is")],
         make: || get(host::show),
     },
     Route {

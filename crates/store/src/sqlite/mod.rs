@@ -11,6 +11,7 @@ mod writer;
 
 use crate::batch::*;
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::row::*;
 use contract::{Command, RunId, TaskId, Timestamp};
@@ -35,12 +36,13 @@ pub(crate) struct Sqlite {
 }
 
 impl Sqlite {
-    pub fn open(path: &Path, feed: Feed) -> Result<Self, Error> {
+    pub fn open(path: &Path, feed: Feed, failure: Failure) -> Result<Self, Error> {
         let mut connection = open_writer(path)
             .map_err(|cause| Error::sqlite(format!("opening {}", path.display()), cause))?;
         schema::migrate(&mut connection)?;
-        let writer = Writer::start(connection, feed)?;
-        Ok(Self { writer, readers: Arc::new(Readers::new(path.to_owned())) })
+        let writer = Writer::start(connection, feed, failure.clone())?;
+        let readers = Arc::new(Readers::new(path.to_owned(), failure));
+        Ok(Self { writer, readers })
     }
 
     pub async fn enqueue(&self, task: NewTask) -> Result<TaskId, Error> {
@@ -96,6 +98,11 @@ impl Sqlite {
 
     pub async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
         self.writer.submit(0, move |connection| verbs::move_task(connection, &step)).await
+    }
+
+    /// Writes what is there already, durably.
+    pub async fn probe(&self) -> Result<(), Error> {
+        self.writer.submit(0, verbs::probe).await
     }
 
     pub async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
@@ -166,18 +173,21 @@ struct Readers {
     path: PathBuf,
     idle: Mutex<Vec<Connection>>,
     permits: Arc<Semaphore>,
+    failure: Failure,
 }
 
 impl Readers {
-    fn new(path: PathBuf) -> Self {
-        Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)) }
+    fn new(path: PathBuf, failure: Failure) -> Self {
+        Self { path, idle: Mutex::default(), permits: Arc::new(Semaphore::new(READERS)), failure }
     }
 
     async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let permit = self.permits.clone().acquire_owned().await.map_err(|_| Error::Closed)?;
+        self.failure.check()?;
+        let closed = |_| self.failure.or_closed();
+        let permit = self.permits.clone().acquire_owned().await.map_err(closed)?;
         let readers = self.clone();
         let read = move || {
             let _permit = permit;
@@ -221,7 +231,8 @@ fn open_writer(path: &Path) -> Result<Connection, rusqlite::Error> {
     // An answer means durable, also when the power fails.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
-    connection.pragma_update(None, "wal_autocheckpoint", 4000)?;
+    // The writer makes checkpoints itself: one made on the side would hide that it failed.
+    connection.pragma_update(None, "wal_autocheckpoint", 0)?;
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cache_size", -2000)?;

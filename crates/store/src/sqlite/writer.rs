@@ -1,12 +1,15 @@
 //! The one writer. A thread of its own takes jobs from a bounded queue and commits in groups
 //! without a timer: whatever arrived while the last commit ran goes into the next one, so a lone
 //! job waits for nothing and a burst shares one sync. A job that fails is rolled back to its
-//! savepoint and fails alone. Answers and wake-ups leave after the commit, never before.
+//! savepoint and fails alone. Answers and wake-ups leave after the commit, never before. A sync that
+//! failed is the end of it (`failure.rs`).
 
 use crate::error::Error;
+use crate::failure::Failure;
 use crate::feed::{Feed, Hint, Topic};
 use contract::limits::{BATCH_BYTES_MAX, WRITER_QUEUE_MAX};
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +20,8 @@ const GROUP_JOBS_MAX: usize = 256;
 const GROUP_BYTES_MAX: usize = 2 * BATCH_BYTES_MAX;
 /// A checkpoint is made when this much was written and nobody waits.
 const CHECKPOINT_BYTES: usize = 4 * 1024 * 1024;
+/// And when this much was written, whoever waits: the log may not grow without end.
+const CHECKPOINT_BYTES_MAX: usize = 4 * CHECKPOINT_BYTES;
 /// What a job costs in the log besides its own bytes, roughly: a few pages.
 const JOB_BYTES: usize = 16 * 1024;
 
@@ -111,16 +116,18 @@ fn tell(wake: Wake, feed: &Feed) {
 pub(super) struct Writer {
     queue: mpsc::Sender<Message>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    failure: Failure,
 }
 
 impl Writer {
-    pub fn start(connection: Connection, feed: Feed) -> Result<Self, Error> {
+    pub fn start(connection: Connection, feed: Feed, failure: Failure) -> Result<Self, Error> {
         let (queue, jobs) = mpsc::channel(WRITER_QUEUE_MAX);
+        let writes = Loop { connection, feed, failure: failure.clone(), written: 0 };
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || Loop { connection, feed, written: 0 }.run(jobs))
+            .spawn(move || writes.run(jobs))
             .map_err(|cause| Error::io("starting the store's writer", cause))?;
-        Ok(Self { queue, thread: Mutex::new(Some(thread)) })
+        Ok(Self { queue, thread: Mutex::new(Some(thread)), failure })
     }
 
     /// Queues a job of about this many bytes and waits until it is durable or refused. The job is
@@ -132,7 +139,9 @@ impl Writer {
     ) -> Result<T, Error> {
         let (reply, answer) = oneshot::channel();
         let job = Pending { work: Some(work), did: None, reply, bytes: bytes + JOB_BYTES };
-        self.queue.send(Message::Job(Box::new(job))).await.map_err(|_| Error::Closed)?;
+        self.failure.check()?;
+        let closed = |_| self.failure.or_closed();
+        self.queue.send(Message::Job(Box::new(job))).await.map_err(closed)?;
         // The writer answers every job it takes, unless it broke down in the middle.
         answer.await.unwrap_or(Err(Error::Unacknowledged))
     }
@@ -150,6 +159,7 @@ impl Writer {
 struct Loop {
     connection: Connection,
     feed: Feed,
+    failure: Failure,
     /// Bytes since the last checkpoint.
     written: usize,
 }
@@ -178,24 +188,39 @@ impl Loop {
             }
             self.commit(group);
             self.written += bytes;
-            if self.written >= CHECKPOINT_BYTES && jobs.is_empty() {
+            let wanted = self.written >= CHECKPOINT_BYTES && jobs.is_empty();
+            if wanted || self.written >= CHECKPOINT_BYTES_MAX {
                 self.checkpoint("PASSIVE");
             }
+            open = open && self.failure.get().is_none();
         }
         jobs.close();
         while let Ok(message) = jobs.try_recv() {
             if let Message::Job(job) = message {
-                job.finish(Err(Error::Closed), &self.feed);
+                job.finish(Err(self.failure.or_closed()), &self.feed);
             }
         }
-        self.checkpoint("TRUNCATE");
+        match self.failure.get() {
+            None => self.checkpoint("TRUNCATE"),
+            // Nothing may be moved any more, not even by closing.
+            Some(_) => {
+                let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+                let _ = self.connection.set_db_config(no_checkpoint, true);
+            }
+        }
     }
 
     fn commit(&self, mut group: Vec<Box<dyn Job>>) {
         if group.is_empty() {
             return;
         }
-        let committed = self.transact(&mut group);
+        let committed = match self.failure.check() {
+            Ok(()) => self.transact(&mut group),
+            failed => failed,
+        };
+        if let Err(error) = &committed {
+            self.failure.note(error);
+        }
         for job in group {
             job.finish(committed.clone(), &self.feed);
         }
@@ -214,6 +239,10 @@ impl Loop {
         for job in group {
             self.run_sql("SAVEPOINT job").map_err(failed)?;
             if !job.perform(&self.connection) {
+                if let Some(error @ Error::Unsynced { .. }) = job.error() {
+                    let _ = self.connection.execute_batch("ROLLBACK");
+                    return Err(error);
+                }
                 if self.connection.is_autocommit() {
                     // A full disk or a failed read ends the whole transaction, not one statement.
                     return Err(job.error().unwrap_or(Error::Unacknowledged));
@@ -232,7 +261,9 @@ impl Loop {
     /// Only the writer makes checkpoints. One that readers hold up is made later.
     fn checkpoint(&mut self, mode: &str) {
         let sql = format!("PRAGMA wal_checkpoint({mode})");
-        let _ = self.connection.query_row(&sql, [], |_| Ok(()));
+        if let Err(cause) = self.connection.query_row(&sql, [], |_| Ok(())) {
+            self.failure.note(&Error::sqlite("making a checkpoint", cause));
+        }
         self.written = 0;
     }
 }
@@ -253,7 +284,7 @@ mod tests {
         connection.pragma_update(None, "journal_mode", "WAL").unwrap();
         connection.execute_batch("CREATE TABLE t (x BLOB)").unwrap();
         connection.pragma_update(None, "max_page_count", 20).unwrap();
-        let writer = Writer::start(connection, Feed::new()).unwrap();
+        let writer = Writer::start(connection, Feed::new(), Failure::default()).unwrap();
         let (small, large, after) = tokio::join!(
             writer.submit(0, |connection| insert(connection, 10)),
             writer.submit(0, |connection| insert(connection, 1_000_000)),
@@ -275,7 +306,7 @@ mod tests {
     async fn a_job_whose_caller_went_away_is_done_all_the_same() {
         let connection = Connection::open_in_memory().unwrap();
         connection.execute_batch("CREATE TABLE t (x BLOB)").unwrap();
-        let writer = Writer::start(connection, Feed::new()).unwrap();
+        let writer = Writer::start(connection, Feed::new(), Failure::default()).unwrap();
         let gone = writer.submit(0, |connection| insert(connection, 10));
         let waited = tokio::time::timeout(std::time::Duration::ZERO, gone).await;
         let rows = writer
@@ -288,5 +319,34 @@ mod tests {
         writer.close().await;
         let refused = writer.submit(0, |connection| insert(connection, 10)).await;
         assert!(matches!(refused, Err(Error::Closed)));
+    }
+
+    #[tokio::test]
+    async fn after_a_sync_that_failed_nothing_is_written_or_said_to_be() {
+        use rusqlite::ffi;
+        let dir = tempfile::TempDir::new().unwrap();
+        let path = dir.path().join("t.db");
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch("CREATE TABLE t (x BLOB)").unwrap();
+        let failure = Failure::default();
+        let writer = Writer::start(connection, Feed::new(), failure.clone()).unwrap();
+        writer.submit(0, |connection| insert(connection, 10)).await.unwrap();
+        let failing = |connection: &Connection| -> Result<Did<()>, Error> {
+            insert(connection, 10)?;
+            Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR_FSYNC), None))?
+        };
+        let (before, fails, after) = tokio::join!(
+            writer.submit(0, |connection| insert(connection, 10)),
+            writer.submit(0, failing),
+            writer.submit(0, |connection| insert(connection, 10)),
+        );
+        assert!(matches!(fails, Err(Error::Unsynced { .. })), "{fails:?}");
+        assert!(matches!(after, Err(Error::Unsynced { .. })), "{after:?}");
+        let later = writer.submit(0, |connection| insert(connection, 10)).await;
+        assert!(matches!(later, Err(Error::Unsynced { .. })), "{later:?}");
+        writer.close().await;
+        let afresh = Connection::open(&path).unwrap();
+        let rows: i64 = afresh.query_row("SELECT count(*) FROM t", [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 1 + i64::from(before.is_ok()), "what was answered is what is there");
     }
 }
