@@ -8,7 +8,7 @@ mod agent;
 pub(crate) mod cgroup;
 mod contain;
 mod control;
-mod family;
+pub(crate) mod family;
 mod guard;
 mod ladder;
 mod lease;
@@ -17,7 +17,6 @@ mod voice;
 mod watch;
 
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -199,7 +198,6 @@ fn begin(
     keeper_start_ticks: Option<u64>,
 ) -> Begin {
     let agent_pid = agent.as_ref().ok().map(|agent| agent.pid);
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Begin {
         version: VERSION,
@@ -210,7 +208,7 @@ fn begin(
         keeper_start_ticks,
         agent_pid: seen.agent_pid,
         agent_start_ticks: agent_pid.and_then(family::start_ticks),
-        boot_id: boot_id.trim().to_owned(),
+        boot_id: crate::mark::boot_id(),
         wall_ms: wall.as_millis() as u64,
         isolation: seen.isolation,
         isolation_note: seen.isolation_note.clone(),

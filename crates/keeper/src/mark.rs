@@ -14,7 +14,9 @@ use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
 };
 
-use crate::keep::cgroup;
+use crate::keep::{cgroup, family};
+use crate::record::{Begin, Kind};
+use crate::spool::Reader;
 
 /// Living processes whose environment at their start held `name=value`, as far as we may look.
 pub fn bearers(name: &str, value: &str) -> io::Result<Vec<i32>> {
@@ -81,6 +83,31 @@ fn end(pid: Pid, mark: &[u8]) -> bool {
 pub fn end_leftovers(spool: &Path, mark: (&str, &str), rounds_max: u32) -> io::Result<u32> {
     cgroup::end_noted(spool);
     sweep(mark.0, mark.1, rounds_max)
+}
+
+/// Kills the keeper of the attempt in `spool`, for one that hangs although its lease is over. It is
+/// the one that began this spool, by its start time and the machine's boot, or nobody.
+pub fn end_keeper(spool: &Path) -> bool {
+    let Some(begin) = begin_of(spool) else { return false };
+    let Some(pid) = Pid::from_raw(begin.keeper_pid) else { return false };
+    let Ok(keeper) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let same = begin.boot_id == boot_id()
+        && begin.keeper_start_ticks.is_some()
+        && begin.keeper_start_ticks == family::start_ticks(pid);
+    same && pidfd_send_signal(keeper, Signal::KILL).is_ok()
+}
+
+/// The first record, unless its segment was dropped already.
+fn begin_of(spool: &Path) -> Option<Begin> {
+    let mut reader = Reader::open(spool, 0).ok()?;
+    let record = reader.next().ok()??;
+    serde_json::from_slice(record.payload).ok().filter(|_| record.kind == Kind::Begin)
+}
+
+/// Tells one boot of the machine from another.
+pub(crate) fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use super::Config;
 use contract::NanoUsd;
+use contract::limits::{LEASE_MS, LEASE_MS_MIN};
 use engine::rules::price::{Price, PriceTable};
 
 /// Who runs this, when nobody says.
@@ -15,6 +16,12 @@ impl Config {
     /// Where `serve` listens.
     pub fn listen(&self) -> Option<&str> {
         self.file.server.as_ref().and_then(|server| server.listen.as_deref())
+    }
+
+    /// How long a lease is good for without renewal.
+    pub fn lease_ms(&self) -> u64 {
+        let given = self.file.server.as_ref().and_then(|server| server.lease_sec);
+        given.and_then(|seconds| seconds.ms()).unwrap_or(LEASE_MS).max(LEASE_MS_MIN)
     }
 
     /// The person's own prices. A bucket without a price of its own costs what input costs.

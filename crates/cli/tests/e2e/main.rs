@@ -9,8 +9,10 @@
 
 mod bad_input;
 mod burst;
+mod deaths;
 mod escape;
 mod first_minutes;
+mod handover;
 mod ostler;
 mod processes;
 mod protocol;

@@ -190,3 +190,27 @@ fn a_strict_keeper_serves_one_server_after_another_and_testifies() {
     assert_eq!(scene.end().exit_code, Some(7));
     assert_eq!(scene.out(), "one\ntwo\n");
 }
+
+#[test]
+fn a_keeper_that_hangs_is_ended_by_its_identity_and_nobody_in_its_place() {
+    let mut scene = at(Level::Strict, "echo ready; sleep 61.5");
+    scene.read_until_out("ready");
+    kill_process(inner(&scene), Signal::STOP).unwrap();
+    assert!(mark::end_keeper(&scene.dir()));
+    scene.keeper.wait().unwrap();
+    assert!(gone(&scene));
+    assert!(!mark::end_keeper(&scene.dir()), "it is gone");
+    assert!(door::lock_out(&scene.dir()).unwrap().is_some());
+}
+
+#[test]
+fn a_keeper_that_comes_late_to_a_locked_spool_starts_nothing() {
+    let late = |home: &Path| {
+        let spawned = crate::scene::spawn();
+        let spool = home.join("x".repeat(120)).join("run-1.1");
+        std::mem::forget(door::lock_out(&spool).unwrap().expect("nobody has it yet"));
+        spawned
+    };
+    let refused = std::panic::catch_unwind(|| Scene::kept_by(late, "touch started", |_| {}));
+    assert!(refused.is_err(), "there is no hello");
+}

@@ -4,6 +4,7 @@ use super::Problem;
 use crate::App;
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use contract::{Code, Fault};
 use serde_json::{Value, json};
 
@@ -16,7 +17,14 @@ pub async fn show(State(app): State<App>) -> Json<Value> {
         "version": env!("CARGO_PKG_VERSION"),
         "pid": std::process::id(),
         "live_runs": app.host.live_runs(),
+        "serves": app.host.serves(),
     }))
+}
+
+/// Asks the host to make room for the caller, which becomes the host as soon as the lock is free.
+pub async fn hand_over(State(app): State<App>) -> Result<StatusCode, Problem> {
+    app.host.hand_over()?;
+    Ok(StatusCode::ACCEPTED)
 }
 
 pub async fn mcp() -> Problem {
