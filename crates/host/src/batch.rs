@@ -281,9 +281,8 @@ mod tests {
 
     #[test]
     fn what_is_left_to_say_begins_where_the_pipe_stopped() {
-        let effect = std::borrow::Cow::Owned(Effect::CloseStdin);
         let intent = |words: &str| StoredIntent {
-            effect: effect.clone(),
+            effect: std::borrow::Cow::Owned(Effect::CloseStdin),
             frames: vec![4, 5],
             words: words.to_owned(),
             cuts: vec![3, 2],

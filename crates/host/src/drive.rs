@@ -374,10 +374,9 @@ impl Drive {
                 self.step(now, Input::Tick);
             }
             Wake::Leaving => {
-                match self.renew(now).await {
-                    Ok(()) => self.settle_what_is_pending().await?,
-                    // The next host finds the lease expired, as we did.
-                    Err(_) => {}
+                // When the lease ran out the next host finds that too.
+                if self.renew(now).await.is_ok() {
+                    self.settle_what_is_pending().await?;
                 }
                 return Err(Leave::HandedOver);
             }
