@@ -74,6 +74,17 @@ impl Client {
         answered(self.request(Method::POST, path).json(body)).await
     }
 
+    /// Whether the host is a server, and so does not make room.
+    pub async fn serves(&self) -> bool {
+        let host = self.get::<serde_json::Value>("/api/v1/host").await;
+        host.is_ok_and(|host| host["serves"] == true)
+    }
+
+    /// Asks the host to make room for us. `conflict` when it does not.
+    pub async fn ask_handover(&self) -> Result<(), Fault> {
+        self.post("/api/v1/host/handover", &serde_json::json!({})).await.map(drop)
+    }
+
     pub async fn start(&self, request: &RunRequest) -> Result<Started, Fault> {
         let response = self.post("/api/v1/runs", request).await?;
         response.json().await.map_err(|error| unreachable_host(&error))

@@ -169,5 +169,18 @@ impl std::fmt::Display for Finding {
     }
 }
 
+/// How strongly agents are held: `$OSTLER_ISOLATION`, for those who must know; else the strongest
+/// that changes nothing else for them.
+pub fn isolation(vars: &BTreeMap<String, String>) -> Result<keeper::plan::Level, Fault> {
+    use keeper::plan::Level;
+    match set(vars, "OSTLER_ISOLATION") {
+        None => Ok(Level::Auto),
+        Some(word) => Level::from_word(word).ok_or_else(|| {
+            Fault::new(Code::InvalidConfig, format!("OSTLER_ISOLATION={word} is no level"))
+                .with_hint("it is auto, basic, cgroup or strict")
+        }),
+    }
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! One data directory, many processes. The first that takes the lock becomes the host: it opens the
 //! store, listens on loopback and writes its address. Everyone, the host included, then goes through
 //! that address. A host that is done but still needed stays; one that died is replaced by the next
-//! process that comes, which takes over its runs.
+//! process that comes, which takes over its runs. A `serve` asks any other host to make room, and
+//! that process becomes a client.
 
 use crate::client::Client;
 use crate::config::{self, Config, Surroundings};
@@ -9,6 +10,7 @@ use contract::{Code, Fault};
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
 use host::{Host, Setup};
+use server::Listening;
 use std::path::PathBuf;
 use std::time::Duration;
 use store::Store;
@@ -18,6 +20,8 @@ use tokio::task::JoinHandle;
 /// How long to wait for a host that holds the lock but does not answer: it may be about to listen,
 /// or about to leave.
 const HOST_WAIT_MS: u64 = 10_000;
+/// How long a process that made room waits for the one that asked.
+const SUCCESSOR_WAIT_MS: u64 = 5_000;
 const HOST_RETRY: Duration = Duration::from_millis(15);
 
 /// What a command wants of the data directory.
@@ -57,23 +61,29 @@ pub struct Reached {
 /// Finds the host of the data directory, or becomes it.
 pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
     let token = place.data.token()?;
+    // Before anyone is asked to make room: a port that is taken must not cost a host its place.
+    let mut listening = match purpose {
+        Purpose::Serve { listen } => Some(server::listen(listen).await),
+        Purpose::Look | Purpose::Act => None,
+    };
     let begun_ms = host::clock::now().mono_ms;
     loop {
         if let Some(lock) = place.data.try_lock()? {
-            let hosting = become_host(place, purpose, lock, &token).await?;
+            let listening = match listening.take() {
+                Some(listening) => listening?,
+                None => server::listen("127.0.0.1:0").await?,
+            };
+            let hosting = become_host(place, purpose, lock, &token, listening).await?;
             let client = Client::new(&hosting.url, &token)?;
             return Ok(Reached { client, hosting: Some(hosting) });
         }
         if let Some(address) = place.data.address() {
             let client = Client::new(&address, &token)?;
             if client.greets().await {
-                if let Purpose::Serve { .. } = purpose {
-                    let message =
-                        format!("{} is hosted at {}", place.data.path().display(), client.base());
-                    return Err(Fault::new(Code::Conflict, message)
-                        .with_hint("use that address, or wait until its process has ended"));
+                if !matches!(purpose, Purpose::Serve { .. }) {
+                    return Ok(Reached { client, hosting: None });
                 }
-                return Ok(Reached { client, hosting: None });
+                ask_for_room(place, &client, &mut listening).await?;
             }
         }
         if host::clock::now().mono_ms.saturating_sub(begun_ms) > HOST_WAIT_MS {
@@ -85,23 +95,60 @@ pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
     }
 }
 
+/// A server comes to a directory that is hosted: a command makes room, another server does not, and
+/// nobody is asked to by one that could not take the place.
+async fn ask_for_room(
+    place: &Place,
+    client: &Client,
+    listening: &mut Option<Result<Listening, Fault>>,
+) -> Result<(), Fault> {
+    let refusal = match (client.serves().await, &listening) {
+        (true, _) => Some(Fault::new(Code::Conflict, "a server is there already")),
+        (false, Some(Err(_))) => listening.take().and_then(Result::err),
+        (false, _) => client.ask_handover().await.err(),
+    };
+    match refusal {
+        Some(fault) if fault.code == Code::Conflict => {
+            let message = format!("{} is hosted at {}", place.data.path().display(), client.base());
+            Err(Fault::new(Code::Conflict, message)
+                .with_hint("use that address, or wait until its process has ended"))
+        }
+        // A host that does not answer any more is making room already.
+        Some(fault) if fault.code == Code::RemoteUnavailable => Ok(()),
+        Some(fault) => Err(fault),
+        None => Ok(()),
+    }
+}
+
+/// Finds who hosts after this process made room for it. Should nobody come, this process hosts
+/// again.
+pub async fn reach_successor(place: &Place) -> Result<Reached, Fault> {
+    let token = place.data.token()?;
+    let begun_ms = host::clock::now().mono_ms;
+    while host::clock::now().mono_ms.saturating_sub(begun_ms) < SUCCESSOR_WAIT_MS {
+        if let Some(address) = place.data.address() {
+            let client = Client::new(&address, &token)?;
+            if client.greets().await {
+                return Ok(Reached { client, hosting: None });
+            }
+        }
+        tokio::time::sleep(HOST_RETRY).await;
+    }
+    reach(place, &Purpose::Act).await
+}
+
 async fn become_host(
     place: &Place,
     purpose: &Purpose,
     lock: Lock,
     token: &str,
+    listening: Listening,
 ) -> Result<Hosting, Fault> {
     let store = Store::open(place.data.path())
         .map_err(|error| Fault::new(error.code(), error.to_string()))?;
-    let listen = match purpose {
-        Purpose::Serve { listen } => listen,
-        Purpose::Look | Purpose::Act => "127.0.0.1:0",
-    };
-    let listening = server::listen(listen).await?;
     let url = listening.url();
     let configuration = place.config.clone();
     let host = Host::new(Setup {
-        serves: matches!(purpose, Purpose::Serve { .. }),
         data: place.data.clone(),
         store,
         program: PathBuf::from(OWN_PROGRAM),
@@ -113,6 +160,9 @@ async fn become_host(
         resolve: Box::new(move |name| {
             config::resolve(name, &configuration).map(|resolved| resolved.adapter)
         }),
+        lease_ms: place.config.lease_ms(),
+        isolation: config::isolation(&place.surroundings.vars)?,
+        serves: matches!(purpose, Purpose::Serve { .. }),
     });
     host.listens_at(url.clone());
     if let Purpose::Serve { .. } = purpose {
@@ -123,6 +173,7 @@ async fn become_host(
         Purpose::Act | Purpose::Serve { .. } => Which::All,
     };
     adopt::left_behind(&host, which).await?;
+    host.tend();
     place.data.write_address(&lock, &url)?;
     let (stop, stopped) = oneshot::channel();
     let serving = tokio::spawn(listening.serve(host.clone(), token.to_owned(), async {
@@ -155,9 +206,21 @@ impl Hosting {
         self.host.trouble().filter(|trouble| trouble.is_final).map(|trouble| trouble.fault())
     }
 
-    /// Stays until nobody needs this host, then leaves.
+    /// Waits until another process asks to be the host instead.
+    pub async fn handover_asked(&self) {
+        self.host.handover_asked().await;
+    }
+
+    pub fn is_asked_for(&self) -> bool {
+        self.host.is_asked_for()
+    }
+
+    /// Stays until nobody needs this host or another takes its place, then leaves.
     pub async fn finish(self) {
-        self.host.idle().await;
+        tokio::select! {
+            () = self.host.idle() => {}
+            () = self.host.handover_asked() => {}
+        }
         self.leave().await;
     }
 
@@ -165,6 +228,7 @@ impl Hosting {
     pub async fn finish_unless_interrupted(self) {
         tokio::select! {
             () = self.host.idle() => {}
+            () = self.host.handover_asked() => {}
             _ = tokio::signal::ctrl_c() => {}
         }
         self.leave().await;
@@ -175,6 +239,7 @@ impl Hosting {
         // Without an address newcomers wait for the lock instead of knocking at a closing door.
         self.data.clear_address(&self.lock);
         let _ = self.stop.send(());
+        self.host.let_go();
         let _ = tokio::time::timeout(Duration::from_secs(2), self.serving).await;
         self.host.close().await;
         drop(self.lock);

@@ -18,6 +18,8 @@ macro_rules! limits {
 limits! {
     /// How long a lease is good for without renewal.
     LEASE_MS: u64 = 300_000;
+    /// The shortest lease that can be configured.
+    LEASE_MS_MIN: u64 = 2_000;
     /// The share of the window after which a lease is renewed, in percent.
     LEASE_RENEW_PERCENT: u64 = 60;
     /// How long to wait before a failed renewal is tried again.

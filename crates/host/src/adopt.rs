@@ -1,9 +1,10 @@
 //! Runs that a dead host left behind. A living keeper is adopted: machine and dialect as they were
 //! in the last Batch, the spool from where it was heard, the secrets from the keeper itself. A dead
 //! keeper's run is settled from its spool and the store. State we cannot read ends the run as lost,
-//! honestly.
+//! honestly. Runs whose lease ran out under this very host come back here too, with the next fence.
 //!
 //! `launch` and `say` are never repeated: the spool directory exists once, and frames carry numbers.
+//! A keeper counts as dead when we hold the lock it would need, and not merely when it is silent.
 
 use crate::batch::{HostState, StoredIntent, Words};
 use crate::drive::{self, Drive, Ending};
@@ -11,24 +12,32 @@ use crate::intake::Intake;
 use crate::keeping::Keeping;
 use crate::ops::relay::Callers;
 use crate::ops::run::stored;
-use crate::ops::tool::{Bench, Standing, TaskSheet};
+use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
 use crate::workspace::Workspace;
 use crate::{Host, clock};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
-use contract::{Code, Draft, Fault, limits};
+use contract::{Code, Draft, Event, Fault, RunId, limits};
 use engine::{Effect, Input, Machine, Terms};
 use keeper::door;
 use keeper::wire::{HelloReply, Order};
-use runtimes::{Dialect, registry};
+use runtimes::{Dialect, Runtime, registry};
+use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 use store::seal::Seal;
 use store::{ResumePoint, RunRow, RunsPage};
 
+/// The variable that every process of a run's family has in its environment.
+pub const MARK: &str = "OSTLER_RUN_ID";
 /// Rounds in which leftovers of a dead keeper are looked for.
-const SWEEP_ROUNDS_MAX: u32 = 50;
+const SWEEP_ROUNDS_MAX: u32 = 250;
+/// How often a keeper that is about to listen, or about to leave, is looked at again.
+const LOOKS_MAX: u32 = 200;
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// Which of the runs left behind are taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +47,18 @@ pub enum Which {
     Dead,
 }
 
-/// Takes over the runs that are not settled and not driven here.
+/// What is known of a run's keeper.
+enum Keeper {
+    Lives(Keeping, Box<HelloReply>),
+    /// Nobody holds the agent, and with the lock in our hands nobody will; without one there was
+    /// never a launch.
+    Dead(Option<OwnedFd>),
+    /// It holds its lock and does not answer, or not to us.
+    Silent,
+}
+
+/// Takes over the runs that are not settled and not driven here. One that cannot be taken over now
+/// does not keep the others waiting: it is looked at again when its lease has run out.
 pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
     let mut before = None;
     loop {
@@ -49,54 +69,127 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
         for row in rows {
             let alive = door::is_alive(&host.inner.data.spool(row.id, ATTEMPT));
             if which == Which::All || !alive {
-                take_over(host, row).await?;
+                let _ = take_over(host, row, WhenSilent::Wait).await;
             }
         }
     }
 }
 
+/// Takes over the runs whose lease ran out and that nobody here drives: whoever held them is
+/// refused from now on, and they are settled under the next fence.
+pub async fn reap(host: &Host) -> Result<(), Fault> {
+    let reaped = host.store().reap_but(clock::now().wall, host.inner.held()).await;
+    for reaped in reaped.map_err(stored)? {
+        if let Some(row) = host.store().run(reaped.run).await.map_err(stored)? {
+            let _ = take_over(host, row, WhenSilent::End).await;
+        }
+    }
+    Ok(())
+}
+
 /// The only attempt a run has today.
 const ATTEMPT: u32 = 1;
 
-async fn take_over(host: &Host, row: RunRow) -> Result<(), Fault> {
+/// What becomes of a keeper that does not answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WhenSilent {
+    /// Its lease may still be good: it is left alone.
+    Wait,
+    /// Its lease is over, and so is its time.
+    End,
+}
+
+async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), Fault> {
     if host.inner.is_here(row.id) {
         return Ok(());
     }
-    let point = host.store().resume_point(row.id).await.map_err(stored)?;
     let spool = host.inner.data.spool(row.id, ATTEMPT);
-    let keeper = living_keeper(host, &row, ATTEMPT, &spool);
-    let drive = adopted(host, &row, ATTEMPT, point, keeper).await?;
+    let keeper = match find_keeper(host, &row, &spool).await? {
+        Keeper::Silent if silent == WhenSilent::End => {
+            let dir = spool.clone();
+            blocking(move || keeper::mark::end_keeper(&dir)).await?;
+            find_keeper(host, &row, &spool).await?
+        }
+        keeper => keeper,
+    };
+    let point = host.store().resume_point(row.id).await.map_err(stored)?;
+    let drive = match keeper {
+        Keeper::Silent => {
+            let message = format!("the keeper of {} does not answer", row.id);
+            return Err(Fault::new(Code::ProcessLost, message));
+        }
+        keeper => adopted(host, &row, ATTEMPT, point, keeper).await?,
+    };
     host.inner.drive(drive, None);
     Ok(())
 }
 
 /// Ends a run whose driver failed. Its keeper is told to end the agent at once, and the run is lost.
-pub(crate) async fn give_up(host: &Host, run: contract::RunId) -> Result<(), Fault> {
+pub(crate) async fn give_up(host: &Host, run: RunId) -> Result<(), Fault> {
     let Some(row) = host.store().run(run).await.map_err(stored)? else { return Ok(()) };
     if row.outcome.is_some() {
         return Ok(());
     }
-    let spool = host.inner.data.spool(run, ATTEMPT);
-    if let Some((mut keeping, _)) = living_keeper(host, &row, ATTEMPT, &spool) {
-        let reason = Code::InternalError.word().to_owned();
-        let _ = keeping.send(&Order::Stop { reason, farewell_ms: 0, term_ms: 0 });
-        // Until it has left: nothing of the agent may outlive its run.
-        while let Ok(Some(_)) = keeping.next().await {}
-    }
-    adopted(host, &row, ATTEMPT, None, None).await?.run(None).await;
+    let keeper = find_keeper(host, &row, &host.inner.data.spool(run, ATTEMPT)).await?;
+    adopted(host, &row, ATTEMPT, None, keeper).await?.run(None).await;
     Ok(())
 }
 
-/// The keeper's socket, if one lives and knows us.
-fn living_keeper(
-    host: &Host,
-    row: &RunRow,
-    attempt: u32,
-    spool: &Path,
-) -> Option<(Keeping, HelloReply)> {
-    let secret = host.inner.hello_secret(row.id, attempt);
-    let (control, reply) = door::dial(spool, &secret, row.fence).ok()?;
-    Some((Keeping::new(control).ok()?, reply))
+/// Tells a keeper to end its agent at once, and waits until both are gone.
+async fn end_now(keeping: &mut Keeping) {
+    let reason = Code::InternalError.word().to_owned();
+    let _ = keeping.send(&Order::Stop { reason, farewell_ms: 0, term_ms: 0 });
+    while let Ok(Some(_)) = keeping.next().await {}
+}
+
+/// Looks for the run's keeper until it is clear whether one lives.
+async fn find_keeper(host: &Host, row: &RunRow, spool: &Path) -> Result<Keeper, Fault> {
+    let (secret, fence) = (host.inner.hello_secret(row.id, ATTEMPT), row.fence);
+    let dir = spool.to_owned();
+    enum Seen {
+        Answers(OwnedFd, Box<HelloReply>),
+        Dead(Option<OwnedFd>),
+        Silent,
+    }
+    let look = move || {
+        for _ in 0..LOOKS_MAX {
+            match door::lock_out(&dir) {
+                Ok(Some(lock)) => return Seen::Dead(Some(lock)),
+                Err(error) if error.kind() == ErrorKind::NotFound => return Seen::Dead(None),
+                Ok(None) | Err(_) => {}
+            }
+            match door::dial(&dir, &secret, fence) {
+                Ok((control, reply)) => return Seen::Answers(control, Box::new(reply)),
+                // It is about to listen, or about to leave.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                    ) =>
+                {
+                    std::thread::sleep(LOOK_PAUSE);
+                }
+                Err(_) => return Seen::Silent,
+            }
+        }
+        Seen::Silent
+    };
+    Ok(match blocking(look).await? {
+        Seen::Answers(control, reply) => {
+            let keeping = Keeping::new(control).map_err(|error| {
+                Fault::new(Code::InternalError, format!("the keeper's socket: {error}"))
+            })?;
+            Keeper::Lives(keeping, reply)
+        }
+        Seen::Dead(lock) => Keeper::Dead(lock),
+        Seen::Silent => Keeper::Silent,
+    })
+}
+
+async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
+    tokio::task::spawn_blocking(act)
+        .await
+        .map_err(|error| Fault::new(Code::InternalError, format!("looking for keepers: {error}")))
 }
 
 async fn adopted(
@@ -104,61 +197,70 @@ async fn adopted(
     row: &RunRow,
     attempt: u32,
     point: Option<ResumePoint>,
-    keeper: Option<(Keeping, HelloReply)>,
+    keeper: Keeper,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
-    let now = clock::now();
-    let lease_ms = limits::LEASE_MS;
     let spool = house.data.spool(row.id, attempt);
-    let runtime = registry::find(&row.runtime).ok_or_else(|| {
-        Fault::new(
-            Code::UnknownAgent,
-            format!("{} was run by '{}', which is not known", row.id, row.runtime),
-        )
-    })?;
-    let secrets = keeper.as_ref().map(|(_, reply)| reply.secrets.clone()).unwrap_or_default();
-    let pid = keeper
-        .as_ref()
-        .and_then(|(_, reply)| reply.agent_pid)
-        .and_then(|pid| u32::try_from(pid).ok());
-    let last_said = keeper.as_ref().map(|(_, reply)| reply.last_said);
+    // A runtime that is not known any more cannot read its state; of the one that stands in for it
+    // nothing is asked.
+    let known = registry::find(&row.runtime);
+    let runtime = known.unwrap_or(registry::all()[0]);
+    let kept = house.seals().remove(&row.id);
+    let (mut keeping, reply, shut) = match keeper {
+        Keeper::Lives(keeping, reply) => (Some(keeping), Some(reply), None),
+        Keeper::Dead(lock) => (None, None, lock),
+        Keeper::Silent => (None, None, None),
+    };
+    let seal = reply.as_ref().map(|reply| Seal::new(reply.secrets.clone())).or(kept);
 
     // What cannot be read again makes the run lost; it still ends, and says why.
-    let restored = point.as_ref().and_then(|point| restore(point, runtime));
-    let readable = restored.is_some();
+    let restored = point.as_ref().zip(known).and_then(|(point, known)| restore(point, known));
+    let intake = restored.as_ref().and_then(|(_, _, state)| Intake::open(&spool, state.marks).ok());
+    let lost = match (&restored, &intake) {
+        (Some(_), Some(_)) => None,
+        (None, _) => Some("its stored state cannot be read"),
+        (Some(_), None) if keeping.is_some() => Some("its spool cannot be read"),
+        (Some(_), None) => Some("its host and its keeper ended"),
+    };
+    if let (Some(_), Some(keeping)) = (lost, &mut keeping) {
+        // Nothing of the agent may outlive its run.
+        end_now(keeping).await;
+    }
+    let alive = keeping.is_some() && lost.is_none();
+    if !alive {
+        let (dir, run, left) = (spool.clone(), row.id, shut.is_some());
+        blocking(move || {
+            if !left {
+                await_end(&dir);
+            }
+            end_leftovers(&dir, run);
+        })
+        .await?;
+    }
+
+    let now = clock::now();
     let (machine, dialect, state) = restored.unwrap_or_else(|| {
         let terms = Terms::from(&Default::default(), row.fence, attempt);
         (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, HostState::default())
     });
-    let intake = match readable {
-        true => Intake::open(&spool, state.marks).ok(),
-        false => None,
-    };
-    let task = host.store().task(row.task).await.map_err(stored)?;
-    let sheet = TaskSheet {
-        id: row.task,
-        title: task.as_ref().map(|task| task.title.clone()).unwrap_or_default(),
-        body: task.as_ref().map(|task| task.body.clone()).unwrap_or_default(),
-        prompt: task.as_ref().map(|task| task.prompt.clone()).unwrap_or_default(),
-        system_prompt: task.and_then(|task| task.system_prompt),
-    };
     let workspace =
         Workspace::open(Path::new(&row.cwd)).or_else(|_| Workspace::open(Path::new("/")))?;
     let (answering, answers) = drive::answers();
-    let alive = keeper.is_some();
-    let seal = Seal::new(secrets);
+    let mut standing = said_before(host, row).await?;
+    standing.remaining = machine.remaining(now);
     let mut drive = Drive {
         house: Arc::clone(house),
         run: row.id,
         fence: row.fence,
         attempt,
-        lease_ms,
+        lease_ms: house.lease_ms,
         runtime,
         machine,
         dialect,
         joiner: Default::default(),
+        blind: seal.is_none().then_some(0),
         words: Words {
-            seal: seal.clone(),
+            seal: seal.clone().unwrap_or_default(),
             next_seq: row.head_seq + 1,
             carry: state.carry,
             open: state.open,
@@ -166,19 +268,19 @@ async fn adopted(
         pending: Default::default(),
         mouth: Mouth::after(state.next_effect, state.next_frame),
         bench: Bench {
-            task: Arc::new(sheet),
+            task: Arc::new(sheet(host, row).await?),
             workspace: Arc::new(workspace),
             policy: state.policy.unwrap_or(contract::Policy::AllowReads),
             store: house.store.clone(),
-            seal,
+            seal: seal.unwrap_or_default(),
             upstream: Arc::default(),
         },
-        standing: Standing::default(),
+        standing,
         cost_model: state.cost_model,
         spool,
         spool_dropped: 0,
         plan: None,
-        keeping: keeper.map(|(keeping, _)| keeping),
+        keeping: keeping.filter(|_| alive),
         child: None,
         intake,
         inbox: house.store.inbox_changed(row.id),
@@ -188,36 +290,69 @@ async fn adopted(
         callers: Callers::of(state.asked),
         // At once: the keeper's clock has been running without us.
         renew_at_ms: now.mono_ms,
-        pid,
+        lease_until_ms: now.mono_ms + house.lease_ms,
+        shut,
+        pid: row.pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
-        blind: (!alive).then_some(0),
     };
     // Its MCP servers were the earlier host's, who cannot be asked for them.
     let _ = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
-    if !alive {
-        end_leftovers(row);
-    }
-    if drive.intake.is_none() {
+    if let Some(why) = lost {
         drive.ending = Ending::Told;
-        let why = match (readable, alive) {
-            (_, false) => "its host and its keeper ended",
-            (false, true) => "its stored state cannot be read",
-            (true, true) => "its spool cannot be read",
-        };
         drive.step(now, Input::Lost { why: why.to_owned() });
         return Ok(drive);
     }
-    let body = Lifecycle { phase: Phase::Adopted, why: None, pid, isolation: None };
+    let body = Lifecycle {
+        phase: Phase::Adopted,
+        why: None,
+        pid: reply.as_ref().and_then(|reply| agent_pid(reply)).or(row.pid),
+        isolation: reply.as_ref().map(|reply| reply.isolation.word().to_owned()),
+    };
     drive.pending.drafts.push(Draft::ostler(Body::Lifecycle(body)));
-    if let (Some(point), Some(last_said)) = (point, last_said) {
-        drive.go_on(now, point, last_said);
+    if let Some(reply) = &reply {
+        // The last host may have died between the launch and hearing of it.
+        if let (None, Some(pid)) = (row.pid, agent_pid(reply)) {
+            let isolation = reply.isolation.word().to_owned();
+            drive.launched(now, pid, isolation, reply.isolation_note.clone());
+        }
+        if let Some(point) = point {
+            drive.go_on(now, point, reply);
+        }
     }
     Ok(drive)
 }
 
+fn agent_pid(reply: &HelloReply) -> Option<u32> {
+    reply.agent_pid.and_then(|pid| u32::try_from(pid).ok())
+}
+
+async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
+    let task = host.store().task(row.task).await.map_err(stored)?;
+    Ok(TaskSheet {
+        id: row.task,
+        title: task.as_ref().map(|task| task.title.clone()).unwrap_or_default(),
+        body: task.as_ref().map(|task| task.body.clone()).unwrap_or_default(),
+        prompt: task.as_ref().map(|task| task.prompt.clone()).unwrap_or_default(),
+        system_prompt: task.and_then(|task| task.system_prompt),
+    })
+}
+
+/// What tools may be asked about, from the events that are stored.
+async fn said_before(host: &Host, row: &RunRow) -> Result<Standing, Fault> {
+    let mut standing = Standing::default();
+    let comments = host.store().comments(row.task).await.map_err(stored)?;
+    let progress = host.store().last_progress(row.task).await.map_err(stored)?;
+    for event in comments.into_iter().chain(progress) {
+        if let Ok(event) = serde_json::from_slice::<Event>(&event.bytes) {
+            standing.note(&event.body);
+        }
+    }
+    Ok(standing)
+}
+
 fn restore(
     point: &ResumePoint,
-    runtime: &'static dyn runtimes::Runtime,
+    runtime: &'static dyn Runtime,
 ) -> Option<(Machine, Box<dyn Dialect>, HostState)> {
     let machine = serde_json::from_slice(&point.machine).ok()?;
     let dialect = runtime.restore(&point.dialect).ok()?;
@@ -225,31 +360,50 @@ fn restore(
     Some((machine, dialect, host))
 }
 
-/// Kills what carries the run's mark although its keeper is gone. The mark is in the environment of
-/// every process of the run's family that did not wipe it.
-fn end_leftovers(row: &RunRow) {
-    let _ = keeper::mark::sweep("OSTLER_RUN_ID", &row.id.to_string(), SWEEP_ROUNDS_MAX);
+/// Waits until a keeper that let go of us has ended: its lock is the last thing to go of it, and
+/// where the kernel holds the family, of the family.
+pub(crate) fn await_end(spool: &Path) {
+    for _ in 0..LOOKS_MAX {
+        if !door::is_alive(spool) {
+            return;
+        }
+        std::thread::sleep(LOOK_PAUSE);
+    }
+}
+
+/// Ends what is left of a run whose keeper is gone, by its group and its mark.
+pub(crate) fn end_leftovers(spool: &Path, run: RunId) {
+    let _ = keeper::mark::end_leftovers(spool, (MARK, &run.to_string()), SWEEP_ROUNDS_MAX);
 }
 
 impl Drive {
     /// Effects that were decided and are not known to be done.
-    fn go_on(&mut self, now: engine::Now, point: ResumePoint, last_said: u32) {
+    fn go_on(&mut self, now: engine::Now, point: ResumePoint, reply: &HelloReply) {
+        // A frame that the keeper holds is on its way into the pipe and must not be said again.
+        let reached = reply.held.unwrap_or(0).max(reply.last_said);
         for effect in point.effects {
-            let Ok(StoredIntent { effect: intent, frames }) = serde_json::from_slice(&effect.bytes)
-            else {
+            let Ok(intent) = serde_json::from_slice::<StoredIntent<'_>>(&effect.bytes) else {
                 continue;
             };
-            let said = frames.iter().all(|n| *n <= last_said);
+            let said = intent.frames.iter().filter(|n| **n <= reached).count();
             self.pending.done.push(effect.n);
-            match intent.into_owned() {
+            match intent.effect.clone().into_owned() {
                 Effect::Launch | Effect::Settle => {}
-                Effect::Say(_) | Effect::CloseStdin if said => {}
-                // Decided again under a new number: the old one can no longer be said.
-                intent @ (Effect::Say(_) | Effect::CloseStdin | Effect::Stop { .. }) => {
-                    self.intend(now, intent)
+                Effect::Say(_) | Effect::CloseStdin if said == intent.frames.len() => {}
+                // Under new numbers: the old ones can no longer be said. What is in the pipe of a
+                // long frame stays there, and the rest follows it.
+                say @ Effect::Say(_) => {
+                    if let Some(rest) = intent.rest(said) {
+                        self.intend_words(say, rest.to_vec());
+                    }
                 }
-                // A tool that writes must not be repeated, so none is; who called may look and
-                // call again.
+                close @ Effect::CloseStdin => self.intend(now, close),
+                stop @ Effect::Stop { .. } => self.intend(now, stop),
+                // What such a tool changes is in the Batch of its answer, and there was none.
+                Effect::Relay(call) if tool::may_repeat(&call.tool) => {
+                    self.intend(now, Effect::Relay(call));
+                }
+                // Whether it was done is not known, so it is not done again.
                 Effect::Relay(call) => {
                     let answer = ToolAnswer::Error {
                         code: Code::ProcessLost,

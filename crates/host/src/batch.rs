@@ -71,6 +71,25 @@ pub struct Frame {
 pub struct StoredIntent<'a> {
     pub effect: std::borrow::Cow<'a, Effect>,
     pub frames: Vec<u32>,
+    /// The words themselves: a dialect that has found them once takes them for said.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub words: String,
+    /// How long each frame is, in bytes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<usize>,
+}
+
+impl StoredIntent<'_> {
+    /// The words that are still to be said when the first `said` frames were; none when that
+    /// cannot be told any more, because the seal changed their length.
+    pub fn rest(&self, said: usize) -> Option<&[u8]> {
+        let words = self.words.as_bytes();
+        match said {
+            0 => Some(words),
+            _ if self.cuts.iter().sum::<usize>() != words.len() => None,
+            _ => words.get(self.cuts.iter().take(said).sum()..),
+        }
+    }
 }
 
 /// The sealing end of a run: numbers, fence, and text held back because it could begin a secret.
@@ -230,8 +249,16 @@ fn saved(dialect: &dyn Dialect) -> Option<Box<RawValue>> {
 
 fn stored(seal: &Seal, intent: &Intent) -> store::Effect {
     let frames = intent.frames.iter().map(|frame| frame.n).collect();
+    let words: Vec<u8> =
+        intent.frames.iter().flat_map(|frame| frame.bytes.iter().copied()).collect();
     let effect = std::borrow::Cow::Borrowed(&intent.effect);
-    store::Effect { n: intent.n, bytes: seal.json(&StoredIntent { effect, frames }) }
+    let stored = StoredIntent {
+        effect,
+        frames,
+        words: String::from_utf8_lossy(&words).into_owned(),
+        cuts: intent.frames.iter().map(|frame| frame.bytes.len()).collect(),
+    };
+    store::Effect { n: intent.n, bytes: seal.json(&stored) }
 }
 
 impl Words {
@@ -277,5 +304,25 @@ impl Words {
     ) {
         events.push(self.seal.event(&Envelope { seq: *seq, ..stamp }, body, raw));
         *seq += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_to_say_begins_where_the_pipe_stopped() {
+        let intent = |words: &str| StoredIntent {
+            effect: std::borrow::Cow::Owned(Effect::CloseStdin),
+            frames: vec![4, 5],
+            words: words.to_owned(),
+            cuts: vec![3, 2],
+        };
+        assert_eq!(intent("abcde").rest(0), Some(&b"abcde"[..]));
+        assert_eq!(intent("abcde").rest(1), Some(&b"de"[..]));
+        assert_eq!(intent("abcde").rest(2), Some(&b""[..]));
+        assert_eq!(intent("a[redacted]").rest(0), Some(&b"a[redacted]"[..]));
+        assert_eq!(intent("a[redacted]").rest(1), None);
     }
 }

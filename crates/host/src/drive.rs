@@ -7,6 +7,7 @@
 //! effects, `batch.rs` makes the Batch, `adopt.rs` begins here with another's state.
 
 use crate::Inner;
+use crate::adopt;
 use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
@@ -27,11 +28,12 @@ use engine::{Input, Machine, Now, Step, Testimony};
 use keeper::wire::Report;
 use runtimes::join::Joiner;
 use runtimes::{Dialect, ExitEvidence, Out, Runtime};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Room, Waiter};
+use store::{Room, Seal, Waiter};
 use tokio::sync::{mpsc, watch};
 
 /// Answers of tools that wait for the driver.
@@ -69,8 +71,12 @@ pub struct Drive {
     pub(crate) answering: mpsc::Sender<Answered>,
     /// Calls of tools that come by MCP.
     pub(crate) callers: Callers,
-    pub(crate) leaving: watch::Receiver<()>,
+    pub(crate) leaving: watch::Receiver<bool>,
     pub(crate) renew_at_ms: u64,
+    /// On the monotonic clock, like the keeper's own: from then on nothing is ours to write.
+    pub(crate) lease_until_ms: u64,
+    /// Held while a dead keeper's run is settled, so that no late one starts its agent after all.
+    pub(crate) shut: Option<OwnedFd>,
     pub(crate) pid: Option<u32>,
     pub(crate) ending: Ending,
     /// Set when the run's secrets are not known: how many events were not kept because of it.
@@ -115,8 +121,18 @@ pub(crate) enum Leave {
     Settled,
     /// Another holder has a higher fence, or the keeper obeys someone else.
     Fenced,
+    /// The lease ran out before it was renewed. The keeper has ended the agent or is about to; what
+    /// it said is in its spool and is settled by whoever holds the run next.
+    Expired,
     /// This host stops; the next one takes over within the lease.
     HandedOver,
+}
+
+/// What a driver leaves when it is done.
+pub enum Left {
+    Done,
+    /// A run whose lease ran out, with what the next holder must keep out of it, if that is known.
+    Expired(Option<Seal>),
 }
 
 pub(crate) fn answers() -> (mpsc::Sender<Answered>, mpsc::Receiver<Answered>) {
@@ -124,14 +140,21 @@ pub(crate) fn answers() -> (mpsc::Sender<Answered>, mpsc::Receiver<Answered>) {
 }
 
 impl Drive {
-    /// Drives the run to its end, after doing what its first Batch led to.
-    pub async fn run(mut self, deeds: Option<Deeds>) {
-        let mut leave = deeds.map_or(Ok(()), |deeds| self.follow_up(deeds));
-        while leave.is_ok() {
-            leave = self.turn().await;
-        }
-        if let Err(leave) = leave {
-            self.leave(leave).await;
+    /// Drives the run to its end, after doing what its first Batch led to. When the lease ran out
+    /// on the way, gives what the next holder must keep out of the rest.
+    pub async fn run(mut self, deeds: Option<Deeds>) -> Left {
+        let mut left = deeds.map_or(Ok(()), |deeds| self.follow_up(deeds));
+        loop {
+            match left {
+                Ok(()) => left = self.turn().await,
+                Err(Leave::Expired) => {
+                    return Left::Expired(self.blind.is_none().then_some(self.words.seal));
+                }
+                Err(leave) => {
+                    self.leave(leave).await;
+                    return Left::Done;
+                }
+            }
         }
     }
 
@@ -355,6 +378,7 @@ impl Drive {
             Wake::Report(report) => self.report(now, report),
             Wake::KeeperGone => {
                 self.keeping = None;
+                self.end_leftovers().await;
                 if self.ending == Ending::Running {
                     self.ending = Ending::KeeperGone;
                 }
@@ -371,13 +395,15 @@ impl Drive {
             Wake::Asked(Asked::Note(draft)) => self.draft(now, *draft),
             Wake::Time => {
                 if now.mono_ms >= self.renew_at_ms {
-                    self.renew(now).await;
+                    self.renew(now).await?;
                 }
                 self.step(now, Input::Tick);
             }
             Wake::Leaving => {
-                self.renew(now).await;
-                self.settle_what_is_pending().await?;
+                // When the lease ran out the next host finds that too.
+                if self.renew(now).await.is_ok() {
+                    self.settle_what_is_pending().await?;
+                }
                 return Err(Leave::HandedOver);
             }
         }
@@ -419,13 +445,31 @@ impl Drive {
         }
     }
 
-    /// Renews the lease in the store, then tells the keeper: never the other way round.
-    async fn renew(&mut self, now: Now) {
+    /// A keeper that left without a word was killed, and could not sweep: what it left is ended
+    /// before the run is. One that obeys another host now lives on, and is left alone.
+    async fn end_leftovers(&mut self) {
+        let (spool, run) = (self.spool.clone(), self.run);
+        let end = move || {
+            adopt::await_end(&spool);
+            if !keeper::door::is_alive(&spool) {
+                adopt::end_leftovers(&spool, run);
+            }
+        };
+        let _ = tokio::task::spawn_blocking(end).await;
+    }
+
+    /// Renews the lease in the store, then tells the keeper: never the other way round. A lease
+    /// that ran out is not renewed: the keeper has acted on it.
+    async fn renew(&mut self, now: Now) -> Result<(), Leave> {
+        if now.mono_ms >= self.lease_until_ms {
+            return Err(Leave::Expired);
+        }
         let expires_at = now.wall.plus_ms(i64::try_from(self.lease_ms).unwrap_or(i64::MAX));
         let renewed = self.house.store.renew(self.run, self.fence, expires_at).await;
         match self.house.heed(renewed) {
             Ok(()) => {
                 self.renew_at_ms = now.mono_ms + self.lease_ms * LEASE_RENEW_PERCENT / 100;
+                self.lease_until_ms = now.mono_ms + self.lease_ms;
                 self.extend_lease(now.mono_ms + self.lease_ms);
                 let lease = Lease { action: LeaseAction::Renewed, expires_at: Some(expires_at) };
                 self.pending.drafts.push(Draft::ostler(Body::Lease(lease)));
@@ -434,8 +478,9 @@ impl Drive {
                 self.renew_at_ms = u64::MAX;
                 self.step(now, Input::LeaseLost);
             }
-            Err(_) => self.renew_at_ms = now.mono_ms + LEASE_RETRY_MS,
+            Err(_) => self.renew_at_ms = now.mono_ms + LEASE_RETRY_MS.min(self.lease_ms / 10),
         }
+        Ok(())
     }
 
     /// Commits what is pending and does what it asks for.
@@ -444,6 +489,9 @@ impl Drive {
         let mut is_last = batch.settle.is_some();
         let mut told = false;
         loop {
+            if clock::now().mono_ms >= self.lease_until_ms {
+                return Err(Leave::Expired);
+            }
             let committed = match is_last {
                 true => self.house.store.commit_from_reserve(batch.clone()).await,
                 false => self.house.store.commit(batch.clone()).await.map(|_| Room::Ordinary),
@@ -469,7 +517,7 @@ impl Drive {
                     let now = clock::now();
                     if now.mono_ms >= self.renew_at_ms {
                         // There may be room for a lease where there is none for a Batch.
-                        self.renew(now).await;
+                        self.renew(now).await?;
                     }
                 }
             }
@@ -549,7 +597,7 @@ impl Drive {
         match leave {
             Leave::Settled => {
                 let dir = self.spool.clone();
-                let child = self.child.take();
+                let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
                 // Both take a moment and neither matters to anyone who waits for the result.
                 let _ = tokio::task::spawn_blocking(move || {
@@ -557,11 +605,12 @@ impl Drive {
                         let _ = child.wait();
                     }
                     let _ = std::fs::remove_dir_all(dir);
+                    drop(shut);
                 })
                 .await;
             }
             // The keeper ends its agent by itself when nobody renews its lease; we only let go.
-            Leave::Fenced | Leave::HandedOver => {}
+            Leave::Fenced | Leave::Expired | Leave::HandedOver => {}
         }
     }
 }

@@ -27,9 +27,9 @@ pub mod workspace;
 pub use activity::Activity;
 use batch::Deeds;
 use contract::plan::Adapter;
-use contract::{Fault, RunId};
+use contract::{Code, Fault, RunId};
 use data::DataDir;
-use drive::Drive;
+use drive::{Drive, Left};
 use engine::rules::price::PriceTable;
 use ops::relay::{Bearer, Live};
 use prices::Prices;
@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use store::Store;
+use store::{Seal, Store};
 use tokio::sync::watch;
 pub use trouble::Trouble;
 
@@ -63,7 +63,12 @@ pub struct Setup {
     /// The environment of the host's own process, for runs asked for by name alone.
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
-    /// Whether this host serves: then someone can answer questions from elsewhere.
+    /// How long a lease is good for without renewal.
+    pub lease_ms: u64,
+    /// How strongly agents are to be held.
+    pub isolation: keeper::plan::Level,
+    /// Whether this host is here to stay: it does not make room for another, and someone can answer
+    /// questions from elsewhere.
     pub serves: bool,
 }
 
@@ -93,14 +98,21 @@ pub(crate) struct Inner {
     pub activity: Activity,
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
+    pub lease_ms: u64,
+    pub isolation: keeper::plan::Level,
     pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
     live: Mutex<HashMap<RunId, Live>>,
+    /// What must be kept out of the events of runs that this host drove and has to take over from
+    /// itself, because their lease ran out.
+    seals: Mutex<HashMap<RunId, Seal>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
-    /// Tells every driver that this host is about to stop.
-    leaving: watch::Sender<()>,
+    /// Tells every driver and watcher that this host is about to stop.
+    leaving: watch::Sender<bool>,
+    /// Tells this process that another wants to be the host.
+    handover: watch::Sender<bool>,
     /// What is wrong with the store.
     trouble: watch::Sender<Option<Trouble>>,
 }
@@ -117,6 +129,8 @@ impl Host {
             activity,
             environment,
             resolve,
+            lease_ms,
+            isolation,
             serves,
         } = setup;
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
@@ -133,11 +147,15 @@ impl Host {
             activity,
             environment,
             resolve,
+            lease_ms,
+            isolation,
             serves,
             address: OnceLock::new(),
             live: Mutex::default(),
+            seals: Mutex::default(),
             reasons: watch::Sender::new(0),
-            leaving: watch::Sender::new(()),
+            leaving: watch::Sender::new(false),
+            handover: watch::Sender::new(false),
             trouble: watch::Sender::new(None),
         };
         Self { inner: Arc::new(inner) }
@@ -175,10 +193,61 @@ impl Host {
         self.inner.attach()
     }
 
+    /// From now on looks every half lease for runs whose lease ran out and that nobody here drives:
+    /// those that could not be taken over at first, or whose driver had to let go.
+    pub fn tend(&self) {
+        let (house, pause) = (Arc::downgrade(&self.inner), self.inner.lease_ms / 2);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(Duration::from_millis(pause)).await;
+                let Some(inner) = house.upgrade() else { return };
+                // A store in trouble is asked again in time.
+                let _ = adopt::reap(&Host { inner }).await;
+            }
+        });
+    }
+
+    /// Whether this host is here to stay.
+    pub fn serves(&self) -> bool {
+        self.inner.serves
+    }
+
+    /// Another process wants to be the host. One that serves does not make room.
+    pub fn hand_over(&self) -> Result<(), Fault> {
+        if self.inner.serves {
+            let message = format!("a server hosts this data directory at {}", self.inner.address());
+            return Err(Fault::new(Code::Conflict, message));
+        }
+        self.inner.handover.send_replace(true);
+        Ok(())
+    }
+
+    /// Waits until another process asks to be the host.
+    pub async fn handover_asked(&self) {
+        let mut handover = self.inner.handover.subscribe();
+        // The sender lives in `self`, so waiting cannot fail.
+        let _ = handover.wait_for(|asked| *asked).await;
+    }
+
+    /// Whether another process has asked to be the host.
+    pub fn is_asked_for(&self) -> bool {
+        *self.inner.handover.borrow()
+    }
+
+    /// Changes when this host is about to stop.
+    pub fn leaving(&self) -> watch::Receiver<bool> {
+        self.inner.leaving()
+    }
+
+    /// Tells drivers and watchers that this host stops.
+    pub fn let_go(&self) {
+        self.inner.leaving.send_replace(true);
+    }
+
     /// Renews every lease to the full window, lets go of the runs and closes the store. The runs go
     /// on with their keepers until the next host takes over.
     pub async fn close(&self) {
-        self.inner.leaving.send_replace(());
+        self.let_go();
         let mut reasons = self.inner.reasons.subscribe();
         let let_go = reasons.wait_for(|_| self.inner.live().is_empty());
         // A driver that is stuck in a store's trouble is left behind like any other.
@@ -212,8 +281,21 @@ impl Inner {
         self.live().contains_key(&run)
     }
 
-    pub(crate) fn leaving(&self) -> watch::Receiver<()> {
-        self.leaving.subscribe()
+    pub(crate) fn leaving(&self) -> watch::Receiver<bool> {
+        let mut leaving = self.leaving.subscribe();
+        if *leaving.borrow() {
+            leaving.mark_changed();
+        }
+        leaving
+    }
+
+    /// The runs that are driven here.
+    pub(crate) fn held(&self) -> Vec<RunId> {
+        self.live().keys().copied().collect()
+    }
+
+    pub(crate) fn seals(&self) -> MutexGuard<'_, HashMap<RunId, Seal>> {
+        self.seals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Drives a run in a task of its own. If its driver panics the run is ended as lost: nothing
@@ -234,11 +316,19 @@ impl Inner {
         self.live().insert(run, live);
         self.reasons.send_modify(|reasons| *reasons += 1);
         tokio::spawn(async move {
-            if tokio::spawn(drive.run(deeds)).await.is_err() {
-                // The store keeps what it has; the next host tries again.
-                let _ = adopt::give_up(&host, run).await;
-            }
+            let left = tokio::spawn(drive.run(deeds)).await;
             host.inner.live().remove(&run);
+            // In either case the store keeps what it has, and the next look tries again.
+            match left {
+                Ok(Left::Done) => {}
+                Ok(Left::Expired(seal)) => {
+                    host.inner.seals().extend(seal.map(|seal| (run, seal)));
+                    let _ = adopt::reap(&host).await;
+                }
+                Err(_) => {
+                    let _ = adopt::give_up(&host, run).await;
+                }
+            }
             host.inner.reasons.send_modify(|reasons| *reasons -= 1);
         });
     }

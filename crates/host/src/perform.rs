@@ -5,7 +5,7 @@ use crate::batch::{Frame, Intent};
 use crate::drive::{Answered, Drive, Ending};
 use crate::ops::tool;
 use crate::upstream;
-use contract::event::Phase;
+use contract::event::{Body, Phase};
 use contract::{Code, Draft, Utterance};
 use engine::{Effect, Input, Now};
 use keeper::door;
@@ -100,6 +100,13 @@ impl Drive {
         self.pending.effects.push(Intent { n, effect, frames });
     }
 
+    /// Decides to say words that were found before.
+    pub(crate) fn intend_words(&mut self, effect: Effect, words: Vec<u8>) {
+        let n = self.mouth.effect();
+        let frames = self.mouth.frames(vec![words]);
+        self.pending.effects.push(Intent { n, effect, frames });
+    }
+
     /// Does an effect whose commit is durable.
     pub(crate) fn perform(&mut self, now: Now, intent: Intent) {
         let Intent { n, effect, frames } = intent;
@@ -173,6 +180,17 @@ impl Drive {
         }
     }
 
+    /// The agent runs, held this strongly; the event says why not more strongly.
+    pub(crate) fn launched(&mut self, now: Now, pid: u32, isolation: String, note: Option<String>) {
+        self.pid = Some(pid);
+        self.step(now, Input::Launched { pid, isolation });
+        if let Some(Body::Lifecycle(lifecycle)) =
+            self.pending.drafts.last_mut().map(|draft| &mut draft.body)
+        {
+            lifecycle.why = note.map(|note| format!("not held more strongly: {note}"));
+        }
+    }
+
     fn order(&mut self, order: &Order) -> std::io::Result<()> {
         match &mut self.keeping {
             Some(keeping) => keeping.send(order),
@@ -243,8 +261,8 @@ impl Drive {
             Report::Poke => {}
             Report::Hello(reply) => {
                 if let Some(pid) = reply.agent_pid.and_then(|pid| u32::try_from(pid).ok()) {
-                    self.pid = Some(pid);
-                    self.step(now, Input::Launched { pid, isolation: "basic".to_owned() });
+                    let isolation = reply.isolation.word().to_owned();
+                    self.launched(now, pid, isolation, reply.isolation_note);
                 }
             }
             Report::SaidAck { n } | Report::Dropped { n } => {

@@ -152,7 +152,7 @@ impl Inner {
             first
         });
         if first {
-            self.leaving.send_replace(());
+            self.leaving.send_replace(true);
         }
     }
 }

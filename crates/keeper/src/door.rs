@@ -103,6 +103,19 @@ pub fn is_alive(dir: &Path) -> bool {
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
 }
 
+/// Makes sure that no keeper lives in `dir` and none will: takes the lock that a keeper must have
+/// before it starts its agent, for as long as the answer is held. `None` when a keeper has it.
+pub fn lock_out(dir: &Path) -> io::Result<Option<OwnedFd>> {
+    let dir = open_dir(dir)?;
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let lock = rustix::fs::openat(&dir, LOCK_NAME, flags, Mode::RUSR | Mode::WUSR)?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(lock)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Makes this process inherit the descendants of a keeper that was killed, instead of init. Call
 /// it once, early. Strangers then become children of this process: reap them, but never steal the
 /// exit of a child that someone else waits for (peek first, then wait by pid).

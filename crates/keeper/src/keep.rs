@@ -5,8 +5,11 @@
 //! one before it has committed that it will.
 
 mod agent;
+pub(crate) mod cgroup;
+mod contain;
 mod control;
-mod family;
+pub(crate) mod family;
+mod guard;
 mod ladder;
 mod lease;
 mod raw;
@@ -14,7 +17,6 @@ mod voice;
 mod watch;
 
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -22,17 +24,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
-use rustix::process::{Pid, getpid, set_child_subreaper, setsid, umask};
+use rustix::process::{getpid, set_child_subreaper, setsid, umask};
 
 use crate::door::{LOCK_NAME, open_dir};
 use crate::packet;
 use crate::plan::Plan;
-use crate::record::{Begin, Isolation, Kind};
+use crate::record::{Begin, Kind};
 use crate::spool::Spool;
 use crate::wire::{Assembler, Order, Refusal, Report, VERSION, VERSION_OLDEST};
 use agent::{Agent, NotStarted};
+use contain::{Held, Side};
 use control::Control;
-use watch::Watch;
+use watch::{Seen, Watch};
 
 /// The keeper itself, with its control socket at descriptor 0. Call it in the first lines of main,
 /// before any thread, allocator warm-up or configuration, when the first argument is `keep`.
@@ -68,9 +71,28 @@ fn attempt() -> io::Result<()> {
     let dir = open_dir(&plan.spool_dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
     let lock = take_lock(&dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
 
+    // Opened before the ways part: from here on no signal is lost, on either side.
     let signals = raw::signal_fd()?;
-    let agent = agent::launch(&plan, agent_umask);
-    let outcome = hold(plan, agent, signals, control, dir, packet);
+    let name = format!("{}.{}", plan.run_id, plan.attempt);
+    let (held, agent) = match contain::enter(plan.level, &name, &dir) {
+        Side::Keeper(held) => {
+            let agent = agent::launch(&plan, agent_umask, held.entrance());
+            (held, agent)
+        }
+        Side::Refused { held, why } => {
+            let level = plan.level;
+            let words = format!("isolation {}: {why}", level.word());
+            (held, Err(NotStarted { words, errno: None }))
+        }
+        Side::Guard(keeper) => {
+            // The owner must see it when the keeper lets go of it; only the lock is shared.
+            drop((control, dir, packet));
+            let outcome = guard::guard(keeper, &signals);
+            drop(lock);
+            return outcome;
+        }
+    };
+    let outcome = hold(plan, held, agent, signals, control, dir, packet);
     if outcome.is_err() {
         family::sweep_to_the_end();
     }
@@ -82,6 +104,7 @@ fn attempt() -> io::Result<()> {
 /// here, the agent has run for a fraction of a millisecond and is killed again.
 fn hold(
     plan: Box<Plan>,
+    mut held: Held,
     agent: Result<Agent, NotStarted>,
     signals: OwnedFd,
     control: OwnedFd,
@@ -90,9 +113,15 @@ fn hold(
 ) -> io::Result<()> {
     let control = Control::open(control, &dir)?;
     let mut spool = Spool::create(dir, plan.segment_bytes)?;
-    let begin = begin(&plan, &agent);
+    let seen = Seen {
+        keeper_pid: held.keeper_pid.as_raw_pid(),
+        agent_pid: agent.as_ref().ok().and_then(|agent| held.agent_pid(agent.pid)),
+        isolation: held.isolation,
+        isolation_note: held.note.take(),
+    };
+    let begin = begin(&plan, &agent, &seen, held.keeper_start_ticks);
     spool.append(Kind::Begin, 0, 0, &serde_json::to_vec(&begin).expect("begin is plain data"));
-    let watch = Watch::new(plan, agent, signals, control, spool, packet)?;
+    let watch = Watch::new(plan, agent, (seen, held.group), signals, control, spool, packet)?;
     raw::return_memory();
     watch.run()
 }
@@ -162,22 +191,27 @@ fn take_lock(dir: &OwnedFd) -> io::Result<OwnedFd> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "another keeper holds this spool"))
 }
 
-fn begin(plan: &Plan, agent: &Result<Agent, NotStarted>) -> Begin {
+fn begin(
+    plan: &Plan,
+    agent: &Result<Agent, NotStarted>,
+    seen: &Seen,
+    keeper_start_ticks: Option<u64>,
+) -> Begin {
     let agent_pid = agent.as_ref().ok().map(|agent| agent.pid);
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Begin {
         version: VERSION,
         run_id: plan.run_id.clone(),
         attempt: plan.attempt,
         fence: plan.fence,
-        keeper_pid: getpid().as_raw_pid(),
-        keeper_start_ticks: family::start_ticks(getpid()),
-        agent_pid: agent_pid.map(Pid::as_raw_pid),
+        keeper_pid: seen.keeper_pid,
+        keeper_start_ticks,
+        agent_pid: seen.agent_pid,
         agent_start_ticks: agent_pid.and_then(family::start_ticks),
-        boot_id: boot_id.trim().to_owned(),
+        boot_id: crate::mark::boot_id(),
         wall_ms: wall.as_millis() as u64,
-        isolation: Isolation::Basic,
+        isolation: seen.isolation,
+        isolation_note: seen.isolation_note.clone(),
         mark: plan.mark.clone(),
     }
 }

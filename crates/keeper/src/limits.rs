@@ -69,3 +69,7 @@ pub const SWEEP_FREEZE_ROUND: u32 = 3;
 pub const READ_BYTES_MIN: usize = 16 << 10;
 /// See [`READ_BYTES_MIN`].
 pub const READ_BYTES_MAX: usize = 256 << 10;
+
+/// Processes and threads of one family, where its control group can bound them: more than any
+/// build needs, and far fewer than a machine has.
+pub const FAMILY_PIDS_MAX: u32 = 16_384;

@@ -1,44 +1,137 @@
-//! Finding what a dead keeper left behind.
+//! Ending what a dead keeper left behind.
 //!
-//! A keeper that was killed cannot sweep. Its agent dies by the parent-death signal, but the
-//! agent's own children may live on; they still carry the attempt's mark in their environment,
-//! unless they cleared it.
+//! A keeper that was killed cannot sweep. Its agent dies by the parent-death signal, but below the
+//! level *strict* the agent's own children may live on. Those in a control group are killed with
+//! it; the others still carry the attempt's mark in their environment, unless they cleared it.
+//! Nobody is signalled by a mere number: the process is held by a descriptor first, looked at again
+//! through it, and only then ended, so a pid that was used again means nothing.
 
 use std::fs;
 use std::io;
+use std::path::Path;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
+};
+
+use crate::keep::{cgroup, family};
+use crate::record::{Begin, Kind};
+use crate::spool::Reader;
 
 /// Living processes whose environment at their start held `name=value`, as far as we may look.
 pub fn bearers(name: &str, value: &str) -> io::Result<Vec<i32>> {
     let mark = format!("{name}={value}");
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc")? {
-        let entry = entry?;
+        // A process that ends while we look is none.
+        let Ok(entry) = entry else { continue };
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
             continue;
         };
-        let Ok(environ) = fs::read(entry.path().join("environ")) else { continue };
-        if environ.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes()) {
+        if bears(pid, mark.as_bytes()) {
             pids.push(pid);
         }
     }
     Ok(pids)
 }
 
-/// Kills the bearers of a mark, round by round until none is found or `rounds_max` is reached.
-/// Only for a keeper known to be dead: a living one sweeps by itself, and surely.
+fn bears(pid: i32, mark: &[u8]) -> bool {
+    fs::read(format!("/proc/{pid}/environ"))
+        .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
+}
+
+/// Kills the bearers of a mark, round by round until none is found or `rounds_max` is reached, and
+/// reaps those that are our children. Only for a keeper known to be dead: a living one sweeps by
+/// itself, and surely. This process is never among those ended.
 pub fn sweep(name: &str, value: &str, rounds_max: u32) -> io::Result<u32> {
-    let mut killed = 0;
+    let mark = format!("{name}={value}");
+    let mut ended = Vec::new();
+    // A process that is just becoming another program shows no environment for an instant, so
+    // only the second look in a row that finds nobody counts.
+    let mut empty_looks = 0;
     for _ in 0..rounds_max {
-        let pids = bearers(name, value)?;
-        if pids.is_empty() {
-            break;
+        let pids = bearers(name, value)?.into_iter().filter_map(Pid::from_raw);
+        let pids: Vec<_> = pids.filter(|pid| *pid != getpid()).collect();
+        for pid in &pids {
+            if end(*pid, mark.as_bytes()) && !ended.contains(pid) {
+                ended.push(*pid);
+            }
         }
-        for pid in pids.into_iter().filter_map(Pid::from_raw) {
-            killed += u32::from(kill_process(pid, Signal::KILL).is_ok());
+        empty_looks = if pids.is_empty() { empty_looks + 1 } else { 0 };
+        if empty_looks == 2 {
+            break;
         }
         std::thread::sleep(std::time::Duration::from_millis(crate::limits::SWEEP_PAUSE_MS));
     }
-    Ok(killed)
+    for pid in &ended {
+        // Orphans come to whoever declared itself their reaper; for anyone else this is no child.
+        let _ = waitpid(Some(*pid), WaitOptions::NOHANG);
+    }
+    Ok(ended.len() as u32)
+}
+
+/// Ends one process if it bears the mark. The descriptor names the process that has the pid now; a
+/// mark seen after it was opened is either that process's own or that of a later holder of the pid,
+/// in which case the signal goes to nobody.
+fn end(pid: Pid, mark: &[u8]) -> bool {
+    let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    bears(pid.as_raw_pid(), mark) && pidfd_send_signal(process, Signal::KILL).is_ok()
+}
+
+/// Everything a dead keeper of the attempt in `spool` can have left: its control group, then the
+/// bearers of its mark.
+pub fn end_leftovers(spool: &Path, mark: (&str, &str), rounds_max: u32) -> io::Result<u32> {
+    cgroup::end_noted(spool);
+    sweep(mark.0, mark.1, rounds_max)
+}
+
+/// Kills the keeper of the attempt in `spool`, for one that hangs although its lease is over. It is
+/// the one that began this spool, by its start time and the machine's boot, or nobody.
+pub fn end_keeper(spool: &Path) -> bool {
+    let Some(begin) = begin_of(spool) else { return false };
+    let Some(pid) = Pid::from_raw(begin.keeper_pid) else { return false };
+    let Ok(keeper) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    let same = begin.boot_id == boot_id()
+        && begin.keeper_start_ticks.is_some()
+        && begin.keeper_start_ticks == family::start_ticks(pid);
+    same && pidfd_send_signal(keeper, Signal::KILL).is_ok()
+}
+
+/// The first record, unless its segment was dropped already.
+fn begin_of(spool: &Path) -> Option<Begin> {
+    let mut reader = Reader::open(spool, 0).ok()?;
+    let record = reader.next().ok()??;
+    serde_json::from_slice(record.payload).ok().filter(|_| record.kind == Kind::Begin)
+}
+
+/// Tells one boot of the machine from another.
+pub(crate) fn boot_id() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn who_bears_another_mark_is_left_alone_even_when_pointed_at() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .env("KEEPER_MARK", "theirs")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        let pid = Pid::from_child(&child);
+        while !bears(pid.as_raw_pid(), b"KEEPER_MARK=theirs") {
+            assert!(child.try_wait().unwrap().is_none());
+        }
+        assert!(!end(pid, b"KEEPER_MARK=ours"));
+        assert!(child.try_wait().unwrap().is_none());
+        assert!(end(pid, b"KEEPER_MARK=theirs"));
+        child.wait().unwrap();
+        assert!(!end(pid, b"KEEPER_MARK=theirs"), "it is gone");
+    }
 }

@@ -49,6 +49,43 @@ pub struct Plan {
     pub segment_bytes: u64,
     /// A variable, also in `env`, by which leftovers of a dead keeper are found.
     pub mark: (String, String),
+    /// How strongly the family is to be held.
+    #[serde(default)]
+    pub level: Level,
+}
+
+/// What is asked of the containment. A level asked for by name is given or the agent is not
+/// started; see [`crate::record::Isolation`] for what each of them holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// The strongest that changes nothing else for the agent.
+    #[default]
+    Auto,
+    Basic,
+    Cgroup,
+    Strict,
+}
+
+impl Level {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Basic => "basic",
+            Self::Cgroup => "cgroup",
+            Self::Strict => "strict",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "auto" => Some(Self::Auto),
+            "basic" => Some(Self::Basic),
+            "cgroup" => Some(Self::Cgroup),
+            "strict" => Some(Self::Strict),
+            _ => None,
+        }
+    }
 }
 
 /// What the agent finds at its stdin.
@@ -103,6 +140,7 @@ impl fmt::Debug for Plan {
             .field("first_frame_bytes", &self.first_frame.as_ref().map(Vec::len))
             .field("deadline_ms", &self.deadline_ms)
             .field("clock", &self.clock)
+            .field("level", &self.level)
             .finish_non_exhaustive()
     }
 }
@@ -168,6 +206,7 @@ pub(crate) mod tests {
             output_bytes_max: 512 << 20,
             segment_bytes: crate::limits::SEGMENT_BYTES,
             mark: ("OSTLER_MARK".into(), "run-1/1".into()),
+            level: Level::Auto,
         }
     }
 

@@ -149,11 +149,28 @@ pub fn decode(bytes: &[u8]) -> Result<Option<Record<'_>>, Fault> {
 }
 
 /// How strongly the agent's family is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Isolation {
-    /// Parent-death signal, subreaper, mark. Does not hold against SIGKILL of the keeper itself.
+    /// Parent-death signal, subreaper, mark. When the keeper itself is killed, what the agent
+    /// started lives on until the next server finds it by its mark.
+    #[default]
     Basic,
+    /// The family is in a control group of its own, which is killed as a whole and bounds how many
+    /// it may be. When the keeper itself is killed, it lives on until the next server kills it.
+    Cgroup,
+    /// The keeper is the first process of a PID namespace: the kernel ends the family with it.
+    Strict,
+}
+
+impl Isolation {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Basic => "basic",
+            Self::Cgroup => "cgroup",
+            Self::Strict => "strict",
+        }
+    }
 }
 
 /// Payload of [`Kind::Begin`].
@@ -163,6 +180,7 @@ pub struct Begin {
     pub run_id: String,
     pub attempt: u32,
     pub fence: u64,
+    /// The process that the server started. Pids are those of the server's own view.
     pub keeper_pid: i32,
     /// Clock ticks after boot. With the boot id it tells a pid from a later holder of it.
     pub keeper_start_ticks: Option<u64>,
@@ -173,6 +191,9 @@ pub struct Begin {
     /// Unix time of this record, which turns every `at_ns` into wall time.
     pub wall_ms: u64,
     pub isolation: Isolation,
+    /// Why it is not stronger, when nobody asked for this level by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation_note: Option<String>,
     pub mark: (String, String),
 }
 

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::limits::{JOINED_BYTES_MAX, MESSAGE_PAYLOAD_BYTES_MAX};
 use crate::plan::Plan;
+use crate::record::Isolation;
 
 /// The version spoken here.
 pub const VERSION: u32 = 1;
@@ -89,6 +90,12 @@ pub struct HelloReply {
     pub spool_len: u64,
     pub deadline_ms: u64,
     pub stage: Stage,
+    /// Keepers before there were levels held at the lowest.
+    #[serde(default)]
+    pub isolation: Isolation,
+    /// Why it is not stronger, when nobody asked for this level by name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isolation_note: Option<String>,
     /// The plan's secrets; left out in the answer to the plan itself.
     pub secrets: Vec<(String, String)>,
 }
@@ -105,6 +112,7 @@ impl std::fmt::Debug for HelloReply {
             .field("spool_len", &self.spool_len)
             .field("deadline_ms", &self.deadline_ms)
             .field("stage", &self.stage)
+            .field("isolation", &self.isolation)
             .field("secrets", &self.secrets.len())
             .finish()
     }
@@ -393,6 +401,8 @@ mod tests {
             spool_len: 1 << 40,
             deadline_ms: 99,
             stage: Stage::Drain,
+            isolation: Isolation::Strict,
+            isolation_note: None,
             secrets: vec![("KEY".into(), "x".repeat(2 * MESSAGE_PAYLOAD_BYTES_MAX))],
         };
         for report in [

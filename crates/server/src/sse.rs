@@ -14,7 +14,7 @@ use host::Attached;
 use serde::Deserialize;
 use std::time::Duration;
 use store::{Follower, Page, Store, StoredEvent};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// A comment is sent this often when there is nothing else, so that a dead peer is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -45,6 +45,8 @@ struct Watcher {
     shape: Shape,
     view: View,
     over: bool,
+    /// A host that is about to stop ends its streams; whoever watches finds the next one.
+    leaving: watch::Receiver<bool>,
     /// Keeps the host here for as long as someone watches.
     _attached: Attached,
     _place: OwnedSemaphorePermit,
@@ -68,6 +70,7 @@ pub fn stream(
         shape,
         view,
         over: false,
+        leaving: app.host.leaving(),
         _attached: app.host.attach(),
         _place: place,
     };
@@ -91,11 +94,17 @@ impl Watcher {
         let page = match self.shape {
             Shape::UpToNow => self.page().await,
             Shape::Followed => {
-                match tokio::time::timeout(KEEP_ALIVE, self.follower.next(limits::PAGE_EVENTS_MAX))
-                    .await
-                {
-                    Ok(page) => page,
-                    Err(_) => return Some(Ok(Bytes::from_static(b": still here\n\n"))),
+                let page = self.follower.next(limits::PAGE_EVENTS_MAX);
+                tokio::select! {
+                    biased;
+                    _ = self.leaving.changed() => {
+                        self.over = true;
+                        return None;
+                    }
+                    page = tokio::time::timeout(KEEP_ALIVE, page) => match page {
+                        Ok(page) => page,
+                        Err(_) => return Some(Ok(Bytes::from_static(b": still here\n\n"))),
+                    },
                 }
             }
         };

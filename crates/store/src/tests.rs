@@ -285,6 +285,24 @@ async fn hints_tell_of_runs_and_of_what_was_missed() {
 }
 
 #[tokio::test]
+async fn whoever_reaps_leaves_alone_what_it_holds_itself() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut runs = Vec::new();
+    for holder in ["one", "two"] {
+        let task = store.enqueue(new_task()).await.unwrap();
+        let claim = claim_of(task, holder);
+        runs.push(claim.run);
+        store.claim(claim).await.unwrap();
+    }
+    let late = crate::conformance::NOW.plus_ms(100_000_000);
+    let reaped = store.reap_but(late, vec![runs[0]]).await.unwrap();
+    assert_eq!(reaped.iter().map(|reaped| reaped.run).collect::<Vec<_>>(), [runs[1]]);
+    assert_eq!(store.run(runs[0]).await.unwrap().unwrap().fence, 1);
+    assert_eq!(store.run(runs[1]).await.unwrap().unwrap().fence, 2);
+}
+
+#[tokio::test]
 async fn a_plan_and_the_tasks_that_wait_can_be_read() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();

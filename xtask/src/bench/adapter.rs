@@ -189,5 +189,6 @@ fn plan(programs: &Programs, instance: &Instance, args: Vec<String>, spool: &Pat
         output_bytes_max: u64::MAX,
         segment_bytes: keeper::limits::SEGMENT_BYTES,
         mark: ("OSTLER_RUN_ID".to_owned(), run_id().to_string()),
+        level: Default::default(),
     }
 }

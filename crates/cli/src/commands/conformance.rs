@@ -241,6 +241,7 @@ impl Stage {
         };
         let prefixes = runtimes::process::ENV_ALLOWLIST_PREFIXES;
         Ok(Plan {
+            level: Default::default(),
             version: keeper::wire::VERSION,
             run_id: run.to_string(),
             attempt: 1,

@@ -119,6 +119,8 @@ impl Interrupts {
 }
 
 enum Heard {
+    /// Another process wants to be the host.
+    Handover,
     Event(Option<Result<Received, Fault>>),
     Interrupt(u32),
     Typed(String),
@@ -150,11 +152,15 @@ impl Follow<'_> {
                 let heard = tokio::select! {
                     biased;
                     count = interrupts.next() => Heard::Interrupt(count),
+                    () = handover_asked(&self.hosting) => Heard::Handover,
                     event = events.next() => Heard::Event(event),
                     line = keyboard.line() => Heard::Typed(line),
                     _ = redraw.tick() => Heard::Time,
                 };
                 match heard {
+                    Heard::Handover => {
+                        break Fault::new(Code::RemoteUnavailable, "another process hosts now");
+                    }
                     Heard::Time => {
                         audience.tick(host::clock::now().mono_ms.saturating_sub(begun_ms))
                     }
@@ -187,6 +193,7 @@ impl Follow<'_> {
                     }
                 }
             };
+            drop(events);
             self.next_host(lost).await?;
         }
     }
@@ -223,13 +230,32 @@ impl Follow<'_> {
         if let Some(fault) = self.hosting.as_ref().and_then(Hosting::is_broken) {
             return Err(fault);
         }
-        if lost.code != Code::RemoteUnavailable || self.hosting.is_some() {
+        if lost.code != Code::RemoteUnavailable {
             return Err(lost);
         }
-        let Reached { client, hosting } = hosting::reach(self.place, &Purpose::Act).await?;
+        let reached = match self.hosting.take() {
+            None => hosting::reach(self.place, &Purpose::Act).await?,
+            // We are the host and were asked to make room; a failure of our own is not survived.
+            Some(hosting) if hosting.is_asked_for() => {
+                hosting.leave().await;
+                hosting::reach_successor(self.place).await?
+            }
+            Some(hosting) => {
+                self.hosting = Some(hosting);
+                return Err(lost);
+            }
+        };
+        let Reached { client, hosting } = reached;
         self.client = client;
         self.hosting = hosting;
         Ok(())
+    }
+}
+
+async fn handover_asked(hosting: &Option<Hosting>) {
+    match hosting {
+        Some(hosting) => hosting.handover_asked().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -4,8 +4,8 @@
 mod answer;
 mod audience;
 mod config;
-mod costs;
 mod conformance;
+mod costs;
 mod export;
 mod follow;
 mod init;

@@ -9,10 +9,23 @@ use crate::render::Detail;
 use contract::Code;
 use std::process::ExitCode;
 
+/// How many hosts may go away in a row before that is a fault.
+const HOSTS_MAX: u32 = 5;
+
 pub async fn watch(context: &Context, args: args::OneRun) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    let Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
-    let followed = match client.run(&args.run).await {
+    let Reached { mut client, mut hosting } = hosting::reach(&place, &Purpose::Act).await?;
+    let mut found = client.run(&args.run).await;
+    for _ in 0..HOSTS_MAX {
+        // The host made room for another, or died, just as it was found.
+        let gone = found.as_ref().is_err_and(|fault| fault.code == Code::RemoteUnavailable);
+        if !gone || hosting.is_some() {
+            break;
+        }
+        Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
+        found = client.run(&args.run).await;
+    }
+    let followed = match found {
         Err(fault) => Err(fault),
         Ok(row) => {
             let mut follow = Follow {

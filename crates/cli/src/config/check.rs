@@ -7,6 +7,7 @@ use super::placeholder;
 use super::read::{self, Finding, Level, Reading};
 use super::resolve::runtime_ids;
 use super::words::{AdapterType, AuthType, Protocol};
+use contract::limits::LEASE_MS_MIN;
 use contract::{Code, Fault};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,6 +70,11 @@ impl Notes<'_> {
                 let path = format!("mcpServers.{name}");
                 self.error(&path, "expected either a command or a url", None);
             }
+        }
+        let lease = self.reading.file.server.as_ref().and_then(|server| server.lease_sec);
+        if lease.and_then(|seconds| seconds.ms()).is_some_and(|ms| ms < LEASE_MS_MIN) {
+            let message = format!("expected at least {} seconds, or 0", LEASE_MS_MIN / 1000);
+            self.error("server.leaseSec", &message, None);
         }
         if self.reading.file.notify.as_ref().is_some_and(|notify| notify.command.is_empty()) {
             self.error("notify.command", "expected a program and its arguments", None);

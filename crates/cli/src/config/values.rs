@@ -3,6 +3,7 @@
 use super::Config;
 use super::words::Activity;
 use contract::NanoUsd;
+use contract::limits::{LEASE_MS, LEASE_MS_MIN};
 use engine::rules::price::{Price, PriceTable};
 
 /// Who runs this, when nobody says.
@@ -24,6 +25,12 @@ impl Config {
             Some(Activity::Off) => host::Activity::Off,
             Some(Activity::Full) | None => host::Activity::Full,
         }
+    }
+
+    /// How long a lease is good for without renewal.
+    pub fn lease_ms(&self) -> u64 {
+        let given = self.file.server.as_ref().and_then(|server| server.lease_sec);
+        given.and_then(|seconds| seconds.ms()).unwrap_or(LEASE_MS).max(LEASE_MS_MIN)
     }
 
     /// The person's own prices. A bucket without a price of its own costs what input costs.

@@ -7,14 +7,16 @@
     reason = "tests start processes and read the clock for themselves"
 )]
 
-mod asks;
 mod activity;
+mod asks;
 mod bad_input;
 mod budgets;
 mod burst;
 mod conformance;
+mod deaths;
 mod escape;
 mod first_minutes;
+mod handover;
 mod mcp;
 mod money;
 mod ostler;

@@ -45,14 +45,7 @@ impl Ostler {
 
     /// Starts a command in the background; its output can be read line by line.
     pub fn starts(&self, args: &[&str]) -> Running {
-        let mut child = self
-            .command(args)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("ostler starts");
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        Running { child, stdout }
+        Running::of(&mut self.command(args))
     }
 
     /// The command line of an agent of bad manners, for `--process`.
@@ -111,6 +104,14 @@ pub struct Running {
 }
 
 impl Running {
+    /// The same, with changes to the command.
+    pub fn of(command: &mut Command) -> Self {
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("ostler starts");
+        let stdout = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, stdout }
+    }
+
     pub fn line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("ostler writes lines");
@@ -156,6 +157,57 @@ pub fn assert_gap_free(events: &[Value]) {
     for (i, event) in events.iter().enumerate() {
         assert_eq!(event["seq"], i as u64 + 1, "event {i}: {event}");
     }
+}
+
+/// What the agent did, whoever hosted it: its events without the envelope, deltas of one block
+/// joined, and the answers to its calls.
+pub fn deeds(events: &[Value]) -> Vec<Value> {
+    let mut deeds: Vec<Value> = Vec::new();
+    for event in events {
+        if event["origin"] != "agent" && event["kind"] != "tool_result" {
+            continue;
+        }
+        let mut deed = event.clone();
+        let fields = deed.as_object_mut().expect("an event is an object");
+        for name in ["v", "run_id", "seq", "ts", "fence", "attempt", "raw", "duration_ms"] {
+            fields.remove(name);
+        }
+        match deeds.last_mut() {
+            Some(last) if deed["delta"] == true && joins(last, &deed) => {
+                let text = [&last["text"], &deed["text"]].map(|text| text.as_str().unwrap_or(""));
+                last["text"] = text.concat().into();
+            }
+            _ => deeds.push(deed),
+        }
+    }
+    deeds
+}
+
+fn joins(last: &Value, next: &Value) -> bool {
+    ["kind", "block", "delta"].iter().all(|field| last[*field] == next[*field])
+}
+
+/// The processes that are this run's keeper: one, or two where it has a guard.
+pub fn keepers(run: &str) -> Vec<i32> {
+    let name = format!("keep {}", &run[run.len() - 10..]);
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut pids: Vec<i32> = pids
+        .filter(|pid| {
+            let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
+            // A zombie has a name but no arguments any more.
+            read("comm").is_ok_and(|comm| comm.trim_end() == name)
+                && read("cmdline").is_ok_and(|argv| !argv.is_empty())
+        })
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
+pub fn signal(pid: i32, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_raw(pid).expect("a process has a pid");
+    // One that is gone already has what it was to have.
+    let _ = rustix::process::kill_process(pid, signal);
 }
 
 pub fn kinds(events: &[Value]) -> Vec<&str> {

@@ -171,6 +171,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::new(Setup {
             serves: false,
+            lease_ms: contract::limits::LEASE_MS,
+            isolation: Default::default(),
             activity: crate::Activity::Full,
             data: DataDir::open(&dir.path().join("data"), None, dir.path()).unwrap(),
             store: store::Store::open(&dir.path().join("store")).unwrap(),

@@ -80,7 +80,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
         run: identity.run,
         holder: std::process::id().to_string(),
         now: now.wall,
-        lease_ms: limits::LEASE_MS,
+        lease_ms: house.lease_ms,
         plan: seal.view(&plan),
         head: RunHead {
             agent: request.agent.clone(),
@@ -137,7 +137,7 @@ fn drive(
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
     let now = clock::now();
-    let lease_ms = limits::LEASE_MS;
+    let lease_ms = house.lease_ms;
     let keeping = Keeping::new(spawned.control)
         .map_err(|error| Fault::new(Code::SpawnFailed, format!("the keeper's socket: {error}")))?;
     let (answering, answers) = drive::answers();
@@ -173,6 +173,8 @@ fn drive(
         cost_model: checked.adapter.cost_model,
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,
+        // As the keeper counts it.
+        lease_until_ms: kept.deadline_ms,
         plan: Some(Box::new(kept)),
         keeping: Some(keeping),
         child: Some(spawned.child),
@@ -183,6 +185,7 @@ fn drive(
         callers: Default::default(),
         leaving: house.leaving(),
         renew_at_ms: now.mono_ms + lease_ms * limits::LEASE_RENEW_PERCENT / 100,
+        shut: None,
         pid: None,
         ending: Ending::Running,
         blind: None,
@@ -310,7 +313,7 @@ fn kept_plan(
             _ => StdinMode::Open,
         },
         first_frame: None,
-        deadline_ms: LeaseClock::Monotonic.now_ms() + limits::LEASE_MS,
+        deadline_ms: LeaseClock::Monotonic.now_ms() + house.lease_ms,
         clock: LeaseClock::Monotonic,
         farewell: dialect.farewell(Code::LeaseExpired),
         farewell_ms: limits::FAREWELL_MS,
@@ -318,7 +321,8 @@ fn kept_plan(
         drain_ms: limits::DRAIN_MS,
         output_bytes_max: checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX),
         segment_bytes: limits::SPOOL_SEGMENT_BYTES,
-        mark: ("OSTLER_RUN_ID".to_owned(), identity.run.to_string()),
+        mark: (crate::adopt::MARK.to_owned(), identity.run.to_string()),
+        level: house.isolation,
     }
 }
 

@@ -20,6 +20,22 @@ use std::sync::Arc;
 use store::Store;
 use store::seal::Seal;
 
+/// Whether a call that a dead host left unanswered may be carried out again: a tool that only reads,
+/// or changes nothing but what its answer's own Batch holds.
+pub fn may_repeat(tool: &str) -> bool {
+    const REPEATED: &[&str] = &[
+        "read_task",
+        "report_progress",
+        "comment",
+        "get_budget",
+        "mark_complete",
+        "mark_failed",
+        "read_file",
+        "list_files",
+    ];
+    REPEATED.contains(&tool)
+}
+
 /// What the tools of one run see.
 #[derive(Clone)]
 pub struct Bench {

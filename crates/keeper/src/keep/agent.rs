@@ -1,7 +1,7 @@
 //! Starting the agent: its pipes, its environment, its process group, and why it did not start.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
@@ -26,7 +26,7 @@ pub struct NotStarted {
 }
 
 /// Starts the program of the plan in a group of its own, with nothing inherited.
-pub fn launch(plan: &Plan, mask: Mode) -> Result<Agent, NotStarted> {
+pub fn launch(plan: &Plan, mask: Mode, group: Option<BorrowedFd<'_>>) -> Result<Agent, NotStarted> {
     let mut command = Command::new(&plan.program);
     command
         .args(&plan.args)
@@ -40,7 +40,7 @@ pub fn launch(plan: &Plan, mask: Mode) -> Result<Agent, NotStarted> {
         })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    raw::bind_to_keeper(&mut command, getpid(), mask);
+    raw::bind_to_keeper(&mut command, getpid(), mask, group);
 
     let not_started = |error| NotStarted::explain(plan, &error);
     let mut child = command.spawn().map_err(not_started)?;

@@ -9,9 +9,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{AtFlags, unlinkat};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 use rustix::process::getuid;
 
+use super::raw;
 use crate::door::{SOCKET_NAME, socket_address};
 use crate::limits::{NEWCOMERS_MAX, ORDER_BYTES_MAX, UNSENT_MESSAGES_MAX};
 use crate::packet;
@@ -66,7 +67,7 @@ impl Control {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         for _ in 0..NEWCOMERS_MAX {
             let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else { return };
-            if sockopt::socket_peercred(&socket).is_ok_and(|peer| peer.uid == getuid()) {
+            if raw::peer_uid(&socket).is_ok_and(|uid| uid == getuid().as_raw()) {
                 if self.newcomers.len() == NEWCOMERS_MAX {
                     self.newcomers.remove(0);
                 }

@@ -1,10 +1,13 @@
 //! The calls of this crate that the compiler cannot check: hiding descriptors, blocking signals and
-//! opening them as a descriptor, acting between fork and exec, and giving memory back. Nothing else belongs here.
+//! opening them as a descriptor, entering namespaces, asking
+//! who a peer is, acting between fork and exec, and giving
+//! memory back. Nothing else belongs here.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -49,11 +52,109 @@ pub fn signal_fd() -> io::Result<OwnedFd> {
     }
 }
 
+/// The signals that have come, from a descriptor of [`signal_fd`].
+pub fn read_signals(signals: &OwnedFd) -> Vec<Signal> {
+    // Each is a fixed structure of 128 bytes that begins with the signal's number.
+    let mut infos = [0u8; 8 * 128];
+    let Ok(count) = rustix::io::read(signals, &mut infos[..]) else { return Vec::new() };
+    let numbers = infos[..count].chunks_exact(128).map(|info| {
+        let number = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
+        i32::try_from(number).unwrap_or(0)
+    });
+    numbers.filter_map(Signal::from_named_raw).collect()
+}
+
+/// Which of the two a process is after [`clone_into`].
+pub enum Cloned {
+    Parent(Pid),
+    Child,
+}
+
+/// Forks, with the child in new namespaces and the caller in its old ones.
+pub fn clone_into(namespaces: libc::c_int) -> io::Result<Cloned> {
+    // SAFETY: all-zero is a valid value of this structure of integers.
+    let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
+    args.flags = namespaces as u64;
+    args.exit_signal = libc::SIGCHLD as u64;
+    // SAFETY: without a stack and without sharing memory this is a fork, of a process with one
+    // thread: no lock is held by anybody else, and the child goes on with a copy of everything.
+    let pid =
+        unsafe { libc::syscall(libc::SYS_clone3, &args, std::mem::size_of::<libc::clone_args>()) };
+    match pid {
+        0 => Ok(Cloned::Child),
+        pid => match i32::try_from(pid).ok().filter(|pid| *pid > 0).and_then(Pid::from_raw) {
+            Some(pid) => Ok(Cloned::Parent(pid)),
+            None => Err(io::Error::last_os_error()),
+        },
+    }
+}
+
+/// Keeps what is mounted here from being seen outside; what is mounted outside is still seen here.
+pub fn part_mounts() -> io::Result<()> {
+    mount(None, c"/", None, libc::MS_REC | libc::MS_SLAVE)
+}
+
+/// Shows the processes of this namespace where the others were shown.
+pub fn mount_proc() -> io::Result<()> {
+    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    mount(Some(c"proc"), c"/proc", Some(c"proc"), flags)
+}
+
+fn mount(
+    source: Option<&CStr>,
+    target: &CStr,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+) -> io::Result<()> {
+    let word = |word: Option<&CStr>| word.map_or(std::ptr::null(), CStr::as_ptr);
+    // SAFETY: every pointer is null where that is allowed, or a terminated string that outlives
+    // the call.
+    let done =
+        unsafe { libc::mount(word(source), target.as_ptr(), word(kind), flags, std::ptr::null()) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The user at the other end of a socket. Not by the safe wrapper: it takes the peer's pid for
+/// non-zero, and a peer outside our PID namespace has none.
+pub fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = std::mem::size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `length` bytes, which is the size of what it is given.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &mut length,
+        )
+    };
+    match done {
+        0 => Ok(peer.uid),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Ties the child's life to the keeper's, and gives it an empty signal mask (the standard library
 /// lets it inherit ours, under which SIGTERM would never reach it) and the umask it would have had.
-pub fn bind_to_keeper(command: &mut Command, keeper: Pid, mask: Mode) {
+/// Where the family has a control group, the child enters it here, before any code of the agent.
+pub fn bind_to_keeper(
+    command: &mut Command,
+    keeper: Pid,
+    mask: Mode,
+    group: Option<BorrowedFd<'_>>,
+) {
     let nothing = signal_set(&[]);
+    let group = group.map(|group| group.as_raw_fd());
     let bind = move || {
+        if let Some(group) = group {
+            // SAFETY: the descriptor belongs to the keeper's own group file, which outlives the
+            // spawn of every child; this copy of it closes with the exec.
+            rustix::io::write(unsafe { BorrowedFd::borrow_raw(group) }, b"0")?;
+        }
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The keeper may have died before the line above; then no signal will ever come.
         if getppid() != Some(keeper) {
@@ -62,7 +163,7 @@ pub fn bind_to_keeper(command: &mut Command, keeper: Pid, mask: Mode) {
         umask(mask);
         set_signal_mask(&nothing)
     };
-    // SAFETY: between fork and exec of a single-threaded process. Four system calls; nothing
+    // SAFETY: between fork and exec of a single-threaded process. A few system calls; nothing
     // allocates or takes a lock.
     unsafe { command.pre_exec(bind) };
 }

@@ -17,20 +17,26 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitStatus};
 
 use super::agent::{Agent, NotStarted};
+use super::cgroup::Group;
 use super::control::Control;
 use super::family::{self, Reaped};
 use super::ladder::{Graces, Ladder};
 use super::lease::Lease;
+use super::raw;
 use super::voice::Voice;
 use crate::limits::{ROOM_RETRY_MS, SWEEP_PAUSE_MS};
 use crate::plan::Plan;
-use crate::record::{Kind, Note, Rung, Testimony};
+use crate::record::{Isolation, Kind, Note, Rung, Testimony};
 use crate::spool::Spool;
 use crate::wire::Report;
 
 /// Everything a keeper holds while its agent lives.
 pub struct Watch {
     agent: Option<Pid>,
+    /// How the keeper and its agent look from outside.
+    seen: Seen,
+    /// Where the family has a control group.
+    group: Option<Group>,
     /// The agent's pipes, until their end.
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
@@ -59,6 +65,14 @@ pub struct Watch {
     graces: Graces,
     drain: Duration,
     output_bytes_max: u64,
+}
+
+/// What a server is told of the processes: pids as it sees them itself.
+pub struct Seen {
+    pub keeper_pid: i32,
+    pub agent_pid: Option<i32>,
+    pub isolation: Isolation,
+    pub isolation_note: Option<String>,
 }
 
 /// How far the attempt has come.
@@ -92,6 +106,7 @@ impl Watch {
     pub fn new(
         plan: Box<Plan>,
         agent: Result<Agent, NotStarted>,
+        (seen, group): (Seen, Option<Group>),
         signals: OwnedFd,
         control: Control,
         spool: Spool,
@@ -110,6 +125,8 @@ impl Watch {
         let mut watch = Self {
             phase: if agent.is_some() { Phase::Alive } else { Phase::Sweep(0, now) },
             agent,
+            seen,
+            group,
             out,
             err,
             voice: Voice::new(stdin, plan.first_frame),
@@ -152,6 +169,9 @@ impl Watch {
                 self.serve(source);
             }
         };
+        if let Some(group) = &self.group {
+            group.remove();
+        }
         self.control.close();
         self.control.report(&Report::Exit);
         left
@@ -266,6 +286,9 @@ impl Watch {
                     if now < next {
                         return None;
                     }
+                    if let Some(group) = &self.group {
+                        group.kill();
+                    }
                     family::sweep(round + 1);
                     let pause = Duration::from_millis(SWEEP_PAUSE_MS);
                     self.phase = Phase::Sweep(round + 1, now + pause);
@@ -336,12 +359,8 @@ impl Watch {
     }
 
     fn hear_signals(&mut self) {
-        // Each is a fixed structure of 128 bytes that begins with the signal's number.
-        let mut infos = [0u8; 8 * 128];
-        let Ok(count) = rustix::io::read(&self.signals, &mut infos[..]) else { return };
-        for info in infos[..count].chunks_exact(128) {
-            let number = u32::from_ne_bytes([info[0], info[1], info[2], info[3]]);
-            if number == Signal::CHILD.as_raw() as u32 {
+        for signal in raw::read_signals(&self.signals) {
+            if signal == Signal::CHILD {
                 self.reap_all();
             } else if self.ladder.asked_by().is_none() {
                 self.stop("signal", self.graces);

@@ -4,6 +4,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "waits are bounded by the clock")]
 
+mod containing;
 mod full_disk;
 mod hearing;
 mod owning;

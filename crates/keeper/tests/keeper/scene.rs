@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use keeper::door::{self, Spawned};
-use keeper::plan::{LeaseClock, Plan, StdinMode};
+use keeper::plan::{LeaseClock, Level, Plan, StdinMode};
 use keeper::record::{Begin, Kind, Note, Testimony};
 use keeper::spool::Reader;
 use keeper::wire::{Assembler, HelloReply, Order, Report, VERSION};
@@ -51,6 +51,15 @@ impl Scene {
 
     /// The same with changes to the plan.
     pub fn with(script: &str, change: impl FnOnce(&mut Plan)) -> Self {
+        Self::kept_by(|_| spawn(), script, change)
+    }
+
+    /// The same with a keeper of another kind, started in the scene's own directory.
+    pub fn kept_by(
+        start: impl FnOnce(&Path) -> Spawned,
+        script: &str,
+        change: impl FnOnce(&mut Plan),
+    ) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let mark = format!("{}-{count}", std::process::id());
@@ -81,12 +90,13 @@ impl Scene {
             output_bytes_max: 1 << 30,
             segment_bytes: limits::SEGMENT_BYTES,
             mark: (MARK.into(), mark.clone()),
+            level: Level::Basic,
         };
         change(&mut plan);
         std::fs::create_dir_all(plan.spool_dir.parent().unwrap()).unwrap();
         door::prepare_spool(&plan.spool_dir).unwrap();
         let reader = Reader::open(&plan.spool_dir, 0).unwrap();
-        let Spawned { control, child } = spawn();
+        let Spawned { control, child } = start(home.path());
         door::send_plan(&control, &plan).unwrap();
         let mut scene = Self {
             home,
@@ -103,6 +113,8 @@ impl Scene {
                 spool_len: 0,
                 deadline_ms: 0,
                 stage: keeper::wire::Stage::Running,
+                isolation: Default::default(),
+                isolation_note: None,
                 secrets: Vec::new(),
             },
             mark,

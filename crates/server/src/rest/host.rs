@@ -1,8 +1,10 @@
 //! The host itself: whether it lives and who it is.
 
+use super::Problem;
 use crate::App;
 use axum::Json;
 use axum::extract::State;
+use axum::http::StatusCode;
 use host::Trouble;
 use serde_json::{Value, json};
 
@@ -22,5 +24,12 @@ pub async fn show(State(app): State<App>) -> Json<Value> {
         "pid": std::process::id(),
         "live_runs": app.host.live_runs(),
         "store": store,
+        "serves": app.host.serves(),
     }))
+}
+
+/// Asks the host to make room for the caller, which becomes the host as soon as the lock is free.
+pub async fn hand_over(State(app): State<App>) -> Result<StatusCode, Problem> {
+    app.host.hand_over()?;
+    Ok(StatusCode::ACCEPTED)
 }

@@ -41,6 +41,11 @@ pub const ROUTES: &[Route] = &[
         make: || get(host::show),
     },
     Route {
+        path: "/api/v1/host/handover",
+        methods: &[("post", "make room for another host; a server does not")],
+        make: || post(host::hand_over),
+    },
+    Route {
         path: "/api/v1/openapi.json",
         methods: &[("get", "this document")],
         make: || get(openapi::show),

@@ -88,8 +88,8 @@ impl Sqlite {
         self.writer.submit(bytes, move |connection| verbs::command(connection, &command)).await
     }
 
-    pub async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
-        self.writer.submit(0, move |connection| verbs::reap(connection, now)).await
+    pub async fn reap(&self, now: Timestamp, held: Vec<RunId>) -> Result<Vec<Reaped>, Error> {
+        self.writer.submit(0, move |connection| verbs::reap(connection, now, &held)).await
     }
 
     pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {

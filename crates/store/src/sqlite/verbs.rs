@@ -218,7 +218,12 @@ pub(super) fn command(connection: &Connection, command: &NewCommand) -> Result<D
 
 /// Fences off every run whose lease ran out: task and run get the next fence, so a late Batch of
 /// the old holder is refused from here on, and the caller is the one who may close the run.
-pub(super) fn reap(connection: &Connection, now: Timestamp) -> Result<Did<Vec<Reaped>>, Error> {
+/// Runs in `but` are left alone.
+pub(super) fn reap(
+    connection: &Connection,
+    now: Timestamp,
+    but: &[RunId],
+) -> Result<Did<Vec<Reaped>>, Error> {
     let mut expired = connection.prepare_cached(
         "SELECT num, id, task, fence, head_seq FROM runs
          WHERE state <> 'settled' AND lease_expires_at <= ?1 ORDER BY id",
@@ -235,6 +240,7 @@ pub(super) fn reap(connection: &Connection, now: Timestamp) -> Result<Did<Vec<Re
             };
             Ok((row.get::<_, i64>(0)?, reaped))
         })?
+        .filter(|row| !row.as_ref().is_ok_and(|(_, reaped)| but.contains(&reaped.run)))
         .collect::<Result<Vec<_>, _>>()?;
     for (num, reaped) in &expired {
         let task = connection

@@ -3,8 +3,6 @@
 //! The agent runs under our uid and can dial this socket. What keeps it from renewing its own
 //! lease is the secret in the hello, and nothing else is heard from a newcomer.
 
-use rustix::process::{Pid, getpid};
-
 use super::{Phase, Watch};
 use crate::keep::control::Heard;
 use crate::keep::ladder::Graces;
@@ -58,13 +56,15 @@ impl Watch {
         HelloReply {
             version: VERSION,
             fence: self.lease.fence(),
-            agent_pid: self.agent.map(Pid::as_raw_pid),
-            keeper_pid: getpid().as_raw_pid(),
+            agent_pid: self.agent.and(self.seen.agent_pid),
+            keeper_pid: self.seen.keeper_pid,
             last_said: self.voice.last_said(),
             held: self.voice.held(),
             spool_len: self.spool.len(),
             deadline_ms: self.lease.deadline_ms(),
             stage: self.stage(),
+            isolation: self.seen.isolation,
+            isolation_note: self.seen.isolation_note.clone(),
             secrets,
         }
     }

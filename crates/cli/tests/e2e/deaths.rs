@@ -1,0 +1,252 @@
+//! Every death: server, keeper and agent, alone and together, at any moment. A run ends once, with
+//! what was known of its end; nothing of it is left running; nothing that was committed is lost.
+
+use crate::ostler::{BOUND_MS, Ostler, Running, assert_gap_free, deeds, keepers, result, signal};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::time::Duration;
+use testkit::{find_marked, until};
+
+fn begun(run: &mut Running) -> (String, i32) {
+    let begun = run.event("the agent to run", |event| event["phase"] == "running");
+    let pid = begun["pid"].as_i64().expect("the agent has a pid");
+    (begun["run_id"].as_str().unwrap().to_owned(), pid as i32)
+}
+
+fn killed(mut run: Running) {
+    signal(run.child.id() as i32, Signal::KILL);
+    run.child.wait().unwrap();
+}
+
+fn nothing_is_left(ostler: &Ostler, what: &str) {
+    let mark = ostler.instance.mark();
+    let left = until_empty(|| find_marked(&mark));
+    assert!(left.is_empty(), "{what} left {left:?}");
+}
+
+fn until_empty<T>(look: impl Fn() -> Vec<T>) -> Vec<T> {
+    for _ in 0..BOUND_MS / 10 {
+        if look().is_empty() {
+            return Vec::new();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    look()
+}
+
+/// An agent that talks for some seconds: whole texts, deltas, and calls that are answered.
+fn talker(ostler: &Ostler) -> String {
+    let mut script = String::new();
+    for round in 0..60 {
+        script += match round % 10 {
+            3 => "--tool list_files {} ",
+            7 => "--tool report_progress '{\"summary\":\"on\"}' ",
+            _ => "--burst 4 ",
+        };
+        script += "--sleep-ms 90 ";
+        if round == 30 {
+            script += "--deltas ";
+        }
+    }
+    ostler.fake(script.trim())
+}
+
+#[test]
+fn a_server_killed_at_twenty_moments_changes_nothing_of_the_run() {
+    let quiet = Ostler::new();
+    let expected = quiet.events(&["run", "--process", &talker(&quiet), "x", "--json"]);
+    assert_eq!(result(&expected)["outcome"], "succeeded", "{expected:#?}");
+
+    let ostler = Ostler::new();
+    let mut run = ostler.starts(&["run", "--process", &talker(&ostler), "x", "--json"]);
+    let (id, _) = begun(&mut run);
+    killed(run);
+    for moment in 0..19u64 {
+        let server = match moment % 3 {
+            0 => ostler.starts(&["serve", "--listen", "127.0.0.1:0"]),
+            _ => ostler.starts(&["watch", &id, "--json"]),
+        };
+        // From before it has the lock to the middle of driving.
+        std::thread::sleep(Duration::from_millis(10 + moment * 37 % 320));
+        killed(server);
+    }
+    let watched = ostler.says(&["watch", &id, "--json"]);
+    assert_eq!(watched.code, 0, "{}", watched.stderr);
+    let events = ostler.events(&["show", &id, "--json"]);
+    assert_eq!(watched.events(), events, "a watcher sees what is stored");
+    assert_gap_free(&events);
+    assert_eq!(result(&events)["outcome"], "succeeded", "{:#?}", events.last());
+    let (expected, seen) = (deeds(&expected), deeds(&events));
+    for (i, (expected, seen)) in expected.iter().zip(&seen).enumerate() {
+        assert_eq!(expected, seen, "deed {i}");
+    }
+    assert_eq!(expected.len(), seen.len());
+    let runs = events.iter().filter(|event| event["phase"] == "running").count();
+    assert_eq!(runs, 1, "it was launched once");
+    nothing_is_left(&ostler, "twenty deaths");
+}
+
+/// Who dies, and how the run then ends.
+const DEATHS: &[(&[Victim], &str, Option<&str>)] = &[
+    (&[Victim::Agent], "failed", Some("process_killed")),
+    (&[Victim::Keeper], "lost", Some("process_lost")),
+    (&[Victim::Server], "succeeded", None),
+    (&[Victim::Keeper, Victim::Agent], "lost", Some("process_lost")),
+    (&[Victim::Server, Victim::Agent], "failed", Some("process_killed")),
+    (&[Victim::Server, Victim::Keeper], "lost", Some("process_lost")),
+    (&[Victim::Server, Victim::Keeper, Victim::Agent], "lost", Some("process_lost")),
+];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Victim {
+    Server,
+    Keeper,
+    Agent,
+}
+
+/// Lets the victims die while the agent has children that hide, and gives the run's events.
+fn die(level: &str, victims: &[Victim]) -> Vec<Value> {
+    let ostler = Ostler::new();
+    let script = "--setsid-child --double-fork --burst 30 --sleep-ms 2500 --burst 3";
+    let agent = ostler.fake(script);
+    let mut command = ostler.command(&["run", "--process", &agent, "x", "--json"]);
+    let mut run = Running::of(command.env("OSTLER_ISOLATION", level));
+    let (id, pid) = begun(&mut run);
+    let mut seen = vec![];
+    while seen.len() < 20 {
+        seen.push(run.event("an event", |event| event["origin"] == "agent"));
+    }
+    let mut dying = Vec::new();
+    for victim in victims {
+        match victim {
+            Victim::Server => dying.push(run.child.id() as i32),
+            Victim::Keeper => dying.extend(keepers(&id)),
+            Victim::Agent => dying.push(pid),
+        }
+    }
+    assert!(dying.len() >= victims.len(), "{dying:?}");
+    for pid in dying {
+        signal(pid, Signal::KILL);
+    }
+    match victims.contains(&Victim::Server) {
+        true => drop(run.child.wait()),
+        false => drop(run.finish()),
+    }
+    // Whoever acts next takes over what is left; there may be nothing.
+    ostler.says(&["watch", &id, "--json"]);
+    let what = format!("{victims:?} at {level}");
+    nothing_is_left(&ostler, &what);
+    let events = ostler.events(&["show", &id, "--json"]);
+    for event in seen {
+        assert!(events.contains(&event), "{what}: a committed event is gone: {event}");
+    }
+    let left: Vec<_> = ostler.files().into_iter().filter(|path| path.ends_with("lock")).collect();
+    assert!(left.len() <= 1, "{what}: spools are removed: {left:?}");
+    events
+}
+
+fn deaths(level: &str) {
+    for (victims, outcome, code) in DEATHS {
+        let events = die(level, victims);
+        assert_gap_free(&events);
+        let result = result(&events);
+        let told = (result["outcome"].as_str(), result["code"].as_str());
+        assert_eq!(told, (Some(*outcome), *code), "{victims:?} at {level}: {result}");
+    }
+}
+
+#[test]
+fn whoever_dies_the_run_ends_once_and_nothing_is_left_at_the_level_basic() {
+    deaths("basic");
+}
+
+#[test]
+fn whoever_dies_the_run_ends_once_and_nothing_is_left_at_the_strongest_level() {
+    deaths("auto");
+}
+
+#[test]
+fn a_run_shows_how_strongly_its_agent_is_held() {
+    let ostler = Ostler::new();
+    let shown = |level: &str| {
+        let mut command = ostler.command(&["run", "demo", "hello", "--json"]);
+        let said = Running::of(command.env("OSTLER_ISOLATION", level)).finish();
+        let events = said.events();
+        let running = events.iter().find(|event| event["phase"] == "running").cloned();
+        (said.code, running.unwrap_or_default()["isolation"].as_str().map(str::to_owned))
+    };
+    assert_eq!(shown("basic"), (0, Some("basic".to_owned())));
+    let (code, level) = shown("auto");
+    assert_eq!(code, 0);
+    assert!(["basic", "cgroup", "strict"].contains(&level.unwrap().as_str()));
+    assert_eq!(shown("iron").0, 3);
+}
+
+fn short_lease(ostler: &Ostler) {
+    ostler.instance.write_config(r#"{ "server": { "leaseSec": 2 } }"#);
+}
+
+fn is_gone(pid: i32) -> bool {
+    !std::fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+}
+
+#[test]
+fn a_host_that_slept_past_its_lease_writes_nothing_more_under_it() {
+    let ostler = Ostler::new();
+    short_lease(&ostler);
+    let agent = ostler.fake("--burst 10 --sleep-ms 600000");
+    let mut run = ostler.starts(&["run", "--process", &agent, "x", "--json"]);
+    let (id, pid) = begun(&mut run);
+    signal(run.child.id() as i32, Signal::STOP);
+    until("the keeper to end its agent", BOUND_MS, || is_gone(pid).then_some(()));
+    until("the keeper to leave", BOUND_MS, || keepers(&id).is_empty().then_some(()));
+    signal(run.child.id() as i32, Signal::CONT);
+    let said = run.finish();
+    let events = ostler.events(&["show", &id, "--json"]);
+    assert_gap_free(&events);
+    let end = result(&events);
+    assert_eq!((&end["outcome"], &end["code"]), (&"lost".into(), &"lease_expired".into()), "{end}");
+    assert_eq!(said.code, 13, "{}", said.stderr);
+    assert_eq!(end["fence"], 2, "its end was written under the next fence");
+    assert!(events.iter().any(|event| event["kind"] == "lease" && event["action"] == "lost"));
+    // Fences never fall, and each event of the agent is there once.
+    let fences: Vec<_> = events.iter().map(|event| event["fence"].as_u64().unwrap()).collect();
+    assert!(fences.is_sorted(), "{fences:?}");
+    let burst = deeds(&events).into_iter().filter(|deed| deed["kind"] == "assistant_text").count();
+    assert_eq!(burst, 10, "{events:#?}");
+    let rows: Vec<Value> = serde_json::from_str(&ostler.says(&["runs", "--json"]).stdout).unwrap();
+    assert_eq!(rows[0]["state"], "settled");
+    nothing_is_left(&ostler, "a lease that ran out");
+}
+
+#[test]
+fn a_short_lease_is_renewed_for_as_long_as_the_agent_works() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(r#"{ "server": { "leaseSec": 5 } }"#);
+    let events =
+        ostler.events(&["run", "--process", &ostler.fake("--sleep-ms 7000"), "x", "--json"]);
+    assert_eq!(result(&events)["outcome"], "succeeded", "{:#?}", events.last());
+    assert!(events.iter().any(|event| event["action"] == "renewed"));
+}
+
+#[test]
+fn a_run_whose_keeper_hangs_is_ended_when_its_lease_is_over() {
+    let ostler = Ostler::new();
+    short_lease(&ostler);
+    let agent = ostler.fake("--setsid-child --burst 10 --sleep-ms 600000");
+    let mut run = ostler.starts(&["run", "--process", &agent, "x", "--json"]);
+    let (id, _) = begun(&mut run);
+    for pid in keepers(&id) {
+        signal(pid, Signal::STOP);
+    }
+    killed(run);
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    let watched = ostler.says(&["watch", &id, "--json"]);
+    let events = watched.events();
+    assert_gap_free(&events);
+    assert_eq!(result(&events)["outcome"], "lost", "{:#?}", events.last());
+    signal(serve.child.id() as i32, Signal::TERM);
+    assert_eq!(serve.finish().code, 0);
+    nothing_is_left(&ostler, "a keeper that hung");
+}
