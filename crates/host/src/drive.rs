@@ -421,6 +421,10 @@ impl Drive {
     /// Commits what is pending and does what it asks for.
     async fn commit(&mut self) -> Result<(), Leave> {
         let Made { batch, deeds } = self.make_batch(clock::now());
+        if self.machine.is_settled() {
+            // Whoever sees the end of the run finds its token ended too.
+            self.house.end_token(self.run);
+        }
         loop {
             match self.house.store.commit(batch.clone()).await {
                 Ok(_) => break,
