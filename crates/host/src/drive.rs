@@ -488,6 +488,10 @@ impl Drive {
         let Made { batch, deeds } = self.make_batch(clock::now());
         let mut is_last = batch.settle.is_some();
         let mut told = false;
+        if self.machine.is_settled() {
+            // Whoever sees the end of the run finds its token ended too.
+            self.house.end_token(self.run);
+        }
         loop {
             if clock::now().mono_ms >= self.lease_until_ms {
                 return Err(Leave::Expired);

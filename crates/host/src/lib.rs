@@ -184,7 +184,7 @@ impl Host {
         let given = blake3::hash(token.as_bytes());
         // Comparing two blake3 hashes takes the same time whatever they are.
         let live = self.inner.live();
-        let found = live.iter().find(|(_, live)| live.token == given);
+        let found = live.iter().find(|(_, live)| live.token == Some(given));
         found.map(|(run, live)| Bearer { run: *run, fence: live.fence })
     }
 
@@ -281,6 +281,13 @@ impl Inner {
         self.live().contains_key(&run)
     }
 
+    /// From now on the run's token opens nothing.
+    pub(crate) fn end_token(&self, run: RunId) {
+        if let Some(live) = self.live().get_mut(&run) {
+            live.token = None;
+        }
+    }
+
     pub(crate) fn leaving(&self) -> watch::Receiver<bool> {
         let mut leaving = self.leaving.subscribe();
         if *leaving.borrow() {
@@ -307,7 +314,7 @@ impl Inner {
         drive.bench.upstream.tells(asking.clone());
         let live = Live {
             fence: drive.fence,
-            token: blake3::hash(self.lease_token(run, drive.fence).as_bytes()),
+            token: Some(blake3::hash(self.lease_token(run, drive.fence).as_bytes())),
             tools: drive.machine.terms().tools.clone(),
             upstream: Arc::clone(&drive.bench.upstream),
             asking,

@@ -51,8 +51,8 @@ pub(crate) struct Called {
 /// What the host knows of a run that is driven here.
 pub(crate) struct Live {
     pub fence: u64,
-    /// The hash of the run's token: looked up without deriving anything.
-    pub token: blake3::Hash,
+    /// The hash of the run's token: looked up without deriving anything. None once it has ended.
+    pub token: Option<blake3::Hash>,
     pub tools: Vec<String>,
     pub upstream: Arc<Upstream>,
     pub asking: mpsc::Sender<Asked>,
@@ -189,7 +189,7 @@ mod tests {
         let live = Live {
             shown: Default::default(),
             fence: 2,
-            token: blake3::hash(token(run, 2).as_bytes()),
+            token: Some(blake3::hash(token(run, 2).as_bytes())),
             tools: vec!["get_budget".to_owned()],
             upstream: Arc::default(),
             asking: callers.open(),
@@ -210,6 +210,9 @@ mod tests {
             let refused = call(&host, stale, "get_budget".to_owned(), Value::Null).await;
             assert_eq!(refused.unwrap_err().code, Code::FenceStale);
         }
+        // A token ends before the end of its run is seen.
+        host.inner.end_token(run);
+        assert_eq!(host.run_of_token(&token(run, 2)), None);
         // And who waits for a driver that lets go hears of it.
         let waiting = call(&host, bearer, "get_budget".to_owned(), Value::Null);
         let letting_go = async {
