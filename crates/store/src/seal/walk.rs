@@ -12,7 +12,7 @@ use std::borrow::Cow;
 pub(super) enum Scope {
     /// The body of an event: the contract's names outside, anyone's inside the free fields.
     Event,
-    /// Our own state, to be read back: only known values are replaced.
+    /// Our own state, to be read back: known values and vendors' keys are replaced.
     State,
     /// Anyone's: all rules everywhere.
     View,
@@ -163,7 +163,7 @@ impl Walk<'_> {
             return;
         }
         let changed = match self.scope {
-            Scope::State => self.seal.known.replace(&text),
+            Scope::State => self.seal.redact_forms(&text),
             Scope::Event | Scope::View => self.seal.redact(&text),
         };
         match changed {
