@@ -12,6 +12,7 @@ use crate::keeping::Keeping;
 use crate::ops::run::stored;
 use crate::ops::tool::{Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
+use crate::trace::{self, Tracer};
 use crate::workspace::Workspace;
 use crate::{Host, clock};
 use contract::event::{Body, Lifecycle, Phase};
@@ -133,6 +134,12 @@ async fn adopted(
         true => Intake::open(&spool, state.marks).ok(),
         false => None,
     };
+    // What is heard without its secrets is not kept, so there is nothing to trace.
+    let (trace, trace_ended) = match keeper.is_some() {
+        true => trace::resumed(host.store(), row.id, state.trace),
+        false => (None, None),
+    };
+    let seal = Seal::new(secrets);
     let task = host.store().task(row.task).await.map_err(stored)?;
     let sheet = TaskSheet {
         id: row.task,
@@ -156,7 +163,7 @@ async fn adopted(
         dialect,
         joiner: Default::default(),
         words: Words {
-            seal: Seal::new(secrets),
+            seal: seal.clone(),
             next_seq: row.head_seq + 1,
             carry: state.carry,
             open: state.open,
@@ -172,6 +179,7 @@ async fn adopted(
         keeping: keeper.map(|(keeping, _)| keeping),
         child: None,
         intake,
+        tracer: Tracer::new(seal, trace),
         inbox: house.store.inbox_changed(row.id),
         leaving: house.leaving(),
         answers,
@@ -197,6 +205,7 @@ async fn adopted(
     }
     let body = Lifecycle { phase: Phase::Adopted, why: None, pid, isolation: None };
     drive.pending.drafts.push(Draft::ostler(Body::Lifecycle(body)));
+    drive.pending.drafts.extend(trace_ended);
     if let (Some(point), Some(last_said)) = (point, last_said) {
         drive.go_on(now, point, last_said);
     }

@@ -11,7 +11,7 @@ use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::seal::{Carry, Seal, SealedEvent};
-use store::{Batch, Settle};
+use store::{Batch, Settle, TraceMark};
 
 /// What waits for the next Batch.
 #[derive(Debug, Default)]
@@ -94,6 +94,9 @@ pub struct HostState {
     pub open: Option<OpenBlock>,
     pub next_effect: u64,
     pub next_frame: u32,
+    /// Absent when no trace is kept.
+    #[serde(default)]
+    pub trace: Option<TraceMark>,
 }
 
 impl OpenBlock {
@@ -154,6 +157,7 @@ impl Drive {
             open: self.words.open.clone(),
             next_effect: self.mouth.next_effect,
             next_frame: self.mouth.next_frame,
+            trace: self.tracer.mark(),
         };
         let batch = Batch {
             run: self.run,
@@ -183,7 +187,7 @@ impl Drive {
             code: result.code,
             ended_at: now.wall,
             task_state: TaskState::after(result.outcome, Review::None),
-            message: self.words.seal.given(result.message.as_deref().unwrap_or_default()),
+            message: self.words.seal.line(result.message.as_deref().unwrap_or_default().as_bytes()),
         }
     }
 }

@@ -17,6 +17,7 @@ mod intake;
 mod keeping;
 pub mod ops;
 mod perform;
+mod trace;
 pub mod workspace;
 
 use batch::Deeds;
@@ -25,11 +26,12 @@ use contract::{Fault, RunId};
 use data::DataDir;
 use drive::Drive;
 use engine::rules::price::PriceTable;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use store::Store;
+use store::seal::Seal;
 use tokio::sync::watch;
 
 /// How long drivers may take to let go of their runs.
@@ -70,7 +72,8 @@ pub(crate) struct Inner {
     pub resolve: Resolve,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
-    live: Mutex<HashSet<RunId>>,
+    /// The runs that are driven here, each with the seal that knows its secrets.
+    live: Mutex<HashMap<RunId, Seal>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver that this host is about to stop.
@@ -117,7 +120,7 @@ impl Host {
     /// The live run whose own token this is. Compared in constant time, run by run.
     pub fn run_of_token(&self, token: &str) -> Option<RunId> {
         let given = blake3::hash(token.as_bytes());
-        let live: Vec<RunId> = self.inner.live().iter().copied().collect();
+        let live: Vec<RunId> = self.inner.live().keys().copied().collect();
         // Comparing two blake3 hashes takes the same time whatever they are.
         live.into_iter()
             .find(|run| blake3::hash(self.inner.lease_token(*run, 1).as_bytes()) == given)
@@ -157,12 +160,17 @@ impl Inner {
         self.address.get().map_or("http://127.0.0.1:0", String::as_str)
     }
 
-    fn live(&self) -> MutexGuard<'_, HashSet<RunId>> {
+    fn live(&self) -> MutexGuard<'_, HashMap<RunId, Seal>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn is_here(&self, run: RunId) -> bool {
-        self.live().contains(&run)
+        self.live().contains_key(&run)
+    }
+
+    /// What seals words that are said to a run from outside.
+    pub(crate) fn seal_of(&self, run: RunId) -> Seal {
+        self.live().get(&run).cloned().unwrap_or_default()
     }
 
     pub(crate) fn leaving(&self) -> watch::Receiver<()> {
@@ -174,7 +182,7 @@ impl Inner {
     pub(crate) fn drive(self: &Arc<Self>, drive: Drive, deeds: Option<Deeds>) {
         let host = Host { inner: Arc::clone(self) };
         let run = drive.run;
-        self.live().insert(run);
+        self.live().insert(run, drive.words.seal.clone());
         self.reasons.send_modify(|reasons| *reasons += 1);
         tokio::spawn(async move {
             if tokio::spawn(drive.run(deeds)).await.is_err() {

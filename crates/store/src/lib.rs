@@ -21,6 +21,7 @@ pub mod spiteful;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use batch::*;
 pub use check::check;
@@ -28,6 +29,7 @@ pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
 pub use row::*;
 pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
+pub use trace::{Trace, TraceMark, TraceReader};
 
 use backend::Backend;
 use blobs::Blobs;
@@ -42,6 +44,7 @@ use std::sync::Arc;
 
 const DATABASE: &str = "ostler.db";
 const BLOBS: &str = "blobs";
+const TRACES: &str = "traces";
 
 /// A handle to the store of one data directory. Cheap to clone; all handles share one writer.
 #[derive(Clone)]
@@ -52,6 +55,7 @@ pub struct Store {
 struct Shared {
     sqlite: Sqlite,
     blobs: Blobs,
+    traces: PathBuf,
     feed: Feed,
 }
 
@@ -67,7 +71,7 @@ impl Store {
         // The names of new files are durable too, before the first answer says so of their content.
         blobs::sync_folder(dir)
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
-        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, feed }) })
+        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, traces: dir.join(TRACES), feed }) })
     }
 
     /// Queues a task. The same id or key again gives the task that is there.
@@ -225,6 +229,21 @@ impl Store {
     /// Where a blob is, if the name can be that of one.
     pub fn blob_path(&self, hash: &str) -> Option<PathBuf> {
         self.shared.blobs.path(hash)
+    }
+
+    /// The trace of a new run, of at most so many bytes; nothing is made before its first line.
+    pub fn new_trace(&self, run: RunId, bytes_max: u64) -> Trace {
+        Trace::new(trace::path(&self.shared.traces, run), bytes_max)
+    }
+
+    /// The trace of a run that is taken over, as its last Batch left it.
+    pub fn resume_trace(&self, run: RunId, mark: TraceMark) -> Result<Trace, Error> {
+        Trace::resume(trace::path(&self.shared.traces, run), mark)
+    }
+
+    /// What is kept of a run's raw output; `None` when nothing is.
+    pub fn read_trace(&self, run: RunId) -> Result<Option<TraceReader>, Error> {
+        TraceReader::open(&trace::path(&self.shared.traces, run))
     }
 
     /// Waits until everything queued is durable and ends the writer; verbs answer `Closed` after.

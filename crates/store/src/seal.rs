@@ -164,6 +164,19 @@ impl Seal {
         Sealed(self.redact(bytes).unwrap_or_else(|| bytes.to_vec()))
     }
 
+    /// A line of which only the beginning is there: by all rules, and without an end that could be
+    /// the first half of a known value.
+    pub fn head(&self, bytes: &[u8]) -> Sealed {
+        let mut head = self.line(bytes).0;
+        let kept = head.len().saturating_sub(self.known.bytes_max());
+        // Not inside a character.
+        let whole = (kept.saturating_sub(3)..=kept)
+            .rev()
+            .find(|at| head.get(*at).is_none_or(|byte| (*byte as i8) >= -0x40));
+        head.truncate(whole.unwrap_or(kept));
+        Sealed(head)
+    }
+
     fn clean_json(&self, bytes: Vec<u8>) -> Vec<u8> {
         if self.may_hold_secrets(&bytes) { walk::rewrite(self, &bytes, Scope::View) } else { bytes }
     }

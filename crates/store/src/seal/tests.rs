@@ -176,6 +176,15 @@ cut {"password": "[redacted]
 }
 
 #[test]
+fn the_head_of_a_line_does_not_end_in_half_a_secret() {
+    let whole = format!("{} hunter2-hunter2", "é".repeat(200));
+    for end in whole.len() - 20..=whole.len() {
+        let head = seal().head(&whole.as_bytes()[..end]).text();
+        assert!(!head.contains("hun") && !head.contains('\u{fffd}'), "{head}");
+    }
+}
+
+#[test]
 fn secrets_that_are_words_of_the_contract_do_not_make_an_event_unreadable() {
     let words = ["result", "failed", "agent_failed", "explicit", "budget", "succeeded", "session"];
     let seal = Seal::new(words.map(|word| ("W".to_owned(), word.to_owned())));
