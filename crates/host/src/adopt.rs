@@ -124,7 +124,8 @@ async fn adopted(
     let last_said = keeper.as_ref().map(|(_, reply)| reply.last_said);
 
     // What cannot be read again makes the run lost; it still ends, and says why.
-    let restored = point.as_ref().and_then(|point| restore(point, runtime));
+    let seal = Seal::new(secrets);
+    let restored = point.as_ref().and_then(|point| restore(point, &seal, runtime));
     let readable = restored.is_some();
     let (machine, dialect, state) = restored.unwrap_or_else(|| {
         let terms = Terms::from(&Default::default(), row.fence, attempt);
@@ -139,7 +140,6 @@ async fn adopted(
         true => trace::resumed(host.store(), row.id, state.trace),
         false => (None, None),
     };
-    let seal = Seal::new(secrets);
     let task = host.store().task(row.task).await.map_err(stored)?;
     let sheet = TaskSheet {
         id: row.task,
@@ -214,10 +214,11 @@ async fn adopted(
 
 fn restore(
     point: &ResumePoint,
+    seal: &Seal,
     runtime: &'static dyn runtimes::Runtime,
 ) -> Option<(Machine, Box<dyn Dialect>, HostState)> {
-    let machine = serde_json::from_slice(&point.machine).ok()?;
-    let dialect = runtime.restore(&point.dialect).ok()?;
+    let machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
+    let dialect = runtime.restore(&seal.unheld(&point.dialect)).ok()?;
     let host = serde_json::from_slice(&point.host).ok()?;
     Some((machine, dialect, host))
 }

@@ -36,16 +36,20 @@ impl Tracer {
             None => frame,
         };
         dialect.hear(frame, out);
-        let raw = self.keep(frame);
+        let raw = self.keep(frame, &out.drafts[before..]);
         for draft in &mut out.drafts[before..] {
             draft.raw = raw;
         }
     }
 
-    fn keep(&mut self, frame: &Frame<'_>) -> Option<Raw> {
+    fn keep(&mut self, frame: &Frame<'_>, drafts: &[Draft]) -> Option<Raw> {
         let trace = self.trace.as_mut()?;
         let raw = Raw { stream: frame.stream.into(), line: frame.line };
-        let text = self.seal.line(frame.bytes);
+        let pieces: Vec<&str> = drafts.iter().filter_map(|draft| piece(&draft.body)).collect();
+        let text = match pieces.is_empty() {
+            true => self.seal.line(frame.bytes),
+            false => self.seal.line_without(frame.bytes, &pieces),
+        };
         trace.hear(raw.stream, raw.line, &text, frame.cut).then_some(raw)
     }
 
@@ -71,6 +75,14 @@ impl Drive {
         }
         let text = format!("the trace of this run ends here: {error}");
         self.pending.drafts.push(warning(text));
+    }
+}
+
+/// The text of a delta, which other lines go on with.
+fn piece(body: &Body) -> Option<&str> {
+    match body {
+        Body::AssistantText(text) | Body::Thinking(text) if text.delta => Some(&text.text),
+        _ => None,
     }
 }
 

@@ -132,13 +132,10 @@ impl Seal {
     }
 
     /// Our own state, to be read back: known values and vendors' keys are replaced, inside strings,
-    /// so that it stays the JSON it was. Its names are ours, so they tell nothing.
+    /// so that it stays the JSON it was. Its names are ours, so they tell nothing. A text that ends
+    /// in the middle of a known value is held as `carry.rs` does; `unheld` gives it back.
     pub fn json(&self, value: &impl Serialize) -> Sealed {
-        let bytes = written(value);
-        if self.may_hold_secrets(&bytes) {
-            return Sealed(walk::rewrite(self, &bytes, Scope::State));
-        }
-        Sealed(bytes)
+        Sealed(walk::rewrite(self, &written(value), Scope::State))
     }
 
     /// JSON for people (a launch plan, a card): by all rules, telling names included.
@@ -162,6 +159,14 @@ impl Seal {
             return Sealed(walk::rewrite(self, bytes, Scope::View));
         }
         Sealed(self.redact(bytes).unwrap_or_else(|| bytes.to_vec()))
+    }
+
+    /// A line of raw output that carries pieces of a text which other lines go on with. A secret may
+    /// be split over them, so the pieces are not kept here: the events have them, joined.
+    pub fn line_without(&self, bytes: &[u8], pieces: &[&str]) -> Sealed {
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+        let cleaned = is_json.then(|| walk::rewrite_without(self, bytes, pieces)).flatten();
+        Sealed(cleaned.unwrap_or_else(|| walk::PIECE.to_vec()))
     }
 
     /// A line of which only the beginning is there: by all rules, and without an end that could be

@@ -17,3 +17,4 @@ mod protocol;
 mod secrets;
 mod stop;
 mod surface;
+mod trace;

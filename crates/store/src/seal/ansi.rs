@@ -1,4 +1,5 @@
-//! Values with colours between their characters. A terminal's control sequences are passed over
+//! Values with colours between their characters. A terminal's control sequences, also as JSON
+//! writes them, are passed over
 //! when a known value is looked for, so that `s<red>e<blue>cret` is found; what is replaced is the
 //! value with every sequence inside it. Texts without the escape character never come here.
 
@@ -6,12 +7,17 @@ use super::known::Known;
 
 pub(super) const ESCAPE: u8 = 0x1b;
 
+/// What is left of an escape character that was escaped, under any number of backslashes.
+const WRITTEN: &[u8] = b"u001b[";
+
 /// How JSON writes the escape character.
 pub(super) const ESCAPED: &str = r"\u001b";
 
 /// The text with every known value replaced that sequences run through; `None` when there is none.
 pub(super) fn replace(known: &Known, text: &[u8]) -> Option<Vec<u8>> {
-    memchr::memchr(ESCAPE, text)?;
+    if memchr::memchr(ESCAPE, text).is_none() && memchr::memmem::find(text, WRITTEN).is_none() {
+        return None;
+    }
     let (plain, places) = without_sequences(text);
     let mut out = Vec::with_capacity(text.len());
     let (mut done, mut looked) = (0, 0);
@@ -34,8 +40,8 @@ fn without_sequences(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let mut places = Vec::with_capacity(text.len());
     let mut at = 0;
     while at < text.len() {
-        if text[at] == ESCAPE {
-            at = sequence_end(text, at);
+        if let Some(end) = sequence_end(text, at) {
+            at = end;
             continue;
         }
         plain.push(text[at]);
@@ -46,17 +52,23 @@ fn without_sequences(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
 }
 
 /// Where the sequence that begins at `at` ends: `ESC [ … letter`, or two characters.
-fn sequence_end(text: &[u8], at: usize) -> usize {
-    match text.get(at + 1) {
-        Some(b'[') => {
-            let body = &text[at + 2..];
-            let length = body.iter().take_while(|byte| matches!(byte, 0x20..=0x3f)).count();
-            let closed = body.get(length).is_some_and(|byte| matches!(byte, 0x40..=0x7e));
-            at + 2 + length + usize::from(closed)
-        }
-        Some(byte) if byte.is_ascii() => at + 2,
-        _ => at + 1,
+fn sequence_end(text: &[u8], at: usize) -> Option<usize> {
+    let slashes = text[at..].iter().take_while(|byte| **byte == b'\\').count();
+    if slashes > 0 && text[at + slashes..].starts_with(WRITTEN) {
+        return Some(colour_end(text, at + slashes + WRITTEN.len()));
     }
+    match (text[at], text.get(at + 1)) {
+        (ESCAPE, Some(b'[')) => Some(colour_end(text, at + 2)),
+        (ESCAPE, Some(byte)) if byte.is_ascii() => Some(at + 2),
+        (ESCAPE, _) => Some(at + 1),
+        _ => None,
+    }
+}
+
+fn colour_end(text: &[u8], from: usize) -> usize {
+    let length = text[from..].iter().take_while(|byte| matches!(byte, 0x20..=0x3f)).count();
+    let closed = text.get(from + length).is_some_and(|byte| matches!(byte, 0x40..=0x7e));
+    from + length + usize::from(closed)
 }
 
 #[cfg(test)]
@@ -76,6 +88,8 @@ mod tests {
             replaced(&format!("a {painted} b")).as_deref(),
             Some("a \u{1b}[1;31m[redacted:K]\u{1b}[0m b")
         );
+        let written = painted.replace('\u{1b}', "\\\\u001b");
+        assert!(replaced(&written).is_some_and(|text| text.contains("[redacted:K]")));
     }
 
     #[test]

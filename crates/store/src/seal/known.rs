@@ -139,6 +139,16 @@ impl Known {
         self.patterns.get(place).filter(|pattern| pattern.starts_with(text)).map(|_| place)
     }
 
+    /// What only someone who knows all values can say of two numbers.
+    pub fn tag(&self, pattern: usize, bytes: usize) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for pattern in &self.patterns {
+            hasher.update(&(pattern.len() as u64).to_le_bytes()).update(pattern);
+        }
+        hasher.update(&(pattern as u64).to_le_bytes()).update(&(bytes as u64).to_le_bytes());
+        hasher.finalize().to_hex()[..16].to_owned()
+    }
+
     /// Tells two sets of patterns apart without saying anything of their content.
     pub fn shape(&self) -> (u32, u32) {
         let bytes: usize = self.patterns.iter().map(Vec::len).sum();

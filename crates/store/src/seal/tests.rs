@@ -176,6 +176,16 @@ cut {"password": "[redacted]
 }
 
 #[test]
+fn a_line_with_pieces_of_a_text_is_kept_without_them() {
+    let line = br#"{"type":"delta","text":"hunter2-hu","n":1,"secret":"s"}"#;
+    let kept = seal().line_without(line, &["hunter2-hu"]).text();
+    assert_eq!(kept, r#"{"type":"delta","text":"[delta]","n":1,"secret":"[redacted]"}"#);
+    // A piece that is not there as it is may be there in another form.
+    assert_eq!(seal().line_without(line, &["HUNTER2"]).text(), "[delta]");
+    assert_eq!(seal().line_without(b"no JSON hunter2-hu", &["x"]).text(), "[delta]");
+}
+
+#[test]
 fn the_head_of_a_line_does_not_end_in_half_a_secret() {
     let whole = format!("{} hunter2-hunter2", "é".repeat(200));
     for end in whole.len() - 20..=whole.len() {
