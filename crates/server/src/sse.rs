@@ -87,7 +87,7 @@ pub fn lines(app: &App, reader: TraceReader) -> Response {
     let attached = app.host.attach();
     let pieces = stream::unfold(Some((reader, attached)), async |open| {
         let (mut reader, attached) = open?;
-        let read = tokio::task::spawn_blocking(move || (reader.next(), reader)).await;
+        let read = tokio::task::spawn_blocking(move || (reader.lines(), reader)).await;
         match read {
             Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, attached)))),
             Ok((Err(error), _)) => Some((Err(std::io::Error::other(error)), None)),

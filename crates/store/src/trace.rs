@@ -195,7 +195,7 @@ impl TraceReader {
     }
 
     /// The next lines; `None` at the end. A line that is being written is not given yet.
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, Error> {
+    pub fn lines(&mut self) -> Result<Option<Vec<u8>>, Error> {
         loop {
             let read = (&mut self.file).take(PIECE_BYTES).read_to_end(&mut self.held);
             if read.map_err(|cause| Error::io("reading a trace".to_owned(), cause))? == 0 {
@@ -210,7 +210,7 @@ impl TraceReader {
 
     /// Everything there is, to a file or a pipe.
     pub fn copy(&mut self, to: &mut impl io::Write) -> Result<(), Error> {
-        while let Some(lines) = self.next()? {
+        while let Some(lines) = self.lines()? {
             to.write_all(&lines).map_err(|cause| Error::io("copying a trace".to_owned(), cause))?;
         }
         Ok(())
