@@ -110,6 +110,9 @@ pub struct Run {
     /// What it may do without asking; `allow-all` is dangerous outside a directory of its own
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub permission: Option<Policy>,
+    /// Write its raw output, without secrets, to this file when it has ended
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
     /// Run this command, which speaks JSON lines, instead of a configured agent
     #[arg(long, value_name = "CMD")]
     pub process: Option<String>,
@@ -140,6 +143,9 @@ pub struct Show {
     /// Show how it was launched instead
     #[arg(long)]
     pub plan: bool,
+    /// Show its raw output, without secrets, as JSON lines
+    #[arg(long, conflicts_with_all = ["plan", "full"])]
+    pub raw: bool,
     /// Show lines that were not recognised
     #[arg(long)]
     pub debug: bool,

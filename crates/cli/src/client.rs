@@ -70,6 +70,22 @@ impl Client {
         Ok(response.bytes().await.map_err(|error| unreachable_host(&error))?.to_vec())
     }
 
+    /// What is kept of a run's raw output, handed on piece by piece.
+    pub async fn trace(
+        &self,
+        run: RunId,
+        mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
+    ) -> Result<std::io::Result<()>, Fault> {
+        let request = self.request(Method::GET, &format!("/api/v1/runs/{run}/trace"));
+        let mut pieces = answered(request).await?.bytes_stream();
+        while let Some(piece) = pieces.next().await {
+            if let Err(error) = take(&piece.map_err(|error| unreachable_host(&error))?) {
+                return Ok(Err(error));
+            }
+        }
+        Ok(Ok(()))
+    }
+
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<Response, Fault> {
         answered(self.request(Method::POST, path).json(body)).await
     }

@@ -46,6 +46,8 @@ limits! {
     LINE_BYTES_MAX: usize = 64 * MIB;
     /// Above this a line is kept in the spool and not in memory.
     LINE_BYTES_HELD_MAX: usize = MIB;
+    /// What is kept of one line in the trace.
+    TRACE_LINE_BYTES_MAX: usize = MIB;
     /// All output of a run.
     OUTPUT_BYTES_MAX: u64 = 512 * MIB as u64;
     /// A text that stays inside its event; longer ones become a preview and a blob.

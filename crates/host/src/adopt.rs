@@ -14,6 +14,7 @@ use crate::ops::relay::Callers;
 use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
+use crate::trace::{self, Tracer};
 use crate::workspace::Workspace;
 use crate::{Host, clock};
 use contract::event::{Body, Lifecycle, Phase};
@@ -214,7 +215,9 @@ async fn adopted(
     let seal = reply.as_ref().map(|reply| Seal::new(reply.secrets.clone())).or(kept);
 
     // What cannot be read again makes the run lost; it still ends, and says why.
-    let restored = point.as_ref().zip(known).and_then(|(point, known)| restore(point, known));
+    let known_values = seal.clone().unwrap_or_default();
+    let restored =
+        point.as_ref().zip(known).and_then(|(point, known)| restore(point, &known_values, known));
     let intake = restored.as_ref().and_then(|(_, _, state)| Intake::open(&spool, state.marks).ok());
     let lost = match (&restored, &intake) {
         (Some(_), Some(_)) => None,
@@ -243,6 +246,11 @@ async fn adopted(
         let terms = Terms::from(&Default::default(), row.fence, attempt);
         (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, HostState::default())
     });
+    // What is heard without its secrets is not kept, so there is nothing to trace.
+    let (trace, trace_ended) = match &seal {
+        Some(_) => trace::resumed(host.store(), row.id, state.trace),
+        None => (None, None),
+    };
     let workspace =
         Workspace::open(Path::new(&row.cwd)).or_else(|_| Workspace::open(Path::new("/")))?;
     let (answering, answers) = drive::answers();
@@ -283,6 +291,7 @@ async fn adopted(
         keeping: keeping.filter(|_| alive),
         child: None,
         intake,
+        tracer: Tracer::new(known_values, trace),
         inbox: house.store.inbox_changed(row.id),
         leaving: house.leaving(),
         answers,
@@ -309,6 +318,7 @@ async fn adopted(
         isolation: reply.as_ref().map(|reply| reply.isolation.word().to_owned()),
     };
     drive.pending.drafts.push(Draft::ostler(Body::Lifecycle(body)));
+    drive.pending.drafts.extend(trace_ended);
     if let Some(reply) = &reply {
         // The last host may have died between the launch and hearing of it.
         if let (None, Some(pid)) = (row.pid, agent_pid(reply)) {
@@ -352,10 +362,11 @@ async fn said_before(host: &Host, row: &RunRow) -> Result<Standing, Fault> {
 
 fn restore(
     point: &ResumePoint,
+    seal: &Seal,
     runtime: &'static dyn Runtime,
 ) -> Option<(Machine, Box<dyn Dialect>, HostState)> {
-    let machine = serde_json::from_slice(&point.machine).ok()?;
-    let dialect = runtime.restore(&point.dialect).ok()?;
+    let machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
+    let dialect = runtime.restore(&seal.unheld(&point.dialect)).ok()?;
     let host = serde_json::from_slice(&point.host).ok()?;
     Some((machine, dialect, host))
 }

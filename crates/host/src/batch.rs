@@ -11,7 +11,7 @@ use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::seal::{Carry, Seal, SealedEvent};
-use store::{Batch, LedgerRow, Settle};
+use store::{Batch, LedgerRow, Settle, TraceMark};
 
 /// What waits for the next Batch.
 #[derive(Debug, Default)]
@@ -124,6 +124,9 @@ pub struct HostState {
     pub asked: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<contract::Policy>,
+    /// Absent when no trace is kept.
+    #[serde(default)]
+    pub trace: Option<TraceMark>,
 }
 
 impl OpenBlock {
@@ -189,6 +192,7 @@ impl Drive {
             cost_model: self.cost_model.clone(),
             asked: self.callers.ids(),
             policy: Some(self.bench.policy),
+            trace: self.tracer.mark(),
         };
         let booked = std::mem::take(&mut self.pending.booked);
         let batch = Batch {
@@ -220,7 +224,7 @@ impl Drive {
             code: result.code,
             ended_at: now.wall,
             task_state: TaskState::after(result.outcome, Review::None),
-            message: self.words.seal.given(result.message.as_deref().unwrap_or_default()),
+            message: self.words.seal.line(result.message.as_deref().unwrap_or_default().as_bytes()),
         }
     }
 }

@@ -16,8 +16,9 @@ use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
+use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
-use contract::event::{Body, Lease, LeaseAction, Log, Stream, ToolUse, Via};
+use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
 use contract::limits::{
     BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, LEASE_RENEW_PERCENT, LEASE_RETRY_MS,
     SPOOL_SEGMENT_BYTES, TERM_MS,
@@ -66,6 +67,7 @@ pub struct Drive {
     /// The keeper as our child; adopted keepers are someone else's.
     pub(crate) child: Option<Child>,
     pub(crate) intake: Option<Intake>,
+    pub(crate) tracer: Tracer,
     pub(crate) inbox: Waiter,
     pub(crate) answers: mpsc::Receiver<Answered>,
     pub(crate) answering: mpsc::Sender<Answered>,
@@ -208,7 +210,7 @@ impl Drive {
             }
             let before = intake.marks().offset();
             let mut out = Out::default();
-            match intake.next(&mut *self.dialect, &mut out) {
+            match intake.next(&mut *self.dialect, &mut self.tracer, &mut out) {
                 Ok(Some(heard)) => {
                     if heard == Heard::Output && !told {
                         told = true;
@@ -233,6 +235,7 @@ impl Drive {
         if !more && self.ending == Ending::KeeperGone {
             self.end(now).await;
         }
+        self.write_trace();
         more || !self.pending.is_empty()
     }
 
@@ -241,7 +244,7 @@ impl Drive {
         self.ending = Ending::Told;
         let Some(mut intake) = self.intake.take() else { return };
         let mut out = Out::default();
-        intake.close(&mut *self.dialect, &mut out);
+        intake.close(&mut *self.dialect, &mut self.tracer, &mut out);
         let how = match intake.testimony() {
             Some(_) => Close::Ended,
             None => Close::Cut,
@@ -601,6 +604,7 @@ impl Drive {
         match leave {
             Leave::Settled => {
                 let dir = self.spool.clone();
+                let tracer = self.tracer;
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
                 // Both take a moment and neither matters to anyone who waits for the result.
@@ -608,6 +612,7 @@ impl Drive {
                     if let Some(mut child) = child {
                         let _ = child.wait();
                     }
+                    tracer.sync();
                     let _ = std::fs::remove_dir_all(dir);
                     drop(shut);
                 })
@@ -631,11 +636,7 @@ fn unkept_note(unkept: u64) -> Draft {
     let text = format!(
         "{unkept} events were not kept: what must be kept out of them is not known any more"
     );
-    Draft::ostler(Body::Log(Log {
-        stream: Stream::Ostler,
-        text,
-        level: Some("warning".to_owned()),
-    }))
+    warning(text)
 }
 
 /// Takes every word of the agent out of what was heard: its secrets went with its keeper, so nothing

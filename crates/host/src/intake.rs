@@ -3,6 +3,7 @@
 //! the agent dies first, the keeper testifies; if we die first, a successor goes on from `Marks`.
 
 use crate::frame::{Line, Lines, Mark};
+use crate::trace::Tracer;
 use contract::limits::STDERR_TAIL_BYTES;
 use keeper::record::{Kind, Testimony};
 use keeper::spool::{Reader, SpoolError};
@@ -63,13 +64,14 @@ impl Intake {
     }
 
     pub fn stderr_tail(&self) -> String {
-        String::from_utf8_lossy(&self.stderr_tail.bytes).into_owned()
+        String::from_utf8_lossy(self.stderr_tail.whole_lines()).into_owned()
     }
 
     /// Lets the dialect hear the next record. `None` when no record is complete yet.
     pub fn next(
         &mut self,
         dialect: &mut dyn Dialect,
+        tracer: &mut Tracer,
         out: &mut Out,
     ) -> Result<Option<Heard>, SpoolError> {
         let offset = self.reader.offset();
@@ -78,14 +80,14 @@ impl Intake {
         let heard = match record.kind {
             Kind::Out => {
                 self.stdout.push(offset, next, record.payload, |line| {
-                    dialect.hear(&frame(Stream::Stdout, &line), out);
+                    tracer.hear(dialect, &frame(Stream::Stdout, &line), out);
                 });
                 Heard::Output
             }
             Kind::Err => {
                 self.stderr_tail.push(record.payload);
                 self.stderr.push(offset, next, record.payload, |line| {
-                    dialect.hear(&frame(Stream::Stderr, &line), out);
+                    tracer.hear(dialect, &frame(Stream::Stderr, &line), out);
                 });
                 Heard::Output
             }
@@ -103,9 +105,9 @@ impl Intake {
     }
 
     /// No more will come: unfinished lines are heard as they are.
-    pub fn close(&mut self, dialect: &mut dyn Dialect, out: &mut Out) {
-        self.stdout.close(|line| dialect.hear(&frame(Stream::Stdout, &line), out));
-        self.stderr.close(|line| dialect.hear(&frame(Stream::Stderr, &line), out));
+    pub fn close(&mut self, dialect: &mut dyn Dialect, tracer: &mut Tracer, out: &mut Out) {
+        self.stdout.close(|line| tracer.hear(dialect, &frame(Stream::Stdout, &line), out));
+        self.stderr.close(|line| tracer.hear(dialect, &frame(Stream::Stderr, &line), out));
     }
 }
 
@@ -117,14 +119,26 @@ fn frame<'a>(stream: Stream, line: &Line<'a>) -> Frame<'a> {
 #[derive(Debug, Default)]
 struct Tail {
     bytes: Vec<u8>,
+    /// Something before these bytes was let go.
+    cut: bool,
 }
 
 impl Tail {
     fn push(&mut self, chunk: &[u8]) {
+        self.cut |= self.bytes.len() + chunk.len() > STDERR_TAIL_BYTES;
         let chunk = &chunk[chunk.len().saturating_sub(STDERR_TAIL_BYTES)..];
         let excess = (self.bytes.len() + chunk.len()).saturating_sub(STDERR_TAIL_BYTES);
         self.bytes.drain(..excess);
         self.bytes.extend_from_slice(chunk);
+    }
+
+    /// From the first line that is there as a whole: the half of a secret is not known as one.
+    fn whole_lines(&self) -> &[u8] {
+        match (self.cut, memchr::memchr(b'\n', &self.bytes)) {
+            (false, _) => &self.bytes,
+            (true, Some(end)) => &self.bytes[end + 1..],
+            (true, None) => &[],
+        }
     }
 }
 
@@ -137,6 +151,7 @@ mod tests {
         let mut tail = Tail::default();
         tail.push(&[b'a'; STDERR_TAIL_BYTES]);
         tail.push(b"end");
+        assert_eq!(tail.whole_lines(), b"", "half a line is no line");
         assert_eq!(
             (tail.bytes.len(), &tail.bytes[tail.bytes.len() - 4..]),
             (STDERR_TAIL_BYTES, &b"aend"[..])
@@ -145,5 +160,7 @@ mod tests {
         assert!(
             tail.bytes.len() == STDERR_TAIL_BYTES && tail.bytes.iter().all(|byte| *byte == b'b')
         );
+        tail.push(b"\nlast\nwords");
+        assert_eq!(tail.whole_lines(), b"last\nwords");
     }
 }

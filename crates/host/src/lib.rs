@@ -20,6 +20,7 @@ pub mod ops;
 mod patch;
 mod perform;
 pub mod prices;
+mod trace;
 mod trouble;
 mod upstream;
 pub mod workspace;
@@ -281,6 +282,11 @@ impl Inner {
         self.live().contains_key(&run)
     }
 
+    /// What seals words that are said to a run from outside.
+    pub(crate) fn seal_of(&self, run: RunId) -> Seal {
+        self.live().get(&run).map(|live| live.seal.clone()).unwrap_or_default()
+    }
+
     /// From now on the run's token opens nothing.
     pub(crate) fn end_token(&self, run: RunId) {
         if let Some(live) = self.live().get_mut(&run) {
@@ -318,6 +324,7 @@ impl Inner {
             tools: drive.machine.terms().tools.clone(),
             upstream: Arc::clone(&drive.bench.upstream),
             asking,
+            seal: drive.words.seal.clone(),
             shown: Shown::default(),
         };
         self.live().insert(run, live);

@@ -13,7 +13,7 @@ use futures::stream;
 use host::Attached;
 use serde::Deserialize;
 use std::time::Duration;
-use store::{Follower, Page, Store, StoredEvent};
+use store::{Follower, Page, Store, StoredEvent, TraceReader};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// A comment is sent this often when there is nothing else, so that a dead peer is noticed.
@@ -83,6 +83,22 @@ pub fn stream(
         Shape::UpToNow => "application/x-ndjson",
     };
     Ok(([(header::CONTENT_TYPE, content_type)], body).into_response())
+}
+
+/// A trace, a piece at a time: it may be larger than memory.
+pub fn lines(app: &App, reader: TraceReader) -> Response {
+    let attached = app.host.attach();
+    let pieces = stream::unfold(Some((reader, attached)), async |open| {
+        let (mut reader, attached) = open?;
+        let read = tokio::task::spawn_blocking(move || (reader.lines(), reader)).await;
+        match read {
+            Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, attached)))),
+            Ok((Err(error), _)) => Some((Err(std::io::Error::other(error)), None)),
+            Err(error) => Some((Err(std::io::Error::other(error)), None)),
+        }
+    });
+    let content_type = [(header::CONTENT_TYPE, "application/x-ndjson")];
+    (content_type, Body::from_stream(pieces)).into_response()
 }
 
 impl Watcher {

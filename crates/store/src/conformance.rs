@@ -76,7 +76,7 @@ pub fn claim_of(task: TaskId, holder: &str) -> Claim {
         head: RunHead {
             agent: "fake".into(),
             adapter: "fake".into(),
-            runtime: "process".into(),
+            runtime: "fake".into(),
             cwd: "/".into(),
             model: None,
             prompt_preview: seal.given("do it"),

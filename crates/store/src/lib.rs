@@ -23,6 +23,7 @@ pub mod spiteful;
 mod sqlite;
 #[cfg(test)]
 mod tests;
+mod trace;
 
 pub use batch::*;
 pub use check::check;
@@ -30,6 +31,7 @@ pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
 pub use row::*;
 pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
+pub use trace::{Trace, TraceMark, TraceReader};
 
 use backend::Backend;
 use ballast::Ballast;
@@ -46,6 +48,7 @@ use std::sync::Arc;
 
 const DATABASE: &str = "ostler.db";
 const BLOBS: &str = "blobs";
+const TRACES: &str = "traces";
 
 /// A handle to the store of one data directory. Cheap to clone; all handles share one writer.
 #[derive(Clone)]
@@ -56,6 +59,7 @@ pub struct Store {
 struct Shared {
     sqlite: Sqlite,
     blobs: Blobs,
+    traces: PathBuf,
     feed: Feed,
     failure: Failure,
     ballast: Ballast,
@@ -82,7 +86,8 @@ impl Store {
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
         // A disk that is nearly full is no reason not to open what is on it.
         let _ = ballast.make();
-        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, feed, failure, ballast }) })
+        let traces = dir.join(TRACES);
+        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, traces, feed, failure, ballast }) })
     }
 
     /// Queues a task. The same id or key again gives the task that is there.
@@ -289,6 +294,21 @@ impl Store {
     /// Where a blob is, if the name can be that of one.
     pub fn blob_path(&self, hash: &str) -> Option<PathBuf> {
         self.shared.blobs.path(hash)
+    }
+
+    /// The trace of a new run, of at most so many bytes; nothing is made before its first line.
+    pub fn new_trace(&self, run: RunId, bytes_max: u64) -> Trace {
+        Trace::new(trace::path(&self.shared.traces, run), bytes_max)
+    }
+
+    /// The trace of a run that is taken over, as its last Batch left it.
+    pub fn resume_trace(&self, run: RunId, mark: TraceMark) -> Result<Trace, Error> {
+        Trace::resume(trace::path(&self.shared.traces, run), mark)
+    }
+
+    /// What is kept of a run's raw output; `None` when nothing is.
+    pub fn read_trace(&self, run: RunId) -> Result<Option<TraceReader>, Error> {
+        TraceReader::open(&trace::path(&self.shared.traces, run))
     }
 
     /// Waits until everything queued is durable and ends the writer; verbs answer `Closed` after.

@@ -1,13 +1,17 @@
 //! Redact and bound: the one door to disk and wire. `Sealed` is made here and nowhere else, so
 //! what a store, a blob, a trace or a watcher gets has passed this file. Imports nothing of the
-//! store. An event without secrets passes at the cost of two scans over its bytes; only a hit
-//! takes the walk through its strings.
+//! store. An event without secrets passes at the cost of two looks at a few of its bytes
+//! (`seal/grams.rs`); only a hit takes the walk through its strings.
 //!
-//! Known values: `seal/known.rs`. Telling names and forms: `seal/rules.rs`. JSON: `seal/walk.rs`.
+//! Known values: `seal/known.rs`, in colours `seal/ansi.rs`. Telling names: `seal/rules.rs`. Forms
+//! of vendors' keys: `seal/forms.rs`. JSON: `seal/walk.rs`.
 //! Long fields: `seal/bound.rs`. Deltas: `seal/carry.rs`.
 
+mod ansi;
 mod bound;
 mod carry;
+mod forms;
+mod grams;
 mod known;
 mod rules;
 #[cfg(test)]
@@ -137,14 +141,11 @@ impl Seal {
         SealedBlob { hash: blake3::hash(&sealed).to_hex().to_string(), bytes: Sealed(sealed) }
     }
 
-    /// Our own state, to be read back: only known values are replaced, inside strings, so that it
-    /// stays the JSON it was.
+    /// Our own state, to be read back: known values and vendors' keys are replaced, inside strings,
+    /// so that it stays the JSON it was. Its names are ours, so they tell nothing. A text that ends
+    /// in the middle of a known value is held as `carry.rs` does; `unheld` gives it back.
     pub fn json(&self, value: &impl Serialize) -> Sealed {
-        let bytes = written(value);
-        if self.known.occurs(&bytes) {
-            return Sealed(walk::rewrite(self, &bytes, Scope::State));
-        }
-        Sealed(bytes)
+        Sealed(walk::rewrite(self, &written(value), Scope::State))
     }
 
     /// JSON for people (a launch plan, a card): by all rules, telling names included.
@@ -154,15 +155,41 @@ impl Seal {
 
     /// A line of raw output, for the trace: as JSON by all rules when it is JSON, else as text.
     pub fn line(&self, bytes: &[u8]) -> Sealed {
-        if !self.may_hold_secrets(bytes) {
+        // Other writers may escape any character they like; then only the walk can tell. A line
+        // that is no JSON may have colours, which our own JSON has as escapes.
+        let odd = memchr::memchr2(b'\\', ansi::ESCAPE, bytes).is_some_and(|at| {
+            bytes[at] == ansi::ESCAPE || memchr::memmem::find(&bytes[at..], br"\u00").is_some()
+        });
+        if !odd && !self.may_hold_secrets(bytes) {
             return Sealed(bytes.to_vec());
         }
         let is_json = matches!(bytes.first(), Some(b'{' | b'['))
             && serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
         if is_json {
-            return Sealed(self.clean_json(bytes.to_vec()));
+            return Sealed(walk::rewrite(self, bytes, Scope::View));
         }
         Sealed(self.redact(bytes).unwrap_or_else(|| bytes.to_vec()))
+    }
+
+    /// A line of raw output that carries pieces of a text which other lines go on with. A secret may
+    /// be split over them, so the pieces are not kept here: the events have them, joined.
+    pub fn line_without(&self, bytes: &[u8], pieces: &[&str]) -> Sealed {
+        let is_json = serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
+        let cleaned = is_json.then(|| walk::rewrite_without(self, bytes, pieces)).flatten();
+        Sealed(cleaned.unwrap_or_else(|| walk::PIECE.to_vec()))
+    }
+
+    /// A line of which only the beginning is there: by all rules, and without an end that could be
+    /// the first half of a known value.
+    pub fn head(&self, bytes: &[u8]) -> Sealed {
+        let mut head = self.line(bytes).0;
+        let kept = head.len().saturating_sub(self.known.bytes_max());
+        // Not inside a character.
+        let whole = (kept.saturating_sub(3)..=kept)
+            .rev()
+            .find(|at| head.get(*at).is_none_or(|byte| (*byte as i8) >= -0x40));
+        head.truncate(whole.unwrap_or(kept));
+        Sealed(head)
     }
 
     fn clean_json(&self, bytes: Vec<u8>) -> Vec<u8> {
@@ -173,9 +200,22 @@ impl Seal {
         self.known.occurs(bytes) || rules::may_apply(bytes)
     }
 
+    /// By value and by form, whatever names there are.
+    fn redact_forms(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let known = self.redact_known(text);
+        let formed = rules::redact_by(known.as_deref().unwrap_or(text), rules::Which::Forms);
+        formed.or(known)
+    }
+
+    fn redact_known(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let plain = self.known.replace(text);
+        let painted = ansi::replace(&self.known, plain.as_deref().unwrap_or(text));
+        painted.or(plain)
+    }
+
     /// By all rules; `None` when nothing is to be replaced.
     fn redact(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let known = self.known.replace(text);
+        let known = self.redact_known(text);
         let ruled = rules::redact(known.as_deref().unwrap_or(text));
         ruled.or(known)
     }

@@ -14,7 +14,10 @@ use host::ops::run::{Budget, RunRequest};
 use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{registry, template};
 use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -29,7 +32,12 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     }
     let resolved = resolve(&place.config, &args)?;
     let prompt = prompt(context, args.prompt.as_deref())?;
-    let request = request(context, resolved, prompt);
+    let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
+    let mut request = request(context, resolved, prompt);
+    if let (Some(_), Some(adapter)) = (&trace, &mut request.adapter) {
+        // Whoever asks for the trace of this run wants one.
+        adapter.trace = true;
+    }
     let Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
     let started = match client.start(&request).await {
         Ok(started) => started,
@@ -52,8 +60,14 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         on_interrupt: OnInterrupt::Stop,
     };
     let followed = follow.until_its_end(&mut audience).await;
+    let traced = match &mut trace {
+        Some(trace) if followed.is_ok() => trace.fill(&follow).await,
+        _ => Ok(()),
+    };
     stay(follow.hosting, &place, context).await;
-    match followed? {
+    let followed = followed?;
+    traced?;
+    match followed {
         Followed::Ended(result) => {
             if args.quiet && !context.global.json {
                 complain(&result);
@@ -62,6 +76,35 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         }
         Followed::Left => Ok(ExitCode::from(Code::Cancelled.row().exit)),
     }
+}
+
+/// Where the trace of the run goes when it has ended.
+struct TraceFile<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> TraceFile<'a> {
+    /// Opened before anything is started, so that a path that cannot be written costs no run.
+    fn open(path: &'a Path) -> Result<Self, Fault> {
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+        opened.map(|file| Self { path, file }).map_err(|error| unwritable(path, &error))
+    }
+
+    async fn fill(&mut self, follow: &Follow<'_>) -> Result<(), Fault> {
+        match follow.client.trace(follow.run, |piece| self.file.write_all(piece)).await {
+            Ok(written) => written.map_err(|error| unwritable(self.path, &error)),
+            // An agent that said nothing left no trace.
+            Err(fault) if fault.code == Code::NotFound => Ok(()),
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> Fault {
+    Fault::new(Code::Usage, format!("--trace {}: {error}", path.display()))
+        .with_hint("give a file that can be written")
 }
 
 /// The exit status of the one fault table.

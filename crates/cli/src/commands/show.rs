@@ -8,15 +8,17 @@ use crate::render::Detail;
 use contract::{Code, Fault, RunId};
 use futures::StreamExt as _;
 use serde_json::{Map, Value};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopped> {
     context
         .ask(async |client| {
             let run = client.run(&args.run).await?.id;
-            match args.plan {
-                true => plan(context, client, run).await,
-                false => transcript(context, client, run, &args).await,
+            match (args.plan, args.raw) {
+                (true, _) => plan(context, client, run).await,
+                (false, true) => raw(client, run).await,
+                (false, false) => transcript(context, client, run, &args).await,
             }
         })
         .await?;
@@ -26,6 +28,13 @@ pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopp
 async fn plan(context: &Context, client: &Client, run: RunId) -> Result<(), Stopped> {
     let plan: Value = client.get(&format!("/api/v1/runs/{run}/plan")).await?;
     context.print_json(&plan)
+}
+
+async fn raw(client: &Client, run: RunId) -> Result<(), Stopped> {
+    let mut out = std::io::BufWriter::new(std::io::stdout());
+    let written = client.trace(run, |piece| out.write_all(piece)).await?;
+    written.and_then(|()| out.flush()).map_err(crate::terminal::Gone::from)?;
+    Ok(())
 }
 
 async fn transcript(

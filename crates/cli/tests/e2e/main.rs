@@ -26,4 +26,5 @@ mod secrets;
 mod stop;
 mod storage;
 mod surface;
+mod trace;
 mod watchdogs;

@@ -1,45 +1,253 @@
-//! A canary: a secret that the agent prints in every disguise is found nowhere afterwards.
+//! Canaries: secrets that the agent shows in every presentation, by every way in, are found nowhere
+//! afterwards. The scan is made of the test kit's own encoders and knows nothing of the seal.
 
-use crate::ostler::{Ostler, Said, result};
+use crate::ostler::{Ostler, Running, Said, result};
+use serde_json::Value;
+use std::collections::HashSet;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use testkit::agent::encode::{Alphabet, Case, base64, hex, html, percent};
 
-const CANARY: &str = "c4n4ry-Sw33t+song/\"of\"=2026";
+const CANARY: &str = "c4n4ry-Sw33t+song/\"of\"='26 é~wing";
+const MULTI: &str = "m0lti-first-l1ne+\nm0lti-sec0nd/l1ne";
+/// Stands in the configuration itself, under a telling name.
+const LITERAL: &str = "l1teral-Canary-in-configuration";
+
+/// Finds any eight bytes in a row of a canary, in any of its encodings.
+struct Scan {
+    windows: HashSet<[u8; 8]>,
+    first: Box<[bool; 65536]>,
+}
+
+impl Scan {
+    fn new(values: &[&str]) -> Self {
+        let mut scan = Self { windows: HashSet::new(), first: Box::new([false; 65536]) };
+        for value in values {
+            for line in value.lines() {
+                scan.add(line);
+                scan.add(&html(line));
+            }
+            for case in [Case::Upper, Case::Lower] {
+                scan.add(&percent(value.as_bytes(), case));
+                scan.add(&hex(value.as_bytes(), case));
+            }
+            for alphabet in [Alphabet::Standard, Alphabet::UrlSafe] {
+                for before in ["", "x", "xy"] {
+                    let encoded = base64(format!("{before}{value}").as_bytes(), alphabet);
+                    // Both ends also depend on what stands around the value.
+                    scan.add(&encoded[4..encoded.len() - 4]);
+                }
+            }
+        }
+        scan
+    }
+
+    fn add(&mut self, text: &str) {
+        for window in text.as_bytes().windows(8) {
+            self.windows.insert(window.try_into().unwrap());
+            self.first[usize::from(window[0]) << 8 | usize::from(window[1])] = true;
+        }
+    }
+
+    fn clean(&self, place: &str, bytes: &[u8]) {
+        for bytes in [bytes, &without_colours(bytes)] {
+            for window in bytes.windows(8) {
+                if self.first[usize::from(window[0]) << 8 | usize::from(window[1])] {
+                    let found = self.windows.contains(window);
+                    assert!(!found, "'{}' is in {place}", String::from_utf8_lossy(window));
+                }
+            }
+        }
+    }
+
+    fn clean_on_disk(&self, ostler: &Ostler, except: &[&Path]) {
+        let files = ostler.files();
+        for kind in ["ostler.db", "blobs/", "traces/"] {
+            let there = |path: &Path| path.display().to_string().contains(kind);
+            assert!(files.iter().any(|path| there(path)), "no {kind} among {files:?}");
+        }
+        for path in files.iter().filter(|path| !except.contains(&path.as_path())) {
+            self.clean(&path.display().to_string(), &std::fs::read(path).unwrap_or_default());
+        }
+    }
+}
+
+/// Takes control sequences out, also as JSON writes them under any number of backslashes.
+fn without_colours(bytes: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let slashes = bytes[at..].iter().take_while(|byte| **byte == b'\\').count();
+        let begun = match &bytes[at + slashes..] {
+            [b'u', b'0', b'0', b'1', b'b', b'[', ..] if slashes > 0 => at + slashes + 6,
+            [0x1b, b'[', ..] => at + slashes + 2,
+            _ => {
+                plain.push(bytes[at]);
+                at += 1;
+                continue;
+            }
+        };
+        let length = bytes[begun..].iter().take_while(|byte| !byte.is_ascii_alphabetic()).count();
+        at = begun + length + 1;
+    }
+    plain
+}
+
+fn configure(ostler: &Ostler) {
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{
+            "leaky": {{ "type": "process", "binary": "{agent}",
+              "args": ["--leak", "CANARY", "--leak", "MULTI", "--leak", "LITERAL_TOKEN",
+                       "--tool", "read_file", "{{\"path\": \"secret.txt\"}}", "--leak-end", "CANARY"],
+              "env": {{ "CANARY": "${{CANARY}}", "MULTI": "${{MULTI}}", "LITERAL_TOKEN": "{LITERAL}" }} }},
+            "failing": {{ "type": "process", "binary": "{agent}",
+              "args": ["--leak-end", "CANARY", "--failed", "no luck", "--exit", "3"],
+              "env": {{ "CANARY": "${{CANARY}}" }} }},
+            "talking": {{ "type": "process", "binary": "{agent}", "args": ["--converse"],
+              "env": {{ "CANARY": "${{CANARY}}" }} }}
+        }} }}"#,
+        agent = testkit::fake_agent().display()
+    ));
+}
+
+fn says(ostler: &Ostler, args: &[&str]) -> Said {
+    Said::from(ostler.command(args).env("CANARY", CANARY).env("MULTI", MULTI).output().unwrap())
+}
+
+/// The joined text of each block, where a split value would come together again.
+fn blocks(events: &[Value]) -> Vec<String> {
+    let mut blocks: Vec<(Value, String)> = Vec::new();
+    for event in events.iter().filter(|event| event["delta"] == true) {
+        let text = event["text"].as_str().unwrap_or_default();
+        match blocks.last_mut().filter(|(block, _)| *block == event["block"]) {
+            Some((_, joined)) => joined.push_str(text),
+            None => blocks.push((event["block"].clone(), text.to_owned())),
+        }
+    }
+    blocks.into_iter().map(|(_, joined)| joined).collect()
+}
+
+/// Everything the host sends to a watcher, as it is on the wire.
+fn wire(ostler: &Ostler, address: &str, run: &str) -> Vec<u8> {
+    let token = std::fs::read_to_string(ostler.instance.data().join("token")).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!(
+        "GET /api/v1/runs/{run}/events HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\
+         accept: text/event-stream\r\nauthorization: Bearer {}\r\n\r\n",
+        token.trim()
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+fn serve(ostler: &Ostler) -> (Running, String) {
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = serve.line();
+    let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
+    (serve, address)
+}
 
 #[test]
-fn a_secret_printed_in_every_disguise_is_nowhere_afterwards() {
+fn canaries_shown_in_every_presentation_by_every_way_in_are_nowhere_afterwards() {
     let ostler = Ostler::new();
-    ostler.instance.write_config(&format!(
-        r#"{{ "adapters": {{ "leaky": {{ "type": "process", "binary": "{}",
-              "args": ["--leak", "CANARY"], "env": {{ "CANARY": "${{CANARY}}" }} }} }} }}"#,
-        testkit::fake_agent().display()
-    ));
-    let mut command = ostler.command(&["run", "leaky", "sing", "--json"]);
-    let said = Said::from(command.env("CANARY", CANARY).output().unwrap());
-    let events = said.events();
-    assert_eq!(result(&events)["outcome"], "succeeded", "{said:#?}");
-    assert!(said.stdout.contains("[redacted:CANARY]"), "{}", said.stdout);
+    configure(&ostler);
+    let file = ostler.instance.work().join("secret.txt");
+    std::fs::write(&file, format!("{CANARY}\n{MULTI}\nbot: {LITERAL}\n")).unwrap();
+    let scan = Scan::new(&[CANARY, MULTI, LITERAL]);
+    let (mut serve, address) = serve(&ostler);
 
-    let joined: String = events
-        .iter()
-        .filter(|event| event["delta"] == true)
-        .filter_map(|event| event["text"].as_str())
-        .collect();
-    let escaped = serde_json::to_string(CANARY).unwrap();
-    let escaped = escaped.trim_matches('"');
-    let base64 = "YzRuNHJ5LVN3MzN0K3Nvbmcv";
-    for (place, bytes) in ostler
-        .files()
-        .into_iter()
-        .map(|path| (path.display().to_string(), std::fs::read(&path).unwrap_or_default()))
-        .chain([
-            ("stdout".to_owned(), said.stdout.clone().into_bytes()),
-            ("stderr".to_owned(), said.stderr.clone().into_bytes()),
-            ("deltas, joined".to_owned(), joined.into_bytes()),
-        ])
-    {
-        for form in [CANARY, escaped, base64, "c4n4ry-Sw33t%2Bsong"] {
-            let found = bytes.windows(form.len()).any(|window| window == form.as_bytes());
-            assert!(!found, "{form} is in {place}");
+    let prompt = format!("sing {CANARY} and {MULTI}");
+    let traced = ostler.instance.root().join("trace.ndjson");
+    let run = ["run", "leaky", &prompt, "--json", "--trace", traced.to_str().unwrap()];
+    let said = says(&ostler, &run);
+    let events = said.events();
+    assert_eq!(result(&events)["outcome"], "succeeded", "{}", said.stderr);
+    for mark in ["[redacted:CANARY]", "[redacted:MULTI]", "[redacted:LITERAL_TOKEN]"] {
+        assert!(said.stdout.contains(mark), "{mark}");
+    }
+    scan.clean("run --json", said.stdout.as_bytes());
+    scan.clean("run's stderr", said.stderr.as_bytes());
+    let blocks = blocks(&events);
+    assert!(blocks.len() > CANARY.chars().count(), "{} blocks", blocks.len());
+    for block in blocks {
+        scan.clean("deltas, joined", block.as_bytes());
+        assert!(block.contains("[redacted:"), "{block}");
+    }
+
+    let id = events[0]["run_id"].as_str().unwrap();
+    let sent = wire(&ostler, &address, id);
+    assert!(sent.len() > said.stdout.len(), "the wire was heard to its end");
+    scan.clean("server-sent events", &sent);
+    let trace = std::fs::read(&traced).unwrap();
+    assert!(trace.len() > 10_000, "the trace is there");
+    for args in [
+        &["show", id][..],
+        &["show", id, "--json"],
+        &["show", id, "--full", "--json"],
+        &["show", id, "--debug"],
+        &["show", id, "--raw"],
+        &["show", id, "--plan"],
+        &["export", id],
+        &["replay", id, "--speed", "0"],
+        &["runs"],
+        &["runs", "--json"],
+        &["config", "show"],
+    ] {
+        let said = ostler.says(args);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.stderr);
+        scan.clean(&format!("{args:?}"), format!("{}{}", said.stdout, said.stderr).as_bytes());
+        if args.contains(&"--raw") {
+            assert_eq!(said.stdout.as_bytes(), trace, "one trace, given out twice");
         }
+    }
+
+    let failed = says(&ostler, &["run", "failing", "x"]);
+    assert_eq!(failed.code, 9, "{failed:#?}");
+    scan.clean("a failing run", format!("{}{}", failed.stdout, failed.stderr).as_bytes());
+
+    let config = ostler.instance.config();
+    scan.clean_on_disk(&ostler, &[&config, &file]);
+    let _ = serve.child.kill();
+    let logged = serve.finish();
+    scan.clean("the host's log", format!("{}{}", logged.stdout, logged.stderr).as_bytes());
+    scan.clean_on_disk(&ostler, &[&config, &file]);
+}
+
+#[test]
+fn a_secret_that_a_person_says_to_a_live_run_is_kept_out_too() {
+    let ostler = Ostler::new();
+    configure(&ostler);
+    let mut command = ostler.command(&["run", "talking", "x", "--json"]);
+    let mut child = command
+        .env("CANARY", CANARY)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut run = Running { child, stdout };
+    let first = run.event("the agent to run", |event| event["phase"] == "running");
+    let id = first["run_id"].as_str().unwrap().to_owned();
+    // What is said before its hello is not heard, so it is said until it is.
+    let heard = loop {
+        assert_eq!(ostler.says(&["say", &id, &format!("take {CANARY}")]).code, 0);
+        let next = run.event("an answer", |event| {
+            matches!(event["kind"].as_str(), Some("assistant_text" | "log"))
+        });
+        if next["kind"] == "assistant_text" {
+            break next;
+        }
+    };
+    assert_eq!(heard["text"], "heard: take [redacted:CANARY]");
+    assert_eq!(ostler.says(&["say", &id, "end"]).code, 0);
+    let said = run.finish();
+    let scan = Scan::new(&[CANARY]);
+    scan.clean("run --json", said.stdout.as_bytes());
+    for path in ostler.files() {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
     }
 }
 
@@ -52,4 +260,37 @@ fn the_tokens_of_the_run_and_of_the_house_are_kept_out_too() {
     assert!(said.stdout.contains("[redacted"), "{}", said.stdout);
     let token = std::fs::read_to_string(ostler.instance.data().join("token")).unwrap();
     assert!(!said.stdout.contains(token.trim()));
+}
+
+#[test]
+fn a_value_too_short_to_be_kept_out_is_named_in_a_warning() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "brief": {{ "type": "process", "binary": "{}",
+              "env": {{ "PIN": "${{PIN}}", "LONG": "${{LONG}}" }} }} }} }}"#,
+        testkit::fake_agent().display()
+    ));
+    let mut command = ostler.command(&["run", "brief", "x", "--json"]);
+    let said = Said::from(command.env("PIN", "4711").env("LONG", "long-enough").output().unwrap());
+    let events = said.events();
+    let warnings: Vec<_> = events.iter().filter(|event| event["level"] == "warning").collect();
+    assert_eq!(warnings.len(), 1, "{said:#?}");
+    let text = warnings[0]["text"].as_str().unwrap();
+    assert!(text.starts_with("the value of PIN has fewer than 6 bytes"), "{text}");
+    assert!(!said.stdout.contains("4711"), "{}", said.stdout);
+}
+
+#[test]
+fn more_secrets_than_can_be_kept_out_refuse_the_start() {
+    let ostler = Ostler::new();
+    let env: Vec<String> = (0..1100).map(|n| format!(r#""S{n}_TOKEN": "value-of-{n}""#)).collect();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "many": {{ "type": "process", "binary": "{}", "env": {{ {} }} }} }} }}"#,
+        testkit::fake_agent().display(),
+        env.join(", ")
+    ));
+    let said = ostler.says(&["run", "many", "x", "--json"]);
+    assert_eq!(said.code, 3, "{said:#?}");
+    assert!(said.stderr.contains("at most 1024 can be kept out"), "{}", said.stderr);
+    assert_eq!(ostler.events(&["runs", "--json"]), [serde_json::json!([])], "nothing was started");
 }

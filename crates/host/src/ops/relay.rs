@@ -57,6 +57,8 @@ pub(crate) struct Live {
     pub upstream: Arc<Upstream>,
     pub asking: mpsc::Sender<Asked>,
     pub shown: crate::Shown,
+    /// Knows what must be kept out of everything about this run.
+    pub seal: store::Seal,
 }
 
 /// The driver's end: calls that come, and callers that wait.
@@ -188,6 +190,7 @@ mod tests {
         let mut callers = Callers::default();
         let live = Live {
             shown: Default::default(),
+            seal: Default::default(),
             fence: 2,
             token: Some(blake3::hash(token(run, 2).as_bytes())),
             tools: vec!["get_budget".to_owned()],

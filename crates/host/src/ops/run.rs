@@ -6,8 +6,7 @@ use contract::{Code, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use store::seal::Seal;
-use store::{NewCommand, Room, RunRow, RunsPage};
+use store::{NewCommand, Room, RunRow, RunsPage, TraceReader};
 
 pub use super::start::start;
 
@@ -127,9 +126,8 @@ pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
         asked_at: clock::now().wall,
         wish,
     };
-    // A wish holds what a person typed. The run's secrets are not known here; the driver seals
-    // what becomes an event.
-    let seal = Seal::new([]);
+    // A wish holds what a person typed, and its run's secrets may be in it.
+    let seal = host.inner.seal_of(run);
     let new = NewCommand {
         id: command.id,
         run,
@@ -156,6 +154,15 @@ pub async fn plan(host: &Host, run: RunId) -> Result<Vec<u8>, Fault> {
         .await
         .map_err(stored)?
         .ok_or_else(|| Fault::new(Code::NotFound, format!("there is no run {run}")))
+}
+
+/// What is kept of its raw output: sealed, line by line.
+pub async fn trace(host: &Host, run: RunId) -> Result<TraceReader, Fault> {
+    let row = get(host, run).await?;
+    host.store().read_trace(row.id).map_err(stored)?.ok_or_else(|| {
+        Fault::new(Code::NotFound, format!("no trace of {run} is kept"))
+            .with_hint("its adapter has `trace` off, or the agent has said nothing")
+    })
 }
 
 /// A blob that an event names.

@@ -10,6 +10,7 @@ use crate::drive::{self, Drive, Ending};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
+use crate::trace::{Tracer, warning};
 use crate::upstream::{self, Upstream};
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
@@ -60,7 +61,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     let spec = spec(host, &request, &checked, &identity)?;
     let plan = checked.runtime.plan(&spec)?;
     let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
-    let mut kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec));
+    let mut kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec))?;
     kept.secrets.extend(upstream.secrets());
     let seal = Seal::new(kept.secrets.iter().cloned());
     let now = clock::now();
@@ -96,9 +97,11 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     let spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
+    let short = short_secrets(&kept.secrets);
     let mut drive = drive(host, &request, checked, &identity, &spec, kept, seal, spawned)?;
     drive.bench.upstream = Arc::new(upstream);
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
+    drive.pending.drafts.extend(short.into_iter().map(too_short));
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
     let begun = house.store.begin(task, claim, batch).await;
@@ -152,6 +155,14 @@ fn drive(
         machine: Machine::new(terms(host, request, &checked, lease_ms), now),
         dialect: checked.runtime.dialect(spec),
         joiner: Default::default(),
+        tracer: Tracer::new(
+            seal.clone(),
+            checked.adapter.trace.then(|| {
+                let bytes_max =
+                    checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX);
+                house.store.new_trace(identity.run, bytes_max)
+            }),
+        ),
         words: Words { seal: seal.clone(), next_seq: 1, carry: Default::default(), open: None },
         pending: Default::default(),
         mouth: Mouth::default(),
@@ -275,7 +286,7 @@ fn kept_plan(
     identity: &Identity,
     plan: &LaunchPlan,
     dialect: &dyn runtimes::Dialect,
-) -> keeper::plan::Plan {
+) -> Result<keeper::plan::Plan, Fault> {
     let house = &host.inner;
     let reserved = Reserved {
         run: identity.run,
@@ -296,7 +307,7 @@ fn kept_plan(
         &reserved,
     );
     let clocks = &checked.adapter.clocks;
-    keeper::plan::Plan {
+    Ok(keeper::plan::Plan {
         version: keeper::wire::VERSION,
         run_id: identity.run.to_string(),
         attempt: ATTEMPT,
@@ -306,7 +317,7 @@ fn kept_plan(
         program: plan.program.clone(),
         args: plan.args.clone(),
         cwd: checked.workspace.path().to_owned(),
-        secrets: secrets(plan, &env, &checked.environment, identity),
+        secrets: secrets(plan, &env, &checked.environment, identity)?,
         env,
         stdin: match plan.stdin {
             contract::plan::StdinMode::None => StdinMode::Null,
@@ -323,7 +334,7 @@ fn kept_plan(
         segment_bytes: limits::SPOOL_SEGMENT_BYTES,
         mark: (crate::adopt::MARK.to_owned(), identity.run.to_string()),
         level: house.isolation,
-    }
+    })
 }
 
 /// The values the seal must know: what the plan names, and what we gave ourselves.
@@ -332,7 +343,7 @@ fn secrets(
     env: &[(String, String)],
     caller: &BTreeMap<String, String>,
     identity: &Identity,
-) -> Vec<(String, String)> {
+) -> Result<Vec<(String, String)>, Fault> {
     let mut secrets = vec![("OSTLER_LEASE_TOKEN".to_owned(), identity.lease_token.clone())];
     for name in &plan.secrets {
         let given = env.iter().find(|(given, _)| given == name).map(|(_, value)| value);
@@ -342,8 +353,30 @@ fn secrets(
             }
         }
     }
-    secrets.truncate(limits::SECRETS_MAX);
-    secrets
+    if secrets.len() > limits::SECRETS_MAX {
+        // Leaving some out would leave them in everything that is kept.
+        let message = format!(
+            "{} secret values are given to one run; at most {} can be kept out",
+            secrets.len(),
+            limits::SECRETS_MAX
+        );
+        return Err(Fault::new(Code::InvalidConfig, message)
+            .with_hint("give the agent only the variables it needs"));
+    }
+    Ok(secrets)
+}
+
+/// The names whose values are too short to be told from ordinary words.
+fn short_secrets(secrets: &[(String, String)]) -> Vec<String> {
+    let short = |value: &str| (1..limits::SECRET_BYTES_MIN).contains(&value.trim().len());
+    secrets.iter().filter(|(_, value)| short(value)).map(|(name, _)| name.clone()).collect()
+}
+
+fn too_short(name: String) -> Draft {
+    warning(format!(
+        "the value of {name} has fewer than {} bytes and is not kept out of what is stored: it cannot be told from ordinary words",
+        limits::SECRET_BYTES_MIN
+    ))
 }
 
 fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {

@@ -62,6 +62,11 @@ pub const ROUTES: &[Route] = &[
         make: || get(runs::plan),
     },
     Route {
+        path: "/api/v1/runs/{run}/trace",
+        methods: &[("get", "its sealed raw output, as JSON lines")],
+        make: || get(runs::trace),
+    },
+    Route {
         path: "/api/v1/runs/{run}/events",
         methods: &[(
             "get",

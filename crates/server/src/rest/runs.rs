@@ -57,6 +57,12 @@ pub async fn plan(State(app): State<App>, Path(run): Path<String>) -> Result<Res
     Ok(([(header::CONTENT_TYPE, "application/json")], plan).into_response())
 }
 
+pub async fn trace(State(app): State<App>, Path(run): Path<String>) -> Result<Response, Problem> {
+    let run = run::find(&app.host, &run).await?;
+    let reader = run::trace(&app.host, run).await?;
+    Ok(sse::lines(&app, reader))
+}
+
 pub async fn wish(
     State(app): State<App>,
     Path(run): Path<String>,

@@ -1,6 +1,7 @@
 //! A secret split over deltas. Of each text stream only the longest end that could begin a known
 //! value is held back; everything before it is released at once. A `Carry` can be stored: it says
 //! which pattern was begun and how far, and holds no byte of any secret.
+//! State that ends in the middle of a value is held in the same way: `hold` and `unheld`.
 //! Splits across streams or kinds of events are out of scope.
 
 use super::Seal;
@@ -86,6 +87,58 @@ impl Seal {
     }
 }
 
+/// The end of a text in our own state that begins a known value is held from this length on;
+/// shorter ones tell nothing.
+const HELD_BYTES_MIN: usize = 4;
+const HELD: &str = "[held:";
+
+impl Seal {
+    /// The text with an end that begins a known value written as the place it was cut at; `None`
+    /// when there is no such end.
+    pub(super) fn hold(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let (start, pattern) = first_open(&self.known, text, 0)?;
+        let bytes = text.len() - start;
+        (bytes >= HELD_BYTES_MIN).then(|| {
+            let tag = self.known.tag(pattern, bytes);
+            [&text[..start], format!("{HELD}{pattern}:{bytes}:{tag}]").as_bytes()].concat()
+        })
+    }
+
+    /// Our own state as it was before it passed `json`, as far as the same values are known. What
+    /// merely looks held, because an agent wrote it, is left as it is.
+    pub fn unheld(&self, json: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(json.len());
+        let mut rest = json;
+        while let Some(start) = memchr::memmem::find(rest, HELD.as_bytes()) {
+            let (before, held) = rest.split_at(start);
+            out.extend_from_slice(before);
+            let end = memchr::memchr(b']', held).map_or(held.len(), |end| end + 1);
+            match self.held(&held[..end]) {
+                Some(text) => {
+                    let quoted = serde_json::Value::from(text).to_string();
+                    out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+                    rest = &held[end..];
+                }
+                None => {
+                    out.extend_from_slice(HELD.as_bytes());
+                    rest = &held[HELD.len()..];
+                }
+            }
+        }
+        out.extend_from_slice(rest);
+        out
+    }
+
+    fn held(&self, written: &[u8]) -> Option<String> {
+        let inside = std::str::from_utf8(written).ok()?.strip_prefix(HELD)?.strip_suffix(']')?;
+        let mut parts = inside.split(':');
+        let (pattern, bytes, tag) = (parts.next()?, parts.next()?, parts.next()?);
+        let (pattern, bytes): (usize, usize) = (pattern.parse().ok()?, bytes.parse().ok()?);
+        let text = self.known.pattern(pattern)?.get(..bytes)?;
+        (tag == self.known.tag(pattern, bytes)).then(|| String::from_utf8_lossy(text).into_owned())
+    }
+}
+
 /// The earliest place from which the text, up to its end, begins a pattern without finishing it.
 fn first_open(known: &Known, text: &[u8], from: usize) -> Option<(usize, usize)> {
     let earliest = from.max((text.len() + 1).saturating_sub(known.bytes_max()));
@@ -145,6 +198,27 @@ mod tests {
         seal().delta(&mut carry, "1", "abca");
         let other = Seal::new([("X".to_owned(), "something else".to_owned())]);
         assert_eq!(other.delta(&mut carry, "1", " end"), "[redacted] end");
+    }
+
+    #[test]
+    fn state_that_ends_inside_a_value_is_held_and_given_back() {
+        let seal = seal();
+        for text in ["say abcab", "bdabcé\"", "abcabdabcab", "nothing", "abc", "[held:0:5:0000]"] {
+            let state = serde_json::json!({ "last_text": text, "n": 1 });
+            let stored = seal.json(&state);
+            assert!(
+                !stored.text().contains("abca") && !stored.text().contains("bdab"),
+                "{stored:?}"
+            );
+            let back: serde_json::Value =
+                serde_json::from_slice(&seal.unheld(stored.bytes())).unwrap();
+            let whole = text.replace("abcabd", "[redacted:A]");
+            assert!(back == state || back["last_text"].as_str().unwrap().starts_with(&whole[..5]));
+        }
+        let stored = seal.json(&serde_json::json!(["say abcab"]));
+        assert_eq!(seal.unheld(stored.bytes()), br#"["say abcab"]"#);
+        let other = Seal::new([("X".to_owned(), "something else".to_owned())]);
+        assert_eq!(other.unheld(stored.bytes()), stored.bytes(), "a stranger learns nothing");
     }
 
     proptest! {

@@ -1,7 +1,9 @@
-//! Known secret values and every spelling they are looked for in: plain, JSON-escaped, URL-encoded
-//! and base64 at each of its three alignments. One automaton finds them all, leftmost and longest.
-//! The patterns are sorted, so that `carry.rs` can name one by its place. Knows nothing of events.
+//! Known secret values and every spelling they are looked for in: plain, JSON-escaped, URL-encoded,
+//! hexadecimal, quoted for shells and HTML, and base64 at each of its three alignments. One automaton
+//! finds them all, leftmost and longest; most texts never reach it (`grams.rs`). The patterns are
+//! sorted, so that `carry.rs` can name one by its place. Knows nothing of events.
 
+use super::grams::{Grams, gram4};
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
@@ -10,9 +12,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A line of a multi-line value is looked for by itself from this length on; shorter ones are
-/// likely to be ordinary words.
-const SECRET_LINE_BYTES_MIN: usize = 8;
+/// A line of a multi-line value and a string in a value of JSON are looked for by themselves from
+/// this length on; shorter ones are likely to be ordinary words.
+const SECRET_PART_BYTES_MIN: usize = 8;
+
+/// How far apart the places are that are looked at first, where the values are long enough.
+const STRIDE_MAX: usize = 8;
 
 /// What is left of a base64 text when the characters that depend on neighbours are cut off must
 /// still be long enough not to occur by chance.
@@ -26,6 +31,9 @@ const JSON_LAYERS: usize = 4;
 #[derive(Default)]
 pub(super) struct Known {
     automaton: Option<AhoCorasick>,
+    /// The first pieces of every pattern.
+    pieces: Grams,
+    stride: usize,
     /// Sorted, without doubles.
     patterns: Vec<Vec<u8>>,
     /// What stands in the place of each pattern.
@@ -47,7 +55,7 @@ impl Known {
         for (name, value) in secrets {
             let mark: Arc<str> = format!("[redacted:{}]", plain_name(&name)).into();
             for value in parts(&value) {
-                for spelling in spell(value) {
+                for spelling in spell(&value) {
                     if spelling.len() >= SECRET_BYTES_MIN {
                         spellings.entry(spelling).or_insert_with(|| mark.clone());
                     }
@@ -62,17 +70,34 @@ impl Known {
                 .expect("an automaton refuses only more patterns than memory could hold")
         });
         let bytes_max = patterns.iter().map(Vec::len).max().unwrap_or(0);
-        Self { automaton, patterns, marks, bytes_max }
+        let bytes_min = patterns.iter().map(Vec::len).min().unwrap_or(SECRET_BYTES_MIN);
+        // A pattern must cover a whole piece at one of the places that are looked at.
+        let stride = (bytes_min - 3).min(STRIDE_MAX);
+        let starts = |pattern: &Vec<u8>| -> Vec<u32> {
+            (0..stride).filter_map(|start| gram4(pattern, start)).collect()
+        };
+        let pieces = Grams::new(patterns.iter().flat_map(starts).collect());
+        Self { automaton, pieces, stride, patterns, marks, bytes_max }
+    }
+
+    /// Whether any known value may occur from `from` on. Right whenever it says no.
+    fn may_occur(&self, text: &[u8], from: usize) -> bool {
+        self.automaton.is_some()
+            && (from..text.len())
+                .step_by(self.stride)
+                .map_while(|at| gram4(text, at))
+                .any(|piece| self.pieces.has(piece))
     }
 
     /// Whether any known value occurs.
     pub fn occurs(&self, text: &[u8]) -> bool {
-        self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(text))
+        self.may_occur(text, 0)
+            && self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(text))
     }
 
     /// The first known value from `from` on.
     pub fn first(&self, text: &[u8], from: usize) -> Option<Hit> {
-        let automaton = self.automaton.as_ref()?;
+        let automaton = self.automaton.as_ref().filter(|_| self.may_occur(text, from))?;
         let found = automaton.find(aho_corasick::Input::new(text).range(from..))?;
         Some(Hit { start: found.start(), end: found.end(), pattern: found.pattern().as_usize() })
     }
@@ -114,6 +139,16 @@ impl Known {
         self.patterns.get(place).filter(|pattern| pattern.starts_with(text)).map(|_| place)
     }
 
+    /// What only someone who knows all values can say of two numbers.
+    pub fn tag(&self, pattern: usize, bytes: usize) -> String {
+        let mut hasher = blake3::Hasher::new();
+        for pattern in &self.patterns {
+            hasher.update(&(pattern.len() as u64).to_le_bytes()).update(pattern);
+        }
+        hasher.update(&(pattern as u64).to_le_bytes()).update(&(bytes as u64).to_le_bytes());
+        hasher.finalize().to_hex()[..16].to_owned()
+    }
+
     /// Tells two sets of patterns apart without saying anything of their content.
     pub fn shape(&self) -> (u32, u32) {
         let bytes: usize = self.patterns.iter().map(Vec::len).sum();
@@ -127,22 +162,56 @@ fn plain_name(name: &str) -> String {
     name.chars().take(64).map(plain).collect()
 }
 
-/// The value, the value without the white space around it, and its lines.
-fn parts(value: &str) -> Vec<&str> {
+/// The value, the value without the white space around it, its lines, and the strings in it when it
+/// is JSON: a file of credentials is leaked by its parts more often than as a whole.
+fn parts(value: &str) -> Vec<String> {
     let trimmed = value.trim();
-    let mut parts = vec![value];
-    if trimmed.len() != value.len() {
-        parts.push(trimmed);
-    }
+    let mut parts = vec![value.to_owned(), trimmed.to_owned()];
     if trimmed.contains('\n') {
         let lines = trimmed.lines().map(str::trim).filter(|line| {
             // The rulers of a PEM file are the same in every key.
-            line.len() >= SECRET_LINE_BYTES_MIN && !line.starts_with("-----")
+            line.len() >= SECRET_PART_BYTES_MIN && !line.starts_with("-----")
         });
-        parts.extend(lines);
+        parts.extend(lines.map(str::to_owned));
+        // The same lines as they come from a machine with other line ends, or on one line.
+        for line_end in ["\r\n", " ", ""] {
+            parts.push(trimmed.lines().map(str::trim).collect::<Vec<_>>().join(line_end));
+        }
+    }
+    if trimmed.starts_with(['{', '[', '"'])
+        && let Ok(json) = serde_json::from_str(trimmed)
+    {
+        leaves(&json, &mut parts);
     }
     parts.retain(|part| part.len() >= SECRET_BYTES_MIN);
+    parts.sort_unstable();
+    parts.dedup();
     parts
+}
+
+fn leaves(json: &serde_json::Value, parts: &mut Vec<String>) {
+    match json {
+        serde_json::Value::String(text) if text.len() >= SECRET_PART_BYTES_MIN => {
+            parts.push(text.clone());
+            // A key inside such a file has lines of its own.
+            if text.contains('\n') {
+                parts.extend(
+                    text.lines()
+                        .map(str::trim)
+                        .filter(|line| {
+                            line.len() >= SECRET_PART_BYTES_MIN && !line.starts_with("-----")
+                        })
+                        .map(str::to_owned),
+                );
+            }
+        }
+        serde_json::Value::Array(items) => items.iter().for_each(|item| leaves(item, parts)),
+        serde_json::Value::Object(fields) => fields.values().for_each(|item| leaves(item, parts)),
+        serde_json::Value::String(_)
+        | serde_json::Value::Null
+        | serde_json::Value::Bool(_)
+        | serde_json::Value::Number(_) => {}
+    }
 }
 
 /// Every spelling of one value, each also as it looks inside JSON strings.
@@ -150,6 +219,8 @@ fn spell(value: &str) -> Vec<Vec<u8>> {
     let mut spellings = vec![value.to_owned()];
     spellings.extend(escapes(value));
     spellings.extend(url_encodings(value));
+    spellings.extend(hexadecimal(value.as_bytes()));
+    spellings.extend(quotings(value));
     spellings.extend(base64s(value.as_bytes()));
     let mut layer = spellings.clone();
     for _ in 0..JSON_LAYERS {
@@ -175,6 +246,31 @@ fn escapes(value: &str) -> Vec<String> {
     }
     let slashed = ascii.replace('/', "\\/");
     vec![usual, ascii, slashed]
+}
+
+fn hexadecimal(value: &[u8]) -> [String; 2] {
+    let lower = value.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{byte:02x}");
+        text
+    });
+    [lower.to_ascii_uppercase(), lower]
+}
+
+/// As shells quote a value in single quotes, and as HTML and XML write it.
+fn quotings(value: &str) -> Vec<String> {
+    let mut quotings = vec![value.replace('\'', r"'\''"), value.replace('\'', "\\'")];
+    let html = value.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    for (double, single) in [
+        ("&quot;", "'"),
+        ("&quot;", "&#39;"),
+        ("&quot;", "&#x27;"),
+        ("&#34;", "&#39;"),
+        ("\"", "'"),
+    ] {
+        quotings.push(html.replace('"', double).replace('\'', single));
+    }
+    quotings
 }
 
 fn json_escaped(text: &str) -> String {
@@ -247,6 +343,9 @@ mod tests {
             "pa%22ss%2fw%c3%b6%20rd%2b1".to_owned(),
             "pa%22ss%2Fw%C3%B6+rd%2B1".to_owned(),
             "pa%22ss/w%C3%B6%20rd%2B1".to_owned(),
+            "70612273732f77c3b62072642b31".to_owned(),
+            "70612273732F77C3B62072642B31".to_owned(),
+            "pa&quot;ss/wö rd+1".to_owned(),
         ] {
             assert_eq!(replaced(&known, &format!("<{spelling}>")), "<[redacted:K]>", "{spelling}");
         }
@@ -290,6 +389,50 @@ mod tests {
         assert_eq!(replaced(&known, "MIIEpAIBAAKC"), "[redacted:K]");
         assert_eq!(replaced(&known, "-----BEGIN KEY-----"), "-----BEGIN KEY-----");
         assert_eq!(replaced(&known, "short"), "short");
+    }
+
+    #[test]
+    fn the_strings_of_a_json_value_are_known_each_by_itself() {
+        let value = r#"{"user": "bot", "private": {"id": "id-12345678", "keys": ["line-one-of-it\nline-two-of-it"]}}"#;
+        let known = known(&[value]);
+        for leaf in ["id-12345678", "line-one-of-it\nline-two-of-it", "line-two-of-it", value] {
+            assert_eq!(replaced(&known, &format!("<{leaf}>")), "<[redacted:K]>", "{leaf}");
+        }
+        assert_eq!(replaced(&known, "bot user private"), "bot user private");
+    }
+
+    #[test]
+    fn a_value_of_several_lines_is_known_with_other_line_ends_too() {
+        let known = known(&["first-line-1\n  second-line-2\n"]);
+        for text in ["first-line-1\r\nsecond-line-2", "first-line-1 second-line-2"] {
+            assert_eq!(replaced(&known, text), "[redacted:K]", "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_value_in_shell_quotes_is_known() {
+        assert_eq!(replaced(&known(&["it's-mine"]), r"echo 'it'\''s-mine'"), "echo '[redacted:K]'");
+    }
+
+    proptest::proptest! {
+        /// The look at every n-th place finds whatever the automaton would.
+        #[test]
+        fn nothing_is_overlooked_wherever_it_stands(
+            before in "[ab]{0,40}",
+            values in proptest::collection::vec("[abc]{6,20}", 1..5),
+            after in "[ab]{0,40}",
+        ) {
+            let known = Known::new(values.iter().map(|value| ("K".to_owned(), value.clone())));
+            for value in &values {
+                let text = format!("{before}{value}{after}");
+                proptest::prop_assert!(known.occurs(text.as_bytes()));
+                proptest::prop_assert!(known.first(text.as_bytes(), 0).is_some());
+                proptest::prop_assert!(!replaced(&known, &text).contains(value.as_str()));
+            }
+            let automaton = known.automaton.as_ref().expect("there are values");
+            let text = format!("{before}{after}");
+            proptest::prop_assert_eq!(known.occurs(text.as_bytes()), automaton.is_match(&text));
+        }
     }
 
     #[test]

@@ -1,8 +1,15 @@
-//! Secrets nobody told us of, by where they stand: under a telling name, after `Bearer`, or in the
-//! known form of a vendor's token. Every rule hangs on a literal, so one small automaton decides
-//! whether a text needs a closer look at all. Works on bytes; what it cuts are whole characters.
+//! Secrets nobody told us of, by where they stand: under a telling name, after `Bearer`, between the
+//! rulers of a private key, before the `@` of an address, or in the known form of a vendor's key
+//! (`forms.rs`). Every rule hangs on a literal, so a look at every second place decides whether a
+//! text needs a closer look at all (`grams.rs`). Works on bytes; what it cuts are whole characters.
 
-use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+use super::forms::{Alphabet, FORMS, Form};
+use super::grams::Pieces;
+use shapes::{bot_token, json_web_token, password_in, private_key, private_key_ruler, user_info};
 use std::sync::LazyLock;
 
 /// What stands in the place of a value found by a rule.
@@ -37,56 +44,252 @@ const HARMLESS: [&str; 18] = [
     "cookiecutter",
 ];
 
-/// Vendors' tokens: how they begin and how many characters follow at least.
-const VENDORS: [(&str, usize); 11] = [
-    ("sk-", 20),
-    ("ghp_", 30),
-    ("gho_", 30),
-    ("ghu_", 30),
-    ("ghs_", 30),
-    ("ghr_", 30),
-    ("github_pat_", 30),
-    ("xoxb-", 20),
-    ("xoxp-", 20),
-    ("AKIA", 16),
-    ("eyJ", 30),
-];
+/// What a literal stands for.
+#[derive(Clone, Copy)]
+enum Rule {
+    /// A telling name, in any case.
+    Name(&'static str),
+    Bearer,
+    Form(&'static Form),
+    JsonWebToken,
+    /// Telegram: the number of a bot, this, and the key.
+    BotToken,
+    PrivateKey,
+    /// A password in an address.
+    Address,
+    /// A terminal's control sequence, as JSON writes it: `ansi.rs` looks what runs through it.
+    Paint,
+}
 
-static TRIGGERS: LazyLock<AhoCorasick> = LazyLock::new(|| {
-    let literals = NAMES.into_iter().chain(["bearer"]).chain(VENDORS.map(|(begin, _)| begin));
-    AhoCorasick::builder()
-        .ascii_case_insensitive(true)
-        .match_kind(MatchKind::LeftmostFirst)
-        .kind(Some(AhoCorasickKind::DFA))
-        .build(literals)
-        .expect("a fixed handful of literals makes an automaton")
+impl Rule {
+    fn begin(&self) -> &'static str {
+        match self {
+            Self::Name(name) => name,
+            Self::Bearer => "bearer",
+            Self::Form(form) => form.begin,
+            Self::JsonWebToken => "eyJ",
+            Self::BotToken => ":AA",
+            Self::PrivateKey => "-----BEGIN ",
+            Self::Address => "://",
+            Self::Paint => super::ansi::ESCAPED,
+        }
+    }
+
+    fn begins(&self, text: &[u8]) -> bool {
+        let begin = self.begin().as_bytes();
+        match self {
+            Self::Name(_) | Self::Bearer => {
+                text.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin))
+            }
+            Self::Form(_)
+            | Self::JsonWebToken
+            | Self::BotToken
+            | Self::PrivateKey
+            | Self::Address
+            | Self::Paint => text.starts_with(begin),
+        }
+    }
+
+    /// What may come directly after the literal; 0 stands for the end of the text.
+    fn goes_on_with(&self, byte: u8) -> bool {
+        match self {
+            Self::Name(_) | Self::Bearer | Self::Paint => true,
+            Self::Form(form) => form.alphabet.has(byte),
+            Self::JsonWebToken | Self::BotToken => Alphabet::Dash.has(byte),
+            Self::PrivateKey => byte.is_ascii_uppercase(),
+            Self::Address => !byte.is_ascii_whitespace() && byte != b'/' && byte != 0,
+        }
+    }
+
+    /// Whether JSON that holds this literal deserves the walk through its strings. Looks at bytes
+    /// before their escapes are undone, so it must not judge by what stands before the literal.
+    fn deserves_a_look(&self, text: &[u8], at: usize) -> bool {
+        match self {
+            Self::Name(_) | Self::Bearer | Self::Paint => true,
+            // A solidus may be written with a backslash.
+            Self::Form(form) => match form.alphabet {
+                Alphabet::Base64 => true,
+                _ => form.end(text, at).is_some(),
+            },
+            Self::JsonWebToken => json_web_token(text, at).is_some(),
+            Self::BotToken => bot_token(text, at).is_some(),
+            Self::PrivateKey => private_key_ruler(text, at).is_some(),
+            Self::Address => user_info(text, at).is_some(),
+        }
+    }
+
+    /// What to replace, when this literal stands at `at`.
+    fn apply(&self, text: &[u8], at: usize) -> Option<(usize, usize)> {
+        let end = at + self.begin().len();
+        match self {
+            Self::Name(name) => named(text, at, end, name),
+            Self::Bearer => bearer(text, at, end),
+            Self::Form(form) => form.find(text, at),
+            Self::JsonWebToken => {
+                let inside_word = text[..at].last().is_some_and(|byte| is_token(*byte));
+                json_web_token(text, at).filter(|_| !inside_word).map(|end| (at, end))
+            }
+            Self::BotToken => bot_token(text, at),
+            Self::PrivateKey => private_key(text, at),
+            Self::Address => password_in(text, at),
+            Self::Paint => None,
+        }
+    }
+}
+
+/// Every rule, by the first byte of its literal, and the pieces of all literals.
+struct Rules {
+    by_first: Vec<Vec<Listed>>,
+    pieces: Pieces,
+}
+
+/// A rule and the first bytes of its literal, which tell most texts from it at once.
+#[derive(Clone, Copy)]
+struct Listed {
+    head: u32,
+    mask: u32,
+    rule: Rule,
+}
+
+impl Rules {
+    /// The rules whose literal stands at `at`.
+    fn begun<'a>(&'a self, text: &'a [u8], at: usize) -> impl Iterator<Item = &'a Rule> {
+        let rest = &text[at..];
+        let mut three = [0; 3];
+        let there = rest.len().min(3);
+        three[..there].copy_from_slice(&rest[..there]);
+        let here = piece(three);
+        self.by_first[usize::from(rest[0])]
+            .iter()
+            .filter(move |listed| here & listed.mask == listed.head && listed.rule.begins(rest))
+            .map(|listed| &listed.rule)
+    }
+}
+
+fn piece_at<const N: usize>(block: &[u8; N], at: usize) -> u32 {
+    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]) & PIECE
+}
+
+static RULES: LazyLock<Rules> = LazyLock::new(|| {
+    let mut rules: Vec<Rule> = FORMS.iter().map(Rule::Form).collect();
+    rules.extend([
+        Rule::JsonWebToken,
+        Rule::BotToken,
+        Rule::PrivateKey,
+        Rule::Address,
+        Rule::Paint,
+    ]);
+    rules.push(Rule::Bearer);
+    rules.extend(NAMES.map(Rule::Name));
+    let mut by_first = vec![Vec::new(); 256];
+    let mut pieces = Vec::new();
+    for rule in rules {
+        let begin = rule.begin().as_bytes();
+        let mask = if begin.len() == 2 { PIECE & 0xffff } else { PIECE };
+        let head = piece([begin[0], begin[1], begin.get(2).copied().unwrap_or(0)]) & mask;
+        let listed = Listed { head, mask, rule };
+        by_first[usize::from(begin[0])].push(listed);
+        if matches!(rule, Rule::Name(_) | Rule::Bearer) {
+            by_first[usize::from(begin[0].to_ascii_uppercase())].push(listed);
+        }
+        for start in 0..STRIDE {
+            spread(&rule, &begin[start..], &mut pieces);
+        }
+    }
+    Rules { by_first, pieces: Pieces::new(&pieces) }
 });
+
+/// Every second place is looked at, and three bytes there, without regard to case.
+const STRIDE: usize = 2;
+const PIECE: u32 = 0x00df_dfdf;
+
+/// Every piece that a text beginning so can show, with all that may come after the literal.
+fn spread(rule: &Rule, begin: &[u8], pieces: &mut Vec<u32>) {
+    let follow: Vec<u8> = (0..=255u8).filter(|byte| rule.goes_on_with(*byte)).collect();
+    let mut heads = vec![begin[..begin.len().min(3)].to_vec()];
+    while heads[0].len() < 3 {
+        let longer = |head: &Vec<u8>| -> Vec<Vec<u8>> {
+            follow.iter().map(|byte| [head.as_slice(), &[*byte]].concat()).collect()
+        };
+        heads = heads.iter().flat_map(longer).collect();
+    }
+    pieces.extend(heads.iter().map(|head| piece([head[0], head[1], head[2]])));
+}
+
+fn piece([first, second, third]: [u8; 3]) -> u32 {
+    u32::from_le_bytes([first, second, third, 0]) & PIECE
+}
+
+/// Tries every literal that stands in the text, in order, until one is answered.
+fn each<T>(text: &[u8], mut answer: impl FnMut(&Rule, usize) -> Option<T>) -> Option<T> {
+    const BLOCK: usize = 32;
+    let rules = &*RULES;
+    let mut padded;
+    for block_at in (0..text.len()).step_by(BLOCK) {
+        let rest = &text[block_at..];
+        let block: &[u8; BLOCK + 2] = match rest.first_chunk() {
+            Some(block) => block,
+            None => {
+                padded = [0; BLOCK + 2];
+                padded[..rest.len()].copy_from_slice(rest);
+                &padded
+            }
+        };
+        let found = (0..BLOCK)
+            .step_by(STRIDE)
+            .fold(0, |found, at| found | rules.pieces.bit(piece_at(block, at)));
+        if found & 1 == 0 {
+            continue;
+        }
+        for place in (0..BLOCK).step_by(STRIDE) {
+            if rules.pieces.bit(piece_at(block, place)) & 1 == 0 {
+                continue;
+            }
+            // A literal begins at the place where its piece was found, or one before it.
+            let place = block_at + place;
+            for at in place.saturating_sub(1)..=place.min(text.len() - 1) {
+                if let Some(found) = rules.begun(text, at).find_map(|rule| answer(rule, at)) {
+                    return Some(found);
+                }
+            }
+        }
+    }
+    None
+}
 
 /// Whether any rule could apply. Cheap, and right whenever it says no.
 pub(super) fn may_apply(text: &[u8]) -> bool {
-    TRIGGERS.is_match(text)
+    each(text, |rule, at| rule.deserves_a_look(text, at).then_some(())).is_some()
+}
+
+/// Which rules are asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Which {
+    All,
+    /// Those that go by the form of the value itself, whatever name it stands under.
+    Forms,
 }
 
 /// The text with every value that a rule finds replaced; `None` when there is none.
 pub(super) fn redact(text: &[u8]) -> Option<Vec<u8>> {
+    redact_by(text, Which::All)
+}
+
+pub(super) fn redact_by(text: &[u8], which: Which) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut done = 0;
-    for hit in TRIGGERS.find_iter(text) {
-        if hit.start() < done {
-            continue;
+    each(text, |rule, at| -> Option<()> {
+        if at < done || (which == Which::Forms && matches!(rule, Rule::Name(_))) {
+            return None;
         }
-        let (start, end) = (hit.start(), hit.end());
-        let found = match hit.pattern().as_usize() {
-            name @ 0..6 => named(text, start, end, NAMES[name]),
-            6 => bearer(text, start, end),
-            vendor => vendors(text, start, end, VENDORS[vendor - 7]),
-        };
+        let found = rule.apply(text, at);
         if let Some((from, to)) = found.filter(|(from, to)| from < to && *from >= done) {
             out.extend_from_slice(&text[done..from]);
             out.extend_from_slice(MARK.as_bytes());
             done = to;
         }
-    }
+        None
+    });
     if done == 0 {
         return None;
     }
@@ -232,24 +435,6 @@ fn bearer(text: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {
     (!inside_word && from > end && to - from >= BEARER_BYTES_MIN).then_some((from, to))
 }
 
-fn vendors(
-    text: &[u8],
-    start: usize,
-    end: usize,
-    (begin, least): (&str, usize),
-) -> Option<(usize, usize)> {
-    let inside_word = text[..start].last().is_some_and(|byte| is_token(*byte) && *byte != b'.');
-    let to = run(text, end, |byte| is_token(byte) && (byte != b'.' || begin == "eyJ"));
-    let body = &text[end..to];
-    // Words joined by hyphens have no digits; a JWT has its two dots.
-    let shaped = match begin {
-        "eyJ" => body.iter().filter(|byte| **byte == b'.').count() == 2,
-        _ => body.iter().any(u8::is_ascii_digit),
-    };
-    (text[start..end] == *begin.as_bytes() && !inside_word && body.len() >= least && shaped)
-        .then_some((start, to))
-}
-
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"_-.".contains(&byte)
 }
@@ -285,110 +470,4 @@ fn closing(text: &[u8], from: usize, quote: &[u8]) -> usize {
         };
     }
     text.len()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn redacted(text: &str) -> String {
-        redact(text.as_bytes())
-            .map_or_else(|| text.to_owned(), |out| String::from_utf8(out).unwrap())
-    }
-
-    #[test]
-    fn values_are_redacted_by_where_they_stand() {
-        let rows = [
-            "export OPENAI_API_KEY=abcdef123",
-            "PGPASSWORD=\"two words\" psql",
-            "DB_PASSWORD=12345678 OTP_TOKEN=123456 MY_SECRET=$ecret-word",
-            "GH_TOKENS='a b c d'",
-            "A_KEY=first1 B_TOKEN=second2",
-            r#"{"api_key": "x", "name": "y"}"#,
-            r#"{\"password\":\"hu\\\"nter\",\"a\":1}"#,
-            "{'accessToken': 'zzz'}",
-            r#"{"client_secret": "cut of"#,
-            "Authorization: Bearer abc.def-123",
-            "authorization: Basic dXNlcjpwYXNz",
-            "-H 'Authorization: token 0123456789'",
-            "AUTHORIZATION=Bearer abcdefgh",
-            "send Bearer abcdefghijklmnopqrstuvwxyz please",
-            "use sk-proj-abcdefghijklmnop1234 now",
-            "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
-            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJlc2ln",
-        ];
-        let out: Vec<String> = rows.iter().map(|row| redacted(row)).collect();
-        insta::assert_snapshot!(out.join("\n"), @r##"
-export OPENAI_API_KEY=[redacted]
-PGPASSWORD="[redacted]" psql
-DB_PASSWORD=[redacted] OTP_TOKEN=[redacted] MY_SECRET=[redacted]
-GH_TOKENS='[redacted]'
-A_KEY=[redacted] B_TOKEN=[redacted]
-{"api_key": "[redacted]", "name": "y"}
-{\"password\":\"[redacted]\",\"a\":1}
-{'accessToken': '[redacted]'}
-{"client_secret": "[redacted]
-Authorization: Bearer [redacted]
-authorization: Basic [redacted]
--H 'Authorization: token [redacted]'
-AUTHORIZATION=Bearer [redacted]
-send Bearer [redacted] please
-use [redacted] now
-[redacted]
-[redacted]
-"##);
-    }
-
-    #[test]
-    fn ordinary_text_stays() {
-        for text in [
-            "token count: 5",
-            "monkey=banana",
-            "MONKEY=banana-split",
-            "MAX_TOKENS=4096",
-            "TOKEN_LIMIT=1000000",
-            "API_KEY=$OTHER_KEY",
-            "API_KEY=${other.key}",
-            "API_KEY=short",
-            "the key is under the mat",
-            "a bearer of good news",
-            "Bearer tokens are explained below",
-            "authorization: required for this page",
-            "authorization is handled elsewhere",
-            "task-implementation-of-something-long",
-            "{\"keyboard\": \"qwerty\"}",
-            "{\"max_tokens\": \"4096\"}",
-            "cookie cutter",
-            "",
-        ] {
-            assert_eq!(redacted(text), text);
-        }
-    }
-
-    #[test]
-    fn what_was_redacted_stays_as_it_is() {
-        for text in ["API_KEY=[redacted:K]", "API_KEY=[redacted]", r#"{"api_key": "[redacted]"}"#] {
-            assert_eq!(redacted(text), text);
-        }
-    }
-
-    #[test]
-    fn names_tell_by_their_parts() {
-        for name in ["key", "apiKey", "X-Auth-Token", "clientsecret", "PASSWORD", "Set-Cookie"] {
-            assert!(telling(name), "{name}");
-        }
-        for name in ["monkey", "keyboard_layout", "keywords", "tokenizer", "text", "author"] {
-            assert!(!telling(name), "{name}");
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn any_bytes_are_looked_at_without_harm_and_twice_is_once(
-            text in "(?s)([a-zA-Z\"'\\\\ =:]|KEY|TOKEN|key|password|bearer |authorization|sk-){0,30}"
-        ) {
-            let once = redacted(&text);
-            proptest::prop_assert_eq!(redacted(&once), once.clone());
-        }
-    }
 }

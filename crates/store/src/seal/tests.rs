@@ -77,6 +77,32 @@ fn an_event_is_redacted_by_value_by_name_and_by_form() {
 }
 
 #[test]
+fn a_value_in_colours_is_found_in_an_event_and_in_a_line() {
+    let painted: String = "hunter2-hunter2"
+        .chars()
+        .map(|c| format!("{c}\u{1b}[0m\u{1b}[3{}m", c as u32 % 8))
+        .collect();
+    let line = sealed(&text(&format!("colours: {painted}.")));
+    assert!(line.contains("colours: [redacted:MY_KEY]") && !line.contains("-\\u001b"), "{line}");
+    let line = seal().line(format!("colours: {painted}.").as_bytes()).text();
+    assert!(line.contains("colours: [redacted:MY_KEY]"), "{line}");
+}
+
+#[test]
+fn a_line_whose_writer_escapes_every_letter_is_read_before_it_is_judged() {
+    let escaped: String =
+        "hunter2-hunter2".chars().map(|c| format!("\\u{:04x}", c as u32)).collect();
+    let line = format!(r#"{{"text":"{escaped}"}}"#);
+    assert_eq!(seal().line(line.as_bytes()).text(), r#"{"text":"[redacted:MY_KEY]"}"#);
+}
+
+#[test]
+fn vendors_keys_are_kept_out_of_our_own_state_too() {
+    let state = json!({"last_text": format!("use ghp_{}", "a1B2".repeat(9)), "token": "mine"});
+    assert_eq!(seal().json(&state).text(), r#"{"last_text":"use [redacted]","token":"mine"}"#);
+}
+
+#[test]
 fn ordinary_events_come_out_as_they_went_in() {
     for body in [
         text("token count: 5, monkey=banana, MAX_TOKENS=4096, the key point"),
@@ -147,6 +173,25 @@ plain [redacted:MY_KEY] API_KEY=[redacted]
 cut {"password": "[redacted]
 � [redacted:MY_KEY] �
 "##);
+}
+
+#[test]
+fn a_line_with_pieces_of_a_text_is_kept_without_them() {
+    let line = br#"{"type":"delta","text":"hunter2-hu","n":1,"secret":"s"}"#;
+    let kept = seal().line_without(line, &["hunter2-hu"]).text();
+    assert_eq!(kept, r#"{"type":"delta","text":"[delta]","n":1,"secret":"[redacted]"}"#);
+    // A piece that is not there as it is may be there in another form.
+    assert_eq!(seal().line_without(line, &["HUNTER2"]).text(), "[delta]");
+    assert_eq!(seal().line_without(b"no JSON hunter2-hu", &["x"]).text(), "[delta]");
+}
+
+#[test]
+fn the_head_of_a_line_does_not_end_in_half_a_secret() {
+    let whole = format!("{} hunter2-hunter2", "é".repeat(200));
+    for end in whole.len() - 20..=whole.len() {
+        let head = seal().head(&whole.as_bytes()[..end]).text();
+        assert!(!head.contains("hun") && !head.contains('\u{fffd}'), "{head}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 pub(super) enum Scope {
     /// The body of an event: the contract's names outside, anyone's inside the free fields.
     Event,
-    /// Our own state, to be read back: only known values are replaced.
+    /// Our own state, to be read back: known values and vendors' keys are replaced.
     State,
     /// Anyone's: all rules everywhere.
     View,
@@ -39,20 +39,22 @@ struct Frame {
     name: String,
 }
 
+/// What stands in the place of a piece of a text.
+pub(super) const PIECE: &[u8] = b"[delta]";
+
 /// The same JSON with its secrets replaced.
 pub(super) fn rewrite(seal: &Seal, json: &[u8], scope: Scope) -> Vec<u8> {
-    let mut walk = Walk {
-        seal,
-        scope,
-        out: Vec::with_capacity(json.len()),
-        frames: Vec::new(),
-        kind: Vec::new(),
-    };
-    let mut at = 0;
-    while at < json.len() {
-        at = walk.step(json, at);
-    }
+    let mut walk = Walk::new(seal, json, scope, &[]);
+    walk.through(json);
     walk.out
+}
+
+/// The same for anyone's JSON, without these pieces of a text; `None` when one of them is not there
+/// as it is.
+pub(super) fn rewrite_without(seal: &Seal, json: &[u8], pieces: &[&str]) -> Option<Vec<u8>> {
+    let mut walk = Walk::new(seal, json, Scope::View, pieces);
+    walk.through(json);
+    (walk.left_out >= pieces.len()).then_some(walk.out)
 }
 
 struct Walk<'a> {
@@ -62,9 +64,23 @@ struct Walk<'a> {
     frames: Vec<Frame>,
     /// The event's kind, as soon as it was passed.
     kind: Vec<u8>,
+    pieces: &'a [&'a str],
+    left_out: usize,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    fn new(seal: &'a Seal, json: &[u8], scope: Scope, pieces: &'a [&'a str]) -> Self {
+        let out = Vec::with_capacity(json.len());
+        Self { seal, scope, out, frames: Vec::new(), kind: Vec::new(), pieces, left_out: 0 }
+    }
+
+    fn through(&mut self, json: &[u8]) {
+        let mut at = 0;
+        while at < json.len() {
+            at = self.step(json, at);
+        }
+    }
+
     fn step(&mut self, json: &[u8], at: usize) -> usize {
         let byte = json[at];
         match byte {
@@ -141,7 +157,7 @@ impl Walk<'_> {
                 frame.name.push_str(&String::from_utf8_lossy(&text));
             }
         }
-        match self.seal.known.replace(&text).filter(|_| !owned_by_contract) {
+        match self.seal.redact_forms(&text).filter(|_| !owned_by_contract) {
             Some(changed) => self.write_string(&changed),
             None => self.out.extend_from_slice(token),
         }
@@ -157,13 +173,21 @@ impl Walk<'_> {
             return;
         }
         let text = unquoted(token);
+        if self.pieces.iter().any(|piece| piece.as_bytes() == &*text) {
+            self.left_out += 1;
+            self.write_string(PIECE);
+            return;
+        }
         let name = self.frames.last().map_or("", |frame| frame.name.as_str());
         if place.secret && !rules::harmless(name, &text) {
             self.write_string(rules::MARK.as_bytes());
             return;
         }
         let changed = match self.scope {
-            Scope::State => self.seal.known.replace(&text),
+            Scope::State => {
+                let clean = self.seal.redact_forms(&text);
+                self.seal.hold(clean.as_deref().unwrap_or(&text)).or(clean)
+            }
             Scope::Event | Scope::View => self.seal.redact(&text),
         };
         match changed {

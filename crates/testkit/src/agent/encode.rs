@@ -48,6 +48,35 @@ pub fn percent(bytes: &[u8], case: Case) -> String {
         .collect()
 }
 
+pub fn hex(bytes: &[u8], case: Case) -> String {
+    bytes
+        .iter()
+        .map(|byte| match case {
+            Case::Upper => format!("{byte:02X}"),
+            Case::Lower => format!("{byte:02x}"),
+        })
+        .collect()
+}
+
+/// The value in HTML.
+pub fn html(text: &str) -> String {
+    text.chars()
+        .map(|c| match c {
+            '&' => "&amp;".to_owned(),
+            '<' => "&lt;".to_owned(),
+            '>' => "&gt;".to_owned(),
+            '"' => "&quot;".to_owned(),
+            '\'' => "&#39;".to_owned(),
+            c => c.to_string(),
+        })
+        .collect()
+}
+
+/// The value with a colour before each of its characters.
+pub fn painted(text: &str) -> String {
+    text.chars().map(|c| format!("\u{1b}[3{}m{c}", u32::from(c) % 8)).collect()
+}
+
 /// The value as the inside of a JSON string.
 pub fn json_escaped(text: &str) -> String {
     let quoted = serde_json::Value::from(text).to_string();
@@ -68,5 +97,7 @@ mod tests {
         assert_eq!(percent(b"a/b+c", Case::Upper), "a%2Fb%2Bc");
         assert_eq!(percent(b"a/b+c", Case::Lower), "a%2fb%2bc");
         assert_eq!(json_escaped("a\"b\\c"), "a\\\"b\\\\c");
+        assert_eq!((hex(b"a/", Case::Lower), hex(b"o", Case::Upper)), ("612f".into(), "6F".into()));
+        assert_eq!(html("a\"<'&"), "a&quot;&lt;&#39;&amp;");
     }
 }

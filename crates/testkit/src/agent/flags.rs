@@ -15,7 +15,7 @@ Steps, done in the order given:
   --tool NAME ARGS     call a relayed tool with a JSON object, wait for the answer, show it
   --unknown-tool       call a tool that does not exist
   --echo-env NAME      show a variable of the environment
-  --leak NAME          show its value in every disguise
+  --leak NAME          show its value in every disguise, by every kind of event
   --garbage            say lines that are no events
   --sleep-ms MS        let time pass
   --steps N            work N steps, each with its own cost
@@ -39,6 +39,7 @@ Manners:
   --exit-before-byte   exit before saying anything
   --no-complete        end without a closing line
   --failed REASON      end with a failed line
+  --leak-end NAME      the closing line shows its value in every disguise
   --cost JSON          the cost on the closing line
   --no-final-newline   the closing line has no newline
   --linger             live on after the closing line, deaf
@@ -53,6 +54,7 @@ Manners:
 pub struct Script {
     pub steps: Vec<Step>,
     pub end: End,
+    pub leak_end: Option<String>,
     pub exit: u8,
     pub exit_before_byte: bool,
     pub no_final_newline: bool,
@@ -99,6 +101,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
     let mut script = Script {
         steps: Vec::new(),
         end: End::Complete { cost: None },
+        leak_end: None,
         exit: 0,
         exit_before_byte: false,
         no_final_newline: false,
@@ -160,6 +163,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
             "--exit" => script.exit = number(&flag, &value()?)?,
             "--exit-before-byte" => script.exit_before_byte = true,
             "--no-complete" => script.end = End::Nothing,
+            "--leak-end" => script.leak_end = Some(value()?),
             "--failed" => script.end = End::Failed { reason: value()? },
             "--cost" => script.end = End::Complete { cost: Some(json_of(&flag, &value()?)?) },
             "--no-final-newline" => script.no_final_newline = true,

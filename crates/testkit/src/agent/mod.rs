@@ -230,13 +230,20 @@ impl<'a, W: Write> Play<'a, W> {
         if self.script.silent {
             self.wait_for_good()?;
         }
+        let leak = self
+            .script
+            .leak_end
+            .as_ref()
+            .and_then(|name| std::env::var(name).ok().map(|value| leak::closing(name, &value)));
         let closing = match &self.script.end {
             End::Nothing => None,
             End::Failed { reason } => {
-                Some(json!({ "type": "failed", "reason": reason, "details": "asked to fail" }))
+                let details = leak.unwrap_or_else(|| "asked to fail".into());
+                Some(json!({ "type": "failed", "reason": reason, "details": details }))
             }
             End::Complete { cost } => {
-                let mut line = json!({ "type": "complete", "output": { "done": true } });
+                let output = leak.unwrap_or_else(|| json!({ "done": true }));
+                let mut line = json!({ "type": "complete", "output": output });
                 if let Some(cost) = cost {
                     line["cost"] = cost.clone();
                 }

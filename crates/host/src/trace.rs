@@ -1,0 +1,109 @@
+//! The sealed trace of one run, as its driver keeps it: every line heard passes the seal and goes to
+//! the run's file, and what a dialect made of the line is told where it stands there. A trace that
+//! cannot be written ends with a warning; the run goes on. The file itself is `store`'s.
+
+use crate::drive::Drive;
+use contract::Draft;
+use contract::event::{Body, Log, Raw, Stream};
+use runtimes::{Dialect, Frame, Out};
+use store::seal::Seal;
+use store::{Trace, TraceMark};
+
+/// What stands between the spool and the dialect.
+pub struct Tracer {
+    seal: Seal,
+    /// Absent when no trace is kept.
+    trace: Option<Trace>,
+}
+
+impl Tracer {
+    pub fn new(seal: Seal, trace: Option<Trace>) -> Self {
+        Self { seal, trace }
+    }
+
+    /// How far the trace is written, for the Batch.
+    pub fn mark(&self) -> Option<TraceMark> {
+        self.trace.as_ref().map(Trace::mark)
+    }
+
+    /// Lets the dialect hear a line, and keeps it.
+    pub fn hear(&mut self, dialect: &mut dyn Dialect, frame: &Frame<'_>, out: &mut Out) {
+        let before = out.drafts.len();
+        // The cut may have gone through a secret, which only the seal can tell.
+        let head = frame.cut.then(|| self.seal.head(frame.bytes));
+        let frame = match &head {
+            Some(head) => &Frame { bytes: head.bytes(), ..*frame },
+            None => frame,
+        };
+        dialect.hear(frame, out);
+        let raw = self.keep(frame, &out.drafts[before..]);
+        for draft in &mut out.drafts[before..] {
+            draft.raw = raw;
+        }
+    }
+
+    fn keep(&mut self, frame: &Frame<'_>, drafts: &[Draft]) -> Option<Raw> {
+        let trace = self.trace.as_mut()?;
+        let raw = Raw { stream: frame.stream.into(), line: frame.line };
+        let pieces: Vec<&str> = drafts.iter().filter_map(|draft| piece(&draft.body)).collect();
+        let text = match pieces.is_empty() {
+            true => self.seal.line(frame.bytes),
+            false => self.seal.line_without(frame.bytes, &pieces),
+        };
+        trace.hear(raw.stream, raw.line, &text, frame.cut).then_some(raw)
+    }
+
+    /// Makes the trace durable.
+    pub fn sync(&self) {
+        if let Some(trace) = &self.trace {
+            // The run has ended and its events are safe; nobody is left to tell.
+            let _ = trace.sync();
+        }
+    }
+}
+
+impl Drive {
+    /// Writes what was heard, before any Batch can name it.
+    pub(crate) fn write_trace(&mut self) {
+        let Some(trace) = &mut self.tracer.trace else { return };
+        let Err(error) = trace.write() else { return };
+        self.tracer.trace = None;
+        // What waits for its commit must not point at lines that are not there.
+        self.joiner.flush(&mut self.pending.drafts);
+        for draft in &mut self.pending.drafts {
+            draft.raw = None;
+        }
+        let text = format!("the trace of this run ends here: {error}");
+        self.pending.drafts.push(warning(text));
+    }
+}
+
+/// The text of a delta, which other lines go on with.
+fn piece(body: &Body) -> Option<&str> {
+    match body {
+        Body::AssistantText(text) | Body::Thinking(text) if text.delta => Some(&text.text),
+        _ => None,
+    }
+}
+
+/// A word of ours to the person who reads the run.
+pub(crate) fn warning(text: String) -> Draft {
+    let level = Some("warning".to_owned());
+    Draft::ostler(Body::Log(Log { stream: Stream::Ostler, text, level }))
+}
+
+/// Goes on with the trace of a run that is taken over. A trace that cannot be gone on with has ended,
+/// which the warning says.
+pub(crate) fn resumed(
+    store: &store::Store,
+    run: contract::RunId,
+    mark: Option<TraceMark>,
+) -> (Option<Trace>, Option<Draft>) {
+    match mark.map(|mark| store.resume_trace(run, mark)) {
+        None => (None, None),
+        Some(Ok(trace)) => (Some(trace), None),
+        Some(Err(error)) => {
+            (None, Some(warning(format!("the trace of this run ends here: {error}"))))
+        }
+    }
+}
