@@ -232,10 +232,10 @@ impl Drive {
             }
         };
         self.intake = Some(intake);
+        self.write_trace();
         if !more && self.ending == Ending::KeeperGone {
             self.end(now).await;
         }
-        self.write_trace();
         more || !self.pending.is_empty()
     }
 
@@ -253,6 +253,8 @@ impl Drive {
         self.await_prices(&out).await;
         self.spread(now, out);
         self.joiner.flush(&mut self.pending.drafts);
+        // Before the machine ends the run: nothing may follow its result.
+        self.write_trace();
         if let Some(unkept @ 1..) = self.blind {
             self.pending.drafts.push(unkept_note(unkept));
         }
@@ -513,6 +515,14 @@ impl Drive {
                 Err(error) if error.code() == Code::Conflict => {
                     match self.house.store.run(self.run).await {
                         Ok(Some(row)) if row.head_seq >= deeds.last_seq => break,
+                        // The store stands where this Batch begins and refuses it all the same: the
+                        // fault is ours. A run may not wait for ever, so its driver fails, and
+                        // whoever watches over it ends the run as lost.
+                        Ok(Some(row))
+                            if row.fence == self.fence && row.head_seq + 1 == batch.first_seq =>
+                        {
+                            panic!("the store refused a Batch of {}: {error}", self.run)
+                        }
                         _ => return Err(Leave::Fenced),
                     }
                 }

@@ -12,6 +12,7 @@ use testkit::until;
 
 /// An agent that lives until a file appears in its working directory, then completes.
 const GATED: &str = r#"
+echo '{"type":"hello","accepts":["message"]}'
 echo '{"type":"progress","summary":"waiting"}'
 while [ ! -e gate ]; do sleep 0.05; done
 echo '{"type":"progress","summary":"the gate is open"}'
