@@ -9,7 +9,7 @@ const LINES_MAX: usize = 900;
 
 /// Where paths begin that exist on one machine only. A sample path in a test or a page begins with
 /// `/srv/` instead.
-const MACHINE_PATHS: [&str; 4] = ["/root/", "/home/", "/Users/", "/work/"];
+const MACHINE_PATHS: [&str; 3] = ["/root/", "/home/", "/Users/"];
 
 pub fn check(file: &File, findings: &mut Vec<Finding>) {
     let mut find = |line: usize, rule: &'static str, what: String| {
@@ -83,7 +83,7 @@ fn machine_path(line: &str) -> Option<&'static str> {
         line.match_indices(path).any(|(at, _)| {
             let before = line[..at].chars().next_back();
             let after = line[at + path.len()..].chars().next();
-            // `crates/work/` is a path of the tree, and `/home/` alone is none of a machine.
+            // `crates/home/` is a path of the tree, and `/home/` alone is none of a machine.
             !before.is_some_and(|char| char.is_alphanumeric() || "._-}>*/".contains(char))
                 && after.is_some_and(|char| char.is_alphanumeric())
         })
@@ -127,10 +127,10 @@ mod tests {
 
     #[test]
     fn a_path_of_somebodys_machine_is_found() {
-        for line in ["see /home/ann/x", "`/root/a`", "\"/work/b\"", "(/Users/c)"] {
+        for line in ["see /home/ann/x", "`/root/a`", "\"/home/b\"", "(/Users/c)"] {
             assert_eq!(found("docs/a.md", line), ["1 machine-path"], "{line}");
         }
-        for line in ["crates/work/a", "/srv/project/a", "$HOME/home/", "https://x.org/home/a"] {
+        for line in ["crates/home/a", "/srv/project/a", "$HOME/home/", "https://x.org/home/a"] {
             assert_eq!(found("docs/a.md", line), [""; 0], "{line}");
         }
     }

@@ -300,6 +300,27 @@ fn a_token_that_is_not_this_runs_own_is_refused() {
 }
 
 #[test]
+fn under_ask_a_call_waits_for_the_answer_of_a_person() {
+    for (choice, answered) in [("allow", Ok(())), ("deny", Err("permission_denied".to_owned()))] {
+        let ostler = Ostler::new();
+        let guest = Guest::new(&ostler, &["--permission", "ask"]);
+        std::thread::scope(|scope| {
+            let args = json!({ "path": "new.txt", "content": "hi" });
+            let call = scope.spawn(|| guest.call("write_file", &args).map(drop));
+            let ask: String = testkit::until("the question", crate::ostler::BOUND_MS, || {
+                let open: Vec<Value> =
+                    serde_json::from_str(&ostler.says(&["approvals", "--json"]).stdout).ok()?;
+                open.first()?["ask_id"].as_str().map(str::to_owned)
+            });
+            assert_eq!(ostler.says(&["answer", &ask, choice]).code, 0);
+            assert_eq!(call.join().unwrap(), answered, "{choice}");
+        });
+        assert_eq!(guest.work.join("new.txt").exists(), choice == "allow");
+        guest.finish();
+    }
+}
+
+#[test]
 fn what_writes_needs_leave_and_what_reads_does_not() {
     let rows: [(&[&str], bool); 4] = [
         (&["--permission", "allow-all"], true),

@@ -63,6 +63,13 @@ impl NotStarted {
         } else {
             format!("working directory {}", plan.cwd.display())
         };
+        // A directory of PATH that may not be entered answers "not permitted" for a program that is
+        // nowhere.
+        let nowhere = error.kind() == io::ErrorKind::PermissionDenied && is_nowhere(plan);
+        let error = match nowhere {
+            true => &io::Error::from(rustix::io::Errno::NOENT),
+            false => error,
+        };
         let errno = error.raw_os_error();
         let words = match error.kind() {
             io::ErrorKind::NotFound => "not found".to_owned(),
@@ -70,5 +77,37 @@ impl NotStarted {
             _ => error.to_string(),
         };
         Self { words: format!("{what}: {words}"), errno }
+    }
+}
+
+/// Whether a program given by its name alone is in no directory of the plan's PATH that can be looked
+/// into.
+fn is_nowhere(plan: &Plan) -> bool {
+    if plan.program.contains('/') {
+        return false;
+    }
+    let path = plan.env.iter().find(|(name, _)| name == "PATH").map_or("", |(_, value)| value);
+    !std::env::split_paths(path).any(|dir| dir.join(&plan.program).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_nowhere_is_not_found_whatever_path_says() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("there"), "").unwrap();
+        let denied = io::Error::from(rustix::io::Errno::ACCESS);
+        let explained = |program: &str| {
+            let mut plan = crate::plan::tests::plan();
+            plan.program = program.to_owned();
+            plan.cwd = dir.path().to_owned();
+            plan.env = vec![("PATH".to_owned(), dir.path().display().to_string())];
+            NotStarted::explain(&plan, &denied).words
+        };
+        assert_eq!(explained("gone"), "program gone: not found");
+        assert_eq!(explained("there"), "program there: not permitted or not executable");
+        assert_eq!(explained("./gone"), "program ./gone: not permitted or not executable");
     }
 }
