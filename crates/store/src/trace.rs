@@ -4,7 +4,7 @@
 //! Batch, so that a successor cuts off what was written and not committed and goes on from there.
 //! See `docs/decisions/0006-the-trace-is-a-file.md`.
 
-use crate::blobs::make_folder;
+use crate::disk::make_folder;
 use crate::error::Error;
 use crate::seal::Sealed;
 use contract::RunId;
