@@ -4,7 +4,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 #[cfg(not(test))]
 use unwatched::seen;
@@ -13,7 +13,8 @@ use unwatched::seen;
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at what was done"))]
 pub(crate) enum Deed<'a> {
     MakeFolder(&'a Path),
-    Write { path: &'a Path, bytes: &'a [u8] },
+    Write { path: &'a Path, offset: u64, bytes: &'a [u8] },
+    Cut { path: &'a Path, size: u64 },
     Sync(&'a Path),
     SyncFolder(&'a Path),
     Rename { from: &'a Path, to: &'a Path },
@@ -68,8 +69,22 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
         let _ = fs::remove_file(path);
         return Err(cause);
     }
-    seen(Deed::Write { path, bytes });
+    seen(Deed::Write { path, offset: 0, bytes });
     Ok(file)
+}
+
+/// Bytes at a place in a file that is open.
+pub(crate) fn write_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    file.write_all_at(bytes, offset)?;
+    seen(Deed::Write { path, offset, bytes });
+    Ok(())
+}
+
+/// Cuts a file that is open to a size.
+pub(crate) fn cut(file: &File, path: &Path, size: u64) -> io::Result<()> {
+    file.set_len(size)?;
+    seen(Deed::Cut { path, size });
+    Ok(())
 }
 
 /// The bytes of a file are durable when it returns.

@@ -13,11 +13,13 @@ mod work;
 
 pub(crate) use log::seen;
 
+use contract::limits::STORE_RESERVE_BYTES;
 use image::{Dice, Disk};
 use log::{Op, Recording};
 use rusqlite::Connection;
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,13 +50,14 @@ struct Record {
 
 fn record(synchronous: Option<&'static str>) -> Record {
     vfs::install();
-    let root = TempDir::new().unwrap();
-    let root = root.path().canonicalize().map(|path| (root, path)).unwrap();
-    let recording = Recording::start(&root.1);
+    let root = in_memory();
+    // SQLite tells its files by their real paths.
+    let root_path = root.path().canonicalize().unwrap();
+    let recording = Recording::start(&root_path);
     let mut worker = Worker { recording: &recording, told: Told::default() };
     SYNCHRONOUS.set(synchronous);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(worker.work(&root.1.join(HOME)));
+    runtime.block_on(worker.work(&root_path.join(HOME)));
     SYNCHRONOUS.set(None);
     let told = worker.told;
     let (ops, names) = recording.stop();
@@ -69,10 +72,17 @@ struct Tally {
     first: Option<String>,
 }
 
-/// A memory file system spares the images a sync that nobody needs.
-fn image_dir() -> TempDir {
+/// A memory file system, if there is one: the power is cut in the log, not on the disk.
+fn in_memory() -> TempDir {
     let memory = Path::new("/dev/shm");
     TempDir::new_in(memory).or_else(|_| TempDir::new()).unwrap()
+}
+
+/// A reserve that takes no room: what it is for is shown elsewhere.
+fn spare_reserve(home: &Path) {
+    if let Ok(reserve) = File::create(home.join("reserve")) {
+        reserve.set_len(STORE_RESERVE_BYTES).unwrap();
+    }
 }
 
 fn number(name: &str, or: usize) -> usize {
@@ -113,9 +123,10 @@ fn torment(ops: &[Op], told: &Told, images: usize, until_lost: bool) -> Tally {
                 answers += usize::from(matches!(op, Op::Answer));
             }
             at = *cut;
-            let image = image_dir();
+            let image = in_memory();
             disk.cut(&mut Dice(*seed), image.path());
             let home = image.path().join(HOME);
+            spare_reserve(&home);
             let complaints = runtime.block_on(work::complaints(&home, told, answers));
             let mut tally = tally.lock().unwrap();
             tally.images += 1;
@@ -170,7 +181,7 @@ fn of_folder(op: &Op, is: impl Fn(&Path) -> bool) -> bool {
     matches!(op, Op::SyncFolder { path } if is(path))
 }
 
-const SYNCS: [(&str, Known); 7] = [
+const SYNCS: [(&str, Known); 9] = [
     ("the log", |op, names| of_file(op, names, |name| name.ends_with("-wal"))),
     ("the database", |op, names| of_file(op, names, |name| name.ends_with(".db"))),
     ("a blob", |op, names| of_file(op, names, |name| name.starts_with("data/blobs/"))),
@@ -178,6 +189,8 @@ const SYNCS: [(&str, Known); 7] = [
         of_folder(op, |path| path.parent() == Some("data/blobs".as_ref()))
     }),
     ("the folder of shelves", |op, _| of_folder(op, |path| path == Path::new("data/blobs"))),
+    ("a trace", |op, names| of_file(op, names, |name| name.starts_with("data/traces/"))),
+    ("the folder of traces", |op, _| of_folder(op, |path| path == Path::new("data/traces"))),
     ("the data directory", |op, _| of_folder(op, |path| path == Path::new(HOME))),
     ("the folder above it", |op, _| of_folder(op, |path| path == Path::new(""))),
 ];

@@ -68,14 +68,19 @@ pub(super) fn recording_of(path: &Path) -> Option<Arc<Recording>> {
 pub(crate) fn seen(deed: Deed<'_>) {
     let path = match deed {
         Deed::MakeFolder(path) | Deed::Sync(path) | Deed::SyncFolder(path) => path,
-        Deed::Remove(path) | Deed::Write { path, .. } | Deed::Rename { from: path, .. } => path,
+        Deed::Remove(path) | Deed::Write { path, .. } | Deed::Cut { path, .. } => path,
+        Deed::Rename { from, .. } => from,
     };
     let Some(recording) = recording_of(path) else { return };
     match deed {
         Deed::MakeFolder(path) => recording.name(path, Node::Folder),
-        Deed::Write { path, bytes } => {
+        Deed::Write { path, offset, bytes } => {
             let (file, _) = recording.opened(path);
-            recording.write(file, 0, bytes);
+            recording.write(file, offset as usize, bytes);
+        }
+        Deed::Cut { path, size } => {
+            let (file, _) = recording.opened(path);
+            recording.truncate(file, size as usize);
         }
         Deed::Sync(path) => {
             let (file, _) = recording.opened(path);

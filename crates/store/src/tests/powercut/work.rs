@@ -22,6 +22,7 @@ pub(super) enum Answer {
     Lease { run: RunId, until: Timestamp },
     Wished { run: RunId, id: CommandId },
     Kept(String),
+    Traced(RunId),
 }
 
 /// Everything that was asked for, and what was answered, in order.
@@ -30,6 +31,7 @@ pub(super) struct Told {
     pub answers: Vec<Answer>,
     events: BTreeMap<(RunId, u64), Vec<u8>>,
     blobs: BTreeMap<String, Vec<u8>>,
+    traces: BTreeMap<RunId, Vec<u8>>,
     /// The head of the run once a wish is taken.
     taken: BTreeMap<CommandId, u64>,
 }
@@ -116,6 +118,17 @@ impl Worker<'_> {
         self.expect(&batch);
         let done = store.commit(batch).await.unwrap();
         self.committed(held, done, RunState::Settled);
+        let mut trace = store.new_trace(held.run, 100_000);
+        for line in 1..20 {
+            let text = Seal::default().line("a line that was heard ".repeat(20).as_bytes());
+            assert!(trace.hear(Stream::Stdout, line, &text, false));
+            trace.write().unwrap();
+        }
+        let mut lines = Vec::new();
+        store.read_trace(held.run).unwrap().unwrap().copy(&mut lines).unwrap();
+        self.told.traces.insert(held.run, lines);
+        trace.sync().unwrap();
+        self.answered(Answer::Traced(held.run));
     }
 
     /// Opens, works, closes, opens again, works on, and is cut off.
@@ -137,6 +150,11 @@ impl Worker<'_> {
                 }
                 let blob = blob(opening * 6 + n);
                 self.told.blobs.insert(blob.hash.clone(), blob.bytes.bytes().to_vec());
+                if n.is_multiple_of(2) {
+                    // Someone else made the shelf, and died before he synced its name.
+                    let path = store.blob_path(&blob.hash).unwrap();
+                    crate::disk::make_folder(path.parent().unwrap()).unwrap();
+                }
                 store.keep(&blob).unwrap();
                 self.answered(Answer::Kept(blob.hash));
             }
@@ -218,6 +236,12 @@ impl Seen {
             }),
             Answer::Kept(hash) => {
                 store.blob(hash).is_ok_and(|blob| blob.as_ref() == told.blobs.get(hash))
+            }
+            Answer::Traced(run) => {
+                let mut lines = Vec::new();
+                let trace = store.read_trace(*run).ok().flatten();
+                let read = trace.is_some_and(|mut trace| trace.copy(&mut lines).is_ok());
+                read && told.traces.get(run) == Some(&lines)
             }
         }
     }
