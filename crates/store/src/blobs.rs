@@ -2,14 +2,16 @@
 //! before the commit that names it, and never changes. A half-written one has a temporary name and
 //! is swept at the next start. Reads check the name before it becomes a path.
 
+use crate::disk::{self, make_folder, sync_folder};
 use crate::error::Error;
 use crate::seal::SealedBlob;
 use serde_json::Value;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 
@@ -17,6 +19,9 @@ static TEMPORARY: AtomicU64 = AtomicU64::new(0);
 #[derive(Debug, Clone)]
 pub(crate) struct Blobs {
     folder: PathBuf,
+    /// Shelves whose names are known to be durable. To be there is not enough: whoever made it may
+    /// not have synced it yet, or may have died before.
+    shelves: Arc<Mutex<BTreeSet<PathBuf>>>,
 }
 
 impl Blobs {
@@ -25,12 +30,12 @@ impl Blobs {
         make_folder(&folder)
             .and_then(|()| sweep(&folder))
             .map_err(|cause| Error::io(format!("opening {}", folder.display()), cause))?;
-        Ok(Self { folder })
+        Ok(Self::at(folder))
     }
 
     /// The same, for reading only.
     pub fn at(folder: PathBuf) -> Self {
-        Self { folder }
+        Self { folder, shelves: Arc::default() }
     }
 
     /// Where a blob of this name is, if the name can be one.
@@ -90,50 +95,38 @@ impl Blobs {
         let failed = |cause| Error::io(doing(), cause);
         let unsynced = |cause| Error::sync(doing(), cause);
         let shelf = path.parent().unwrap_or(&self.folder);
-        if !shelf.exists() {
+        if !self.shelves().contains(shelf) {
             make_folder(shelf).map_err(failed)?;
             sync_folder(&self.folder).map_err(unsynced)?;
+            self.shelves().insert(shelf.to_owned());
         }
         let there = fs::metadata(path).is_ok_and(|there| there.len() == bytes.len() as u64);
         if !there {
             let n = TEMPORARY.fetch_add(1, Ordering::Relaxed);
             let temporary = self.folder.join(format!("new-{}-{n}", std::process::id()));
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .open(&temporary)
-                .map_err(failed)?;
-            let written = file
-                .write_all(bytes)
-                .map_err(failed)
-                .and_then(|()| file.sync_all().map_err(unsynced))
-                .and_then(|()| fs::rename(&temporary, path).map_err(failed));
+            let file = disk::write_new(&temporary, bytes).map_err(failed)?;
+            let written = disk::sync(&file, &temporary)
+                .map_err(unsynced)
+                .and_then(|()| disk::rename(&temporary, path).map_err(failed));
             if let Err(error) = written {
-                // On a full disk a part of a blob is in the way of everything else.
-                let _ = fs::remove_file(&temporary);
+                let _ = disk::remove(&temporary);
                 return Err(error);
             }
         }
         // Also when it was there: whoever renamed it may have died before this.
         sync_folder(shelf).map_err(unsynced)
     }
-}
 
-/// A folder that only its owner can enter.
-pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
-}
-
-pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    fn shelves(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn sweep(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().as_encoded_bytes().starts_with(b"new-") {
-            fs::remove_file(entry.path())?;
+            disk::remove(&entry.path())?;
         }
     }
     Ok(())

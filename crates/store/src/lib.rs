@@ -13,6 +13,7 @@ mod blobs;
 mod check;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod disk;
 mod error;
 mod failure;
 mod feed;
@@ -68,8 +69,11 @@ struct Shared {
 impl Store {
     /// Opens or makes the store in a directory, which only its owner can enter from then on.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        blobs::make_folder(dir)
+        disk::make_folder(dir)
             .and_then(|()| std::fs::set_permissions(dir, Permissions::from_mode(0o700)))
+            .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
+        // Before anything in it is answered, the directory itself has a name that lasts.
+        disk::sync_folder_above(dir)
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
         let blobs = Blobs::open(dir.join(BLOBS))?;
         let feed = Feed::new();
@@ -82,7 +86,7 @@ impl Store {
             opened => opened?,
         };
         // The names of new files are durable too, before the first answer says so of their content.
-        blobs::sync_folder(dir)
+        disk::sync_folder(dir)
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
         // A disk that is nearly full is no reason not to open what is on it.
         let _ = ballast.make();

@@ -4,6 +4,7 @@
 mod canary;
 mod interleavings;
 mod ledger;
+pub(crate) mod powercut;
 
 use crate::backend::Backend;
 use crate::conformance::{self, Holder, Sure, claim_of, holder, new_task, refused};

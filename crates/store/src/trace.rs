@@ -4,7 +4,7 @@
 //! Batch, so that a successor cuts off what was written and not committed and goes on from there.
 //! See `docs/decisions/0006-the-trace-is-a-file.md`.
 
-use crate::blobs::make_folder;
+use crate::disk;
 use crate::error::Error;
 use crate::seal::Sealed;
 use contract::RunId;
@@ -13,7 +13,7 @@ use contract::limits::TRACE_LINE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// How far a trace was written; kept with every Batch.
@@ -71,8 +71,8 @@ impl Trace {
             Err(cause) => return Err(trace.failed("opening", cause)),
         };
         if there > mark.bytes {
-            let file = trace.file()?;
-            let cut = file.set_len(mark.bytes);
+            let path = trace.path.clone();
+            let cut = disk::cut(trace.file()?, &path, mark.bytes);
             cut.map_err(|cause| trace.failed("cutting", cause))?;
         } else if there < mark.bytes {
             let lost = mark.bytes - there;
@@ -133,9 +133,10 @@ impl Trace {
         }
         let at = self.mark.bytes;
         let waiting = std::mem::take(&mut self.waiting);
-        let written = self.file()?.write_all_at(&waiting, at);
+        let path = self.path.clone();
+        let written = disk::write_at(self.file()?, &path, at, &waiting);
         if let Err(cause) = written {
-            let _ = self.file()?.set_len(at);
+            let _ = disk::cut(self.file()?, &path, at);
             return Err(self.failed("writing", cause));
         }
         self.mark.bytes += waiting.len() as u64;
@@ -146,24 +147,27 @@ impl Trace {
         Ok(())
     }
 
-    /// Durable when it returns.
+    /// Durable when it returns, with its name.
     pub fn sync(&self) -> Result<(), Error> {
-        match &self.file {
-            Some(file) => file.sync_data().map_err(|cause| self.failed("syncing", cause)),
-            None => Ok(()),
-        }
+        let Some(file) = &self.file else { return Ok(()) };
+        let folder = self.path.parent().unwrap_or(&self.path);
+        disk::sync(file, &self.path)
+            .and_then(|()| disk::sync_folder(folder))
+            .and_then(|()| disk::sync_folder_above(folder))
+            .map_err(|cause| self.failed("syncing", cause))
     }
 
     fn file(&mut self) -> Result<&File, Error> {
         if self.file.is_none() {
-            let opened = make_folder(self.path.parent().unwrap_or(&self.path)).and_then(|()| {
-                OpenOptions::new()
-                    .write(true)
-                    .create(true)
-                    .truncate(false)
-                    .mode(0o600)
-                    .open(&self.path)
-            });
+            let opened =
+                disk::make_folder(self.path.parent().unwrap_or(&self.path)).and_then(|()| {
+                    OpenOptions::new()
+                        .write(true)
+                        .create(true)
+                        .truncate(false)
+                        .mode(0o600)
+                        .open(&self.path)
+                });
             self.file = Some(opened.map_err(|cause| self.failed("opening", cause))?);
         }
         self.file.as_ref().ok_or_else(|| Error::conflict("a trace without its file"))

@@ -39,6 +39,8 @@ impl Sqlite {
     pub fn open(path: &Path, feed: Feed, failure: Failure) -> Result<Self, Error> {
         let mut connection = open_writer(path)
             .map_err(|cause| Error::sqlite(format!("opening {}", path.display()), cause))?;
+        #[cfg(test)]
+        crate::tests::powercut::weaken(&connection)?;
         schema::migrate(&mut connection)?;
         let writer = Writer::start(connection, feed, failure.clone())?;
         let readers = Arc::new(Readers::new(path.to_owned(), failure));

@@ -1,0 +1,114 @@
+//! The calls by which files and their names come to last: make, write, sync, rename, remove. The
+//! store's own files go through here, so that the tests can watch every one of them and cut the
+//! power in between (`tests/powercut.rs`). Outside of tests nobody watches.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::Path;
+#[cfg(not(test))]
+use unwatched::seen;
+
+/// What was done to the disk; a sync is told before it is begun, all else after it was done.
+#[cfg_attr(not(test), expect(dead_code, reason = "only tests look at what was done"))]
+pub(crate) enum Deed<'a> {
+    MakeFolder(&'a Path),
+    Write { path: &'a Path, offset: u64, bytes: &'a [u8] },
+    Cut { path: &'a Path, size: u64 },
+    Sync(&'a Path),
+    SyncFolder(&'a Path),
+    Rename { from: &'a Path, to: &'a Path },
+    Remove(&'a Path),
+}
+
+/// A folder that only its owner can enter. Its name is durable once the folder above is synced;
+/// those of the folders made on the way to it are.
+pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(above) = path.parent().filter(|above| !above.as_os_str().is_empty())
+        && !above.is_dir()
+    {
+        make_folder(above)?;
+        sync_folder_above(above)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+        made => made?,
+    }
+    seen(Deed::MakeFolder(path));
+    Ok(())
+}
+
+/// The names in a folder are durable when it returns.
+pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    seen(Deed::SyncFolder(path));
+    File::open(path)?.sync_all()
+}
+
+/// The name of this folder is durable when it returns, as far as that is ours to see to: a folder
+/// above that we may not read belongs to someone else.
+pub(crate) fn sync_folder_above(path: &Path) -> io::Result<()> {
+    let above = match path.parent() {
+        Some(above) if above.as_os_str().is_empty() => Path::new("."),
+        Some(above) => above,
+        None => return Ok(()),
+    };
+    match sync_folder(above) {
+        Err(cause) if cause.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced,
+    }
+}
+
+/// A new file with these bytes; neither they nor its name are durable yet.
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    if let Err(cause) = file.write_all(bytes) {
+        // On a full disk a part of a file is in the way of everything else.
+        let _ = fs::remove_file(path);
+        return Err(cause);
+    }
+    seen(Deed::Write { path, offset: 0, bytes });
+    Ok(file)
+}
+
+/// Bytes at a place in a file that is open.
+pub(crate) fn write_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    file.write_all_at(bytes, offset)?;
+    seen(Deed::Write { path, offset, bytes });
+    Ok(())
+}
+
+/// Cuts a file that is open to a size.
+pub(crate) fn cut(file: &File, path: &Path, size: u64) -> io::Result<()> {
+    file.set_len(size)?;
+    seen(Deed::Cut { path, size });
+    Ok(())
+}
+
+/// The bytes of a file are durable when it returns.
+pub(crate) fn sync(file: &File, path: &Path) -> io::Result<()> {
+    seen(Deed::Sync(path));
+    file.sync_all()
+}
+
+pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    seen(Deed::Rename { from, to });
+    Ok(())
+}
+
+pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)?;
+    seen(Deed::Remove(path));
+    Ok(())
+}
+
+#[cfg(not(test))]
+mod unwatched {
+    pub(super) fn seen(_: super::Deed<'_>) {}
+}
+
+#[cfg(test)]
+use crate::tests::powercut::seen;

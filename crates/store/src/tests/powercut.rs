@@ -1,0 +1,208 @@
+//! A power cut takes nothing that was answered. A process that is killed leaves its writes in the
+//! page cache, so killing cannot show a sync that is missing; this can. Everything the store does
+//! to its disk is written into a log (`powercut/log.rs`), by SQLite through a VFS (`vfs.rs`) and by
+//! the store's own files through `disk.rs`. From the log come images of what a disk may hold when
+//! the power is cut (`image.rs`), and each is opened and compared with the answers (`work.rs`).
+//!
+//! `POWERCUT_IMAGES` asks for more of them, `POWERCUT_SEED` for others.
+
+mod image;
+mod log;
+mod vfs;
+mod work;
+
+pub(crate) use log::seen;
+
+use contract::limits::STORE_RESERVE_BYTES;
+use image::{Dice, Disk};
+use log::{Op, Recording};
+use rusqlite::Connection;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+use work::{Told, Worker};
+
+const HOME: &str = "data";
+const IMAGES: usize = 2_000;
+
+thread_local! {
+    static SYNCHRONOUS: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Lets a test show what the store would lose if its connection synced less.
+pub(crate) fn weaken(connection: &Connection) -> Result<(), rusqlite::Error> {
+    match SYNCHRONOUS.get() {
+        Some(weaker) => connection.pragma_update(None, "synchronous", weaker),
+        None => Ok(()),
+    }
+}
+
+/// One piece of work, as it was seen and as it was answered.
+struct Record {
+    ops: Vec<Op>,
+    names: BTreeMap<u32, PathBuf>,
+    told: Told,
+}
+
+fn record(synchronous: Option<&'static str>) -> Record {
+    vfs::install();
+    let root = in_memory();
+    // SQLite tells its files by their real paths.
+    let root_path = root.path().canonicalize().unwrap();
+    let recording = Recording::start(&root_path);
+    let mut worker = Worker { recording: &recording, told: Told::default() };
+    SYNCHRONOUS.set(synchronous);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(worker.work(&root_path.join(HOME)));
+    SYNCHRONOUS.set(None);
+    let told = worker.told;
+    let (ops, names) = recording.stop();
+    Record { ops, names, told }
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    images: usize,
+    /// Images that do not keep what was answered, or are not sound.
+    lost: usize,
+    first: Option<String>,
+}
+
+/// A memory file system, if there is one: the power is cut in the log, not on the disk.
+fn in_memory() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    TempDir::new_in(memory).or_else(|_| TempDir::new()).unwrap()
+}
+
+/// A reserve that takes no room: what it is for is shown elsewhere.
+fn spare_reserve(home: &Path) {
+    if let Ok(reserve) = File::create(home.join("reserve")) {
+        reserve.set_len(STORE_RESERVE_BYTES).unwrap();
+    }
+}
+
+fn number(name: &str, or: usize) -> usize {
+    #[expect(clippy::disallowed_methods, reason = "whoever runs the tests asks for more")]
+    std::env::var(name).map_or(or, |given| given.parse().expect("a number"))
+}
+
+/// Where to cut: anywhere, and every second time right after an answer, which is the worst.
+fn cuts(ops: &[Op], images: usize, seed: u64) -> Vec<(usize, u64)> {
+    let mut dice = Dice(seed);
+    let answered = |(at, op): (usize, &Op)| matches!(op, Op::Answer).then_some(at + 1);
+    let answers: Vec<usize> = ops.iter().enumerate().filter_map(answered).collect();
+    let mut cuts: Vec<(usize, u64)> = (0..images)
+        .map(|n| match n % 2 {
+            0 => (answers[dice.below(answers.len())], dice.next()),
+            _ => (dice.below(ops.len() + 1), dice.next()),
+        })
+        .collect();
+    cuts.sort_unstable();
+    cuts
+}
+
+/// Cuts the power at many moments and counts the images that lost something.
+fn torment(ops: &[Op], told: &Told, images: usize, until_lost: bool) -> Tally {
+    let seed = number("POWERCUT_SEED", 1) as u64;
+    let cuts = cuts(ops, images, seed);
+    let tally = Mutex::new(Tally::default());
+    let enough = AtomicBool::new(false);
+    let every_second = |half: usize| {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (mut disk, mut at, mut answers) = (Disk::default(), 0, 0);
+        for (cut, seed) in cuts.iter().skip(half).step_by(2) {
+            if enough.load(Ordering::Relaxed) {
+                break;
+            }
+            for op in &ops[at..*cut] {
+                disk.follow(op);
+                answers += usize::from(matches!(op, Op::Answer));
+            }
+            at = *cut;
+            let image = in_memory();
+            disk.cut(&mut Dice(*seed), image.path());
+            let home = image.path().join(HOME);
+            spare_reserve(&home);
+            let complaints = runtime.block_on(work::complaints(&home, told, answers));
+            let mut tally = tally.lock().unwrap();
+            tally.images += 1;
+            if let Some(first) = complaints.first() {
+                tally.lost += 1;
+                let of = complaints.len();
+                tally.first.get_or_insert_with(|| {
+                    format!("cut after step {cut}, {answers} answers, {of} complaints: {first}")
+                });
+                enough.store(until_lost, Ordering::Relaxed);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| every_second(0));
+        every_second(1);
+    });
+    tally.into_inner().unwrap()
+}
+
+#[expect(clippy::print_stdout, reason = "the figures are what the test is run for")]
+fn say(what: &str, tally: &Tally) {
+    println!("power cut, {what}: images {}, lost {}", tally.images, tally.lost);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_that_was_answered() {
+    let Record { ops, told, .. } = record(None);
+    let tally = torment(&ops, &told, number("POWERCUT_IMAGES", IMAGES), false);
+    say("as it is", &tally);
+    assert_eq!(tally.lost, 0, "{:?}", tally.first);
+}
+
+#[test]
+fn a_store_that_synced_less_would_lose_what_was_answered() {
+    for weaker in ["NORMAL", "OFF"] {
+        let Record { ops, told, .. } = record(Some(weaker));
+        let tally = torment(&ops, &told, 200, false);
+        say(&format!("synchronous={weaker}"), &tally);
+        assert!(tally.lost > 0, "the instrument is blind to synchronous={weaker}");
+    }
+}
+
+/// Every kind of sync the store relies on, and how to know it in the log.
+type Known = fn(&Op, &BTreeMap<u32, PathBuf>) -> bool;
+
+fn of_file(op: &Op, names: &BTreeMap<u32, PathBuf>, is: impl Fn(&str) -> bool) -> bool {
+    matches!(op, Op::Sync { file } if is(&names[file].to_string_lossy()))
+}
+
+fn of_folder(op: &Op, is: impl Fn(&Path) -> bool) -> bool {
+    matches!(op, Op::SyncFolder { path } if is(path))
+}
+
+const SYNCS: [(&str, Known); 9] = [
+    ("the log", |op, names| of_file(op, names, |name| name.ends_with("-wal"))),
+    ("the database", |op, names| of_file(op, names, |name| name.ends_with(".db"))),
+    ("a blob", |op, names| of_file(op, names, |name| name.starts_with("data/blobs/"))),
+    ("a shelf of blobs", |op, _| {
+        of_folder(op, |path| path.parent() == Some("data/blobs".as_ref()))
+    }),
+    ("the folder of shelves", |op, _| of_folder(op, |path| path == Path::new("data/blobs"))),
+    ("a trace", |op, names| of_file(op, names, |name| name.starts_with("data/traces/"))),
+    ("the folder of traces", |op, _| of_folder(op, |path| path == Path::new("data/traces"))),
+    ("the data directory", |op, _| of_folder(op, |path| path == Path::new(HOME))),
+    ("the folder above it", |op, _| of_folder(op, |path| path == Path::new(""))),
+];
+
+#[test]
+fn without_any_one_of_its_syncs_the_store_would_lose_what_was_answered() {
+    let Record { ops, names, told } = record(None);
+    for (what, known) in SYNCS {
+        let without: Vec<Op> = ops.iter().filter(|op| !known(op, &names)).cloned().collect();
+        assert!(without.len() < ops.len(), "{what} is never synced");
+        let tally = torment(&without, &told, IMAGES, true);
+        say(&format!("without the sync of {what}"), &tally);
+        assert!(tally.lost > 0, "nothing depends on the sync of {what}");
+    }
+}

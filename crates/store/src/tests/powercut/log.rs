@@ -1,0 +1,183 @@
+//! The log of what happened to the files of one store, in order, with the answers in between.
+//! Files are numbered like inodes, so that a name that is deleted and made again is another file.
+
+use crate::disk::Deed;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// One step. Paths are relative to the recording's root.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    Write {
+        file: u32,
+        offset: usize,
+        bytes: Vec<u8>,
+    },
+    Truncate {
+        file: u32,
+        size: usize,
+    },
+    Sync {
+        file: u32,
+    },
+    /// A name now means this file or folder.
+    Name {
+        path: PathBuf,
+        node: Node,
+    },
+    Unname {
+        path: PathBuf,
+    },
+    SyncFolder {
+        path: PathBuf,
+    },
+    /// The next answer was given.
+    Answer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Node {
+    File(u32),
+    Folder,
+}
+
+#[derive(Default)]
+struct Written {
+    ops: Vec<Op>,
+    names: BTreeMap<PathBuf, u32>,
+    files: u32,
+    answers: usize,
+}
+
+/// What happens below one folder.
+pub(super) struct Recording {
+    root: PathBuf,
+    written: Mutex<Written>,
+}
+
+static RECORDINGS: Mutex<Vec<Arc<Recording>>> = Mutex::new(Vec::new());
+
+/// The recording that a file belongs to.
+pub(super) fn recording_of(path: &Path) -> Option<Arc<Recording>> {
+    let recordings = RECORDINGS.lock().unwrap_or_else(PoisonError::into_inner);
+    recordings.iter().find(|recording| path.starts_with(&recording.root)).cloned()
+}
+
+/// What the store's own files tell.
+pub(crate) fn seen(deed: Deed<'_>) {
+    let path = match deed {
+        Deed::MakeFolder(path) | Deed::Sync(path) | Deed::SyncFolder(path) => path,
+        Deed::Remove(path) | Deed::Write { path, .. } | Deed::Cut { path, .. } => path,
+        Deed::Rename { from, .. } => from,
+    };
+    let Some(recording) = recording_of(path) else { return };
+    match deed {
+        Deed::MakeFolder(path) => recording.name(path, Node::Folder),
+        Deed::Write { path, offset, bytes } => {
+            let (file, _) = recording.opened(path);
+            recording.write(file, offset as usize, bytes);
+        }
+        Deed::Cut { path, size } => {
+            let (file, _) = recording.opened(path);
+            recording.truncate(file, size as usize);
+        }
+        Deed::Sync(path) => {
+            let (file, _) = recording.opened(path);
+            recording.sync(file);
+        }
+        Deed::SyncFolder(path) => recording.sync_folder(path),
+        Deed::Rename { from, to } => {
+            let (file, _) = recording.opened(from);
+            recording.name(to, Node::File(file));
+            recording.removed(from);
+        }
+        Deed::Remove(path) => recording.removed(path),
+    }
+}
+
+impl Recording {
+    pub fn start(root: &Path) -> Arc<Self> {
+        let recording = Arc::new(Self { root: root.to_owned(), written: Mutex::default() });
+        RECORDINGS.lock().unwrap_or_else(PoisonError::into_inner).push(recording.clone());
+        recording
+    }
+
+    /// Everything so far, of which nothing is told any more.
+    pub fn stop(self: Arc<Self>) -> (Vec<Op>, BTreeMap<u32, PathBuf>) {
+        let mut recordings = RECORDINGS.lock().unwrap_or_else(PoisonError::into_inner);
+        recordings.retain(|other| !Arc::ptr_eq(other, &self));
+        let ops = std::mem::take(&mut self.written().ops);
+        let named = |op: &Op| match op {
+            Op::Name { path, node: Node::File(file) } => Some((*file, path.clone())),
+            _ => None,
+        };
+        let last_names = ops.iter().filter_map(named).collect();
+        (ops, last_names)
+    }
+
+    fn written(&self) -> MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn below(&self, path: &Path) -> PathBuf {
+        path.strip_prefix(&self.root).unwrap().to_owned()
+    }
+
+    /// The file of this name, and whether it is new.
+    pub fn opened(&self, path: &Path) -> (u32, bool) {
+        let path = self.below(path);
+        let mut written = self.written();
+        if let Some(file) = written.names.get(&path) {
+            return (*file, false);
+        }
+        let file = written.files;
+        written.files += 1;
+        written.names.insert(path.clone(), file);
+        written.ops.push(Op::Name { path, node: Node::File(file) });
+        (file, true)
+    }
+
+    fn name(&self, path: &Path, node: Node) {
+        let path = self.below(path);
+        let mut written = self.written();
+        if let Node::File(file) = node {
+            written.names.insert(path.clone(), file);
+        }
+        written.ops.push(Op::Name { path, node });
+    }
+
+    pub fn removed(&self, path: &Path) {
+        let path = self.below(path);
+        let mut written = self.written();
+        if written.names.remove(&path).is_some() {
+            written.ops.push(Op::Unname { path });
+        }
+    }
+
+    pub fn write(&self, file: u32, offset: usize, bytes: &[u8]) {
+        self.written().ops.push(Op::Write { file, offset, bytes: bytes.to_vec() });
+    }
+
+    pub fn truncate(&self, file: u32, size: usize) {
+        self.written().ops.push(Op::Truncate { file, size });
+    }
+
+    pub fn sync(&self, file: u32) {
+        self.written().ops.push(Op::Sync { file });
+    }
+
+    pub fn sync_folder(&self, path: &Path) {
+        let path = self.below(path);
+        self.written().ops.push(Op::SyncFolder { path });
+    }
+
+    /// Notes that an answer was given, by its number, counted from 0.
+    pub fn answered(&self) -> usize {
+        let mut written = self.written();
+        let answer = written.answers;
+        written.answers += 1;
+        written.ops.push(Op::Answer);
+        answer
+    }
+}

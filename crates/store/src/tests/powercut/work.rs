@@ -1,0 +1,271 @@
+//! The work during which the power is cut, the answers it was given, and what must be true of them
+//! afterwards. Every answer is noted in the log at the moment it came, so an image knows which
+//! promises it has to keep.
+
+use super::log::Recording;
+use crate::conformance::{Holder, NOW, claim_of, new_task, wish};
+use crate::tests::{envelope, join_all};
+use crate::*;
+use contract::event::{Body, Log, Stream, Totals};
+use contract::limits::TEXT_BYTES_MAX;
+use contract::{CommandId, RunState, TaskState, Wish};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// More rows than there are.
+const ALL: usize = 500;
+
+/// What the store said is so.
+#[derive(Debug, Clone)]
+pub(super) enum Answer {
+    Queued(TaskId),
+    Head { run: RunId, head_seq: u64, state: RunState },
+    Lease { run: RunId, until: Timestamp },
+    Wished { run: RunId, id: CommandId },
+    Kept(String),
+    Traced(RunId),
+}
+
+/// Everything that was asked for, and what was answered, in order.
+#[derive(Default)]
+pub(super) struct Told {
+    pub answers: Vec<Answer>,
+    events: BTreeMap<(RunId, u64), Vec<u8>>,
+    blobs: BTreeMap<String, Vec<u8>>,
+    traces: BTreeMap<RunId, Vec<u8>>,
+    /// The head of the run once a wish is taken.
+    taken: BTreeMap<CommandId, u64>,
+}
+
+pub(super) struct Worker<'a> {
+    pub recording: &'a Recording,
+    pub told: Told,
+}
+
+impl Worker<'_> {
+    fn answered(&mut self, answer: Answer) {
+        assert_eq!(self.recording.answered(), self.told.answers.len());
+        self.told.answers.push(answer);
+    }
+
+    /// Remembers what a Batch will be found to hold.
+    fn expect(&mut self, batch: &Batch) {
+        for event in &batch.events {
+            self.told.events.insert((batch.run, event.seq), event.bytes.bytes().to_vec());
+            for blob in &event.blobs {
+                self.told.blobs.insert(blob.hash.clone(), blob.bytes.bytes().to_vec());
+            }
+        }
+        for id in &batch.taken {
+            self.told.taken.insert(*id, batch.first_seq + batch.events.len() as u64 - 1);
+        }
+    }
+
+    fn committed(&mut self, held: &mut Holder, done: Committed, state: RunState) {
+        held.head_seq = done.head_seq;
+        self.answered(Answer::Head { run: held.run, head_seq: done.head_seq, state });
+    }
+
+    async fn begin(&mut self, store: &Store) -> Holder {
+        let task = new_task();
+        let claim = claim_of(task.id, "one");
+        let mut held = Holder { task: task.id, run: claim.run, fence: 1, head_seq: 0 };
+        let batch = held.batch(&["the first words"]);
+        self.expect(&batch);
+        let done = store.begin(task, claim, batch).await.unwrap();
+        self.committed(&mut held, done, RunState::Live);
+        held
+    }
+
+    /// Commits of several runs at once, so that they share groups and race for the blobs.
+    async fn commit_all(&mut self, store: &Store, held: &mut [Holder], n: usize) {
+        let mut batches = Vec::new();
+        for (place, held) in held.iter().enumerate() {
+            let mut batch = held.batch(&["one", "two"]);
+            if (n + place).is_multiple_of(3) {
+                batch.events.push(long(held, held.head_seq + 3, n * 10 + place));
+            }
+            if n.is_multiple_of(2) {
+                batch.taken =
+                    store.inbox(held.run).await.unwrap().iter().map(|wish| wish.id).collect();
+            }
+            self.expect(&batch);
+            batches.push(batch);
+        }
+        let done = join_all(batches.into_iter().map(|batch| store.commit(batch))).await;
+        for (held, done) in held.iter_mut().zip(done) {
+            self.committed(held, done.unwrap(), RunState::Live);
+        }
+    }
+
+    async fn wish(&mut self, store: &Store, run: RunId) {
+        let wish = wish(run, Wish::Interrupt);
+        let id = wish.id;
+        store.command(wish).await.unwrap();
+        self.answered(Answer::Wished { run, id });
+    }
+
+    /// So many jobs in a group that the writer makes a checkpoint after it.
+    async fn renew_often(&mut self, store: &Store, held: &Holder) {
+        let from = NOW.plus_ms(1_000_000 + held.head_seq as i64 * 1_000);
+        let until = |n| from.plus_ms(n);
+        let done = join_all((0..260).map(|n| store.renew(held.run, held.fence, until(n)))).await;
+        done.into_iter().for_each(|renewed| renewed.unwrap());
+        self.answered(Answer::Lease { run: held.run, until: until(259) });
+    }
+
+    async fn settle(&mut self, store: &Store, held: &mut Holder) {
+        let batch = held.settling(TaskState::Done, Totals::default());
+        self.expect(&batch);
+        let done = store.commit(batch).await.unwrap();
+        self.committed(held, done, RunState::Settled);
+        let mut trace = store.new_trace(held.run, 100_000);
+        for line in 1..20 {
+            let text = Seal::default().line("a line that was heard ".repeat(20).as_bytes());
+            assert!(trace.hear(Stream::Stdout, line, &text, false));
+            trace.write().unwrap();
+        }
+        let mut lines = Vec::new();
+        store.read_trace(held.run).unwrap().unwrap().copy(&mut lines).unwrap();
+        self.told.traces.insert(held.run, lines);
+        trace.sync().unwrap();
+        self.answered(Answer::Traced(held.run));
+    }
+
+    /// Opens, works, closes, opens again, works on, and is cut off.
+    pub async fn work(&mut self, home: &Path) {
+        let mut held = Vec::new();
+        for opening in 0..3 {
+            let store = Store::open(home).unwrap();
+            let queued = store.enqueue(new_task()).await.unwrap();
+            self.answered(Answer::Queued(queued));
+            for n in 0..6 {
+                held.push(self.begin(&store).await);
+                self.wish(&store, held[n % held.len()].run).await;
+                self.commit_all(&store, &mut held, opening * 6 + n).await;
+                if n % 2 == 1 {
+                    self.renew_often(&store, &held[0]).await;
+                    self.wish(&store, held[0].run).await;
+                    let mut ended = held.swap_remove(0);
+                    self.settle(&store, &mut ended).await;
+                }
+                let blob = blob(opening * 6 + n);
+                self.told.blobs.insert(blob.hash.clone(), blob.bytes.bytes().to_vec());
+                if n.is_multiple_of(2) {
+                    // Someone else made the shelf, and died before he synced its name.
+                    let path = store.blob_path(&blob.hash).unwrap();
+                    crate::disk::make_folder(path.parent().unwrap()).unwrap();
+                }
+                store.keep(&blob).unwrap();
+                self.answered(Answer::Kept(blob.hash));
+            }
+            if opening < 2 {
+                store.close().await;
+            }
+        }
+    }
+}
+
+fn long(held: &Holder, seq: u64, n: usize) -> SealedEvent {
+    let text = format!("{n} long ").repeat(TEXT_BYTES_MAX / 6);
+    let body = Body::Log(Log { stream: Stream::Stdout, text, level: None });
+    Seal::default().event(&envelope(held, seq), &body, None)
+}
+
+fn blob(n: usize) -> SealedBlob {
+    let bytes = Seal::default().line(format!("{n} kept ").repeat(1_000).as_bytes());
+    SealedBlob { hash: blake3::hash(bytes.bytes()).to_hex().to_string(), bytes }
+}
+
+/// What an image does not keep of the first answers; empty when all is well.
+pub(super) async fn complaints(home: &Path, told: &Told, answers: usize) -> Vec<String> {
+    let store = match Store::open(home) {
+        Ok(store) => store,
+        Err(error) => return vec![format!("it does not open: {error}")],
+    };
+    let mut found = check(home).unwrap_or_else(|error| vec![format!("unreadable: {error}")]);
+    let seen = match Seen::of(&store).await {
+        Ok(seen) => seen,
+        Err(error) => return vec![format!("it cannot be read: {error}")],
+    };
+    for answer in &told.answers[..answers] {
+        if !seen.keeps(&store, told, answer) {
+            found.push(format!("{answer:?}"));
+        }
+    }
+    found
+        .extend(altered(&store, &seen, told).await.unwrap_or_else(|error| vec![error.to_string()]));
+    store.close().await;
+    found
+}
+
+/// What an image holds, read once.
+struct Seen {
+    tasks: BTreeSet<TaskId>,
+    runs: BTreeMap<RunId, RunRow>,
+    waiting: BTreeSet<CommandId>,
+}
+
+impl Seen {
+    async fn of(store: &Store) -> Result<Self, Error> {
+        let tasks = store.tasks(TasksPage { after: None, limit: ALL, state: None }).await?;
+        let runs = RunsPage { before: None, limit: ALL, unsettled_only: false };
+        let runs = store.runs(runs).await?;
+        let mut waiting = BTreeSet::new();
+        for run in &runs {
+            waiting.extend(store.inbox(run.id).await?.iter().map(|wish| wish.id));
+        }
+        let tasks = tasks.into_iter().map(|task| task.id).collect();
+        Ok(Self { tasks, runs: runs.into_iter().map(|run| (run.id, run)).collect(), waiting })
+    }
+
+    fn keeps(&self, store: &Store, told: &Told, answer: &Answer) -> bool {
+        let row = |run, holds: &dyn Fn(&RunRow) -> bool| self.runs.get(run).is_some_and(holds);
+        let settled = |row: &RunRow| row.state == RunState::Settled;
+        match answer {
+            Answer::Queued(task) => self.tasks.contains(task),
+            Answer::Head { run, head_seq, state } => row(run, &|row| {
+                row.head_seq >= *head_seq && (*state != RunState::Settled || settled(row))
+            }),
+            Answer::Lease { run, until } => {
+                row(run, &|row| row.lease_expires_at >= *until || settled(row))
+            }
+            // Taken with the Batch that took it, and not a moment sooner or later.
+            Answer::Wished { run, id } => row(run, &|row| {
+                let taken = told.taken.get(id).is_some_and(|head| row.head_seq >= *head);
+                self.waiting.contains(id) != taken
+            }),
+            Answer::Kept(hash) => {
+                store.blob(hash).is_ok_and(|blob| blob.as_ref() == told.blobs.get(hash))
+            }
+            Answer::Traced(run) => {
+                let mut lines = Vec::new();
+                let trace = store.read_trace(*run).ok().flatten();
+                let read = trace.is_some_and(|mut trace| trace.copy(&mut lines).is_ok());
+                read && told.traces.get(run) == Some(&lines)
+            }
+        }
+    }
+}
+
+/// Every event that is there, asked for or answered, is byte for byte what was given, in its place.
+async fn altered(store: &Store, seen: &Seen, told: &Told) -> Result<Vec<String>, Error> {
+    let mut found = Vec::new();
+    for row in seen.runs.values() {
+        let mut seq = 0;
+        while seq < row.head_seq {
+            let events = store.events(row.id, seq, ALL).await?;
+            if events.is_empty() {
+                found.push(format!("{} ends at {seq} before {}", row.id, row.head_seq));
+                break;
+            }
+            for event in events {
+                seq += 1;
+                let given = told.events.get(&(row.id, seq)).map(Vec::as_slice);
+                if event.seq != seq || given != Some(&*event.bytes) {
+                    found.push(format!("event {seq} of {} is another", row.id));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
