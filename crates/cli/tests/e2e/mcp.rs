@@ -304,8 +304,8 @@ fn under_ask_a_call_waits_for_the_answer_of_a_person() {
     for (choice, answered) in [("allow", Ok(())), ("deny", Err("permission_denied".to_owned()))] {
         let ostler = Ostler::new();
         let guest = Guest::new(&ostler, &["--permission", "ask"]);
+        let args = json!({ "path": "new.txt", "content": "hi" });
         std::thread::scope(|scope| {
-            let args = json!({ "path": "new.txt", "content": "hi" });
             let call = scope.spawn(|| guest.call("write_file", &args).map(drop));
             let ask: String = testkit::until("the question", crate::ostler::BOUND_MS, || {
                 let open: Vec<Value> =
