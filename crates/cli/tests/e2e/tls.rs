@@ -2,11 +2,13 @@
 //! not, and where headers and redirects may not go.
 
 use crate::mcp::{Guest, list, tool_call};
-use crate::ostler::Ostler;
+use crate::ostler::{BOUND_MS, Ostler};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 /// A certificate for localhost that vouches for itself, good until this year, in files of this name.
 fn certificate(dir: &Path, name: &str, until: i32) -> [PathBuf; 2] {
@@ -131,18 +133,28 @@ fn headers_and_redirects_do_not_leave_the_address_that_is_written() {
         r#"{{ "mcpServers": {{
               "moved": {{ {} }}, "away": {{ {} }}, "loop": {{ {} }}, "secret": {{ {}, {headers} }},
               "near": {{ "url": "{away}", {headers} }},
+              "far": {{ "url": "https://mcp.invalid/mcp", {headers} }},
               "open": {{ "url": "http://mcp.invalid/mcp", {headers} }} }} }}"#,
         at("/moved"),
         at("/away"),
         at("/loop"),
         at("/moved")
     ));
-    // A proxy of the environment is not asked for what is on this machine.
+    // A proxy of the environment is not asked for what is on this machine: nothing would come of it.
+    let proxy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", proxy.local_addr().unwrap());
+    proxy.set_nonblocking(true).unwrap();
+    let proxied = std::thread::spawn(move || {
+        let asked = testkit::until("a call of the proxy", BOUND_MS, || proxy.accept().ok());
+        asked.0.set_read_timeout(Some(Duration::from_millis(BOUND_MS))).unwrap();
+        let lines = BufReader::new(asked.0).lines();
+        lines.map_while(Result::ok).take_while(|line| !line.is_empty()).collect::<Vec<_>>()
+    });
     let authorities = pair[0].display().to_string();
     let env = [
         ("SSL_CERT_FILE", authorities.as_str()),
-        ("HTTPS_PROXY", "http://127.0.0.1:9"),
-        ("HTTP_PROXY", "http://127.0.0.1:9"),
+        ("HTTPS_PROXY", address.as_str()),
+        ("HTTP_PROXY", address.as_str()),
     ];
     let guest = Guest::with_env(&ostler, &["--permission", "allow-reads"], &env);
     guest.post(&list());
@@ -156,10 +168,14 @@ fn headers_and_redirects_do_not_leave_the_address_that_is_written() {
         ("loop", "failed: it redirects more than 3 times"),
         ("secret", &format!("failed: {to}")),
         ("open", "failed: its headers would cross the network"),
+        ("far", "failed: client error (Connect)"),
     ];
     for (name, how) in rows {
         assert!(fared(&events, name).starts_with(how), "{name}: {}", fared(&events, name));
     }
+    let proxied = proxied.join().unwrap();
+    assert!(proxied[0].starts_with("CONNECT mcp.invalid:443 "), "{proxied:?}");
+    assert!(!proxied.concat().contains("far-hush-2026"), "a tunnel is asked for, and no more");
     let seen = server.seen();
     let asked = |line: &str| seen.lines().filter(|seen| *seen == line).count();
     assert_eq!((asked("/loop -"), asked("/away -")), (4, 1), "{seen}");
