@@ -6,6 +6,8 @@
 //! fared is told in the run, once. Nothing is written into anyone's own configuration. A host that
 //! takes a run over does not have its servers: it ends what is left of them and says so.
 
+mod http;
+
 use crate::ops::permission;
 use crate::ops::relay::{Asked, Listed};
 use crate::ops::tool::Outcome;
@@ -17,13 +19,11 @@ use futures::future::join_all;
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, Tool};
 use rmcp::service::{RoleClient, RunningService};
-use rmcp::transport::StreamableHttpClientTransport;
-use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{Spec, template};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -188,7 +188,7 @@ impl Upstream {
         let result = tokio::time::timeout(CALL_MAX, link.service.call_tool(params))
             .await
             .map_err(|_| unavailable("it did not answer in time"))?
-            .map_err(|error| unavailable(&error.to_string()))?;
+            .map_err(|error| unavailable(&http::not_answered(&error)))?;
         let failed = result.is_error == Some(true);
         let mut value = serde_json::to_value(result)
             .map_err(|error| Fault::new(Code::ParseFailed, error.to_string()))?;
@@ -245,10 +245,11 @@ impl Server {
                 let service = ().serve((stdout, stdin)).await.map_err(|error| error.to_string())?;
                 (service, Some(group))
             }
-            (None, Some(url)) => (self.dial(url).await?, None),
+            (None, Some(url)) => (http::dial(&self.how, url).await?, None),
             (None, None) => return Err("it has neither a command nor a url".to_owned()),
         };
-        let mut tools = service.list_all_tools().await.map_err(|error| error.to_string())?;
+        let mut tools =
+            service.list_all_tools().await.map_err(|error| http::not_answered(&error))?;
         tools.truncate(TOOLS_MAX);
         Ok(Link { service, tools, _group: group })
     }
@@ -273,23 +274,6 @@ impl Server {
         let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin.ok_or_else(missing)?))?;
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout.ok_or_else(missing)?))?;
         Ok((group, stdout, stdin))
-    }
-
-    async fn dial(&self, url: &str) -> Result<RunningService<RoleClient, ()>, String> {
-        let mut headers = HashMap::new();
-        for (name, value) in &self.how.headers {
-            let name = name.parse().map_err(|_| format!("'{name}' is not the name of a header"))?;
-            let value = value.parse().map_err(|_| format!("the header '{name}' cannot be sent"))?;
-            headers.insert(name, value);
-        }
-        // A redirect would carry the headers to someone else.
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .build()
-            .map_err(|error| error.to_string())?;
-        let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
-        let transport = StreamableHttpClientTransport::with_client(client, config);
-        ().serve(transport).await.map_err(|error| error.to_string())
     }
 }
 

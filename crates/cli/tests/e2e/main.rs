@@ -26,5 +26,6 @@ mod secrets;
 mod stop;
 mod storage;
 mod surface;
+mod tls;
 mod trace;
 mod watchdogs;

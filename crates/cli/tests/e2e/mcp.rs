@@ -21,7 +21,7 @@ echo '{"type":"complete","output":{"text":"done"}}'
 "#;
 
 /// A run whose agent has opened its door.
-struct Guest {
+pub struct Guest {
     run: Running,
     work: PathBuf,
     token: String,
@@ -30,27 +30,32 @@ struct Guest {
 
 impl Guest {
     fn new(ostler: &Ostler, permission: &[&str]) -> Self {
+        Self::with_env(ostler, permission, &[])
+    }
+
+    /// The same, with more in the environment of whoever hosts it.
+    pub fn with_env(ostler: &Ostler, permission: &[&str], env: &[(&str, &str)]) -> Self {
         let script = ostler.instance.root().join("agent.sh");
         std::fs::write(&script, AGENT).unwrap();
         let agent = format!("sh {}", script.display());
         let mut args = vec!["run", "--process", &agent, "be there", "--json"];
         args.extend(permission);
-        let run = ostler.starts(&args);
+        let run = Running::of(ostler.command(&args).envs(env.iter().copied()));
         let work = ostler.instance.work();
         let (token, url) = door(&work);
         Self { run, work, token, url }
     }
 
-    fn post(&self, message: &Value) -> (u16, Value) {
+    pub fn post(&self, message: &Value) -> (u16, Value) {
         post(&self.url, &self.token, message)
     }
 
     /// Calls a tool without an SDK and gives its answer: a value, or a code.
-    fn call(&self, tool: &str, args: &Value) -> Result<Value, String> {
+    pub fn call(&self, tool: &str, args: &Value) -> Result<Value, String> {
         called(&self.post(&tool_call(tool, args)).1)
     }
 
-    fn finish(self) -> Vec<Value> {
+    pub fn finish(self) -> Vec<Value> {
         std::fs::write(self.work.join("done"), "").unwrap();
         self.run.finish().events()
     }
@@ -64,7 +69,7 @@ fn door(work: &Path) -> (String, String) {
     (token.to_owned(), url.to_owned())
 }
 
-fn tool_call(tool: &str, args: &Value) -> Value {
+pub fn tool_call(tool: &str, args: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": args });
     json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
 }
@@ -113,7 +118,7 @@ fn request(address: &str, bytes: &str) -> (u16, String) {
     (status, body)
 }
 
-fn list() -> Value {
+pub fn list() -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" })
 }
 

@@ -1,0 +1,190 @@
+//! How an MCP server of the configuration is reached by HTTP: what may be sent where, and by which
+//! client.
+//!
+//! Certificates are always verified, by the authorities of the system or those that `SSL_CERT_FILE`
+//! and `SSL_CERT_DIR` of the host name. Headers go to the address that is written in the configuration
+//! and to no other, and over plain HTTP only to this machine. What is refused is refused before
+//! anything is sent, in words that say what to change.
+
+use contract::plan::McpServer;
+use reqwest::redirect::{Attempt, Policy};
+use reqwest::{Client, StatusCode, Url};
+use rmcp::ServiceExt as _;
+use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransportConfig, StreamableHttpError,
+};
+use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
+use std::collections::HashMap;
+use std::error::Error;
+use std::net::IpAddr;
+
+/// Redirects that are followed, one after the other.
+const REDIRECTS_MAX: usize = 3;
+
+/// Connects to the server at this address.
+pub(super) async fn dial(
+    server: &McpServer,
+    url: &str,
+) -> Result<RunningService<RoleClient, ()>, String> {
+    let address = address(url, !server.headers.is_empty())?;
+    let mut headers = HashMap::new();
+    for (name, value) in &server.headers {
+        let name = name.parse().map_err(|_| format!("'{name}' is not the name of a header"))?;
+        let value = value.parse().map_err(|_| format!("the header '{name}' cannot be sent"))?;
+        headers.insert(name, value);
+    }
+    let secret = !headers.is_empty() || names_a_user(&address);
+    // The authorities of the system are read from files.
+    let client = tokio::task::spawn_blocking(move || client(&address, secret))
+        .await
+        .map_err(|error| error.to_string())??;
+    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
+    let transport = StreamableHttpClientTransport::with_client(client, config);
+    ().serve(transport).await.map_err(|error| not_begun(&error))
+}
+
+/// The address, when it may be sent what is to be sent there.
+fn address(url: &str, headers: bool) -> Result<Url, String> {
+    let address = Url::parse(url).map_err(|error| format!("its url cannot be read: {error}"))?;
+    let secret = headers || names_a_user(&address);
+    match address.scheme() {
+        "https" => Ok(address),
+        "http" if secret && !is_loopback(&address) => Err(
+            "its headers would cross the network for everyone to read: use an https url, or http \
+             on this machine (localhost) alone"
+                .to_owned(),
+        ),
+        "http" => Ok(address),
+        other => Err(format!("its url begins with '{other}' and not with https or http")),
+    }
+}
+
+fn client(address: &Url, secret: bool) -> Result<Client, String> {
+    let mut builder = Client::builder().referer(false).redirect(redirects(secret));
+    let tls = address.scheme() == "https";
+    builder = match tls {
+        true => builder.https_only(true),
+        // Nothing is verified, so nothing is loaded.
+        false => builder.tls_certs_only([]),
+    };
+    // A proxy sees all of plain HTTP, and has another idea of what this machine is. TLS goes through it
+    // in a tunnel.
+    if !tls || is_loopback(address) {
+        builder = builder.no_proxy();
+    }
+    builder.build().map_err(|error| causes(&error))
+}
+
+fn is_loopback(address: &Url) -> bool {
+    let host = address.host_str().unwrap_or_default();
+    let bare = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+}
+
+fn names_a_user(address: &Url) -> bool {
+    !address.username().is_empty() || address.password().is_some()
+}
+
+/// A server that is given headers is never followed to where the configuration does not point;
+/// any other may send us on within its own house.
+fn redirects(secret: bool) -> Policy {
+    Policy::custom(move |attempt: Attempt<'_>| {
+        let next = attempt.url();
+        let to = format!("{}{}", next.origin().ascii_serialization(), next.path());
+        let home = attempt.previous().first().map(Url::origin);
+        let same = home == Some(next.origin()) && !names_a_user(next);
+        // The other kinds would make a GET of what was posted.
+        let whole = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT];
+        if secret {
+            attempt.error(format!(
+                "it redirects to {to}, and its headers go to no address but its url: write that one \
+                 there if it is meant"
+            ))
+        } else if !same || !whole.contains(&attempt.status()) {
+            attempt.error(format!(
+                "it redirects to {to}, which is not followed: write that address there if it is meant"
+            ))
+        } else if attempt.previous().len() > REDIRECTS_MAX {
+            attempt.error(format!("it redirects more than {REDIRECTS_MAX} times"))
+        } else {
+            attempt.follow()
+        }
+    })
+}
+
+/// Why a connection was not made.
+fn not_begun(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => carried(error),
+        other => other.to_string(),
+    }
+}
+
+/// Why something was not answered.
+pub(super) fn not_answered(error: &ServiceError) -> String {
+    match error {
+        ServiceError::TransportSend(error) => carried(error),
+        other => other.to_string(),
+    }
+}
+
+/// What the transport says hides what HTTP says beneath it.
+fn carried(error: &DynamicTransportError) -> String {
+    match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
+        Some(StreamableHttpError::Client(error)) => causes(error),
+        _ => error.to_string(),
+    }
+}
+
+/// The causes of an error, without the address that stands before them: it may hold a secret.
+fn causes(error: &reqwest::Error) -> String {
+    let mut causes: Vec<String> = Vec::new();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let text = cause.to_string();
+        if !causes.contains(&text) {
+            causes.push(text);
+        }
+        next = cause.source();
+    }
+    if causes.is_empty() {
+        return error.to_string();
+    }
+    if causes.iter().any(|cause| cause.starts_with("invalid peer certificate")) {
+        causes.push(
+            "nothing was sent; trust its authority on this system, or in the file that \
+             SSL_CERT_FILE names where the host was started"
+                .to_owned(),
+        );
+    }
+    causes.join(": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_cross_the_network_under_tls_alone() {
+        let rows = [
+            ("https://mcp.example/x", true, true),
+            ("http://mcp.example/x", false, true),
+            ("http://mcp.example/x", true, false),
+            ("http://user@mcp.example/x", false, false),
+            ("http://localhost.mcp.example/x", true, false),
+            ("http://127.0.0.1.mcp.example/x", true, false),
+            ("http://0.0.0.0:80/x", true, false),
+            ("http://10.0.0.1/x", true, false),
+            ("http://localhost:80/x", true, true),
+            ("http://LOCALHOST/x", true, true),
+            ("http://127.8.0.1:1/x", true, true),
+            ("http://[::1]:1/x", true, true),
+            ("ftp://localhost/x", false, false),
+            ("mcp.example/x", false, false),
+        ];
+        for (url, headers, may) in rows {
+            assert_eq!(address(url, headers).is_ok(), may, "{url} {headers}");
+        }
+    }
+}
