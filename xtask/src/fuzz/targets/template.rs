@@ -54,7 +54,7 @@ fn make() -> Try {
         let filled = fill(&text, "args[0]", &context, &caller_env);
         let prompt = fill_prompt(&text, "promptTemplate", &context);
         let adapter: Adapter = serde_json::from_value(
-            json!({ "name": "a", "runtime": "process", "args": [text], "env": { "X": text } }),
+            json!({ "name": "a", "runtime": "any", "args": [text], "env": { "X": text } }),
         )
         .map_err(|error| format!("no adapter: {error}"))?;
         let needed = references(&adapter);
