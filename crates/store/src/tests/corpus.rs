@@ -128,6 +128,7 @@ fn there_are_enough_kinds_and_presentations_and_each_shows_its_value() {
 #[test]
 fn every_known_value_is_found_in_every_presentation() {
     let mut count = Count::new();
+    let mut gap = Count::new();
     let mut of = (String::new(), Seal::default());
     each(|kind, value, presentation, shown, chance| {
         if of.0 != value {
@@ -135,8 +136,9 @@ fn every_known_value_is_found_in_every_presentation() {
         }
         let seal = &of.1;
         for (door, out) in doors(seal, &shown.text, chance) {
-            // Colours inside a value are looked through where a text is whole, not between pieces.
+            // A known gap, counted apart: `Seal::delta` does not look through colours inside a value.
             if door == "pieces" && presentation.painted {
+                gap.row(!shown.leaks_in(&out), String::new);
                 continue;
             }
             count.row(!shown.leaks_in(&out), || {
@@ -145,6 +147,7 @@ fn every_known_value_is_found_in_every_presentation() {
         }
     });
     println!("known values: {} of {} = {:.3} %", count.found, count.all, count.percent());
+    println!("not in that figure, colours in pieces: {} of {} found", gap.found, gap.all);
     assert!(count.found == count.all, "{}", count.missed.join("\n"));
 }
 
