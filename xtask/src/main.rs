@@ -6,6 +6,7 @@
 
 mod bench;
 mod docs;
+mod fuzz;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -17,6 +18,9 @@ cargo xtask docs            write the generated pages of docs/
 cargo xtask docs --check    compare them with what would be written
 cargo xtask bench NAME      measure against a floor of the same minutes: pipeline, durable, start,
                             memory, or all; builds what it needs with optimisation first
+cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N and
+                            --seed S, --target NAME for one: frame, jsonlines, seal, config,
+                            template, spool
 ";
 
 fn main() -> ExitCode {
@@ -27,6 +31,7 @@ fn main() -> ExitCode {
         ["docs"] => docs::write(&root()),
         ["docs", "--check"] => docs::check(&root()),
         ["bench" | "bench-built" | "bench-agent", ..] => bench::run(&root(), &words),
+        ["fuzz" | "fuzz-built", ..] => fuzz::run(&root(), &words),
         [] | ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             Ok(())

@@ -2,6 +2,7 @@
 //! do wrong.
 
 mod canary;
+mod corpus;
 mod interleavings;
 mod ledger;
 pub(crate) mod powercut;

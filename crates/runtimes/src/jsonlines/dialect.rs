@@ -47,7 +47,7 @@ impl Dialect for JsonLines {
         match frame.stream {
             Stream::Stderr => ear.keep(None),
             Stream::Stdout => {
-                ear.state.lines += 1;
+                ear.state.lines = ear.state.lines.saturating_add(1);
                 // Replaced characters could turn one value into another, so such a line is only kept.
                 let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
                 match whole.then(|| Line::read(line)) {
@@ -99,7 +99,7 @@ impl Dialect for JsonLines {
 
     fn close(&mut self, _: Close, out: &mut Out) {
         let State { ended, lines, unrecognised, .. } = self.state;
-        if !ended && unrecognised * 2 > lines {
+        if !ended && unrecognised > lines / 2 {
             note(
                 out,
                 format!(
@@ -318,7 +318,7 @@ impl Ear<'_> {
     }
 
     fn unrecognised(&mut self) {
-        self.state.unrecognised += 1;
+        self.state.unrecognised = self.state.unrecognised.saturating_add(1);
         self.keep(Some(UNRECOGNISED));
     }
 

@@ -413,3 +413,21 @@ proptest! {
         prop_assert!(ends.count() <= 1);
     }
 }
+
+#[test]
+fn saved_counts_at_their_very_end_are_counted_on_from_without_a_panic() {
+    let mut state: Value = serde_json::from_slice(&fresh().save()).unwrap();
+    for name in ["lines", "unrecognised"] {
+        state[name] = json!(u64::MAX);
+    }
+    state["turns"] = json!(u32::MAX);
+    let mut dialect = restore(state.to_string().as_bytes()).unwrap();
+    let mut out = Out::default();
+    let turn = br#"{"type":"event","event":{"kind":"turn","phase":"started"}}"#;
+    for (line, bytes) in [&b"no JSON"[..], turn, b"{}"].into_iter().enumerate() {
+        dialect.hear(&frame(bytes, line), &mut out);
+    }
+    dialect.close(Close::Ended, &mut out);
+    let last = row(out.drafts.last().unwrap());
+    assert!(last.contains("were not understood"), "{last}");
+}

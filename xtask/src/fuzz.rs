@@ -1,0 +1,149 @@
+//! `cargo xtask fuzz [--seconds N] [--seed S] [--target NAME]`: odd bytes into everything that reads
+//! what others wrote, by our own loop on the stable compiler.
+//!
+//! There is no feedback from coverage: inputs are the recordings and small seeds of each target,
+//! mutated (`fuzz/mutate.rs`), and every target states what must hold for any of them
+//! (`fuzz/targets.rs`). Input number I of a target follows from the seed alone, so a run can be had
+//! again. A break is made smaller, printed in hexadecimal and written under `target/fuzz`
+//! (`fuzz/search.rs`). The tool builds itself in the profile `fuzz`: optimised, with the checks of a
+//! debug build.
+//!
+//! Not reached: the reader of server-sent events, which is private to the client of the binary.
+
+mod mutate;
+mod search;
+mod targets;
+
+use search::{Found, Target};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Enough inputs of one target, whatever time is left.
+const INPUTS_ENOUGH: u64 = 5_000_000;
+const SECONDS: u64 = 60;
+const SEED: u64 = 1;
+
+struct Wanted {
+    seconds: u64,
+    seed: u64,
+    target: Option<String>,
+}
+
+/// `fuzz …` builds and goes on as `fuzz-built …` in the optimised tool.
+pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
+    let (first, rest) = words.split_first().ok_or("fuzz takes words")?;
+    let wanted = wanted(rest)?;
+    match *first {
+        "fuzz-built" => fuzz(&wanted),
+        _ => build(root, rest),
+    }
+}
+
+fn wanted(words: &[&str]) -> Result<Wanted, String> {
+    let mut wanted = Wanted { seconds: SECONDS, seed: SEED, target: None };
+    let mut words = words.iter();
+    while let Some(flag) = words.next() {
+        let value = words.next().ok_or_else(|| format!("{flag} takes a value"))?;
+        let number = || value.parse().map_err(|_| format!("{flag} takes a number, not '{value}'"));
+        match *flag {
+            "--seconds" => wanted.seconds = number()?,
+            "--seed" => wanted.seed = number()?,
+            "--target" => wanted.target = Some((*value).to_owned()),
+            other => return Err(format!("fuzz does not know '{other}'")),
+        }
+    }
+    let known: Vec<&str> = targets::ALL.iter().map(|target| target.name).collect();
+    match &wanted.target {
+        Some(name) if !known.contains(&name.as_str()) => {
+            Err(format!("no target is called '{name}': {}", known.join(", ")))
+        }
+        Some(_) | None => Ok(wanted),
+    }
+}
+
+fn build(root: &Path, words: &[&str]) -> Result<(), String> {
+    let own = own_path()?;
+    let target = own.ancestors().nth(2).unwrap_or(root);
+    println!("cargo build --profile fuzz --package xtask");
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--profile", "fuzz", "--package", "xtask", "--target-dir"]);
+    succeed(cargo.arg(target).current_dir(root))?;
+    succeed(Command::new(target.join("fuzz/xtask")).arg("fuzz-built").args(words))
+}
+
+/// Every target in a thread, as many at once as there are cores.
+fn fuzz(wanted: &Wanted) -> Result<(), String> {
+    let dir = own_path()?.ancestors().nth(2).map(|target| target.join("fuzz")).unwrap_or_default();
+    let chosen = |target: &&Target| wanted.target.as_deref().is_none_or(|name| name == target.name);
+    let mut waiting: Vec<&Target> = targets::ALL.iter().filter(chosen).collect();
+    waiting.reverse();
+    let waiting = Mutex::new(waiting);
+    let broken = Mutex::new(0);
+    search::keep_panics_quiet();
+    println!(
+        "seed {}; each target has {} s or {INPUTS_ENOUGH} inputs; no coverage feedback",
+        wanted.seed, wanted.seconds
+    );
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|threads| {
+        for _ in 0..cores {
+            threads.spawn(|| {
+                while let Some(target) = next(&waiting) {
+                    let limits = search::Limits {
+                        time: Duration::from_secs(wanted.seconds),
+                        inputs: INPUTS_ENOUGH,
+                    };
+                    let found = search::search(target, wanted.seed, &limits, &dir);
+                    *lock(&broken) += found.breaks.len();
+                    report(target, &found, &dir);
+                }
+            });
+        }
+    });
+    match broken.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {
+        0 => Ok(()),
+        count => Err(format!("{count} breaks were found")),
+    }
+}
+
+fn report(target: &Target, found: &Found, dir: &Path) {
+    println!(
+        "{:<10} {:>9} inputs in {:>3} s, slowest {} ms, {} breaks",
+        target.name,
+        found.inputs,
+        found.took.as_secs(),
+        found.slowest.as_millis(),
+        found.breaks.len()
+    );
+    for broken in &found.breaks {
+        println!("{}: {}", target.name, broken.why);
+        println!("  seed {} input {}, made smaller: {}", found.seed, broken.number, broken.hex());
+        match broken.write(dir, target.name) {
+            Ok(path) => println!("  {}", path.display()),
+            Err(error) => println!("  could not be written: {error}"),
+        }
+    }
+}
+
+fn next<'a>(waiting: &Mutex<Vec<&'a Target>>) -> Option<&'a Target> {
+    lock(waiting).pop()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn succeed(command: &mut Command) -> Result<(), String> {
+    let name = command.get_program().display().to_string();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{name} ended with {status}")),
+        Err(error) => Err(format!("starting {name}: {error}")),
+    }
+}
+
+fn own_path() -> Result<PathBuf, String> {
+    std::env::current_exe().map_err(|error| format!("finding this program's path: {error}"))
+}

@@ -1,0 +1,223 @@
+//! The loop: input after input into one target until time or number is up. A panic is a break like
+//! an answer that says what does not hold; each kind of break is kept once, with its input made
+//! smaller. What ends the whole process (a stack that overflows) cannot be caught: the number of the
+//! last inputs is then in `target/fuzz/NAME.at`.
+
+use super::mutate::{self, Chance};
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What is tried with an input. `Err` says what does not hold.
+pub type Try = Box<dyn FnMut(&[u8], &mut Chance) -> Result<(), String>>;
+
+/// Something that reads what others wrote.
+pub struct Target {
+    pub name: &'static str,
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Words of its own that are put into inputs.
+    pub words: &'static [&'static [u8]],
+    pub make: fn() -> Try,
+}
+
+pub struct Limits {
+    pub time: Duration,
+    pub inputs: u64,
+}
+
+pub struct Found {
+    pub seed: u64,
+    pub inputs: u64,
+    pub took: Duration,
+    pub slowest: Duration,
+    pub breaks: Vec<Break>,
+}
+
+/// An input for which something does not hold.
+pub struct Break {
+    pub number: u64,
+    pub why: String,
+    pub input: Vec<u8>,
+}
+
+/// More kinds of breaks than this help nobody.
+const BREAKS_MAX: usize = 5;
+/// How many inputs may pass between two looks at the clock and two notes of the number.
+const STEP: u64 = 256;
+/// How often a break is tried again while it is made smaller.
+const SMALLER_TRIES_MAX: usize = 2_000;
+
+pub fn search(target: &Target, seed: u64, limits: &Limits, dir: &Path) -> Found {
+    let seeds = (target.seeds)();
+    let mut run = (target.make)();
+    let began = Instant::now();
+    let note = dir.join(format!("{}.at", target.name));
+    let _ = std::fs::create_dir_all(dir);
+    let mut found = Found {
+        seed,
+        inputs: 0,
+        took: Duration::ZERO,
+        slowest: Duration::ZERO,
+        breaks: Vec::new(),
+    };
+    while found.inputs < limits.inputs && found.breaks.len() < BREAKS_MAX {
+        if found.inputs.is_multiple_of(STEP) {
+            if began.elapsed() >= limits.time {
+                break;
+            }
+            let _ = std::fs::write(&note, format!("seed {seed} input {}\n", found.inputs));
+        }
+        let mut chance = Chance::of(seed, target.name, found.inputs);
+        let input = mutate::input(&mut chance, &seeds, target.words);
+        let started = Instant::now();
+        let tried = attempt(&mut run, &input, &chance);
+        found.slowest = found.slowest.max(started.elapsed());
+        if let Err(why) = tried {
+            run = (target.make)();
+            if !found.breaks.iter().any(|known| kind(&known.why) == kind(&why)) {
+                let input = smaller(target, input, &chance, &why);
+                found.breaks.push(Break { number: found.inputs, why, input });
+            }
+        }
+        found.inputs += 1;
+    }
+    let _ = std::fs::remove_file(&note);
+    found.took = began.elapsed();
+    found
+}
+
+/// What breaks have in common that differ only in their input: the words before the first colon.
+fn kind(why: &str) -> &str {
+    why.split(": ").next().unwrap_or(why)
+}
+
+fn attempt(run: &mut Try, input: &[u8], chance: &Chance) -> Result<(), String> {
+    let mut chance = chance.clone();
+    TRYING.set(true);
+    let answer = catch_unwind(AssertUnwindSafe(|| run(input, &mut chance)));
+    TRYING.set(false);
+    match answer {
+        Ok(answer) => answer,
+        Err(_) => Err(LAST_PANIC.with_borrow_mut(std::mem::take)),
+    }
+}
+
+/// Takes pieces out as long as the same kind of break stays.
+fn smaller(target: &Target, mut input: Vec<u8>, chance: &Chance, why: &str) -> Vec<u8> {
+    let mut run = (target.make)();
+    let mut piece = input.len() / 2;
+    let mut tries = 0;
+    while piece > 0 {
+        let mut at = 0;
+        while at < input.len() && tries < SMALLER_TRIES_MAX {
+            let mut less = input.clone();
+            less.drain(at..(at + piece).min(input.len()));
+            tries += 1;
+            match attempt(&mut run, &less, chance) {
+                Err(other) if kind(&other) == kind(why) => {
+                    input = less;
+                    run = (target.make)();
+                }
+                Err(_) => {
+                    run = (target.make)();
+                    at += piece;
+                }
+                Ok(()) => at += piece,
+            }
+        }
+        piece /= 2;
+    }
+    input
+}
+
+thread_local! {
+    static TRYING: Cell<bool> = const { Cell::new(false) };
+    static LAST_PANIC: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// Panics of targets are kept for the report instead of being printed where they happen.
+pub fn keep_panics_quiet() {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !TRYING.get() {
+            return others(panic);
+        }
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let said = panic.payload_as_str().unwrap_or("it did not say why");
+        LAST_PANIC.with_borrow_mut(|last| *last = format!("panicked at {place}: {said}"));
+    }));
+}
+
+impl Break {
+    pub fn hex(&self) -> String {
+        self.input.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub fn write(&self, dir: &Path, name: &str) -> io::Result<PathBuf> {
+        std::fs::create_dir_all(dir)?;
+        let path = dir.join(format!("{name}-{}.input", self.number));
+        std::fs::write(&path, &self.input)?;
+        Ok(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Broken on purpose, in both ways in which a target can be.
+    const BROKEN: Target = Target {
+        name: "broken",
+        seeds: || vec![b"{\"type\":\"hello\"}".to_vec()],
+        words: &[b"magic", b"wrong"],
+        make: || {
+            Box::new(|input, _| {
+                let text = String::from_utf8_lossy(input);
+                assert!(!text.contains("magic"), "the word was said");
+                match text.contains("wrong") {
+                    true => Err(format!("it is wrong: {text}")),
+                    false => Ok(()),
+                }
+            })
+        },
+    };
+
+    fn found(target: &Target) -> Found {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = Limits { time: Duration::from_secs(600), inputs: 2_000 };
+        search(target, 1, &limits, dir.path())
+    }
+
+    #[test]
+    fn a_target_broken_on_purpose_is_found_broken_each_way_once_and_its_input_is_made_small() {
+        keep_panics_quiet();
+        let mut breaks = found(&BROKEN).breaks;
+        breaks.sort_by(|one, other| one.input.cmp(&other.input));
+        let inputs: Vec<_> = breaks.iter().map(|broken| broken.input.as_slice()).collect();
+        assert_eq!(inputs, [b"magic", b"wrong"]);
+        assert!(breaks[0].why.contains("search.rs") && breaks[0].why.contains("the word was said"));
+        assert_eq!(breaks[0].hex(), "6d61676963");
+        let dir = tempfile::tempdir().unwrap();
+        let path = breaks[0].write(dir.path(), "broken").unwrap();
+        assert_eq!(std::fs::read(path).unwrap(), b"magic");
+    }
+
+    #[test]
+    fn every_target_holds_for_its_seeds_and_for_some_inputs() {
+        keep_panics_quiet();
+        for target in super::super::targets::ALL {
+            for (number, seed) in (target.seeds)().iter().enumerate() {
+                let tried = attempt(&mut (target.make)(), seed, &Chance::of(1, target.name, 0));
+                assert_eq!(tried, Ok(()), "{} with seed {number}", target.name);
+            }
+            let dir = tempfile::tempdir().unwrap();
+            let limits = Limits { time: Duration::from_secs(600), inputs: 300 };
+            let found = search(target, 7, &limits, dir.path());
+            let said: Vec<_> = found.breaks.iter().map(|broken| &broken.why).collect();
+            assert!(said.is_empty(), "{}: {said:?}", target.name);
+            assert_eq!(found.inputs, 300);
+        }
+    }
+}
