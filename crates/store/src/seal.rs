@@ -189,7 +189,9 @@ impl Seal {
             .rev()
             .find(|at| head.get(*at).is_none_or(|byte| (*byte as i8) >= -0x40));
         head.truncate(whole.unwrap_or(kept));
-        Sealed(head)
+        // What is left of a line of JSON is no JSON any more, so its bytes count as they stand: a
+        // value may lie across an escape.
+        Sealed(self.redact_known(&head).unwrap_or(head))
     }
 
     fn clean_json(&self, bytes: Vec<u8>) -> Vec<u8> {

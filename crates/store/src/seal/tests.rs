@@ -186,6 +186,14 @@ fn a_line_with_pieces_of_a_text_is_kept_without_them() {
 }
 
 #[test]
+fn the_head_of_a_line_holds_no_value_that_lies_across_an_escape() {
+    let seal = Seal::new([("SHORT".to_owned(), "abcabd".to_owned())]);
+    let line = format!(r#"{{"\u00abcabd4":"{}"}}"#, "x".repeat(4_000));
+    let head = seal.head(line.as_bytes()).text();
+    assert!(head.starts_with('{') && !head.contains("abcabd"), "{}", &head[..40]);
+}
+
+#[test]
 fn the_head_of_a_line_does_not_end_in_half_a_secret() {
     let whole = format!("{} hunter2-hunter2", "é".repeat(200));
     for end in whole.len() - 20..=whole.len() {
