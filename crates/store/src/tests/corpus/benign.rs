@@ -30,7 +30,7 @@ const TEMPLATES: &[&str] = &[
     "name = \"{name}-{name}\"",
     "source = \"registry+https://github.com/rust-lang/crates.io-index\"",
     "      \"integrity\": \"sha512-{base64}==\",",
-    "      \"resolved\": \"https://registry.npmjs.org/{name}/-/{name}-{number}.{number}.0.tgz\",",
+    "      \"resolved\": \"https://packages.example/{name}/-/{name}-{number}.{number}.0.tgz\",",
     "{name}@^{number}.{number}.0: version \"{number}.{number}.1\"",
     "    --hash=sha256:{sha256} \\",
     "FROM {name}/{name}@sha256:{sha256}",
