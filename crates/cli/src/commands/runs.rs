@@ -25,7 +25,10 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        context.print("nothing has run here yet; try: ostler run demo \"hello\"")?;
+        context.print(match args.live {
+            true => "nothing is running",
+            false => "nothing has run here yet; try: ostler run demo \"hello\"",
+        })?;
         return Ok(ExitCode::SUCCESS);
     }
     let now = host::clock::now().wall;

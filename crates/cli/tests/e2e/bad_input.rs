@@ -228,7 +228,6 @@ fn clocks_and_limits_of_the_configuration_are_kept() {
     ostler.instance.write_config(&format!(
         r#"{{ "adapters": {{
             "mute": {{ "type": "process", "binary": "{0}", "args": ["--silent"], "firstOutputSec": 0.3 }},
-            "falls-silent": {{ "type": "process", "binary": "{0}", "args": ["--burst", "1", "--silent"], "silenceSec": 0.3 }},
             "chatty": {{ "type": "process", "binary": "{0}", "args": ["--burst", "100000", "--wait-shutdown"], "maxOutputBytes": 100000 }}
         }} }}"#,
         fake.display()

@@ -83,5 +83,11 @@ fn deltas_of_one_block_are_joined_and_no_character_is_lost() {
         .filter(|event| event["kind"] == "assistant_text" && event["delta"] == true)
         .collect();
     assert!(deltas.len() < 5000, "{} events for 5000 deltas", deltas.len());
+    // Each delta is its number, a space and dots, so that one lost, doubled or moved shows.
+    let joined: String = deltas.iter().filter_map(|event| event["text"].as_str()).collect();
+    let numbers: Vec<u32> =
+        joined.split('.').filter_map(|piece| piece.trim().parse().ok()).collect();
+    assert_eq!(numbers, (1..=5000).collect::<Vec<_>>());
+    assert_eq!(joined.len() % 5000, 0, "every delta is as long as the others");
     assert_eq!(result(&events)["outcome"], "succeeded");
 }

@@ -126,7 +126,7 @@ fn there_are_enough_kinds_and_presentations_and_each_shows_its_value() {
 }
 
 #[test]
-fn every_known_value_is_found_in_every_presentation() {
+fn every_known_value_is_found_in_every_presentation_but_colours_in_pieces() {
     let mut count = Count::new();
     let mut gap = Count::new();
     let mut of = (String::new(), Seal::default());
@@ -149,6 +149,8 @@ fn every_known_value_is_found_in_every_presentation() {
     println!("known values: {} of {} = {:.3} %", count.found, count.all, count.percent());
     println!("not in that figure, colours in pieces: {} of {} found", gap.found, gap.all);
     assert!(count.found == count.all, "{}", count.missed.join("\n"));
+    // A known fault asserts today's wrong result: whoever mends it counts these with the rest.
+    assert_eq!(gap.found, 0, "colours in pieces are found now");
 }
 
 #[test]
