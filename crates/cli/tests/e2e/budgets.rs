@@ -41,6 +41,20 @@ fn fifty_five_cents_are_used_up_after_five_to_six_steps_of_ten() {
 }
 
 #[test]
+fn one_that_neither_hears_nor_heeds_and_goes_on_spending_has_no_grace() {
+    let ostler = Ostler::new();
+    // The whole ladder would leave it time for two hundred steps more.
+    let deaf = "--never-read-stdin --ignore-term --step-ms 100 --steps 400";
+    let events = run(&ostler, deaf, &["--budget-usd", "0.55"]);
+    let steps = events.iter().filter(|event| event["kind"] == "usage").count();
+    assert!((9..100).contains(&steps), "{steps} steps");
+    let result = result(&events);
+    assert_eq!(result["code"], "budget_exceeded", "{result}");
+    assert_eq!(result["evidence"]["forced"], true, "{result}");
+    assert!(find_marked(&ostler.instance.mark()).is_empty());
+}
+
+#[test]
 fn tokens_and_turns_are_held_too() {
     let ostler = Ostler::new();
     let tokens = r#"--step-asks --step-cost '{"outputTokens":100}' --steps 50"#;

@@ -30,6 +30,9 @@ pub(super) struct Stopped {
     pub reached: Option<Reached>,
     /// No grace is left to shorten.
     pub at_once: bool,
+    /// How often the agent paid for something since a used-up budget stopped it.
+    #[serde(default)]
+    pub paid: u8,
 }
 
 /// A limit that a run came to: a clock or its budget, and how much that was.
@@ -170,7 +173,7 @@ impl Machine {
             }
             return;
         }
-        let stopped = Stopped { reason, reached, at_once: graces == Graces::None };
+        let stopped = Stopped { reason, reached, at_once: graces == Graces::None, paid: 0 };
         let by = stopped.by();
         self.stopped = Some(stopped);
         if self.state == RunState::Planned {
@@ -187,6 +190,23 @@ impl Machine {
         };
         out.push(lifecycle(Phase::Stopping, Some(by), None, None));
         out.push(Step::Do(Effect::Stop { reason, farewell_ms, term_ms }));
+    }
+
+    /// The graces are for parting words, not for spending. What was in flight when the budget ran
+    /// out may still be told; each further payment takes the next rung of the ladder.
+    pub(super) fn hurry_spender(&mut self, out: &mut Vec<Step>) {
+        let Some(stopped) = &mut self.stopped else { return };
+        if stopped.reason != Code::BudgetExceeded || stopped.at_once {
+            return;
+        }
+        stopped.paid = stopped.paid.saturating_add(1);
+        let term_ms = match stopped.paid {
+            0 | 1 => return,
+            2 => self.terms.term_ms,
+            _ => 0,
+        };
+        stopped.at_once = term_ms == 0;
+        out.push(Step::Do(Effect::Stop { reason: stopped.reason, farewell_ms: 0, term_ms }));
     }
 
     /// The end: every obligation is met, then comes the one result.

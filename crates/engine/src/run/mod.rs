@@ -335,6 +335,7 @@ impl Machine {
                 if let Some(booked) = self.ledger.book(&usage) {
                     self.warn_unpriced(&booked, out);
                     out.push(Step::Book(booked));
+                    self.hurry_spender(out);
                 }
                 self.weigh(now, out);
             }
