@@ -246,10 +246,10 @@ async fn a_blob_is_there_before_the_event_that_names_it_and_a_lost_one_is_notice
 }
 
 #[tokio::test]
-async fn a_run_is_found_by_either_end_of_its_id() {
+async fn a_run_is_found_by_either_end_of_its_id_and_by_the_first_of_the_digits_shown() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let digits = ["0190aaaa00007000800000000000beef", "0190bbbb00007000800000000000f00d"];
+    let digits = ["0190aaaa00007000800000005000beef", "0190bbbb00007000800000007000f00d"];
     let mut runs = Vec::new();
     for digits in digits {
         let task = store.enqueue(new_task()).await.unwrap();
@@ -260,6 +260,7 @@ async fn a_run_is_found_by_either_end_of_its_id() {
     let found = async |given: &str| store.find_runs(given, 9).await.unwrap();
     assert_eq!(found("run_0190a").await, [runs[0]]);
     assert_eq!(found("BEEF").await, [runs[0]]);
+    assert_eq!(found("5000b").await, [runs[0]], "five of the eight digits that a list shows");
     assert_eq!(found("run_0190").await, [runs[1], runs[0]]);
     assert_eq!(found(&runs[1].to_string()).await, [runs[1]]);
     for nothing in ["run_ffff", "nonsense", "run_0190%", &"0".repeat(40)] {

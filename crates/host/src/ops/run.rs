@@ -83,7 +83,8 @@ pub async fn get(host: &Host, run: RunId) -> Result<RunRow, Fault> {
         .ok_or_else(|| Fault::new(Code::NotFound, format!("there is no run {run}")))
 }
 
-/// The run that a person means: its whole id, or a beginning or an end of it that fits no other.
+/// The run that a person means: its whole id, a beginning or an end of it, or a beginning of the
+/// eight digits that lists show, whatever fits no other.
 pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
     if let Ok(run) = given.parse() {
         return get(host, run).await.map(|row| row.id);

@@ -54,6 +54,7 @@ pub(super) fn find_runs(
     let mut statement = connection.prepare_cached(
         "SELECT id FROM runs
          WHERE id BETWEEN ?1 AND ?2 OR substr(lower(hex(id)), -?4) = ?3
+            OR substr(lower(hex(id)), -8, ?4) = ?3
          ORDER BY id DESC LIMIT ?5",
     )?;
     let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
