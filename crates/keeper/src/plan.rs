@@ -94,6 +94,8 @@ impl Level {
 pub enum StdinMode {
     /// A pipe that frames are said into.
     Open,
+    /// A pipe that is closed behind the first frame.
+    Once,
     /// The null device.
     Null,
 }

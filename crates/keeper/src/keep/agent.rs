@@ -35,7 +35,7 @@ pub fn launch(plan: &Plan, mask: Mode, group: Option<BorrowedFd<'_>>) -> Result<
         .envs(plan.env.iter().map(|(name, value)| (name, value)))
         .process_group(0)
         .stdin(match plan.stdin {
-            StdinMode::Open => Stdio::piped(),
+            StdinMode::Open | StdinMode::Once => Stdio::piped(),
             StdinMode::Null => Stdio::null(),
         })
         .stdout(Stdio::piped())

@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 
 use crate::limits::FRAME_BYTES_MAX;
+use crate::plan::StdinMode;
 use crate::record::{CLOSED, FAREWELL, Kind};
 use crate::spool::Spool;
 use crate::wire::{Refusal, Report};
@@ -45,10 +46,15 @@ impl Frame {
 
 impl Voice {
     /// With the plan's first frame already held, as number 0.
-    pub fn new(stdin: Option<OwnedFd>, first: Option<Vec<u8>>) -> Self {
+    pub fn new(stdin: Option<OwnedFd>, mode: StdinMode, first: Option<Vec<u8>>) -> Self {
+        let first = match mode {
+            StdinMode::Open => first.map(|bytes| Frame::new(0, bytes, 0)),
+            StdinMode::Once => Some(Frame::new(0, first.unwrap_or_default(), CLOSED)),
+            StdinMode::Null => None,
+        };
         Self {
             stdin,
-            held: first.map(|bytes| Frame::new(0, bytes, 0)),
+            held: first,
             farewell: None,
             last_said: 0,
             dropped_from: None,
@@ -208,7 +214,12 @@ mod tests {
             let fd = OwnedFd::from(File::open(dir.path()).unwrap());
             let spool = Spool::create(fd, u64::MAX).unwrap();
             let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).unwrap();
-            Self { dir, spool, voice: Voice::new(Some(write), None), stdin: Some(read) }
+            Self {
+                dir,
+                spool,
+                voice: Voice::new(Some(write), StdinMode::Open, None),
+                stdin: Some(read),
+            }
         }
 
         fn say(&mut self, n: u32, bytes: &[u8]) -> Option<Report> {

@@ -129,7 +129,7 @@ impl Watch {
             group,
             out,
             err,
-            voice: Voice::new(stdin, plan.first_frame),
+            voice: Voice::new(stdin, plan.stdin, plan.first_frame),
             ladder: Ladder::default(),
             lease: Lease::start(plan.clock, plan.fence, plan.deadline_ms)?,
             control,

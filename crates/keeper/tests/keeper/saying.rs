@@ -36,6 +36,20 @@ fn the_first_frame_is_number_zero() {
 }
 
 #[test]
+fn a_pipe_for_one_prompt_is_closed_behind_it() {
+    let bytes = vec![b'x'; 3 << 20];
+    for (given, counted) in [(Some(bytes), "3145728\n"), (None, "0\n")] {
+        // Without the end of its input `wc` would count for ever.
+        let mut scene = Scene::with("wc -c", |plan| {
+            plan.stdin = StdinMode::Once;
+            plan.first_frame = given.clone();
+        });
+        scene.end();
+        assert_eq!(scene.out(), counted);
+    }
+}
+
+#[test]
 fn a_first_frame_larger_than_any_pipe_arrives_whole() {
     let prompt = "p".repeat(3 << 20);
     let bytes = prompt.clone().into_bytes();
