@@ -128,6 +128,18 @@ pub enum Policy {
     AllowAll,
 }
 
+impl Policy {
+    /// As it is written in configuration and on the command line.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Deny => "deny",
+            Self::Ask => "ask",
+            Self::AllowReads => "allow-reads",
+            Self::AllowAll => "allow-all",
+        }
+    }
+}
+
 /// One cell of the policy matrix.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PolicyRow {

@@ -100,6 +100,7 @@ table! {
     9 409 No ModelNotFound "model_not_found", "the model is not known to the provider", "check --model";
     9 409 Resume MaxTurns "max_turns", "the agent reached its limit of turns", "go on with --resume";
     9 409 No ContextOverflow "context_overflow", "the conversation no longer fits the model", "start afresh with a smaller task";
+    9 409 No NativeSessionUnknown "native_session_unknown", "the agent does not know the conversation that it was to take up", "run again without --resume";
     10 502 Once ProcessCrashed "process_crashed", "the agent's process ended with an error", "see its last lines above, or `ostler show`";
     10 502 No ProcessKilled "process_killed", "the agent's process was killed by someone else", "look for the one who sent the signal, or for lack of memory";
     10 502 Once ProcessLost "process_lost", "the agent's process was lost", "run again";

@@ -60,6 +60,8 @@ limits! {
     STDERR_TAIL_BYTES: usize = 10 * KIB;
     /// A prompt given on a command line.
     PROMPT_ARGV_BYTES_MAX: usize = 96 * KIB;
+    /// Launches inside one run: the second is a fresh start after an unknown native session.
+    ATTEMPTS_MAX: u32 = 2;
     /// A prompt or task body.
     PROMPT_BYTES_MAX: usize = 4 * MIB;
     /// A segment of the spool.

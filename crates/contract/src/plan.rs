@@ -28,6 +28,17 @@ pub struct LaunchPlan {
     pub framing: Framing,
     /// Names of environment variables whose values the seal must know.
     pub secrets: Vec<String>,
+    /// Written for this attempt alone, readable by nobody else, and removed after it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<PlanFile>,
+}
+
+/// A file that an agent is given beside its workspace: a long prompt, a list of MCP servers.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanFile {
+    /// A bare name in the attempt's own directory of files.
+    pub name: String,
+    pub text: String,
 }
 
 /// One variable and where its value comes from.
@@ -46,6 +57,8 @@ pub enum EnvSource {
     Card,
     /// The same, asked for by `envPassthrough`.
     Passthrough,
+    /// Set by the runtime's own plan.
+    Runtime { value: String },
     /// A value of the configuration, its placeholders and `${NAME}` already resolved.
     Config { value: String },
 }
@@ -71,7 +84,7 @@ pub enum Framing {
 
 /// A configured runtime: everything a plan is made from that does not change from run to run.
 /// `cli` reads it from `ostler.json`; a client hands it to the host with the run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Adapter {
     /// The name it is configured under.
@@ -101,6 +114,13 @@ pub struct Adapter {
     pub permission: Option<crate::Policy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
+    /// Arguments after those of the runtime's own plan.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra_args: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project_context: Option<ProjectContext>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lane: Option<LaneChoice>,
     /// Whether the sealed raw output is kept with the run.
     #[serde(default = "yes")]
     pub trace: bool,
@@ -110,6 +130,23 @@ pub struct Adapter {
     /// MCP servers whose tools are offered beside our own, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, McpServer>,
+}
+
+/// Whether an agent reads what the project and its owner keep for it: instructions, settings, hooks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ProjectContext {
+    Load,
+    Isolate,
+}
+
+/// Which lane drives a runtime that has several; `auto` takes the one that can keep the policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum LaneChoice {
+    Auto,
+    Native,
+    Acp,
 }
 
 /// An MCP server: a command, or an address. `${NAME}` stands for the caller's variables.

@@ -2,8 +2,9 @@
 //! machine (engine) turns signals into utterances; a dialect turns utterances into frames.
 //! The engine sees signals, never message text.
 
-use crate::event::{Body, Origin, Raw, Remaining, StopReason, Usage};
+use crate::event::{Body, Origin, PermissionOption, Raw, Remaining, StopReason, Usage};
 use crate::fault::Code;
+use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -52,6 +53,22 @@ pub enum Signal {
     },
     /// A relayed call: an obligation, answered exactly once.
     ToolCalled(ToolCall),
+    /// The agent asks whether it may do something of its own: answered exactly once.
+    Asked(Question),
+    /// The agent took its question back, or answered it by itself.
+    AskWithdrawn {
+        request: String,
+    },
+    /// The agent named its own conversation, by which it can be taken up again.
+    Session {
+        id: String,
+    },
+    /// The agent does not know the conversation that it was to take up.
+    SessionUnknown,
+    /// The model's provider holds the agent back, and the agent waits by itself.
+    Limited(Limited),
+    /// The model answers again.
+    LimitLifted,
     /// Spending, as an increment or a total by its basis; already a `usage` draft too.
     Spent(Usage),
     /// The model's provider reported an error; an end of turn after it is no success.
@@ -62,6 +79,35 @@ pub enum Signal {
     Ended(Ending),
     /// A structured result that is not an explicit end.
     Result(Ending),
+}
+
+/// A question of the agent's own: may it do this?
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Question {
+    /// What the agent's side knows it by; the answer carries it back.
+    pub request: String,
+    #[serde(default)]
+    pub tool_call_id: Option<String>,
+    /// In the agent's words, untrusted.
+    pub title: String,
+    /// What is asked for only looks.
+    pub reads: bool,
+    /// The answers the agent takes, each with its kind: `allow_once`, `allow_always`,
+    /// `reject_once`, `reject_always`.
+    pub options: Vec<PermissionOption>,
+}
+
+/// How the model's provider holds an agent back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limited {
+    pub code: Code,
+    /// Waiting does not help: the agent goes on trying in vain, or hangs.
+    pub terminal: bool,
+    /// How long the agent said it waits.
+    #[serde(default)]
+    pub wait_ms: Option<u64>,
+    #[serde(default)]
+    pub resets_at: Option<Timestamp>,
 }
 
 /// What the agent said of its own end.
@@ -95,11 +141,25 @@ pub enum ToolAnswer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub enum Utterance {
-    ToolResult { tool_call_id: String, answer: ToolAnswer },
-    BudgetUpdate { remaining: Remaining },
-    Message { text: String },
+    ToolResult {
+        tool_call_id: String,
+        answer: ToolAnswer,
+    },
+    BudgetUpdate {
+        remaining: Remaining,
+    },
+    /// The answer to a question of the agent's own: one of its options, or none of them.
+    Decide {
+        request: String,
+        option: Option<String>,
+    },
+    Message {
+        text: String,
+    },
     Interrupt,
-    Shutdown { reason: Code },
+    Shutdown {
+        reason: Code,
+    },
 }
 
 /// How the agent's output ended: what a dialect is told when no more frames will come.

@@ -9,5 +9,5 @@ pub mod rules;
 pub mod run;
 
 pub use run::{
-    Ask, Booked, Covers, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony,
+    About, Ask, Booked, Covers, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony,
 };

@@ -2,10 +2,10 @@
 //! without closing evidence, one answer for each call, and a state that can be stored at any point.
 
 use contract::command::{Command, Wish};
-use contract::event::{Body, Outcome, StopReason, Usage};
+use contract::event::{Body, Outcome, PermissionOption, StopReason, Usage};
 use contract::money::Basis;
 use contract::plan::Clocks;
-use contract::speech::{Ending, Signal, ToolAnswer, ToolCall};
+use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
 use contract::{AskId, Code, NanoUsd, RunState, Timestamp, Tokens};
 use engine::{Booked, Covers, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};
 use proptest::prelude::*;
@@ -77,9 +77,37 @@ fn signal() -> impl Strategy<Value = Signal> {
             })
         }),
         1 => code().prop_map(|code| Signal::ModelError { code }),
+        2 => question().prop_map(Signal::Asked),
+        1 => (0..4).prop_map(|n| Signal::AskWithdrawn { request: format!("q{n}") }),
+        1 => (0..2).prop_map(|n| Signal::Session { id: format!("s{n}") }),
+        1 => Just(Signal::SessionUnknown),
+        1 => (any::<bool>(), prop::option::of(0..9_000_u64)).prop_map(|(terminal, wait_ms)| {
+            let code = Code::RateLimited;
+            Signal::Limited(Limited { code, terminal, wait_ms, resets_at: None })
+        }),
+        1 => Just(Signal::LimitLifted),
         1 => ending().prop_map(Signal::Ended),
         1 => ending().prop_map(Signal::Result),
     ]
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    let kinds = ["allow_once", "allow_always", "reject_once", "reject_always", "odd"];
+    let kinds = prop::collection::vec(prop::sample::select(kinds.to_vec()), 0..4);
+    (0..4, any::<bool>(), kinds).prop_map(|(n, reads, kinds)| {
+        let option = |kind: &&str| PermissionOption {
+            id: format!("{kind} it"),
+            kind: (*kind).to_owned(),
+            name: String::new(),
+        };
+        Question {
+            request: format!("q{n}"),
+            tool_call_id: None,
+            title: "may I?".to_owned(),
+            reads,
+            options: kinds.iter().map(option).collect(),
+        }
+    })
 }
 
 fn wish() -> impl Strategy<Value = Wish> {
@@ -154,7 +182,9 @@ fn story() -> impl Strategy<Value = Vec<(u64, Input)>> {
     let begin = prop::sample::select(vec![true, true, true, false]);
     (begin, timed(), (0..4_000_u64, end()), timed()).prop_map(|(begin, before, end, after)| {
         let begin = begin.then_some((0, Input::Begin));
-        begin.into_iter().chain(before).chain([end]).chain(after).collect()
+        // The first end may be that of an attempt only.
+        let lost = (0, Input::Lost { why: "why".to_owned() });
+        begin.into_iter().chain(before).chain([end]).chain(after).chain([lost]).collect()
     })
 }
 
@@ -180,7 +210,7 @@ fn play(story: &[(u64, Input)]) -> Vec<Vec<Step>> {
 fn bodies(steps: &[Step]) -> impl Iterator<Item = &Body> {
     steps.iter().filter_map(|step| match step {
         Step::Append(draft) => Some(&draft.body),
-        Step::Book(_) | Step::Do(_) => None,
+        Step::Book(_) | Step::KeepSession(_) | Step::Do(_) => None,
     })
 }
 
@@ -227,8 +257,10 @@ proptest! {
         for (_, input) in story {
             let live = matches!(machine.state(), RunState::Live | RunState::Stopping);
             let gone = matches!(input, Input::Ended(_) | Input::Lost { .. });
-            machine.step(now(0), input, &mut Vec::new());
-            prop_assert!(!live || gone == machine.is_settled());
+            let mut out = Vec::new();
+            machine.step(now(0), input, &mut out);
+            let again = out.contains(&Step::Do(Effect::Relaunch));
+            prop_assert!(!live || gone == (machine.is_settled() || again));
         }
     }
 
@@ -260,18 +292,46 @@ proptest! {
             machine.step(now(0), input, &mut out);
             for step in &out {
                 match step {
+                    // A process that starts afresh counts its calls afresh.
+                    Step::Do(Effect::Relaunch) => {
+                        prop_assert!(answers.values().all(|count| *count == 1), "{answers:?}");
+                        (answers, said) = Default::default();
+                    }
                     Step::Append(draft) => if let Body::ToolResult(result) = &draft.body {
                         *answers.entry(result.tool_call_id.clone()).or_default() += 1;
                     },
                     Step::Do(Effect::Say(contract::Utterance::ToolResult { tool_call_id, .. })) => {
                         *said.entry(tool_call_id.clone()).or_default() += 1;
                     }
-                    Step::Book(_) | Step::Do(_) => {}
+                    Step::Book(_) | Step::KeepSession(_) | Step::Do(_) => {}
                 }
             }
         }
         prop_assert!(answers.values().all(|count| *count == 1), "{answers:?}");
         prop_assert!(said.values().all(|count| *count == 1), "{said:?}");
+    }
+
+    #[test]
+    fn each_question_that_was_asked_is_decided_once_and_its_agent_told_once(story in story()) {
+        let steps: Vec<_> = play(&story).into_iter().flatten().collect();
+        let mut decided: BTreeMap<AskId, usize> = BTreeMap::new();
+        for body in bodies(&steps) {
+            if let Body::Permission(asked) = body {
+                *decided.entry(asked.ask_id).or_default() += usize::from(asked.decision.is_some());
+            }
+        }
+        prop_assert!(decided.values().all(|count| *count == 1), "{decided:?}");
+        let told = steps.iter().filter(|step| {
+            matches!(step, Step::Do(Effect::Say(contract::Utterance::Decide { .. })))
+        });
+        prop_assert!(told.count() <= decided.len());
+    }
+
+    #[test]
+    fn an_agent_is_launched_again_at_most_once(story in story()) {
+        let steps: Vec<_> = play(&story).into_iter().flatten().collect();
+        let again = steps.iter().filter(|step| **step == Step::Do(Effect::Relaunch)).count();
+        prop_assert!(again <= 1);
     }
 
     #[test]
@@ -299,7 +359,7 @@ proptest! {
                 Step::Append(draft) => if let Body::Result(result) = &draft.body {
                     totals = Some(result.totals);
                 },
-                Step::Do(_) => {}
+                Step::KeepSession(_) | Step::Do(_) => {}
             }
         }
         let totals = totals.expect("every story ends");

@@ -46,3 +46,13 @@ fn a_lost_lease_ends_the_run_as_lost() {
 fn a_question_is_asked_once_and_decided_once() {
     script::check("asks.txt");
 }
+
+#[test]
+fn an_agent_waits_for_its_provider_no_longer_than_its_patience() {
+    script::check("limited.txt");
+}
+
+#[test]
+fn a_conversation_is_kept_after_a_good_turn_and_an_unknown_one_started_afresh() {
+    script::check("session.txt");
+}

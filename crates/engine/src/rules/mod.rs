@@ -2,6 +2,7 @@
 //! who does, and nothing here does IO, asks the time or takes a chance: those are arguments.
 
 pub mod claimable;
+pub mod handover;
 pub mod price;
 pub mod reserve;
 pub mod retry;

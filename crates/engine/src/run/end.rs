@@ -4,8 +4,9 @@
 
 use super::ledger::span;
 use super::outcome::{self, Facts, Gone};
+use super::tools::Calls;
 use super::watch::{Clock, Due};
-use super::{Effect, Machine, Now, Step, lease, lifecycle, tools};
+use super::{Effect, Machine, Now, Step, Testimony, Turns, lease, lifecycle, tools};
 use contract::event::{Body, EndEvidence, LeaseAction, Phase, RunResult};
 use contract::speech::{Draft, Ending, ToolAnswer};
 use contract::{Code, RunState};
@@ -143,6 +144,9 @@ impl Machine {
             Clock::Wall => (Code::TimeoutWall, Graces::Full),
             Clock::FirstOutput => (Code::TimeoutFirstOutput, Graces::Full),
             Clock::Silence => (Code::TimeoutSilence, Graces::Full),
+            Clock::Patience => {
+                (self.held.map_or(Code::RateLimited, |held| held.code), Graces::Full)
+            }
             // The agent is done and needs no farewell; what it said stays the outcome.
             Clock::Linger => {
                 let code = self.said.as_ref().and_then(|said| said.ending.code);
@@ -153,7 +157,8 @@ impl Machine {
     }
 
     pub(super) fn due(&self) -> Option<Due> {
-        self.watch.due(&self.terms, self.calls.busy(), self.budget)
+        let busy = self.calls.busy() || !self.asks.open().is_empty();
+        self.watch.due(&self.terms, busy, self.held.map(|held| held.since_ms), self.budget)
     }
 
     /// Ends the process. The first reason stays; a second stop takes what is left of the graces.
@@ -209,6 +214,35 @@ impl Machine {
         out.push(Step::Do(Effect::Stop { reason: stopped.reason, farewell_ms: 0, term_ms }));
     }
 
+    /// The process is gone. Nearly always the run is over with it; an agent that only did not know
+    /// the conversation it was to take up is started once more, without it.
+    pub(super) fn leave(&mut self, now: Now, testimony: Testimony, out: &mut Vec<Step>) {
+        let undisturbed = self.stopped.is_none() && testimony.asked_by.is_none();
+        if !(self.turns.session_unknown && undisturbed && self.terms.attempt == 1) {
+            return self.settle(now, &Gone::Ended(testimony), out);
+        }
+        self.withdraw_questions(out);
+        self.answer_the_rest(Code::NativeSessionUnknown, out);
+        // A process that starts afresh counts its calls afresh.
+        self.calls = Calls::default();
+        self.terms.attempt += 1;
+        (self.turns, self.said, self.held, self.stdin) =
+            (Turns::default(), None, None, Stdin::Open);
+        self.watch.go_on(now);
+        let why = Code::NativeSessionUnknown.word().to_owned();
+        out.push(lifecycle(Phase::AttemptEnded, Some(why), None, None));
+        out.push(Step::Do(Effect::Relaunch));
+    }
+
+    /// Whatever was called and not answered is answered now.
+    fn answer_the_rest(&mut self, code: Code, out: &mut Vec<Step>) {
+        let message = "the run ended before this call was answered".to_owned();
+        let unanswered = ToolAnswer::Error { code, message };
+        for id in self.calls.drain() {
+            out.push(Step::Append(tools::result(&id, &unanswered, None)));
+        }
+    }
+
     /// The end: every obligation is met, then comes the one result.
     pub(super) fn settle(&mut self, now: Now, gone: &Gone, out: &mut Vec<Step>) {
         let verdict = outcome::judge(&Facts {
@@ -217,14 +251,10 @@ impl Machine {
             trouble: self.turns.model_error.or(self.turns.trouble()),
             gone,
         });
-        let unanswered = ToolAnswer::Error {
-            code: verdict.code.unwrap_or(Code::Conflict),
-            message: "the run ended before this call was answered".to_owned(),
-        };
+        // Nobody is there to be told any more.
+        self.stdin = Stdin::Closed;
         self.withdraw_questions(out);
-        for id in self.calls.drain() {
-            out.push(Step::Append(tools::result(&id, &unanswered, None)));
-        }
+        self.answer_the_rest(verdict.code.unwrap_or(Code::Conflict), out);
         if gone.lease_ran_out() && !std::mem::replace(&mut self.lease_lost, true) {
             out.push(lease(LeaseAction::Lost, None));
         }

@@ -14,7 +14,7 @@ mod terms;
 mod tools;
 mod watch;
 
-pub use asks::Ask;
+pub use asks::{About, Ask};
 pub use ledger::{Booked, Covers};
 pub use terms::{RunBudget, Terms};
 pub use tools::offers;
@@ -25,14 +25,14 @@ use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
     StopReason, Stream, Totals, UserText,
 };
-use contract::speech::{Draft, Signal, ToolAnswer, ToolCall, Utterance};
+use contract::speech::{Draft, Limited, Signal, ToolAnswer, ToolCall, Utterance};
 use contract::{Code, RunState, Timestamp};
 use end::{Graces, Reached, Said, Stdin, Stopped};
-use ledger::{Ledger, Standing, Used};
+use ledger::{Ledger, Standing, Used, span};
 use outcome::{Gone, complaint};
 use serde::{Deserialize, Serialize};
 use tools::{Calls, Taken};
-use watch::Watch;
+use watch::{Clock, Watch};
 
 /// The time, twice: `wall` for what is written down, `mono_ms` for what is counted. The monotonic
 /// time must go on over a restart of the host (the machine's boot, not the process, is its zero).
@@ -77,6 +77,8 @@ pub enum Step {
     Append(Draft),
     /// To be added to the books, in the same Batch.
     Book(Booked),
+    /// The agent's own conversation can be taken up again under this name.
+    KeepSession(String),
     Do(Effect),
 }
 
@@ -85,7 +87,11 @@ pub enum Step {
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
     Launch,
+    /// The same once more without the conversation that the agent did not know, as attempt 2.
+    Relaunch,
     Say(Utterance),
+    /// Say what the dialect answered by itself; the machine never asks for it.
+    Reply,
     CloseStdin,
     /// End the process with these graces. A second one only shortens the first.
     Stop {
@@ -134,6 +140,12 @@ pub struct Machine {
     stopped: Option<Stopped>,
     stdin: Stdin,
     lease_lost: bool,
+    /// The agent's own name for its conversation, and whether it was handed out to be kept.
+    #[serde(default)]
+    session: Option<Session>,
+    /// Since when, and by what, the model's provider holds the agent back.
+    #[serde(default)]
+    held: Option<Held>,
     /// It was said that the budget of dollars cannot hold what has no price.
     #[serde(default)]
     unpriced_told: bool,
@@ -171,12 +183,27 @@ struct Accepts {
     interrupt: bool,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Session {
+    id: String,
+    kept: bool,
+}
+
+/// The model's provider holds the agent back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Held {
+    code: Code,
+    since_ms: u64,
+}
+
 /// The last turn: all but the count is forgotten when the next one starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Turns {
     started: u32,
     stop: Option<StopReason>,
     model_error: Option<Code>,
+    #[serde(default)]
+    session_unknown: bool,
 }
 
 impl Turns {
@@ -210,6 +237,8 @@ impl Machine {
             stopped: None,
             stdin: Stdin::Open,
             lease_lost: false,
+            session: None,
+            held: None,
             unpriced_told: false,
         }
     }
@@ -282,7 +311,7 @@ impl Machine {
             (Input::Begin, false) => self.begin(now, out),
             (Input::Command(command), _) => self.obey(now, command.wish, out),
             (Input::LeaseLost, _) => self.lose_lease(now, out),
-            (Input::Ended(testimony), _) => self.settle(now, &Gone::Ended(testimony), out),
+            (Input::Ended(testimony), _) => self.leave(now, testimony, out),
             (Input::Lost { why }, _) => self.settle(now, &Gone::Lost { why }, out),
             (Input::Launched { pid, isolation }, true) => {
                 self.watch.launch(now);
@@ -324,6 +353,7 @@ impl Machine {
                 self.turns.stop = Some(stop);
                 self.calls.close_turn();
                 self.watch.stir(now);
+                self.keep_session(out);
             }
             Signal::ToolOpened { tool_call_id } => self.calls.open_native(tool_call_id),
             Signal::ToolClosed { tool_call_id } => {
@@ -331,6 +361,15 @@ impl Machine {
                 self.watch.stir(now);
             }
             Signal::ToolCalled(call) => self.take_call(now, call, out),
+            Signal::Asked(question) => self.take_question(now, question, out),
+            Signal::AskWithdrawn { request } => self.drop_question(&request, out),
+            Signal::Session { id } => self.name_session(id),
+            Signal::SessionUnknown => {
+                self.turns.session_unknown = true;
+                self.turns.model_error = Some(Code::NativeSessionUnknown);
+            }
+            Signal::Limited(limited) => self.bear(now, limited, out),
+            Signal::LimitLifted => self.held = None,
             Signal::Spent(usage) => {
                 if let Some(booked) = self.ledger.book(&usage) {
                     self.warn_unpriced(&booked, out);
@@ -342,6 +381,41 @@ impl Machine {
             Signal::ModelError { code } => self.turns.model_error = Some(code),
             Signal::Ended(ending) => self.hear_end(now, ending, EndEvidence::Explicit, out),
             Signal::Result(ending) => self.hear_end(now, ending, EndEvidence::Structured, out),
+        }
+    }
+
+    /// A conversation is worth keeping when a turn of it went well.
+    fn keep_session(&mut self, out: &mut Vec<Step>) {
+        let well = self.turns.model_error.is_none() && self.turns.trouble().is_none();
+        if let Some(session) = self.session.as_mut().filter(|session| well && !session.kept) {
+            session.kept = true;
+            out.push(Step::KeepSession(session.id.clone()));
+        }
+    }
+
+    fn name_session(&mut self, id: String) {
+        if self.session.as_ref().is_none_or(|session| session.id != id) {
+            self.session = Some(Session { id, kept: false });
+        }
+    }
+
+    /// An agent that waits for its provider is given as much time as its patience, unless it is
+    /// known already that the wait is longer or in vain.
+    fn bear(&mut self, now: Now, limited: Limited, out: &mut Vec<Step>) {
+        let Limited { code, terminal, wait_ms, resets_at: _ } = limited;
+        if self.said.is_some() || self.stopped.is_some() {
+            return;
+        }
+        let since_ms = self.held.map_or(now.mono_ms, |held| held.since_ms);
+        self.held = Some(Held { code, since_ms });
+        let longer = wait_ms.filter(|wait_ms| *wait_ms > self.terms.patience_ms);
+        match (terminal, longer) {
+            (true, _) => self.stop(now, code, None, Graces::Full, out),
+            (false, Some(_)) => {
+                let limit = Reached::new(Clock::Patience.name(), span(self.terms.patience_ms));
+                self.stop(now, code, Some(limit), Graces::Full, out);
+            }
+            (false, None) => {}
         }
     }
 
@@ -457,6 +531,7 @@ impl Machine {
                     let text = "an interrupt was asked for".to_owned();
                     let log = event::Log { stream: Stream::Ostler, text, level: None };
                     out.push(Step::Append(Draft::operator(Body::Log(log))));
+                    self.withdraw_native(out);
                     out.push(Step::Do(Effect::Say(Utterance::Interrupt)));
                 }
             }

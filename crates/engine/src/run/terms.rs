@@ -25,6 +25,8 @@ pub struct Terms {
     pub term_ms: u64,
     /// How long the process may live on after the agent said that it is done.
     pub linger_ms: u64,
+    /// How long it may wait for its model's provider.
+    pub patience_ms: u64,
     pub lease_ms: u64,
     pub budget: RunBudget,
     /// The relayed tools listed for this run.
@@ -62,6 +64,7 @@ impl Terms {
             farewell_ms: limits::FAREWELL_MS,
             term_ms: grace(clocks.term_ms, limits::TERM_MS),
             linger_ms: grace(clocks.linger_ms, limits::LINGER_MS),
+            patience_ms: grace(clocks.patience_ms, limits::PATIENCE_MS),
             lease_ms: limits::LEASE_MS,
             budget: RunBudget::default(),
             tools: Vec::new(),

@@ -37,6 +37,8 @@ pub(super) enum Clock {
     Wall,
     FirstOutput,
     Silence,
+    /// How long the agent may wait for its provider.
+    Patience,
 }
 
 impl Clock {
@@ -48,6 +50,7 @@ impl Clock {
             Self::Wall => "wall",
             Self::FirstOutput => "first output",
             Self::Silence => "silence",
+            Self::Patience => "patience",
         }
     }
 }
@@ -99,9 +102,16 @@ impl Watch {
     }
 
     /// The clock that runs out first. Once the agent is done only its lingering is watched; `busy`
-    /// says that a call is open, and then nobody owes us a sound; `told` is the level of the budget
-    /// that was announced already.
-    pub fn due(&self, terms: &Terms, busy: bool, told: BudgetLevel) -> Option<Due> {
+    /// says that a call or a question is open, and then nobody owes us a sound; `held_ms` is since
+    /// when its provider holds it back; `told` is the level of the budget that was announced
+    /// already.
+    pub fn due(
+        &self,
+        terms: &Terms,
+        busy: bool,
+        held_ms: Option<u64>,
+        told: BudgetLevel,
+    ) -> Option<Due> {
         let due = |clock, from_ms: u64, limit_ms| Due {
             at_ms: from_ms.saturating_add(limit_ms),
             limit_ms,
@@ -126,6 +136,10 @@ impl Watch {
             .then_some(terms.silence_ms)
             .flatten()
             .map(|limit| due(Clock::Silence, self.quiet_since_ms, limit));
-        [budget, wall, first_output, silence].into_iter().flatten().min_by_key(|due| due.at_ms)
+        let patience = held_ms.map(|since| due(Clock::Patience, since, terms.patience_ms));
+        [budget, wall, first_output, silence, patience]
+            .into_iter()
+            .flatten()
+            .min_by_key(|due| due.at_ms)
     }
 }

@@ -2,9 +2,10 @@
 //! an underscore stands for a space where a sentence is meant.
 
 use contract::command::{Command, Wish};
+use contract::event::PermissionOption;
 use contract::event::{StopReason, Usage};
 use contract::money::Basis;
-use contract::speech::{Ending, Signal, ToolAnswer, ToolCall};
+use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
 use contract::{Code, CommandId, NanoUsd, RunId, Timestamp, Tokens};
 use engine::{Input, Terms, Testimony};
 use serde::de::DeserializeOwned;
@@ -31,6 +32,7 @@ pub fn terms(line: &str, terms: &mut Terms) -> Given {
             "policy" => terms.policy = word(value),
             "writes" => terms.writes = value.split(',').map(str::to_owned).collect(),
             "ask" => terms.ask_ms = limit(value).unwrap(),
+            "patience" => terms.patience_ms = limit(value).unwrap(),
             "time" => terms.budget.ms = limit(value),
             "tools" => terms.tools = value.split(',').map(str::to_owned).collect(),
             unknown => panic!("no term is called {unknown}"),
@@ -120,6 +122,17 @@ fn signal(words: &Words<'_>) -> Signal {
             tool: words.bare(2).to_owned(),
             args: Value::Null,
         }),
+        "asked" => Signal::Asked(question(words)),
+        "ask_withdrawn" => Signal::AskWithdrawn { request: words.bare(1).to_owned() },
+        "session" => Signal::Session { id: words.bare(1).to_owned() },
+        "session_unknown" => Signal::SessionUnknown,
+        "limited" => Signal::Limited(Limited {
+            code: code(words.bare(1)),
+            terminal: words.has("terminal"),
+            wait_ms: words.get("wait").and_then(limit),
+            resets_at: None,
+        }),
+        "limit_lifted" => Signal::LimitLifted,
         "spent" => Signal::Spent(Usage {
             model: words.get("model").map(str::to_owned),
             tokens: words
@@ -133,6 +146,22 @@ fn signal(words: &Words<'_>) -> Signal {
         "ended" => Signal::Ended(ending(words)),
         "result" => Signal::Result(ending(words)),
         unknown => panic!("no signal is called {unknown}"),
+    }
+}
+
+/// `asked q1 title=may_I? options=once:allow_once,no:reject_once reads call=c1`
+fn question(words: &Words<'_>) -> Question {
+    let option = |text: &str| {
+        let (id, kind) = text.split_once(':').unwrap_or_else(|| panic!("{text} has no kind"));
+        PermissionOption { id: id.to_owned(), kind: kind.to_owned(), name: id.to_owned() }
+    };
+    let options = words.get("options").filter(|options| *options != "none");
+    Question {
+        request: words.bare(1).to_owned(),
+        tool_call_id: words.get("call").map(str::to_owned),
+        title: words.get("title").map(sentence).unwrap_or_default(),
+        reads: words.has("reads"),
+        options: options.into_iter().flat_map(|options| options.split(',')).map(option).collect(),
     }
 }
 

@@ -10,6 +10,7 @@ pub fn step(step: &Step) -> String {
     match step {
         Step::Append(draft) => format!("append {}", draft_line(draft)),
         Step::Book(booked) => format!("book {}", booked_line(booked)),
+        Step::KeepSession(id) => format!("keep session {id}"),
         Step::Do(effect) => format!("do {}", effect_line(effect)),
     }
 }
@@ -120,7 +121,9 @@ fn result_parts(result: &RunResult) -> Vec<String> {
 fn effect_line(effect: &Effect) -> String {
     match effect {
         Effect::Launch => "launch".to_owned(),
+        Effect::Relaunch => "relaunch".to_owned(),
         Effect::Say(utterance) => format!("say {}", utterance_line(utterance)),
+        Effect::Reply => "reply".to_owned(),
         Effect::CloseStdin => "close stdin".to_owned(),
         Effect::Stop { reason, farewell_ms, term_ms } => {
             format!("stop({reason}, farewell {farewell_ms} ms, term {term_ms} ms)")
@@ -138,6 +141,9 @@ fn utterance_line(utterance: &Utterance) -> String {
         },
         Utterance::BudgetUpdate { remaining: left } => {
             format!("budget_update({})", remaining(left))
+        }
+        Utterance::Decide { request, option } => {
+            format!("decide({request}, {})", option.as_deref().unwrap_or("nothing"))
         }
         Utterance::Message { text } => format!("message({text:?})"),
         Utterance::Interrupt => "interrupt".to_owned(),

@@ -1,0 +1,99 @@
+//! What an agent is told of work that another conversation began, when that conversation cannot be
+//! taken up: the task, how far it came, its last answer, the files it changed, what is open.
+//! A rule, not a call of a model: the same past always gives the same words.
+
+/// Longest text of each part; the end of an answer says more than its beginning.
+const PART_CHARS_MAX: usize = 4_000;
+const FILES_MAX: usize = 50;
+
+/// What is known of the earlier work.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Past {
+    pub task: String,
+    pub progress: Option<String>,
+    pub answer: Option<String>,
+    /// In the order in which they were changed, each once.
+    pub files: Vec<String>,
+    /// Questions that were still open at its end.
+    pub questions: Vec<String>,
+}
+
+/// The words before the new prompt.
+pub fn handover(past: &Past, prompt: &str) -> String {
+    let mut words = String::from(
+        "You take over work that an earlier conversation began; it cannot be taken up again. \
+         This is what is known of it.\n",
+    );
+    part(&mut words, "Its task", Some(past.task.as_str()));
+    part(&mut words, "Its last report of progress", past.progress.as_deref());
+    part(&mut words, "Its last answer", past.answer.as_deref());
+    if !past.files.is_empty() {
+        words.push_str("\nFiles it changed:\n");
+        for file in past.files.iter().take(FILES_MAX) {
+            words.push_str(&format!("- {file}\n"));
+        }
+        if let more @ 1.. = past.files.len().saturating_sub(FILES_MAX) {
+            words.push_str(&format!("- and {more} more\n"));
+        }
+    }
+    if !past.questions.is_empty() {
+        words.push_str("\nQuestions that nobody answered:\n");
+        for question in &past.questions {
+            words.push_str(&format!("- {question}\n"));
+        }
+    }
+    words.push_str("\nWhat you are to do now:\n\n");
+    words.push_str(prompt);
+    words
+}
+
+fn part(words: &mut String, head: &str, text: Option<&str>) {
+    let Some(text) = text.map(str::trim).filter(|text| !text.is_empty()) else { return };
+    let beyond = text.chars().count().saturating_sub(PART_CHARS_MAX);
+    let kept: String = text.chars().skip(beyond).collect();
+    let cut = if beyond > 0 { "… " } else { "" };
+    words.push_str(&format!("\n{head}:\n{cut}{kept}\n"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_told_and_what_is_not_is_left_out() {
+        let past = Past {
+            task: "mend the gate".to_owned(),
+            progress: Some("half way".to_owned()),
+            answer: None,
+            files: vec!["gate.rs".to_owned()],
+            questions: vec!["may it use write_file?".to_owned()],
+        };
+        insta::assert_snapshot!(handover(&past, "go on"), @r"
+        You take over work that an earlier conversation began; it cannot be taken up again. This is what is known of it.
+
+        Its task:
+        mend the gate
+
+        Its last report of progress:
+        half way
+
+        Files it changed:
+        - gate.rs
+
+        Questions that nobody answered:
+        - may it use write_file?
+
+        What you are to do now:
+
+        go on
+        ");
+    }
+
+    #[test]
+    fn a_long_answer_is_told_by_its_end() {
+        let answer = format!("{}THE END", "x".repeat(10_000));
+        let past = Past { answer: Some(answer), ..Past::default() };
+        let words = handover(&past, "go on");
+        assert!(words.contains("THE END") && words.chars().count() < PART_CHARS_MAX + 500);
+    }
+}
