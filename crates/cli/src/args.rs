@@ -113,6 +113,12 @@ pub struct Run {
     /// Write its raw output, without secrets, to this file when it has ended
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    /// Go on with the conversation of this agent's newest run in this directory
+    #[arg(long = "continue", conflicts_with = "resume")]
+    pub go_on: bool,
+    /// Go on with the conversation of this run
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
     /// Run this command, which speaks JSON lines, instead of a configured agent
     #[arg(long, value_name = "CMD")]
     pub process: Option<String>,

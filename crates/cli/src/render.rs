@@ -16,11 +16,12 @@ mod tone;
 mod tools;
 mod totals;
 
+pub use clean::one_line;
 pub use money::{costs_table, costs_total, prices_table};
 pub use table::{RunRow, runs_table, tail};
 pub use tone::Colour;
 
-use clean::{Cleaner, one_line};
+use clean::Cleaner;
 use contract::event::{Body, Event, Text};
 use flow::{Flow, Step};
 use measure::fit;

@@ -68,7 +68,8 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
         let Some(last) = rows.last() else { return Ok(()) };
         before = Some(last.id);
         for row in rows {
-            let alive = door::is_alive(&host.inner.data.spool(row.id, ATTEMPT));
+            let attempt = host.inner.data.last_attempt(row.id);
+            let alive = door::is_alive(&host.inner.data.spool(row.id, attempt));
             if which == Which::All || !alive {
                 let _ = take_over(host, row, WhenSilent::Wait).await;
             }
@@ -88,9 +89,6 @@ pub async fn reap(host: &Host) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The only attempt a run has today.
-const ATTEMPT: u32 = 1;
-
 /// What becomes of a keeper that does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WhenSilent {
@@ -104,12 +102,13 @@ async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), F
     if host.inner.is_here(row.id) {
         return Ok(());
     }
-    let spool = host.inner.data.spool(row.id, ATTEMPT);
-    let keeper = match find_keeper(host, &row, &spool).await? {
+    let attempt = host.inner.data.last_attempt(row.id);
+    let spool = host.inner.data.spool(row.id, attempt);
+    let keeper = match find_keeper(host, &row, attempt, &spool).await? {
         Keeper::Silent if silent == WhenSilent::End => {
             let dir = spool.clone();
             blocking(move || keeper::mark::end_keeper(&dir)).await?;
-            find_keeper(host, &row, &spool).await?
+            find_keeper(host, &row, attempt, &spool).await?
         }
         keeper => keeper,
     };
@@ -119,7 +118,7 @@ async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), F
             let message = format!("the keeper of {} does not answer", row.id);
             return Err(Fault::new(Code::ProcessLost, message));
         }
-        keeper => adopted(host, &row, ATTEMPT, point, keeper).await?,
+        keeper => adopted(host, &row, attempt, point, keeper).await?,
     };
     host.inner.drive(drive, None);
     Ok(())
@@ -131,8 +130,9 @@ pub(crate) async fn give_up(host: &Host, run: RunId) -> Result<(), Fault> {
     if row.outcome.is_some() {
         return Ok(());
     }
-    let keeper = find_keeper(host, &row, &host.inner.data.spool(run, ATTEMPT)).await?;
-    adopted(host, &row, ATTEMPT, None, keeper).await?.run(None).await;
+    let attempt = host.inner.data.last_attempt(run);
+    let keeper = find_keeper(host, &row, attempt, &host.inner.data.spool(run, attempt)).await?;
+    adopted(host, &row, attempt, None, keeper).await?.run(None).await;
     Ok(())
 }
 
@@ -144,8 +144,13 @@ async fn end_now(keeping: &mut Keeping) {
 }
 
 /// Looks for the run's keeper until it is clear whether one lives.
-async fn find_keeper(host: &Host, row: &RunRow, spool: &Path) -> Result<Keeper, Fault> {
-    let (secret, fence) = (host.inner.hello_secret(row.id, ATTEMPT), row.fence);
+async fn find_keeper(
+    host: &Host,
+    row: &RunRow,
+    attempt: u32,
+    spool: &Path,
+) -> Result<Keeper, Fault> {
+    let (secret, fence) = (host.inner.hello_secret(row.id, attempt), row.fence);
     let dir = spool.to_owned();
     enum Seen {
         Answers(OwnedFd, Box<HelloReply>),
@@ -287,7 +292,9 @@ async fn adopted(
         cost_model: state.cost_model,
         spool,
         spool_dropped: 0,
+        again: None,
         plan: None,
+        files: Vec::new(),
         keeping: keeping.filter(|_| alive),
         child: None,
         intake,
@@ -399,11 +406,12 @@ impl Drive {
             let said = intent.frames.iter().filter(|n| **n <= reached).count();
             self.pending.done.push(effect.n);
             match intent.effect.clone().into_owned() {
-                Effect::Launch | Effect::Settle => {}
-                Effect::Say(_) | Effect::CloseStdin if said == intent.frames.len() => {}
+                Effect::Launch | Effect::Relaunch | Effect::Settle => {}
+                Effect::Say(_) | Effect::Reply | Effect::CloseStdin
+                    if said == intent.frames.len() => {}
                 // Under new numbers: the old ones can no longer be said. What is in the pipe of a
                 // long frame stays there, and the rest follows it.
-                say @ Effect::Say(_) => {
+                say @ (Effect::Say(_) | Effect::Reply) => {
                     if let Some(rest) = intent.rest(said) {
                         self.intend_words(say, rest.to_vec());
                     }
@@ -436,6 +444,9 @@ impl Drive {
 struct Silence;
 
 impl Dialect for Silence {
+    fn open(&mut self) -> Option<Vec<u8>> {
+        None
+    }
     fn hear(&mut self, _: &runtimes::Frame<'_>, _: &mut runtimes::Out) {}
     fn say(&mut self, _: &contract::Utterance, _: &mut runtimes::Out) {}
     fn tick(&mut self, _: contract::Timestamp, _: &mut runtimes::Out) {}

@@ -19,9 +19,9 @@ pub struct Pending {
     pub drafts: Vec<Draft>,
     /// What was spent, for the books.
     pub booked: Vec<Booked>,
+    /// The agent's own name for its conversation, to be kept from now on.
+    pub session: Option<String>,
     pub effects: Vec<Intent>,
-    /// Frames a dialect answered with by itself.
-    pub replies: Vec<Frame>,
     /// Effects that are done; told with the next Batch, no Batch of their own.
     pub done: Vec<u64>,
     pub taken: Vec<CommandId>,
@@ -32,8 +32,8 @@ impl Pending {
     pub fn is_empty(&self) -> bool {
         self.drafts.is_empty()
             && self.booked.is_empty()
+            && self.session.is_none()
             && self.effects.is_empty()
-            && self.replies.is_empty()
             && self.taken.is_empty()
     }
 }
@@ -56,7 +56,6 @@ pub struct Made {
 pub struct Deeds {
     pub last_seq: u64,
     pub effects: Vec<Intent>,
-    pub replies: Vec<Frame>,
 }
 
 /// A numbered frame for the agent's stdin.
@@ -212,10 +211,10 @@ impl Drive {
             totals: Some(self.machine.totals()),
             ledger: booked.into_iter().map(|booked| ledger_row(seal, now, booked)).collect(),
             model: None,
+            session: self.pending.session.take().map(|id| seal.given(&id)),
             settle,
         };
-        let replies = std::mem::take(&mut self.pending.replies);
-        Made { batch, deeds: Deeds { last_seq: seq - 1, effects, replies } }
+        Made { batch, deeds: Deeds { last_seq: seq - 1, effects } }
     }
 
     fn settlement(&self, now: Now, result: &RunResult) -> Settle {

@@ -4,6 +4,7 @@
 //! listens. Everyone else reads address and token and goes through it. Nothing here talks HTTP.
 
 use crate::chance;
+use contract::plan::PlanFile;
 use contract::{Code, Fault, RunId};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs;
@@ -24,6 +25,23 @@ pub struct DataDir {
 #[derive(Debug)]
 pub struct Lock {
     _file: OwnedFd,
+}
+
+/// Writes what an attempt is given beside its spool, for its eyes alone.
+pub(crate) fn write_files(spool: &Path, files: &[PlanFile]) -> io::Result<()> {
+    if files.is_empty() {
+        return Ok(());
+    }
+    let dir = spool.join("files");
+    private_dir(&dir)?;
+    for PlanFile { name, text } in files {
+        if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
+            let message = format!("'{}' is no bare name of a file", name.escape_debug());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        write_private(&dir.join(name), text)?;
+    }
+    Ok(())
 }
 
 impl DataDir {
@@ -54,6 +72,19 @@ impl DataDir {
     /// The spool of one attempt. Created exclusively, so that a launch cannot happen twice.
     pub fn spool(&self, run: RunId, attempt: u32) -> PathBuf {
         self.spools.join(format!("{}.{attempt}", run.uuid().simple()))
+    }
+
+    /// Where an attempt finds the files of its plan; gone with its spool.
+    pub fn files(&self, run: RunId, attempt: u32) -> PathBuf {
+        self.spool(run, attempt).join("files")
+    }
+
+    /// The newest attempt of a run that has a spool; the first when none has.
+    pub fn last_attempt(&self, run: RunId) -> u32 {
+        (2..=contract::limits::ATTEMPTS_MAX)
+            .take_while(|attempt| self.spool(run, *attempt).exists())
+            .last()
+            .unwrap_or(1)
     }
 
     /// Every spool folder there is, with the run and attempt it belongs to.

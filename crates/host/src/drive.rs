@@ -23,9 +23,10 @@ use contract::limits::{
     BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, LEASE_RENEW_PERCENT, LEASE_RETRY_MS,
     SPOOL_SEGMENT_BYTES, TERM_MS,
 };
+use contract::plan::PlanFile;
 use contract::speech::Close;
 use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
-use engine::{Input, Machine, Now, Step, Testimony};
+use engine::{Effect, Input, Machine, Now, Step, Testimony};
 use keeper::wire::Report;
 use runtimes::join::Joiner;
 use runtimes::{Dialect, ExitEvidence, Out, Runtime};
@@ -60,8 +61,12 @@ pub struct Drive {
     pub(crate) spool: PathBuf,
     /// Segments before this offset are gone.
     pub(crate) spool_dropped: u64,
+    /// How it is started once more, should it not know the conversation it was to take up.
+    pub(crate) again: Option<Box<Again>>,
     /// The plan, until it is sent.
     pub(crate) plan: Option<Box<keeper::plan::Plan>>,
+    /// What is written for the agent beside its spool, until it is.
+    pub(crate) files: Vec<PlanFile>,
     /// Absent before the launch and after the keeper left.
     pub(crate) keeping: Option<Keeping>,
     /// The keeper as our child; adopted keepers are someone else's.
@@ -83,6 +88,13 @@ pub struct Drive {
     pub(crate) ending: Ending,
     /// Set when the run's secrets are not known: how many events were not kept because of it.
     pub(crate) blind: Option<u64>,
+}
+
+/// A second attempt, made ready with the first: a host that adopts the run has none.
+pub struct Again {
+    pub plan: keeper::plan::Plan,
+    pub dialect: Box<dyn Dialect>,
+    pub files: Vec<PlanFile>,
 }
 
 /// How far the end of the process has come.
@@ -288,7 +300,7 @@ impl Drive {
         self.step(now, input);
     }
 
-    fn lose(&mut self, now: Now, why: String) {
+    pub(crate) fn lose(&mut self, now: Now, why: String) {
         self.ending = Ending::Told;
         self.step(now, Input::Lost { why });
     }
@@ -307,9 +319,11 @@ impl Drive {
             }
             self.step(now, Input::Signal(signal));
         }
-        // What a dialect answers by itself is no effect of the machine; it is said after the Batch.
-        let replies = self.mouth.frames(out.frames);
-        self.pending.replies.extend(replies);
+        // What a dialect answers by itself is said after the Batch, and must survive us like any
+        // other word.
+        if !out.frames.is_empty() {
+            self.intend_words(Effect::Reply, out.frames.concat());
+        }
     }
 
     fn draft(&mut self, now: Now, mut draft: Draft) {
@@ -347,6 +361,7 @@ impl Drive {
                     self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
                 }
                 Step::Book(booked) => self.pending.booked.push(booked),
+                Step::KeepSession(id) => self.pending.session = Some(id),
                 Step::Do(effect) => self.intend(now, effect),
             }
         }
@@ -571,7 +586,6 @@ impl Drive {
         for effect in deeds.effects {
             self.perform(clock::now(), effect);
         }
-        self.reply(deeds.replies);
         self.show();
         match self.machine.is_settled() {
             true => Err(Leave::Settled),
@@ -585,8 +599,9 @@ impl Drive {
         let asks = self.machine.asks().iter().map(|ask| OpenAsk {
             ask_id: ask.ask_id,
             run_id: self.run,
-            tool_call_id: ask.call.tool_call_id.clone(),
-            tool: ask.call.tool.clone(),
+            tool_call_id: ask.tool_call_id().map(str::to_owned),
+            title: ask.title(),
+            options: ask.options(),
             until: now.wall.plus_ms(
                 i64::try_from(ask.deadline_ms.saturating_sub(now.mono_ms)).unwrap_or(i64::MAX),
             ),

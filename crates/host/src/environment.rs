@@ -58,7 +58,7 @@ pub fn build(
                     built.insert(name.clone(), value.clone());
                 }
             }
-            EnvSource::Config { value } => {
+            EnvSource::Runtime { value } | EnvSource::Config { value } => {
                 built.insert(name.clone(), value.clone());
             }
         }

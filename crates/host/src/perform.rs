@@ -45,6 +45,11 @@ impl Mouth {
         Self { next_effect, next_frame, ..Self::default() }
     }
 
+    /// A new keeper counts its frames from the beginning; what was not said to the old one is void.
+    fn start_over(&mut self) {
+        *self = Self::after(self.next_effect, 0);
+    }
+
     fn effect(&mut self) -> u64 {
         self.next_effect += 1;
         self.next_effect
@@ -95,7 +100,12 @@ impl Drive {
                 self.mouth.frames(frames)
             }
             Effect::CloseStdin => vec![Frame { n: self.mouth.number(), bytes: Vec::new() }],
-            Effect::Launch | Effect::Stop { .. } | Effect::Relay(_) | Effect::Settle => Vec::new(),
+            Effect::Launch
+            | Effect::Relaunch
+            | Effect::Reply
+            | Effect::Stop { .. }
+            | Effect::Relay(_)
+            | Effect::Settle => Vec::new(),
         };
         self.pending.effects.push(Intent { n, effect, frames });
     }
@@ -112,6 +122,10 @@ impl Drive {
         let Intent { n, effect, frames } = intent;
         match effect {
             Effect::Launch => self.launch(now),
+            Effect::Relaunch => {
+                self.relaunch(now);
+                self.pending.done.push(n);
+            }
             Effect::Say(Utterance::ToolResult { tool_call_id, answer })
                 if self.callers.knows(&tool_call_id) =>
             {
@@ -119,8 +133,8 @@ impl Drive {
                 self.pending.done.push(n);
             }
             // What the dialect had no words for is done.
-            Effect::Say(_) if frames.is_empty() => self.pending.done.push(n),
-            Effect::Say(_) => {
+            Effect::Say(_) | Effect::Reply if frames.is_empty() => self.pending.done.push(n),
+            Effect::Say(_) | Effect::Reply => {
                 let last = frames.len();
                 for (i, frame) in frames.into_iter().enumerate() {
                     let ends = (i + 1 == last).then_some(n);
@@ -151,17 +165,11 @@ impl Drive {
         }
     }
 
-    /// Says what a dialect answered by itself.
-    pub(crate) fn reply(&mut self, frames: Vec<Frame>) {
-        for Frame { n, bytes } in frames {
-            self.mouth.waiting.push_back(Item { n, what: What::Frame(bytes), ends: None });
-        }
-        self.speak();
-    }
-
     fn launch(&mut self, now: Now) {
         let Some(plan) = self.plan.take() else { return };
+        let files = std::mem::take(&mut self.files);
         let launched = door::prepare_spool(&self.spool)
+            .and_then(|()| crate::data::write_files(&self.spool, &files))
             .and_then(|()| self.order(&Order::Plan(plan)))
             .and_then(|()| {
                 crate::intake::Intake::open(&self.spool, crate::intake::Marks::default())
@@ -177,6 +185,38 @@ impl Drive {
                     Input::Lost { why: format!("it could not be handed to its keeper: {error}") },
                 );
             }
+        }
+    }
+
+    /// Starts the agent once more, with a keeper and a spool of its own.
+    fn relaunch(&mut self, now: Now) {
+        let Some(again) = self.again.take() else {
+            return self.lose(now, "only the host that began it could start it again".to_owned());
+        };
+        let earlier = (self.child.take(), std::mem::take(&mut self.spool));
+        tokio::task::spawn_blocking(move || {
+            let (child, spool) = earlier;
+            let _ = child.map(|mut child| child.wait());
+            let _ = std::fs::remove_dir_all(spool);
+        });
+        self.attempt += 1;
+        self.spool = self.house.data.spool(self.run, self.attempt);
+        let spawned = keeper::door::spawn(&self.house.program, None).and_then(|spawned| {
+            Ok((crate::keeping::Keeping::new(spawned.control)?, spawned.child))
+        });
+        match spawned {
+            Ok((keeping, child)) => {
+                (self.keeping, self.child) = (Some(keeping), Some(child));
+                self.dialect = again.dialect;
+                self.files = again.files;
+                let deadline_ms = self.lease_until_ms;
+                self.plan = Some(Box::new(keeper::plan::Plan { deadline_ms, ..again.plan }));
+                self.mouth.start_over();
+                self.pid = None;
+                self.ending = Ending::Running;
+                self.launch(now);
+            }
+            Err(error) => self.lose(now, format!("its second keeper did not start: {error}")),
         }
     }
 

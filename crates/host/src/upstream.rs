@@ -19,7 +19,7 @@ use futures::future::join_all;
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, Tool};
 use rmcp::service::{RoleClient, RunningService};
-use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{Spec, template};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;

@@ -7,14 +7,15 @@
 pub mod demo;
 pub mod join;
 pub mod jsonlines;
+pub mod launch;
 pub mod process;
 pub mod registry;
 pub mod template;
 
 use contract::event;
-use contract::plan::Adapter;
+use contract::plan::{Adapter, Lane};
 use contract::speech::Close;
-use contract::{Card, Code, Draft, Fault, LaunchPlan, Signal, Timestamp, Utterance};
+use contract::{Card, Code, Draft, Fault, LaunchPlan, Policy, Signal, Timestamp, Utterance};
 use std::collections::BTreeMap;
 
 /// An agent product. Every method is required: what a runtime cannot do is absent from its card.
@@ -38,6 +39,10 @@ pub trait Runtime: Send + Sync {
 /// A way of talking. Holds no handle and no clock, so it can be saved between any two frames and
 /// go on elsewhere: hearing everything equals stopping at any frame, saving, loading, going on.
 pub trait Dialect: Send {
+    /// The first words, said with the launch itself: the prompt, or the greeting of a protocol.
+    /// Asked for once, before anything is heard.
+    fn open(&mut self) -> Option<Vec<u8>>;
+
     /// Hears one frame. It cannot fail: what is not understood becomes a `log` draft.
     fn hear(&mut self, frame: &Frame<'_>, out: &mut Out);
 
@@ -66,6 +71,14 @@ pub struct Spec {
     pub model: Option<String>,
     pub prompt: String,
     pub system_prompt: Option<String>,
+    pub policy: Policy,
+    pub lane: Lane,
+    /// The agent's own conversation that is to be taken up again.
+    pub session: Option<String>,
+    /// The directory that will hold the plan's files.
+    pub files: String,
+    /// The agent will run as root, which some refuse unless told that it is meant.
+    pub as_root: bool,
     /// The path of the `ostler` binary itself.
     pub own_program: String,
     /// Values for `${NAME}`; `template::references` says which are needed.

@@ -44,6 +44,8 @@ pub struct RunHead {
     pub runtime: String,
     pub cwd: String,
     pub model: Option<String>,
+    /// The agent's own conversation that this run takes up.
+    pub resumes: Option<Sealed>,
     pub prompt_preview: Sealed,
 }
 
@@ -74,6 +76,8 @@ pub struct Batch {
     /// What the events of this Batch spent, to be added to the books.
     pub ledger: Vec<LedgerRow>,
     pub model: Option<String>,
+    /// The agent's own name for its conversation, which is worth keeping from now on.
+    pub session: Option<Sealed>,
     pub settle: Option<Settle>,
 }
 

@@ -79,6 +79,7 @@ pub fn claim_of(task: TaskId, holder: &str) -> Claim {
             runtime: "fake".into(),
             cwd: "/".into(),
             model: None,
+            resumes: None,
             prompt_preview: seal.given("do it"),
         },
     }
@@ -123,6 +124,7 @@ impl Holder {
             totals: None,
             ledger: Vec::new(),
             model: None,
+            session: None,
             settle: None,
         }
     }

@@ -212,6 +212,20 @@ impl Store {
     }
 
     /// Runs by the beginning or the end of their printed id, newest first.
+    /// The agent's own conversation of its newest run in this directory that has one.
+    pub async fn conversation(
+        &self,
+        agent: &str,
+        cwd: &str,
+    ) -> Result<Option<Conversation>, Error> {
+        self.shared.sqlite.conversation(agent, cwd).await
+    }
+
+    /// The agent's own conversation of this run, if it is worth taking up.
+    pub async fn conversation_of(&self, run: RunId) -> Result<Option<Conversation>, Error> {
+        self.shared.sqlite.conversation_of(run).await
+    }
+
     pub async fn find_runs(&self, given: &str, limit: usize) -> Result<Vec<RunId>, Error> {
         self.shared.sqlite.find_runs(given, limit).await
     }

@@ -26,11 +26,26 @@ pub struct RunRow {
     pub pid: Option<u32>,
     pub started_at: Timestamp,
     pub totals: Option<Totals>,
+    /// The agent's own name for its conversation, once a turn of it went well.
+    pub native_session: Option<String>,
     /// Everything from here on is there when the run is settled.
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,
     pub code: Option<Code>,
     pub message: Option<String>,
+}
+
+/// An agent's own conversation, as the newest run that had it left it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    pub run: RunId,
+    pub native_session: String,
+    pub adapter: String,
+    pub runtime: String,
+    pub model: Option<String>,
+    pub ended_at: Option<Timestamp>,
+    /// How many of the newest runs that took it up failed, one after the other.
+    pub failures: u64,
 }
 
 /// A page of runs, newest first, by key: `before` is the last id of the page before.

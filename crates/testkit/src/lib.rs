@@ -13,6 +13,7 @@ pub mod agent;
 pub mod instance;
 pub mod leftovers;
 pub mod program;
+pub mod recorded;
 pub mod until;
 
 pub use instance::Instance;

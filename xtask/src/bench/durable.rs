@@ -125,6 +125,7 @@ fn empty(run: RunId, first_seq: u64) -> Batch {
         totals: None,
         ledger: Vec::new(),
         model: None,
+        session: None,
         settle: None,
     }
 }
@@ -162,6 +163,7 @@ fn claim(run: RunId) -> Claim {
             runtime: "bench".to_owned(),
             cwd: "/".to_owned(),
             model: None,
+            resumes: None,
             prompt_preview: Sealed::default(),
         },
     }

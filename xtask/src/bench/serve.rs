@@ -87,6 +87,9 @@ impl Serve {
             account: None,
             trace: true,
             mcp: true,
+            extra_args: Vec::new(),
+            project_context: None,
+            lane: None,
             mcp_servers: Default::default(),
         };
         let cwd = self.instance.work();

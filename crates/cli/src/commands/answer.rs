@@ -26,7 +26,8 @@ pub async fn approvals(context: &Context) -> Result<ExitCode, Stopped> {
 fn line(ask: &OpenAsk) -> String {
     let (ask_id, run_id) = (ask.ask_id.to_string(), ask.run_id.to_string());
     let (ask_id, run) = (render::tail(&ask_id), render::tail(&run_id));
-    format!("{ask_id}  run {run}  may it use {}?  ostler answer {ask_id} allow|deny", ask.tool)
+    let title = render::one_line(&ask.title);
+    format!("{ask_id}  run {run}  {title}  ostler answer {ask_id} allow|deny")
 }
 
 pub async fn answer(context: &Context, args: args::Answer) -> Result<ExitCode, Stopped> {

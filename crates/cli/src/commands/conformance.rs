@@ -220,6 +220,11 @@ impl Stage {
             model: None,
             prompt: String::new(),
             system_prompt: None,
+            policy: contract::Policy::Ask,
+            lane: contract::plan::Lane::Process,
+            session: None,
+            files: String::new(),
+            as_root: false,
             own_program: OWN_PROGRAM.to_owned(),
             caller_env: self.context.clone(),
         };
@@ -239,7 +244,7 @@ impl Stage {
             wake_reason: "run",
             compat: &[],
         };
-        let prefixes = runtimes::process::ENV_ALLOWLIST_PREFIXES;
+        let prefixes = runtimes::launch::ENV_ALLOWLIST_PREFIXES;
         Ok(Plan {
             level: Default::default(),
             version: keeper::wire::VERSION,

@@ -10,8 +10,9 @@ use crate::render::Detail;
 use contract::event::RunResult;
 use contract::plan::Adapter;
 use contract::{Code, Fault, NanoUsd, Policy, limits};
+use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest};
-use runtimes::process::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{registry, template};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -34,6 +35,10 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     let prompt = prompt(context, args.prompt.as_deref())?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt);
+    request.resume = match (args.go_on, args.resume.take()) {
+        (true, _) => Some(Resume::Newest),
+        (false, run) => run.map(Resume::Run),
+    };
     if let (Some(_), Some(adapter)) = (&trace, &mut request.adapter) {
         // Whoever asks for the trace of this run wants one.
         adapter.trace = true;
@@ -234,6 +239,7 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
             turns: run_budget.turns,
             ms: run_budget.ms,
         },
+        resume: None,
         environment: Some(environment),
     }
 }

@@ -4,7 +4,7 @@
 
 use super::file::{Adapter, Agent, Budget, Fallback, McpServer};
 use super::nearest::nearest;
-use super::words::{AdapterType, AutoOff, OnOff, Window, Workspace};
+use super::words::{AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, Window, Workspace};
 use super::{Config, command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
@@ -190,7 +190,7 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
             (AdapterType::Process.word().to_owned(), from.args.clone().unwrap_or_default())
         }
         AdapterType::Cli if from.mapping.is_none() => {
-            (from.runtime.clone().unwrap_or_else(|| name.to_owned()), from.extra_args.clone())
+            (from.runtime.clone().unwrap_or_else(|| name.to_owned()), Vec::new())
         }
         AdapterType::Cli => return Err(not_driven(name, "type cli with a mapping")),
         AdapterType::Acp => return Err(not_driven(name, "type acp")),
@@ -210,6 +210,16 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         output_bytes_max: from.max_output_bytes.filter(|bytes| *bytes > 0),
         permission: from.permission,
         account: from.account.clone(),
+        extra_args: from.extra_args.clone(),
+        project_context: from.project_context.map(|context| match context {
+            ProjectContext::Load => plan::ProjectContext::Load,
+            ProjectContext::Isolate => plan::ProjectContext::Isolate,
+        }),
+        lane: from.lane.map(|lane| match lane {
+            LaneChoice::Auto => plan::LaneChoice::Auto,
+            LaneChoice::Native => plan::LaneChoice::Native,
+            LaneChoice::Acp => plan::LaneChoice::Acp,
+        }),
         trace: from.trace != Some(OnOff::Off),
         mcp: from.mcp != Some(AutoOff::Off),
         mcp_servers: Default::default(),
@@ -244,6 +254,9 @@ fn bare(name: &str) -> plan::Adapter {
         output_bytes_max: None,
         permission: None,
         account: None,
+        extra_args: Vec::new(),
+        project_context: None,
+        lane: None,
         trace: true,
         mcp: true,
         mcp_servers: Default::default(),

@@ -4,6 +4,7 @@
 
 use super::run::wish;
 use crate::Host;
+use contract::event::PermissionOption;
 use contract::{AskId, Code, Fault, RunId, Timestamp, Wish};
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +13,10 @@ use serde::{Deserialize, Serialize};
 pub struct OpenAsk {
     pub ask_id: AskId,
     pub run_id: RunId,
-    pub tool_call_id: String,
-    pub tool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+    pub title: String,
+    pub options: Vec<PermissionOption>,
     /// When it is denied because nobody answered.
     pub until: Timestamp,
 }
@@ -45,11 +48,13 @@ fn find(host: &Host, given: &str) -> Result<OpenAsk, Fault> {
 
 /// Answers a question.
 pub async fn answer(host: &Host, given: &str, option: &str) -> Result<OpenAsk, Fault> {
-    if !["allow", "deny", "allow_once", "reject_once"].contains(&option) {
-        return Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
-            .with_hint("say allow or deny"));
-    }
     let ask = find(host, given)?;
+    let named = ask.options.iter().any(|known| known.id == option || known.kind == option);
+    if !named && !["allow", "deny"].contains(&option) {
+        let ids: Vec<_> = ask.options.iter().map(|option| option.id.as_str()).collect();
+        return Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
+            .with_hint(format!("say allow or deny, or one of: {}", ids.join(", "))));
+    }
     let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned() };
     wish(host, ask.run_id, answer).await?;
     Ok(ask)

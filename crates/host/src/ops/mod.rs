@@ -6,6 +6,7 @@ pub mod catalog;
 pub mod money;
 pub mod permission;
 pub mod relay;
+pub mod resume;
 pub mod run;
 mod start;
 pub mod tool;

@@ -1,5 +1,6 @@
 //! Runs: what can be asked for, and what can be asked of them. Starting one is `start.rs`.
 
+use super::resume::Resume;
 use crate::{Host, chance, clock};
 use contract::plan::{Adapter, Clocks};
 use contract::{Code, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
@@ -39,6 +40,9 @@ pub struct RunRequest {
     pub permission: Option<Policy>,
     #[serde(default)]
     pub budget: Budget,
+    /// The conversation of an earlier run that this one takes up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
     /// The caller's environment, as far as the agent may need it. Never stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,

@@ -3,10 +3,11 @@
 //! only then does the keeper, already waiting, get its plan.
 
 use super::catalog;
+use super::resume::{self, TakenUp};
 use super::run::{Budget, RunRequest, Started, stored};
 use super::tool::{self, Bench, TaskSheet};
 use crate::batch::{Made, Words};
-use crate::drive::{self, Drive, Ending};
+use crate::drive::{self, Again, Drive, Ending};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
@@ -15,9 +16,9 @@ use crate::upstream::{self, Upstream};
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
-use contract::plan::{Adapter, LaunchPlan};
+use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
 use contract::state::Review;
-use contract::{Code, Draft, Fault, Policy, RunId, TaskId, limits};
+use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::{Input, Machine, RunBudget, Terms};
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -34,6 +35,8 @@ struct Checked {
     runtime: &'static dyn Runtime,
     workspace: Arc<Workspace>,
     environment: BTreeMap<String, String>,
+    policy: Policy,
+    lane: Lane,
 }
 
 /// The secrets and names of one run, before it exists.
@@ -58,11 +61,24 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     }
     let checked = check(host, &request)?;
     let identity = identity(host, &request);
-    let spec = spec(host, &request, &checked, &identity)?;
+    let card = checked.runtime.card();
+    let taken_up = resume::take_up(
+        host,
+        request.resume.clone(),
+        &request.agent,
+        &checked.adapter,
+        &card,
+        checked.workspace.path(),
+        &request.prompt,
+    )
+    .await?;
+    let spec = spec(host, &request, &checked, &identity, &taken_up)?;
     let plan = checked.runtime.plan(&spec)?;
     let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
-    let mut kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec))?;
+    let mut dialect = checked.runtime.dialect(&spec);
+    let mut kept = kept_plan(host, &checked, &identity, ATTEMPT, &plan, &mut *dialect)?;
     kept.secrets.extend(upstream.secrets());
+    let again = again(host, &checked, &identity, &spec, taken_up.fresh_prompt)?;
     let seal = Seal::new(kept.secrets.iter().cloned());
     let now = clock::now();
     let task = NewTask {
@@ -89,6 +105,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
             runtime: checked.adapter.runtime.clone(),
             cwd: checked.workspace.path().display().to_string(),
             model: spec.model.clone(),
+            resumes: spec.session.as_deref().map(|id| seal.given(id)),
             prompt_preview: seal.given(&first_line(&request.prompt)),
         },
     };
@@ -98,10 +115,13 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
     let short = short_secrets(&kept.secrets);
-    let mut drive = drive(host, &request, checked, &identity, &spec, kept, seal, spawned)?;
+    let mut drive = drive(host, &request, checked, &identity, &spec, dialect, kept, seal, spawned)?;
     drive.bench.upstream = Arc::new(upstream);
+    drive.files = plan.files;
+    drive.again = again;
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.pending.drafts.extend(short.into_iter().map(too_short));
+    drive.pending.drafts.extend(taken_up.warnings);
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
     let begun = house.store.begin(task, claim, batch).await;
@@ -111,6 +131,24 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     }
     house.drive(drive, Some(deeds));
     Ok(Started { run_id: identity.run, task_id: identity.task })
+}
+
+/// The same once more without the conversation, should the agent not know it any more.
+fn again(
+    host: &Host,
+    checked: &Checked,
+    identity: &Identity,
+    spec: &Spec,
+    fresh_prompt: Option<String>,
+) -> Result<Option<Box<Again>>, Fault> {
+    let (Some(_), Some(prompt)) = (&spec.session, fresh_prompt) else { return Ok(None) };
+    let attempt = ATTEMPT + 1;
+    let files = host.inner.data.files(identity.run, attempt).display().to_string();
+    let spec = Spec { session: None, prompt, files, ..spec.clone() };
+    let plan = checked.runtime.plan(&spec)?;
+    let mut dialect = checked.runtime.dialect(&spec);
+    let kept = kept_plan(host, checked, identity, attempt, &plan, &mut *dialect)?;
+    Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files })))
 }
 
 fn identity(host: &Host, request: &RunRequest) -> Identity {
@@ -134,6 +172,7 @@ fn drive(
     checked: Checked,
     identity: &Identity,
     spec: &Spec,
+    dialect: Box<dyn runtimes::Dialect>,
     kept: keeper::plan::Plan,
     seal: Seal,
     spawned: Spawned,
@@ -144,7 +183,7 @@ fn drive(
     let keeping = Keeping::new(spawned.control)
         .map_err(|error| Fault::new(Code::SpawnFailed, format!("the keeper's socket: {error}")))?;
     let (answering, answers) = drive::answers();
-    let policy = policy(host, request, &checked);
+    let policy = checked.policy;
     Ok(Drive {
         house: Arc::clone(house),
         run: identity.run,
@@ -152,8 +191,8 @@ fn drive(
         attempt: ATTEMPT,
         lease_ms,
         runtime: checked.runtime,
-        machine: Machine::new(terms(host, request, &checked, lease_ms), now),
-        dialect: checked.runtime.dialect(spec),
+        machine: Machine::new(terms(request, &checked, lease_ms), now),
+        dialect,
         joiner: Default::default(),
         tracer: Tracer::new(
             seal.clone(),
@@ -186,7 +225,9 @@ fn drive(
         spool_dropped: 0,
         // As the keeper counts it.
         lease_until_ms: kept.deadline_ms,
+        again: None,
         plan: Some(Box::new(kept)),
+        files: Vec::new(),
         keeping: Some(keeping),
         child: Some(spawned.child),
         intake: None,
@@ -232,7 +273,42 @@ fn check(host: &Host, request: &RunRequest) -> Result<Checked, Fault> {
         Some(environment) => environment.clone(),
         None => host.inner.environment.clone(),
     };
-    Ok(Checked { adapter, runtime, workspace, environment })
+    let policy = policy(host, request, &adapter);
+    let lane = lane(&runtime.card(), &adapter, policy)?;
+    Ok(Checked { adapter, runtime, workspace, environment, policy, lane })
+}
+
+/// The lane that was asked for, else the first that can keep the policy.
+fn lane(card: &Card, adapter: &Adapter, policy: Policy) -> Result<Lane, Fault> {
+    let wanted = match adapter.lane.unwrap_or(LaneChoice::Auto) {
+        LaneChoice::Auto => None,
+        LaneChoice::Native => Some(Lane::Native),
+        LaneChoice::Acp => Some(Lane::Acp),
+    };
+    let candidates = card.lanes.iter().filter(|lane| wanted.is_none_or(|wanted| wanted == **lane));
+    let keeps = |lane: &Lane, policy: Policy| {
+        let row = card.policies.iter().find(|row| row.lane == *lane && row.policy == policy);
+        row.is_some_and(|row| row.flags.is_some())
+    };
+    let mut any = false;
+    for lane in candidates {
+        any = true;
+        if keeps(lane, policy) {
+            return Ok(*lane);
+        }
+    }
+    let name = &adapter.name;
+    if !any {
+        let message = format!("adapters.{name}.lane: {} has no such lane", card.label);
+        return Err(Fault::new(Code::InvalidConfig, message).with_hint("take lane: auto"));
+    }
+    let policy = policy.word();
+    let message = format!("{} cannot be held to --permission {policy}", card.label);
+    let mut ways = vec!["--permission allow-all in a directory of its own"];
+    if card.lanes.contains(&Lane::Acp) && wanted == Some(Lane::Native) {
+        ways.push("lane: acp");
+    }
+    Err(Fault::new(Code::PolicyNotPossible, message).with_hint(ways.join(", or ")))
 }
 
 fn spec(
@@ -240,6 +316,7 @@ fn spec(
     request: &RunRequest,
     checked: &Checked,
     identity: &Identity,
+    taken_up: &TakenUp,
 ) -> Result<Spec, Fault> {
     let model = request.model.clone().or_else(|| checked.adapter.model.clone());
     let organization = &host.inner.organization;
@@ -261,8 +338,10 @@ fn spec(
             json!({ "id": identity.task, "title": title(request), "body": request.prompt }),
         )
         .set("context", json!({}));
+    // A conversation that must begin afresh is told of the old one.
+    let told = taken_up.fresh_prompt.as_ref().filter(|_| taken_up.session.is_none());
     let prompt = match &request.prompt_template {
-        None => request.prompt.clone(),
+        None => told.unwrap_or(&request.prompt).clone(),
         Some(template) => {
             context.set("prompt", request.prompt.as_str());
             template::fill_prompt(template, "promptTemplate", &context)?
@@ -274,6 +353,11 @@ fn spec(
         model,
         prompt,
         system_prompt: request.system_prompt.clone(),
+        policy: checked.policy,
+        lane: checked.lane,
+        session: taken_up.session.clone(),
+        files: host.inner.data.files(identity.run, ATTEMPT).display().to_string(),
+        as_root: rustix::process::geteuid().is_root(),
         own_program: host.inner.program.display().to_string(),
         caller_env: checked.environment.clone(),
     })
@@ -284,8 +368,9 @@ fn kept_plan(
     host: &Host,
     checked: &Checked,
     identity: &Identity,
+    attempt: u32,
     plan: &LaunchPlan,
-    dialect: &dyn runtimes::Dialect,
+    dialect: &mut dyn runtimes::Dialect,
 ) -> Result<keeper::plan::Plan, Fault> {
     let house = &host.inner;
     let reserved = Reserved {
@@ -302,7 +387,7 @@ fn kept_plan(
     };
     let env = environment::build(
         &plan.env,
-        runtimes::process::ENV_ALLOWLIST_PREFIXES,
+        runtimes::launch::ENV_ALLOWLIST_PREFIXES,
         &checked.environment,
         &reserved,
     );
@@ -310,20 +395,23 @@ fn kept_plan(
     Ok(keeper::plan::Plan {
         version: keeper::wire::VERSION,
         run_id: identity.run.to_string(),
-        attempt: ATTEMPT,
+        attempt,
         fence: identity.fence,
-        hello_secret: house.hello_secret(identity.run, ATTEMPT),
-        spool_dir: house.data.spool(identity.run, ATTEMPT),
+        hello_secret: house.hello_secret(identity.run, attempt),
+        spool_dir: house.data.spool(identity.run, attempt),
         program: plan.program.clone(),
         args: plan.args.clone(),
         cwd: checked.workspace.path().to_owned(),
         secrets: secrets(plan, &env, &checked.environment, identity)?,
         env,
         stdin: match plan.stdin {
-            contract::plan::StdinMode::None => StdinMode::Null,
-            _ => StdinMode::Open,
+            plan::StdinMode::None => StdinMode::Null,
+            plan::StdinMode::Prompt => StdinMode::Once,
+            plan::StdinMode::Events | plan::StdinMode::Jsonrpc | plan::StdinMode::StreamJson => {
+                StdinMode::Open
+            }
         },
-        first_frame: None,
+        first_frame: dialect.open(),
         deadline_ms: LeaseClock::Monotonic.now_ms() + house.lease_ms,
         clock: LeaseClock::Monotonic,
         farewell: dialect.farewell(Code::LeaseExpired),
@@ -379,7 +467,7 @@ fn too_short(name: String) -> Draft {
     ))
 }
 
-fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
+fn terms(request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
     let clocks = request.clocks.over(checked.adapter.clocks);
     let Budget { nanousd, tokens, turns, ms } = request.budget;
     let offered = |tool: &str| {
@@ -389,7 +477,7 @@ fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) ->
     let servers = checked.adapter.mcp_servers.keys();
     let foreign: Vec<String> =
         servers.flat_map(|server| upstream::offered(server, wanted)).collect();
-    let policy = policy(host, request, checked);
+    let policy = checked.policy;
     // Whether a foreign tool only reads is not known yet: where people are asked, they are asked.
     let asked = foreign.iter().filter(|_| policy == Policy::Ask).cloned();
     let writes = catalog::ALL.iter().filter(|tool| tool.writes).map(|tool| tool.name.to_owned());
@@ -414,9 +502,9 @@ fn terms(host: &Host, request: &RunRequest, checked: &Checked, lease_ms: u64) ->
 }
 
 /// The policy that was asked for; else to ask where someone can answer, else to let it read only.
-fn policy(host: &Host, request: &RunRequest, checked: &Checked) -> Policy {
+fn policy(host: &Host, request: &RunRequest, adapter: &Adapter) -> Policy {
     let unasked = if host.inner.serves { Policy::Ask } else { Policy::AllowReads };
-    request.permission.or(checked.adapter.permission).unwrap_or(unasked)
+    request.permission.or(adapter.permission).unwrap_or(unasked)
 }
 
 fn title(request: &RunRequest) -> String {

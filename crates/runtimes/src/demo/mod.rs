@@ -84,6 +84,11 @@ mod tests {
             model: None,
             prompt: "hello".into(),
             system_prompt: None,
+            policy: contract::Policy::Ask,
+            lane: contract::plan::Lane::Process,
+            session: None,
+            files: String::new(),
+            as_root: false,
             own_program: "/opt/bin/ostler".into(),
             caller_env: BTreeMap::new(),
         };

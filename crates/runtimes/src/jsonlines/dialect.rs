@@ -36,6 +36,11 @@ impl JsonLines {
 }
 
 impl Dialect for JsonLines {
+    /// The agent asks for its task when it wants it.
+    fn open(&mut self) -> Option<Vec<u8>> {
+        None
+    }
+
     fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
         let text = String::from_utf8_lossy(frame.bytes);
         let line = text.trim_start_matches('\u{feff}').trim_end_matches('\r');
@@ -86,6 +91,8 @@ impl Dialect for JsonLines {
             Utterance::Interrupt if self.state.accepts_interrupt => {
                 out.frames.push(Said::Interrupt.frame());
             }
+            // It has no questions of its own, so there is nothing to decide.
+            Utterance::Decide { .. } => not_supported(out, "an answer"),
             Utterance::Message { .. } => not_supported(out, "a message"),
             Utterance::Interrupt => not_supported(out, "an interrupt"),
             Utterance::Shutdown { reason } => {

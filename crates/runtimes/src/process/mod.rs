@@ -3,49 +3,12 @@
 //! no adapter at all. The protocol itself is in `jsonlines`; the environment's values are put in by
 //! whoever carries out the plan, so only names and configured values are stated here.
 
-use crate::jsonlines;
-use crate::template::{self, Context};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::launch::{self, Start};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, jsonlines};
 use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries};
-use contract::plan::{Adapter, EnvEntry, EnvSource, Framing, Lane, StdinMode};
+use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::json;
-use std::collections::BTreeSet;
-
-/// Names that every agent may take over from its caller: no credential among them, because agents
-/// are expected to be logged in already. The one list of its kind. An entry that ends in `*` stands
-/// for every name that begins so (`ENV_ALLOWLIST_PREFIXES`); whoever builds the environment
-/// expands it.
-pub const ENV_ALLOWLIST: &[&str] = &[
-    "HOME",
-    "PATH",
-    "USER",
-    "SHELL",
-    "LANG",
-    "LC_*",
-    "TERM",
-    "TMPDIR",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_CACHE_HOME",
-    "NODE_OPTIONS",
-    "NODE_EXTRA_CA_CERTS",
-    "NODE_TLS_REJECT_UNAUTHORIZED",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
-
-/// What the entries of `ENV_ALLOWLIST` that end in `*` begin with.
-pub const ENV_ALLOWLIST_PREFIXES: &[&str] = &["LC_"];
-
-/// A variable whose name holds one of these, in any case, holds a secret.
-const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "authorization", "cookie"];
 
 /// The runtime for any command that speaks JSON lines.
 pub struct Process;
@@ -151,95 +114,11 @@ pub(crate) fn launch(
     program: String,
     own_args: Vec<String>,
 ) -> Result<LaunchPlan, Fault> {
-    let adapter = &spec.adapter;
-    let context = with_spec(spec);
     let mut args = own_args;
-    for (index, template) in adapter.args.iter().enumerate() {
-        let key = format!("adapters.{}.args[{index}]", adapter.name);
-        let arg = template::fill(template, &key, &context, &spec.caller_env)?;
-        args.push(without_nul(arg, &key)?);
-    }
-    Ok(LaunchPlan {
-        lane: Lane::Process,
-        program: without_nul(program, &format!("adapters.{}.binary", adapter.name))?,
-        args,
-        env: environment(spec, card, &context)?,
-        stdin: StdinMode::Events,
-        framing: Framing::Lines,
-        secrets: secrets(adapter),
-    })
-}
-
-/// The run's context with what the spec itself knows.
-fn with_spec(spec: &Spec) -> Context {
-    let mut context = spec.context.clone();
-    context
-        .set("prompt", spec.prompt.clone())
-        .set_some("systemPrompt", spec.system_prompt.clone())
-        .set_some("model", spec.model.clone());
-    context
-}
-
-/// The allowlist, the card's names, the passthrough and the configured values, in this order: a
-/// later entry of the same name wins.
-fn environment(spec: &Spec, card: &Card, context: &Context) -> Result<Vec<EnvEntry>, Fault> {
-    let adapter = &spec.adapter;
-    let entry = |name: &str, source| EnvEntry { name: name.to_owned(), source };
-    let mut entries: Vec<_> =
-        ENV_ALLOWLIST.iter().map(|name| entry(name, EnvSource::Allowlist)).collect();
-    entries.extend(card.env.iter().map(|name| entry(name, EnvSource::Card)));
-    for (index, name) in adapter.env_passthrough.iter().enumerate() {
-        let key = format!("adapters.{}.envPassthrough[{index}]", adapter.name);
-        entries.push(entry(variable(name, &key)?, EnvSource::Passthrough));
-    }
-    for (name, template) in &adapter.env {
-        let key = format!("adapters.{}.env.{name}", adapter.name);
-        let value = template::fill(template, &key, context, &spec.caller_env)?;
-        let source = EnvSource::Config { value: without_nul(value, &key)? };
-        entries.push(entry(variable(name, &key)?, source));
-    }
-    Ok(entries)
-}
-
-/// Names whose values must never be shown: what `${NAME}` brings in, what is passed through, and
-/// what is configured under a name that sounds secret.
-fn secrets(adapter: &Adapter) -> Vec<String> {
-    let mut names: BTreeSet<String> = template::references(adapter);
-    names.extend(adapter.env_passthrough.iter().cloned());
-    names.extend(adapter.env.keys().filter(|name| sounds_secret(name)).cloned());
-    // A reference makes the variable it is put into secret as well, whatever that one is called.
-    let holds_reference = |value: &&String| value.contains("${");
-    names.extend(
-        adapter
-            .env
-            .iter()
-            .filter(|(_, value)| holds_reference(value))
-            .map(|(name, _)| name.clone()),
-    );
-    names.into_iter().collect()
-}
-
-fn sounds_secret(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
-}
-
-/// A name that can be a variable's: the kernel allows anything but `=` and NUL.
-fn variable<'a>(name: &'a str, key: &str) -> Result<&'a str, Fault> {
-    if name.is_empty() || name.contains(['=', '\0']) {
-        let message = format!("{key}: '{}' cannot be the name of a variable", name.escape_debug());
-        return Err(Fault::new(Code::InvalidConfig, message));
-    }
-    Ok(name)
-}
-
-/// A text that can be handed to a process at all.
-fn without_nul(text: String, key: &str) -> Result<String, Fault> {
-    if text.contains('\0') {
-        let message = format!("{key}: a NUL character cannot be given to a process");
-        return Err(Fault::new(Code::InvalidConfig, message));
-    }
-    Ok(text)
+    args.extend(launch::filled(spec, "args", &spec.adapter.args)?);
+    let start =
+        Start { lane: Lane::Process, program, args, stdin: StdinMode::Events, ..Start::default() };
+    start.plan(spec, card)
 }
 
 #[cfg(test)]

@@ -2,6 +2,9 @@
 //! what is refused before anything is started.
 
 use super::*;
+use crate::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use crate::template::Context;
+use contract::plan::EnvSource;
 use serde_json::Value;
 
 fn spec(adapter: Value) -> Spec {
@@ -19,6 +22,11 @@ fn spec(adapter: Value) -> Spec {
         model: Some("m-1".into()),
         prompt: "mend it".into(),
         system_prompt: None,
+        policy: contract::Policy::Ask,
+        lane: contract::plan::Lane::Process,
+        session: None,
+        files: String::new(),
+        as_root: false,
         own_program: "/bin/ostler".into(),
         caller_env: [("GOOGLE_GENERATIVE_AI_API_KEY".to_owned(), "g-key".to_owned())].into(),
     }

@@ -117,7 +117,8 @@ fn advance(
     let advanced = connection
         .prepare_cached(
             "UPDATE runs SET head_seq = ?4, state = ?5, pid = coalesce(?6, pid),
-                             totals = coalesce(?7, totals), model = coalesce(?8, model)
+                             totals = coalesce(?7, totals), model = coalesce(?8, model),
+                             native_session = coalesce(?9, native_session)
              WHERE num = ?1 AND fence = ?2 AND head_seq = ?3 AND state <> 'settled'",
         )?
         .execute(params![
@@ -129,6 +130,7 @@ fn advance(
             batch.pid,
             totals,
             batch.model,
+            batch.session.as_ref().map(crate::seal::Sealed::text),
         ])?;
     one(advanced, batch)
 }

@@ -120,6 +120,19 @@ impl Sqlite {
         self.readers.read(move |connection| reads::find_runs(connection, &given, limit)).await
     }
 
+    pub async fn conversation(
+        &self,
+        agent: &str,
+        cwd: &str,
+    ) -> Result<Option<Conversation>, Error> {
+        let (agent, cwd) = (agent.to_owned(), cwd.to_owned());
+        self.readers.read(move |connection| reads::conversation(connection, &agent, &cwd)).await
+    }
+
+    pub async fn conversation_of(&self, run: RunId) -> Result<Option<Conversation>, Error> {
+        self.readers.read(move |connection| reads::conversation_of(connection, run)).await
+    }
+
     pub async fn plan(&self, run: RunId) -> Result<Option<Vec<u8>>, Error> {
         self.readers.read(move |connection| reads::plan(connection, run)).await
     }

@@ -14,8 +14,8 @@ use uuid::Uuid;
 
 const RUN: &str =
     "SELECT id, task, fence, state, holder, lease_expires_at, head_seq, agent, adapter,
-    runtime, cwd, model, prompt_preview, pid, started_at, totals, ended_at, outcome, code, message
-    FROM runs";
+    runtime, cwd, model, prompt_preview, pid, started_at, totals, ended_at, outcome, code, message,
+    native_session FROM runs";
 
 const TASK: &str = "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
     review, fence, generation, created_at FROM tasks";
@@ -34,6 +34,53 @@ pub(super) fn runs(connection: &Connection, page: RunsPage) -> Result<Vec<RunRow
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params![before, limit], run_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The conversation of this agent's newest run in this directory that has one.
+pub(super) fn conversation(
+    connection: &Connection,
+    agent: &str,
+    cwd: &str,
+) -> Result<Option<Conversation>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM runs WHERE agent = ?1 AND cwd = ?2 AND native_session IS NOT NULL
+         ORDER BY id DESC LIMIT 1",
+    )?;
+    let found = statement.query_row(params![agent, cwd], |row| id_at(row, 0)).optional()?;
+    match found {
+        Some(run) => conversation_of(connection, RunId::new(run)),
+        None => Ok(None),
+    }
+}
+
+/// The conversation of one run, if it has one that is worth taking up.
+pub(super) fn conversation_of(
+    connection: &Connection,
+    run: RunId,
+) -> Result<Option<Conversation>, Error> {
+    let Some(row) = self::run(connection, run)? else { return Ok(None) };
+    let Some(native_session) = row.native_session else { return Ok(None) };
+    let mut statement = connection.prepare_cached(
+        "SELECT outcome FROM runs WHERE resumes = ?1 AND state = 'settled' ORDER BY id DESC LIMIT ?2",
+    )?;
+    let rows = statement
+        .query_map(params![native_session, PAGE_ROWS_MAX as i64], |row| row.get::<_, String>(0))?;
+    let mut failures = 0;
+    for outcome in rows {
+        match outcome? == Outcome::Failed.word() {
+            true => failures += 1,
+            false => break,
+        }
+    }
+    Ok(Some(Conversation {
+        run,
+        native_session,
+        adapter: row.adapter,
+        runtime: row.runtime,
+        model: row.model,
+        ended_at: row.ended_at,
+        failures,
+    }))
 }
 
 /// Runs whose printed id begins with the given text, or (its end tells ids of one moment apart)
@@ -240,6 +287,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         outcome: optional_word_at(row, 17, Outcome::from_word)?,
         code: optional_word_at(row, 18, Code::from_word)?,
         message: row.get(19)?,
+        native_session: row.get(20)?,
     })
 }
 

@@ -20,6 +20,7 @@ struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { name: "start", sql: include_str!("migrations/0001_start.sql") },
     Migration { name: "ledger", sql: include_str!("migrations/0002_ledger.sql") },
+    Migration { name: "sessions", sql: include_str!("migrations/0003_sessions.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.

@@ -77,8 +77,8 @@ pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claime
     connection
         .prepare_cached(
             "INSERT INTO runs (id, task, fence, state, holder, lease_expires_at, agent, adapter,
-                               runtime, cwd, model, prompt_preview, started_at)
-             VALUES (?1, ?2, ?3, 'planned', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+                               runtime, cwd, model, prompt_preview, started_at, resumes)
+             VALUES (?1, ?2, ?3, 'planned', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
         )?
         .execute(params![
             blob_id(claim.run.uuid()),
@@ -93,6 +93,7 @@ pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claime
             head.model,
             head.prompt_preview.text(),
             claim.now.ms(),
+            head.resumes.as_ref().map(crate::seal::Sealed::text),
         ])?;
     let num = connection.last_insert_rowid();
     connection

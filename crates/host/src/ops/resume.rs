@@ -1,0 +1,150 @@
+//! Taking up an agent's own conversation again: which one is meant, whether it may be taken up, and
+//! what a fresh one is told instead when it is not known any more.
+//! The agent's name for it comes from the store, where it was kept after a turn that went well.
+
+use super::run::{find, stored};
+use crate::Host;
+use crate::trace::warning;
+use contract::event::{Body, Event};
+use contract::plan::Adapter;
+use contract::{Card, Code, Draft, Fault, RunId};
+use engine::rules::handover::{Past, handover};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use store::Conversation;
+use store::backend::Backend as _;
+
+/// A conversation that so many runs in a row took up and failed in is left alone.
+const FAILURES_MAX: u64 = 3;
+
+/// Which conversation is to be taken up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resume {
+    /// The one of this agent's newest run in this directory.
+    Newest,
+    /// That of a run, named as people name it.
+    Run(String),
+}
+
+/// What a run that goes on from another one begins with.
+#[derive(Debug, Default)]
+pub(super) struct TakenUp {
+    /// The agent's own name for the conversation; absent when it must begin afresh.
+    pub session: Option<String>,
+    /// The prompt of a fresh conversation.
+    pub fresh_prompt: Option<String>,
+    pub warnings: Vec<Draft>,
+}
+
+/// Finds the conversation, before anything exists.
+pub(super) async fn take_up(
+    host: &Host,
+    resume: Option<Resume>,
+    agent: &str,
+    adapter: &Adapter,
+    card: &Card,
+    cwd: &Path,
+    prompt: &str,
+) -> Result<TakenUp, Fault> {
+    let Some(resume) = resume else { return Ok(TakenUp::default()) };
+    if !card.can.resume {
+        let message = format!("{} cannot take up a conversation again", card.label);
+        return Err(Fault::new(Code::NotSupported, message).with_hint("run it without --resume"));
+    }
+    let here = cwd.display().to_string();
+    let found = match &resume {
+        Resume::Newest => host.store().conversation(agent, &here).await,
+        Resume::Run(run) => host.store().conversation_of(find(host, run).await?).await,
+    };
+    let Some(conversation) = found.map_err(stored)? else { return Err(nothing(&resume, agent)) };
+    if conversation.runtime != adapter.runtime {
+        let (had, has) = (&conversation.runtime, &adapter.runtime);
+        let message =
+            format!("{} was a conversation of {had}, and this is {has}", conversation.run);
+        return Err(Fault::new(Code::Conflict, message).with_hint("name the agent that had it"));
+    }
+    let past = past(host, conversation.run).await?;
+    let mut taken = TakenUp {
+        session: Some(conversation.native_session.clone()),
+        fresh_prompt: Some(handover(&past, prompt)),
+        warnings: differences(host, &conversation, adapter, &here).await?,
+    };
+    if conversation.failures >= FAILURES_MAX {
+        taken.session = None;
+        let text = format!(
+            "the last {} runs that took up this conversation failed: a fresh one is begun",
+            conversation.failures
+        );
+        taken.warnings.push(warning(text));
+    }
+    Ok(taken)
+}
+
+/// What is not as it was when the conversation was left: it goes on, but someone should know.
+async fn differences(
+    host: &Host,
+    conversation: &Conversation,
+    adapter: &Adapter,
+    here: &str,
+) -> Result<Vec<Draft>, Fault> {
+    let mut warnings = Vec::new();
+    let mut differs = |what: &str, had: &str, has: &str| {
+        if had != has {
+            warnings.push(warning(format!("the conversation began with {what} {had}, not {has}")));
+        }
+    };
+    differs("the adapter", &conversation.adapter, &adapter.name);
+    if let (Some(had), Some(has)) = (&conversation.model, &adapter.model) {
+        differs("the model", had, has);
+    }
+    if let Some(row) = host.store().run(conversation.run).await.map_err(stored)? {
+        differs("the directory", &row.cwd, here);
+    }
+    Ok(warnings)
+}
+
+fn nothing(resume: &Resume, agent: &str) -> Fault {
+    let (message, hint) = match resume {
+        Resume::Newest => (
+            format!("{agent} has no conversation in this directory to go on with"),
+            "run it without --continue, or name a run with --resume",
+        ),
+        Resume::Run(run) => (
+            format!("{run} left no conversation to go on with"),
+            "a conversation is kept once a turn of it went well; run without --resume",
+        ),
+    };
+    Fault::new(Code::NotFound, message).with_hint(hint)
+}
+
+/// What the events of a run tell of its work.
+async fn past(host: &Host, run: RunId) -> Result<Past, Fault> {
+    let mut past = Past::default();
+    let mut after = 0;
+    loop {
+        let page = host.store().page(run, after, contract::limits::PAGE_ROWS_MAX).await;
+        let page = page.map_err(stored)?;
+        let Some(last) = page.events.last() else { return Ok(past) };
+        after = last.seq;
+        for event in &page.events {
+            if let Ok(event) = serde_json::from_slice::<Event>(&event.bytes) {
+                note(&mut past, event.body);
+            }
+        }
+    }
+}
+
+fn note(past: &mut Past, body: Body) {
+    match body {
+        Body::UserText(said) if past.task.is_empty() => past.task = said.text,
+        Body::Progress(progress) => past.progress = Some(progress.summary),
+        Body::Diff(diff) if !past.files.contains(&diff.path) => past.files.push(diff.path),
+        Body::Permission(asked) => match asked.decision {
+            None => past.questions.push(asked.title),
+            Some(_) => past.questions.retain(|title| *title != asked.title),
+        },
+        Body::Result(result) => past.answer = result.text,
+        _ => {}
+    }
+}

@@ -1,0 +1,322 @@
+//! What real agents once printed, played again: a recording goes through a runtime's dialect and the
+//! run machine, and comes out as the events and the result that a run would have had.
+//!
+//! A recording is a few files of one name: `.ndjson` (standard output, or a transcript of both
+//! directions), `.stderr`, `.meta.json` (how it was started and how it ended), `.requests.ndjson`
+//! (what the model server was asked and what usage it reported), and `.why`, which somebody wrote
+//! before the snapshot: the outcome it must come to and the reason.
+
+use contract::command::{Command, Wish};
+use contract::event::{Body, RunResult};
+use contract::plan::{Adapter, Clocks, Lane};
+use contract::speech::{Close, Draft};
+use contract::{Code, Policy, Timestamp};
+use engine::rules::price::{PriceTable, Prices, price};
+use engine::{Effect, Input, Machine, Now, Step, Terms, Testimony};
+use runtimes::join::Joiner;
+use runtimes::template::Context;
+use runtimes::{Dialect, ExitEvidence, Frame, Out, Runtime, Spec, Stream};
+use serde_json::Value;
+use std::path::Path;
+
+/// One run of a real agent.
+#[derive(Debug, Clone, Default)]
+pub struct Recording {
+    pub name: String,
+    pub why: String,
+    /// Lines without their newlines; the last one may have been cut.
+    pub stdout: Vec<Vec<u8>>,
+    pub stderr: Vec<Vec<u8>>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Whoever recorded it lost patience and ended it.
+    pub ended_by_us: bool,
+    /// What the model server reported for each request, in order.
+    pub requests: Vec<Value>,
+    pub argv: Vec<String>,
+    pub version: String,
+}
+
+/// What came of playing it.
+#[derive(Debug)]
+pub struct Played {
+    /// Events after joining, the result last.
+    pub drafts: Vec<Draft>,
+    pub result: RunResult,
+    /// What was said to the agent, the opening first.
+    pub said: Vec<String>,
+    /// The agent's own conversation, if it was worth keeping.
+    pub session: Option<String>,
+}
+
+impl Recording {
+    /// Every recording of a folder, by name. Transcripts give what the agent said in them.
+    pub fn all(folder: &Path) -> Vec<Self> {
+        let entries = std::fs::read_dir(folder)
+            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let names = entries.filter_map(|entry| {
+            let name = entry.expect("a folder that can be read").file_name();
+            name.to_str()?.strip_suffix(".ndjson").map(str::to_owned)
+        });
+        let mut names: Vec<_> = names.filter(|name| !name.ends_with(".requests")).collect();
+        names.sort();
+        names.iter().map(|name| Self::read(folder, name)).collect()
+    }
+
+    pub fn read(folder: &Path, name: &str) -> Self {
+        let file = |kind: &str| folder.join(format!("{name}.{kind}"));
+        let bytes = |kind: &str| std::fs::read(file(kind)).unwrap_or_default();
+        let meta: Value = serde_json::from_slice(&bytes("meta.json")).unwrap_or_default();
+        let stdout = lines(&bytes("ndjson"));
+        let exit = meta["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
+        let word = |value: &Value| value.as_str().map(str::to_owned);
+        Self {
+            name: name.to_owned(),
+            why: String::from_utf8_lossy(&bytes("why")).trim().to_owned(),
+            stdout: heard(stdout),
+            stderr: lines(&bytes("stderr")),
+            exit_code: exit.filter(|code| *code >= 0),
+            signal: exit.filter(|code| *code < 0).map(|code| -code),
+            ended_by_us: meta["timed_out"] == true,
+            requests: lines(&bytes("requests.ndjson"))
+                .iter()
+                .filter_map(|line| serde_json::from_slice(line).ok())
+                .collect(),
+            argv: meta["argv"].as_array().into_iter().flatten().filter_map(word).collect(),
+            version: word(&meta["version"]).unwrap_or_default(),
+        }
+    }
+
+    /// Plays it whole.
+    pub fn play(&self, runtime: &dyn Runtime, spec: &Spec) -> Played {
+        self.play_until(runtime, spec, self.stdout.len(), Close::Ended)
+    }
+
+    /// Plays its first lines only. A process whose output is cut is one that was lost.
+    pub fn play_until(
+        &self,
+        runtime: &dyn Runtime,
+        spec: &Spec,
+        lines: usize,
+        how: Close,
+    ) -> Played {
+        let mut player = Player::new(runtime, spec);
+        for (index, bytes) in self.stdout[..lines].iter().enumerate() {
+            player.hear(Stream::Stdout, index, bytes);
+        }
+        for (index, bytes) in self.stderr.iter().enumerate() {
+            player.hear(Stream::Stderr, index, bytes);
+        }
+        player.end(self, how)
+    }
+
+    /// How many lines must be heard before it counts as a success; `None` if it never does.
+    pub fn succeeds_after(&self, runtime: &dyn Runtime, spec: &Spec) -> Option<usize> {
+        (0..=self.stdout.len()).find(|lines| {
+            let played = self.play_until(runtime, spec, *lines, Close::Cut);
+            played.result.code.is_none()
+        })
+    }
+
+    /// Hears every line once in one go and once with the dialect saved and loaded between any two;
+    /// panics where that makes a difference.
+    pub fn assert_it_can_be_adopted_anywhere(&self, runtime: &dyn Runtime, spec: &Spec) {
+        let (mut whole, mut moved) = (runtime.dialect(spec), runtime.dialect(spec));
+        assert_eq!(whole.open(), moved.open());
+        for (index, bytes) in self.stdout.iter().enumerate() {
+            let saved = moved.save();
+            moved = runtime.restore(&saved).unwrap_or_else(|fault| {
+                panic!("{} line {index}: its state cannot be read: {}", self.name, fault.message)
+            });
+            let frame = frame(Stream::Stdout, index, bytes);
+            let (mut expected, mut found) = (Out::default(), Out::default());
+            whole.hear(&frame, &mut expected);
+            moved.hear(&frame, &mut found);
+            assert_eq!(expected, found, "{} line {index}", self.name);
+        }
+    }
+}
+
+/// A spec as plain as can be, for a runtime with nothing configured.
+pub fn spec(runtime: &dyn Runtime, lane: Lane) -> Spec {
+    let id = runtime.card().id;
+    let mut context = Context::new();
+    context.set("mcpUrl", "http://127.0.0.1:7717/mcp").set("leaseToken", "lease-token");
+    Spec {
+        adapter: Adapter {
+            name: id.clone(),
+            runtime: id,
+            mcp: true,
+            trace: true,
+            ..Adapter::default()
+        },
+        context,
+        model: None,
+        prompt: "Please do the small task now.".to_owned(),
+        system_prompt: None,
+        policy: Policy::AllowAll,
+        lane,
+        session: None,
+        files: "/run/files".to_owned(),
+        as_root: false,
+        own_program: "/usr/bin/ostler".to_owned(),
+        caller_env: Default::default(),
+    }
+}
+
+/// One event as a line of a snapshot.
+pub fn row(draft: &Draft) -> String {
+    let line = draft.raw.map_or_else(|| "-".to_owned(), |raw| raw.line.to_string());
+    let body = serde_json::to_string(&draft.body).expect("an event is JSON");
+    let shown: String = body.chars().take(ROW_CHARS_MAX).collect();
+    let more = if shown.len() < body.len() { "…" } else { "" };
+    format!("{line} {} {shown}{more}", draft.origin.word())
+}
+
+/// A longer line of a snapshot is cut: nobody reads on.
+const ROW_CHARS_MAX: usize = 600;
+
+/// A dialect and a machine, as a host would hold them.
+struct Player<'a> {
+    runtime: &'a dyn Runtime,
+    dialect: Box<dyn Dialect>,
+    machine: Machine,
+    joiner: Joiner,
+    drafts: Vec<Draft>,
+    said: Vec<String>,
+    session: Option<String>,
+}
+
+impl<'a> Player<'a> {
+    fn new(runtime: &'a dyn Runtime, spec: &Spec) -> Self {
+        let mut dialect = runtime.dialect(spec);
+        let said = dialect.open().into_iter().map(text).collect();
+        let terms = Terms { policy: spec.policy, ..Terms::from(&Clocks::default(), 1, 1) };
+        let machine = Machine::new(terms, NOW);
+        let (joiner, drafts) = (Joiner::default(), Vec::new());
+        let mut player = Self { runtime, dialect, machine, joiner, drafts, said, session: None };
+        player.step(Input::Begin);
+        player.step(Input::Launched { pid: 1, isolation: "basic".to_owned() });
+        // How a run begins is the same for all and no part of what was recorded.
+        player.drafts.clear();
+        player
+    }
+
+    fn hear(&mut self, stream: Stream, index: usize, bytes: &[u8]) {
+        let mut out = Out::default();
+        self.step(Input::Heard);
+        self.dialect.hear(&frame(stream, index, bytes), &mut out);
+        self.spread(out);
+    }
+
+    fn spread(&mut self, out: Out) {
+        for mut draft in out.drafts {
+            if let Body::Usage(usage) = &mut draft.body {
+                priced(usage);
+            }
+            self.joiner.push(draft, NOW.wall, &mut self.drafts);
+        }
+        self.said.extend(out.frames.into_iter().map(text));
+        for mut signal in out.signals {
+            if let contract::Signal::Spent(usage) = &mut signal {
+                priced(usage);
+            }
+            self.step(Input::Signal(signal));
+        }
+    }
+
+    fn step(&mut self, input: Input) {
+        let mut steps = Vec::new();
+        self.machine.step(NOW, input, &mut steps);
+        for step in steps {
+            match step {
+                Step::Append(draft) => self.joiner.push(draft, NOW.wall, &mut self.drafts),
+                Step::KeepSession(id) => self.session = Some(id),
+                Step::Do(Effect::Say(utterance)) => {
+                    let mut out = Out::default();
+                    self.dialect.say(&utterance, &mut out);
+                    self.spread(out);
+                }
+                Step::Book(_) | Step::Do(_) => {}
+            }
+        }
+    }
+
+    fn end(mut self, recording: &Recording, how: Close) -> Played {
+        let mut out = Out::default();
+        self.dialect.close(how, &mut out);
+        self.spread(out);
+        if recording.ended_by_us && how == Close::Ended {
+            let wish = Wish::Stop { reason: Code::Cancelled, at_once: false };
+            let id = "cmd_00000000000000000000000000000001".parse().expect("an id");
+            let run_id = "run_00000000000000000000000000000001".parse().expect("an id");
+            self.step(Input::Command(Command { id, run_id, asked_at: NOW.wall, wish }));
+        }
+        let stderr_tail = text(recording.stderr.join(&b'\n'));
+        let exit_code = recording.exit_code.filter(|_| how == Close::Ended);
+        let evidence =
+            ExitEvidence { exit_code, signal: recording.signal, stderr_tail: &stderr_tail };
+        let testimony = Testimony {
+            exit_code,
+            signal: recording.signal,
+            classified: self.runtime.classify(&evidence),
+            ..Testimony::default()
+        };
+        match how {
+            Close::Ended => self.step(Input::Ended(testimony)),
+            Close::Cut => self.step(Input::Lost { why: "its output was cut".to_owned() }),
+        }
+        self.joiner.flush(&mut self.drafts);
+        let result = self.drafts.iter().find_map(|draft| match &draft.body {
+            Body::Result(result) => Some(result.clone()),
+            _ => None,
+        });
+        Played {
+            result: result.expect("a run that ended has a result"),
+            drafts: self.drafts,
+            said: self.said,
+            session: self.session,
+        }
+    }
+}
+
+/// Playing takes no time: what a recording's clocks would do is for scripts of the machine.
+const NOW: Now = Now { wall: Timestamp(0), mono_ms: 0 };
+
+/// By the runtime's own dollars or not at all: a table of prices would only date the snapshots.
+fn priced(usage: &mut contract::event::Usage) {
+    let (user, at) = (&PriceTable::default(), NOW.wall);
+    price(usage, &Prices { user, imported: None, built_in: None, cost_model: None, at });
+}
+
+fn frame(stream: Stream, index: usize, bytes: &[u8]) -> Frame<'_> {
+    Frame { stream, line: index as u64 + 1, bytes, cut: false }
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let mut lines: Vec<_> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+    lines.pop_if(|last| last.is_empty());
+    lines
+}
+
+/// Of a transcript of both directions, what the agent said.
+fn heard(lines: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let parsed: Option<Vec<Value>> =
+        lines.iter().map(|line| serde_json::from_slice(line).ok()).collect();
+    let entry = |value: &Value| value.get("dir").is_some() && value.get("msg").is_some();
+    match parsed.filter(|values| !values.is_empty() && values.iter().all(entry)) {
+        Some(values) => values
+            .iter()
+            .filter(|value| value["dir"] == "in")
+            .map(|value| match &value["msg"] {
+                Value::String(raw) => raw.clone().into_bytes(),
+                message => message.to_string().into_bytes(),
+            })
+            .collect(),
+        None => lines,
+    }
+}
