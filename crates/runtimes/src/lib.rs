@@ -9,6 +9,7 @@ pub mod join;
 pub mod jsonlines;
 pub mod launch;
 pub mod process;
+pub mod provider;
 pub mod registry;
 pub mod template;
 

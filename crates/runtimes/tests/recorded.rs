@@ -1,0 +1,111 @@
+//! Every runtime by what its agent really printed: each recording comes to the outcome that its
+//! `why` states, its events are a reviewed snapshot, it can be left and taken up between any two
+//! lines, and no cut makes it a success.
+//!
+//! A runtime with recordings is one with a folder of them: nothing is listed here.
+
+use contract::Outcome;
+use contract::event::Body;
+use contract::plan::Lane;
+use runtimes::{Runtime, Spec, registry};
+use std::path::PathBuf;
+use testkit::recorded::{Recording, row, spec};
+
+/// Every runtime that has recordings, with them.
+fn recorded() -> Vec<(&'static dyn Runtime, Spec, Vec<Recording>)> {
+    let all = registry::all().iter().filter_map(|runtime| {
+        let folder = folder(&runtime.card().id);
+        let lane = *runtime.card().lanes.first()?;
+        folder.exists().then(|| (*runtime, spec(*runtime, lane), Recording::all(&folder)))
+    });
+    all.collect()
+}
+
+fn folder(id: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "src", id, "recordings"].iter().collect()
+}
+
+/// The first words of a `why`.
+fn outcome(code: Option<contract::Code>, outcome: Outcome) -> String {
+    match code {
+        Some(code) => format!("{} {code}", outcome.word()),
+        None => outcome.word().to_owned(),
+    }
+}
+
+#[test]
+fn every_recording_comes_to_the_outcome_that_its_why_states() {
+    let mut wrong = Vec::new();
+    for (runtime, spec, recordings) in recorded() {
+        for recording in recordings {
+            let result = recording.play(runtime, &spec).result;
+            let came = outcome(result.code, result.outcome);
+            let stated = recording.why.split_once(": ").map_or("", |(outcome, _)| outcome);
+            if came != stated {
+                wrong.push(format!(
+                    "{}/{}: {came}, not {stated:?}",
+                    runtime.card().id,
+                    recording.name
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn every_recording_reads_as_it_was_reviewed() {
+    for (runtime, spec, recordings) in recorded() {
+        for recording in recordings {
+            let played = recording.play(runtime, &spec);
+            let mut rows: Vec<String> = vec![recording.why.clone(), String::new()];
+            rows.extend(played.drafts.iter().map(row));
+            rows.extend(played.said.iter().map(|said| format!("> {}", said.trim_end())));
+            rows.extend(played.session.iter().map(|id| format!("keeps {id}")));
+            let name = format!("{}__{}", runtime.card().id, recording.name);
+            insta::assert_snapshot!(name, rows.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn every_recording_can_be_left_and_taken_up_between_any_two_lines() {
+    for (runtime, spec, recordings) in recorded() {
+        for recording in recordings {
+            recording.assert_it_can_be_adopted_anywhere(runtime, &spec);
+        }
+    }
+}
+
+#[test]
+fn no_recording_succeeds_before_its_closing_line_was_heard() {
+    for (runtime, spec, recordings) in recorded() {
+        for recording in recordings {
+            // A long one is cut often enough by its short kin.
+            if recording.stdout.len() > 200 {
+                continue;
+            }
+            let whole = recording.play(runtime, &spec).result;
+            let after = recording.succeeds_after(runtime, &spec);
+            if whole.code.is_some() {
+                assert_eq!(after, None, "{} succeeds when it is cut", recording.name);
+            }
+            if let (Some(after), Lane::Native) = (after, spec.lane) {
+                let texts = recording
+                    .play(runtime, &spec)
+                    .drafts
+                    .iter()
+                    .filter(|draft| matches!(draft.body, Body::AssistantText(_)))
+                    .count();
+                let early =
+                    recording.play_until(runtime, &spec, after, contract::speech::Close::Cut);
+                let heard = early
+                    .drafts
+                    .iter()
+                    .filter(|draft| matches!(draft.body, Body::AssistantText(_)))
+                    .count();
+                assert_eq!(heard, texts, "{}: text after the end", recording.name);
+            }
+        }
+    }
+}
