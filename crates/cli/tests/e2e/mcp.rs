@@ -29,7 +29,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    fn new(ostler: &Ostler, permission: &[&str]) -> Self {
+    pub fn new(ostler: &Ostler, permission: &[&str]) -> Self {
         Self::with_env(ostler, permission, &[])
     }
 
@@ -44,6 +44,10 @@ impl Guest {
         let work = ostler.instance.work();
         let (token, url) = door(&work);
         Self { run, work, token, url }
+    }
+
+    pub fn token(&self) -> &str {
+        &self.token
     }
 
     pub fn post(&self, message: &Value) -> (u16, Value) {
