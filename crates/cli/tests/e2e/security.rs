@@ -6,8 +6,14 @@
 //! is in `docs/security.md`.
 
 mod bodies;
+mod environment;
+mod escapes;
 mod knocks;
+mod listening;
+mod modes;
+mod paths;
 mod strangers;
+mod tokens;
 mod wire;
 
 use crate::door::{Answer, Door};
