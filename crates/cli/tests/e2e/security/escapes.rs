@@ -126,7 +126,6 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
     vec![
         row(&["run", "--process", good, &dirt]),
         row(&["run", "--process", bad, &dirt]),
-        row(&["run", "--process", good, &dirt, "--debug"]),
         data(&["run", "--process", good, &dirt, "--json"]),
         row(&["run", "--process", bad, &dirt, "--quiet"]),
         row(&["run", &dirt, "x"]),
@@ -161,7 +160,7 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
         row(&["costs", "--since", &dirt]),
         row(&["prices", "import", &prices]),
         row(&["prices", "import", &dirt]),
-        row(&["prices", "list"]),
+        row(&["prices", "list", "SGR"]),
         row(&["prices", "list", &dirt]),
         row(&["serve", "--listen", &dirt]),
         row(&["serve", "--data", &format!("{prices}/{dirt}")]),
