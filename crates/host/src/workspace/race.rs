@@ -10,6 +10,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// How often the tools come, each time with one of them.
 const TRIES: usize = 10_000;
 
+/// Ends the exchanges when the tries are over, also by a failed one.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Exchanges `a` and `b` until told to stop, and counts how often.
 fn swap(a: &Path, b: &Path, over: &AtomicBool, swaps: &AtomicU64) {
     while !over.load(Ordering::Relaxed) {
@@ -34,6 +43,7 @@ fn a_link_that_comes_between_look_and_open_leads_nowhere() {
     let (mut inside, mut refused) = (0, 0);
     std::thread::scope(|scope| {
         scope.spawn(|| swap(&work.join("d"), &work.join("way"), &over, &swaps));
+        let _over = Over(&over);
         for i in 0..TRIES {
             let held = match i % 4 {
                 0 => workspace.read("d/f", 100).map(|(bytes, _)| bytes != b"outside"),
@@ -51,7 +61,6 @@ fn a_link_that_comes_between_look_and_open_leads_nowhere() {
                 Err(_) => refused += 1,
             }
         }
-        over.store(true, Ordering::Relaxed);
     });
     let swaps = swaps.into_inner();
     // Both sides of the race were there, or nothing was shown.
