@@ -22,6 +22,9 @@ fn main() -> ExitCode {
         Some(word) if word == "demo-agent" => return demo::demo_agent(),
         _ => {}
     }
+    // From here on this process may hold tokens and keys: no core file, and no other process of the
+    // same user reads its memory. A kernel that refuses leaves it as it was.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
     let arguments = match args::Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return refuse(&error),

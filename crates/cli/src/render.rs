@@ -16,7 +16,7 @@ mod tone;
 mod tools;
 mod totals;
 
-pub use clean::one_line;
+pub use clean::{clean, one_line};
 pub use money::{costs_table, costs_total, prices_table};
 pub use table::{RunRow, runs_table, tail};
 pub use tone::Colour;

@@ -3,8 +3,9 @@
 //! line is drawn in place on a terminal only, taken away before anything else is written, and never
 //! left behind.
 
-use crate::render::{self, Colour, Piece};
+use crate::render::{self, Colour, Piece, clean};
 use contract::Fault;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -56,7 +57,8 @@ pub fn columns(vars: &BTreeMap<String, String>) -> usize {
     of_terminal.chain(of_variable).find(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// Writes whole lines to standard output.
+/// Writes whole lines to standard output, as they are: what is in them that others said was cleaned
+/// by whoever made them.
 pub fn print(lines: &str) -> Result<(), Gone> {
     let mut out = io::stdout().lock();
     out.write_all(lines.as_bytes())?;
@@ -64,7 +66,28 @@ pub fn print(lines: &str) -> Result<(), Gone> {
     Ok(out.flush()?)
 }
 
-/// Says what went wrong and what to do, to whoever reads standard error.
+/// JSON for this reader. To a program it goes as it is; on a terminal the few characters that JSON
+/// may hold in the clear and a terminal obeys are written as escapes, which mean the same.
+pub fn json(text: &str, is_terminal: bool) -> Cow<'_, str> {
+    let obeyed = |c: char| match c {
+        '\u{7f}'..='\u{9f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => true,
+        c => c.is_control() && !matches!(c, '\n' | '\r' | '\t'),
+    };
+    if !is_terminal || !text.contains(obeyed) {
+        return Cow::Borrowed(text);
+    }
+    let escaped = text.chars().fold(String::with_capacity(text.len()), |mut shown, c| {
+        match obeyed(c) {
+            true => shown.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => shown.push(c),
+        }
+        shown
+    });
+    Cow::Owned(escaped)
+}
+
+/// Says what went wrong and what to do, to whoever reads standard error. A message may name a file of
+/// a repository or repeat what an agent said, so it is cleaned here.
 pub fn complain(fault: &Fault) {
     let mut text = format!("error: {fault}\n");
     for line in fault.detail.as_deref().unwrap_or_default().lines() {
@@ -72,7 +95,7 @@ pub fn complain(fault: &Fault) {
     }
     text.push_str(&format!("hint: {}\n", fault.hint()));
     // Nobody is left to hear that nobody hears.
-    let _ = io::stderr().lock().write_all(text.as_bytes());
+    let _ = io::stderr().lock().write_all(clean(&text).as_bytes());
 }
 
 /// Takes the cursor to the line's beginning and the line away.
@@ -204,6 +227,17 @@ mod tests {
         assert_eq!(colour(&vars(&[("NO_COLOR", "1")]), true), Colour::Off);
         assert_eq!(colour(&vars(&[("NO_COLOR", "")]), true), Colour::On);
         assert_eq!(colour(&vars(&[("TERM", "dumb")]), true), Colour::Off);
+    }
+
+    #[test]
+    fn json_on_a_terminal_means_the_same_and_moves_nothing() {
+        let value = serde_json::json!({ "a": "x\u{9b}2J\u{202e}y\u{7f}\u{1b}[2Jé漢" });
+        let text = serde_json::to_string_pretty(&value).unwrap();
+        assert_eq!(json(&text, false), text);
+        let shown = json(&text, true);
+        assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+        assert!(shown.contains("\\u009b2J\\u202ey\\u007f") && shown.contains("é漢"), "{shown}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&shown).unwrap(), value);
     }
 
     #[test]

@@ -88,6 +88,16 @@ limits! {
     STORE_ROOM_BYTES: u64 = 8 * MIB as u64;
     /// Body of an HTTP request.
     BODY_BYTES_MAX: usize = 8 * MIB;
+    /// All headers of an HTTP request, with its first line.
+    HEADER_BYTES_MAX: usize = 16 * KIB;
+    /// Headers of an HTTP request.
+    HEADERS_MAX: usize = 100;
+    /// How long the headers of a request may take, and how long a connection may wait for the next.
+    HEADER_MS: u64 = 10_000;
+    /// How long the body of a request may take.
+    BODY_MS: u64 = 30_000;
+    /// Connections to one host at once; the next ones wait for a place.
+    CONNECTIONS_MAX: usize = 512;
     /// Watchers of one host at once.
     WATCHERS_MAX: usize = 64;
     /// A file that `read_file` gives to an agent.

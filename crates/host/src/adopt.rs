@@ -256,8 +256,7 @@ async fn adopted(
         Some(_) => trace::resumed(host.store(), row.id, state.trace),
         None => (None, None),
     };
-    let workspace =
-        Workspace::open(Path::new(&row.cwd)).or_else(|_| Workspace::open(Path::new("/")))?;
+    let workspace = Workspace::again(Path::new(&row.cwd)).without(&house.data.private());
     let (answering, answers) = drive::answers();
     let mut standing = said_before(host, row).await?;
     standing.remaining = machine.remaining(now);

@@ -10,7 +10,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A data directory that exists and is private.
@@ -48,7 +48,7 @@ impl DataDir {
     /// Makes the directory when it is not there yet, and makes sure that it is ours alone.
     /// `runtime` is where short-lived files go (`$XDG_RUNTIME_DIR`), if the system has such a place.
     pub fn open(path: &Path, runtime: Option<&Path>, temporary: &Path) -> Result<Self, Fault> {
-        private_dir(path).map_err(|error| unusable(path, &error))?;
+        private_dir(path, Links::Own).map_err(|error| unusable(path, &error))?;
         let path = path.canonicalize().map_err(|error| unusable(path, &error))?;
         let hash = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex();
         let hash = &hash.as_str()[..16];
@@ -60,9 +60,18 @@ impl DataDir {
             }
         };
         for dir in [spools.parent().unwrap_or(&spools), &spools] {
-            private_dir(dir).map_err(|error| unusable(dir, &error))?;
+            private_dir(dir, Links::None).map_err(|error| {
+                unusable(dir, &error).with_hint(
+                    "have it removed, or set XDG_RUNTIME_DIR to a directory that is yours alone",
+                )
+            })?;
         }
         Ok(Self { path, spools })
+    }
+
+    /// The directories that no tool of an agent is let into.
+    pub fn private(&self) -> [&Path; 2] {
+        [&self.path, &self.spools]
     }
 
     pub fn path(&self) -> &Path {
@@ -112,6 +121,7 @@ impl DataDir {
     /// The token that opens the API: made once, readable by the owner alone.
     pub fn token(&self) -> Result<String, Fault> {
         let path = self.path.join("token");
+        is_own(&path).map_err(|error| unusable(&path, &error))?;
         match fs::read_to_string(&path) {
             Ok(token) if token.trim().len() == 64 => Ok(token.trim().to_owned()),
             Ok(_) => self.write_token(&path),
@@ -158,20 +168,56 @@ impl DataDir {
     }
 }
 
-fn private_dir(path: &Path) -> io::Result<()> {
+/// Which links to a directory are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Links {
+    /// Those of its owner, who may keep the data on another disk.
+    Own,
+    /// None: the directory lies where anyone may have put something first.
+    None,
+}
+
+/// Makes a directory, or takes one that is there already if it is the owner's own. It is looked at by
+/// its descriptor, so that what was looked at is what is made private.
+fn private_dir(path: &Path, links: Links) -> io::Result<()> {
     match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
         Err(error) => return Err(error),
     }
-    let found = fs::metadata(path)?;
-    if !found.is_dir() {
-        return Err(io::Error::from(io::ErrorKind::NotADirectory));
+    let follow = match links {
+        Links::Own => {
+            is_own(path)?;
+            OFlags::empty()
+        }
+        Links::None => OFlags::NOFOLLOW,
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | follow;
+    let dir = open(path, flags, Mode::empty())?;
+    let found = rustix::fs::fstat(&dir)?;
+    if found.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(foreign(found.st_uid));
     }
-    if found.permissions().mode() & 0o077 != 0 {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    if found.st_mode & 0o077 != 0 {
+        rustix::fs::fchmod(&dir, Mode::RWXU)?;
     }
     Ok(())
+}
+
+/// That what is there under this name, be it a link, was put there by us.
+fn is_own(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.uid() != rustix::process::geteuid().as_raw() => {
+            Err(foreign(found.uid()))
+        }
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+fn foreign(uid: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to another user ({uid})"))
 }
 
 pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
@@ -192,6 +238,7 @@ fn unusable(path: &Path, error: &io::Error) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
 
     fn place() -> (tempfile::TempDir, DataDir) {
         let temporary = tempfile::tempdir().unwrap();
@@ -227,5 +274,24 @@ mod tests {
         let fault = DataDir::open(&path, None, temporary.path()).unwrap_err();
         assert_eq!(fault.code, Code::StoreUnreadable);
         assert!(fault.message.contains("data"), "{fault}");
+    }
+
+    #[test]
+    fn a_link_to_the_data_is_followed_if_it_is_ours_and_none_to_the_spools_is() {
+        let temporary = tempfile::tempdir().unwrap();
+        let at = |name: &str| temporary.path().join(name);
+        fs::create_dir(at("elsewhere")).unwrap();
+        fs::set_permissions(at("elsewhere"), fs::Permissions::from_mode(0o777)).unwrap();
+        symlink(at("elsewhere"), at("data")).unwrap();
+        DataDir::open(&at("data"), None, temporary.path()).unwrap();
+        assert_eq!(fs::metadata(at("elsewhere")).unwrap().permissions().mode() & 0o777, 0o700);
+
+        fs::create_dir(at("tmp")).unwrap();
+        let uid = rustix::process::getuid().as_raw();
+        symlink(at("elsewhere"), at("tmp").join(format!("ostler-{uid}"))).unwrap();
+        let fault = DataDir::open(&at("data"), None, &at("tmp")).unwrap_err();
+        assert_eq!(fault.code, Code::StoreUnreadable, "{fault}");
+        assert!(fault.hint().contains("XDG_RUNTIME_DIR"), "{}", fault.hint());
+        assert_eq!(fs::read_dir(at("elsewhere")).unwrap().count(), 0, "nothing went there");
     }
 }

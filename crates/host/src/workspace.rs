@@ -1,23 +1,28 @@
 //! The directory an agent works in, checked before anything is started, and the one way into it for
 //! relayed tools: every path is opened beneath it by the kernel, so neither `..`, an absolute path,
-//! a link nor a race leads out. Writing is `workspace/change.rs`.
+//! a link nor a race leads out. What Ostler keeps for itself stays shut even where it lies inside.
+//! Writing is `workspace/change.rs`.
 
 mod change;
 
 pub use change::{Change, Was};
 
 use contract::{Code, Fault};
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat2};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use std::fs::File;
 use std::io::Read as _;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// An existing directory, held open.
+/// A directory, held open.
 #[derive(Debug)]
 pub struct Workspace {
     path: PathBuf,
-    root: OwnedFd,
+    /// None when it was no longer there as a run was taken over: then nothing is in it.
+    root: Option<OwnedFd>,
+    /// Directories of Ostler's own.
+    private: Vec<PathBuf>,
 }
 
 /// One entry of a listing.
@@ -36,7 +41,26 @@ impl Workspace {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&canonical, flags, Mode::empty())
             .map_err(|error| unusable(error.into()))?;
-        Ok(Self { path: canonical, root })
+        Ok(Self { path: canonical, root: Some(root), private: Vec::new() })
+    }
+
+    /// The workspace of a run that is taken over, by the path that `open` found. An agent may have
+    /// removed it meanwhile, or put a link in its place: then nothing is in it, and no tool is led
+    /// anywhere else.
+    pub fn again(path: &Path) -> Self {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS).ok();
+        Self { path: path.to_owned(), root, private: Vec::new() }
+    }
+
+    /// The same, but these directories are shut to every tool, wherever they lie.
+    pub fn without(mut self, private: &[&Path]) -> Self {
+        // One that Ostler made for the agent inside its own directory is the agent's.
+        let outside = private
+            .iter()
+            .filter(|private| self.path == **private || !self.path.starts_with(private));
+        self.private = outside.map(|private| private.to_path_buf()).collect();
+        self
     }
 
     pub fn path(&self) -> &Path {
@@ -72,7 +96,12 @@ impl Workspace {
         let mut found = Vec::new();
         let mut waiting = vec![(start.to_owned(), depth)];
         while let Some((dir, depth)) = waiting.pop() {
-            for (name, kind) in self.names(&dir)? {
+            let names = match self.names(&dir) {
+                // What may not be looked into, or has gone meanwhile, does not hide the rest.
+                Err(_) if dir != start => continue,
+                names => names?,
+            };
+            for (name, kind) in names {
                 if name == ".git" {
                     continue;
                 }
@@ -106,15 +135,42 @@ impl Workspace {
     }
 
     fn beneath(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Fault> {
-        openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), change::resolve())
-            .map_err(|error| match error {
-                rustix::io::Errno::NOENT => {
-                    Fault::new(Code::NotFound, format!("'{}' is not in the workspace", shown(path)))
-                }
-                rustix::io::Errno::XDEV => refused(path, "it leads out of the workspace"),
-                error => refused(path, &std::io::Error::from(error).to_string()),
-            })
+        let absent =
+            || Fault::new(Code::NotFound, format!("'{}' is not in the workspace", shown(path)));
+        let root = self.root.as_ref().ok_or_else(absent)?;
+        let opened = openat2(root, path, flags | OFlags::CLOEXEC, Mode::empty(), change::resolve());
+        let fd = opened.map_err(|error| match error {
+            rustix::io::Errno::NOENT => absent(),
+            rustix::io::Errno::XDEV => refused(path, "it leads out of the workspace"),
+            error => refused(path, &std::io::Error::from(error).to_string()),
+        })?;
+        match self.is_private(&fd).map_err(|error| refused(path, &error.to_string()))? {
+            true => Err(refused(path, "Ostler keeps it for itself")),
+            false => Ok(fd),
+        }
     }
+
+    /// Whether this is Ostler's own: by where it lies, or by another name for the same file.
+    fn is_private(&self, fd: &OwnedFd) -> std::io::Result<bool> {
+        if self.private.is_empty() {
+            return Ok(false);
+        }
+        let real = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
+        if self.private.iter().any(|private| real.starts_with(private)) {
+            return Ok(true);
+        }
+        let stat = fstat(fd)?;
+        let linked =
+            FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile && stat.st_nlink > 1;
+        Ok(linked && self.private.iter().any(|private| holds(private, &stat)))
+    }
+}
+
+/// Whether a file is one of those right inside a directory: token, store and address are.
+fn holds(dir: &Path, stat: &Stat) -> bool {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut files = entries.filter_map(|entry| entry.metadata().ok());
+    files.any(|file| (file.dev(), file.ino()) == (stat.st_dev, stat.st_ino))
 }
 
 fn file_type(fd: &OwnedFd, path: &str) -> Result<FileType, Fault> {
@@ -147,6 +203,9 @@ fn refused(path: &str, why: &str) -> Fault {
 }
 
 #[cfg(test)]
+mod race;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
@@ -167,7 +226,8 @@ mod tests {
     fn a_path_that_leads_out_is_refused_however_it_is_written() {
         let (dir, workspace) = place();
         let absolute = dir.path().join("secret").display().to_string();
-        rustix::fs::mkfifoat(&workspace.root, "pipe", Mode::RUSR | Mode::WUSR).unwrap();
+        rustix::fs::mkfifoat(workspace.root.as_ref().unwrap(), "pipe", Mode::RUSR | Mode::WUSR)
+            .unwrap();
         let tricks = [
             "../secret",
             "src/../../secret",
@@ -203,6 +263,70 @@ mod tests {
         assert_eq!(paths(9), ["inside", "out", "src", "src/a.rs", "src/deep", "src/deep/b.rs"]);
         let (entries, more) = workspace.list("", 9, 2).unwrap();
         assert_eq!((entries.len(), more), (2, true));
+    }
+
+    #[test]
+    fn what_ostler_keeps_for_itself_is_shut_even_inside_the_workspace() {
+        let (dir, _) = place();
+        let (home, data) = (dir.path(), dir.path().join("work/data"));
+        std::fs::create_dir_all(data.join("blobs")).unwrap();
+        std::fs::write(data.join("token"), "secret").unwrap();
+        std::fs::hard_link(data.join("token"), home.join("work/twin")).unwrap();
+        std::fs::hard_link(home.join("work/src/a.rs"), home.join("work/a-twin")).unwrap();
+        symlink("data", home.join("work/way")).unwrap();
+        let workspace = Workspace::open(&home.join("work")).unwrap().without(&[&data]);
+        for path in ["data/token", "way/token", "twin", "data/../data/token", "src/../twin"] {
+            let fault = workspace.read(path, 100).unwrap_err();
+            assert_eq!(fault.code, Code::Forbidden, "{path}: {fault}");
+        }
+        assert_eq!(workspace.list("data", 1, 9).unwrap_err().code, Code::Forbidden);
+        let new = |path: &str| Change {
+            path: path.to_owned(),
+            was: Was::Anything,
+            becomes: Some(b"mine".to_vec()),
+            executable: false,
+        };
+        for path in ["data/token", "data/new", "data/blobs/new", "way/token"] {
+            assert_eq!(workspace.change(&[new(path)]).unwrap_err().code, Code::Forbidden, "{path}");
+        }
+        // A second name is taken away from the file, and the file stays as it was.
+        workspace.change(&[new("twin")]).unwrap();
+        assert_eq!(std::fs::read_to_string(data.join("token")).unwrap(), "secret");
+        // Another file with two names is just a file, and the listing goes on around what is shut.
+        assert_eq!(workspace.read("a-twin", 100).unwrap().0, b"fn a() {}");
+        let (entries, _) = workspace.list("", 9, 100).unwrap();
+        let paths: Vec<_> = entries.iter().map(|entry| entry.path.as_str()).collect();
+        assert!(paths.contains(&"src/deep/b.rs") && paths.contains(&"data"), "{paths:?}");
+        assert!(!paths.contains(&"data/token"), "{paths:?}");
+        // What Ostler made for the agent inside its own directory is open to it.
+        let own = Workspace::open(&home.join("work/src")).unwrap().without(&[&home.join("work")]);
+        assert_eq!(own.read("a.rs", 100).unwrap().0, b"fn a() {}");
+        let data_itself = Workspace::open(&data).unwrap().without(&[&data]);
+        assert_eq!(data_itself.read("token", 100).unwrap_err().code, Code::Forbidden);
+    }
+
+    #[test]
+    fn a_workspace_that_went_away_is_empty_and_not_the_whole_machine() {
+        let (dir, workspace) = place();
+        let path = workspace.path().to_owned();
+        assert_eq!(Workspace::again(&path).read("src/a.rs", 100).unwrap().0, b"fn a() {}");
+        std::fs::rename(&path, dir.path().join("elsewhere")).unwrap();
+        for in_its_place in ["nothing", "a link to the root", "a file"] {
+            match in_its_place {
+                "nothing" => {}
+                "a file" => {
+                    std::fs::remove_file(&path).unwrap();
+                    std::fs::write(&path, "").unwrap();
+                }
+                _ => symlink("/", &path).unwrap(),
+            }
+            let again = Workspace::again(&path);
+            for tried in ["etc/passwd", "src/a.rs", "."] {
+                let fault = again.read(tried, 100).unwrap_err();
+                assert_eq!(fault.code, Code::NotFound, "{in_its_place}, {tried}: {fault}");
+            }
+            assert_eq!(again.list("", 1, 9).unwrap_err().code, Code::NotFound, "{in_its_place}");
+        }
     }
 
     #[test]

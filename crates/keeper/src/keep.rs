@@ -24,7 +24,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
-use rustix::process::{getpid, set_child_subreaper, setsid, umask};
+use rustix::process::{
+    DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior, setsid, umask,
+};
 
 use crate::door::{LOCK_NAME, open_dir};
 use crate::packet;
@@ -74,7 +76,11 @@ fn attempt() -> io::Result<()> {
     // Opened before the ways part: from here on no signal is lost, on either side.
     let signals = raw::signal_fd()?;
     let name = format!("{}.{}", plan.run_id, plan.attempt);
-    let (held, agent) = match contain::enter(plan.level, &name, &dir) {
+    let entered = contain::enter(plan.level, &name, &dir);
+    // The plan holds the agent's keys. Not earlier, for the kernel lets no such process map its user;
+    // the agent's own exec ends it again.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let (held, agent) = match entered {
         Side::Keeper(held) => {
             let agent = agent::launch(&plan, agent_umask, held.entrance());
             (held, agent)

@@ -4,13 +4,16 @@
 
 use crate::App;
 use crate::rest::Problem;
+use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use contract::{Code, Fault};
+use contract::{Code, Fault, limits};
+use futures::StreamExt as _;
 use host::ops::relay::Bearer;
 use std::net::SocketAddr;
+use std::time::Duration;
 use subtle::ConstantTimeEq as _;
 
 /// The one address that tells only that we live.
@@ -43,14 +46,16 @@ impl Guard {
         &self.hosts
     }
 
-    fn host(&self, headers: &HeaderMap) -> Result<(), Fault> {
+    fn is_own(&self, name: &str) -> bool {
+        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let mut given = headers.get_all(header::HOST).iter();
-        let known = |host: &header::HeaderValue| {
-            host.to_str()
-                .is_ok_and(|host| self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)))
-        };
-        match (given.next(), given.next()) {
-            (Some(host), None) if known(host) => Ok(()),
+        // An address that is written whole names a host too, and by the standard it counts more.
+        let whole = uri.authority().is_none_or(|named| self.is_own(named.as_str()));
+        match (given.next().map(|host| host.to_str()), given.next()) {
+            (Some(Ok(host)), None) if whole && self.is_own(host) => Ok(()),
             _ => Err(Fault::new(Code::Forbidden, "the Host header does not name this server")),
         }
     }
@@ -63,13 +68,14 @@ impl Guard {
                 .ok()
                 .and_then(|origin| origin.strip_prefix("http://"))
                 .ok_or_else(refused)?;
-            if !self.hosts.iter().any(|known| known.eq_ignore_ascii_case(host)) {
+            if !self.is_own(host) {
                 return Err(refused());
             }
         }
-        match headers.get("sec-fetch-site").map(|site| site.as_bytes()) {
-            None | Some(b"same-origin" | b"none") => Ok(()),
-            Some(_) => Err(refused()),
+        let mut sites = headers.get_all("sec-fetch-site").iter();
+        match sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none")) {
+            true => Ok(()),
+            false => Err(refused()),
         }
     }
 
@@ -97,38 +103,74 @@ fn content_type(method: &Method, headers: &HeaderMap) -> Result<(), Fault> {
     if matches!(*method, Method::GET | Method::HEAD) {
         return Ok(());
     }
-    let json = headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|given| given.to_str().ok())
-        .and_then(|given| given.split(';').next())
-        .is_some_and(|given| given.trim().eq_ignore_ascii_case("application/json"));
-    match json {
-        true => Ok(()),
-        false => Err(Fault::new(
+    let mut given = headers.get_all(header::CONTENT_TYPE).iter();
+    let json = |given: &header::HeaderValue| {
+        let kind = given.to_str().ok().and_then(|given| given.split(';').next());
+        kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+    };
+    match (given.next(), given.next()) {
+        (Some(given), None) if json(given) => Ok(()),
+        _ => Err(Fault::new(
             Code::UnsupportedMedia,
             "the request does not say that it is application/json",
         )),
     }
 }
 
-/// Lets a request through, or answers it here.
-pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let path = request.uri().path().to_owned();
-    let headers = request.headers();
-    let passed = app.guard.host(headers).and_then(|()| app.guard.origin(headers)).and_then(|()| {
-        if OPEN_PATHS.contains(&path.as_str()) {
-            return Ok(None);
-        }
-        let caller = app.guard.caller(&app, headers, &path)?;
-        content_type(request.method(), headers).map(|()| Some(caller))
-    });
-    let mut response = match passed {
-        Ok(caller) => {
-            if let Some(caller) = caller {
-                request.extensions_mut().insert(caller);
+/// The whole body, within its limits of size and time: whoever dawdles over it holds no handler.
+async fn whole(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Fault> {
+    let too_large = || {
+        Fault::new(Code::TooLarge, format!("at most {} bytes are taken", limits::BODY_BYTES_MAX))
+    };
+    let declared = headers.get(header::CONTENT_LENGTH).and_then(|given| given.to_str().ok());
+    let declared: u64 = declared.and_then(|given| given.parse().ok()).unwrap_or(0);
+    if declared > limits::BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let read = async {
+        let mut pieces = body.into_data_stream();
+        let mut bytes = Vec::with_capacity(declared as usize);
+        while let Some(piece) = pieces.next().await {
+            let piece = piece.map_err(|error| {
+                Fault::new(Code::Usage, format!("reading the body of the request: {error}"))
+            })?;
+            if bytes.len() + piece.len() > limits::BODY_BYTES_MAX {
+                return Err(too_large());
             }
-            next.run(request).await
+            bytes.extend_from_slice(&piece);
         }
+        Ok(bytes)
+    };
+    let late = |_| {
+        let message = format!("the body was not there after {} ms", limits::BODY_MS);
+        Fault::new(Code::Usage, message)
+    };
+    tokio::time::timeout(Duration::from_millis(limits::BODY_MS), read).await.map_err(late)?
+}
+
+/// The request that may be answered, with who asks and all that is said.
+async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
+    let (mut parts, body) = request.into_parts();
+    app.guard.host(&parts.uri, &parts.headers)?;
+    app.guard.origin(&parts.headers)?;
+    if OPEN_PATHS.contains(&parts.uri.path()) {
+        return Ok(Request::from_parts(parts, Body::empty()));
+    }
+    let caller = app.guard.caller(app, &parts.headers, parts.uri.path())?;
+    parts.extensions.insert(caller);
+    content_type(&parts.method, &parts.headers)?;
+    let body = match parts.method {
+        // What only looks has nothing to say.
+        Method::GET | Method::HEAD => Body::empty(),
+        _ => Body::from(whole(&parts.headers, body).await?),
+    };
+    Ok(Request::from_parts(parts, body))
+}
+
+/// Lets a request through, or answers it here.
+pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
+    let mut response = match admit(&app, request).await {
+        Ok(request) => next.run(request).await,
         Err(fault) => Problem(fault).into_response(),
     };
     let headers = response.headers_mut();
@@ -141,4 +183,40 @@ pub async fn check(State(app): State<App>, mut request: Request, next: Next) -> 
         headers.insert(name, header::HeaderValue::from_static(value));
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::stream;
+
+    async fn refused(length: Option<&str>, body: Body) -> Code {
+        let mut headers = HeaderMap::new();
+        if let Some(length) = length {
+            headers.insert(header::CONTENT_LENGTH, length.parse().unwrap());
+        }
+        whole(&headers, body).await.unwrap_err().code
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_never_ends_is_not_waited_for() {
+        let first = stream::iter([Ok::<_, std::io::Error>("{")]);
+        let silent = Body::from_stream(first.chain(stream::pending()));
+        assert_eq!(refused(Some("2"), silent).await, Code::Usage);
+        // One that keeps coming, a piece a second, is not waited for either.
+        let dripping = stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Some((Ok::<_, std::io::Error>(" "), ()))
+        });
+        assert_eq!(refused(None, Body::from_stream(dripping)).await, Code::Usage);
+    }
+
+    #[tokio::test]
+    async fn a_body_is_as_long_as_it_may_be_and_not_a_byte_longer() {
+        let body = |bytes: usize| Body::from(vec![b' '; bytes]);
+        let most = limits::BODY_BYTES_MAX;
+        assert_eq!(whole(&HeaderMap::new(), body(most)).await.unwrap().len(), most);
+        assert_eq!(refused(None, body(most + 1)).await, Code::TooLarge);
+        assert_eq!(refused(Some(&(most + 1).to_string()), body(0)).await, Code::TooLarge);
+    }
 }

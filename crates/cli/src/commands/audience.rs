@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::client::Received;
-use crate::render::{Detail, Renderer};
+use crate::render::{Detail, Renderer, clean};
 use crate::terminal::{self, Gone, Screen};
 use contract::Fault;
 use contract::event::{Body, Event, RunResult};
@@ -12,10 +12,16 @@ use std::io::{Stdout, Write as _};
 /// The reader of a run.
 pub enum Audience {
     People(Box<People>),
-    Json(Stdout),
-    Quiet(Stdout),
+    Json(Programs),
+    Quiet(Programs),
     /// The reader has gone; the run goes on.
     Nobody,
+}
+
+/// A program, or a person who asked for what a program gets.
+pub struct Programs {
+    out: Stdout,
+    is_terminal: bool,
 }
 
 pub struct People {
@@ -43,9 +49,14 @@ impl Audience {
     /// By the flags every command has.
     pub fn of(context: &Context, detail: Detail) -> Self {
         match context.global.json {
-            true => Self::Json(std::io::stdout()),
+            true => Self::Json(Programs::of(context)),
             false => Self::people(context, detail),
         }
+    }
+
+    /// Someone who wants the answer only.
+    pub fn quiet(context: &Context) -> Self {
+        Self::Quiet(Programs::of(context))
     }
 
     /// Shows an event, and says what it was.
@@ -60,7 +71,7 @@ impl Audience {
     /// Says a line to people who watch; programs are not talked to.
     pub fn say(&mut self, line: &str) {
         if let Self::People(people) = self
-            && let Err(gone) = people.screen.say(line)
+            && let Err(gone) = people.screen.say(&clean(line))
         {
             self.leave(&gone);
         }
@@ -76,15 +87,23 @@ impl Audience {
                     people.close()?;
                 }
             }
-            Self::Json(out) => {
-                out.write_all(&received.bytes)?;
+            Self::Json(Programs { out, is_terminal }) => {
+                match is_terminal {
+                    true => {
+                        let text = String::from_utf8_lossy(&received.bytes);
+                        out.write_all(terminal::json(&text, true).as_bytes())?;
+                    }
+                    false => out.write_all(&received.bytes)?,
+                }
                 out.write_all(b"\n")?;
                 out.flush()?;
             }
-            Self::Quiet(out) => {
+            Self::Quiet(Programs { out, is_terminal }) => {
                 if let Body::Result(result) = &event.body
                     && let Some(text) = answer(result)
                 {
+                    // A program gets the answer as it is; a terminal would obey what is in it.
+                    let text = if *is_terminal { clean(&text) } else { text };
                     writeln!(out, "{}", text.trim_end())?;
                 }
             }
@@ -112,6 +131,13 @@ impl Audience {
 
     fn leave(&mut self, _: &Gone) {
         *self = Self::Nobody;
+    }
+}
+
+impl Programs {
+    fn of(context: &Context) -> Self {
+        let is_terminal = context.surroundings.stdout_is_terminal;
+        Self { out: std::io::stdout(), is_terminal }
     }
 }
 

@@ -24,6 +24,6 @@ pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Sto
     let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     let table = render::costs_table(&rows, columns, colour);
-    context.print(&format!("{table}\n{}", render::costs_total(&rows)))?;
+    context.print_rendered(&format!("{table}\n{}", render::costs_total(&rows)))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -84,14 +84,21 @@ impl Context {
         answer
     }
 
+    /// Writes lines that may repeat what an agent, a file or another program said.
     fn print(&self, text: &str) -> Result<(), Gone> {
+        crate::terminal::print(&crate::render::clean(text))
+    }
+
+    /// Writes what the renderer made: its colours are the only sequences in it.
+    fn print_rendered(&self, text: &str) -> Result<(), Gone> {
         crate::terminal::print(text)
     }
 
     fn print_json(&self, value: &impl serde::Serialize) -> Result<(), Stopped> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Fault::new(Code::InternalError, format!("writing JSON: {error}")))?;
-        Ok(self.print(&text)?)
+        let text = crate::terminal::json(&text, self.surroundings.stdout_is_terminal);
+        Ok(crate::terminal::print(&text)?)
     }
 }
 

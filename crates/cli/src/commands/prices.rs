@@ -37,7 +37,7 @@ async fn list(context: &Context, model: Option<&str>) -> Result<ExitCode, Stoppe
     // What is read by a program is not cut to fit a screen.
     let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
-    context.print(&render::prices_table(&rows, columns, colour))?;
+    context.print_rendered(&render::prices_table(&rows, columns, colour))?;
     Ok(ExitCode::SUCCESS)
 }
 

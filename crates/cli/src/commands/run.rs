@@ -53,7 +53,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     };
     let detail = if args.debug { Detail::Debug } else { Detail::Usual };
     let mut audience = match args.quiet {
-        true if !context.global.json => Audience::Quiet(std::io::stdout()),
+        true if !context.global.json => Audience::quiet(context),
         _ => Audience::of(context, detail),
     };
     let mut follow = Follow {

@@ -35,7 +35,7 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     let shown: Vec<RunRow> = rows.into_iter().map(|row| shown(row, now)).collect();
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
-    context.print(&render::runs_table(&shown, now, surroundings.columns, colour))?;
+    context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
     Ok(ExitCode::SUCCESS)
 }
 

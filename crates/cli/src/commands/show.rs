@@ -5,6 +5,7 @@ use super::{Context, Stopped};
 use crate::args;
 use crate::client::{Client, Received};
 use crate::render::Detail;
+use crate::terminal::json;
 use contract::{Code, Fault, RunId};
 use futures::StreamExt as _;
 use serde_json::{Map, Value};
@@ -17,7 +18,7 @@ pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopp
             let run = client.run(&args.run).await?.id;
             match (args.plan, args.raw) {
                 (true, _) => plan(context, client, run).await,
-                (false, true) => raw(client, run).await,
+                (false, true) => raw(context, client, run).await,
                 (false, false) => transcript(context, client, run, &args).await,
             }
         })
@@ -30,9 +31,25 @@ async fn plan(context: &Context, client: &Client, run: RunId) -> Result<(), Stop
     context.print_json(&plan)
 }
 
-async fn raw(client: &Client, run: RunId) -> Result<(), Stopped> {
+async fn raw(context: &Context, client: &Client, run: RunId) -> Result<(), Stopped> {
     let mut out = std::io::BufWriter::new(std::io::stdout());
-    let written = client.trace(run, |piece| out.write_all(piece)).await?;
+    let is_terminal = context.surroundings.stdout_is_terminal;
+    // A piece may end inside a character, a line does not.
+    let mut held = Vec::new();
+    let written = client
+        .trace(run, |piece| {
+            held.extend_from_slice(piece);
+            let whole = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let lines: Vec<u8> = held.drain(..whole).collect();
+            match is_terminal {
+                true => out.write_all(json(&String::from_utf8_lossy(&lines), true).as_bytes()),
+                false => out.write_all(&lines),
+            }
+        })
+        .await?;
+    let written = written.and_then(|()| {
+        out.write_all(json(&String::from_utf8_lossy(&held), is_terminal).as_bytes())
+    });
     written.and_then(|()| out.flush()).map_err(crate::terminal::Gone::from)?;
     Ok(())
 }

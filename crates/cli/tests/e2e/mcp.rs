@@ -15,7 +15,7 @@ const SDK: &str = "mcp==2.3.0";
 
 /// An agent that tells where its tools are and with which token, and then waits to be told to end.
 const AGENT: &str = r#"
-printf '%s\n%s\n' "$OSTLER_LEASE_TOKEN" "$MCP_SERVER_URL" > door.part && mv door.part door
+printf '%s\n%s\n%s\n' "$OSTLER_LEASE_TOKEN" "$MCP_SERVER_URL" "$OSTLER_RUN_ID" > door.part && mv door.part door
 while [ ! -e done ]; do sleep 0.05; done
 echo '{"type":"complete","output":{"text":"done"}}'
 "#;
@@ -29,7 +29,7 @@ pub struct Guest {
 }
 
 impl Guest {
-    fn new(ostler: &Ostler, permission: &[&str]) -> Self {
+    pub fn new(ostler: &Ostler, permission: &[&str]) -> Self {
         Self::with_env(ostler, permission, &[])
     }
 
@@ -40,10 +40,43 @@ impl Guest {
         let agent = format!("sh {}", script.display());
         let mut args = vec!["run", "--process", &agent, "be there", "--json"];
         args.extend(permission);
-        let run = Running::of(ostler.command(&args).envs(env.iter().copied()));
+        Self::of(ostler, ostler.command(&args).envs(env.iter().copied()))
+    }
+
+    /// The same, hosted by whoever has this mask for new files.
+    pub fn with_umask(ostler: &Ostler, umask: &str) -> Self {
+        let script = ostler.instance.root().join("agent.sh");
+        std::fs::write(&script, AGENT).unwrap();
+        let mut command = ostler.instance.command("sh");
+        command.args(["-c", &format!("umask {umask}; exec \"$@\""), "sh"]).arg(program());
+        command.args(["run", "--process", &format!("sh {}", script.display()), "be there"]);
+        Self::of(ostler, command.arg("--json").stdin(Stdio::null()))
+    }
+
+    fn of(ostler: &Ostler, command: &mut Command) -> Self {
+        let run = Running::of(command);
         let work = ostler.instance.work();
         let (token, url) = door(&work);
         Self { run, work, token, url }
+    }
+
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// The id of its run.
+    pub fn run(&self) -> String {
+        let text = std::fs::read_to_string(self.work.join("door")).unwrap();
+        text.lines().nth(2).unwrap().to_owned()
+    }
+
+    /// Lets the agent end.
+    pub fn release(&self) {
+        std::fs::write(self.work.join("done"), "").unwrap();
+    }
+
+    pub fn post_as(&self, token: &str, message: &Value) -> (u16, Value) {
+        post(&self.url, token, message)
     }
 
     pub fn post(&self, message: &Value) -> (u16, Value) {
@@ -56,7 +89,7 @@ impl Guest {
     }
 
     pub fn finish(self) -> Vec<Value> {
-        std::fs::write(self.work.join("done"), "").unwrap();
+        self.release();
         self.run.finish().events()
     }
 }
@@ -65,8 +98,8 @@ fn door(work: &Path) -> (String, String) {
     let text = testkit::until("the agent's door", BOUND_MS, || {
         std::fs::read_to_string(work.join("door")).ok()
     });
-    let (token, url) = text.trim().split_once('\n').unwrap();
-    (token.to_owned(), url.to_owned())
+    let mut lines = text.lines().map(str::to_owned);
+    (lines.next().unwrap(), lines.next().unwrap())
 }
 
 pub fn tool_call(tool: &str, args: &Value) -> Value {

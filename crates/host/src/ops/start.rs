@@ -268,7 +268,8 @@ fn check(host: &Host, request: &RunRequest) -> Result<Checked, Fault> {
             format!("'{}' names the runtime '{}'", adapter.name, adapter.runtime),
         )
     })?;
-    let workspace = Arc::new(Workspace::open(&request.cwd)?);
+    let workspace = Workspace::open(&request.cwd)?.without(&host.inner.data.private());
+    let workspace = Arc::new(workspace);
     let environment = match &request.environment {
         Some(environment) => environment.clone(),
         None => host.inner.environment.clone(),

@@ -121,7 +121,7 @@ impl Workspace {
             }
             parent = match self.directory(so_far, path) {
                 Err(fault) if fault.code == Code::NotFound => {
-                    if name == ".." || name == ".git" {
+                    if name == ".." || name.eq_ignore_ascii_case(".git") {
                         return Err(refused(path, "no such directory is made"));
                     }
                     rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(0o777))
@@ -142,7 +142,9 @@ impl Workspace {
         let inner = real
             .strip_prefix(&self.path)
             .map_err(|_| refused(path, "it leads out of the workspace"))?;
-        match staged.name == ".git" || inner.components().any(|part| part.as_os_str() == ".git") {
+        let of_git = |name: &std::ffi::OsStr| name.eq_ignore_ascii_case(".git");
+        let inside = inner.components().any(|part| of_git(part.as_os_str()));
+        match inside || of_git(staged.name.as_ref()) {
             true => Err(refused(path, "what git keeps for itself is not written to")),
             false => Ok(()),
         }

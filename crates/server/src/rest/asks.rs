@@ -1,9 +1,9 @@
 //! Questions over HTTP: list them, answer one.
 
-use super::{Given, Problem};
+use super::{Given, Named, Problem};
 use crate::App;
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use host::ops::ask::{self, OpenAsk};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ pub struct Answer {
 
 pub async fn answer(
     State(app): State<App>,
-    Path(given): Path<String>,
+    Named(given): Named,
     Given(Answer { option }): Given<Answer>,
 ) -> Result<(StatusCode, Json<OpenAsk>), Problem> {
     Ok((StatusCode::ACCEPTED, Json(ask::answer(&app.host, &given, &option).await?)))

@@ -7,9 +7,9 @@ mod openapi;
 mod runs;
 
 use crate::App;
-use axum::extract::FromRequest;
-use axum::extract::rejection::JsonRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
@@ -158,13 +158,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
         match Json::<T>::from_request(request, state).await {
             Ok(Json(given)) => Ok(Self(given)),
-            Err(JsonRejection::BytesRejection(error))
-                if error.status() == StatusCode::PAYLOAD_TOO_LARGE =>
-            {
-                let message =
-                    format!("at most {} bytes are taken", contract::limits::BODY_BYTES_MAX);
-                Err(Problem(Fault::new(Code::TooLarge, message)))
-            }
+            Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
+        }
+    }
+}
+
+/// The one parameter of an address, as text.
+pub struct Named(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Path::from_request_parts(parts, state).await {
+            Ok(Path(name)) => Ok(Self(name)),
             Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
         }
     }

@@ -1,11 +1,11 @@
 //! Runs over HTTP: start, list, show, follow, wish. Events pass through as the bytes they were
 //! committed as.
 
-use super::{Given, Problem};
+use super::{Given, Named, Problem};
 use crate::App;
 use crate::sse::{self, Shape, View};
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::{Code, Fault, RunId, Wish, limits};
@@ -43,21 +43,18 @@ fn bad_query(error: axum::extract::rejection::QueryRejection) -> Problem {
     Problem(Fault::new(Code::Usage, error.body_text()))
 }
 
-pub async fn show(
-    State(app): State<App>,
-    Path(run): Path<String>,
-) -> Result<Json<RunRow>, Problem> {
+pub async fn show(State(app): State<App>, Named(run): Named) -> Result<Json<RunRow>, Problem> {
     let run = run::find(&app.host, &run).await?;
     Ok(Json(run::get(&app.host, run).await?))
 }
 
-pub async fn plan(State(app): State<App>, Path(run): Path<String>) -> Result<Response, Problem> {
+pub async fn plan(State(app): State<App>, Named(run): Named) -> Result<Response, Problem> {
     let run = run::find(&app.host, &run).await?;
     let plan = run::plan(&app.host, run).await?;
     Ok(([(header::CONTENT_TYPE, "application/json")], plan).into_response())
 }
 
-pub async fn trace(State(app): State<App>, Path(run): Path<String>) -> Result<Response, Problem> {
+pub async fn trace(State(app): State<App>, Named(run): Named) -> Result<Response, Problem> {
     let run = run::find(&app.host, &run).await?;
     let reader = run::trace(&app.host, run).await?;
     Ok(sse::lines(&app, reader))
@@ -65,7 +62,7 @@ pub async fn trace(State(app): State<App>, Path(run): Path<String>) -> Result<Re
 
 pub async fn wish(
     State(app): State<App>,
-    Path(run): Path<String>,
+    Named(run): Named,
     Given(wish): Given<Wish>,
 ) -> Result<StatusCode, Problem> {
     let run = run::find(&app.host, &run).await?;
@@ -83,7 +80,7 @@ pub struct EventsQuery {
 
 pub async fn events(
     State(app): State<App>,
-    Path(run): Path<String>,
+    Named(run): Named,
     query: Result<Query<EventsQuery>, axum::extract::rejection::QueryRejection>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
@@ -103,7 +100,7 @@ pub async fn events(
     sse::stream(&app, run, after, shape, query.view)
 }
 
-pub async fn blob(State(app): State<App>, Path(hash): Path<String>) -> Result<Response, Problem> {
+pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Response, Problem> {
     let bytes = run::blob(&app.host, &hash).await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }

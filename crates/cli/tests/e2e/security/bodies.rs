@@ -1,0 +1,105 @@
+//! Every route that takes a body × bodies that are too large, too deep, of the wrong shape or no
+//! text. All are refused as the caller's fault: none is the server's own, and none is taken.
+
+use super::{Place, Tally, bad_headers, runs};
+use crate::door::{Door, written};
+use crate::mcp::Guest;
+use contract::limits::BODY_BYTES_MAX;
+
+/// The token that a place takes: the owner's, or that of the run that is open meanwhile.
+fn bearer(place: &Place, door: &Door, guest: &Guest) -> String {
+    let token = if place.is_for_runs() { guest.token() } else { &door.token };
+    format!("Bearer {token}")
+}
+
+#[test]
+fn no_body_is_taken_that_is_not_what_a_route_wants() {
+    let door = Door::open();
+    let guest = Guest::new(&door.ostler, &[]);
+    let deep = |open: &str, close: &str| [open.repeat(100_000), close.repeat(100_000)].concat();
+    let bodies: Vec<Vec<u8>> = vec![
+        b"".to_vec(),
+        b"null".to_vec(),
+        b"7".to_vec(),
+        b"\"x\"".to_vec(),
+        b"[]".to_vec(),
+        b"[{}]".to_vec(),
+        b"{".to_vec(),
+        b"{}{}".to_vec(),
+        b"{\"agent\":7,\"option\":7,\"kind\":7}".to_vec(),
+        b"{\"agent\":{\"a\":[]},\"prompt\":null}".to_vec(),
+        b"{\"__proto__\":{\"x\":1}}".to_vec(),
+        b"{\"a\":\"\xff\xfe\"}".to_vec(),
+        b"\xef\xbb\xbf{}".to_vec(),
+        b"{\"a\":\"\\ud800\"}".to_vec(),
+        b"{\"a\":1e999999}".to_vec(),
+        b"\0\0\0\0".to_vec(),
+        deep("[", "]").into_bytes(),
+        deep("{\"a\":", "}").into_bytes(),
+        deep("[", "").into_bytes(),
+        format!("{{\"agent\":\"{}\"}}", "x".repeat(1 << 20)).into_bytes(),
+    ];
+    let before = runs(&door);
+    let mut tally = Tally::new("bodies");
+    for place in Place::mutating() {
+        let bearer = bearer(&place, &door, &guest);
+        for body in &bodies {
+            let headers = [
+                ("host", door.address.as_str()),
+                ("authorization", &bearer),
+                ("content-type", "application/json"),
+                ("accept", "application/json, text/event-stream"),
+            ];
+            let answer = door.knock(&written(&place.method, &place.path, &headers, body));
+            let shown = String::from_utf8_lossy(&body[..body.len().min(40)]).into_owned();
+            let at = || format!("{} {} {shown}: {}", place.method, place.path, answer.status);
+            tally.row((400..500).contains(&answer.status), at);
+            let bad = bad_headers(&answer);
+            tally.row(bad.is_none(), || format!("{}, {}", at(), bad.unwrap_or_default()));
+        }
+    }
+    tally.row(runs(&door) == before, || "a run was started".to_owned());
+    guest.finish();
+    tally.close(200);
+}
+
+#[test]
+fn no_body_is_read_beyond_its_limit() {
+    let door = Door::open();
+    let guest = Guest::new(&door.ostler, &[]);
+    let mut tally = Tally::new("large bodies");
+    for place in Place::mutating() {
+        let bearer = bearer(&place, &door, &guest);
+        let base = [
+            ("host", door.address.as_str()),
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+            ("accept", "application/json, text/event-stream"),
+        ];
+        // What it says of itself is enough: not one byte of it is waited for.
+        for length in [BODY_BYTES_MAX as u64 + 1, 1 << 30, u64::MAX - 1] {
+            let length = length.to_string();
+            let headers = [&base[..], &[("content-length", length.as_str())]].concat();
+            let answer = door.knock(&written(&place.method, &place.path, &headers, b""));
+            let at = || format!("{} {} of {length}: {}", place.method, place.path, answer.status);
+            // A number that no length can be is refused with the headers.
+            tally.row(matches!(answer.status, 413 | 431), at);
+            let bad = bad_headers(&answer);
+            tally.row(bad.is_none(), || format!("{}, {}", at(), bad.unwrap_or_default()));
+        }
+        // In chunks it is counted. Whoever still writes when the answer comes may not read it.
+        let headers = [&base[..], &[("transfer-encoding", "chunked")]].concat();
+        let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &[b' '; 1 << 20], b"\r\n"].concat();
+        let mut request = written(&place.method, &place.path, &headers, b"");
+        for _ in 0..=BODY_BYTES_MAX >> 20 {
+            request.extend_from_slice(&chunk);
+        }
+        request.extend_from_slice(b"2\r\n{}\r\n0\r\n\r\n");
+        let answer = door.knock(&request);
+        tally.row(matches!(answer.status, 413 | 0), || {
+            format!("{} {} in chunks: {}", place.method, place.path, answer.status)
+        });
+    }
+    guest.finish();
+    tally.close(30);
+}

@@ -1,0 +1,169 @@
+//! The token of a run: it opens the tools of its run while that run is live, and nothing else. It is
+//! in no command line and in nothing that is kept.
+
+use super::{Place, Tally};
+use crate::door::Door;
+use crate::mcp::{Guest, list};
+use crate::ostler::{BOUND_MS, Ostler, keepers, signal};
+use rustix::process::Signal;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What opens the tools and nothing else, in the ways it could come damaged.
+fn damaged(token: &str) -> Vec<(&'static str, String)> {
+    let flipped = |at: usize| {
+        let other = if token.as_bytes()[at] == b'0' { "1" } else { "0" };
+        format!("{}{other}{}", &token[..at], &token[at + 1..])
+    };
+    vec![
+        ("truncated", token[..token.len() - 1].to_owned()),
+        ("truncated in front", token[1..].to_owned()),
+        ("halved", token[..token.len() / 2].to_owned()),
+        ("flipped first", flipped(0)),
+        ("flipped in the middle", flipped(token.len() / 2)),
+        ("flipped last", flipped(token.len() - 1)),
+        ("longer", format!("{token}0")),
+        ("doubled", format!("{token}{token}")),
+        ("in capitals", token.to_uppercase()),
+        ("reversed", token.chars().rev().collect()),
+        ("empty", String::new()),
+    ]
+}
+
+#[test]
+fn the_token_of_a_run_opens_its_tools_and_nothing_else() {
+    let door = Door::open();
+    let guest = Guest::new(&door.ostler, &[]);
+    let bearer = format!("Bearer {}", guest.token());
+    let mut tally = Tally::new("run tokens");
+    for place in Place::all().iter().filter(|place| !place.is_open() && !place.is_for_runs()) {
+        for (name, target) in [
+            ("as it is", place.path.clone()),
+            ("with a way through /mcp", format!("/mcp/..{}", place.path)),
+            ("with a double slash", format!("/{}", place.path)),
+            ("with a capital", place.path.replacen("api", "API", 1)),
+        ] {
+            let headers = [
+                ("host", door.address.as_str()),
+                ("authorization", &bearer),
+                ("content-type", "application/json"),
+            ];
+            let answer = door.request(&place.method, &target, &headers, "{}");
+            tally.row(answer.status == 401, || {
+                format!("{} {target}, {name}: {}", place.method, answer.status)
+            });
+        }
+    }
+    for (name, token) in damaged(guest.token()) {
+        let (status, _) = guest.post_as(&token, &list());
+        // All digits may be decimal, and then capitals are the same token.
+        let same = token == guest.token();
+        tally.row(status == if same { 200 } else { 401 }, || format!("{name}: {status}"));
+    }
+    let (status, body) = guest.post(&list());
+    tally.row(status == 200, || format!("the token itself: {status} {body}"));
+    guest.finish();
+    tally.close(70);
+}
+
+#[test]
+fn the_token_of_a_run_ends_with_it_however_it_ends() {
+    let mut tally = Tally::new("ended runs");
+    for end in ["complete", "stop", "lease"] {
+        let ostler = Ostler::new();
+        if end == "lease" {
+            ostler.instance.write_config(r#"{ "server": { "leaseSec": 2 } }"#);
+        }
+        let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+        serve.line();
+        let guest = Guest::new(&ostler, &[]);
+        let (first, _) = guest.post(&list());
+        tally.row(first == 200, || format!("before {end}: {first}"));
+        let run = guest.run();
+        match end {
+            "stop" => assert_eq!(ostler.says(&["stop", &run, "--now"]).code, 0),
+            "lease" => {
+                // The host sleeps past its lease; the keeper ends the agent without it.
+                let host = serve.child.id() as i32;
+                signal(host, Signal::STOP);
+                testkit::until("the end of the keeper", BOUND_MS, || {
+                    keepers(&run).is_empty().then_some(())
+                });
+                signal(host, Signal::CONT);
+            }
+            _ => guest.release(),
+        }
+        testkit::until("the end of the token", BOUND_MS, || {
+            (guest.post(&list()).0 == 401).then_some(())
+        });
+        tally.row(true, || end.to_owned());
+        // Once ended it stays so.
+        let (status, _) = guest.post(&list());
+        tally.row(status == 401, || format!("after {end}: {status}"));
+        guest.finish();
+        let _ = serve.child.kill();
+        let _ = serve.child.wait();
+    }
+    tally.close(9);
+}
+
+/// The processes whose command line holds this.
+fn spoken_of(text: &str) -> Vec<String> {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().into_string().ok());
+    let pids = pids.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    pids.filter(|pid| {
+        let argv = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        argv.windows(text.len()).any(|window| window == text.as_bytes())
+    })
+    .collect()
+}
+
+/// The files beneath a directory that hold this.
+fn kept_in(ostler: &Ostler, dir: &Path, text: &str) -> Vec<String> {
+    let files = ostler.files().into_iter().filter(|path| path.starts_with(dir));
+    let holding = files.filter(|path| {
+        let bytes = std::fs::read(path).unwrap_or_default();
+        bytes.windows(text.len()).any(|window| window == text.as_bytes())
+    });
+    holding.map(|path| path.display().to_string()).collect()
+}
+
+#[test]
+fn a_token_is_in_no_command_line_and_in_nothing_that_is_kept() {
+    let door = Door::open();
+    let ostler = &door.ostler;
+    let guest = Guest::new(ostler, &["--permission", "allow-all"]);
+    // The agent repeats its token by every way it has.
+    let token = guest.token();
+    for (tool, args) in [
+        ("comment", serde_json::json!({ "text": token })),
+        ("report_progress", serde_json::json!({ "summary": token })),
+        ("upload_asset", serde_json::json!({ "name": "a", "content": token })),
+        ("read_file", serde_json::json!({ "path": token })),
+    ] {
+        let _ = guest.call(tool, &args);
+    }
+    let mut tally = Tally::new("tokens kept");
+    for (name, token) in [("the run's", token), ("the owner's", door.token.as_str())] {
+        let found = spoken_of(token);
+        tally.row(found.is_empty(), || format!("{name} is in the command line of {found:?}"));
+    }
+    for dir in [ostler.instance.data(), ostler.instance.runtime()] {
+        let found = kept_in(ostler, &dir, token);
+        tally.row(found.is_empty(), || format!("the run's is in {found:?}"));
+    }
+    // The instruments see what is there.
+    let mut child =
+        Command::new("sh").args(["-c", "read line", token]).stdin(Stdio::piped()).spawn().unwrap();
+    // The kernel shows it a moment after the program has begun.
+    testkit::until("the command line", BOUND_MS, || spoken_of(token).pop());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let found = kept_in(ostler, &ostler.instance.data(), &door.token);
+    tally.row(found.len() == 1 && found[0].ends_with("/token"), || format!("{found:?}"));
+    guest.finish();
+    let found = kept_in(ostler, &ostler.instance.data(), &door.token);
+    tally.row(found.len() == 1, || format!("{found:?}"));
+    tally.close(6);
+}

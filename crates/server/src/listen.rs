@@ -1,0 +1,132 @@
+//! The address, and the connections that come to it. Each connection is bounded before anyone reads
+//! what it says: its headers in number, size and time, and how many others there are. What is asked
+//! over it is the business of `auth.rs` and the routes.
+
+use crate::{App, auth, mcp, router};
+use axum::body::Body;
+use contract::{Code, Fault, limits};
+use host::Host;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tower::ServiceExt as _;
+
+/// How long to wait when the system gives no connection: it has no more descriptors, or no memory.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// A listening server that does not serve yet.
+pub struct Listening {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// Takes the address. Only loopback for now: anything else needs TLS, which comes with remotes.
+pub async fn listen(address: &str) -> Result<Listening, Fault> {
+    let parsed: SocketAddr = address.parse().map_err(|error| {
+        Fault::new(Code::Usage, format!("--listen {address}: {error}"))
+            .with_hint("give an address such as 127.0.0.1:7717")
+    })?;
+    if !parsed.ip().is_loopback() {
+        let message = format!("--listen {address}: only loopback addresses can be listened on");
+        return Err(Fault::new(Code::NotSupported, message).with_hint("use 127.0.0.1 and a tunnel"));
+    }
+    let failed = |error: std::io::Error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::AddrInUse => Code::PortInUse,
+            _ => Code::Usage,
+        };
+        Fault::new(code, format!("listening on {address}: {error}"))
+    };
+    let listener = TcpListener::bind(parsed).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok(Listening { listener, address })
+}
+
+impl Listening {
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// Serves until `stop` resolves, then lets open requests finish.
+    pub async fn serve(
+        self,
+        host: Host,
+        token: String,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> std::io::Result<()> {
+        let guard = Arc::new(auth::Guard::new(token, self.address));
+        let router = router(App {
+            mcp: mcp::service(&host, &guard),
+            host,
+            guard,
+            watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
+        });
+        let places = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
+        let (leaving, _) = watch::channel(());
+        let mut stop = pin!(stop);
+        loop {
+            let (stream, place) = tokio::select! {
+                next = next(&self.listener, &places) => next,
+                () = &mut stop => break,
+            };
+            tokio::spawn(converse(stream, router.clone(), leaving.subscribe(), place));
+        }
+        drop(self.listener);
+        let _ = leaving.send(());
+        // The last connection takes its end of the channel with it.
+        leaving.closed().await;
+        Ok(())
+    }
+}
+
+/// The next connection, when there is a place for one. Until then the system keeps it waiting, so
+/// that a crowd at the door takes no descriptors from the runs inside.
+async fn next(
+    listener: &TcpListener,
+    places: &Arc<Semaphore>,
+) -> (TcpStream, Option<OwnedSemaphorePermit>) {
+    // The semaphore is never closed; without a place a connection would only be unbounded.
+    let place = Arc::clone(places).acquire_owned().await.ok();
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => return (stream, place),
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+        }
+    }
+}
+
+/// One connection, to its end.
+async fn converse(
+    stream: TcpStream,
+    router: axum::Router,
+    mut leaving: watch::Receiver<()>,
+    _place: Option<OwnedSemaphorePermit>,
+) {
+    // Events are small and awaited: they are not held back for more to come.
+    let _ = stream.set_nodelay(true);
+    let service = TowerToHyperService::new(
+        router.map_request(|request: hyper::Request<_>| request.map(Body::new)),
+    );
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(limits::HEADER_MS))
+        .max_headers(limits::HEADERS_MAX)
+        .max_header_size(limits::HEADER_BYTES_MAX);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    // How a connection ends is the peer's affair; there is nobody to tell.
+    let over = tokio::select! {
+        _ = connection.as_mut() => true,
+        _ = leaving.changed() => false,
+    };
+    if !over {
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    }
+}
