@@ -17,6 +17,7 @@ mod deaths;
 mod escape;
 mod first_minutes;
 mod handover;
+mod manners;
 mod mcp;
 mod money;
 mod ostler;
