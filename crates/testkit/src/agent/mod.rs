@@ -204,7 +204,8 @@ impl<'a, W: Write> Play<'a, W> {
             Step::DeafCall => {
                 self.calls += 1;
                 let id = format!("call_{}", self.calls);
-                let call = json!({ "type": "tool_call", "id": id, "tool": "read_task", "args": {} });
+                let call =
+                    json!({ "type": "tool_call", "id": id, "tool": "read_task", "args": {} });
                 self.voice.say(&call);
             }
             Step::ChattyCall { bytes } => self.call_chattily(*bytes)?,

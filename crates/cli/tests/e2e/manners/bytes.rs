@@ -84,10 +84,14 @@ const ROWS: &[Row] = &[
     Row::fake("twenty thousand tiny lines", &["--tiny", "20000"], SUCCESS, |seen| {
         assert_eq!(seen.lines("stdout").iter().filter(|line| **line == ".").count(), 20_000);
     }),
-    Row::fake("a line without an end", &["--endless", "3000000", "--no-complete"],
-        super::Ends(10, "failed", Some("ended_without_result")), |seen| {
-        assert_eq!(of_kind(&seen.events, "log").len(), 1);
-    }),
+    Row::fake(
+        "a line without an end",
+        &["--endless", "3000000", "--no-complete"],
+        super::Ends(10, "failed", Some("ended_without_result")),
+        |seen| {
+            assert_eq!(of_kind(&seen.events, "log").len(), 1);
+        },
+    ),
     Row::fake("everything odd at once", &["--garbage"], SUCCESS, nothing_else),
 ];
 

@@ -5,6 +5,10 @@
 //! compared with them; `MANNERS_PAGE=write` writes it. What takes minutes is for `MANNERS=all`.
 
 mod bytes;
+mod crowd;
+mod first_process;
+mod large;
+mod levels;
 mod page;
 mod processes;
 mod stage;

@@ -118,11 +118,7 @@ const ROWS: &[Row] = &[
     made("has too long an argument (E2BIG)", too_long, NOT_STARTED),
 ];
 
-const fn made(
-    name: &'static str,
-    make: fn(&Path) -> (String, Vec<String>),
-    ends: Ends,
-) -> Row {
+const fn made(name: &'static str, make: fn(&Path) -> (String, Vec<String>), ends: Ends) -> Row {
     let agent = Agent::Made(make);
     Row { name, agent, keys: "{}", prompt_bytes: 1, ends, check: never_began }
 }
@@ -189,7 +185,10 @@ fn every_bad_manner_of_a_process_ends_its_run_as_the_table_says_and_leaves_nothi
     let stage = Stage::of(ROWS);
     let seen = stage.play(ROWS);
     assert_ends(ROWS, &seen);
-    assert!(!stage.ostler.instance.work().join("was-run").exists(), "a shell ran what is no program");
+    assert!(
+        !stage.ostler.instance.work().join("was-run").exists(),
+        "a shell ran what is no program"
+    );
     page::assert_shown("processes", &page::table(ROWS, &seen));
     stage.close();
 }

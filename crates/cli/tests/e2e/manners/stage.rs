@@ -60,6 +60,11 @@ impl Seen {
 impl Stage {
     /// An instance whose configuration has an adapter for each row, and its host.
     pub fn of(rows: &[Row]) -> Self {
+        Self::held(rows, "auto")
+    }
+
+    /// The same, on one level of containment.
+    pub fn held(rows: &[Row], level: &str) -> Self {
         let ostler = Ostler::new();
         let work = ostler.instance.work();
         let adapters: Map<String, Value> = rows
@@ -68,15 +73,10 @@ impl Stage {
             .map(|(n, row)| (format!("row-{n}"), adapter(row, &work)))
             .collect();
         ostler.instance.write_config(&json!({ "adapters": adapters }).to_string());
-        let mut stage = Self { ostler, host: None };
-        stage.open();
-        stage
-    }
-
-    fn open(&mut self) {
-        let mut host = self.ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut serve = ostler.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut host = Running::of(serve.env("OSTLER_ISOLATION", level));
         assert!(host.line().starts_with("listening on "));
-        self.host = Some(host);
+        Self { ostler, host: Some(host) }
     }
 
     pub fn host_pid(&self) -> u32 {
@@ -144,7 +144,9 @@ impl Stage {
     /// Ends the host, after it has no zombie and nothing of any run is left.
     pub fn close(mut self) {
         let pid = self.host_pid();
-        until("the host to have no child left", BOUND_MS, || children(pid).is_empty().then_some(()));
+        until("the host to have no child left", BOUND_MS, || {
+            children(pid).is_empty().then_some(())
+        });
         let spools: Vec<_> = self.ostler.files();
         let spools: Vec<_> =
             spools.iter().filter(|path| path.extension().is_some_and(|e| e == "seg")).collect();
@@ -192,9 +194,25 @@ pub fn assert_ends(rows: &[Row], seen: &[Seen]) {
 /// A terminal is shown text, and nothing that commands it.
 fn assert_printable(name: &str, text: &str) {
     let bad = text.chars().find(|c| {
-        (c.is_control() && *c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        (c.is_control() && *c != '\n')
+            || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     });
     assert_eq!(bad, None, "{name}: {:?}", text.get(..400));
+}
+
+/// What a process has open, and how many threads it has.
+pub fn holdings(pid: u32) -> (usize, usize) {
+    let count = |dir: &str| {
+        std::fs::read_dir(format!("/proc/{pid}/{dir}")).map_or(0, |entries| entries.count())
+    };
+    (count("fd"), count("task"))
+}
+
+/// A figure of a process's memory in kilobytes: `VmRSS` is what it has, `VmHWM` the most it had.
+pub fn memory_kb(pid: u32, figure: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(figure)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).unwrap_or(0)
 }
 
 /// The children of a process, zombies included, each with the letter of its state.
