@@ -3,7 +3,9 @@
 
 use super::page;
 use super::stage::{Seen, Stage, assert_ends};
-use super::{Row, SUCCESS, nothing_else, of_kind};
+use super::{Ends, Row, SUCCESS, nothing_else, of_kind};
+use contract::limits::TRACE_LINE_BYTES_MAX;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use testkit::agent::garbage;
 
@@ -13,6 +15,13 @@ macro_rules! odd {
         Row::fake($name, &["--odd", $name], SUCCESS, |seen| {
             assert_nothing_lost(seen);
             assert_holds(seen, $kind, $holds);
+        })
+    };
+    ($name:literal, $kind:literal, $holds:literal, $check:expr) => {
+        Row::fake($name, &["--odd", $name], SUCCESS, |seen| {
+            assert_nothing_lost(seen);
+            assert_holds(seen, $kind, $holds);
+            $check(seen);
         })
     };
 }
@@ -57,12 +66,12 @@ const ROWS: &[Row] = &[
     odd!("a call without an id", "log", "read_task"),
     odd!("a call with an odd id", "log", "read_task"),
     odd!("an answer nobody asked for", "tool_result", "nobody"),
-    odd!("absurd money", "progress", "m"),
-    odd!("absurd tokens", "progress", "t"),
-    odd!("negative usage", "log", "-5"),
-    odd!("huge usage", "", ""),
-    odd!("huge money", "progress", "rich"),
-    odd!("an envelope of its own", "log", "forged"),
+    odd!("absurd money", "progress", "m", no_money),
+    odd!("absurd tokens", "progress", "t", no_money),
+    odd!("negative usage", "log", "-5", no_money),
+    odd!("huge usage", "", "", no_money),
+    odd!("huge money", "progress", "rich", no_dollars),
+    odd!("an envelope of its own", "log", "forged", an_envelope_of_ours),
     odd!("times long gone and far away", "quota", "p"),
     odd!("a time that is none", "log", "25:61"),
     odd!("one object over several lines", "log", "pretty"),
@@ -87,7 +96,7 @@ const ROWS: &[Row] = &[
     Row::fake(
         "a line without an end",
         &["--endless", "3000000", "--no-complete"],
-        super::Ends(10, "failed", Some("ended_without_result")),
+        Ends(10, "failed", Some("ended_without_result")),
         |seen| {
             assert_eq!(of_kind(&seen.events, "log").len(), 1);
         },
@@ -102,14 +111,10 @@ fn assert_nothing_lost(seen: &Seen) {
     let said: Vec<String> = said
         .split(|byte| *byte == b'\n')
         .map(|line| String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
-        .map(|line| line[..line.floor_char_boundary(contract_line_bytes())].to_owned())
+        .map(|line| line[..line.floor_char_boundary(TRACE_LINE_BYTES_MAX)].to_owned())
         .collect();
     let kept = seen.lines("stdout");
     assert_eq!(kept[1..kept.len() - 1], said, "{}", seen.name);
-}
-
-fn contract_line_bytes() -> usize {
-    contract::limits::TRACE_LINE_BYTES_MAX
 }
 
 /// An event of this kind holds the text; no kind means that there is no event of the line.
@@ -130,6 +135,29 @@ fn assert_holds(seen: &Seen, kind: &str, text: &str) {
             })
     });
     assert!(holds, "{}: no {kind} holds {text:?} among {own:?}", seen.name);
+}
+
+/// A number that cannot be money or tokens becomes neither.
+fn no_money(seen: &Seen) {
+    no_dollars(seen);
+    let tokens = &seen.result()["totals"]["tokens"];
+    let buckets = ["input_uncached", "cache_read", "cache_write", "output"];
+    assert!(buckets.iter().all(|bucket| tokens[*bucket] == 0), "{}: {tokens}", seen.name);
+}
+
+fn no_dollars(seen: &Seen) {
+    let totals = &seen.result()["totals"];
+    assert_eq!(totals["effective_nanousd"], Value::Null, "{}: {totals}", seen.name);
+}
+
+/// Who says what, when and in which run is not the agent's to state.
+fn an_envelope_of_ours(seen: &Seen) {
+    let forged = of_kind(&seen.events, "log")[0];
+    let result = seen.result();
+    for name in ["v", "run_id", "fence"] {
+        assert_eq!(forged[name], result[name], "{forged}");
+    }
+    assert!(!forged["ts"].as_str().unwrap_or_default().starts_with("1970"), "{forged}");
 }
 
 fn both_streams(seen: &Seen) {

@@ -10,6 +10,7 @@ mod first_process;
 mod large;
 mod levels;
 mod page;
+mod pids;
 mod processes;
 mod stage;
 
