@@ -67,7 +67,7 @@ fn the_longest_lines_and_outputs_stay_within_their_limits() {
         eprintln!("not asked for: MANNERS=all plays it");
         return;
     }
-    assert!(LINE_BYTES_MAX == 67_108_864 && OUTPUT_BYTES_MAX == 536_870_912, "the rows say so");
+    assert_eq!((LINE_BYTES_MAX, OUTPUT_BYTES_MAX), (67_108_864, 536_870_912), "the rows say so");
     for row in LONG {
         let rows = std::slice::from_ref(row);
         let stage = Stage::of(rows);

@@ -61,9 +61,9 @@ fn a_fork_bomb_that_takes_every_process_there_is_ends_with_its_run() {
     };
     let stage = Stage::of(ROWS);
     place.take(stage.host_pid());
-    for n in 0..ROWS.len() {
+    for (n, row) in ROWS.iter().enumerate() {
         let said = stage.run(&format!("row-{n}"), "x");
-        assert_eq!(said.code, 0, "{}: {said:?}", ROWS[n].name);
+        assert_eq!(said.code, 0, "{}: {said:?}", row.name);
         let events = said.events();
         let id = events[0]["run_id"].as_str().unwrap();
         assert!(testkit::find_marked(id).is_empty());
