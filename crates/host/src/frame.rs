@@ -15,6 +15,9 @@ pub struct Mark {
     pub record: u64,
     pub skip: u64,
     pub line: u64,
+    /// Set while the rest of an over-long line is passed over: its head was heard.
+    #[serde(default)]
+    pub overlong: bool,
 }
 
 /// One stream being cut into lines.
@@ -22,8 +25,6 @@ pub struct Mark {
 pub struct Lines {
     mark: Mark,
     held: Vec<u8>,
-    /// Set while the rest of an over-long line is passed over.
-    overlong: bool,
 }
 
 /// One line, without its newline.
@@ -37,7 +38,7 @@ pub struct Line<'a> {
 impl Lines {
     /// Goes on where a predecessor stopped.
     pub fn from_mark(mark: Mark) -> Self {
-        Self { mark, held: Vec::new(), overlong: false }
+        Self { mark, held: Vec::new() }
     }
 
     pub fn mark(&self) -> Mark {
@@ -59,7 +60,8 @@ impl Lines {
             let end = from + length;
             self.finish(&payload[from..end], &mut hear);
             from = end + 1;
-            self.mark = Mark { record, skip: from as u64, line: self.mark.line + 1 };
+            let line = self.mark.line + 1;
+            self.mark = Mark { record, skip: from as u64, line, overlong: false };
         }
         self.hold(&payload[from..], &mut hear);
         self.pass(next);
@@ -67,14 +69,14 @@ impl Lines {
 
     /// A record went by that holds no unfinished line of this stream.
     pub fn pass(&mut self, next: u64) {
-        if self.held.is_empty() && !self.overlong && self.mark.record < next {
-            self.mark = Mark { record: next, skip: 0, line: self.mark.line };
+        if self.held.is_empty() && self.mark.record < next {
+            self.mark = Mark { record: next, skip: 0, ..self.mark };
         }
     }
 
     /// The last line, when the output ended without a newline.
     pub fn close(&mut self, mut hear: impl FnMut(Line<'_>)) {
-        if !self.held.is_empty() && !self.overlong {
+        if !self.held.is_empty() {
             self.finish(&[], &mut hear);
             self.mark.line += 1;
         }
@@ -82,7 +84,7 @@ impl Lines {
     }
 
     fn finish(&mut self, tail: &[u8], hear: &mut impl FnMut(Line<'_>)) {
-        if std::mem::take(&mut self.overlong) {
+        if self.mark.overlong {
             return;
         }
         let number = self.mark.line + 1;
@@ -98,14 +100,14 @@ impl Lines {
     }
 
     fn hold(&mut self, tail: &[u8], hear: &mut impl FnMut(Line<'_>)) {
-        if self.overlong {
+        if self.mark.overlong {
             return;
         }
         self.held.extend_from_slice(tail);
         if self.held.len() > LINE_BYTES_MAX {
             hear(bounded(self.mark.line + 1, &self.held));
             self.held = Vec::new();
-            self.overlong = true;
+            self.mark.overlong = true;
         }
     }
 }
@@ -165,6 +167,24 @@ mod tests {
             heard.push((line.number, line.bytes.len(), line.cut))
         });
         assert_eq!(heard, [(1, OVERLONG_HEAD_BYTES, true), (2, 4, false)]);
+    }
+
+    #[test]
+    fn a_successor_in_the_middle_of_an_overlong_line_hears_no_head_twice_and_no_tail_as_a_line() {
+        let chunk = vec![b'x'; 16 * 1024 * 1024];
+        let mut heard = Vec::new();
+        let mut before = Lines::default();
+        for record in 0..6 {
+            before.push(record, record + 1, &chunk, |line| heard.push((line.number, line.cut)));
+        }
+        let mark = before.mark();
+        assert_eq!(mark.record, 6, "what was passed over is needed by nobody");
+        let mut after = Lines::from_mark(mark);
+        for record in mark.record..8 {
+            after.push(record, record + 1, &chunk, |line| heard.push((line.number, line.cut)));
+        }
+        after.push(8, 9, b"tail\nnext\n", |line| heard.push((line.number, line.cut)));
+        assert_eq!(heard, [(1, true), (2, false)]);
     }
 
     proptest! {

@@ -206,6 +206,20 @@ impl Host {
                 let _ = adopt::reap(&Host { inner }).await;
             }
         });
+        self.bury_strays();
+    }
+
+    /// From now on waits for strangers that became our children and ended. Without it they would
+    /// use up the pids of a container whose first process we are.
+    fn bury_strays(&self) {
+        let house = Arc::downgrade(&self.inner);
+        tokio::spawn(async move {
+            let mut strays = keeper::strays::Strays::default();
+            while house.strong_count() > 0 {
+                tokio::time::sleep(Duration::from_millis(keeper::limits::STRAYS_LOOK_MS)).await;
+                strays.look();
+            }
+        });
     }
 
     /// Whether this host is here to stay.

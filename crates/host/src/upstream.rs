@@ -16,6 +16,7 @@ use contract::plan::McpServer;
 use contract::speech::{ToolAnswer, ToolCall};
 use contract::{Code, Draft, Fault, Policy, RunId};
 use futures::future::join_all;
+use keeper::strays::{self, Hold};
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, Tool};
 use rmcp::service::{RoleClient, RunningService};
@@ -72,16 +73,24 @@ struct Link {
 }
 
 /// A process group that ends with its owner.
-struct Group(Option<Child>);
+struct Group(Option<(Child, Hold)>);
+
+impl Group {
+    fn of(child: Child) -> Self {
+        let hold = strays::hold(Pid::from_child(&child));
+        Self(Some((child, hold)))
+    }
+}
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let Some(mut child) = self.0.take() else { return };
-        // The child is not waited for yet, so the number is still its own.
-        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process_group(pid, Signal::KILL);
-        }
-        std::thread::spawn(move || child.wait());
+        let Some((mut child, hold)) = self.0.take() else { return };
+        // The child is held and not waited for yet, so the number is still its own.
+        let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+        std::thread::spawn(move || {
+            let _ = child.wait();
+            drop(hold);
+        });
     }
 }
 
@@ -269,7 +278,7 @@ impl Server {
             .stderr(Stdio::null())
             .spawn()?;
         let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let group = Group(Some(child));
+        let group = Group::of(child);
         let missing = || std::io::Error::other("it has no standard input or output");
         let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin.ok_or_else(missing)?))?;
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout.ok_or_else(missing)?))?;

@@ -117,8 +117,7 @@ pub fn lock_out(dir: &Path) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Makes this process inherit the descendants of a keeper that was killed, instead of init. Call
-/// it once, early. Strangers then become children of this process: reap them, but never steal the
-/// exit of a child that someone else waits for (peek first, then wait by pid).
+/// it once, early. Strangers then become children of this process: `strays.rs` waits for them.
 pub fn become_subreaper() -> io::Result<()> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(())

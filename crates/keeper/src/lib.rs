@@ -17,6 +17,7 @@ pub mod packet;
 pub mod plan;
 pub mod record;
 pub mod spool;
+pub mod strays;
 pub mod wire;
 
 pub use keep::keep;

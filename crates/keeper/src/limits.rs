@@ -73,3 +73,7 @@ pub const READ_BYTES_MAX: usize = 256 << 10;
 /// Processes and threads of one family, where its control group can bound them: more than any
 /// build needs, and far fewer than a machine has.
 pub const FAMILY_PIDS_MAX: u32 = 16_384;
+
+/// Pause between two looks for strangers that ended as our children: time enough for whoever owns a
+/// child to wait for it.
+pub const STRAYS_LOOK_MS: u64 = 1_000;

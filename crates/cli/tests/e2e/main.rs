@@ -18,6 +18,7 @@ mod door;
 mod escape;
 mod first_minutes;
 mod handover;
+mod manners;
 mod mcp;
 mod money;
 mod ostler;

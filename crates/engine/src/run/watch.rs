@@ -71,8 +71,10 @@ impl Watch {
     }
 
     pub fn launch(&mut self, now: Now) {
+        // A quick agent is heard before the word of its launch comes; only what an earlier launch
+        // said is forgotten.
+        self.heard = self.heard && self.launched_ms.is_none();
         self.launched_ms = Some(now.mono_ms);
-        self.heard = false;
         self.quiet_since_ms = now.mono_ms;
     }
 

@@ -1,5 +1,7 @@
 //! Starting the agent: its pipes, its environment, its process group, and why it did not start.
 
+use std::collections::BTreeMap;
+use std::ffi::CString;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -40,9 +42,10 @@ pub fn launch(plan: &Plan, mask: Mode, group: Option<BorrowedFd<'_>>) -> Result<
         })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    raw::bind_to_keeper(&mut command, getpid(), mask, group);
-
     let not_started = |error| NotStarted::explain(plan, &error);
+    let image = image(plan).map_err(not_started)?;
+    raw::bind_to_keeper(&mut command, image, getpid(), mask, group);
+
     let mut child = command.spawn().map_err(not_started)?;
     let pid = Pid::from_child(&child);
     let stdin = child.stdin.take().map(OwnedFd::from);
@@ -52,6 +55,34 @@ pub fn launch(plan: &Plan, mask: Mode, group: Option<BorrowedFd<'_>>) -> Result<
         rustix::io::ioctl_fionbio(fd, true).map_err(|errno| not_started(errno.into()))?;
     }
     Ok(Agent { pid, stdin, stdout, stderr })
+}
+
+/// Where a program is looked for when its environment says nothing about it.
+const PATH_DEFAULT: &str = "/bin:/usr/bin";
+
+/// The program of the plan as the kernel takes it.
+fn image(plan: &Plan) -> io::Result<raw::Image> {
+    let word = |text: &str| CString::new(text).map_err(io::Error::from);
+    let args = std::iter::once(&plan.program).chain(&plan.args).map(|arg| word(arg));
+    let env: BTreeMap<_, _> = plan.env.iter().map(|(name, value)| (name, value)).collect();
+    let env = env.into_iter().map(|(name, value)| word(&format!("{name}={value}")));
+    let places = places(plan).into_iter().map(|place| word(&place));
+    Ok(raw::Image::new(
+        places.collect::<io::Result<_>>()?,
+        args.collect::<io::Result<_>>()?,
+        env.collect::<io::Result<_>>()?,
+    ))
+}
+
+/// Where the program may be: as it is named, or in each directory of the plan's PATH.
+fn places(plan: &Plan) -> Vec<String> {
+    if plan.program.contains('/') {
+        return vec![plan.program.clone()];
+    }
+    let path = plan.env.iter().rfind(|(name, _)| name == "PATH");
+    let path = path.map_or(PATH_DEFAULT, |(_, value)| value);
+    let dirs = path.split(':').map(|dir| if dir.is_empty() { "." } else { dir });
+    dirs.map(|dir| format!("{dir}/{}", plan.program)).collect()
 }
 
 impl NotStarted {
@@ -74,11 +105,16 @@ impl NotStarted {
         let words = match error.kind() {
             io::ErrorKind::NotFound => "not found".to_owned(),
             io::ErrorKind::PermissionDenied => "not permitted or not executable".to_owned(),
+            _ if errno == Some(NO_PROGRAM) => NO_PROGRAM_WORDS.to_owned(),
             _ => error.to_string(),
         };
         Self { words: format!("{what}: {words}"), errno }
     }
 }
+
+const NO_PROGRAM: i32 = rustix::io::Errno::NOEXEC.raw_os_error();
+const NO_PROGRAM_WORDS: &str =
+    "not a program: if it is a script, begin it with #! and its interpreter";
 
 /// Whether a program given by its name alone is in no directory of the plan's PATH that can be looked
 /// into.

@@ -85,6 +85,12 @@ pub fn start_ticks(pid: Pid) -> Option<u64> {
     stat_field(pid, 19)
 }
 
+/// Whether a process has ended and was not waited for.
+pub fn is_zombie(pid: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_pid())).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z'))
+}
+
 /// Stops the whole family. A stopped process cannot fork, so looking again finds fewer new ones
 /// each time; the bound is for a family that others keep alive.
 fn freeze() {
@@ -119,7 +125,7 @@ fn descendants() -> Vec<Pid> {
 
 /// Children by the list the kernel keeps for each thread, or by a look at every process on kernels
 /// built without it.
-fn children_of(parent: Pid) -> Vec<Pid> {
+pub fn children_of(parent: Pid) -> Vec<Pid> {
     let mut children = Vec::new();
     let Ok(tasks) = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid())) else {
         return children;

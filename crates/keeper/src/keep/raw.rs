@@ -1,10 +1,10 @@
 //! The calls of this crate that the compiler cannot check: hiding descriptors, blocking signals and
 //! opening them as a descriptor, entering namespaces, asking
-//! who a peer is, acting between fork and exec, and giving
+//! who a peer is, acting between fork and exec, exec itself, and giving
 //! memory back. Nothing else belongs here.
 #![allow(unsafe_code)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -141,8 +141,10 @@ pub fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
 /// Ties the child's life to the keeper's, and gives it an empty signal mask (the standard library
 /// lets it inherit ours, under which SIGTERM would never reach it) and the umask it would have had.
 /// Where the family has a control group, the child enters it here, before any code of the agent.
+/// The last step is the exec.
 pub fn bind_to_keeper(
     command: &mut Command,
+    image: Image,
     keeper: Pid,
     mask: Mode,
     group: Option<BorrowedFd<'_>>,
@@ -161,11 +163,64 @@ pub fn bind_to_keeper(
             return Err(Errno::SRCH.into());
         }
         umask(mask);
-        set_signal_mask(&nothing)
+        set_signal_mask(&nothing)?;
+        Err(image.execute())
     };
     // SAFETY: between fork and exec of a single-threaded process. A few system calls; nothing
     // allocates or takes a lock.
     unsafe { command.pre_exec(bind) };
+}
+
+/// A program to become: where it may be, its arguments and its environment, ready for the kernel.
+/// Not left to the C library, whose search hands a file that is no program to a shell, which then
+/// does whatever it takes the file to say.
+pub struct Image {
+    places: Vec<CString>,
+    args: Strings,
+    env: Strings,
+}
+
+/// Strings with the list of pointers that the kernel wants of them, closed by a null.
+struct Strings {
+    _held: Vec<CString>,
+    pointers: Vec<*const libc::c_char>,
+}
+
+// SAFETY: the pointers lead into heap memory that moves with the value and that nobody changes.
+unsafe impl Send for Strings {}
+// SAFETY: as above.
+unsafe impl Sync for Strings {}
+
+impl Strings {
+    fn new(held: Vec<CString>) -> Self {
+        let ends = std::iter::once(std::ptr::null());
+        let pointers = held.iter().map(|text| text.as_ptr()).chain(ends).collect();
+        Self { _held: held, pointers }
+    }
+}
+
+impl Image {
+    pub fn new(places: Vec<CString>, args: Vec<CString>, env: Vec<CString>) -> Self {
+        Self { places, args: Strings::new(args), env: Strings::new(env) }
+    }
+
+    /// Becomes the first of the places that is a program; comes back with the reason if none is.
+    fn execute(&self) -> io::Error {
+        let mut reason = Errno::NOENT;
+        for place in &self.places {
+            let (args, env) = (self.args.pointers.as_ptr(), self.env.pointers.as_ptr());
+            // SAFETY: both lists end with a null, and everything they lead to lives with `self`.
+            unsafe { libc::execve(place.as_ptr(), args, env) };
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::ENOENT | libc::ENOTDIR) => {}
+                // It may still be somewhere else.
+                Some(libc::EACCES) => reason = Errno::ACCESS,
+                _ => return error,
+            }
+        }
+        reason.into()
+    }
 }
 
 /// Gives back the pages that the plan needed while it was read and carried out.

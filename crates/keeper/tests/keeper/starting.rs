@@ -76,6 +76,26 @@ fn a_program_that_is_not_executable_is_testified() {
 }
 
 #[test]
+fn a_file_that_is_no_program_is_testified_and_given_to_no_shell() {
+    let home = tempfile::tempdir().unwrap();
+    let (program, trace) = (home.path().join("words"), home.path().join("trace"));
+    std::fs::write(&program, format!("touch {}\n", trace.display())).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    for by_name in [false, true] {
+        let mut scene = Scene::with("", |plan| {
+            plan.program = if by_name { "words".into() } else { program.display().to_string() };
+            plan.env.retain(|(name, _)| name != "PATH");
+            plan.env.push(("PATH".into(), home.path().display().to_string()));
+        });
+        let testimony = scene.end();
+        assert_eq!(testimony.spawn_errno, Some(8), "{testimony:?}");
+        let words = testimony.spawn_error.unwrap();
+        assert!(words.contains("words: not a program"), "{words}");
+        assert!(!trace.exists(), "a shell ran it");
+    }
+}
+
+#[test]
 fn the_environment_is_the_plans_and_nothing_else() {
     let mut scene = Scene::with("", |plan| {
         plan.program = "env".into();

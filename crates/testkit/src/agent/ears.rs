@@ -17,11 +17,21 @@ pub enum Heard {
     Nothing,
 }
 
-pub struct Ears(Option<Receiver<Value>>);
+pub enum Ears {
+    Deaf,
+    Open(Receiver<Value>),
+    /// Opens them when someone listens for the first time.
+    Late(Option<Box<dyn Read + Send>>),
+}
 
 impl Ears {
     pub fn deaf() -> Self {
-        Self(None)
+        Self::Deaf
+    }
+
+    /// Reads nothing until someone listens.
+    pub fn late(input: impl Read + Send + 'static) -> Self {
+        Self::Late(Some(Box::new(input)))
     }
 
     /// Starts to read. Lines that are no JSON are passed over.
@@ -35,13 +45,18 @@ impl Ears {
                 }
             }
         });
-        Self(Some(receiver))
+        Self::Open(receiver)
     }
 
     /// Listens for a moment, and no longer than `until`.
-    pub fn listen(&self, until: Instant) -> Heard {
+    pub fn listen(&mut self, until: Instant) -> Heard {
+        if let Self::Late(input) = self
+            && let Some(input) = input.take()
+        {
+            *self = Self::open(input);
+        }
         let time = until.saturating_duration_since(Instant::now()).min(LOOK);
-        let Some(receiver) = &self.0 else {
+        let Self::Open(receiver) = self else {
             std::thread::sleep(time);
             return Heard::Nothing;
         };

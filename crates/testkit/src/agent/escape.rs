@@ -1,41 +1,64 @@
 //! The shapes in which the fake agent's children try to outlive their run.
 //!
-//! A descendant is this same program under the flag `DESCENDANT`. It tells its parent over standard
-//! error that it has taken its shape, so that a test never looks too early, then sleeps, and ends
-//! by itself after `LIFE_MS_MAX`. How many there may be is capped.
+//! A descendant is this same program under the flag `DESCENDANT`, followed by one word for each
+//! generation. It takes the first for itself, starts the rest below it, tells its parent over
+//! standard error that all have taken their shape, so that a test never looks too early, then
+//! sleeps, and ends by itself after `LIFE_MS_MAX`. How many there may be is capped; families that
+//! grow by themselves are in `swarm.rs`.
 
-use crate::agent::LIFE_MS_MAX;
-use rustix::process::setsid;
+use crate::agent::{LIFE_MS_MAX, swarm};
+use rustix::process::{setpgid, setsid};
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
-/// The flag, followed by `setsid` or `stay`, then perhaps `fork`.
+/// The flag, followed by the generations.
 pub const DESCENDANT: &str = "--as-descendant";
-/// How many processes one fake agent may start.
+/// How many processes one fake agent may start one by one.
 pub const CHILDREN_MAX: u32 = 64;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// A child in a session of its own.
     SetsidChild,
+    /// A grandchild in our session; the process between is gone.
+    Orphan,
     /// A grandchild in a session of its own; the process between is gone.
     DoubleFork,
+    /// A child in a process group of its own.
+    NewGroup,
+    /// Three that live below each other, each out of reach in another way.
+    Deep,
     /// A grandchild in our session that keeps our standard output; the process between is gone.
     HoldStdout,
 }
 
+impl Shape {
+    /// The generations, and where their standard output goes.
+    fn generations(self) -> (&'static [&'static str], Stdio) {
+        match self {
+            Self::SetsidChild => (&["setsid"], Stdio::null()),
+            Self::Orphan => (&["gone", "stay"], Stdio::null()),
+            Self::DoubleFork => (&["gone", "setsid"], Stdio::null()),
+            Self::NewGroup => (&["group"], Stdio::null()),
+            Self::Deep => (&["group", "setsid", "gone", "setsid"], Stdio::null()),
+            Self::HoldStdout => (&["gone", "stay"], Stdio::inherit()),
+        }
+    }
+
+    /// How many processes it is, those that are soon gone included.
+    pub fn count(self) -> u32 {
+        self.generations().0.len().try_into().unwrap_or(u32::MAX)
+    }
+}
+
 /// Starts descendants of this shape, and returns when they have taken it.
 pub fn start(shape: Shape) {
-    let (words, stdout): (&[&str], _) = match shape {
-        Shape::SetsidChild => (&["setsid"], Stdio::null()),
-        Shape::DoubleFork => (&["setsid", "fork"], Stdio::null()),
-        Shape::HoldStdout => (&["stay", "fork"], Stdio::inherit()),
-    };
-    let mut child = spawn(words, stdout);
+    let (words, stdout) = shape.generations();
+    let mut child = spawn(words, stdout).expect("this program can be started again");
     wait_ready(&mut child);
-    if words.contains(&"fork") {
-        // The process between exits by itself; without this it would stay as a zombie.
+    if words.first() == Some(&"gone") {
+        // It exits by itself; without this it would stay as a zombie.
         let _ = child.wait();
     }
 }
@@ -43,7 +66,7 @@ pub fn start(shape: Shape) {
 /// Starts children one after the other, without waiting for any.
 pub fn start_often(children: u32) {
     for _ in 0..children.min(CHILDREN_MAX) {
-        drop(spawn(&["setsid"], Stdio::null()));
+        drop(spawn(&["setsid"], Stdio::null()).expect("this program can be started again"));
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -58,40 +81,50 @@ pub fn close_stdout() {
 /// The life of a descendant.
 pub fn live(words: impl Iterator<Item = String>) -> ExitCode {
     let words: Vec<String> = words.collect();
-    let has = |word: &str| words.iter().any(|given| given == word);
-    if has("fork") {
-        let shape = if has("setsid") { "setsid" } else { "stay" };
-        wait_ready(&mut spawn(&[shape], Stdio::inherit()));
-        tell_ready();
-        return ExitCode::SUCCESS;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let Some((own, below)) = words.split_first() else { return ExitCode::FAILURE };
+    match *own {
+        swarm::WORD => return swarm::live(below),
+        // Both fail only for one who has that shape already.
+        "setsid" => drop(setsid()),
+        "group" => drop(setpgid(None, None)),
+        _ => {}
     }
-    if has("setsid") {
-        // It fails only for the leader of a group, and then the shape is there already.
-        let _ = setsid();
+    let child = (!below.is_empty()).then(|| spawn(below, Stdio::inherit()));
+    if let Some(Ok(mut child)) = child {
+        wait_ready(&mut child);
+        if below.first() == Some(&"gone") {
+            let _ = child.wait();
+        }
     }
     tell_ready();
-    std::thread::sleep(Duration::from_millis(LIFE_MS_MAX));
+    if *own != "gone" {
+        sleep_for_life();
+    }
     ExitCode::SUCCESS
 }
 
-fn spawn(words: &[&str], stdout: Stdio) -> Child {
-    let own = std::env::current_exe().expect("a program knows its own path");
-    Command::new(own)
+pub(super) fn sleep_for_life() {
+    std::thread::sleep(Duration::from_millis(LIFE_MS_MAX));
+}
+
+/// This program again, as a descendant.
+pub(super) fn spawn(words: &[&str], stdout: Stdio) -> std::io::Result<Child> {
+    Command::new(std::env::current_exe()?)
         .arg(DESCENDANT)
         .args(words)
         .stdin(Stdio::null())
         .stdout(stdout)
         .stderr(Stdio::piped())
         .spawn()
-        .expect("this program can be started again")
 }
 
-fn tell_ready() {
+pub(super) fn tell_ready() {
     let _ = std::io::stderr().write_all(b".");
 }
 
 /// Waits for the byte that says so, or for the end of a descendant that failed.
-fn wait_ready(child: &mut Child) {
+pub(super) fn wait_ready(child: &mut Child) {
     if let Some(mut stderr) = child.stderr.take() {
         let _ = stderr.read(&mut [0]);
     }

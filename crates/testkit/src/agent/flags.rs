@@ -2,6 +2,8 @@
 //! A flag that is not known is an error, so that a test with a slip in it cannot pass.
 
 use crate::agent::escape::{CHILDREN_MAX, Shape};
+use crate::agent::garbage;
+use crate::agent::swarm::{Growth, SWARM_MAX};
 use serde_json::{Value, json};
 
 pub const HELP: &str = "\
@@ -17,6 +19,11 @@ Steps, done in the order given:
   --echo-env NAME      show a variable of the environment
   --leak NAME          show its value in every disguise, by every kind of event
   --garbage            say lines that are no events
+  --odd NAME           say one of them, or another odd sequence, by its name (garbage.rs)
+  --tiny N             say N lines of one character
+  --endless BYTES      say so many bytes without a newline
+  --split-char         say a character in two halves, with a pause between
+  --interleave N       say N events and N lines on standard error, in turn
   --sleep-ms MS        let time pass
   --steps N            work N steps, each with its own cost
   --step-cost JSON     the cost of each of the steps after it (ten cents)
@@ -25,14 +32,22 @@ Steps, done in the order given:
   --turns N            take N turns, each of which begins and ends
   --wait-budget        wait for a budget_update and show it
   --open-tool MS       use a tool of its own, and say nothing while it works
+  --deaf-call          call read_task and do not wait for the answer
+  --chatty-call BYTES  call read_task, say so many bytes before it reads at all, then read the answer
   --wait-shutdown      live until the adapter says shutdown
   --converse           say hello, echo messages until one says `end`
   --setsid-child       start a child in a session of its own
+  --orphan             start a grandchild whose parent is gone
   --double-fork        start a grandchild in a session of its own, whose parent is gone
+  --new-group          start a child in a process group of its own
+  --deep               start three below each other, each out of reach in another way
   --hold-stdout        start a grandchild that keeps standard output open
   --fork-often N       start N children, one every millisecond
+  --fork-on N          start a family that goes on forking by itself, N processes in all
+  --fork-bomb N        start a family in which each starts two, N processes in all
   --close-stdout       close standard output and live on
   --stop-self          send itself SIGSTOP
+  --kill-self          send itself SIGKILL, as a system without memory does
 
 Manners:
   --exit CODE          exit with this code
@@ -45,6 +60,7 @@ Manners:
   --linger             live on after the closing line, deaf
   --silent             say nothing, and end only by a shutdown
   --never-read-stdin   read nothing
+  --byte-by-byte       write every byte by itself
   --ignore-term        ignore SIGTERM, SIGINT and SIGHUP
   --slow-term          after SIGTERM say a hundred lines, then exit
 ";
@@ -63,6 +79,7 @@ pub struct Script {
     pub never_read_stdin: bool,
     pub ignore_term: bool,
     pub slow_term: bool,
+    pub byte_by_byte: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -72,17 +89,26 @@ pub enum Step {
     EchoEnv { name: String },
     Leak { name: String },
     Garbage,
+    Odd { bytes: Vec<u8> },
+    Tiny { lines: u64 },
+    Endless { bytes: u64 },
+    SplitChar,
+    Interleave { lines: u32 },
     SleepMs(u64),
     Steps { count: u32, cost: Value, each_ms: u64, asks: bool },
     Turns { count: u32 },
     WaitBudget,
     OpenTool { ms: u64 },
+    DeafCall,
+    ChattyCall { bytes: usize },
     WaitShutdown,
     Converse,
     Escape(Shape),
     ForkOften { children: u32 },
+    Swarm { growth: Growth, cap: u32 },
     CloseStdout,
     StopSelf,
+    KillSelf,
 }
 
 /// The closing line.
@@ -110,6 +136,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
         never_read_stdin: false,
         ignore_term: false,
         slow_term: false,
+        byte_by_byte: false,
     };
     let (mut line_bytes, mut deltas, mut line_wanted) = (LINE_BYTES, false, false);
     let (mut step_cost, mut step_ms, mut step_asks) = (json!({ "usd": 0.1 }), 0, false);
@@ -137,6 +164,18 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
             "--echo-env" => script.steps.push(Step::EchoEnv { name: value()? }),
             "--leak" => script.steps.push(Step::Leak { name: value()? }),
             "--garbage" => script.steps.push(Step::Garbage),
+            "--odd" => {
+                let name = value()?;
+                let bytes = garbage::odd(&name)
+                    .ok_or_else(|| format!("--odd: nothing odd is called '{name}'"))?;
+                script.steps.push(Step::Odd { bytes });
+            }
+            "--tiny" => script.steps.push(Step::Tiny { lines: number(&flag, &value()?)? }),
+            "--endless" => script.steps.push(Step::Endless { bytes: number(&flag, &value()?)? }),
+            "--split-char" => script.steps.push(Step::SplitChar),
+            "--interleave" => {
+                script.steps.push(Step::Interleave { lines: number(&flag, &value()?)? });
+            }
             "--sleep-ms" => script.steps.push(Step::SleepMs(number(&flag, &value()?)?)),
             "--steps" => {
                 let (count, cost) = (number(&flag, &value()?)?, step_cost.clone());
@@ -150,16 +189,32 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
             "--open-tool" => {
                 script.steps.push(Step::OpenTool { ms: number(&flag, &value()?)? });
             }
+            "--deaf-call" => script.steps.push(Step::DeafCall),
+            "--chatty-call" => {
+                script.steps.push(Step::ChattyCall { bytes: number(&flag, &value()?)? });
+            }
             "--wait-shutdown" => script.steps.push(Step::WaitShutdown),
             "--converse" => script.steps.push(Step::Converse),
             "--setsid-child" => script.steps.push(Step::Escape(Shape::SetsidChild)),
+            "--orphan" => script.steps.push(Step::Escape(Shape::Orphan)),
+            "--new-group" => script.steps.push(Step::Escape(Shape::NewGroup)),
+            "--deep" => script.steps.push(Step::Escape(Shape::Deep)),
             "--double-fork" => script.steps.push(Step::Escape(Shape::DoubleFork)),
             "--hold-stdout" => script.steps.push(Step::Escape(Shape::HoldStdout)),
             "--fork-often" => {
                 script.steps.push(Step::ForkOften { children: number(&flag, &value()?)? });
             }
+            "--fork-on" => {
+                let (growth, cap) = (Growth::WhileKilled, number(&flag, &value()?)?);
+                script.steps.push(Step::Swarm { growth, cap });
+            }
+            "--fork-bomb" => {
+                let (growth, cap) = (Growth::Bomb, number(&flag, &value()?)?);
+                script.steps.push(Step::Swarm { growth, cap });
+            }
             "--close-stdout" => script.steps.push(Step::CloseStdout),
             "--stop-self" => script.steps.push(Step::StopSelf),
+            "--kill-self" => script.steps.push(Step::KillSelf),
             "--exit" => script.exit = number(&flag, &value()?)?,
             "--exit-before-byte" => script.exit_before_byte = true,
             "--no-complete" => script.end = End::Nothing,
@@ -172,6 +227,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
             "--never-read-stdin" => script.never_read_stdin = true,
             "--ignore-term" => script.ignore_term = true,
             "--slow-term" => script.slow_term = true,
+            "--byte-by-byte" => script.byte_by_byte = true,
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("unknown flag '{flag}'; see --help")),
         }
@@ -183,28 +239,24 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
     if children > CHILDREN_MAX {
         return Err(format!("{children} processes are too many: at most {CHILDREN_MAX}"));
     }
+    let swarm = script.steps.iter().map(swarm_of).fold(0, u32::saturating_add);
+    if swarm > SWARM_MAX {
+        return Err(format!("a swarm of {swarm} is too many: at most {SWARM_MAX}"));
+    }
     Ok(Some(script))
 }
 
+/// Processes that the agent starts one by one.
 fn children_of(step: &Step) -> u32 {
-    match step {
-        Step::Escape(_) => 2,
-        Step::ForkOften { children } => *children,
-        Step::Burst { .. }
-        | Step::Tool { .. }
-        | Step::EchoEnv { .. }
-        | Step::Leak { .. }
-        | Step::Garbage
-        | Step::SleepMs(_)
-        | Step::Steps { .. }
-        | Step::Turns { .. }
-        | Step::WaitBudget
-        | Step::OpenTool { .. }
-        | Step::WaitShutdown
-        | Step::Converse
-        | Step::CloseStdout
-        | Step::StopSelf => 0,
+    if let Step::ForkOften { children } = step {
+        return *children;
     }
+    if let Step::Escape(shape) = step { shape.count() } else { 0 }
+}
+
+/// Processes that start each other.
+fn swarm_of(step: &Step) -> u32 {
+    if let Step::Swarm { cap, .. } = step { *cap } else { 0 }
 }
 
 fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {
@@ -245,6 +297,8 @@ mod tests {
             ("--burst", "--burst needs a value"),
             ("--exit 256", "--exit: '256' is not a number it can take"),
             ("--fork-often 65", "65 processes are too many: at most 64"),
+            ("--fork-bomb 300 --fork-on 213", "a swarm of 513 is too many: at most 512"),
+            ("--odd thing", "--odd: nothing odd is called 'thing'"),
         ] {
             assert_eq!(read(flags), Err(why.to_owned()));
         }

@@ -4,7 +4,8 @@
 //! It promises to be harmless to the machine: every process it starts ends by itself after
 //! `LIFE_MS_MAX`, and the number of processes it starts is capped. `flags.rs` reads the script,
 //! this file plays it, `voice.rs` and `ears.rs` are its two pipes, `leak.rs` and `garbage.rs` hold
-//! what it says at its worst, and `escape.rs` the shapes in which it tries to outlive its run.
+//! what it says at its worst, `escape.rs` and `swarm.rs` the shapes in which it tries to outlive
+//! its run.
 
 pub mod ears;
 pub mod encode;
@@ -13,6 +14,7 @@ pub mod flags;
 pub mod garbage;
 pub mod leak;
 pub mod signals;
+pub mod swarm;
 pub mod voice;
 
 use ears::{Ears, Heard};
@@ -49,8 +51,16 @@ pub fn main() -> ExitCode {
     } else if script.slow_term {
         signals::note_term();
     }
-    let ears = if script.never_read_stdin { Ears::deaf() } else { Ears::open(io::stdin()) };
+    let chatty = script.steps.iter().any(|step| matches!(step, Step::ChattyCall { .. }));
+    let ears = match (script.never_read_stdin, chatty) {
+        (true, _) => Ears::deaf(),
+        (false, true) => Ears::late(io::stdin()),
+        (false, false) => Ears::open(io::stdin()),
+    };
     let mut voice = Voice::new(io::stdout(), script.silent);
+    if script.byte_by_byte {
+        voice.byte_by_byte();
+    }
     let code = Play::new(&script, ears, &mut voice).play();
     voice.flush();
     code.into()
@@ -136,6 +146,26 @@ impl<'a, W: Write> Play<'a, W> {
                 }
                 self.voice.flush();
             }
+            Step::Odd { bytes } => {
+                self.voice.raw(bytes);
+                self.voice.flush();
+            }
+            Step::Tiny { lines } => self.voice.tiny(*lines),
+            Step::Endless { bytes } => self.voice.endless(*bytes),
+            Step::SplitChar => {
+                let line = "{\"type\":\"progress\",\"summary\":\"split: \u{20ac}\u{1f40e}\"}\n";
+                for part in line.as_bytes().chunks(43) {
+                    self.voice.raw(part);
+                    self.voice.flush();
+                    self.wait(Duration::from_millis(50))?;
+                }
+            }
+            Step::Interleave { lines } => {
+                for n in 1..=*lines {
+                    self.voice.progress(&format!("out {n}"));
+                    let _ = io::stderr().write_all(format!("err {n}\n").as_bytes());
+                }
+            }
             Step::SleepMs(ms) => self.wait(Duration::from_millis(*ms))?,
             Step::Steps { count, cost, each_ms, asks } => {
                 for n in 1..=*count {
@@ -171,6 +201,14 @@ impl<'a, W: Write> Play<'a, W> {
                     "kind": "tool_result", "tool_call_id": id, "status": "ok", "output": "built",
                 }));
             }
+            Step::DeafCall => {
+                self.calls += 1;
+                let id = format!("call_{}", self.calls);
+                let call =
+                    json!({ "type": "tool_call", "id": id, "tool": "read_task", "args": {} });
+                self.voice.say(&call);
+            }
+            Step::ChattyCall { bytes } => self.call_chattily(*bytes)?,
             Step::WaitShutdown => self.wait_for_good()?,
             Step::Converse => self.converse()?,
             Step::Escape(shape) => escape::start(*shape),
@@ -179,7 +217,9 @@ impl<'a, W: Write> Play<'a, W> {
                 self.voice.flush();
                 escape::close_stdout();
             }
+            Step::Swarm { growth, cap } => swarm::start(*growth, *cap),
             Step::StopSelf => signals::stop_self(),
+            Step::KillSelf => signals::kill_self(),
         }
         Ok(())
     }
@@ -198,6 +238,23 @@ impl<'a, W: Write> Play<'a, W> {
         self.voice.say(&json!({
             "type": "progress", "summary": format!("{name} answered"), "beliefs": [answer],
         }));
+        Ok(())
+    }
+
+    /// Calls a tool with a long answer and talks instead of listening; only then listens.
+    fn call_chattily(&mut self, bytes: usize) -> Result<(), Cue> {
+        self.calls += 1;
+        let id = format!("call_{}", self.calls);
+        self.voice.say(&json!({ "type": "tool_call", "id": id, "tool": "read_task", "args": {} }));
+        self.voice.banner(bytes);
+        let answer = loop {
+            let frame = self.next(self.old_at)?;
+            if frame["type"] == "tool_result" && frame["id"] == id.as_str() {
+                break frame;
+            }
+        };
+        let heard = answer["value"]["prompt"].as_str().map_or(0, str::len);
+        self.voice.progress(&format!("heard {heard} bytes"));
         Ok(())
     }
 

@@ -32,6 +32,11 @@ pub fn stop_self() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP);
 }
 
+/// Ends this process as nobody can refuse.
+pub fn kill_self() {
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+}
+
 extern "C" fn noted(_: libc::c_int) {
     TERM.store(true, Ordering::Relaxed);
 }

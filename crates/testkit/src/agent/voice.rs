@@ -9,11 +9,17 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub struct Voice<W: Write> {
     out: BufWriter<W>,
     silent: bool,
+    /// Every byte is a write of its own.
+    byte_by_byte: bool,
 }
 
 impl<W: Write> Voice<W> {
     pub fn new(out: W, silent: bool) -> Self {
-        Self { out: BufWriter::with_capacity(BUFFER_BYTES, out), silent }
+        Self { out: BufWriter::with_capacity(BUFFER_BYTES, out), silent, byte_by_byte: false }
+    }
+
+    pub fn byte_by_byte(&mut self) {
+        self.byte_by_byte = true;
     }
 
     /// One event, as a line.
@@ -45,7 +51,12 @@ impl<W: Write> Voice<W> {
 
     /// Bytes as they are.
     pub fn raw(&mut self, bytes: &[u8]) {
-        if !self.silent {
+        if self.byte_by_byte && !self.silent {
+            for byte in bytes {
+                let _ = self.out.write_all(std::slice::from_ref(byte));
+                self.flush();
+            }
+        } else if !self.silent {
             // A closed pipe is one of the situations under test.
             let _ = self.out.write_all(bytes);
         }
@@ -53,6 +64,37 @@ impl<W: Write> Voice<W> {
 
     pub fn flush(&mut self) {
         let _ = self.out.flush();
+    }
+
+    /// Lines of one character each.
+    pub fn tiny(&mut self, lines: u64) {
+        for _ in 0..lines {
+            if self.silent || self.out.write_all(b".\n").is_err() {
+                return;
+            }
+        }
+        self.flush();
+    }
+
+    /// So many bytes without a newline.
+    pub fn endless(&mut self, bytes: u64) {
+        let chunk = [b'x'; BUFFER_BYTES];
+        let mut left = bytes;
+        while left > 0 && !self.silent {
+            let now = chunk.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            if self.out.write_all(&chunk[..now]).is_err() {
+                return;
+            }
+            left -= now as u64;
+        }
+        self.flush();
+    }
+
+    /// Decoration before the first event, in lines of eighty.
+    pub fn banner(&mut self, bytes: usize) {
+        let line = format!("{}\n", "*".repeat(79));
+        self.raw(line.repeat(bytes.div_ceil(line.len())).as_bytes());
+        self.flush();
     }
 
     /// `lines` events, numbered from 1, each `line_bytes` long with its newline.
