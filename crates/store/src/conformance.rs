@@ -42,6 +42,7 @@ pub async fn all<B: Backend>(make: impl AsyncFn() -> B) {
     wishes_are_taken_once_in_order(&Sure(make().await)).await;
     a_full_inbox_still_takes_a_stop(&Sure(make().await)).await;
     a_run_goes_on_where_its_last_batch_stopped(&Sure(make().await)).await;
+    an_effect_is_asked_for_once(&Sure(make().await)).await;
     runs_are_listed_newest_first_by_key(&Sure(make().await)).await;
     ending::all(&make).await;
     watching::all(&make).await;
@@ -342,6 +343,20 @@ async fn a_run_goes_on_where_its_last_batch_stopped<B: Backend>(store: &Sure<B>)
     assert_eq!(point.host, batch.host.bytes());
     assert_eq!((point.spool_offset, point.head_seq, point.fence), (20, 2, held.fence));
     assert_eq!(point.effects.iter().map(|effect| effect.n).collect::<Vec<_>>(), [2, 3]);
+}
+
+/// A Batch without events leaves the head where it is, so its effects say whether it is there:
+/// whoever lost the answer and sends it again hears of a conflict, and not of a broken store.
+async fn an_effect_is_asked_for_once<B: Backend>(store: &Sure<B>) {
+    let held = holder(store).await;
+    store.commit(held.batch(&["one"])).await.unwrap();
+    let mut silent = Holder { head_seq: 1, ..held }.batch(&[]);
+    silent.effects_todo = vec![Effect { n: 1, bytes: state("effect", 1) }];
+    let first = store.0.commit(silent.clone()).await;
+    assert!(matches!(first, Ok(_) | Err(Error::Unacknowledged)), "{first:?}");
+    assert_eq!(refused(store.0.commit(silent).await), Code::Conflict);
+    let point = store.0.resume_point(held.run).await.unwrap().unwrap();
+    assert_eq!(point.effects.len(), 1);
 }
 
 async fn runs_are_listed_newest_first_by_key<B: Backend>(store: &Sure<B>) {

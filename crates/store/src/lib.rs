@@ -17,6 +17,9 @@ mod disk;
 mod error;
 mod failure;
 mod feed;
+pub mod limits;
+#[cfg(any(test, feature = "conformance"))]
+pub mod model;
 mod row;
 pub mod seal;
 #[cfg(any(test, feature = "conformance"))]
@@ -344,8 +347,8 @@ impl Backend for Store {
         Store::command(self, command).await
     }
 
-    async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
-        Store::reap(self, now).await
+    async fn reap_but(&self, now: Timestamp, held: Vec<RunId>) -> Result<Vec<Reaped>, Error> {
+        Store::reap_but(self, now, held).await
     }
 
     async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {

@@ -2,6 +2,8 @@
 //! who does, and nothing here does IO, asks the time or takes a chance: those are arguments.
 
 pub mod claimable;
+pub mod lease;
 pub mod price;
 pub mod reserve;
+pub mod resume;
 pub mod retry;

@@ -7,16 +7,12 @@ use super::{blob_id, count, int};
 use crate::batch::*;
 use crate::error::Error;
 use crate::feed::Hint;
+use crate::limits::{INBOX_STOP_RESERVE, REAPED_LEASE_MS};
 use contract::limits::INBOX_MAX;
 use contract::state::Review;
 use contract::{RunId, TaskId, TaskState, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
-
-/// How long whoever reaped a run has to close it before it can be reaped again.
-const REAPED_LEASE_MS: i64 = 60_000;
-/// A full inbox still takes this many wishes to stop: a flood must not make a run unstoppable.
-const INBOX_STOP_RESERVE: usize = 8;
 
 pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<TaskId>, Error> {
     let there: Option<[u8; 16]> = connection
