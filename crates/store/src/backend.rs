@@ -36,6 +36,11 @@ pub trait Backend: Clone + Send + Sync + 'static {
         now: Timestamp,
         held: Vec<RunId>,
     ) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send;
+    fn reap_seen(
+        &self,
+        now: Timestamp,
+        seen: Vec<Seen>,
+    ) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send;
     fn reserve(&self, reserve: Reserve) -> impl Future<Output = Result<(), Error>> + Send;
 
     fn run(&self, id: RunId) -> impl Future<Output = Result<Option<RunRow>, Error>> + Send;

@@ -69,6 +69,10 @@ impl Backend for Model {
         Ok(self.tables().reap(now, &held))
     }
 
+    async fn reap_seen(&self, now: Timestamp, seen: Vec<Seen>) -> Result<Vec<Reaped>, Error> {
+        Ok(self.tables().reap_seen(now, &seen))
+    }
+
     async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
         self.tables().reserve(reserve)
     }

@@ -99,6 +99,10 @@ impl<B: Backend> Backend for Spiteful<B> {
         self.answer(self.inner.reap_but(now, held).await)
     }
 
+    async fn reap_seen(&self, now: Timestamp, seen: Vec<Seen>) -> Result<Vec<Reaped>, Error> {
+        self.answer(self.inner.reap_seen(now, seen).await)
+    }
+
     async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
         self.answer(self.inner.reserve(reserve).await)
     }

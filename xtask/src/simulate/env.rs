@@ -11,8 +11,7 @@ use contract::{Code, RunId, Timestamp};
 use engine::Now;
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::limits::REAPED_LEASE_MS;
-use store::{Batch, Claim, Error, Reaped, Seal};
+use store::{Batch, Claim, Error, Reaped, Seal, Seen};
 use uuid::Uuid;
 
 /// When every simulation begins.
@@ -25,7 +24,7 @@ pub enum Verb {
     Claim(Box<Claim>),
     Commit { batch: Batch, asks: Asks },
     Renew { run: RunId, fence: u64, expires_at: Timestamp },
-    Reap { now: Timestamp, held: Vec<RunId> },
+    Reap { now: Timestamp, seen: Vec<Seen> },
 }
 
 /// What the store answers.
@@ -144,7 +143,7 @@ impl<'a, G: Ground> Env<'a, G> {
     /// The store does what it is asked, and the oracle hears of it.
     pub fn apply(&mut self, at: usize) -> Result<&'static str, Violation> {
         let call = &self.calls[at];
-        let asked_ms = call.asked_ms;
+        let (asked_ms, node) = (call.asked_ms, call.node);
         let store = self.ground.store();
         if self.boot_ms < self.trouble_until_ms {
             let full = || Error::DiskFull { doing: "simulating".to_owned() };
@@ -186,10 +185,10 @@ impl<'a, G: Ground> Env<'a, G> {
                 let what = if renewed.is_ok() { "renews a lease" } else { "refuses a renewal" };
                 (Answer::Done(renewed), what)
             }
-            Verb::Reap { now, held } => {
-                let reaped = self.ground.wait(store.reap_but(*now, held.clone()));
+            Verb::Reap { now, seen } => {
+                let reaped = self.ground.wait(store.reap_seen(*now, seen.clone()));
                 for reaped in reaped.as_ref().map(Vec::as_slice).unwrap_or_default() {
-                    self.reaped(reaped, asked_ms)?;
+                    self.reaped(node, reaped, asked_ms)?;
                 }
                 (Answer::Reaped(reaped), "reaps")
             }
@@ -198,24 +197,18 @@ impl<'a, G: Ground> Env<'a, G> {
         Ok(what)
     }
 
-    fn reaped(&mut self, reaped: &Reaped, asked_ms: u64) -> Result<(), Violation> {
-        let &Reaped { run, task, fence, .. } = reaped;
+    fn reaped(&mut self, node: usize, reaped: &Reaped, asked_ms: u64) -> Result<(), Violation> {
+        let &Reaped { run, task, old_fence, fence, .. } = reaped;
+        let own = self.sure.contains_key(&(node, run, old_fence));
         let lease_ms = self.oracle.lease_ms(run);
-        // A reaper that asks the wall clock is early when that clock is wrong; fences hold then.
-        let clocks = [Fault::WallJump, Fault::WallRate, Fault::Skew];
-        let right = !clocks.into_iter().any(|fault| self.options.has(fault));
-        if right && self.boot_ms < lease_ms {
+        if !own && self.boot_ms < lease_ms {
             let now_ms = self.boot_ms;
             return broken(
                 Promise::ReapedInTime,
                 format!("{run} was reaped at {now_ms}, and its lease lasts to {lease_ms}"),
             );
         }
-        self.oracle.granted(run, task, fence, asked_ms + REAPED_LEASE_MS.unsigned_abs())
-    }
-
-    pub fn is_known_settled(&self, run: RunId) -> bool {
-        self.oracle.is_settled(run)
+        self.oracle.granted(run, task, fence, asked_ms + self.options.lease_ms)
     }
 }
 

@@ -8,13 +8,13 @@ use super::keeper::Keeper;
 use super::options::Sharing;
 use super::oracle::Violation;
 use super::take_over::{TakeOver, Taken};
-use contract::{RunId, TaskId};
+use contract::{RunId, TaskId, Timestamp};
 use engine::rules::lease::Lease;
+use engine::rules::overdue::Overdue;
 use engine::{Input, Machine, Now, RunBudget, Terms};
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::limits::REAPED_LEASE_MS;
-use store::{Claim, Error, Reaped, RunHead, RunsPage};
+use store::{Claim, Error, Reaped, RunHead, RunRow, RunsPage, Seen};
 
 /// Rows of one look at what is unsettled.
 const ROWS_MAX: usize = 100;
@@ -43,6 +43,9 @@ pub struct Node {
     takeovers: Vec<TakeOver>,
     reaping: Option<u64>,
     tend_at_ms: u64,
+    overdue: Overdue<RunId, (u64, i64)>,
+    /// Runs whose lease this node itself let run out, and under which fence.
+    retake: Vec<(RunId, u64)>,
     /// It has looked at what the last host left.
     looked: bool,
 }
@@ -59,6 +62,8 @@ impl Node {
             takeovers: Vec::new(),
             reaping: None,
             tend_at_ms: 0,
+            overdue: Overdue::default(),
+            retake: Vec::new(),
             looked: false,
         }
     }
@@ -134,6 +139,9 @@ impl Node {
             if let Some(did) = self.take_over(env) {
                 return Ok(Some(did));
             }
+            if self.reaping.is_none() && !self.retake.is_empty() {
+                return Ok(Some(self.retake(env)));
+            }
             if self.reaping.is_none() && env.boot_ms >= self.tend_at_ms {
                 return Ok(Some(self.tend(env)));
             }
@@ -159,10 +167,8 @@ impl Node {
     }
 
     fn left<G: Ground>(&mut self, env: &mut Env<G>, run: RunId, leave: Leave) -> &'static str {
-        let drive = self.drives.remove(&run);
-        if let (Some(conn), Some(keeper)) =
-            (drive.and_then(|drive| drive.conn), env.keepers.get_mut(&run))
-        {
+        let Some(drive) = self.drives.remove(&run) else { return "has no such run" };
+        if let (Some(conn), Some(keeper)) = (drive.conn, env.keepers.get_mut(&run)) {
             keeper.let_go(conn);
         }
         match leave {
@@ -174,7 +180,7 @@ impl Node {
             }
             Leave::Fenced => "is fenced off",
             Leave::Expired => {
-                self.tend_at_ms = env.boot_ms;
+                self.retake.push((run, drive.fence));
                 "has let its lease run out"
             }
             Leave::HandedOver => "has handed over a run",
@@ -270,10 +276,10 @@ impl Node {
 
     /// What a new host does first. The lock says that nobody else drives these.
     fn look<G: Ground>(&mut self, env: &mut Env<G>) {
-        let page = RunsPage { before: None, limit: ROWS_MAX, unsettled_only: true };
-        let rows = env.ground.wait(env.ground.store().runs(page)).unwrap_or_default();
+        let rows = unsettled(env);
         let lease_ms = env.options.lease_ms;
         for row in rows {
+            env.sure.insert((self.index, row.id, row.fence), env.boot_ms + lease_ms);
             self.takeovers.push(TakeOver {
                 run: row.id,
                 task: row.task,
@@ -288,10 +294,33 @@ impl Node {
 
     fn tend<G: Ground>(&mut self, env: &mut Env<G>) -> &'static str {
         self.tend_at_ms = env.boot_ms + env.options.lease_ms / 2;
+        let rows = unsettled(env).into_iter().filter(|row| !self.drives.contains_key(&row.id));
+        let leases = rows.map(|row| (row.id, (row.fence, row.lease_expires_at.ms())));
+        let over = self.overdue.look(env.boot_ms, env.options.lease_ms, leases);
+        let seen: Vec<Seen> = over
+            .into_iter()
+            .map(|(run, (fence, ms))| Seen { run, fence, expires_at: Timestamp(ms) })
+            .collect();
+        if seen.is_empty() {
+            return "finds no lease run out";
+        }
         let now = env.now(self.index).wall;
-        let held = self.drives.keys().copied().collect();
-        self.reaping = Some(env.call(self.index, Verb::Reap { now, held }));
-        "looks for leases that ran out"
+        self.reaping = Some(env.call(self.index, Verb::Reap { now, seen }));
+        "reaps leases that ran out"
+    }
+
+    /// Takes over from itself: nobody else had the run under that fence.
+    fn retake<G: Ground>(&mut self, env: &mut Env<G>) -> &'static str {
+        let mut seen = Vec::new();
+        for (run, fence) in std::mem::take(&mut self.retake) {
+            let row = env.ground.wait(env.ground.store().run(run)).ok().flatten();
+            if let Some(row) = row.filter(|row| row.fence == fence) {
+                seen.push(Seen { run, fence, expires_at: row.lease_expires_at });
+            }
+        }
+        let now = env.now(self.index).wall;
+        self.reaping = Some(env.call(self.index, Verb::Reap { now, seen }));
+        "takes over from itself"
     }
 
     fn reaped<G: Ground>(
@@ -302,11 +331,10 @@ impl Node {
     ) -> &'static str {
         let lease_ms = env.options.lease_ms;
         let reaped = answer.unwrap_or_default();
-        let what = if reaped.is_empty() { "finds no lease run out" } else { "has reaped" };
+        let what = if reaped.is_empty() { "has reaped nothing" } else { "has reaped" };
         for Reaped { run, task, fence, head_seq, .. } in reaped {
-            let sure_ms = asked_ms + REAPED_LEASE_MS.unsigned_abs();
-            env.sure.insert((self.index, run, fence), sure_ms);
-            let until_ms = asked_ms + lease_ms.min(REAPED_LEASE_MS.unsigned_abs());
+            let until_ms = asked_ms + lease_ms;
+            env.sure.insert((self.index, run, fence), until_ms);
             let expired = true;
             self.takeovers.push(TakeOver {
                 run,
@@ -365,6 +393,11 @@ impl Node {
     pub fn is_idle(&self) -> bool {
         self.drives.is_empty() && self.takeovers.is_empty() && self.starting.is_none()
     }
+}
+
+fn unsettled<G: Ground>(env: &Env<G>) -> Vec<RunRow> {
+    let page = RunsPage { before: None, limit: ROWS_MAX, unsettled_only: true };
+    env.ground.wait(env.ground.store().runs(page)).unwrap_or_default()
 }
 
 fn claim<G: Ground>(env: &mut Env<G>, node: usize, task: TaskId, now: Now) -> Claim {

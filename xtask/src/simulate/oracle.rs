@@ -71,8 +71,9 @@ struct Known {
     fence: u64,
     settled: Option<RunRow>,
     events: Vec<Arc<[u8]>>,
-    /// On the lease clock: the end that the store granted, at the most.
+    /// On the lease clock: the end that the store has, and the last it granted under this fence.
     lease_ms: u64,
+    granted_ms: u64,
     launch_durable: bool,
     launches: u32,
     /// Words and calls that a durable Batch asked for.
@@ -120,11 +121,11 @@ impl Oracle {
         if known.settled.is_some() {
             return broken(Promise::EndsOnce, format!("{run} was granted after its end"));
         }
-        (known.fence, known.lease_ms) = (fence, until_ms);
+        (known.fence, known.lease_ms, known.granted_ms) = (fence, until_ms, until_ms);
         Ok(())
     }
 
-    /// Until when the lease of a run is good at the most.
+    /// Until when the lease of a run is good in the store.
     pub fn lease_ms(&self, run: RunId) -> u64 {
         self.runs.get(&run).map_or(0, |known| known.lease_ms)
     }
@@ -138,7 +139,9 @@ impl Oracle {
                 format!("a renewal of {run} was taken with fence {fence}, and {now} is held"),
             );
         }
-        known.lease_ms = known.lease_ms.max(until_ms);
+        // A renewal that comes late makes a lease shorter, and so does the first after reaping.
+        known.lease_ms = until_ms;
+        known.granted_ms = known.granted_ms.max(until_ms);
         Ok(())
     }
 
@@ -191,10 +194,6 @@ impl Oracle {
         Ok(())
     }
 
-    pub fn is_settled(&self, run: RunId) -> bool {
-        self.runs.get(&run).is_some_and(|known| known.settled.is_some())
-    }
-
     pub fn wished(&mut self, id: CommandId, run: RunId) {
         self.accepted.insert(id, run);
     }
@@ -234,7 +233,7 @@ impl Oracle {
 
     /// A keeper is told until when its agent may run.
     pub fn keeper_told(&mut self, run: RunId, deadline_ms: u64) -> Result<(), Violation> {
-        let lease_ms = self.lease_ms(run);
+        let lease_ms = self.run(run).granted_ms;
         match deadline_ms > lease_ms {
             true => broken(
                 Promise::Leased,

@@ -3,6 +3,7 @@
 
 pub mod claimable;
 pub mod lease;
+pub mod overdue;
 pub mod price;
 pub mod reserve;
 pub mod resume;

@@ -60,3 +60,53 @@ pub fn after_conflict(sent: Sent, stored: Option<(u64, u64)>, before: bool) -> R
         Some(_) | None => Refused::Fenced,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::speech::{ToolCall, Utterance};
+    use contract::{Code, event::Remaining};
+
+    #[test]
+    fn nothing_that_shows_is_done_twice() {
+        let say = || Effect::Say(Utterance::BudgetUpdate { remaining: Remaining::default() });
+        let stop = || Effect::Stop { reason: Code::Cancelled, farewell_ms: 0, term_ms: 0 };
+        let args = serde_json::Value::Null;
+        let relay = || {
+            let (tool_call_id, tool) = ("c".to_owned(), "t".to_owned());
+            Effect::Relay(ToolCall { tool_call_id, tool, args: args.clone() })
+        };
+        let rows = [
+            (Effect::Launch, false, false, Again::Nothing),
+            (Effect::Settle, false, false, Again::Nothing),
+            (say(), true, false, Again::Nothing),
+            (say(), false, false, Again::SayTheRest),
+            (Effect::CloseStdin, true, false, Again::Nothing),
+            (Effect::CloseStdin, false, false, Again::Repeat),
+            (stop(), false, false, Again::Repeat),
+            (relay(), false, true, Again::Repeat),
+            (relay(), false, false, Again::AnswerUnknown),
+        ];
+        for (effect, said, may_repeat, expected) in rows {
+            assert_eq!(again(&effect, said, may_repeat), expected, "{effect:?} said {said}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_there_only_when_it_was_sent_before() {
+        let sent = Sent { fence: 2, first_seq: 5, last_seq: 7 };
+        let silent = Sent { fence: 2, first_seq: 5, last_seq: 4 };
+        let rows = [
+            (sent, Some((2, 7)), true, Refused::IsThere),
+            (sent, Some((3, 9)), true, Refused::IsThere),
+            (sent, Some((2, 4)), true, Refused::Wrong),
+            (sent, Some((3, 4)), true, Refused::Fenced),
+            (sent, None, true, Refused::Fenced),
+            (silent, Some((2, 4)), true, Refused::IsThere),
+            (silent, Some((2, 4)), false, Refused::Wrong),
+        ];
+        for (sent, stored, before, expected) in rows {
+            assert_eq!(after_conflict(sent, stored, before), expected, "{sent:?} {stored:?}");
+        }
+    }
+}

@@ -23,8 +23,8 @@ pub enum Flaw {
     TakenTwice,
     /// Reaping leaves the fence where it is.
     ReapUnfenced,
-    /// Reaping takes runs whose lease is good.
-    ReapUnexpired,
+    /// Reaping takes runs whose lease was renewed after it was seen.
+    ReapUnseen,
     /// A Batch may begin anywhere.
     HeadUnchecked,
     /// A run that has ended can be written to.
@@ -207,12 +207,28 @@ impl Tables {
     }
 
     pub fn reap(&mut self, now: Timestamp, but: &[RunId]) -> Vec<Reaped> {
-        let (keeps, early) = (self.lacks(Flaw::ReapUnfenced), self.lacks(Flaw::ReapUnexpired));
+        let over = |row: &RunRow| row.lease_expires_at <= now && !but.contains(&row.id);
+        self.fence_off(now, over)
+    }
+
+    pub fn reap_seen(&mut self, now: Timestamp, seen: &[Seen]) -> Vec<Reaped> {
+        let unseen = self.lacks(Flaw::ReapUnseen);
+        let unchanged = |row: &RunRow| {
+            let (run, fence, expires_at) = (row.id, row.fence, row.lease_expires_at);
+            match unseen {
+                true => seen.iter().any(|seen| seen.run == run),
+                false => seen.contains(&Seen { run, fence, expires_at }),
+            }
+        };
+        self.fence_off(now, unchanged)
+    }
+
+    fn fence_off(&mut self, now: Timestamp, over: impl Fn(&RunRow) -> bool) -> Vec<Reaped> {
+        let keeps = self.lacks(Flaw::ReapUnfenced);
         let mut reaped = Vec::new();
         for run in self.runs.values_mut() {
             let row = &mut run.row;
-            let expired = early || row.lease_expires_at <= now;
-            if row.state == RunState::Settled || !expired || but.contains(&row.id) {
+            if row.state == RunState::Settled || !over(row) {
                 continue;
             }
             let old_fence = row.fence;
