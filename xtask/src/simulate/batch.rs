@@ -68,14 +68,7 @@ impl Drive {
                 Effect::Relay(_) | Effect::CloseStdin | Effect::Stop { .. } | Effect::Settle => {}
             }
         }
-        Commit {
-            batch,
-            asks,
-            effects: pending.effects,
-            last_seq,
-            again: false,
-            stop_told: false,
-        }
+        Commit { batch, asks, effects: pending.effects, last_seq, again: false, stop_told: false }
     }
 }
 

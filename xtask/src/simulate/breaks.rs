@@ -28,6 +28,10 @@ pub enum Break {
     HearAgain,
     /// Whoever reaped a run takes it under the fence that its row has by now.
     FenceFromRow,
+    /// Wishes are acted on and left in the inbox.
+    WishesLeft,
+    /// A keeper starts its agent when the lease is over.
+    LatePlan,
     /// A Batch that may be there is sent again under the next numbers.
     SentAgain,
 }

@@ -6,12 +6,12 @@ use super::breaks::Break;
 use super::env::{Env, Verb};
 use super::ground::Ground;
 use super::keeper::{Conn, Line, Order, Record, Report, Stage};
-use super::oracle::{Asks, Promise, Violation, broken};
 use super::options::Sharing;
+use super::oracle::{Asks, Promise, Violation, broken};
 use contract::event::{Body, Lease as LeaseEvent, LeaseAction, Text, ToolUse, Via};
 use contract::limits::{FAREWELL_MS, TERM_MS};
 use contract::speech::{Ending as Said, ToolAnswer, ToolCall};
-use contract::{Code, CommandId, Draft, RunId, Signal, TaskId, Tokens, Utterance, Wish};
+use contract::{Code, CommandId, Draft, RunId, Signal, Tokens, Utterance, Wish};
 use engine::rules::lease::{Answer, Held, Lease};
 use engine::rules::resume::{self, Refused, Sent};
 use engine::{Booked, Effect, Input, Machine, Now, Step, Testimony};
@@ -32,8 +32,6 @@ pub enum Leave {
     Fenced,
     Expired,
     HandedOver,
-    /// The store refused what it should have taken; the product's driver fails here.
-    Failed,
 }
 
 pub enum End {
@@ -119,7 +117,6 @@ enum Flight {
 pub struct Drive {
     pub node: usize,
     pub run: RunId,
-    pub task: TaskId,
     pub fence: u64,
     pub machine: Machine,
     pub next_seq: u64,
@@ -148,7 +145,6 @@ pub struct Drive {
 pub struct Parts {
     pub node: usize,
     pub run: RunId,
-    pub task: TaskId,
     pub fence: u64,
     pub machine: Machine,
     pub next_seq: u64,
@@ -159,11 +155,10 @@ pub struct Parts {
 
 impl Drive {
     pub fn new(parts: Parts) -> Self {
-        let Parts { node, run, task, fence, machine, next_seq, conn, lease, wall_until_ms } = parts;
+        let Parts { node, run, fence, machine, next_seq, conn, lease, wall_until_ms } = parts;
         Self {
             node,
             run,
-            task,
             fence,
             machine,
             next_seq,
@@ -237,7 +232,7 @@ impl Drive {
 
     /// The host is about to stop: the lease is renewed to its full length first.
     pub fn leave<G: Ground>(&mut self, env: &mut Env<G>) -> Did {
-        if !matches!(self.flight, Flight::None) || self.leaving {
+        if !matches!(self.flight, Flight::None) || !self.pending.is_empty() || self.leaving {
             return Ok(None);
         }
         self.leaving = true;
@@ -309,9 +304,7 @@ impl Drive {
             self.ending = Ending::Told;
             let input = match self.testimony.take() {
                 Some(testimony) => Input::Ended(testimony),
-                None => {
-                    Input::Lost { why: "its keeper ended without a testimony".to_owned() }
-                }
+                None => Input::Lost { why: "its keeper ended without a testimony".to_owned() },
             };
             self.step(now, input);
         }
@@ -372,7 +365,9 @@ impl Drive {
         let now = env.now(self.node);
         let some = !commands.is_empty();
         for command in commands {
-            self.pending.taken.push(command.id);
+            if env.flaw != Some(Break::WishesLeft) {
+                self.pending.taken.push(command.id);
+            }
             self.step(now, Input::Command(command));
         }
         some.then_some("takes wishes")
@@ -543,7 +538,7 @@ impl Drive {
                 return match resume::after_conflict(sent, stored, commit.again) {
                     Refused::IsThere => self.follow_up(env, *commit),
                     Refused::Fenced => Err(End::Left(Leave::Fenced)),
-                    Refused::Wrong => Err(End::Left(Leave::Failed)),
+                    Refused::Wrong => Err(End::Broken(refused(self.run, &error))),
                 };
             }
             Err(_) => {}
@@ -589,6 +584,7 @@ impl Drive {
         if self.is_over(env) && env.flaw != Some(Break::DoneUnleased) {
             return Err(End::Left(Leave::Expired));
         }
+        self.acts(env, "deed")?;
         for intent in commit.effects {
             self.perform(env, intent)?;
         }
@@ -651,6 +647,12 @@ impl Drive {
         self.said = Some(n);
         env.order(self.run, self.conn, order);
     }
+}
+
+/// The product's driver fails here, and its run is given up as lost.
+fn refused(run: RunId, error: &Error) -> Violation {
+    let what = format!("the store refused a Batch of {run}: {error}");
+    Violation { promise: Promise::Taken, what }
 }
 
 /// Calls whose tool only reads are named so.

@@ -134,8 +134,7 @@ impl<'a, G: Ground> Env<'a, G> {
     pub fn call(&mut self, node: usize, verb: Verb) -> u64 {
         let id = self.number();
         let (asked_ms, incarnation) = (self.boot_ms, self.incarnations[node]);
-        let call =
-            Call { id, node, incarnation, asked_ms, verb, answer: None, orphan: false };
+        let call = Call { id, node, incarnation, asked_ms, verb, answer: None, orphan: false };
         self.calls.push(call);
         id
     }

@@ -54,7 +54,10 @@ pub enum Stage {
 
 /// Who answers when a successor looks for a keeper.
 pub enum Found {
-    Lives { conn: Conn, reached: u32, deadline_ms: u64 },
+    Lives {
+        conn: Conn,
+        reached: u32,
+    },
     /// Nobody will start the agent any more.
     Dead,
     /// It obeys someone with a higher fence.
@@ -78,6 +81,8 @@ pub struct Keeper {
     last_said: u32,
     stopping: Option<String>,
     kill_at_ms: Option<u64>,
+    /// It does not look at the time of its plan; see `Break`.
+    careless: bool,
 }
 
 pub struct Agent {
@@ -86,17 +91,20 @@ pub struct Agent {
     /// It leaves only when it is killed.
     stubborn: bool,
     next_ms: u64,
+    /// The answer without which it does not go on.
+    awaits: Option<String>,
 }
 
-const PAUSE_MS_MAX: usize = 400;
-const CALLS_MAX: u32 = 2;
+const PAUSE_MS_MAX: usize = 100;
+const LINES_MAX: usize = 16;
+const CALLS_MAX: u32 = 4;
 
 impl Agent {
     /// An agent whose words follow from chance. It may end without having said so.
     pub fn new(chance: &mut Chance, now_ms: u64) -> Self {
         let mut script = VecDeque::from([Line::Hello, Line::Turn]);
         let (mut texts, mut calls) = (0, 0);
-        for _ in 0..chance.below(8) {
+        for _ in 0..chance.below(LINES_MAX) {
             match chance.below(4) {
                 0 if calls < CALLS_MAX => {
                     script.push_back(Line::Call { id: calls, reads: chance.one_in(2) });
@@ -113,12 +121,12 @@ impl Agent {
             script.push_back(Line::Done);
         }
         let exit_code = i32::from(chance.one_in(5));
-        Self { script, exit_code, stubborn: chance.one_in(4), next_ms: now_ms }
+        Self { script, exit_code, stubborn: chance.one_in(4), next_ms: now_ms, awaits: None }
     }
 }
 
 impl Keeper {
-    pub fn spawned(run: RunId, owner: Conn) -> Self {
+    pub fn spawned(run: RunId, owner: Conn, careless: bool) -> Self {
         Self {
             run,
             stage: Stage::Waiting,
@@ -134,6 +142,7 @@ impl Keeper {
             last_said: 0,
             stopping: None,
             kill_at_ms: None,
+            careless,
         }
     }
 
@@ -162,8 +171,7 @@ impl Keeper {
         self.fence = fence;
         self.owner = Some(conn);
         self.reports.clear();
-        let reached = self.last_said;
-        Found::Lives { conn, reached, deadline_ms: self.deadline_ms }
+        Found::Lives { conn, reached: self.last_said }
     }
 
     /// The run is settled: whoever makes the directory again would not find this lock.
@@ -233,8 +241,14 @@ impl Keeper {
         }
         agent.next_ms = now_ms + 1 + chance.below(PAUSE_MS_MAX) as u64;
         let leaves = self.stopping.is_some() && !agent.stubborn;
+        if agent.awaits.is_some() && !leaves {
+            return None;
+        }
         match agent.script.pop_front().filter(|_| !leaves) {
             Some(line) => {
+                if let Line::Call { id, .. } = line {
+                    agent.awaits = Some(format!("answer c{id}"));
+                }
                 self.spool.push(Record::Line(line));
                 Some("hears its agent")
             }
@@ -269,11 +283,12 @@ impl Keeper {
     ) -> Result<&'static str, Violation> {
         match order {
             Order::Plan { fence, deadline_ms } => {
-                if self.stage != Stage::Waiting || self.locked_out || now_ms >= deadline_ms {
+                let late = now_ms >= deadline_ms && !self.careless;
+                if self.stage != Stage::Waiting || self.locked_out || late {
                     self.stage = Stage::Gone;
                     return Ok("leaves without a launch");
                 }
-                oracle.launched(self.run)?;
+                oracle.launched(self.run, now_ms)?;
                 oracle.keeper_told(self.run, deadline_ms)?;
                 self.stage = Stage::Holding;
                 (self.fence, self.deadline_ms) = (fence, deadline_ms);
@@ -289,6 +304,9 @@ impl Keeper {
                     return Ok("drops a frame");
                 }
                 oracle.said(self.run, &words)?;
+                if let Some(agent) = &mut self.agent {
+                    agent.awaits.take_if(|awaited| *awaited == words);
+                }
                 Ok("says a frame")
             }
             Order::Close { n } => {

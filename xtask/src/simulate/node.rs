@@ -1,6 +1,7 @@
 //! One node: it claims queued tasks, drives the runs it holds, and takes over those whose lease ran
 //! out or whose host is gone. What it remembers is lost when it dies.
 
+use super::breaks::Break;
 use super::drive::{Did, Drive, End, Leave, Parts};
 use super::env::{Answer, Env, Verb, is_unsure};
 use super::ground::Ground;
@@ -184,7 +185,6 @@ impl Node {
                 "has let its lease run out"
             }
             Leave::HandedOver => "has handed over a run",
-            Leave::Failed => "was refused what it wrote",
         }
     }
 
@@ -204,7 +204,8 @@ impl Node {
             None => {
                 let claim = claim(env, self.index, queued?, now);
                 let conn = env.number();
-                env.keepers.insert(claim.run, Keeper::spawned(claim.run, conn));
+                let careless = env.flaw == Some(Break::LatePlan);
+                env.keepers.insert(claim.run, Keeper::spawned(claim.run, conn, careless));
                 let call = Some(env.call(self.index, Verb::Claim(Box::new(claim.clone()))));
                 self.starting = Some(Starting { claim, asked: now, conn, call, again_ms: 0 });
                 Some("claims a task")
@@ -235,13 +236,12 @@ impl Node {
             }
         };
         let Starting { claim, asked, conn, .. } = starting;
-        let (run, task) = (claim.run, claim.task);
+        let run = claim.run;
         let until_ms = asked.mono_ms + lease_ms;
         env.sure.insert((self.index, run, fence), until_ms);
         let mut drive = Drive::new(Parts {
             node: self.index,
             run,
-            task,
             fence,
             machine: Machine::new(terms(fence, lease_ms), asked),
             next_seq: 1,
@@ -282,7 +282,6 @@ impl Node {
             env.sure.insert((self.index, row.id, row.fence), env.boot_ms + lease_ms);
             self.takeovers.push(TakeOver {
                 run: row.id,
-                task: row.task,
                 fence: row.fence,
                 head_seq: row.head_seq,
                 until_ms: env.boot_ms + lease_ms,
@@ -332,19 +331,11 @@ impl Node {
         let lease_ms = env.options.lease_ms;
         let reaped = answer.unwrap_or_default();
         let what = if reaped.is_empty() { "has reaped nothing" } else { "has reaped" };
-        for Reaped { run, task, fence, head_seq, .. } in reaped {
+        for Reaped { run, fence, head_seq, .. } in reaped {
             let until_ms = asked_ms + lease_ms;
             env.sure.insert((self.index, run, fence), until_ms);
             let expired = true;
-            self.takeovers.push(TakeOver {
-                run,
-                task,
-                fence,
-                head_seq,
-                until_ms,
-                expired,
-                found: None,
-            });
+            self.takeovers.push(TakeOver { run, fence, head_seq, until_ms, expired, found: None });
         }
         what
     }
@@ -376,9 +367,8 @@ impl Node {
                 let runs: Vec<RunId> = self.drives.keys().copied().collect();
                 for run in runs {
                     let answer = answer.clone();
-                    let act = |drive: &mut Drive, env: &mut Env<G>| {
-                        drive.answered(env, call, answer)
-                    };
+                    let act =
+                        |drive: &mut Drive, env: &mut Env<G>| drive.answered(env, call, answer);
                     let did = self.with(env, run, act)?;
                     if did.is_some() {
                         return Ok(did);

@@ -76,6 +76,8 @@ pub struct Options {
     pub lease_ms: u64,
     /// Steps with faults; then come as many as it takes without.
     pub steps: u64,
+    /// One step in so many is a fault.
+    pub rarity: usize,
     pub faults: Vec<Fault>,
 }
 
@@ -85,12 +87,13 @@ pub const NODES_MAX: usize = 8;
 const TASKS_MAX: usize = 3;
 const STEPS_MIN: usize = 40;
 const STEPS_MAX: usize = 240;
+const RARITIES: [usize; 4] = [8, 20, 40, 80];
 const LEASES_MS: [u64; 4] = [2_000, 5_000, 20_000, 60_000];
 
 impl Options {
     pub fn of(seed: u64) -> Self {
         let mut chance = Chance::of(seed, "options", 0);
-        let sharing = match chance.one_in(3) {
+        let sharing = match chance.one_in(2) {
             true => Sharing::OneHost,
             false => Sharing::SharedStore,
         };
@@ -103,6 +106,7 @@ impl Options {
             tasks: 1 + chance.below(TASKS_MAX),
             sharing,
             lease_ms: *chance.pick(&LEASES_MS).unwrap_or(&LEASES_MS[0]),
+            rarity: *chance.pick(&RARITIES).unwrap_or(&RARITIES[0]),
             steps: (STEPS_MIN + chance.below(STEPS_MAX - STEPS_MIN)) as u64,
             faults: faults.filter(|_| chance.one_in(often)).collect(),
         }
@@ -160,14 +164,15 @@ impl fmt::Display for Options {
             .collect();
         write!(
             f,
-            "seed {}: {:?}, {} nodes, {} tasks, lease {} ms, {} steps with {}",
+            "seed {}: {:?}, {} nodes, {} tasks, lease {} ms, {} steps, one in {} a fault: {}",
             self.seed,
             self.sharing,
             self.nodes,
             self.tasks,
             self.lease_ms,
             self.steps,
-            if words.is_empty() { "no fault".to_owned() } else { words.join(", ") }
+            self.rarity,
+            if words.is_empty() { "none".to_owned() } else { words.join(", ") }
         )
     }
 }

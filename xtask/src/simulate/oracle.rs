@@ -13,6 +13,7 @@ use store::{Batch, RunRow, StoredEvent};
 pub enum Promise {
     Gapless,
     Kept,
+    Taken,
     Heard,
     FencesRise,
     EndsOnce,
@@ -32,6 +33,7 @@ impl Promise {
         match self {
             Self::Gapless => "I1 events are numbered without gaps",
             Self::Kept => "I1 what was answered is stored, byte for byte, once",
+            Self::Taken => "a Batch of whoever holds the run is taken",
             Self::Heard => "I1 what an agent said is stored once and in order",
             Self::FencesRise => "I2 fences rise",
             Self::EndsOnce => "I2 a run ends once and never changes after",
@@ -132,7 +134,10 @@ impl Oracle {
 
     pub fn renewed(&mut self, run: RunId, fence: u64, until_ms: u64) -> Result<(), Violation> {
         let known = self.run(run);
-        if known.fence != fence || known.settled.is_some() {
+        if known.settled.is_some() {
+            return broken(Promise::EndsOnce, format!("{run} was renewed after its end"));
+        }
+        if known.fence != fence {
             let now = known.fence;
             return broken(
                 Promise::NoStaleWrite,
@@ -199,9 +204,12 @@ impl Oracle {
     }
 
     /// A keeper starts its agent.
-    pub fn launched(&mut self, run: RunId) -> Result<(), Violation> {
+    pub fn launched(&mut self, run: RunId, now_ms: u64) -> Result<(), Violation> {
         let known = self.run(run);
         known.launches += 1;
+        if now_ms >= known.granted_ms {
+            return broken(Promise::Leased, format!("the agent of {run} starts with no lease"));
+        }
         if known.launches > 1 {
             return broken(Promise::LaunchedOnce, format!("the agent of {run} is started again"));
         }

@@ -8,7 +8,7 @@ use super::ground::Ground;
 use super::keeper::{Found, Keeper, Stage};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
-use contract::{Code, Draft, RunId, TaskId};
+use contract::{Code, Draft, RunId};
 use engine::rules::lease::Lease;
 use engine::rules::resume::{self, Again};
 use engine::{Effect, Input, Machine, Terms};
@@ -17,7 +17,6 @@ use store::backend::Backend;
 /// A run that a node is taking over.
 pub struct TakeOver {
     pub run: RunId,
-    pub task: TaskId,
     pub fence: u64,
     pub head_seq: u64,
     /// On the lease clock, as far as whoever takes over can know.
@@ -85,13 +84,12 @@ impl TakeOver {
         });
         let lease_ms = env.options.lease_ms;
         let (conn, reached) = match &found {
-            Found::Lives { conn, reached, .. } => (Some(*conn), *reached),
+            Found::Lives { conn, reached } => (Some(*conn), *reached),
             Found::Dead | Found::Silent => (None, 0),
         };
         let mut drive = Drive::new(Parts {
             node,
             run: self.run,
-            task: self.task,
             fence: self.fence,
             machine,
             next_seq: self.head_seq + 1,
@@ -135,15 +133,8 @@ impl TakeOver {
     }
 
     /// An effect that was decided and is not known to be done.
-    fn repeat<G: Ground>(
-        &self,
-        env: &mut Env<G>,
-        drive: &mut Drive,
-        intent: Intent,
-        reached: u32,
-    ) {
-        let said = intent.frame.is_some_and(|n| n <= reached)
-            && env.flaw != Some(Break::SayAgain);
+    fn repeat<G: Ground>(&self, env: &mut Env<G>, drive: &mut Drive, intent: Intent, reached: u32) {
+        let said = intent.frame.is_some_and(|n| n <= reached) && env.flaw != Some(Break::SayAgain);
         let may_repeat = match &intent.effect {
             Effect::Relay(call) => only_reads(call) || env.flaw == Some(Break::CallAgain),
             _ => false,

@@ -20,7 +20,7 @@ use store::{Error, NewCommand, NewTask, RunsPage};
 const CALM_STEPS_MAX: u64 = 20_000;
 /// Picks that did nothing before time goes on to the next moment that matters.
 const IDLE_PICKS_MAX: u32 = 12;
-const STEP_MS_MAX: usize = 60;
+const STEP_MS_MAX: usize = 16;
 const EVENTS_MAX: usize = 10_000;
 const WISHES_MAX: u64 = 4;
 /// A year, roughly; clocks are set by up to ten of them.
@@ -131,7 +131,7 @@ impl<'a, G: Ground> World<'a, G> {
     fn step(&mut self) -> Result<(), Violation> {
         let ms = self.env.chance.below(STEP_MS_MAX) as u64;
         self.env.pass(ms);
-        if self.faulty && self.env.chance.one_in(10) && self.fault()? {
+        if self.faulty && self.env.chance.one_in(self.env.options.rarity) && self.fault()? {
             self.steps += 1;
             return Ok(());
         }
@@ -311,7 +311,9 @@ impl<'a, G: Ground> World<'a, G> {
         let Some(fault) = self.env.chance.pick(&self.env.options.faults.clone()).copied() else {
             return Ok(false);
         };
-        let index = self.env.chance.below(self.nodes.len());
+        let any = self.env.chance.below(self.nodes.len());
+        // Where one node hosts, what happens to the others matters less.
+        let index = self.lock.filter(|_| any.is_multiple_of(2)).unwrap_or(any);
         let lease_ms = self.env.options.lease_ms as usize;
         match fault {
             Fault::Pause => {
@@ -448,11 +450,7 @@ impl<'a, G: Ground> World<'a, G> {
         }
     }
 
-    fn compare_words(
-        &self,
-        run: RunId,
-        stored: &[store::StoredEvent],
-    ) -> Result<(), Violation> {
+    fn compare_words(&self, run: RunId, stored: &[store::StoredEvent]) -> Result<(), Violation> {
         let mut texts = Vec::new();
         let mut results = 0;
         let mut lost = false;

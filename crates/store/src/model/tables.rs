@@ -19,8 +19,6 @@ pub enum Flaw {
     SettleUnfenced,
     /// A lease is renewed under any fence.
     RenewUnfenced,
-    /// A wish can be taken again.
-    TakenTwice,
     /// Reaping leaves the fence where it is.
     ReapUnfenced,
     /// Reaping takes runs whose lease was renewed after it was seen.
@@ -158,10 +156,9 @@ impl Tables {
             None => self.lacks(Flaw::CommitUnfenced),
         };
         let anywhere = self.lacks(Flaw::HeadUnchecked);
-        let again = self.lacks(Flaw::TakenTwice);
         let run = self.held(batch.run, batch.fence, unfenced)?;
         check(run, batch, anywhere)?;
-        check_deeds(run, batch, again)?;
+        check_deeds(run, batch)?;
         apply(run, batch);
         let (head_seq, task) = (run.row.head_seq, run.row.task);
         if let Some(end) = &batch.settle {
@@ -373,9 +370,9 @@ fn check(run: &Run, batch: &Batch, anywhere: bool) -> Result<(), Error> {
 }
 
 /// Whether its wishes wait and its effects are new.
-fn check_deeds(run: &Run, batch: &Batch, again: bool) -> Result<(), Error> {
+fn check_deeds(run: &Run, batch: &Batch) -> Result<(), Error> {
     for id in &batch.taken {
-        let waits = |wished: &Wished| wished.command.id == *id && (again || !wished.taken);
+        let waits = |wished: &Wished| wished.command.id == *id && !wished.taken;
         if !run.inbox.iter().any(waits) {
             return Err(Error::conflict(format!("{id} is not waiting for {}", batch.run)));
         }
