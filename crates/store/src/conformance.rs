@@ -366,7 +366,9 @@ async fn a_lease_is_taken_over_only_as_it_was_seen<B: Backend>(store: &Sure<B>) 
     let (run, fence, expires_at) = (held.run, held.fence, NOW.plus_ms(LEASE_MS as i64));
     let seen = Seen { run, fence, expires_at };
     store.renew(run, fence, NOW.plus_ms(2_000)).await.unwrap();
-    for stale in [seen, Seen { fence: fence + 1, ..seen }, Seen { run: RunId::new(next_uuid()), ..seen }] {
+    for stale in
+        [seen, Seen { fence: fence + 1, ..seen }, Seen { run: RunId::new(next_uuid()), ..seen }]
+    {
         assert_eq!(store.0.reap_seen(NOW, vec![stale]).await.unwrap_or_default(), []);
     }
     store.commit(held.batch(&["still held"])).await.unwrap();

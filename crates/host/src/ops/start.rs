@@ -18,6 +18,7 @@ use contract::event::{Body, UserText};
 use contract::plan::{Adapter, LaunchPlan};
 use contract::state::Review;
 use contract::{Code, Draft, Fault, Policy, RunId, TaskId, limits};
+use engine::rules::lease::Lease;
 use engine::{Input, Machine, RunBudget, Terms};
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -150,7 +151,6 @@ fn drive(
         run: identity.run,
         fence: identity.fence,
         attempt: ATTEMPT,
-        lease_ms,
         runtime: checked.runtime,
         machine: Machine::new(terms(host, request, &checked, lease_ms), now),
         dialect: checked.runtime.dialect(spec),
@@ -185,7 +185,7 @@ fn drive(
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,
         // As the keeper counts it.
-        lease_until_ms: kept.deadline_ms,
+        lease: Lease::granted(now.mono_ms, kept.deadline_ms, lease_ms),
         plan: Some(Box::new(kept)),
         keeping: Some(keeping),
         child: Some(spawned.child),
@@ -195,7 +195,6 @@ fn drive(
         answering,
         callers: Default::default(),
         leaving: house.leaving(),
-        renew_at_ms: now.mono_ms + lease_ms * limits::LEASE_RENEW_PERCENT / 100,
         shut: None,
         pid: None,
         ending: Ending::Running,

@@ -301,7 +301,9 @@ impl Tables {
             spool_offset: state.spool_offset,
             head_seq: run.row.head_seq,
             fence: run.row.fence,
-            effects: effects.map(|(n, bytes)| StoredEffect { n: *n, bytes: bytes.clone() }).collect(),
+            effects: effects
+                .map(|(n, bytes)| StoredEffect { n: *n, bytes: bytes.clone() })
+                .collect(),
         })
     }
 
