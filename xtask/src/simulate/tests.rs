@@ -1,7 +1,8 @@
 //! That the simulation finds what is broken, finds nothing where nothing is, and is the same each
-//! time. Each row of `FOUND` breaks one thing on purpose and names the promises that may turn red.
+//! time. Each row of `FOUND` breaks one thing on purpose and names the promise that turns red.
 
 use super::*;
+use options::Sharing::{self, OneHost, SharedStore};
 use oracle::Promise;
 use store::model::Flaw;
 
@@ -11,47 +12,59 @@ const SEEDS_MAX: u64 = 1_500;
 const SEEDS_SOUND: u64 = 200;
 const SEEDS_SOUND_ON_DISK: u64 = 10;
 
-const FOUND: &[(Break, &[Promise])] = &[
-    (Break::Store(Flaw::CommitUnfenced), &[Promise::NoStaleWrite]),
-    (Break::Store(Flaw::SettleUnfenced), &[Promise::NoStaleWrite]),
-    (Break::Store(Flaw::RenewUnfenced), &[Promise::NoStaleWrite]),
-    (Break::Store(Flaw::ReapUnfenced), &[Promise::FencesRise]),
-    (Break::Store(Flaw::ReapUnseen), &[Promise::ReapedInTime]),
-    (Break::Store(Flaw::HeadUnchecked), &[Promise::Gapless]),
-    (Break::Store(Flaw::EndUnchecked), &[Promise::EndsOnce]),
-    (Break::LateRenewal, &[Promise::Leased]),
-    (Break::LeaseFromAnswer, &[Promise::Leased]),
-    (Break::WallLease, &[Promise::Leased]),
-    (Break::EffectFirst, &[Promise::DurableFirst]),
-    (Break::DoneUnleased, &[Promise::Leased]),
-    (Break::LatePlan, &[Promise::Leased]),
-    (Break::WishesLeft, &[Promise::SaidOnce]),
-    (Break::LaunchAgain, &[Promise::LaunchedOnce]),
-    (Break::SayAgain, &[Promise::SaidOnce]),
-    (Break::CallAgain, &[Promise::SaidOnce]),
-    (Break::HearAgain, &[Promise::Heard]),
-    (Break::FenceFromRow, &[Promise::ReapedInTime, Promise::Leased]),
-    (Break::SentAgain, &[Promise::Heard]),
+/// What is broken, how the nodes share the store and which faults are on when it is looked for, and
+/// the promises that may turn red.
+type Row = (Break, Sharing, &'static [Fault], &'static [Promise]);
+
+const FENCED: &[Fault] =
+    &[Fault::Pause, Fault::Freeze, Fault::LostAnswer, Fault::LateRequest, Fault::Crash];
+const CLOCKS: &[Fault] = &[Fault::Pause, Fault::WallJump, Fault::WallRate];
+const DEATHS: &[Fault] = &[Fault::Crash, Fault::HandOver];
+
+const FOUND: &[Row] = &[
+    (Break::Store(Flaw::CommitUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
+    (Break::Store(Flaw::SettleUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
+    (Break::Store(Flaw::RenewUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
+    (Break::Store(Flaw::ReapUnfenced), SharedStore, FENCED, &[Promise::FencesRise]),
+    (Break::Store(Flaw::ReapUnseen), SharedStore, FENCED, &[Promise::ReapedInTime]),
+    (Break::Store(Flaw::HeadUnchecked), SharedStore, FENCED, &[Promise::Gapless]),
+    (Break::Store(Flaw::EndUnchecked), SharedStore, FENCED, &[Promise::EndsOnce]),
+    (Break::LateRenewal, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::LeaseFromAnswer, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::WallLease, SharedStore, CLOCKS, &[Promise::Leased]),
+    (Break::EffectFirst, SharedStore, FENCED, &[Promise::DurableFirst]),
+    (Break::DoneUnleased, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::LatePlan, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::WishesLeft, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::LaunchAgain, OneHost, DEATHS, &[Promise::LaunchedOnce]),
+    (Break::SayAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::CallAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::HearAgain, OneHost, DEATHS, &[Promise::Heard]),
+    (Break::FenceFromRow, SharedStore, FENCED, &[Promise::ReapedInTime, Promise::Leased]),
+    (Break::SentAgain, SharedStore, FENCED, &[Promise::Heard]),
 ];
 
-/// The first seed in which this break shows.
-fn first(flaw: Break) -> Option<(u64, Violation)> {
+/// The first seed in which this break shows, with faults that bring it out.
+fn first(flaw: Break, sharing: Sharing, faults: &[Fault]) -> Option<(Options, Violation)> {
     (0..SEEDS_MAX).find_map(|seed| {
+        let options = Options { sharing, faults: faults.to_vec(), ..Options::of(seed) };
         let ground = InMemory::new(Break::flaw(Some(flaw)));
-        let outcome = simulate(&ground, &Options::of(seed), Some(flaw), false);
-        outcome.violation.map(|violation| (seed, violation))
+        let violation = simulate(&ground, &options, Some(flaw), false).violation?;
+        Some((options, violation))
     })
 }
 
 #[test]
 fn every_break_is_found() {
     let mut wrong = Vec::new();
-    for (flaw, promises) in FOUND {
-        match first(*flaw) {
-            Some((seed, violation)) if promises.contains(&violation.promise) => {
-                println!("{flaw:?}: seed {seed}, {violation}");
+    for (flaw, sharing, faults, promises) in FOUND {
+        match first(*flaw, *sharing, faults) {
+            Some((options, violation)) if promises.contains(&violation.promise) => {
+                println!("{flaw:?}: seed {}, {violation}", options.seed);
             }
-            Some((seed, violation)) => wrong.push(format!("{flaw:?}: seed {seed}, {violation}")),
+            Some((options, violation)) => {
+                wrong.push(format!("{flaw:?}: seed {}, {violation}", options.seed));
+            }
             None => wrong.push(format!("{flaw:?}: not found")),
         }
     }
@@ -93,7 +106,12 @@ fn a_seed_gives_the_same_script_each_time() {
 #[test]
 fn a_failing_seed_is_made_smaller_and_breaks_the_same_promise() {
     let flaw = Break::Store(Flaw::CommitUnfenced);
-    let (seed, violation) = first(flaw).unwrap();
+    let found = (0..SEEDS_MAX).find_map(|seed| {
+        let ground = InMemory::new(Break::flaw(Some(flaw)));
+        let violation = simulate(&ground, &Options::of(seed), Some(flaw), false).violation?;
+        Some((seed, violation))
+    });
+    let (seed, violation) = found.unwrap();
     let options = Options::of(seed);
     let (smaller, still) = shrink(options.clone(), violation.clone(), Some(flaw));
     assert_eq!(still.promise, violation.promise);
