@@ -10,7 +10,7 @@
 //!
 //! Not reached: the reader of server-sent events, which is private to the client of the binary.
 
-mod mutate;
+pub(crate) mod mutate;
 mod search;
 mod targets;
 

@@ -7,6 +7,7 @@
 mod bench;
 mod docs;
 mod fuzz;
+mod simulate;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ cargo xtask bench NAME      measure against a floor of the same minutes: pipelin
 cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N and
                             --seed S, --target NAME for one: frame, jsonlines, seal, config,
                             template, spool
+cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
+                            --seeds N, --first S, --disk N, --seed S for one, with its script
 ";
 
 fn main() -> ExitCode {
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(&root()),
         ["bench" | "bench-built" | "bench-agent", ..] => bench::run(&root(), &words),
         ["fuzz" | "fuzz-built", ..] => fuzz::run(&root(), &words),
+        ["simulate" | "simulate-built", ..] => simulate::run(&root(), &words),
         [] | ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             Ok(())

@@ -20,6 +20,8 @@ use crate::{Host, clock};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Event, Fault, RunId, limits};
+use engine::rules::lease::Lease;
+use engine::rules::resume::{self, Again};
 use engine::{Effect, Input, Machine, Terms};
 use keeper::door;
 use keeper::wire::{HelloReply, Order};
@@ -30,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use store::seal::Seal;
-use store::{ResumePoint, RunRow, RunsPage};
+use store::{ResumePoint, RunRow, RunsPage, Seen};
 
 /// The variable that every process of a run's family has in its environment.
 pub const MARK: &str = "OSTLER_RUN_ID";
@@ -71,19 +73,55 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
             let attempt = host.inner.data.last_attempt(row.id);
             let alive = door::is_alive(&host.inner.data.spool(row.id, attempt));
             if which == Which::All || !alive {
-                let _ = take_over(host, row, WhenSilent::Wait).await;
+                let _ = take_over(host, row, WhenSilent::Wait, None).await;
             }
         }
     }
 }
 
 /// Takes over the runs whose lease ran out and that nobody here drives: whoever held them is
-/// refused from now on, and they are settled under the next fence.
+/// refused from now on, and they are settled under the next fence. A lease counts as over when it
+/// stood unchanged for its length by our own clock: the wall clock may be set while we look.
 pub async fn reap(host: &Host) -> Result<(), Fault> {
-    let reaped = host.store().reap_but(clock::now().wall, host.inner.held()).await;
+    let held = host.inner.held();
+    let mut leases = Vec::new();
+    let mut before = None;
+    loop {
+        let page = RunsPage { before, limit: limits::PAGE_ROWS_MAX, unsettled_only: true };
+        let rows = host.store().runs(page).await.map_err(stored)?;
+        let Some(last) = rows.last() else { break };
+        before = Some(last.id);
+        let ours = |row: &&RunRow| !held.contains(&row.id);
+        leases.extend(rows.iter().filter(ours).map(|row| (row.id, lease_of(row))));
+    }
+    let (now, lease_ms) = (clock::now(), host.inner.lease_ms);
+    let over = host.inner.overdue().look(now.mono_ms, lease_ms, leases);
+    take_seen(host, over.into_iter().map(|(_, seen)| seen).collect()).await
+}
+
+/// Takes over a run from this very host, whose lease on it ran out under that fence.
+pub(crate) async fn retake(host: &Host, run: RunId, fence: u64) -> Result<(), Fault> {
+    let row = host.store().run(run).await.map_err(stored)?;
+    let held = row.filter(|row| row.fence == fence && row.outcome.is_none());
+    take_seen(host, held.iter().map(lease_of).collect()).await
+}
+
+fn lease_of(row: &RunRow) -> Seen {
+    Seen { run: row.id, fence: row.fence, expires_at: row.lease_expires_at }
+}
+
+async fn take_seen(host: &Host, seen: Vec<Seen>) -> Result<(), Fault> {
+    if seen.is_empty() {
+        return Ok(());
+    }
+    let asked = clock::now();
+    let until_ms = asked.mono_ms + host.inner.lease_ms;
+    let reaped = host.store().reap_seen(asked.wall, seen).await;
     for reaped in reaped.map_err(stored)? {
-        if let Some(row) = host.store().run(reaped.run).await.map_err(stored)? {
-            let _ = take_over(host, row, WhenSilent::End).await;
+        let row = host.store().run(reaped.run).await.map_err(stored)?;
+        // Only under the fence that is ours: by now the row may have a later one.
+        if let Some(row) = row.filter(|row| row.fence == reaped.fence) {
+            let _ = take_over(host, row, WhenSilent::End, Some(until_ms)).await;
         }
     }
     Ok(())
@@ -98,7 +136,13 @@ enum WhenSilent {
     End,
 }
 
-async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), Fault> {
+/// `until_ms`: the end of the lease, on the monotonic clock, where it is known.
+async fn take_over(
+    host: &Host,
+    row: RunRow,
+    silent: WhenSilent,
+    until_ms: Option<u64>,
+) -> Result<(), Fault> {
     if host.inner.is_here(row.id) {
         return Ok(());
     }
@@ -118,7 +162,7 @@ async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), F
             let message = format!("the keeper of {} does not answer", row.id);
             return Err(Fault::new(Code::ProcessLost, message));
         }
-        keeper => adopted(host, &row, attempt, point, keeper).await?,
+        keeper => adopted(host, &row, attempt, point, keeper, until_ms).await?,
     };
     host.inner.drive(drive, None);
     Ok(())
@@ -132,7 +176,7 @@ pub(crate) async fn give_up(host: &Host, run: RunId) -> Result<(), Fault> {
     }
     let attempt = host.inner.data.last_attempt(run);
     let keeper = find_keeper(host, &row, attempt, &host.inner.data.spool(run, attempt)).await?;
-    adopted(host, &row, attempt, None, keeper).await?.run(None).await;
+    adopted(host, &row, attempt, None, keeper, None).await?.run(None).await;
     Ok(())
 }
 
@@ -204,6 +248,7 @@ async fn adopted(
     attempt: u32,
     point: Option<ResumePoint>,
     keeper: Keeper,
+    until_ms: Option<u64>,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
     let spool = house.data.spool(row.id, attempt);
@@ -247,6 +292,8 @@ async fn adopted(
     }
 
     let now = clock::now();
+    // Whoever holds the directory's lock has nobody beside it; whoever reaped has its lease.
+    let until_ms = until_ms.unwrap_or(now.mono_ms + house.lease_ms);
     let (machine, dialect, state) = restored.unwrap_or_else(|| {
         let terms = Terms::from(&Default::default(), row.fence, attempt);
         (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, HostState::default())
@@ -265,7 +312,6 @@ async fn adopted(
         run: row.id,
         fence: row.fence,
         attempt,
-        lease_ms: house.lease_ms,
         runtime,
         machine,
         dialect,
@@ -304,8 +350,7 @@ async fn adopted(
         answering,
         callers: Callers::of(state.asked),
         // At once: the keeper's clock has been running without us.
-        renew_at_ms: now.mono_ms,
-        lease_until_ms: now.mono_ms + house.lease_ms,
+        lease: Lease::taken_over(now.mono_ms, until_ms, house.lease_ms),
         shut,
         pid: row.pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
@@ -404,25 +449,23 @@ impl Drive {
             };
             let said = intent.frames.iter().filter(|n| **n <= reached).count();
             self.pending.done.push(effect.n);
-            match intent.effect.clone().into_owned() {
-                Effect::Launch | Effect::Relaunch | Effect::Settle => {}
-                Effect::Say(_) | Effect::Reply | Effect::CloseStdin
-                    if said == intent.frames.len() => {}
+            let decided = intent.effect.clone().into_owned();
+            // What a tool that may be repeated changes is in the Batch of its answer, and there was
+            // none.
+            let may_repeat =
+                matches!(&decided, Effect::Relay(call) if tool::may_repeat(&call.tool));
+            match resume::again(&decided, said == intent.frames.len(), may_repeat) {
+                Again::Nothing => {}
                 // Under new numbers: the old ones can no longer be said. What is in the pipe of a
                 // long frame stays there, and the rest follows it.
-                say @ (Effect::Say(_) | Effect::Reply) => {
+                Again::SayTheRest => {
                     if let Some(rest) = intent.rest(said) {
-                        self.intend_words(say, rest.to_vec());
+                        self.intend_words(decided, rest.to_vec());
                     }
                 }
-                close @ Effect::CloseStdin => self.intend(now, close),
-                stop @ Effect::Stop { .. } => self.intend(now, stop),
-                // What such a tool changes is in the Batch of its answer, and there was none.
-                Effect::Relay(call) if tool::may_repeat(&call.tool) => {
-                    self.intend(now, Effect::Relay(call));
-                }
-                // Whether it was done is not known, so it is not done again.
-                Effect::Relay(call) => {
+                Again::Repeat => self.intend(now, decided),
+                Again::AnswerUnknown => {
+                    let Effect::Relay(call) = decided else { continue };
                     let answer = ToolAnswer::Error {
                         code: Code::ProcessLost,
                         message:

@@ -20,12 +20,13 @@ use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
 use contract::limits::{
-    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, LEASE_RENEW_PERCENT, LEASE_RETRY_MS,
-    SPOOL_SEGMENT_BYTES, TERM_MS,
+    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, SPOOL_SEGMENT_BYTES, TERM_MS,
 };
 use contract::plan::PlanFile;
 use contract::speech::Close;
 use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
+use engine::rules::lease::{self, Held};
+use engine::rules::resume::{self, Refused, Sent};
 use engine::{Effect, Input, Machine, Now, Step, Testimony};
 use keeper::wire::Report;
 use runtimes::join::Joiner;
@@ -47,7 +48,6 @@ pub struct Drive {
     pub(crate) run: RunId,
     pub(crate) fence: u64,
     pub(crate) attempt: u32,
-    pub(crate) lease_ms: u64,
     pub(crate) runtime: &'static dyn Runtime,
     pub(crate) machine: Machine,
     pub(crate) dialect: Box<dyn Dialect>,
@@ -79,9 +79,8 @@ pub struct Drive {
     /// Calls of tools that come by MCP.
     pub(crate) callers: Callers,
     pub(crate) leaving: watch::Receiver<bool>,
-    pub(crate) renew_at_ms: u64,
-    /// On the monotonic clock, like the keeper's own: from then on nothing is ours to write.
-    pub(crate) lease_until_ms: u64,
+    /// On the monotonic clock, like the keeper's own: when it is over nothing is ours to write.
+    pub(crate) lease: lease::Lease,
     /// Held while a dead keeper's run is settled, so that no late one starts its agent after all.
     pub(crate) shut: Option<OwnedFd>,
     pub(crate) pid: Option<u32>,
@@ -373,7 +372,7 @@ impl Drive {
     async fn wait(&mut self, more: bool) -> Option<Wake> {
         let now = clock::now();
         let joined_ms = self.joiner.deadline().map(|at| at.ms().unsigned_abs());
-        let due_ms = [self.machine.deadline_ms(), joined_ms, Some(self.renew_at_ms)];
+        let due_ms = [self.machine.deadline_ms(), joined_ms, Some(self.lease.renew_at_ms())];
         let due_ms = due_ms.into_iter().flatten().min().unwrap_or(u64::MAX);
         let wait = Duration::from_millis(due_ms.saturating_sub(now.mono_ms));
         // Reports come last: most only say that there is more in the spool, and there always is.
@@ -414,7 +413,7 @@ impl Drive {
             Wake::Asked(Asked::Call(called)) => self.take_call(now, called),
             Wake::Asked(Asked::Note(draft)) => self.draft(now, *draft),
             Wake::Time => {
-                if now.mono_ms >= self.renew_at_ms {
+                if self.lease.is_due(now.mono_ms) {
                     self.renew(now).await?;
                 }
                 self.step(now, Input::Tick);
@@ -481,24 +480,26 @@ impl Drive {
     /// Renews the lease in the store, then tells the keeper: never the other way round. A lease
     /// that ran out is not renewed: the keeper has acted on it.
     async fn renew(&mut self, now: Now) -> Result<(), Leave> {
-        if now.mono_ms >= self.lease_until_ms {
+        if self.lease.is_over(now.mono_ms) {
             return Err(Leave::Expired);
         }
-        let expires_at = now.wall.plus_ms(i64::try_from(self.lease_ms).unwrap_or(i64::MAX));
+        let length_ms = i64::try_from(self.lease.length_ms()).unwrap_or(i64::MAX);
+        let expires_at = now.wall.plus_ms(length_ms);
         let renewed = self.house.store.renew(self.run, self.fence, expires_at).await;
-        match self.house.heed(renewed) {
-            Ok(()) => {
-                self.renew_at_ms = now.mono_ms + self.lease_ms * LEASE_RENEW_PERCENT / 100;
-                self.lease_until_ms = now.mono_ms + self.lease_ms;
-                self.extend_lease(now.mono_ms + self.lease_ms);
+        let answer = match self.house.heed(renewed) {
+            Ok(()) => lease::Answer::Renewed,
+            Err(error) if error.code() == Code::FenceStale => lease::Answer::Stale,
+            Err(_) => lease::Answer::Unknown,
+        };
+        match self.lease.answered(now.mono_ms, clock::now().mono_ms, answer) {
+            Held::Until(deadline_ms) => {
+                self.extend_lease(deadline_ms);
                 let lease = Lease { action: LeaseAction::Renewed, expires_at: Some(expires_at) };
                 self.pending.drafts.push(Draft::ostler(Body::Lease(lease)));
             }
-            Err(error) if error.code() == Code::FenceStale => {
-                self.renew_at_ms = u64::MAX;
-                self.step(now, Input::LeaseLost);
-            }
-            Err(_) => self.renew_at_ms = now.mono_ms + LEASE_RETRY_MS.min(self.lease_ms / 10),
+            Held::Lost => self.step(now, Input::LeaseLost),
+            Held::Expired => return Err(Leave::Expired),
+            Held::AsBefore => {}
         }
         Ok(())
     }
@@ -508,12 +509,13 @@ impl Drive {
         let Made { batch, deeds } = self.make_batch(clock::now());
         let mut is_last = batch.settle.is_some();
         let mut told = false;
+        let mut again = false;
         if self.machine.is_settled() {
             // Whoever sees the end of the run finds its token ended too.
             self.house.end_token(self.run);
         }
         loop {
-            if clock::now().mono_ms >= self.lease_until_ms {
+            if self.lease.is_over(clock::now().mono_ms) {
                 return Err(Leave::Expired);
             }
             let committed = match is_last {
@@ -528,26 +530,29 @@ impl Drive {
                 }
                 // The acknowledgement of an earlier try was lost: what counts is what is stored.
                 Err(error) if error.code() == Code::Conflict => {
-                    match self.house.store.run(self.run).await {
-                        Ok(Some(row)) if row.head_seq >= deeds.last_seq => break,
-                        // The store stands where this Batch begins and refuses it all the same: the
-                        // fault is ours. A run may not wait for ever, so its driver fails, and
-                        // whoever watches over it ends the run as lost.
-                        Ok(Some(row))
-                            if row.fence == self.fence && row.head_seq + 1 == batch.first_seq =>
-                        {
+                    let (fence, first_seq, last_seq) =
+                        (self.fence, batch.first_seq, deeds.last_seq);
+                    let row = self.house.store.run(self.run).await.ok().flatten();
+                    let stored = row.map(|row| (row.fence, row.head_seq));
+                    match resume::after_conflict(Sent { fence, first_seq, last_seq }, stored, again)
+                    {
+                        Refused::IsThere => break,
+                        // A run may not wait for ever, so its driver fails, and whoever watches over
+                        // it ends the run as lost.
+                        Refused::Wrong => {
                             panic!("the store refused a Batch of {}: {error}", self.run)
                         }
-                        _ => return Err(Leave::Fenced),
+                        Refused::Fenced => return Err(Leave::Fenced),
                     }
                 }
                 // The agent does not notice: it writes to its spool.
                 Err(_) => {
+                    again = true;
                     tokio::time::sleep(STORE_RETRY).await;
                     is_last = is_last || self.is_over();
                     told = told || self.stop_as_wished().await;
                     let now = clock::now();
-                    if now.mono_ms >= self.renew_at_ms {
+                    if self.lease.is_due(now.mono_ms) {
                         // There may be room for a lease where there is none for a Batch.
                         self.renew(now).await?;
                     }
@@ -583,6 +588,10 @@ impl Drive {
     /// Does what a durable Batch asks for.
     fn follow_up(&mut self, deeds: Deeds) -> Result<(), Leave> {
         self.words.next_seq = deeds.last_seq + 1;
+        // The answer may have come late: then whoever is next does what is to be done.
+        if !self.machine.is_settled() && self.lease.is_over(clock::now().mono_ms) {
+            return Err(Leave::Expired);
+        }
         for effect in deeds.effects {
             self.perform(clock::now(), effect);
         }

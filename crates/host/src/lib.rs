@@ -31,6 +31,7 @@ use contract::plan::Adapter;
 use contract::{Code, Fault, RunId};
 use data::DataDir;
 use drive::{Drive, Left};
+use engine::rules::overdue::Overdue;
 use engine::rules::price::PriceTable;
 use ops::relay::{Bearer, Live};
 use prices::Prices;
@@ -38,7 +39,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
-use store::{Seal, Store};
+use store::{Seal, Seen, Store};
 use tokio::sync::watch;
 pub use trouble::Trouble;
 
@@ -108,6 +109,8 @@ pub(crate) struct Inner {
     /// What must be kept out of the events of runs that this host drove and has to take over from
     /// itself, because their lease ran out.
     seals: Mutex<HashMap<RunId, Seal>>,
+    /// The leases of runs that are not driven here, and since when each stands as it is.
+    overdue: Mutex<Overdue<RunId, Seen>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver and watcher that this host is about to stop.
@@ -154,6 +157,7 @@ impl Host {
             address: OnceLock::new(),
             live: Mutex::default(),
             seals: Mutex::default(),
+            overdue: Mutex::default(),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(false),
             handover: watch::Sender::new(false),
@@ -325,11 +329,15 @@ impl Inner {
         self.seals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn overdue(&self) -> MutexGuard<'_, Overdue<RunId, Seen>> {
+        self.overdue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Drives a run in a task of its own. If its driver panics the run is ended as lost: nothing
     /// inside Ostler may leave a run without an end.
     pub(crate) fn drive(self: &Arc<Self>, mut drive: Drive, deeds: Option<Deeds>) {
         let host = Host { inner: Arc::clone(self) };
-        let run = drive.run;
+        let (run, fence) = (drive.run, drive.fence);
         let asking = drive.callers.open();
         drive.bench.upstream.tells(asking.clone());
         let live = Live {
@@ -351,7 +359,7 @@ impl Inner {
                 Ok(Left::Done) => {}
                 Ok(Left::Expired(seal)) => {
                     host.inner.seals().extend(seal.map(|seal| (run, seal)));
-                    let _ = adopt::reap(&host).await;
+                    let _ = adopt::retake(&host, run, fence).await;
                 }
                 Err(_) => {
                     let _ = adopt::give_up(&host, run).await;

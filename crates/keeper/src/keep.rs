@@ -82,7 +82,14 @@ fn attempt() -> io::Result<()> {
     let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let (held, agent) = match entered {
         Side::Keeper(held) => {
-            let agent = agent::launch(&plan, agent_umask, held.entrance());
+            // A plan can come late: whoever sent it may have stood still, and the run be another's.
+            let agent = match plan.clock.now_ms() >= plan.deadline_ms {
+                true => {
+                    let words = "its lease was over before it began".to_owned();
+                    Err(NotStarted { words, errno: None })
+                }
+                false => agent::launch(&plan, agent_umask, held.entrance()),
+            };
             (held, agent)
         }
         Side::Refused { held, why } => {

@@ -31,7 +31,16 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Error>> + Send;
     fn commit(&self, batch: Batch) -> impl Future<Output = Result<Committed, Error>> + Send;
     fn command(&self, command: NewCommand) -> impl Future<Output = Result<(), Error>> + Send;
-    fn reap(&self, now: Timestamp) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send;
+    fn reap_but(
+        &self,
+        now: Timestamp,
+        held: Vec<RunId>,
+    ) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send;
+    fn reap_seen(
+        &self,
+        now: Timestamp,
+        seen: Vec<Seen>,
+    ) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send;
     fn reserve(&self, reserve: Reserve) -> impl Future<Output = Result<(), Error>> + Send;
 
     fn run(&self, id: RunId) -> impl Future<Output = Result<Option<RunRow>, Error>> + Send;
@@ -51,6 +60,10 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Page, Error>> + Send;
 
     fn watch(&self, run: RunId) -> Self::Watch;
+
+    fn reap(&self, now: Timestamp) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send {
+        self.reap_but(now, Vec::new())
+    }
 
     fn follow(&self, run: RunId, after_seq: u64) -> Follower<Self> {
         Follower::new(self.clone(), run, after_seq)

@@ -155,6 +155,14 @@ pub struct Reaped {
     pub head_seq: u64,
 }
 
+/// The lease of a run as someone saw it who did not hold it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    pub run: RunId,
+    pub fence: u64,
+    pub expires_at: Timestamp,
+}
+
 /// A step of a task that no run makes: cancelled while queued, waiting, reviewed, reopened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskMove {

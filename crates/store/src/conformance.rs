@@ -42,6 +42,8 @@ pub async fn all<B: Backend>(make: impl AsyncFn() -> B) {
     wishes_are_taken_once_in_order(&Sure(make().await)).await;
     a_full_inbox_still_takes_a_stop(&Sure(make().await)).await;
     a_run_goes_on_where_its_last_batch_stopped(&Sure(make().await)).await;
+    an_effect_is_asked_for_once(&Sure(make().await)).await;
+    a_lease_is_taken_over_only_as_it_was_seen(&Sure(make().await)).await;
     runs_are_listed_newest_first_by_key(&Sure(make().await)).await;
     ending::all(&make).await;
     watching::all(&make).await;
@@ -344,6 +346,46 @@ async fn a_run_goes_on_where_its_last_batch_stopped<B: Backend>(store: &Sure<B>)
     assert_eq!(point.host, batch.host.bytes());
     assert_eq!((point.spool_offset, point.head_seq, point.fence), (20, 2, held.fence));
     assert_eq!(point.effects.iter().map(|effect| effect.n).collect::<Vec<_>>(), [2, 3]);
+}
+
+/// A Batch without events leaves the head where it is, so its effects say whether it is there:
+/// whoever lost the answer and sends it again hears of a conflict, and not of a broken store.
+async fn an_effect_is_asked_for_once<B: Backend>(store: &Sure<B>) {
+    let held = holder(store).await;
+    store.commit(held.batch(&["one"])).await.unwrap();
+    let mut silent = Holder { head_seq: 1, ..held }.batch(&[]);
+    silent.effects_todo = vec![Effect { n: 1, bytes: state("effect", 1) }];
+    let first = store.0.commit(silent.clone()).await;
+    assert!(matches!(first, Ok(_) | Err(Error::Unacknowledged)), "{first:?}");
+    assert_eq!(refused(store.0.commit(silent).await), Code::Conflict);
+    let point = store.0.resume_point(held.run).await.unwrap().unwrap();
+    assert_eq!(point.effects.len(), 1);
+}
+
+/// Whatever the time: what counts is that nobody has touched the lease since.
+async fn a_lease_is_taken_over_only_as_it_was_seen<B: Backend>(store: &Sure<B>) {
+    let held = holder(store).await;
+    let (run, fence, expires_at) = (held.run, held.fence, NOW.plus_ms(LEASE_MS as i64));
+    let seen = Seen { run, fence, expires_at };
+    store.renew(run, fence, NOW.plus_ms(2_000)).await.unwrap();
+    for stale in
+        [seen, Seen { fence: fence + 1, ..seen }, Seen { run: RunId::new(next_uuid()), ..seen }]
+    {
+        assert_eq!(store.0.reap_seen(NOW, vec![stale]).await.unwrap_or_default(), []);
+    }
+    store.commit(held.batch(&["still held"])).await.unwrap();
+    let seen = Seen { expires_at: NOW.plus_ms(2_000), ..seen };
+    let long_ago = Timestamp(1);
+    let first = store.0.reap_seen(long_ago, vec![seen]).await;
+    if let Ok(reaped) = &first {
+        let [reaped] = reaped[..] else { panic!("one is taken over") };
+        assert_eq!((reaped.old_fence, reaped.fence, reaped.head_seq), (fence, fence + 1, 1));
+    }
+    assert_eq!(store.0.reap_seen(NOW, vec![seen]).await.unwrap_or_default(), [], "once");
+    let stale = Holder { head_seq: 1, ..held };
+    assert_eq!(refused(store.commit(stale.batch(&["late"])).await), Code::FenceStale);
+    let next = Holder { fence: fence + 1, ..stale };
+    store.commit(next.settling(TaskState::Done, Totals::default())).await.unwrap();
 }
 
 async fn runs_are_listed_newest_first_by_key<B: Backend>(store: &Sure<B>) {

@@ -17,6 +17,9 @@ mod disk;
 mod error;
 mod failure;
 mod feed;
+pub mod limits;
+#[cfg(any(test, feature = "conformance"))]
+pub mod model;
 mod row;
 pub mod seal;
 #[cfg(any(test, feature = "conformance"))]
@@ -191,6 +194,12 @@ impl Store {
         self.shared.sqlite.reap(now, held).await
     }
 
+    /// Takes over those of these runs whose lease stands as it was seen: not renewed, not taken by
+    /// anyone else. Whether it ran out is the caller's to know, by a clock that nobody sets.
+    pub async fn reap_seen(&self, now: Timestamp, seen: Vec<Seen>) -> Result<Vec<Reaped>, Error> {
+        self.shared.sqlite.reap_seen(now, seen).await
+    }
+
     /// Sets a sum aside for a run, if the scope's limit covers it. Settling the run replaces it by
     /// what was spent. The same scope and run again replaces it too.
     pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
@@ -358,8 +367,12 @@ impl Backend for Store {
         Store::command(self, command).await
     }
 
-    async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
-        Store::reap(self, now).await
+    async fn reap_but(&self, now: Timestamp, held: Vec<RunId>) -> Result<Vec<Reaped>, Error> {
+        Store::reap_but(self, now, held).await
+    }
+
+    async fn reap_seen(&self, now: Timestamp, seen: Vec<Seen>) -> Result<Vec<Reaped>, Error> {
+        Store::reap_seen(self, now, seen).await
     }
 
     async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {

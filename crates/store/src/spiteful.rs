@@ -95,8 +95,12 @@ impl<B: Backend> Backend for Spiteful<B> {
         self.answer(self.inner.command(command).await)
     }
 
-    async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
-        self.answer(self.inner.reap(now).await)
+    async fn reap_but(&self, now: Timestamp, held: Vec<RunId>) -> Result<Vec<Reaped>, Error> {
+        self.answer(self.inner.reap_but(now, held).await)
+    }
+
+    async fn reap_seen(&self, now: Timestamp, seen: Vec<Seen>) -> Result<Vec<Reaped>, Error> {
+        self.answer(self.inner.reap_seen(now, seen).await)
     }
 
     async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {

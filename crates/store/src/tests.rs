@@ -9,13 +9,14 @@ pub(crate) mod powercut;
 
 use crate::backend::Backend;
 use crate::conformance::{self, Holder, Sure, claim_of, holder, new_task, refused};
+use crate::model::Model;
 use crate::spiteful::Spiteful;
 use crate::*;
 use contract::event::{Body, Comment, Envelope, Log, Origin, Stream, Totals};
 use contract::limits::{BATCH_EVENTS_MAX, TEXT_BYTES_MAX};
 use contract::state::WaitingFor;
 use contract::{Code, TaskState, Wish};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
@@ -41,6 +42,21 @@ async fn conforms<B: Backend>(wrap: impl Fn(Store, u64) -> B) {
 #[tokio::test]
 async fn sqlite_conforms() {
     conforms(|store, _| store).await;
+}
+
+#[tokio::test]
+async fn the_model_conforms() {
+    conformance::all(async || Model::default()).await;
+}
+
+#[tokio::test]
+async fn the_model_conforms_under_spite() {
+    let made = Cell::new(0);
+    conformance::all(async || {
+        made.set(made.get() + 1);
+        Spiteful::new(Model::default(), made.get())
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -3,6 +3,9 @@
 
 pub mod claimable;
 pub mod handover;
+pub mod lease;
+pub mod overdue;
 pub mod price;
 pub mod reserve;
+pub mod resume;
 pub mod retry;

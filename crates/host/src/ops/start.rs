@@ -19,6 +19,7 @@ use contract::event::{Body, UserText};
 use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
+use engine::rules::lease::Lease;
 use engine::{Input, Machine, RunBudget, Terms};
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -189,7 +190,6 @@ fn drive(
         run: identity.run,
         fence: identity.fence,
         attempt: ATTEMPT,
-        lease_ms,
         runtime: checked.runtime,
         machine: Machine::new(terms(request, &checked, lease_ms), now),
         dialect,
@@ -224,7 +224,7 @@ fn drive(
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,
         // As the keeper counts it.
-        lease_until_ms: kept.deadline_ms,
+        lease: Lease::granted(now.mono_ms, kept.deadline_ms, lease_ms),
         again: None,
         plan: Some(Box::new(kept)),
         files: Vec::new(),
@@ -236,7 +236,6 @@ fn drive(
         answering,
         callers: Default::default(),
         leaving: house.leaving(),
-        renew_at_ms: now.mono_ms + lease_ms * limits::LEASE_RENEW_PERCENT / 100,
         shut: None,
         pid: None,
         ending: Ending::Running,

@@ -149,6 +149,9 @@ impl Watch {
             output_bytes_max: plan.output_bytes_max,
         };
         if watch.agent.is_none() {
+            if watch.lease.is_over() {
+                watch.ladder.ask(now, "lease", Graces::NONE);
+            }
             watch.speak(Voice::end);
         }
         watch.control.report(&Report::Hello(Box::new(watch.hello_reply(Vec::new()))));

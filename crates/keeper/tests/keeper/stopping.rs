@@ -170,8 +170,10 @@ fn a_renewed_lease_lasts_longer_and_a_lower_fence_renews_nothing() {
 
 #[test]
 fn a_lease_that_is_over_before_it_begins_still_ends_in_order() {
-    let mut scene = Scene::with("sleep 60", |plan| plan.deadline_ms = 0);
-    assert_eq!(scene.end().asked_by.as_deref(), Some("lease"));
+    let mut scene = Scene::with("echo started; sleep 60", |plan| plan.deadline_ms = 0);
+    let testimony = scene.end();
+    assert_eq!(testimony.asked_by.as_deref(), Some("lease"));
+    assert_eq!((scene.out().as_str(), testimony.signal), ("", None), "and no agent is started");
 }
 
 #[test]

@@ -152,9 +152,16 @@ fn take(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Error
             .execute(params![held.num, int(*n)])?;
     }
     for effect in &batch.effects_todo {
-        connection
-            .prepare_cached("INSERT INTO effects (run, n, bytes) VALUES (?1, ?2, ?3)")?
+        let asked = connection
+            .prepare_cached(
+                "INSERT INTO effects (run, n, bytes) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
+            )?
             .execute(params![held.num, int(effect.n), effect.bytes.bytes()])?;
+        // A Batch without events that comes again, because its answer got lost.
+        if asked != 1 {
+            let (n, run) = (effect.n, batch.run);
+            return Err(Error::conflict(format!("effect {n} of {run} is asked for twice")));
+        }
     }
     Ok(())
 }

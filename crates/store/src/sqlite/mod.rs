@@ -94,6 +94,10 @@ impl Sqlite {
         self.writer.submit(0, move |connection| verbs::reap(connection, now, &held)).await
     }
 
+    pub async fn reap_seen(&self, now: Timestamp, seen: Vec<Seen>) -> Result<Vec<Reaped>, Error> {
+        self.writer.submit(0, move |connection| verbs::reap_seen(connection, now, &seen)).await
+    }
+
     pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
         self.writer.submit(0, move |connection| verbs::reserve(connection, &reserve)).await
     }

@@ -7,16 +7,12 @@ use super::{blob_id, count, int};
 use crate::batch::*;
 use crate::error::Error;
 use crate::feed::Hint;
+use crate::limits::{INBOX_STOP_RESERVE, REAPED_LEASE_MS};
 use contract::limits::INBOX_MAX;
 use contract::state::Review;
 use contract::{RunId, TaskId, TaskState, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
-
-/// How long whoever reaped a run has to close it before it can be reaped again.
-const REAPED_LEASE_MS: i64 = 60_000;
-/// A full inbox still takes this many wishes to stop: a flood must not make a run unstoppable.
-const INBOX_STOP_RESERVE: usize = 8;
 
 pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<TaskId>, Error> {
     let there: Option<[u8; 16]> = connection
@@ -244,32 +240,74 @@ pub(super) fn reap(
         .filter(|row| !row.as_ref().is_ok_and(|(_, reaped)| but.contains(&reaped.run)))
         .collect::<Result<Vec<_>, _>>()?;
     for (num, reaped) in &expired {
-        let task = connection
-            .prepare_cached(
-                "UPDATE tasks SET fence = ?3 WHERE id = ?1 AND fence = ?2 AND state = 'running'",
-            )?
-            .execute(params![
-                blob_id(reaped.task.uuid()),
-                int(reaped.old_fence),
-                int(reaped.fence)
-            ])?;
-        let run = connection
-            .prepare_cached(
-                "UPDATE runs SET fence = ?3, holder = 'reaper', lease_expires_at = ?5
-                 WHERE num = ?1 AND fence = ?2 AND state <> 'settled' AND lease_expires_at <= ?4",
-            )?
-            .execute(params![
-                num,
-                int(reaped.old_fence),
-                int(reaped.fence),
-                now.ms(),
-                now.plus_ms(REAPED_LEASE_MS).ms()
-            ])?;
-        if (task, run) != (1, 1) {
+        if !fence_off(connection, *num, reaped, now)? {
             return Err(Error::conflict(format!("{} and its task disagree", reaped.run)));
         }
     }
     Ok(Did::quietly(expired.into_iter().map(|(_, reaped)| reaped).collect()))
+}
+
+/// The same for runs whose lease stands as the caller saw it; the others are left out.
+pub(super) fn reap_seen(
+    connection: &Connection,
+    now: Timestamp,
+    seen: &[Seen],
+) -> Result<Did<Vec<Reaped>>, Error> {
+    let mut unchanged = connection.prepare_cached(
+        "SELECT num, task, head_seq FROM runs
+         WHERE id = ?1 AND fence = ?2 AND lease_expires_at = ?3 AND state <> 'settled'",
+    )?;
+    let mut taken = Vec::new();
+    for Seen { run, fence, expires_at } in seen {
+        let found = unchanged
+            .query_row(params![blob_id(run.uuid()), int(*fence), expires_at.ms()], |row| {
+                let reaped = Reaped {
+                    run: *run,
+                    task: TaskId::new(Uuid::from_bytes(row.get(1)?)),
+                    old_fence: *fence,
+                    fence: fence + 1,
+                    head_seq: count(row.get(2)?),
+                };
+                Ok((row.get::<_, i64>(0)?, reaped))
+            })
+            .optional()?;
+        if let Some((num, reaped)) = found
+            && fence_off(connection, num, &reaped, now)?
+        {
+            taken.push(reaped);
+        }
+    }
+    Ok(Did::quietly(taken))
+}
+
+/// Gives task and run the next fence; false when either has moved on.
+fn fence_off(
+    connection: &Connection,
+    num: i64,
+    reaped: &Reaped,
+    now: Timestamp,
+) -> Result<bool, Error> {
+    let task = connection
+        .prepare_cached(
+            "UPDATE tasks SET fence = ?3 WHERE id = ?1 AND fence = ?2 AND state = 'running'",
+        )?
+        .execute(params![blob_id(reaped.task.uuid()), int(reaped.old_fence), int(reaped.fence)])?;
+    let run = connection
+        .prepare_cached(
+            "UPDATE runs SET fence = ?3, holder = 'reaper', lease_expires_at = ?4
+             WHERE num = ?1 AND fence = ?2 AND state <> 'settled'",
+        )?
+        .execute(params![
+            num,
+            int(reaped.old_fence),
+            int(reaped.fence),
+            now.plus_ms(REAPED_LEASE_MS).ms()
+        ])?;
+    match (task, run) {
+        (1, 1) => Ok(true),
+        (0, 0) => Ok(false),
+        _ => Err(Error::conflict(format!("{} and its task disagree", reaped.run))),
+    }
 }
 
 pub(super) fn reserve(connection: &Connection, reserve: &Reserve) -> Result<Did<()>, Error> {

@@ -1,0 +1,6 @@
+//! Limits of the store's own, in one place; what the contract promises is in `contract::limits`.
+
+/// How long whoever reaped a run has to close it before it can be reaped again.
+pub const REAPED_LEASE_MS: i64 = 60_000;
+/// A full inbox still takes this many wishes to stop: a flood must not make a run unstoppable.
+pub const INBOX_STOP_RESERVE: usize = 8;

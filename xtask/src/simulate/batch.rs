@@ -1,0 +1,89 @@
+//! From what is pending to a Batch, as `crates/host/src/batch.rs` makes it: numbered, sealed, with
+//! all that a successor needs.
+
+use super::drive::{Commit, Drive, HostState, Intent, only_reads};
+use super::env::Env;
+use super::ground::Ground;
+use super::oracle::Asks;
+use contract::event::{Body, Envelope, Origin};
+use contract::state::Review;
+use contract::{RunState, TaskState};
+use engine::{Booked, Covers, Effect, Now};
+use store::{Batch, LedgerRow, Seal, Settle};
+
+impl Drive {
+    pub fn make_batch<G: Ground>(&mut self, env: &Env<G>) -> Commit {
+        let now = env.now(self.node);
+        let seal = &env.seal;
+        let pending = std::mem::take(&mut self.pending);
+        let mut settle = None;
+        let mut events = Vec::with_capacity(pending.drafts.len());
+        for (seq, draft) in (self.next_seq..).zip(&pending.drafts) {
+            if let Body::Result(result) = &draft.body {
+                settle = Some(Settle {
+                    outcome: result.outcome,
+                    code: result.code,
+                    ended_at: now.wall,
+                    task_state: TaskState::after(result.outcome, Review::None),
+                    message: seal.given(result.message.as_deref().unwrap_or_default()),
+                });
+            }
+            let (run_id, fence) = (self.run, self.fence);
+            let origin = if draft.origin == Origin::Agent { Origin::Agent } else { Origin::Ostler };
+            let stamp = Envelope { run_id, seq, ts: now.wall, attempt: 1, fence, origin };
+            events.push(seal.event(&stamp, &draft.body, None));
+        }
+        let last_seq = self.next_seq + events.len() as u64 - 1;
+        let host = HostState {
+            heard: self.heard,
+            next_effect: self.next_effect,
+            next_frame: self.next_frame,
+        };
+        let stored = |intent: &Intent| store::Effect { n: intent.n, bytes: seal.json(intent) };
+        let batch = Batch {
+            run: self.run,
+            fence: self.fence,
+            first_seq: self.next_seq,
+            events,
+            machine: seal.json(&self.machine),
+            dialect: seal.json(&()),
+            host: seal.json(&host),
+            spool_offset: self.heard as u64,
+            taken: pending.taken,
+            effects_todo: pending.effects.iter().map(stored).collect(),
+            effects_done: pending.done,
+            run_state: if settle.is_some() { RunState::Settled } else { self.machine.state() },
+            pid: self.pid,
+            totals: Some(self.machine.totals()),
+            ledger: pending.booked.into_iter().map(|booked| row(seal, now, booked)).collect(),
+            model: None,
+            settle,
+        };
+        let mut asks = Asks::default();
+        for intent in &pending.effects {
+            match &intent.effect {
+                Effect::Launch => asks.launch = true,
+                Effect::Say(_) => asks.words.push(intent.words.clone()),
+                Effect::Relay(call) if !only_reads(call) => asks.words.push(intent.words.clone()),
+                Effect::Relay(_) | Effect::CloseStdin | Effect::Stop { .. } | Effect::Settle => {}
+            }
+        }
+        Commit { batch, asks, effects: pending.effects, last_seq, again: false, stop_told: false }
+    }
+}
+
+fn row(seal: &Seal, now: Now, booked: Booked) -> LedgerRow {
+    LedgerRow {
+        at: now.wall,
+        provider: seal.given(&booked.provider),
+        model: seal.given(&booked.model),
+        tokens: booked.tokens,
+        nanousd: booked.nanousd,
+        unpriced: booked.unpriced,
+        covers: match booked.covers {
+            Covers::Nothing => store::Covers::Nothing,
+            Covers::Model => store::Covers::Model,
+            Covers::Run => store::Covers::Run,
+        },
+    }
+}

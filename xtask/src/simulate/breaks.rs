@@ -1,0 +1,46 @@
+//! What can be broken on purpose: one flaw of the store or of the driver at a time. An instrument
+//! that cannot show 1 proves nothing; the table in the tests says which promise each of these breaks.
+
+use store::model::Flaw;
+
+/// One thing done wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Break {
+    /// A verb of the store does not keep its promise.
+    Store(Flaw),
+    /// A renewal whose answer came when the lease was over is taken for good.
+    LateRenewal,
+    /// The lease is counted from when its renewal was answered.
+    LeaseFromAnswer,
+    /// The lease is counted on the wall clock.
+    WallLease,
+    /// Effects are done before their Batch is durable.
+    EffectFirst,
+    /// What a durable Batch asks for is done though the lease is over.
+    DoneUnleased,
+    /// Whoever takes over launches once more.
+    LaunchAgain,
+    /// Whoever takes over says once more what was said.
+    SayAgain,
+    /// Whoever takes over repeats every call.
+    CallAgain,
+    /// Whoever takes over hears the spool from its beginning.
+    HearAgain,
+    /// Whoever reaped a run takes it under the fence that its row has by now.
+    FenceFromRow,
+    /// Wishes are acted on and left in the inbox.
+    WishesLeft,
+    /// A keeper starts its agent when the lease is over.
+    LatePlan,
+    /// A Batch that may be there is sent again under the next numbers.
+    SentAgain,
+}
+
+impl Break {
+    pub fn flaw(this: Option<Self>) -> Option<Flaw> {
+        match this {
+            Some(Self::Store(flaw)) => Some(flaw),
+            Some(_) | None => None,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! What must hold, kept apart from everything that is simulated: the oracle is told of each thing
+//! the store accepted, each thing an agent was told and each answer that a node got, and says which
+//! promise was broken. It never asks the store what the store believes, except to compare.
+
+use contract::{CommandId, RunId, RunState, TaskId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use store::{Batch, RunRow, StoredEvent};
+
+/// A promise of the product, with the numbers that the project's invariants have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    Gapless,
+    Kept,
+    Taken,
+    Heard,
+    FencesRise,
+    EndsOnce,
+    NoStaleWrite,
+    LaunchedOnce,
+    SaidOnce,
+    DurableFirst,
+    Leased,
+    ReapedInTime,
+    WishesOnce,
+    NoneOutlives,
+    Ends,
+}
+
+impl Promise {
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Gapless => "I1 events are numbered without gaps",
+            Self::Kept => "I1 what was answered is stored, byte for byte, once",
+            Self::Taken => "a Batch of whoever holds the run is taken",
+            Self::Heard => "I1 what an agent said is stored once and in order",
+            Self::FencesRise => "I2 fences rise",
+            Self::EndsOnce => "I2 a run ends once and never changes after",
+            Self::NoStaleWrite => "I3 no write under an old fence",
+            Self::LaunchedOnce => "I4 an agent is launched at most once",
+            Self::SaidOnce => "I4 nothing is said or called twice",
+            Self::DurableFirst => "nothing is done before it is durable",
+            Self::Leased => "I5 nobody acts, and no agent runs, on a lease that is over",
+            Self::ReapedInTime => "I5 no good lease is reaped",
+            Self::WishesOnce => "every wish is taken at most once, and answered",
+            Self::NoneOutlives => "I7 no agent is started for, or outlives, a settled run",
+            Self::Ends => "I11 without faults every run ends",
+        }
+    }
+}
+
+/// A promise that was broken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    pub promise: Promise,
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise.word(), self.what)
+    }
+}
+
+pub fn broken<T>(promise: Promise, what: impl Into<String>) -> Result<T, Violation> {
+    Err(Violation { promise, what: what.into() })
+}
+
+/// What is known of one run from what the store accepted.
+#[derive(Debug, Default)]
+struct Known {
+    fence: u64,
+    settled: Option<RunRow>,
+    events: Vec<Arc<[u8]>>,
+    /// On the lease clock: the end that the store has, and the last it granted under this fence.
+    lease_ms: u64,
+    granted_ms: u64,
+    launch_durable: bool,
+    launches: u32,
+    /// Words and calls that a durable Batch asked for.
+    durable: BTreeSet<String>,
+    done: BTreeSet<String>,
+    taken: BTreeSet<CommandId>,
+}
+
+#[derive(Debug, Default)]
+pub struct Oracle {
+    runs: BTreeMap<RunId, Known>,
+    fences: BTreeMap<TaskId, u64>,
+    accepted: BTreeMap<CommandId, RunId>,
+}
+
+/// What a Batch asks for, in the oracle's words.
+#[derive(Debug, Clone, Default)]
+pub struct Asks {
+    pub launch: bool,
+    /// What is to be said and called, by words that occur once in a run.
+    pub words: Vec<String>,
+}
+
+impl Oracle {
+    fn run(&mut self, run: RunId) -> &mut Known {
+        self.runs.entry(run).or_default()
+    }
+
+    /// A fence was handed out, by a claim or by reaping, with a lease until then.
+    pub fn granted(
+        &mut self,
+        run: RunId,
+        task: TaskId,
+        fence: u64,
+        until_ms: u64,
+    ) -> Result<(), Violation> {
+        let before = self.fences.insert(task, fence).unwrap_or(0);
+        if fence <= before {
+            return broken(
+                Promise::FencesRise,
+                format!("{run} was granted with fence {fence} after {before}"),
+            );
+        }
+        let known = self.run(run);
+        if known.settled.is_some() {
+            return broken(Promise::EndsOnce, format!("{run} was granted after its end"));
+        }
+        (known.fence, known.lease_ms, known.granted_ms) = (fence, until_ms, until_ms);
+        Ok(())
+    }
+
+    /// Until when the lease of a run is good in the store.
+    pub fn lease_ms(&self, run: RunId) -> u64 {
+        self.runs.get(&run).map_or(0, |known| known.lease_ms)
+    }
+
+    pub fn renewed(&mut self, run: RunId, fence: u64, until_ms: u64) -> Result<(), Violation> {
+        let known = self.run(run);
+        if known.settled.is_some() {
+            return broken(Promise::EndsOnce, format!("{run} was renewed after its end"));
+        }
+        if known.fence != fence {
+            let now = known.fence;
+            return broken(
+                Promise::NoStaleWrite,
+                format!("a renewal of {run} was taken with fence {fence}, and {now} is held"),
+            );
+        }
+        // A renewal that comes late makes a lease shorter, and so does the first after reaping.
+        known.lease_ms = until_ms;
+        known.granted_ms = known.granted_ms.max(until_ms);
+        Ok(())
+    }
+
+    /// The store took a Batch; `row` is the run as it says it is now.
+    pub fn committed(
+        &mut self,
+        batch: &Batch,
+        asks: &Asks,
+        row: Option<&RunRow>,
+    ) -> Result<(), Violation> {
+        let accepted = &self.accepted;
+        let known = self.runs.entry(batch.run).or_default();
+        let run = batch.run;
+        if known.settled.is_some() {
+            return broken(Promise::EndsOnce, format!("a Batch of {run} was taken after its end"));
+        }
+        if known.fence != batch.fence {
+            let (fence, now) = (batch.fence, known.fence);
+            return broken(
+                Promise::NoStaleWrite,
+                format!("a Batch of {run} was taken with fence {fence}, and {now} is held"),
+            );
+        }
+        let next_seq = known.events.len() as u64 + 1;
+        if batch.first_seq != next_seq {
+            let first_seq = batch.first_seq;
+            return broken(
+                Promise::Gapless,
+                format!("a Batch of {run} was taken at {first_seq}, and {next_seq} is next"),
+            );
+        }
+        for id in &batch.taken {
+            if accepted.get(id) != Some(&run) || !known.taken.insert(*id) {
+                return broken(Promise::WishesOnce, format!("{id} was taken twice by {run}"));
+            }
+        }
+        known.events.extend(batch.events.iter().map(|event| Arc::from(event.bytes.bytes())));
+        known.launch_durable |= asks.launch;
+        known.durable.extend(asks.words.iter().cloned());
+        if batch.settle.is_some() {
+            match row {
+                Some(row) if row.state == RunState::Settled && row.outcome.is_some() => {
+                    known.settled = Some(row.clone());
+                }
+                Some(_) | None => {
+                    return broken(Promise::EndsOnce, format!("{run} was settled and is not"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn wished(&mut self, id: CommandId, run: RunId) {
+        self.accepted.insert(id, run);
+    }
+
+    /// A keeper starts its agent.
+    pub fn launched(&mut self, run: RunId, now_ms: u64) -> Result<(), Violation> {
+        let known = self.run(run);
+        known.launches += 1;
+        if now_ms >= known.granted_ms {
+            return broken(Promise::Leased, format!("the agent of {run} starts with no lease"));
+        }
+        if known.launches > 1 {
+            return broken(Promise::LaunchedOnce, format!("the agent of {run} is started again"));
+        }
+        if !known.launch_durable {
+            return broken(Promise::DurableFirst, format!("the launch of {run} is not durable"));
+        }
+        if known.settled.is_some() {
+            return broken(Promise::NoneOutlives, format!("{run} is settled and its agent starts"));
+        }
+        Ok(())
+    }
+
+    /// An agent is told something.
+    pub fn said(&mut self, run: RunId, words: &str) -> Result<(), Violation> {
+        self.did(run, words)
+    }
+
+    /// A call is carried out that may not be carried out twice.
+    pub fn did(&mut self, run: RunId, words: &str) -> Result<(), Violation> {
+        let known = self.run(run);
+        if !known.durable.contains(words) {
+            return broken(Promise::DurableFirst, format!("'{words}' of {run} is not durable"));
+        }
+        if !known.done.insert(words.to_owned()) {
+            return broken(Promise::SaidOnce, format!("'{words}' of {run} was done before"));
+        }
+        Ok(())
+    }
+
+    /// A keeper is told until when its agent may run.
+    pub fn keeper_told(&mut self, run: RunId, deadline_ms: u64) -> Result<(), Violation> {
+        let lease_ms = self.run(run).granted_ms;
+        match deadline_ms > lease_ms {
+            true => broken(
+                Promise::Leased,
+                format!("the keeper of {run} counts to {deadline_ms}, the lease to {lease_ms}"),
+            ),
+            false => Ok(()),
+        }
+    }
+
+    /// At the end: the store has exactly what it took, and rows that ended have not changed.
+    pub fn compare(
+        &self,
+        run: RunId,
+        row: Option<&RunRow>,
+        stored: &[StoredEvent],
+    ) -> Result<(), Violation> {
+        let Some(known) = self.runs.get(&run) else { return Ok(()) };
+        let same = stored.len() == known.events.len()
+            && (1..).zip(stored).all(|(seq, event)| event.seq == seq)
+            && stored.iter().zip(&known.events).all(|(there, taken)| there.bytes == *taken);
+        if !same {
+            let (there, taken) = (stored.len(), known.events.len());
+            return broken(Promise::Kept, format!("{run} has {there} events of {taken} taken"));
+        }
+        match &known.settled {
+            Some(settled) if row != Some(settled) => {
+                broken(Promise::EndsOnce, format!("{run} changed after its end"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! That the simulation finds what is broken, finds nothing where nothing is, and is the same each
+//! time. Each row of `FOUND` breaks one thing on purpose and names the promise that turns red.
+
+use super::*;
+use options::Sharing::{self, OneHost, SharedStore};
+use oracle::Promise;
+use store::model::Flaw;
+
+/// Seeds in which each break must be found.
+const SEEDS_MAX: u64 = 1_500;
+/// Seeds of one test run without a break; the stage `simulate` of the gate has many more.
+const SEEDS_SOUND: u64 = 200;
+const SEEDS_SOUND_ON_DISK: u64 = 10;
+
+/// What is broken, how the nodes share the store and which faults are on when it is looked for, and
+/// the promises that may turn red.
+type Row = (Break, Sharing, &'static [Fault], &'static [Promise]);
+
+const FENCED: &[Fault] =
+    &[Fault::Pause, Fault::Freeze, Fault::LostAnswer, Fault::LateRequest, Fault::Crash];
+const CLOCKS: &[Fault] = &[Fault::Pause, Fault::WallJump, Fault::WallRate];
+const DEATHS: &[Fault] = &[Fault::Crash, Fault::HandOver];
+
+const FOUND: &[Row] = &[
+    (Break::Store(Flaw::CommitUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
+    (Break::Store(Flaw::SettleUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
+    (Break::Store(Flaw::RenewUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
+    (Break::Store(Flaw::ReapUnfenced), SharedStore, FENCED, &[Promise::FencesRise]),
+    (Break::Store(Flaw::ReapUnseen), SharedStore, FENCED, &[Promise::ReapedInTime]),
+    (Break::Store(Flaw::HeadUnchecked), SharedStore, FENCED, &[Promise::Gapless]),
+    (Break::Store(Flaw::EndUnchecked), SharedStore, FENCED, &[Promise::EndsOnce]),
+    (Break::LateRenewal, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::LeaseFromAnswer, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::WallLease, SharedStore, CLOCKS, &[Promise::Leased]),
+    (Break::EffectFirst, SharedStore, FENCED, &[Promise::DurableFirst]),
+    (Break::DoneUnleased, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::LatePlan, SharedStore, FENCED, &[Promise::Leased]),
+    (Break::WishesLeft, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::LaunchAgain, OneHost, DEATHS, &[Promise::LaunchedOnce]),
+    (Break::SayAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::CallAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::HearAgain, OneHost, DEATHS, &[Promise::Heard]),
+    (Break::FenceFromRow, SharedStore, FENCED, &[Promise::ReapedInTime, Promise::Leased]),
+    (Break::SentAgain, SharedStore, FENCED, &[Promise::Heard]),
+];
+
+/// The first seed in which this break shows, with faults that bring it out.
+fn first(flaw: Break, sharing: Sharing, faults: &[Fault]) -> Option<(Options, Violation)> {
+    (0..SEEDS_MAX).find_map(|seed| {
+        let options = Options { sharing, faults: faults.to_vec(), ..Options::of(seed) };
+        let ground = InMemory::new(Break::flaw(Some(flaw)));
+        let violation = simulate(&ground, &options, Some(flaw), false).violation?;
+        Some((options, violation))
+    })
+}
+
+#[test]
+fn every_break_is_found() {
+    let mut wrong = Vec::new();
+    for (flaw, sharing, faults, promises) in FOUND {
+        match first(*flaw, *sharing, faults) {
+            Some((options, violation)) if promises.contains(&violation.promise) => {
+                println!("{flaw:?}: seed {}, {violation}", options.seed);
+            }
+            Some((options, violation)) => {
+                wrong.push(format!("{flaw:?}: seed {}, {violation}", options.seed));
+            }
+            None => wrong.push(format!("{flaw:?}: not found")),
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_is_found_where_nothing_is_broken() {
+    for seed in 0..SEEDS_SOUND {
+        let options = Options::of(seed);
+        let outcome = simulate(&InMemory::new(None), &options, None, false);
+        assert_eq!(outcome.violation, None, "{options}");
+    }
+}
+
+#[test]
+fn the_store_on_disk_holds_what_the_model_holds() {
+    let ground = OnDisk::new().unwrap();
+    for seed in 0..SEEDS_SOUND_ON_DISK {
+        let options = Options::of(seed);
+        let on_disk = simulate(&ground, &options, None, true);
+        assert_eq!(on_disk.violation, None, "{options}");
+        let in_memory = simulate(&InMemory::new(None), &options, None, true);
+        assert_eq!(on_disk.script, in_memory.script, "{options}");
+    }
+    assert_eq!(store::check(ground.dir.path()).unwrap(), [] as [String; 0]);
+}
+
+#[test]
+fn a_seed_gives_the_same_script_each_time() {
+    for seed in 0..20 {
+        let options = Options::of(seed);
+        let [one, two] =
+            [(); 2].map(|()| simulate(&InMemory::new(None), &options, None, true).script);
+        assert_eq!(one, two, "{options}");
+    }
+}
+
+#[test]
+fn a_failing_seed_is_made_smaller_and_breaks_the_same_promise() {
+    let flaw = Break::Store(Flaw::CommitUnfenced);
+    let found = (0..SEEDS_MAX).find_map(|seed| {
+        let ground = InMemory::new(Break::flaw(Some(flaw)));
+        let violation = simulate(&ground, &Options::of(seed), Some(flaw), false).violation?;
+        Some((seed, violation))
+    });
+    let (seed, violation) = found.unwrap();
+    let options = Options::of(seed);
+    let (smaller, still) = shrink(options.clone(), violation.clone(), Some(flaw));
+    assert_eq!(still.promise, violation.promise);
+    assert!(smaller.steps <= options.steps && smaller.faults.len() <= options.faults.len());
+    let words = smaller.command();
+    let words: Vec<&str> = words.split(' ').skip(3).collect();
+    assert_eq!(wanted(&words).unwrap().options(seed), smaller, "the printed command repeats it");
+}
