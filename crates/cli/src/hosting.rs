@@ -158,7 +158,7 @@ async fn become_host(
         activity: place.config.activity(),
         environment: place.surroundings.vars.clone(),
         resolve: Box::new(move |name| {
-            config::resolve(name, &configuration).map(|resolved| resolved.adapter)
+            config::resolve(name, &configuration).map(config::Resolved::named)
         }),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,

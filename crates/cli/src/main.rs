@@ -9,6 +9,7 @@ mod demo;
 mod hosting;
 mod render;
 mod terminal;
+mod way;
 
 use clap::Parser as _;
 use commands::Stopped;

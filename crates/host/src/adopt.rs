@@ -113,6 +113,15 @@ async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), F
         }
         keeper => keeper,
     };
+    if silent == WhenSilent::Wait
+        && matches!(keeper, Keeper::Dead(None))
+        && row.pid.is_none()
+        && clock::now().wall < row.lease_expires_at
+    {
+        // Begun and never launched. Whoever asked for it may ask again and has what it takes; should
+        // nobody come, it is over with its lease.
+        return Ok(());
+    }
     let point = host.store().resume_point(row.id).await.map_err(stored)?;
     let drive = match keeper {
         Keeper::Silent => {
@@ -123,6 +132,23 @@ async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), F
     };
     host.inner.drive(drive, None);
     Ok(())
+}
+
+/// Whether a run that nobody drives was begun and never launched.
+pub(crate) fn is_unlaunched(host: &Host, row: &RunRow) -> bool {
+    row.pid.is_none() && !host.inner.data.spool(row.id, ATTEMPT).exists()
+}
+
+/// Ends a run that was begun and never launched, and that someone wants stopped: nobody drives it.
+pub(crate) async fn end_unlaunched(host: &Host, run: RunId) -> Result<(), Fault> {
+    if host.inner.is_here(run) || host.inner.starting.borrow().contains(&run) {
+        return Ok(());
+    }
+    let row = host.store().run(run).await.map_err(stored)?;
+    match row.filter(|row| row.outcome.is_none() && is_unlaunched(host, row)) {
+        Some(row) => take_over(host, row, WhenSilent::End).await,
+        None => Ok(()),
+    }
 }
 
 /// Ends a run whose driver failed. Its keeper is told to end the agent at once, and the run is lost.
@@ -153,6 +179,13 @@ async fn find_keeper(host: &Host, row: &RunRow, spool: &Path) -> Result<Keeper, 
         Silent,
     }
     let look = move || {
+        // The one it was handed to may still be about to take its lock, and must find it free.
+        for _ in 0..LOOKS_MAX {
+            if !dir.exists() || door::is_taken_up(&dir) {
+                break;
+            }
+            std::thread::sleep(LOOK_PAUSE);
+        }
         for _ in 0..LOOKS_MAX {
             match door::lock_out(&dir) {
                 Ok(Some(lock)) => return Seen::Dead(Some(lock)),
@@ -360,7 +393,7 @@ async fn said_before(host: &Host, row: &RunRow) -> Result<Standing, Fault> {
     Ok(standing)
 }
 
-fn restore(
+pub(crate) fn restore(
     point: &ResumePoint,
     seal: &Seal,
     runtime: &'static dyn Runtime,

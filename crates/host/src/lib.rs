@@ -27,14 +27,13 @@ pub mod workspace;
 
 pub use activity::Activity;
 use batch::Deeds;
-use contract::plan::Adapter;
 use contract::{Code, Fault, RunId};
 use data::DataDir;
 use drive::{Drive, Left};
 use engine::rules::price::PriceTable;
 use ops::relay::{Bearer, Live};
 use prices::Prices;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -45,8 +44,8 @@ pub use trouble::Trouble;
 /// How long drivers may take to let go of their runs.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 
-/// Finds the adapter that an agent's name stands for, in the host's own configuration.
-pub type Resolve = Box<dyn Fn(&str) -> Result<Adapter, Fault> + Send + Sync>;
+/// Finds what an agent's name stands for in the host's own configuration.
+pub type Resolve = Box<dyn Fn(&str) -> Result<ops::run::Named, Fault> + Send + Sync>;
 
 /// What a host is made of.
 pub struct Setup {
@@ -108,6 +107,8 @@ pub(crate) struct Inner {
     /// What must be kept out of the events of runs that this host drove and has to take over from
     /// itself, because their lease ran out.
     seals: Mutex<HashMap<RunId, Seal>>,
+    /// Runs that are being started under an id of the caller's.
+    pub(crate) starting: watch::Sender<HashSet<RunId>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver and watcher that this host is about to stop.
@@ -154,6 +155,7 @@ impl Host {
             address: OnceLock::new(),
             live: Mutex::default(),
             seals: Mutex::default(),
+            starting: watch::Sender::default(),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(false),
             handover: watch::Sender::new(false),
@@ -325,7 +327,7 @@ impl Inner {
             upstream: Arc::clone(&drive.bench.upstream),
             asking,
             seal: drive.words.seal.clone(),
-            shown: Shown::default(),
+            shown: drive.shown(),
         };
         self.live().insert(run, live);
         self.reasons.send_modify(|reasons| *reasons += 1);

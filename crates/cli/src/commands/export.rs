@@ -3,26 +3,38 @@
 
 use super::{Context, Stopped};
 use crate::args;
+use crate::client::Received;
 use contract::{Code, Fault};
 use futures::StreamExt as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn export(context: &Context, args: args::OneRun) -> Result<ExitCode, Stopped> {
+    // Kept over a change of host, so that the next one goes on where the last one stopped.
+    let mut seen = None;
     context
         .ask(async |client| {
             let row = client.run(&args.run).await?;
             let head = serde_json::to_string(&row).map_err(|error| {
                 Fault::new(Code::InternalError, format!("writing JSON: {error}"))
             })?;
-            context.print(&head)?;
+            if seen.is_none() {
+                context.print(&head)?;
+            }
             let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-            let mut events = client.events(row.id).await?;
+            let mut events = client.events(row.id, *seen.get_or_insert(0)).await?;
             while let Some(received) = events.next().await {
-                let bytes = received?.bytes;
+                let Received { seq, bytes } = match received {
+                    Ok(received) => received,
+                    Err(fault) => {
+                        out.flush().map_err(crate::terminal::Gone::from)?;
+                        return Err(fault.into());
+                    }
+                };
                 out.write_all(&bytes)
                     .and_then(|()| out.write_all(b"\n"))
                     .map_err(crate::terminal::Gone::from)?;
+                seen = Some(seq);
             }
             out.flush().map_err(crate::terminal::Gone::from)?;
             Ok(())

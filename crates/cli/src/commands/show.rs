@@ -11,14 +11,23 @@ use serde_json::{Map, Value};
 use std::io::Write as _;
 use std::process::ExitCode;
 
+/// What was shown so far: a host may go away in the middle, and the next one goes on there.
+struct Shown {
+    audience: Audience,
+    seq: u64,
+    bytes: u64,
+}
+
 pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopped> {
+    let detail = if args.debug { Detail::Debug } else { Detail::Usual };
+    let mut shown = Shown { audience: Audience::of(context, detail), seq: 0, bytes: 0 };
     context
         .ask(async |client| {
             let run = client.run(&args.run).await?.id;
             match (args.plan, args.raw) {
                 (true, _) => plan(context, client, run).await,
-                (false, true) => raw(client, run).await,
-                (false, false) => transcript(context, client, run, &args).await,
+                (false, true) => raw(client, run, &mut shown).await,
+                (false, false) => transcript(client, run, &args, &mut shown).await,
             }
         })
         .await?;
@@ -30,28 +39,36 @@ async fn plan(context: &Context, client: &Client, run: RunId) -> Result<(), Stop
     context.print_json(&plan)
 }
 
-async fn raw(client: &Client, run: RunId) -> Result<(), Stopped> {
+async fn raw(client: &Client, run: RunId, shown: &mut Shown) -> Result<(), Stopped> {
     let mut out = std::io::BufWriter::new(std::io::stdout());
-    let written = client.trace(run, |piece| out.write_all(piece)).await?;
-    written.and_then(|()| out.flush()).map_err(crate::terminal::Gone::from)?;
+    let mut before = shown.bytes;
+    let show = |piece: &[u8]| {
+        let known = usize::try_from(before).unwrap_or(usize::MAX).min(piece.len());
+        before -= known as u64;
+        shown.bytes += (piece.len() - known) as u64;
+        out.write_all(&piece[known..])
+    };
+    let written = client.trace(run, show).await;
+    out.flush().map_err(crate::terminal::Gone::from)?;
+    written?.map_err(crate::terminal::Gone::from)?;
     Ok(())
 }
 
 async fn transcript(
-    context: &Context,
     client: &Client,
     run: RunId,
     args: &args::Show,
+    shown: &mut Shown,
 ) -> Result<(), Stopped> {
-    let detail = if args.debug { Detail::Debug } else { Detail::Usual };
-    let mut audience = Audience::of(context, detail);
-    let mut events = client.events(run).await?;
+    let Shown { audience, seq, .. } = shown;
+    let mut events = client.events(run, *seq).await?;
     while let Some(received) = events.next().await {
         let received = match args.full {
             true => whole(client, received?).await?,
             false => received?,
         };
         audience.hear(&received)?;
+        *seq = received.seq;
         if let Audience::Nobody = audience {
             break;
         }

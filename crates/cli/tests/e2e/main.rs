@@ -18,6 +18,7 @@ mod escape;
 mod first_minutes;
 mod handover;
 mod mcp;
+mod moment;
 mod money;
 mod ostler;
 mod processes;

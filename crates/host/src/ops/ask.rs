@@ -27,8 +27,8 @@ pub fn list(host: &Host) -> Vec<OpenAsk> {
 }
 
 /// The question that a person means: its whole id, or an end of it that fits no other.
-fn find(host: &Host, given: &str) -> Result<OpenAsk, Fault> {
-    let mut fitting = list(host).into_iter().filter(|ask| {
+pub fn find(asks: Vec<OpenAsk>, given: &str) -> Result<OpenAsk, Fault> {
+    let mut fitting = asks.into_iter().filter(|ask| {
         let id = ask.ask_id.to_string();
         id == given || (given.len() >= 4 && id.ends_with(given))
     });
@@ -43,14 +43,20 @@ fn find(host: &Host, given: &str) -> Result<OpenAsk, Fault> {
     }
 }
 
+/// Whether this can be an answer at all.
+pub fn check(option: &str) -> Result<(), Fault> {
+    match ["allow", "deny", "allow_once", "reject_once"].contains(&option) {
+        true => Ok(()),
+        false => Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
+            .with_hint("say allow or deny")),
+    }
+}
+
 /// Answers a question.
 pub async fn answer(host: &Host, given: &str, option: &str) -> Result<OpenAsk, Fault> {
-    if !["allow", "deny", "allow_once", "reject_once"].contains(&option) {
-        return Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
-            .with_hint("say allow or deny"));
-    }
-    let ask = find(host, given)?;
+    check(option)?;
+    let ask = find(list(host), given)?;
     let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned() };
-    wish(host, ask.run_id, answer).await?;
+    wish(host, ask.run_id, None, answer).await?;
     Ok(ask)
 }

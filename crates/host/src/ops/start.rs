@@ -26,7 +26,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::seal::Seal;
-use store::{Claim, NewTask, RunHead};
+use store::{Claim, NewTask, RunHead, RunRow};
 
 /// A request that passed every check, with everything that was found on the way.
 struct Checked {
@@ -50,20 +50,60 @@ const FIRST_FENCE: u64 = 1;
 /// And its first launch this number.
 const ATTEMPT: u32 = 1;
 
-/// Starts a run. When this returns, task, run and its first events are durable.
-pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
+/// Everything that is known of a run before anything of it exists.
+struct Prepared {
+    checked: Checked,
+    spec: Spec,
+    plan: LaunchPlan,
+    kept: keeper::plan::Plan,
+    seal: Seal,
+    upstream: Upstream,
+}
+
+fn prepare(
+    host: &Host,
+    request: &RunRequest,
+    adapter: Adapter,
+    identity: &Identity,
+) -> Result<Prepared, Fault> {
+    let checked = check(host, request, adapter)?;
+    let spec = spec(host, request, &checked, identity)?;
+    let plan = checked.runtime.plan(&spec)?;
+    let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
+    let mut kept = kept_plan(host, &checked, identity, &plan, &*checked.runtime.dialect(&spec))?;
+    kept.secrets.extend(upstream.secrets());
+    let seal = Seal::new(kept.secrets.iter().cloned());
+    Ok(Prepared { checked, spec, plan, kept, seal, upstream })
+}
+
+/// The driver of a run that was begun and never launched, for whoever asked for it again.
+pub(super) fn drive_again(host: &Host, request: RunRequest, row: &RunRow) -> Result<Drive, Fault> {
+    let (request, adapter) = request.completed(host)?;
+    let identity = Identity {
+        task: row.task,
+        fence: row.fence,
+        lease_token: host.inner.lease_token(row.id, row.fence),
+        ..identity(host, &request, row.id)
+    };
+    let prepared = prepare(host, &request, adapter, &identity)?;
+    drive(host, &request, &identity, prepared)
+}
+
+/// Starts a run that is not there yet. When this returns, task, run and its first events are
+/// durable.
+pub(super) async fn start_new(
+    host: &Host,
+    request: RunRequest,
+    run: RunId,
+) -> Result<Started, Fault> {
     let house = &host.inner;
     if let Some(trouble) = house.trouble() {
         return Err(trouble.fault());
     }
-    let checked = check(host, &request)?;
-    let identity = identity(host, &request);
-    let spec = spec(host, &request, &checked, &identity)?;
-    let plan = checked.runtime.plan(&spec)?;
-    let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
-    let mut kept = kept_plan(host, &checked, &identity, &plan, &*checked.runtime.dialect(&spec))?;
-    kept.secrets.extend(upstream.secrets());
-    let seal = Seal::new(kept.secrets.iter().cloned());
+    let (request, adapter) = request.completed(host)?;
+    let identity = identity(host, &request, run);
+    let prepared = prepare(host, &request, adapter, &identity)?;
+    let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
     let now = clock::now();
     let task = NewTask {
         id: identity.task,
@@ -82,7 +122,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
         holder: std::process::id().to_string(),
         now: now.wall,
         lease_ms: house.lease_ms,
-        plan: seal.view(&plan),
+        plan: seal.view(plan),
         head: RunHead {
             agent: request.agent.clone(),
             adapter: checked.adapter.name.clone(),
@@ -94,12 +134,8 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     };
 
     // The keeper starts while the store writes; without its plan it does nothing.
-    let spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
-        Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
-    })?;
     let short = short_secrets(&kept.secrets);
-    let mut drive = drive(host, &request, checked, &identity, &spec, kept, seal, spawned)?;
-    drive.bench.upstream = Arc::new(upstream);
+    let mut drive = drive(host, &request, &identity, prepared)?;
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.pending.drafts.extend(short.into_iter().map(too_short));
     drive.step(now, Input::Begin);
@@ -113,8 +149,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     Ok(Started { run_id: identity.run, task_id: identity.task })
 }
 
-fn identity(host: &Host, request: &RunRequest) -> Identity {
-    let run = chance::run_id();
+fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
     Identity {
         run,
         task: chance::task_id(),
@@ -124,21 +159,18 @@ fn identity(host: &Host, request: &RunRequest) -> Identity {
     }
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a part of the one thing that is put together here"
-)]
+/// Puts the driver together and starts its keeper, which waits for the plan.
 fn drive(
     host: &Host,
     request: &RunRequest,
-    checked: Checked,
     identity: &Identity,
-    spec: &Spec,
-    kept: keeper::plan::Plan,
-    seal: Seal,
-    spawned: Spawned,
+    prepared: Prepared,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
+    let Prepared { checked, spec, kept, seal, upstream, .. } = prepared;
+    let spawned: Spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
+        Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
+    })?;
     let now = clock::now();
     let lease_ms = house.lease_ms;
     let keeping = Keeping::new(spawned.control)
@@ -153,7 +185,7 @@ fn drive(
         lease_ms,
         runtime: checked.runtime,
         machine: Machine::new(terms(host, request, &checked, lease_ms), now),
-        dialect: checked.runtime.dialect(spec),
+        dialect: checked.runtime.dialect(&spec),
         joiner: Default::default(),
         tracer: Tracer::new(
             seal.clone(),
@@ -178,7 +210,7 @@ fn drive(
             policy,
             store: house.store.clone(),
             seal,
-            upstream: Arc::default(),
+            upstream: Arc::new(upstream),
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
@@ -203,7 +235,7 @@ fn drive(
     })
 }
 
-fn check(host: &Host, request: &RunRequest) -> Result<Checked, Fault> {
+fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked, Fault> {
     if request.prompt.trim().is_empty() {
         return Err(
             Fault::new(Code::Usage, "the prompt is empty").with_hint("say what the agent is to do")
@@ -217,10 +249,6 @@ fn check(host: &Host, request: &RunRequest) -> Result<Checked, Fault> {
         );
         return Err(Fault::new(Code::TooLarge, message));
     }
-    let adapter = match &request.adapter {
-        Some(adapter) => adapter.clone(),
-        None => (host.inner.resolve)(&request.agent)?,
-    };
     let runtime = registry::find(&adapter.runtime).ok_or_else(|| {
         Fault::new(
             Code::UnknownAgent,
