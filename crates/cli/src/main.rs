@@ -6,6 +6,7 @@ mod client;
 mod commands;
 mod config;
 mod demo;
+mod doors;
 mod hosting;
 mod render;
 mod terminal;

@@ -15,6 +15,7 @@ use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
 use crate::trace::{self, Tracer};
+use crate::upstream::Upstream;
 use crate::workspace::Workspace;
 use crate::{Host, clock};
 use contract::event::{Body, Lifecycle, Phase};
@@ -279,6 +280,9 @@ async fn adopted(
         let terms = Terms::from(&Default::default(), row.fence, attempt);
         (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, HostState::default())
     });
+    let luggage = reply.as_ref().and_then(|reply| reply.luggage.as_deref());
+    let upstream = luggage.and_then(|luggage| Upstream::unpacked(luggage, row.id));
+    let upstream = upstream.unwrap_or_default();
     // What is heard without its secrets is not kept, so there is nothing to trace.
     let (trace, trace_ended) = match &seal {
         Some(_) => trace::resumed(host.store(), row.id, state.trace),
@@ -314,10 +318,11 @@ async fn adopted(
             policy: state.policy.unwrap_or(contract::Policy::AllowReads),
             store: house.store.clone(),
             seal: seal.unwrap_or_default(),
-            upstream: Arc::default(),
+            upstream: Arc::new(upstream),
         },
         standing,
         cost_model: state.cost_model,
+        told: state.told,
         spool,
         spool_dropped: 0,
         plan: None,
@@ -325,7 +330,8 @@ async fn adopted(
         child: None,
         intake,
         tracer: Tracer::new(known_values, trace),
-        inbox: house.store.inbox_changed(row.id),
+        // Wishes that the last host did not take any more are taken first.
+        inbox: house.store.inbox_changed(row.id).due(),
         leaving: house.leaving(),
         answers,
         answering,
@@ -337,7 +343,7 @@ async fn adopted(
         pid: row.pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
     };
-    // Its MCP servers were the earlier host's, who cannot be asked for them.
+    // Its MCP servers were the earlier host's; they are started anew when their tools are wanted.
     let _ = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
     if let Some(why) = lost {
         drive.ending = Ending::Told;

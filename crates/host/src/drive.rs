@@ -57,6 +57,8 @@ pub struct Drive {
     pub(crate) bench: Bench,
     pub(crate) standing: tool::Standing,
     pub(crate) cost_model: Option<String>,
+    /// Where the agent was told to find the host that started it.
+    pub(crate) told: Option<String>,
     pub(crate) spool: PathBuf,
     /// Segments before this offset are gone.
     pub(crate) spool_dropped: u64,

@@ -20,6 +20,7 @@ pub mod ops;
 mod patch;
 mod perform;
 pub mod prices;
+mod told;
 mod trace;
 mod trouble;
 mod upstream;
@@ -328,6 +329,7 @@ impl Inner {
             asking,
             seal: drive.words.seal.clone(),
             shown: drive.shown(),
+            told: drive.told.clone(),
         };
         self.live().insert(run, live);
         self.reasons.send_modify(|reasons| *reasons += 1);

@@ -1,5 +1,5 @@
-//! `ostler export`: a run and everything it kept, as JSON lines: the run itself first, then every
-//! event, byte for byte as it was committed.
+//! `ostler export`: a run and its events, as JSON lines: the run itself first, then every event, byte
+//! for byte as it was committed. What events keep apart for its size, and the trace, are not in it.
 
 use super::{Context, Stopped};
 use crate::args;

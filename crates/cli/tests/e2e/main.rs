@@ -8,6 +8,7 @@
 )]
 
 mod activity;
+mod adopted;
 mod asks;
 mod bad_input;
 mod budgets;
@@ -23,6 +24,7 @@ mod money;
 mod ostler;
 mod processes;
 mod protocol;
+mod read_only;
 mod secrets;
 mod stop;
 mod storage;

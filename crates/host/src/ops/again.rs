@@ -76,6 +76,7 @@ async fn launch(host: &Host, request: RunRequest, row: &RunRow) -> Result<(), Fa
     drive.words.next_seq = row.head_seq + 1;
     (drive.words.carry, drive.words.open) = (state.carry, state.open);
     drive.mouth = Mouth::after(state.next_effect, state.next_frame);
+    drive.inbox = drive.inbox.due();
     drive.renew_at_ms = now.mono_ms;
     let adopted = Lifecycle {
         phase: Phase::Adopted,

@@ -72,6 +72,7 @@ fn prepare(
     let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
     let mut kept = kept_plan(host, &checked, identity, &plan, &*checked.runtime.dialect(&spec))?;
     kept.secrets.extend(upstream.secrets());
+    kept.luggage = upstream.packed();
     let seal = Seal::new(kept.secrets.iter().cloned());
     Ok(Prepared { checked, spec, plan, kept, seal, upstream })
 }
@@ -214,6 +215,7 @@ fn drive(
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
+        told: Some(house.address().to_owned()),
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,
         // As the keeper counts it.
@@ -346,6 +348,7 @@ fn kept_plan(
         args: plan.args.clone(),
         cwd: checked.workspace.path().to_owned(),
         secrets: secrets(plan, &env, &checked.environment, identity)?,
+        luggage: None,
         env,
         stdin: match plan.stdin {
             contract::plan::StdinMode::None => StdinMode::Null,

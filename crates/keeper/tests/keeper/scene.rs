@@ -79,6 +79,7 @@ impl Scene {
                 (MARK.into(), mark.clone()),
             ],
             secrets: vec![("API_KEY".into(), "hunter2".into())],
+            luggage: None,
             stdin: StdinMode::Open,
             first_frame: None,
             deadline_ms: LeaseClock::Monotonic.now_ms() + 60_000,
