@@ -117,6 +117,7 @@ impl Scene {
                 isolation: Default::default(),
                 isolation_note: None,
                 secrets: Vec::new(),
+                luggage: None,
             },
             mark,
             assembler: Assembler::default(),
