@@ -40,7 +40,7 @@ pub enum Command {
     Watch(OneRun),
     /// Play a run's transcript back with its own timing
     Replay(Replay),
-    /// Print a run and everything it kept, as JSON lines
+    /// Print a run and all its events as JSON lines; `show --raw` has its raw output
     Export(OneRun),
     /// Stop a live run
     Stop(Stop),

@@ -1,7 +1,7 @@
 //! The way to the host of a data directory: plain HTTP on loopback with the directory's token. Every
 //! command goes through it, also when the host is this very process, so there is one way.
 
-use contract::{Code, Event, Fault, RunId, Wish};
+use contract::{Code, CommandId, Event, Fault, RunId, Wish};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::ask::OpenAsk;
@@ -117,14 +117,20 @@ impl Client {
         response.json().await.map_err(|error| unreachable_host(&error))
     }
 
-    pub async fn wish(&self, run: RunId, wish: &Wish) -> Result<(), Fault> {
-        self.post(&format!("/api/v1/runs/{run}/commands"), wish).await.map(drop)
+    /// Wishes something of a run. Under the same id it may be said again, to whoever hosts by then.
+    pub async fn wish(&self, run: RunId, id: CommandId, wish: &Wish) -> Result<(), Fault> {
+        #[derive(Serialize)]
+        struct Wished<'a> {
+            id: CommandId,
+            #[serde(flatten)]
+            wish: &'a Wish,
+        }
+        self.post(&format!("/api/v1/runs/{run}/commands"), &Wished { id, wish }).await.map(drop)
     }
 
-    pub async fn answer(&self, ask: &str, option: &str) -> Result<OpenAsk, Fault> {
-        let path = format!("/api/v1/asks/{}/answer", escaped(ask));
-        let response = self.post(&path, &serde_json::json!({ "option": option })).await?;
-        response.json().await.map_err(|error| unreachable_host(&error))
+    /// The questions that wait for a person.
+    pub async fn asks(&self) -> Result<Vec<OpenAsk>, Fault> {
+        self.get("/api/v1/asks").await
     }
 
     /// The events behind `after`, followed until the run has ended or the connection breaks.
@@ -154,26 +160,26 @@ impl Client {
         Ok(frames.boxed())
     }
 
-    /// The events there are now, page by page as the host sends them.
+    /// The events behind `after` that there are now, page by page as the host sends them.
     pub async fn events(
         &self,
         run: RunId,
+        after: u64,
     ) -> Result<BoxStream<'static, Result<Received, Fault>>, Fault> {
-        let bytes = answered(self.request(Method::GET, &format!("/api/v1/runs/{run}/events")))
-            .await?
-            .bytes_stream();
-        let lines =
-            futures::stream::unfold((bytes, Lines::default()), async |(mut bytes, mut lines)| {
-                loop {
-                    if let Some(received) = lines.next() {
-                        return Some((Ok(received), (bytes, lines)));
-                    }
-                    match bytes.next().await? {
-                        Ok(chunk) => lines.buffer.extend_from_slice(&chunk),
-                        Err(error) => return Some((Err(unreachable_host(&error)), (bytes, lines))),
-                    }
+        let path = format!("/api/v1/runs/{run}/events?after={after}");
+        let bytes = answered(self.request(Method::GET, &path)).await?.bytes_stream();
+        let lines = Lines { count: after, ..Lines::default() };
+        let lines = futures::stream::unfold((bytes, lines), async |(mut bytes, mut lines)| {
+            loop {
+                if let Some(received) = lines.next() {
+                    return Some((Ok(received), (bytes, lines)));
                 }
-            });
+                match bytes.next().await? {
+                    Ok(chunk) => lines.buffer.extend_from_slice(&chunk),
+                    Err(error) => return Some((Err(unreachable_host(&error)), (bytes, lines))),
+                }
+            }
+        });
         Ok(lines.boxed())
     }
 }

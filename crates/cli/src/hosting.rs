@@ -6,6 +6,7 @@
 
 use crate::client::Client;
 use crate::config::{self, Config, Surroundings};
+use crate::doors::Doors;
 use contract::{Code, Fault};
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
@@ -50,6 +51,7 @@ pub struct Hosting {
     stop: oneshot::Sender<()>,
     serving: JoinHandle<std::io::Result<()>>,
     url: String,
+    doors: Doors,
 }
 
 /// A way to the store, and the host if that is us.
@@ -158,7 +160,7 @@ async fn become_host(
         activity: place.config.activity(),
         environment: place.surroundings.vars.clone(),
         resolve: Box::new(move |name| {
-            config::resolve(name, &configuration).map(|resolved| resolved.adapter)
+            config::resolve(name, &configuration).map(config::Resolved::named)
         }),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
@@ -174,12 +176,13 @@ async fn become_host(
     };
     adopt::left_behind(&host, which).await?;
     host.tend();
+    let doors = Doors::open(&host, token).await;
     place.data.write_address(&lock, &url)?;
     let (stop, stopped) = oneshot::channel();
     let serving = tokio::spawn(listening.serve(host.clone(), token.to_owned(), async {
         let _ = stopped.await;
     }));
-    Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url })
+    Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url, doors })
 }
 
 /// The running binary, also after it was replaced on disk: the link is followed by whoever is
@@ -241,6 +244,7 @@ impl Hosting {
         let _ = self.stop.send(());
         self.host.let_go();
         let _ = tokio::time::timeout(Duration::from_secs(2), self.serving).await;
+        self.doors.close().await;
         self.host.close().await;
         drop(self.lock);
     }

@@ -6,9 +6,11 @@ mod client;
 mod commands;
 mod config;
 mod demo;
+mod doors;
 mod hosting;
 mod render;
 mod terminal;
+mod way;
 
 use clap::Parser as _;
 use commands::Stopped;

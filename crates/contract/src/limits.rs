@@ -112,6 +112,10 @@ limits! {
     ASSET_BYTES_MAX: usize = 4 * MIB;
     /// Relayed tool calls of one run waiting for their answer.
     TOOL_CALLS_OPEN_MAX: usize = 64;
+    /// One answer of an MCP server of the configuration that is reached by HTTP.
+    MCP_ANSWER_BYTES_MAX: usize = 8 * MIB;
+    /// Addresses of earlier hosts at which one host listens for the agents of runs it took over.
+    DOORS_MAX: usize = 64;
     /// A configuration file.
     CONFIG_BYTES_MAX: usize = MIB;
     /// Prices in an imported table.

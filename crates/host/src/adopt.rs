@@ -15,6 +15,7 @@ use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
 use crate::trace::{self, Tracer};
+use crate::upstream::Upstream;
 use crate::workspace::Workspace;
 use crate::{Host, clock};
 use contract::event::{Body, Lifecycle, Phase};
@@ -156,6 +157,15 @@ async fn take_over(
         }
         keeper => keeper,
     };
+    if silent == WhenSilent::Wait
+        && matches!(keeper, Keeper::Dead(None))
+        && row.pid.is_none()
+        && clock::now().wall < row.lease_expires_at
+    {
+        // Begun and never launched. Whoever asked for it may ask again and has what it takes; should
+        // nobody come, it is over with its lease.
+        return Ok(());
+    }
     let point = host.store().resume_point(row.id).await.map_err(stored)?;
     let drive = match keeper {
         Keeper::Silent => {
@@ -166,6 +176,23 @@ async fn take_over(
     };
     host.inner.drive(drive, None);
     Ok(())
+}
+
+/// Whether a run that nobody drives was begun and never launched.
+pub(crate) fn is_unlaunched(host: &Host, row: &RunRow) -> bool {
+    row.pid.is_none() && !host.inner.data.spool(row.id, 1).exists()
+}
+
+/// Ends a run that was begun and never launched, and that someone wants stopped: nobody drives it.
+pub(crate) async fn end_unlaunched(host: &Host, run: RunId) -> Result<(), Fault> {
+    if host.inner.is_here(run) || host.inner.starting.borrow().contains(&run) {
+        return Ok(());
+    }
+    let row = host.store().run(run).await.map_err(stored)?;
+    match row.filter(|row| row.outcome.is_none() && is_unlaunched(host, row)) {
+        Some(row) => take_over(host, row, WhenSilent::End, None).await,
+        None => Ok(()),
+    }
 }
 
 /// Ends a run whose driver failed. Its keeper is told to end the agent at once, and the run is lost.
@@ -202,6 +229,13 @@ async fn find_keeper(
         Silent,
     }
     let look = move || {
+        // The one it was handed to may still be about to take its lock, and must find it free.
+        for _ in 0..LOOKS_MAX {
+            if !dir.exists() || door::is_taken_up(&dir) {
+                break;
+            }
+            std::thread::sleep(LOOK_PAUSE);
+        }
         for _ in 0..LOOKS_MAX {
             match door::lock_out(&dir) {
                 Ok(Some(lock)) => return Seen::Dead(Some(lock)),
@@ -298,6 +332,9 @@ async fn adopted(
         let terms = Terms::from(&Default::default(), row.fence, attempt);
         (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, HostState::default())
     });
+    let luggage = reply.as_ref().and_then(|reply| reply.luggage.as_deref());
+    let upstream = luggage.and_then(|luggage| Upstream::unpacked(luggage, row.id));
+    let upstream = upstream.unwrap_or_default();
     // What is heard without its secrets is not kept, so there is nothing to trace.
     let (trace, trace_ended) = match &seal {
         Some(_) => trace::resumed(host.store(), row.id, state.trace),
@@ -331,10 +368,11 @@ async fn adopted(
             policy: state.policy.unwrap_or(contract::Policy::AllowReads),
             store: house.store.clone(),
             seal: seal.unwrap_or_default(),
-            upstream: Arc::default(),
+            upstream: Arc::new(upstream),
         },
         standing,
         cost_model: state.cost_model,
+        told: state.told,
         spool,
         spool_dropped: 0,
         again: None,
@@ -344,7 +382,8 @@ async fn adopted(
         child: None,
         intake,
         tracer: Tracer::new(known_values, trace),
-        inbox: house.store.inbox_changed(row.id),
+        // Wishes that the last host did not take any more are taken first.
+        inbox: house.store.inbox_changed(row.id).due(),
         leaving: house.leaving(),
         answers,
         answering,
@@ -355,7 +394,7 @@ async fn adopted(
         pid: row.pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
     };
-    // Its MCP servers were the earlier host's, who cannot be asked for them.
+    // Its MCP servers were the earlier host's; they are started anew when their tools are wanted.
     let _ = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
     if let Some(why) = lost {
         drive.ending = Ending::Told;
@@ -411,7 +450,7 @@ async fn said_before(host: &Host, row: &RunRow) -> Result<Standing, Fault> {
     Ok(standing)
 }
 
-fn restore(
+pub(crate) fn restore(
     point: &ResumePoint,
     seal: &Seal,
     runtime: &'static dyn Runtime,

@@ -118,6 +118,9 @@ pub struct HostState {
     /// The adapter's, so that whoever adopts the run prices it the same.
     #[serde(default)]
     pub cost_model: Option<String>,
+    /// Where the agent was told to find the host: whoever adopts it listens there too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told: Option<String>,
     /// Calls that came by MCP and are not answered.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub asked: Vec<String>,
@@ -189,6 +192,7 @@ impl Drive {
             next_effect: self.mouth.next_effect,
             next_frame: self.mouth.next_frame,
             cost_model: self.cost_model.clone(),
+            told: self.told.clone(),
             asked: self.callers.ids(),
             policy: Some(self.bench.policy),
             trace: self.tracer.mark(),

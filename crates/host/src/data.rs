@@ -7,6 +7,7 @@ use crate::chance;
 use contract::plan::PlanFile;
 use contract::{Code, Fault, RunId};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::Errno;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
@@ -33,7 +34,7 @@ pub(crate) fn write_files(spool: &Path, files: &[PlanFile]) -> io::Result<()> {
         return Ok(());
     }
     let dir = spool.join("files");
-    private_dir(&dir)?;
+    private_dir(&dir, Links::None)?;
     for PlanFile { name, text } in files {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
             let message = format!("'{}' is no bare name of a file", name.escape_debug());
@@ -109,12 +110,20 @@ impl DataDir {
     pub fn try_lock(&self) -> Result<Option<Lock>, Fault> {
         let path = self.path.join("lock");
         let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC;
-        let file = open(&path, flags, Mode::RUSR | Mode::WUSR)
-            .map_err(|error| unusable(&path, &error.into()))?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Lock { _file: file })),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(error) => Err(unusable(&path, &error.into())),
+        let (file, refusal) = match open(&path, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => (file, None),
+            // A host that was there before may still have it, and can be asked.
+            Err(refusal @ (Errno::ROFS | Errno::ACCESS)) => {
+                let file = open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty());
+                (file.map_err(|_| unusable(&path, &refusal.into()))?, Some(refusal))
+            }
+            Err(error) => return Err(unusable(&path, &error.into())),
+        };
+        match (flock(&file, FlockOperation::NonBlockingLockExclusive), refusal) {
+            (Ok(()), None) => Ok(Some(Lock { _file: file })),
+            (Ok(()), Some(refusal)) => Err(unusable(&path, &refusal.into())),
+            (Err(Errno::WOULDBLOCK), _) => Ok(None),
+            (Err(error), _) => Err(unusable(&path, &error.into())),
         }
     }
 
@@ -232,7 +241,13 @@ fn unusable(path: &Path, error: &io::Error) -> Fault {
         io::ErrorKind::StorageFull => Code::DiskFull,
         _ => Code::StoreUnreadable,
     };
-    Fault::new(code, format!("{}: {error}", path.display()))
+    let fault = Fault::new(code, format!("{}: {error}", path.display()));
+    match error.kind() {
+        io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => fault.with_hint(
+            "make the data directory writable; to look at it only, copy it and give the copy with --data",
+        ),
+        _ => fault,
+    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@
 //! the agent says meanwhile waits in its spool, which is the back-pressure. `perform.rs` does the
 //! effects, `batch.rs` makes the Batch, `adopt.rs` begins here with another's state.
 
-use crate::Inner;
 use crate::adopt;
 use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
@@ -18,6 +17,7 @@ use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
+use crate::{Inner, Shown};
 use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
 use contract::limits::{
     BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, SPOOL_SEGMENT_BYTES, TERM_MS,
@@ -58,6 +58,8 @@ pub struct Drive {
     pub(crate) bench: Bench,
     pub(crate) standing: tool::Standing,
     pub(crate) cost_model: Option<String>,
+    /// Where the agent was told to find the host that started it.
+    pub(crate) told: Option<String>,
     pub(crate) spool: PathBuf,
     /// Segments before this offset are gone.
     pub(crate) spool_dropped: u64,
@@ -604,6 +606,15 @@ impl Drive {
 
     /// Shows others what they may know of this run. Questions are shown once they are committed.
     fn show(&self) {
+        let shown = self.shown();
+        if let Some(live) = self.house.live().get_mut(&self.run).map(|live| &mut live.shown) {
+            let heard = live.heard || shown.heard;
+            *live = Shown { heard, ..shown };
+        }
+    }
+
+    /// What others may know of this run.
+    pub(crate) fn shown(&self) -> Shown {
         let now = clock::now();
         let asks = self.machine.asks().iter().map(|ask| OpenAsk {
             ask_id: ask.ask_id,
@@ -615,11 +626,11 @@ impl Drive {
                 i64::try_from(ask.deadline_ms.saturating_sub(now.mono_ms)).unwrap_or(i64::MAX),
             ),
         });
-        if let Some(live) = self.house.live().get_mut(&self.run).map(|live| &mut live.shown) {
-            live.asks = asks.collect();
-            live.heard |= self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0);
-            live.takes_messages = self.machine.takes_messages();
-            live.takes_interrupts = self.machine.takes_interrupts();
+        Shown {
+            asks: asks.collect(),
+            heard: self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0),
+            takes_messages: self.machine.takes_messages(),
+            takes_interrupts: self.machine.takes_interrupts(),
         }
     }
 

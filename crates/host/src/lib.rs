@@ -20,6 +20,7 @@ pub mod ops;
 mod patch;
 mod perform;
 pub mod prices;
+mod told;
 mod trace;
 mod trouble;
 mod upstream;
@@ -27,7 +28,6 @@ pub mod workspace;
 
 pub use activity::Activity;
 use batch::Deeds;
-use contract::plan::Adapter;
 use contract::{Code, Fault, RunId};
 use data::DataDir;
 use drive::{Drive, Left};
@@ -35,7 +35,7 @@ use engine::rules::overdue::Overdue;
 use engine::rules::price::PriceTable;
 use ops::relay::{Bearer, Live};
 use prices::Prices;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -46,8 +46,8 @@ pub use trouble::Trouble;
 /// How long drivers may take to let go of their runs.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 
-/// Finds the adapter that an agent's name stands for, in the host's own configuration.
-pub type Resolve = Box<dyn Fn(&str) -> Result<Adapter, Fault> + Send + Sync>;
+/// Finds what an agent's name stands for in the host's own configuration.
+pub type Resolve = Box<dyn Fn(&str) -> Result<ops::run::Named, Fault> + Send + Sync>;
 
 /// What a host is made of.
 pub struct Setup {
@@ -111,6 +111,8 @@ pub(crate) struct Inner {
     seals: Mutex<HashMap<RunId, Seal>>,
     /// The leases of runs that are not driven here, and since when each stands as it is.
     overdue: Mutex<Overdue<RunId, Seen>>,
+    /// Runs that are being started under an id of the caller's.
+    pub(crate) starting: watch::Sender<HashSet<RunId>>,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver and watcher that this host is about to stop.
@@ -158,6 +160,7 @@ impl Host {
             live: Mutex::default(),
             seals: Mutex::default(),
             overdue: Mutex::default(),
+            starting: watch::Sender::default(),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(false),
             handover: watch::Sender::new(false),
@@ -347,7 +350,8 @@ impl Inner {
             upstream: Arc::clone(&drive.bench.upstream),
             asking,
             seal: drive.words.seal.clone(),
-            shown: Shown::default(),
+            shown: drive.shown(),
+            told: drive.told.clone(),
         };
         self.live().insert(run, live);
         self.reasons.send_modify(|reasons| *reasons += 1);

@@ -209,7 +209,7 @@ impl Drive {
                 (self.keeping, self.child) = (Some(keeping), Some(child));
                 self.dialect = again.dialect;
                 self.files = again.files;
-                let deadline_ms = self.lease_until_ms;
+                let deadline_ms = self.lease.until_ms();
                 self.plan = Some(Box::new(keeper::plan::Plan { deadline_ms, ..again.plan }));
                 self.mouth.start_over();
                 self.pid = None;

@@ -3,9 +3,11 @@
 //!
 //! A command is started with the common environment and what its own configuration says, never with
 //! the run's token, and in a process group that is killed when the run lets go of it. How each server
-//! fared is told in the run, once. Nothing is written into anyone's own configuration. A host that
-//! takes a run over does not have its servers: it ends what is left of them and says so.
+//! fared is told in the run, once by each host. Nothing is written into anyone's own configuration.
+//! What it takes to reach them lies with the run's keeper, so a host that takes a run over ends what
+//! is left of them and starts or dials them anew.
 
+mod bounded;
 mod http;
 
 use crate::ops::permission;
@@ -23,6 +25,7 @@ use rmcp::service::{RoleClient, RunningService};
 use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{Spec, template};
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -53,6 +56,14 @@ pub(crate) struct Upstream {
     servers: BTreeMap<String, Server>,
     /// Where the run is told how they fare.
     tell: OnceLock<mpsc::Sender<Asked>>,
+}
+
+/// The servers of a run on their way from one host to the next.
+#[derive(Serialize, Deserialize)]
+struct Packed {
+    cwd: PathBuf,
+    environment: BTreeMap<String, String>,
+    servers: BTreeMap<String, McpServer>,
 }
 
 /// One server, its values resolved.
@@ -136,6 +147,30 @@ impl Upstream {
                 (name.clone(), bare.map_or(value.as_str(), |(_, token)| token).to_owned())
             })
             .collect()
+    }
+
+    /// Everything it takes to reach them, for the next host; none when there are none. It holds
+    /// secrets, and is kept where the run's secrets are: in its keeper's memory.
+    pub fn packed(&self) -> Option<String> {
+        let first = self.servers.values().next()?;
+        let servers = self.servers.iter();
+        let packed = Packed {
+            cwd: first.cwd.clone(),
+            environment: first.environment.clone(),
+            servers: servers.map(|(name, server)| (name.clone(), server.how.clone())).collect(),
+        };
+        serde_json::to_string(&packed).ok()
+    }
+
+    /// The servers of a run that another host packed.
+    pub fn unpacked(packed: &str, run: RunId) -> Option<Self> {
+        let Packed { cwd, environment, servers } = serde_json::from_str(packed).ok()?;
+        let server = |how| {
+            let (cwd, environment) = (cwd.clone(), environment.clone());
+            Server { how, run, cwd, environment, link: OnceCell::new() }
+        };
+        let servers = servers.into_iter().map(|(name, how)| (name, server(how))).collect();
+        Some(Self { servers, tell: OnceLock::new() })
     }
 
     pub fn tells(&self, to: mpsc::Sender<Asked>) {

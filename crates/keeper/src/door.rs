@@ -103,6 +103,12 @@ pub fn is_alive(dir: &Path) -> bool {
     rustix::fs::flock(&lock, FlockOperation::NonBlockingLockShared).is_err()
 }
 
+/// Whether a keeper has begun to make `dir` its own. False between [`prepare_spool`] and the moment
+/// in which the keeper has read its plan, and for ever when the plan never reached it.
+pub fn is_taken_up(dir: &Path) -> bool {
+    dir.join(LOCK_NAME).exists()
+}
+
 /// Makes sure that no keeper lives in `dir` and none will: takes the lock that a keeper must have
 /// before it starts its agent, for as long as the answer is held. `None` when a keeper has it.
 pub fn lock_out(dir: &Path) -> io::Result<Option<OwnedFd>> {

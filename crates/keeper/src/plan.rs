@@ -30,6 +30,9 @@ pub struct Plan {
     pub env: Vec<(String, String)>,
     /// Values the seal must know. Kept in memory and handed to the next owner.
     pub secrets: Vec<(String, String)>,
+    /// What only the owner understands, kept in memory like the secrets and handed on with them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub luggage: Option<String>,
     pub stdin: StdinMode,
     /// Written to stdin before anything else, as frame 0.
     #[serde(with = "frame", default)]
@@ -197,6 +200,7 @@ pub(crate) mod tests {
             cwd: "/".into(),
             env: vec![("API_KEY".into(), "hunter2".into())],
             secrets: vec![("API_KEY".into(), "hunter2".into())],
+            luggage: Some("hunter2".into()),
             stdin: StdinMode::Open,
             first_frame: Some(b"hunter2\n".to_vec()),
             deadline_ms: u64::MAX,

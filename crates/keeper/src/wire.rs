@@ -98,6 +98,9 @@ pub struct HelloReply {
     pub isolation_note: Option<String>,
     /// The plan's secrets; left out in the answer to the plan itself.
     pub secrets: Vec<(String, String)>,
+    /// The plan's luggage; left out like the secrets, and by keepers from before there was any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub luggage: Option<String>,
 }
 
 impl std::fmt::Debug for HelloReply {
@@ -404,6 +407,7 @@ mod tests {
             isolation: Isolation::Strict,
             isolation_note: None,
             secrets: vec![("KEY".into(), "x".repeat(2 * MESSAGE_PAYLOAD_BYTES_MAX))],
+            luggage: None,
         };
         for report in [
             Report::Hello(Box::new(reply)),

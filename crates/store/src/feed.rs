@@ -97,6 +97,12 @@ impl Watch for Waiter {
 }
 
 impl Waiter {
+    /// For whoever has not looked yet: the next call of `changed` returns at once.
+    pub fn due(mut self) -> Self {
+        self.receiver.mark_changed();
+        self
+    }
+
     /// Returns when something may have changed since the last call, and sometimes without cause.
     pub async fn changed(&mut self) {
         Watch::changed(self).await;

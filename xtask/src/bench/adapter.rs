@@ -178,6 +178,7 @@ fn plan(programs: &Programs, instance: &Instance, args: Vec<String>, spool: &Pat
         cwd: instance.work(),
         env: instance.env(),
         secrets: Vec::new(),
+        luggage: None,
         stdin: StdinMode::Null,
         first_frame: None,
         deadline_ms: u64::MAX,

@@ -57,6 +57,7 @@ impl Drive {
             totals: Some(self.machine.totals()),
             ledger: pending.booked.into_iter().map(|booked| row(seal, now, booked)).collect(),
             model: None,
+            session: None,
             settle,
         };
         let mut asks = Asks::default();

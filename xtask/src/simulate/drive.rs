@@ -250,6 +250,8 @@ impl Drive {
             match step {
                 Step::Append(draft) => self.pending.drafts.push(draft),
                 Step::Book(booked) => self.pending.booked.push(booked),
+                // No agent here names a conversation.
+                Step::KeepSession(_) => {}
                 Step::Do(effect) => self.intend(effect),
             }
         }
@@ -265,9 +267,12 @@ impl Drive {
             Effect::Say(Utterance::Message { text }) => text.clone(),
             Effect::Say(other) => format!("{other:?}"),
             Effect::Relay(call) => format!("call {}", call.tool_call_id),
-            Effect::Launch | Effect::CloseStdin | Effect::Stop { .. } | Effect::Settle => {
-                String::new()
-            }
+            Effect::Launch
+            | Effect::Relaunch
+            | Effect::Reply
+            | Effect::CloseStdin
+            | Effect::Stop { .. }
+            | Effect::Settle => String::new(),
         };
         let says = matches!(effect, Effect::Say(_) | Effect::CloseStdin);
         self.next_frame += u32::from(says);
@@ -612,7 +617,8 @@ impl Drive {
                 }
                 self.answers.push_back((n, call));
             }
-            Effect::Settle => self.pending.done.push(n),
+            // Agents here take up no conversation, and their dialect answers nothing by itself.
+            Effect::Relaunch | Effect::Reply | Effect::Settle => self.pending.done.push(n),
         }
         Ok(())
     }

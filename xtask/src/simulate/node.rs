@@ -406,6 +406,7 @@ fn claim<G: Ground>(env: &mut Env<G>, node: usize, task: TaskId, now: Now) -> Cl
             runtime: "simulated".to_owned(),
             cwd: "/".to_owned(),
             model: None,
+            resumes: None,
             prompt_preview: seal.given("simulated"),
         },
     }

@@ -2,15 +2,19 @@
 
 use super::{Context, Stopped};
 use crate::args;
-use crate::client::Client;
-use crate::hosting::{self, Purpose, Reached};
+use crate::hosting::Purpose;
 use crate::render;
-use contract::Fault;
-use host::ops::ask::OpenAsk;
+use crate::way::Way;
+use contract::{Fault, Wish};
+use host::ops::ask::{self, OpenAsk};
 use std::process::ExitCode;
 
 pub async fn approvals(context: &Context) -> Result<ExitCode, Stopped> {
-    let asks: Vec<OpenAsk> = act(context, async |client| client.get("/api/v1/asks").await).await?;
+    let place = context.place()?;
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let asks = way.ask(async |client| client.asks().await).await;
+    way.finish().await;
+    let asks = asks?;
     if context.global.json {
         context.print_json(&asks)?;
         return Ok(ExitCode::SUCCESS);
@@ -31,23 +35,24 @@ fn line(ask: &OpenAsk) -> String {
 }
 
 pub async fn answer(context: &Context, args: args::Answer) -> Result<ExitCode, Stopped> {
-    let ask = act(context, async |client| client.answer(&args.ask, &args.choice).await).await?;
+    let place = context.place()?;
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let answered = put(&mut way, &args).await;
+    way.finish().await;
+    let ask = answered?;
     if context.global.json {
         context.print_json(&ask)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Asks the host, and becomes it if there is none: runs of a dead host have questions too.
-async fn act<T>(
-    context: &Context,
-    ask: impl AsyncFnOnce(&Client) -> Result<T, Fault>,
-) -> Result<T, Stopped> {
-    let place = context.place()?;
-    let Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
-    let answer = ask(&client).await;
-    if let Some(hosting) = hosting {
-        hosting.finish_unless_interrupted().await;
-    }
-    Ok(answer?)
+/// Finds the question first: once it is answered it is not open any more, and the same answer may
+/// have to be given again to the next host.
+async fn put(way: &mut Way<'_>, args: &args::Answer) -> Result<OpenAsk, Fault> {
+    let ask = way.ask(async |client| ask::find(client.asks().await?, &args.ask)).await?;
+    ask::check(&ask, &args.choice)?;
+    let wish = Wish::Answer { ask_id: ask.ask_id, option: args.choice.clone() };
+    let id = host::chance::command_id();
+    way.ask(async |client| client.wish(ask.run_id, id, &wish).await).await?;
+    Ok(ask)
 }

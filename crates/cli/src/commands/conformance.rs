@@ -258,6 +258,7 @@ impl Stage {
             cwd: work.to_owned(),
             env: environment::build(&plan.env, prefixes, &self.context, &reserved),
             secrets: Vec::new(),
+            luggage: None,
             stdin: StdinMode::Open,
             first_frame: None,
             deadline_ms: LeaseClock::Monotonic.now_ms() + SCENE_MS_MAX,

@@ -3,10 +3,11 @@
 //! seen.
 
 use super::audience::Audience;
-use crate::client::{Client, Received};
-use crate::hosting::{self, Hosting, Place, Purpose, Reached};
+use crate::client::Received;
+use crate::hosting::Hosting;
+use crate::way::Way;
 use contract::event::{Body, Permission, RunResult};
-use contract::{AskId, Code, Fault, RunId, Wish};
+use contract::{AskId, Code, CommandId, Fault, RunId, Wish};
 use futures::StreamExt as _;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -82,13 +83,12 @@ fn choice(line: &str) -> Option<&'static str> {
 }
 
 pub struct Follow<'a> {
-    pub place: &'a Place,
-    pub client: Client,
-    /// The host, if it is us; it may become us on the way.
-    pub hosting: Option<Hosting>,
+    pub way: Way<'a>,
     pub run: RunId,
     pub seen: u64,
-    pub on_interrupt: OnInterrupt,
+    on_interrupt: OnInterrupt,
+    /// What was wished here and no host has taken yet.
+    wishes: VecDeque<(CommandId, Wish)>,
 }
 
 struct Interrupts {
@@ -127,7 +127,12 @@ enum Heard {
     Time,
 }
 
-impl Follow<'_> {
+impl<'a> Follow<'a> {
+    /// From the run's first event on.
+    pub fn new(way: Way<'a>, run: RunId, on_interrupt: OnInterrupt) -> Self {
+        Self { way, run, seen: 0, on_interrupt, wishes: VecDeque::new() }
+    }
+
     pub async fn until_its_end(&mut self, audience: &mut Audience) -> Result<Followed, Fault> {
         let mut interrupts = Interrupts::new()?;
         let mut redraw = tokio::time::interval(REDRAW);
@@ -135,16 +140,17 @@ impl Follow<'_> {
         let begun_ms = host::clock::now().mono_ms;
         let mut tries = LEAVING_TRIES;
         loop {
-            let mut events = match self.client.follow(self.run, self.seen).await {
+            self.put_wishes(audience).await;
+            let mut events = match self.way.client.follow(self.run, self.seen).await {
                 Ok(events) => events,
                 Err(fault) if fault.code == Code::StoreUnreadable && tries > 0 => {
                     tries -= 1;
                     tokio::time::sleep(LEAVING_RETRY).await;
-                    self.next_host(Fault::new(Code::RemoteUnavailable, fault.message)).await?;
+                    self.way.next_host(Fault::new(Code::RemoteUnavailable, fault.message)).await?;
                     continue;
                 }
                 Err(fault) => {
-                    self.next_host(fault).await?;
+                    self.way.next_host(fault).await?;
                     continue;
                 }
             };
@@ -152,7 +158,7 @@ impl Follow<'_> {
                 let heard = tokio::select! {
                     biased;
                     count = interrupts.next() => Heard::Interrupt(count),
-                    () = handover_asked(&self.hosting) => Heard::Handover,
+                    () = handover_asked(&self.way.hosting) => Heard::Handover,
                     event = events.next() => Heard::Event(event),
                     line = keyboard.line() => Heard::Typed(line),
                     _ = redraw.tick() => Heard::Time,
@@ -169,7 +175,7 @@ impl Follow<'_> {
                             audience.finish();
                             return Ok(Followed::Left);
                         }
-                        self.stop(count > 1).await;
+                        self.stop(count > 1, audience).await;
                     }
                     Heard::Event(Some(Ok(received))) => {
                         // A reconnect may repeat what was already seen.
@@ -194,7 +200,7 @@ impl Follow<'_> {
                 }
             };
             drop(events);
-            self.next_host(lost).await?;
+            self.way.next_host(lost).await?;
         }
     }
 
@@ -202,7 +208,7 @@ impl Follow<'_> {
     fn ask(&self, asked: &Permission, keyboard: &mut Keyboard, audience: &mut Audience) {
         keyboard.asks.retain(|open| *open != asked.ask_id);
         let person =
-            self.on_interrupt == OnInterrupt::Stop && self.place.surroundings.stdin_is_terminal;
+            self.on_interrupt == OnInterrupt::Stop && self.way.place.surroundings.stdin_is_terminal;
         if asked.decision.is_none() && person {
             keyboard.asks.push_back(asked.ask_id);
             keyboard.listen();
@@ -210,45 +216,37 @@ impl Follow<'_> {
         }
     }
 
-    async fn answer(&self, line: &str, keyboard: &mut Keyboard, audience: &mut Audience) {
-        let Some(ask) = keyboard.asks.front() else { return };
+    async fn answer(&mut self, line: &str, keyboard: &mut Keyboard, audience: &mut Audience) {
+        let Some(ask_id) = keyboard.asks.front().copied() else { return };
         let Some(choice) = choice(line) else {
             return audience.say("  type a to allow or d to deny, then Enter");
         };
-        if let Err(fault) = self.client.answer(&ask.to_string(), choice).await {
-            audience.say(&format!("  {fault}"));
-        }
+        self.wish(Wish::Answer { ask_id, option: choice.to_owned() }, audience).await;
     }
 
-    /// Asks for the stop. A host that does not answer is noticed by the stream of events.
-    async fn stop(&self, at_once: bool) {
-        let _ = self.client.wish(self.run, &Wish::Stop { reason: Code::Cancelled, at_once }).await;
+    async fn stop(&mut self, at_once: bool, audience: &mut Audience) {
+        self.wish(Wish::Stop { reason: Code::Cancelled, at_once }, audience).await;
     }
 
-    /// Finds who hosts now. Any other fault than a lost host is the caller's.
-    async fn next_host(&mut self, lost: Fault) -> Result<(), Fault> {
-        if let Some(fault) = self.hosting.as_ref().and_then(Hosting::is_broken) {
-            return Err(fault);
-        }
-        if lost.code != Code::RemoteUnavailable {
-            return Err(lost);
-        }
-        let reached = match self.hosting.take() {
-            None => hosting::reach(self.place, &Purpose::Act).await?,
-            // We are the host and were asked to make room; a failure of our own is not survived.
-            Some(hosting) if hosting.is_asked_for() => {
-                hosting.leave().await;
-                hosting::reach_successor(self.place).await?
+    async fn wish(&mut self, wish: Wish, audience: &mut Audience) {
+        self.wishes.push_back((host::chance::command_id(), wish));
+        self.put_wishes(audience).await;
+    }
+
+    /// Puts every wish to the host. One that is gone is noticed by the stream of events, and the
+    /// next host is asked the same again.
+    async fn put_wishes(&mut self, audience: &mut Audience) {
+        while let Some((id, wish)) = self.wishes.front() {
+            match self.way.client.wish(self.run, *id, wish).await {
+                Err(lost) if lost.code == Code::RemoteUnavailable => return,
+                // A run that has ended is stopped; its result says how.
+                Err(fault) if !matches!(wish, Wish::Stop { .. }) => {
+                    audience.say(&format!("  {fault}"));
+                }
+                Ok(()) | Err(_) => {}
             }
-            Some(hosting) => {
-                self.hosting = Some(hosting);
-                return Err(lost);
-            }
-        };
-        let Reached { client, hosting } = reached;
-        self.client = client;
-        self.hosting = hosting;
-        Ok(())
+            self.wishes.pop_front();
+        }
     }
 }
 

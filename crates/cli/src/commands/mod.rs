@@ -24,8 +24,9 @@ mod wish;
 use crate::args::{Arguments, Command, Global};
 use crate::client::Client;
 use crate::config::{self as settings, Surroundings};
-use crate::hosting::{self, Place, Purpose, Reached};
+use crate::hosting::{Place, Purpose};
 use crate::terminal::Gone;
+use crate::way::Way;
 use contract::{Code, Fault};
 use host::data::DataDir;
 use std::path::Path;
@@ -70,18 +71,25 @@ impl Context {
         Ok(Place { data, config, surroundings: self.surroundings.clone() })
     }
 
-    /// Finds the host to look at something, asks, and leaves again.
+    /// Finds the host to look at something, asks, and leaves again. What is asked may be asked
+    /// again, of the next host: it must remember what it has shown.
     async fn ask<T>(
         &self,
-        ask: impl AsyncFnOnce(&Client) -> Result<T, Stopped>,
+        mut ask: impl AsyncFnMut(&Client) -> Result<T, Stopped>,
     ) -> Result<T, Stopped> {
         let place = self.place()?;
-        let Reached { client, hosting } = hosting::reach(&place, &Purpose::Look).await?;
-        let answer = ask(&client).await;
-        if let Some(hosting) = hosting {
+        let mut way = Way::find(&place, Purpose::Look).await?;
+        let answer = way
+            .ask(async |client| match ask(client).await {
+                Ok(answer) => Ok(Ok(answer)),
+                Err(Stopped::Fault(fault)) => Err(fault),
+                Err(gone @ Stopped::Gone(_)) => Ok(Err(gone)),
+            })
+            .await;
+        if let Some(hosting) = way.hosting {
             hosting.finish().await;
         }
-        answer
+        answer?
     }
 
     /// Writes lines that may repeat what an agent, a file or another program said.

@@ -17,17 +17,20 @@ pub async fn replay(context: &Context, args: args::Replay) -> Result<ExitCode, S
         let message = format!("--speed {}: give a number from 0 up", args.speed);
         return Err(Fault::new(Code::Usage, message).into());
     }
+    // Kept over a change of host, so that the next one goes on where the last one stopped.
+    let mut audience = Audience::of(context, Detail::Usual);
+    let mut before: Option<Timestamp> = None;
+    let mut seen = 0;
     context
         .ask(async |client| {
             let run = client.run(&args.run).await?.id;
-            let mut audience = Audience::of(context, Detail::Usual);
-            let mut events = client.events(run).await?;
-            let mut before: Option<Timestamp> = None;
+            let mut events = client.events(run, seen).await?;
             while let Some(received) = events.next().await {
                 let received = received?;
                 let ts = received.event()?.ts;
                 tokio::time::sleep(pause(before.replace(ts), ts, args.speed)).await;
                 audience.hear(&received)?;
+                seen = received.seq;
                 if let Audience::Nobody = audience {
                     break;
                 }

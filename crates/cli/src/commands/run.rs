@@ -5,8 +5,9 @@ use super::follow::{Follow, Followed, OnInterrupt};
 use super::{Context, Stopped};
 use crate::args;
 use crate::config::{self, Config, Flags, Resolved, RunBudget};
-use crate::hosting::{self, Hosting, Place, Purpose, Reached};
+use crate::hosting::{Hosting, Place, Purpose};
 use crate::render::Detail;
+use crate::way::Way;
 use contract::event::RunResult;
 use contract::plan::Adapter;
 use contract::{Code, Fault, NanoUsd, Policy, limits};
@@ -16,7 +17,7 @@ use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{registry, template};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -43,11 +44,11 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         // Whoever asks for the trace of this run wants one.
         adapter.trace = true;
     }
-    let Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
-    let started = match client.start(&request).await {
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let started = match way.ask(async |client| client.start(&request).await).await {
         Ok(started) => started,
         Err(fault) => {
-            stay(hosting, &place, context).await;
+            stay(way.hosting, &place, context).await;
             return Err(fault.into());
         }
     };
@@ -56,20 +57,13 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         true if !context.global.json => Audience::quiet(context),
         _ => Audience::of(context, detail),
     };
-    let mut follow = Follow {
-        place: &place,
-        client,
-        hosting,
-        run: started.run_id,
-        seen: 0,
-        on_interrupt: OnInterrupt::Stop,
-    };
+    let mut follow = Follow::new(way, started.run_id, OnInterrupt::Stop);
     let followed = follow.until_its_end(&mut audience).await;
     let traced = match &mut trace {
-        Some(trace) if followed.is_ok() => trace.fill(&follow).await,
+        Some(trace) if followed.is_ok() => trace.fill(&mut follow).await,
         _ => Ok(()),
     };
-    stay(follow.hosting, &place, context).await;
+    stay(follow.way.hosting, &place, context).await;
     let followed = followed?;
     traced?;
     match followed {
@@ -97,8 +91,16 @@ impl<'a> TraceFile<'a> {
         opened.map(|file| Self { path, file }).map_err(|error| unwritable(path, &error))
     }
 
-    async fn fill(&mut self, follow: &Follow<'_>) -> Result<(), Fault> {
-        match follow.client.trace(follow.run, |piece| self.file.write_all(piece)).await {
+    async fn fill(&mut self, follow: &mut Follow<'_>) -> Result<(), Fault> {
+        let (run, file) = (follow.run, &mut self.file);
+        let filled = follow.way.ask(async |client| {
+            // From its beginning, also when an earlier host broke off in the middle.
+            match file.rewind().and_then(|()| file.set_len(0)) {
+                Ok(()) => client.trace(run, |piece| file.write_all(piece)).await,
+                Err(error) => Ok(Err(error)),
+            }
+        });
+        match filled.await {
             Ok(written) => written.map_err(|error| unwritable(self.path, &error)),
             // An agent that said nothing left no trace.
             Err(fault) if fault.code == Code::NotFound => Ok(()),
@@ -221,6 +223,8 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
     let surroundings = &context.surroundings;
     let environment = environment(&adapter, &surroundings.vars);
     RunRequest {
+        // Asked for again after a change of host, it is the same run.
+        run_id: Some(host::chance::run_id()),
         agent,
         prompt,
         cwd: surroundings.cwd.join(cwd.unwrap_or_default()),

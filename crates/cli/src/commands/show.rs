@@ -12,14 +12,23 @@ use serde_json::{Map, Value};
 use std::io::Write as _;
 use std::process::ExitCode;
 
+/// What was shown so far: a host may go away in the middle, and the next one goes on there.
+struct Shown {
+    audience: Audience,
+    seq: u64,
+    bytes: u64,
+}
+
 pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopped> {
+    let detail = if args.debug { Detail::Debug } else { Detail::Usual };
+    let mut shown = Shown { audience: Audience::of(context, detail), seq: 0, bytes: 0 };
     context
         .ask(async |client| {
             let run = client.run(&args.run).await?.id;
             match (args.plan, args.raw) {
                 (true, _) => plan(context, client, run).await,
-                (false, true) => raw(context, client, run).await,
-                (false, false) => transcript(context, client, run, &args).await,
+                (false, true) => raw(context, client, run, &mut shown).await,
+                (false, false) => transcript(client, run, &args, &mut shown).await,
             }
         })
         .await?;
@@ -31,44 +40,55 @@ async fn plan(context: &Context, client: &Client, run: RunId) -> Result<(), Stop
     context.print_json(&plan)
 }
 
-async fn raw(context: &Context, client: &Client, run: RunId) -> Result<(), Stopped> {
+async fn raw(
+    context: &Context,
+    client: &Client,
+    run: RunId,
+    shown: &mut Shown,
+) -> Result<(), Stopped> {
     let mut out = std::io::BufWriter::new(std::io::stdout());
     let is_terminal = context.surroundings.stdout_is_terminal;
-    // A piece may end inside a character, a line does not.
+    // A piece may end inside a character, a line does not; only whole lines count as shown.
     let mut held = Vec::new();
+    let mut before = shown.bytes;
+    let mut print = |lines: &[u8]| {
+        let known = usize::try_from(before).unwrap_or(usize::MAX).min(lines.len());
+        before -= known as u64;
+        shown.bytes += (lines.len() - known) as u64;
+        match is_terminal {
+            true => out.write_all(json(&String::from_utf8_lossy(&lines[known..]), true).as_bytes()),
+            false => out.write_all(&lines[known..]),
+        }
+    };
     let written = client
         .trace(run, |piece| {
             held.extend_from_slice(piece);
             let whole = held.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
             let lines: Vec<u8> = held.drain(..whole).collect();
-            match is_terminal {
-                true => out.write_all(json(&String::from_utf8_lossy(&lines), true).as_bytes()),
-                false => out.write_all(&lines),
-            }
+            print(&lines)
         })
-        .await?;
-    let written = written.and_then(|()| {
-        out.write_all(json(&String::from_utf8_lossy(&held), is_terminal).as_bytes())
-    });
-    written.and_then(|()| out.flush()).map_err(crate::terminal::Gone::from)?;
+        .await;
+    let rest = if matches!(written, Ok(Ok(()))) { print(&held) } else { Ok(()) };
+    rest.and_then(|()| out.flush()).map_err(crate::terminal::Gone::from)?;
+    written?.map_err(crate::terminal::Gone::from)?;
     Ok(())
 }
 
 async fn transcript(
-    context: &Context,
     client: &Client,
     run: RunId,
     args: &args::Show,
+    shown: &mut Shown,
 ) -> Result<(), Stopped> {
-    let detail = if args.debug { Detail::Debug } else { Detail::Usual };
-    let mut audience = Audience::of(context, detail);
-    let mut events = client.events(run).await?;
+    let Shown { audience, seq, .. } = shown;
+    let mut events = client.events(run, *seq).await?;
     while let Some(received) = events.next().await {
         let received = match args.full {
             true => whole(client, received?).await?,
             false => received?,
         };
         audience.hear(&received)?;
+        *seq = received.seq;
         if let Audience::Nobody = audience {
             break;
         }

@@ -5,29 +5,26 @@ use super::follow::{Follow, Followed, OnInterrupt};
 use super::{Context, Stopped};
 use crate::args;
 use crate::client::Client;
-use crate::hosting::{self, Purpose, Reached};
-use contract::{Code, Fault, Wish};
+use crate::hosting::Purpose;
+use crate::way::Way;
+use contract::{Code, CommandId, Fault, RunId, Wish};
 use std::process::ExitCode;
 
 pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    let Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
-    let asked = ask(&client, &args).await;
-    let (run, seen) = match asked {
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let id = host::chance::command_id();
+    let (run, seen) = match way.ask(async |client| ask(client, id, &args).await).await {
         Ok(found) => found,
         Err(fault) => {
-            if let Some(hosting) = hosting {
-                hosting.finish_unless_interrupted().await;
-            }
+            way.finish().await;
             return Err(fault.into());
         }
     };
-    let mut follow =
-        Follow { place: &place, client, hosting, run, seen, on_interrupt: OnInterrupt::Stop };
+    let mut follow = Follow::new(way, run, OnInterrupt::Stop);
+    follow.seen = seen;
     let followed = follow.until_its_end(&mut Audience::Nobody).await;
-    if let Some(hosting) = follow.hosting {
-        hosting.finish_unless_interrupted().await;
-    }
+    follow.way.finish().await;
     if let Followed::Ended(result) = followed? {
         match context.global.json {
             true => context.print_json(&result)?,
@@ -37,8 +34,8 @@ pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopp
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(client: &Client, args: &args::Stop) -> Result<(contract::RunId, u64), Fault> {
+async fn ask(client: &Client, id: CommandId, args: &args::Stop) -> Result<(RunId, u64), Fault> {
     let row = client.run(&args.run).await?;
-    client.wish(row.id, &Wish::Stop { reason: Code::Cancelled, at_once: args.now }).await?;
+    client.wish(row.id, id, &Wish::Stop { reason: Code::Cancelled, at_once: args.now }).await?;
     Ok((row.id, row.head_seq))
 }

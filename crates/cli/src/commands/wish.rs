@@ -2,7 +2,9 @@
 
 use super::{Context, Stopped};
 use crate::args;
-use crate::hosting::{self, Purpose, Reached};
+use crate::client::Client;
+use crate::hosting::Purpose;
+use crate::way::Way;
 use contract::Wish;
 use std::process::ExitCode;
 
@@ -16,14 +18,14 @@ pub async fn interrupt(context: &Context, args: args::OneRun) -> Result<ExitCode
 
 async fn wish(context: &Context, run: &str, wish: Wish) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    let Reached { client, hosting } = hosting::reach(&place, &Purpose::Act).await?;
-    let wished = match client.run(run).await {
-        Ok(row) => client.wish(row.id, &wish).await,
-        Err(fault) => Err(fault),
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let id = host::chance::command_id();
+    let put = async |client: &Client| {
+        let row = client.run(run).await?;
+        client.wish(row.id, id, &wish).await
     };
-    if let Some(hosting) = hosting {
-        hosting.finish_unless_interrupted().await;
-    }
+    let wished = way.ask(put).await;
+    way.finish().await;
     wished?;
     Ok(ExitCode::SUCCESS)
 }

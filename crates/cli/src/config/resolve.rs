@@ -8,6 +8,7 @@ use super::words::{AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, Wind
 use super::{Config, command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
+use host::ops::run::Named;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -84,6 +85,20 @@ pub struct Resolved {
     pub tools: Option<Vec<String>>,
     pub concurrency: Option<u32>,
     pub fallback: Vec<Fallback>,
+}
+
+impl Resolved {
+    /// What a host needs to know of it, when the name was all it was given.
+    pub fn named(self) -> Named {
+        let RunBudget { nanousd, tokens, turns, ms } = self.run_budget;
+        Named {
+            adapter: self.adapter,
+            budget: host::ops::run::Budget { nanousd, tokens, turns, ms },
+            prompt_template: self.prompt_template,
+            system_prompt: self.system_prompt,
+            tools: self.tools,
+        }
+    }
 }
 
 /// What to run for a name, when the command line says nothing more.

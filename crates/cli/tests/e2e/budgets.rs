@@ -128,13 +128,16 @@ struct Crowd {
 
 impl Crowd {
     fn open(flags: &[&str]) -> Self {
+        Self::with(flags, json!({}))
+    }
+
+    /// The same, with more in the configuration.
+    fn with(flags: &[&str], mut config: Value) -> Self {
         let ostler = Ostler::new();
-        ostler.instance.write_config(
-            &json!({ "adapters": { "spender": {
-                "type": "process", "binary": testkit::fake_agent(), "args": flags,
-            } } })
-            .to_string(),
-        );
+        config["adapters"] = json!({ "spender": {
+            "type": "process", "binary": testkit::fake_agent(), "args": flags,
+        } });
+        ostler.instance.write_config(&config.to_string());
         let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
         let line = serve.line();
         let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
@@ -143,11 +146,14 @@ impl Crowd {
     }
 
     fn start(&self, nanousd: i64) {
-        let body = json!({
-            "agent": "spender", "prompt": "spend", "cwd": self.ostler.instance.work(),
-            "budget": { "nanousd": nanousd },
-        })
-        .to_string();
+        self.ask(json!({ "agent": "spender", "budget": { "nanousd": nanousd } }));
+    }
+
+    /// Starts a run and gives its id.
+    fn ask(&self, mut body: Value) -> String {
+        body["prompt"] = json!("spend");
+        body["cwd"] = json!(self.ostler.instance.work());
+        let body = body.to_string();
         let request = format!(
             "POST /api/v1/runs HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {}\r\n\
              content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -160,6 +166,9 @@ impl Crowd {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
+        let started: Value =
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        started["run_id"].as_str().unwrap().to_owned()
     }
 
     /// Starts so many at once and gives what each spent beyond its budget when all have ended.
@@ -188,6 +197,38 @@ impl Drop for Crowd {
         let _ = self.serve.child.kill();
         let _ = self.serve.child.wait();
     }
+}
+
+#[test]
+fn a_run_asked_for_by_name_has_the_budgets_of_its_host() {
+    let config = json!({
+        "agents": { "thrifty": { "adapter": "spender", "budgets": [{ "window": "run", "usd": 0.25 }] } },
+        "budgets": [{ "window": "run", "usd": 0.55 }],
+    });
+    let crowd = Crowd::with(&["--step-asks", "--steps", "50"], config);
+    let rows = [
+        (json!({ "agent": "spender" }), "budget 0.55 usd"),
+        (json!({ "agent": "thrifty" }), "budget 0.25 usd"),
+        (json!({ "agent": "thrifty", "budget": { "nanousd": 350_000_000 } }), "budget 0.35 usd"),
+    ];
+    for (body, stopped_by) in rows {
+        let id = crowd.ask(body.clone());
+        let watched = crowd.ostler.says(&["watch", &id, "--json"]);
+        let events = watched.events();
+        assert_eq!(result(&events)["evidence"]["stopped_by"], stopped_by, "{body}");
+    }
+}
+
+#[test]
+fn a_run_asked_for_twice_under_one_id_is_one_run() {
+    let crowd = Crowd::open(&["--burst", "3"]);
+    let id = "run_01a1e165b07f7291bd6f634d2d5f8ec7";
+    let body = || json!({ "agent": "spender", "run_id": id });
+    assert_eq!((crowd.ask(body()).as_str(), crowd.ask(body()).as_str()), (id, id));
+    assert_eq!(crowd.ostler.says(&["watch", id]).code, 0);
+    assert_eq!(crowd.ask(body()), id, "also when it has ended");
+    let rows = crowd.ostler.says(&["runs", "--json"]).stdout;
+    assert_eq!(serde_json::from_str::<Vec<Value>>(&rows).unwrap().len(), 1, "{rows}");
 }
 
 /// One agent asks after each step and so has one step in flight at most; the other does a step

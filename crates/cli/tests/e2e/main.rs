@@ -8,6 +8,7 @@
 )]
 
 mod activity;
+mod adopted;
 mod asks;
 mod bad_input;
 mod budgets;
@@ -20,10 +21,12 @@ mod first_minutes;
 mod handover;
 mod manners;
 mod mcp;
+mod moment;
 mod money;
 mod ostler;
 mod processes;
 mod protocol;
+mod read_only;
 mod secrets;
 mod security;
 mod stop;

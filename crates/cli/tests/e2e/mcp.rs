@@ -14,7 +14,7 @@ use std::time::Duration;
 const SDK: &str = "mcp==2.3.0";
 
 /// An agent that tells where its tools are and with which token, and then waits to be told to end.
-const AGENT: &str = r#"
+pub const AGENT: &str = r#"
 printf '%s\n%s\n%s\n' "$OSTLER_LEASE_TOKEN" "$MCP_SERVER_URL" "$OSTLER_RUN_ID" > door.part && mv door.part door
 while [ ! -e done ]; do sleep 0.05; done
 echo '{"type":"complete","output":{"text":"done"}}'
@@ -88,13 +88,21 @@ impl Guest {
         called(&self.post(&tool_call(tool, args)).1)
     }
 
+    /// The most memory that the process which started the run, and hosts it, ever had.
+    pub fn host_peak_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.run.child.id()));
+        let peak = status.unwrap_or_default();
+        let peak = peak.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
+        peak.trim().trim_end_matches(" kB").parse().expect("the kernel counts")
+    }
+
     pub fn finish(self) -> Vec<Value> {
         self.release();
         self.run.finish().events()
     }
 }
 
-fn door(work: &Path) -> (String, String) {
+pub fn door(work: &Path) -> (String, String) {
     let text = testkit::until("the agent's door", BOUND_MS, || {
         std::fs::read_to_string(work.join("door")).ok()
     });
@@ -107,7 +115,7 @@ pub fn tool_call(tool: &str, args: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
 }
 
-fn called(answer: &Value) -> Result<Value, String> {
+pub fn called(answer: &Value) -> Result<Value, String> {
     if let Some(error) = answer.get("error") {
         return Err(error["data"]["code"].as_str().unwrap_or_default().to_owned());
     }
@@ -121,7 +129,7 @@ fn called(answer: &Value) -> Result<Value, String> {
     }
 }
 
-fn post(url: &str, token: &str, message: &Value) -> (u16, Value) {
+pub fn post(url: &str, token: &str, message: &Value) -> (u16, Value) {
     let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
     let body = message.to_string();
     let (status, answer) = request(
@@ -136,7 +144,7 @@ fn post(url: &str, token: &str, message: &Value) -> (u16, Value) {
     (status, serde_json::from_str(&answer).unwrap_or(Value::String(answer)))
 }
 
-fn request(address: &str, bytes: &str) -> (u16, String) {
+pub fn request(address: &str, bytes: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(BOUND_MS))).unwrap();
     stream.write_all(bytes.as_bytes()).unwrap();

@@ -60,8 +60,8 @@ fn until_well(data: &Path) {
 
 /// A small disk in a mount namespace of its own, over the data directory of an instance. It needs no
 /// privileges where the kernel lets users have namespaces.
-struct SmallDisk {
-    ostler: Ostler,
+pub struct SmallDisk {
+    pub ostler: Ostler,
     holder: Child,
 }
 
@@ -72,14 +72,17 @@ impl SmallDisk {
     fn new() -> Option<Self> {
         let ostler = Ostler::new();
         fs::create_dir_all(ostler.instance.data()).unwrap();
-        let script = format!(
-            "mount -t tmpfs -o size={DISK_BYTES},mode=700 small '{}' && echo ready && exec sleep 300",
-            ostler.instance.data().display()
-        );
+        Self::mounted(ostler, &format!("mount -t tmpfs -o size={DISK_BYTES},mode=700 small \"$1\""))
+    }
+
+    /// An instance with something else mounted over its data directory, `$1` of the script.
+    pub fn mounted(ostler: Ostler, mount: &str) -> Option<Self> {
+        let script = format!("{mount} && echo ready && exec sleep 300");
         let started = ostler
             .instance
             .command("unshare")
-            .args(["--map-root-user", "--mount", "sh", "-c", &script])
+            .args(["--map-root-user", "--mount", "sh", "-c", &script, "sh"])
+            .arg(ostler.instance.data())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn();
@@ -122,7 +125,7 @@ impl SmallDisk {
         command
     }
 
-    fn says(&self, args: &[&str]) -> Said {
+    pub fn says(&self, args: &[&str]) -> Said {
         Said::from(self.command(args).output().expect("nsenter starts"))
     }
 
@@ -285,14 +288,16 @@ fn a_full_disk_can_be_looked_at_without_a_host() {
 }
 
 /// A disk that fails when told to.
-struct BadDisk {
-    ostler: Ostler,
+pub struct BadDisk {
+    pub ostler: Ostler,
     library: PathBuf,
+    /// Why writes fail.
+    errno: rustix::io::Errno,
 }
 
 impl BadDisk {
     /// `None`, said loudly, where there is no C compiler.
-    fn new() -> Option<Self> {
+    pub fn new() -> Option<Self> {
         let ostler = Ostler::new();
         let library = ostler.instance.root().join("failing_disk.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/failing_disk.c");
@@ -301,7 +306,9 @@ impl BadDisk {
             .args([&library, Path::new(source)])
             .status();
         match built {
-            Ok(status) if status.success() => Some(Self { ostler, library }),
+            Ok(status) if status.success() => {
+                Some(Self { ostler, library, errno: rustix::io::Errno::IO })
+            }
             outcome => {
                 eprintln!("SKIPPED: the failing disk could not be built: {outcome:?}");
                 None
@@ -309,7 +316,7 @@ impl BadDisk {
         }
     }
 
-    fn switch(&self, name: &str) -> PathBuf {
+    pub fn switch(&self, name: &str) -> PathBuf {
         self.ostler.instance.root().join(name)
     }
 
@@ -321,6 +328,8 @@ impl BadDisk {
             .env("LD_PRELOAD", &self.library)
             .env("FAILING_SYNC", self.switch("failing_sync"))
             .env("FAILING_WRITE", self.switch("failing_write"))
+            .env("FAILING_ERRNO", self.errno.raw_os_error().to_string())
+            .env("KILLING_SYNC", self.switch("killing_sync"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -329,7 +338,7 @@ impl BadDisk {
         Running { child, stdout }
     }
 
-    fn serve(&self) -> Running {
+    pub fn serve(&self) -> Running {
         let mut serve = self.starts(&["serve", "--listen", "127.0.0.1:0"]);
         assert!(serve.line().starts_with("listening on"));
         serve
@@ -338,7 +347,17 @@ impl BadDisk {
 
 #[test]
 fn writes_that_fail_hold_events_back_until_they_work_again() {
-    let Some(disk) = BadDisk::new() else { return };
+    failing_writes(rustix::io::Errno::IO);
+}
+
+#[test]
+fn a_disk_that_becomes_read_only_holds_events_back_until_it_can_be_written_to_again() {
+    failing_writes(rustix::io::Errno::ROFS);
+}
+
+fn failing_writes(errno: rustix::io::Errno) {
+    let Some(mut disk) = BadDisk::new() else { return };
+    disk.errno = errno;
     let mut serve = disk.serve();
     let agent = gated(&disk.ostler);
     let mut run = disk.ostler.starts(&["run", "--process", &agent, "go", "--json"]);

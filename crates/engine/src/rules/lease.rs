@@ -64,6 +64,16 @@ impl Lease {
         self.renew_at_ms
     }
 
+    /// Asks for a renewal as soon as may be.
+    pub fn renew_now(&mut self, now_ms: u64) {
+        self.renew_at_ms = now_ms;
+    }
+
+    /// As the keeper counts it too.
+    pub fn until_ms(&self) -> u64 {
+        self.until_ms
+    }
+
     pub fn length_ms(&self) -> u64 {
         self.length_ms
     }

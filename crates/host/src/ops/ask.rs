@@ -30,8 +30,8 @@ pub fn list(host: &Host) -> Vec<OpenAsk> {
 }
 
 /// The question that a person means: its whole id, or an end of it that fits no other.
-fn find(host: &Host, given: &str) -> Result<OpenAsk, Fault> {
-    let mut fitting = list(host).into_iter().filter(|ask| {
+pub fn find(asks: Vec<OpenAsk>, given: &str) -> Result<OpenAsk, Fault> {
+    let mut fitting = asks.into_iter().filter(|ask| {
         let id = ask.ask_id.to_string();
         id == given || (given.len() >= 4 && id.ends_with(given))
     });
@@ -46,16 +46,22 @@ fn find(host: &Host, given: &str) -> Result<OpenAsk, Fault> {
     }
 }
 
+/// Whether this can be an answer: an option of the question, its kind, or the bare word.
+pub fn check(ask: &OpenAsk, option: &str) -> Result<(), Fault> {
+    let named = ask.options.iter().any(|known| known.id == option || known.kind == option);
+    if named || ["allow", "deny"].contains(&option) {
+        return Ok(());
+    }
+    let ids: Vec<_> = ask.options.iter().map(|option| option.id.as_str()).collect();
+    Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
+        .with_hint(format!("say allow or deny, or one of: {}", ids.join(", "))))
+}
+
 /// Answers a question.
 pub async fn answer(host: &Host, given: &str, option: &str) -> Result<OpenAsk, Fault> {
-    let ask = find(host, given)?;
-    let named = ask.options.iter().any(|known| known.id == option || known.kind == option);
-    if !named && !["allow", "deny"].contains(&option) {
-        let ids: Vec<_> = ask.options.iter().map(|option| option.id.as_str()).collect();
-        return Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
-            .with_hint(format!("say allow or deny, or one of: {}", ids.join(", "))));
-    }
+    let ask = find(list(host), given)?;
+    check(&ask, option)?;
     let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned() };
-    wish(host, ask.run_id, answer).await?;
+    wish(host, ask.run_id, None, answer).await?;
     Ok(ask)
 }

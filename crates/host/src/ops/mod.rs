@@ -1,6 +1,7 @@
 //! The complete list of what the product can do, one file per noun. REST, MCP, the CLI and relayed
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
+mod again;
 pub mod ask;
 pub mod catalog;
 pub mod money;

@@ -57,6 +57,8 @@ pub(crate) struct Live {
     pub upstream: Arc<Upstream>,
     pub asking: mpsc::Sender<Asked>,
     pub shown: crate::Shown,
+    /// Where its agent was told to find its host.
+    pub told: Option<String>,
     /// Knows what must be kept out of everything about this run.
     pub seal: store::Seal,
 }
@@ -190,6 +192,7 @@ mod tests {
         let mut callers = Callers::default();
         let live = Live {
             shown: Default::default(),
+            told: None,
             seal: Default::default(),
             fence: 2,
             token: Some(blake3::hash(token(run, 2).as_bytes())),

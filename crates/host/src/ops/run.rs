@@ -1,20 +1,23 @@
 //! Runs: what can be asked for, and what can be asked of them. Starting one is `start.rs`.
 
 use super::resume::Resume;
-use crate::{Host, chance, clock};
+use crate::{Host, adopt, chance, clock};
 use contract::plan::{Adapter, Clocks};
-use contract::{Code, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
+use contract::{Code, CommandId, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use store::{NewCommand, Room, RunRow, RunsPage, TraceReader};
 
-pub use super::start::start;
+pub use super::again::start;
 
 /// What someone asks for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
+    /// The run's id, when the caller chose it: asked for again, it is the same run and not another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
     /// The name of an agent, an adapter or a runtime.
     pub agent: String,
     pub prompt: String,
@@ -62,6 +65,47 @@ pub struct Budget {
     pub ms: Option<u64>,
 }
 
+impl Budget {
+    /// `self` where it says something, `under` elsewhere.
+    pub fn over(self, under: Self) -> Self {
+        Self {
+            nanousd: self.nanousd.or(under.nanousd),
+            tokens: self.tokens.or(under.tokens),
+            turns: self.turns.or(under.turns),
+            ms: self.ms.or(under.ms),
+        }
+    }
+}
+
+/// What the host's own configuration says of a name.
+#[derive(Debug, Clone)]
+pub struct Named {
+    pub adapter: Adapter,
+    pub budget: Budget,
+    pub prompt_template: Option<String>,
+    pub system_prompt: Option<String>,
+    pub tools: Option<Vec<String>>,
+}
+
+impl RunRequest {
+    /// With what the host knows of the agent, where the caller gave the name alone.
+    pub(crate) fn completed(self, host: &Host) -> Result<(Self, Adapter), Fault> {
+        if let Some(adapter) = self.adapter.clone() {
+            return Ok((self, adapter));
+        }
+        let Named { adapter, budget, prompt_template, system_prompt, tools } =
+            (host.inner.resolve)(&self.agent)?;
+        let request = Self {
+            budget: self.budget.over(budget),
+            prompt_template: self.prompt_template.or(prompt_template),
+            system_prompt: self.system_prompt.or(system_prompt),
+            tools: self.tools.or(tools),
+            ..self
+        };
+        Ok((request, adapter))
+    }
+}
+
 /// What came of it.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Started {
@@ -71,7 +115,12 @@ pub struct Started {
 
 /// A fault of the store, in the words of the fault table.
 pub(crate) fn stored(error: store::Error) -> Fault {
-    Fault::new(error.code(), error.to_string())
+    match error {
+        // A host closes its store when it leaves, and the next one has it.
+        store::Error::Closed => Fault::new(Code::RemoteUnavailable, "this host is leaving")
+            .with_hint("ask the next one"),
+        error => Fault::new(error.code(), error.to_string()),
+    }
 }
 
 /// Runs, newest first.
@@ -122,11 +171,12 @@ fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
     }
 }
 
-/// Puts a wish into a run's inbox; its driver takes it from there.
-pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
+/// Puts a wish into a run's inbox; its driver takes it from there. The same id again is the same
+/// wish, whoever hosts by then.
+pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) -> Result<(), Fault> {
     possible(host, run, &wish)?;
     let command = contract::Command {
-        id: chance::command_id(),
+        id: id.unwrap_or_else(chance::command_id),
         run_id: run,
         asked_at: clock::now().wall,
         wish,
@@ -139,6 +189,7 @@ pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
         asked_at: command.asked_at,
         wish: seal.json(&command.wish),
     };
+    let stops = matches!(command.wish, Wish::Stop { .. });
     let put = match command.wish {
         Wish::Stop { .. } => host.store().command_from_reserve(new).await,
         Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => {
@@ -149,7 +200,11 @@ pub async fn wish(host: &Host, run: RunId, wish: Wish) -> Result<(), Fault> {
         Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))
             .with_hint(format!("look at it with `ostler show {run}`")),
         _ => stored(error),
-    })
+    })?;
+    if stops {
+        adopt::end_unlaunched(host, run).await?;
+    }
+    Ok(())
 }
 
 /// The launch plan as it was stored before the spawn: sealed.

@@ -28,7 +28,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use store::seal::Seal;
-use store::{Claim, NewTask, RunHead};
+use store::{Claim, NewTask, RunHead, RunRow};
 
 /// A request that passed every check, with everything that was found on the way.
 struct Checked {
@@ -54,33 +54,87 @@ const FIRST_FENCE: u64 = 1;
 /// And its first launch this number.
 const ATTEMPT: u32 = 1;
 
-/// Starts a run. When this returns, task, run and its first events are durable.
-pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
-    let house = &host.inner;
-    if let Some(trouble) = house.trouble() {
-        return Err(trouble.fault());
-    }
-    let checked = check(host, &request)?;
-    let identity = identity(host, &request);
-    let card = checked.runtime.card();
+/// Everything that is known of a run before anything of it exists.
+struct Prepared {
+    checked: Checked,
+    spec: Spec,
+    plan: LaunchPlan,
+    kept: keeper::plan::Plan,
+    seal: Seal,
+    upstream: Upstream,
+    dialect: Box<dyn runtimes::Dialect>,
+    again: Option<Box<Again>>,
+    /// What is not as it was when the conversation was left that this run takes up.
+    warnings: Vec<Draft>,
+}
+
+async fn prepare(
+    host: &Host,
+    request: &RunRequest,
+    adapter: Adapter,
+    identity: &Identity,
+) -> Result<Prepared, Fault> {
+    let checked = check(host, request, adapter)?;
     let taken_up = resume::take_up(
         host,
         request.resume.clone(),
         &request.agent,
         &checked.adapter,
-        &card,
+        &checked.runtime.card(),
         checked.workspace.path(),
         &request.prompt,
     )
     .await?;
-    let spec = spec(host, &request, &checked, &identity, &taken_up)?;
+    let spec = spec(host, request, &checked, identity, &taken_up)?;
     let plan = checked.runtime.plan(&spec)?;
     let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
     let mut dialect = checked.runtime.dialect(&spec);
-    let mut kept = kept_plan(host, &checked, &identity, ATTEMPT, &plan, &mut *dialect)?;
+    let mut kept = kept_plan(host, &checked, identity, ATTEMPT, &plan, &mut *dialect)?;
     kept.secrets.extend(upstream.secrets());
-    let again = again(host, &checked, &identity, &spec, taken_up.fresh_prompt)?;
+    kept.luggage = upstream.packed();
+    let mut again = again(host, &checked, identity, &spec, taken_up.fresh_prompt)?;
+    if let Some(again) = &mut again {
+        again.plan.secrets.clone_from(&kept.secrets);
+        again.plan.luggage.clone_from(&kept.luggage);
+    }
     let seal = Seal::new(kept.secrets.iter().cloned());
+    let warnings = taken_up.warnings;
+    Ok(Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, warnings })
+}
+
+/// The driver of a run that was begun and never launched, for whoever asked for it again.
+pub(super) async fn drive_again(
+    host: &Host,
+    request: RunRequest,
+    row: &RunRow,
+) -> Result<Drive, Fault> {
+    let (request, adapter) = request.completed(host)?;
+    let identity = Identity {
+        task: row.task,
+        fence: row.fence,
+        lease_token: host.inner.lease_token(row.id, row.fence),
+        ..identity(host, &request, row.id)
+    };
+    let prepared = prepare(host, &request, adapter, &identity).await?;
+    drive(host, &request, &identity, prepared)
+}
+
+/// Starts a run that is not there yet. When this returns, task, run and its first events are
+/// durable.
+pub(super) async fn start_new(
+    host: &Host,
+    request: RunRequest,
+    run: RunId,
+) -> Result<Started, Fault> {
+    let house = &host.inner;
+    if let Some(trouble) = house.trouble() {
+        return Err(trouble.fault());
+    }
+    let (request, adapter) = request.completed(host)?;
+    let identity = identity(host, &request, run);
+    let mut prepared = prepare(host, &request, adapter, &identity).await?;
+    let warnings = std::mem::take(&mut prepared.warnings);
+    let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
     let now = clock::now();
     let task = NewTask {
         id: identity.task,
@@ -99,7 +153,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
         holder: std::process::id().to_string(),
         now: now.wall,
         lease_ms: house.lease_ms,
-        plan: seal.view(&plan),
+        plan: seal.view(plan),
         head: RunHead {
             agent: request.agent.clone(),
             adapter: checked.adapter.name.clone(),
@@ -112,17 +166,11 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     };
 
     // The keeper starts while the store writes; without its plan it does nothing.
-    let spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
-        Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
-    })?;
     let short = short_secrets(&kept.secrets);
-    let mut drive = drive(host, &request, checked, &identity, &spec, dialect, kept, seal, spawned)?;
-    drive.bench.upstream = Arc::new(upstream);
-    drive.files = plan.files;
-    drive.again = again;
+    let mut drive = drive(host, &request, &identity, prepared)?;
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.pending.drafts.extend(short.into_iter().map(too_short));
-    drive.pending.drafts.extend(taken_up.warnings);
+    drive.pending.drafts.extend(warnings);
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
     let begun = house.store.begin(task, claim, batch).await;
@@ -152,8 +200,7 @@ fn again(
     Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files })))
 }
 
-fn identity(host: &Host, request: &RunRequest) -> Identity {
-    let run = chance::run_id();
+fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
     Identity {
         run,
         task: chance::task_id(),
@@ -163,22 +210,18 @@ fn identity(host: &Host, request: &RunRequest) -> Identity {
     }
 }
 
-#[expect(
-    clippy::too_many_arguments,
-    reason = "each is a part of the one thing that is put together here"
-)]
+/// Puts the driver together and starts its keeper, which waits for the plan.
 fn drive(
     host: &Host,
     request: &RunRequest,
-    checked: Checked,
     identity: &Identity,
-    spec: &Spec,
-    dialect: Box<dyn runtimes::Dialect>,
-    kept: keeper::plan::Plan,
-    seal: Seal,
-    spawned: Spawned,
+    prepared: Prepared,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
+    let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, .. } = prepared;
+    let spawned: Spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
+        Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
+    })?;
     let now = clock::now();
     let lease_ms = house.lease_ms;
     let keeping = Keeping::new(spawned.control)
@@ -217,17 +260,18 @@ fn drive(
             policy,
             store: house.store.clone(),
             seal,
-            upstream: Arc::default(),
+            upstream: Arc::new(upstream),
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
+        told: Some(house.address().to_owned()),
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,
         // As the keeper counts it.
         lease: Lease::granted(now.mono_ms, kept.deadline_ms, lease_ms),
-        again: None,
+        again,
         plan: Some(Box::new(kept)),
-        files: Vec::new(),
+        files: plan.files,
         keeping: Some(keeping),
         child: Some(spawned.child),
         intake: None,
@@ -243,7 +287,7 @@ fn drive(
     })
 }
 
-fn check(host: &Host, request: &RunRequest) -> Result<Checked, Fault> {
+fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked, Fault> {
     if request.prompt.trim().is_empty() {
         return Err(
             Fault::new(Code::Usage, "the prompt is empty").with_hint("say what the agent is to do")
@@ -257,10 +301,6 @@ fn check(host: &Host, request: &RunRequest) -> Result<Checked, Fault> {
         );
         return Err(Fault::new(Code::TooLarge, message));
     }
-    let adapter = match &request.adapter {
-        Some(adapter) => adapter.clone(),
-        None => (host.inner.resolve)(&request.agent)?,
-    };
     let runtime = registry::find(&adapter.runtime).ok_or_else(|| {
         Fault::new(
             Code::UnknownAgent,
@@ -403,6 +443,7 @@ fn kept_plan(
         args: plan.args.clone(),
         cwd: checked.workspace.path().to_owned(),
         secrets: secrets(plan, &env, &checked.environment, identity)?,
+        luggage: None,
         env,
         stdin: match plan.stdin {
             plan::StdinMode::None => StdinMode::Null,

@@ -6,6 +6,7 @@
 //! and to no other, and over plain HTTP only to this machine. What is refused is refused before
 //! anything is sent, in words that say what to change.
 
+use super::bounded::Bounded;
 use contract::plan::McpServer;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode, Url};
@@ -40,7 +41,7 @@ pub(super) async fn dial(
         .await
         .map_err(|error| error.to_string())??;
     let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
-    let transport = StreamableHttpClientTransport::with_client(client, config);
+    let transport = StreamableHttpClientTransport::with_client(Bounded(client), config);
     ().serve(transport).await.map_err(|error| not_begun(&error))
 }
 

@@ -61,6 +61,7 @@ pub struct Watch {
     // What is still needed of the plan.
     hello_secret: String,
     secrets: Vec<(String, String)>,
+    luggage: Option<String>,
     farewell: Option<Vec<u8>>,
     graces: Graces,
     drain: Duration,
@@ -143,6 +144,7 @@ impl Watch {
             packet,
             hello_secret: plan.hello_secret,
             secrets: plan.secrets,
+            luggage: plan.luggage,
             farewell: plan.farewell,
             graces: Graces { farewell_ms: plan.farewell_ms, term_ms: plan.term_ms },
             drain: Duration::from_millis(plan.drain_ms),
@@ -154,7 +156,7 @@ impl Watch {
             }
             watch.speak(Voice::end);
         }
-        watch.control.report(&Report::Hello(Box::new(watch.hello_reply(Vec::new()))));
+        watch.control.report(&Report::Hello(Box::new(watch.hello_reply(Vec::new(), None))));
         Ok(watch)
     }
 

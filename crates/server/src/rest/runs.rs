@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use contract::{Code, Fault, RunId, Wish, limits};
+use contract::{Code, CommandId, Fault, RunId, Wish, limits};
 use host::ops::run::{self, RunRequest, Started};
 use serde::Deserialize;
 use store::{RunRow, RunsPage};
@@ -60,13 +60,21 @@ pub async fn trace(State(app): State<App>, Named(run): Named) -> Result<Response
     Ok(sse::lines(&app, reader))
 }
 
+/// A wish, under an id when whoever wishes may have to say it again.
+#[derive(Deserialize)]
+pub struct Wished {
+    id: Option<CommandId>,
+    #[serde(flatten)]
+    wish: Wish,
+}
+
 pub async fn wish(
     State(app): State<App>,
     Named(run): Named,
-    Given(wish): Given<Wish>,
+    Given(Wished { id, wish }): Given<Wished>,
 ) -> Result<StatusCode, Problem> {
     let run = run::find(&app.host, &run).await?;
-    run::wish(&app.host, run, wish).await?;
+    run::wish(&app.host, run, id, wish).await?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -337,6 +337,7 @@ fn claimed_row(claim: &Claim, fence: u64) -> RunRow {
         pid: None,
         started_at: claim.now,
         totals: None,
+        native_session: None,
         ended_at: None,
         outcome: None,
         code: None,
@@ -400,6 +401,8 @@ fn apply(run: &mut Run, batch: &Batch) {
     row.pid = batch.pid.or(row.pid);
     row.totals = batch.totals.or(row.totals);
     row.model = batch.model.clone().or(row.model.take());
+    row.native_session =
+        batch.session.as_ref().map(crate::seal::Sealed::text).or(row.native_session.take());
     for wished in &mut run.inbox {
         wished.taken |= batch.taken.contains(&wished.command.id);
     }

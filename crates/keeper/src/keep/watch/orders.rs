@@ -42,7 +42,7 @@ impl Watch {
         };
         match admitted {
             Ok(()) => {
-                let reply = self.hello_reply(self.secrets.clone());
+                let reply = self.hello_reply(self.secrets.clone(), self.luggage.clone());
                 self.control.owner = Some(newcomer);
                 self.control.report(&Report::Hello(Box::new(reply)));
             }
@@ -52,7 +52,11 @@ impl Watch {
         }
     }
 
-    pub(super) fn hello_reply(&self, secrets: Vec<(String, String)>) -> HelloReply {
+    pub(super) fn hello_reply(
+        &self,
+        secrets: Vec<(String, String)>,
+        luggage: Option<String>,
+    ) -> HelloReply {
         HelloReply {
             version: VERSION,
             fence: self.lease.fence(),
@@ -66,6 +70,7 @@ impl Watch {
             isolation: self.seen.isolation,
             isolation_note: self.seen.isolation_note.clone(),
             secrets,
+            luggage,
         }
     }
 
@@ -83,7 +88,10 @@ impl Watch {
             }
             Order::Hello { secret, fence, version } => {
                 let report = match self.admit(&secret, fence, version) {
-                    Ok(()) => Report::Hello(Box::new(self.hello_reply(self.secrets.clone()))),
+                    Ok(()) => {
+                        let reply = self.hello_reply(self.secrets.clone(), self.luggage.clone());
+                        Report::Hello(Box::new(reply))
+                    }
                     Err(why) => Report::Refused { n: 0, why },
                 };
                 self.control.report(&report);
