@@ -8,6 +8,7 @@ mod bench;
 mod docs;
 mod fuzz;
 mod tidy;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +22,8 @@ cargo xtask bench NAME      measure against a floor of the same minutes: pipelin
 cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N and
                             --seed S, --target NAME for one: frame, jsonlines, seal, config,
                             template, spool
+cargo xtask torture         kill the product at named points and at any instant, and check what it
+                            promised; --points N, --seed S, --failpoint NAME, --case I, --jobs J
 ";
 
 fn main() -> ExitCode {
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         ["docs", "--check"] => docs::check(&root()),
         ["bench" | "bench-built" | "bench-agent", ..] => bench::run(&root(), &words),
         ["fuzz" | "fuzz-built", ..] => fuzz::run(&root(), &words),
+        ["torture", rest @ ..] => torture::run(&root(), rest),
         [] | ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             Ok(())

@@ -21,6 +21,7 @@ use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Event, Fault, RunId, limits};
 use engine::{Effect, Input, Machine, Terms};
+use failpoint::Point;
 use keeper::door;
 use keeper::wire::{HelloReply, Order};
 use runtimes::{Dialect, Runtime, registry};
@@ -81,6 +82,7 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
 pub async fn reap(host: &Host) -> Result<(), Fault> {
     let reaped = host.store().reap_but(clock::now().wall, host.inner.held()).await;
     for reaped in reaped.map_err(stored)? {
+        failpoint::hit(Point::Reaped);
         if let Some(row) = host.store().run(reaped.run).await.map_err(stored)? {
             let _ = take_over(host, row, WhenSilent::End).await;
         }
@@ -121,6 +123,7 @@ async fn take_over(host: &Host, row: RunRow, silent: WhenSilent) -> Result<(), F
         }
         keeper => adopted(host, &row, ATTEMPT, point, keeper).await?,
     };
+    failpoint::hit(Point::Adopted);
     host.inner.drive(drive, None);
     Ok(())
 }
@@ -177,6 +180,7 @@ async fn find_keeper(host: &Host, row: &RunRow, spool: &Path) -> Result<Keeper, 
     };
     Ok(match blocking(look).await? {
         Seen::Answers(control, reply) => {
+            failpoint::hit(Point::KeeperDialed);
             let keeping = Keeping::new(control).map_err(|error| {
                 Fault::new(Code::InternalError, format!("the keeper's socket: {error}"))
             })?;
@@ -237,6 +241,7 @@ async fn adopted(
                 await_end(&dir);
             }
             end_leftovers(&dir, run);
+            failpoint::hit(Point::LeftoversEnded);
         })
         .await?;
     }

@@ -5,6 +5,7 @@
 
 use crate::chance;
 use contract::{Code, Fault, RunId};
+use failpoint::Point;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use std::fs;
 use std::io::{self, Write as _};
@@ -102,6 +103,7 @@ impl DataDir {
                     _ => Err(error),
                 }),
             });
+        failpoint::hit(Point::TokenLinked);
         let _ = fs::remove_file(&temporary);
         outcome.map_err(|error| unusable(path, &error))?;
         fs::read_to_string(path)
@@ -114,6 +116,7 @@ impl DataDir {
         let path = self.path.join("address");
         let temporary = self.path.join("address.new");
         write_private(&temporary, address)
+            .inspect(|()| failpoint::hit(Point::AddressWritten))
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|error| unusable(&path, &error))
     }

@@ -11,7 +11,7 @@ use crate::adopt;
 use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
-use crate::keeping::Keeping;
+use crate::keeping::{Keeping, SEGMENT_BYTES};
 use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
@@ -20,12 +20,12 @@ use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
 use contract::limits::{
-    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, LEASE_RENEW_PERCENT, LEASE_RETRY_MS,
-    SPOOL_SEGMENT_BYTES, TERM_MS,
+    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, LEASE_RENEW_PERCENT, LEASE_RETRY_MS, TERM_MS,
 };
 use contract::speech::Close;
 use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
 use engine::{Input, Machine, Now, Step, Testimony};
+use failpoint::Point;
 use keeper::wire::Report;
 use runtimes::join::Joiner;
 use runtimes::{Dialect, ExitEvidence, Out, Runtime};
@@ -473,6 +473,7 @@ impl Drive {
         let renewed = self.house.store.renew(self.run, self.fence, expires_at).await;
         match self.house.heed(renewed) {
             Ok(()) => {
+                failpoint::hit(Point::RenewalStored);
                 self.renew_at_ms = now.mono_ms + self.lease_ms * LEASE_RENEW_PERCENT / 100;
                 self.lease_until_ms = now.mono_ms + self.lease_ms;
                 self.extend_lease(now.mono_ms + self.lease_ms);
@@ -493,6 +494,7 @@ impl Drive {
         let Made { batch, deeds } = self.make_batch(clock::now());
         let mut is_last = batch.settle.is_some();
         let mut told = false;
+        failpoint::hit(if is_last { Point::SettleBefore } else { Point::BatchMade });
         if self.machine.is_settled() {
             // Whoever sees the end of the run finds its token ended too.
             self.house.end_token(self.run);
@@ -539,6 +541,7 @@ impl Drive {
                 }
             }
         }
+        failpoint::hit(Point::BatchCommitted);
         self.drop_heard_segments(batch.spool_offset);
         self.follow_up(deeds)
     }
@@ -572,6 +575,7 @@ impl Drive {
             self.perform(clock::now(), effect);
         }
         self.reply(deeds.replies);
+        failpoint::hit(Point::EffectsDone);
         self.show();
         match self.machine.is_settled() {
             true => Err(Leave::Settled),
@@ -601,10 +605,11 @@ impl Drive {
 
     /// What is heard and committed is needed by nobody: a long run does not fill the disk.
     fn drop_heard_segments(&mut self, offset: u64) {
-        if offset >= self.spool_dropped + SPOOL_SEGMENT_BYTES {
+        if offset >= self.spool_dropped + SEGMENT_BYTES {
             self.spool_dropped = offset;
             // A segment that cannot be removed now is removed with the directory.
             let _ = keeper::spool::drop_before(&self.spool, offset);
+            failpoint::hit(Point::SegmentsDropped);
         }
     }
 
@@ -613,6 +618,7 @@ impl Drive {
         self.callers = Callers::default();
         match leave {
             Leave::Settled => {
+                failpoint::hit(Point::Settled);
                 let dir = self.spool.clone();
                 let tracer = self.tracer;
                 let (child, shut) = (self.child.take(), self.shut.take());
@@ -624,6 +630,7 @@ impl Drive {
                     }
                     tracer.sync();
                     let _ = std::fs::remove_dir_all(dir);
+                    failpoint::hit(Point::SpoolRemoved);
                     drop(shut);
                 })
                 .await;

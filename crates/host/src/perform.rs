@@ -8,6 +8,7 @@ use crate::upstream;
 use contract::event::{Body, Phase};
 use contract::{Code, Draft, Utterance};
 use engine::{Effect, Input, Now};
+use failpoint::Point;
 use keeper::door;
 use keeper::limits::FRAME_BYTES_MAX;
 use keeper::wire::{Order, Report};
@@ -162,7 +163,9 @@ impl Drive {
     fn launch(&mut self, now: Now) {
         let Some(plan) = self.plan.take() else { return };
         let launched = door::prepare_spool(&self.spool)
+            .inspect(|()| failpoint::hit(Point::SpoolMade))
             .and_then(|()| self.order(&Order::Plan(plan)))
+            .inspect(|()| failpoint::hit(Point::PlanSent))
             .and_then(|()| {
                 crate::intake::Intake::open(&self.spool, crate::intake::Marks::default())
                     .map_err(std::io::Error::other)
@@ -212,6 +215,7 @@ impl Drive {
         self.mouth.said = Some(n);
         // A broken connection is noticed by the next read; the frame counts as not said.
         let _ = self.order(&order);
+        failpoint::hit(Point::FrameOrdered);
     }
 
     pub(crate) fn stop(&mut self, reason: Code, farewell_ms: u64, term_ms: u64) {

@@ -19,6 +19,7 @@ use contract::plan::{Adapter, LaunchPlan};
 use contract::state::Review;
 use contract::{Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::{Input, Machine, RunBudget, Terms};
+use failpoint::Point;
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
 use runtimes::{Runtime, Spec, registry, template};
@@ -97,6 +98,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
     let spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
+    failpoint::hit(Point::KeeperSpawned);
     let short = short_secrets(&kept.secrets);
     let mut drive = drive(host, &request, checked, &identity, &spec, kept, seal, spawned)?;
     drive.bench.upstream = Arc::new(upstream);
@@ -109,6 +111,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
         drive.abandon();
         return Err(stored(error));
     }
+    failpoint::hit(Point::RunBegun);
     house.drive(drive, Some(deeds));
     Ok(Started { run_id: identity.run, task_id: identity.task })
 }
@@ -331,7 +334,7 @@ fn kept_plan(
         term_ms: clocks.term_ms.unwrap_or(limits::TERM_MS),
         drain_ms: limits::DRAIN_MS,
         output_bytes_max: checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX),
-        segment_bytes: limits::SPOOL_SEGMENT_BYTES,
+        segment_bytes: crate::keeping::SEGMENT_BYTES,
         mark: (crate::adopt::MARK.to_owned(), identity.run.to_string()),
         level: house.isolation,
     })

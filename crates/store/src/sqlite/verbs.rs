@@ -10,6 +10,7 @@ use crate::feed::Hint;
 use contract::limits::INBOX_MAX;
 use contract::state::Review;
 use contract::{RunId, TaskId, TaskState, Timestamp};
+use failpoint::Point;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
@@ -213,6 +214,7 @@ pub(super) fn command(connection: &Connection, command: &NewCommand) -> Result<D
     if added != 1 {
         return Err(Error::conflict(format!("{} is settled", command.run)));
     }
+    failpoint::hit(Point::WishPut);
     Ok(Did { value: (), wakes: vec![Wake::Inbox(command.run)] })
 }
 
@@ -267,6 +269,9 @@ pub(super) fn reap(
         if (task, run) != (1, 1) {
             return Err(Error::conflict(format!("{} and its task disagree", reaped.run)));
         }
+    }
+    if !expired.is_empty() {
+        failpoint::hit(Point::FenceRaised);
     }
     Ok(Did::quietly(expired.into_iter().map(|(_, reaped)| reaped).collect()))
 }
