@@ -164,7 +164,12 @@ impl Drive {
     /// something: an agent that never pauses must not keep a stop or a renewal from being heard.
     async fn turn(&mut self) -> Result<(), Leave> {
         self.settle_what_is_pending().await?;
+        let knew = self.is_introduced();
         let more = self.hear().await;
+        if !knew && self.is_introduced() {
+            // Wishes that waited for it.
+            self.read_inbox(clock::now()).await;
+        }
         match more {
             true => self.settle_what_is_pending().await?,
             false => self.settle_what_is_due().await?,
@@ -441,10 +446,23 @@ impl Drive {
         );
     }
 
+    /// Whether the agent has said anything: by then it has said what it takes, if it ever does.
+    fn is_introduced(&self) -> bool {
+        self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0)
+    }
+
     async fn read_inbox(&mut self, now: Now) {
         // A store in trouble is asked again at the next wake-up: the wish stays in the inbox.
         let Ok(commands) = self.house.store.inbox(self.run).await else { return };
+        let known = self.is_introduced() || self.ending != Ending::Running;
         for command in commands {
+            let waits = match command.wish {
+                Wish::Say { .. } | Wish::Interrupt => !known,
+                Wish::Stop { .. } | Wish::Answer { .. } => false,
+            };
+            if waits {
+                continue;
+            }
             self.pending.taken.push(command.id);
             self.step(now, Input::Command(command));
         }
@@ -597,7 +615,7 @@ impl Drive {
         });
         if let Some(live) = self.house.live().get_mut(&self.run).map(|live| &mut live.shown) {
             live.asks = asks.collect();
-            live.heard |= self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0);
+            live.heard |= self.is_introduced();
             live.takes_messages = self.machine.takes_messages();
             live.takes_interrupts = self.machine.takes_interrupts();
         }
