@@ -16,7 +16,7 @@ use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
 use crate::trace::{self, Tracer};
 use crate::workspace::Workspace;
-use crate::{Host, clock};
+use crate::{Host, clock, keepsake};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Event, Fault, RunId, limits};
@@ -66,7 +66,7 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
     loop {
         let page = RunsPage { before, limit: limits::PAGE_ROWS_MAX, unsettled_only: true };
         let rows = host.store().runs(page).await.map_err(stored)?;
-        let Some(last) = rows.last() else { return Ok(()) };
+        let Some(last) = rows.last() else { break };
         before = Some(last.id);
         for row in rows {
             let alive = door::is_alive(&host.inner.data.spool(row.id, ATTEMPT));
@@ -75,6 +75,27 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
             }
         }
     }
+    sweep_spools(host).await
+}
+
+/// Removes the spools of runs that have ended: their host died after it had settled them. What is in
+/// a spool is raw, and nobody will ask for it again.
+async fn sweep_spools(host: &Host) -> Result<(), Fault> {
+    // A folder that cannot be read now is read by the next host.
+    for (run, spool) in host.inner.data.spools().unwrap_or_default() {
+        let ended =
+            host.store().run(run).await.map_err(stored)?.is_none_or(|row| row.outcome.is_some());
+        if ended && !host.inner.is_here(run) {
+            // Not waited for: its keeper may take a moment to be gone.
+            tokio::task::spawn_blocking(move || {
+                await_end(&spool);
+                if let Ok(Some(_lock)) = door::lock_out(&spool) {
+                    let _ = std::fs::remove_dir_all(&spool);
+                }
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Takes over the runs whose lease ran out and that nobody here drives: whoever held them is
@@ -217,6 +238,10 @@ async fn adopted(
         Keeper::Silent => (None, None, None),
     };
     let seal = reply.as_ref().map(|reply| Seal::new(reply.secrets.clone())).or(kept);
+    let seal = seal.or_else(|| {
+        let secret = house.keepsake_secret(row.id, attempt);
+        keepsake::find(&spool, &secret).map(Seal::new)
+    });
 
     // What cannot be read again makes the run lost; it still ends, and says why.
     let known_values = seal.clone().unwrap_or_default();

@@ -57,11 +57,15 @@ impl DataDir {
         self.spools.join(format!("{}.{attempt}", run.uuid().simple()))
     }
 
-    /// Every spool folder there is, with the run and attempt it belongs to.
-    pub fn spools(&self) -> io::Result<Vec<PathBuf>> {
+    /// Every spool folder there is, with the run it belongs to.
+    pub fn spools(&self) -> io::Result<Vec<(RunId, PathBuf)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.spools)? {
-            found.push(entry?.path());
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+            if let Ok(run) = uuid::Uuid::try_parse(name) {
+                found.push((RunId::new(run), path));
+            }
         }
         Ok(found)
     }
@@ -151,6 +155,11 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+/// The same for what need not outlast the machine.
+pub(crate) fn write_private_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Fault {

@@ -162,8 +162,13 @@ impl Drive {
 
     fn launch(&mut self, now: Now) {
         let Some(plan) = self.plan.take() else { return };
+        let secret = self.house.keepsake_secret(self.run, self.attempt);
         let launched = door::prepare_spool(&self.spool)
             .inspect(|()| failpoint::hit(Point::SpoolMade))
+            .inspect(|()| {
+                // Without it a run that loses its keeper and its host loses words, not its end.
+                let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
+            })
             .and_then(|()| self.order(&Order::Plan(plan)))
             .inspect(|()| failpoint::hit(Point::PlanSent))
             .and_then(|()| {
