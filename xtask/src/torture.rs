@@ -27,6 +27,8 @@ use std::time::Instant;
 
 const POINTS: usize = 500;
 const SEED: u64 = 1;
+/// A case mostly waits, for agents and for restarts.
+const CASES_PER_CORE: usize = 2;
 
 struct Wanted {
     points: usize,
@@ -76,7 +78,7 @@ fn again(wanted: &Wanted, case: usize) -> String {
 }
 
 fn wanted(words: &[&str]) -> Result<Wanted, String> {
-    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let jobs = CASES_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from);
     let mut wanted = Wanted { points: POINTS, seed: SEED, only: None, case: None, jobs };
     let mut words = words.iter();
     while let Some(flag) = words.next() {

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(2_500);
 /// The latest instant of a kill at an instant.
 const INSTANT_MS: usize = 600;
+/// Agents that are at work before something can be left behind.
+const RUNS_AT_WORK: usize = 3;
 /// Longer than any kill and restart on a busy machine takes.
 const LEASE_SECS: u64 = 120;
 /// The shortest lease there is, for a host that sleeps for longer.
@@ -38,7 +40,7 @@ pub struct Programs {
 pub struct Death {
     /// Where; `None` at an instant, also when its point was not passed in time.
     pub point: Option<Point>,
-    /// Whether someone waited for an answer or watched a run.
+    /// Whether someone waited for an answer, or for the end of a run that was acknowledged.
     pub owed: bool,
 }
 
@@ -127,8 +129,17 @@ impl Torture {
         match kill {
             Kill::Whenever => self.instant(),
             Kill::At { point, hit } => {
-                if place(point).0 == Place::Bereft {
-                    self.kill_a_keeper();
+                match place(point).0 {
+                    Place::Later => self.leave_something(point)?,
+                    Place::Bereft => {
+                        self.leave_something(point)?;
+                        self.kill_a_keeper();
+                    }
+                    Place::First
+                    | Place::Any
+                    | Place::Keeper
+                    | Place::Handover
+                    | Place::Sleeper => {}
                 }
                 let cut = self.cut();
                 self.house.serve(Some((point, hit)))?;
@@ -137,6 +148,29 @@ impl Torture {
                 Ok(())
             }
         }
+    }
+
+    /// A life before the one that counts, so that there is something to take over: it ends when
+    /// agents are at work, or where it leaves just what the point needs.
+    fn leave_something(&mut self, point: Point) -> Result<(), String> {
+        let order = (point == Point::TraceCut).then_some((Point::TraceWritten, 6));
+        self.house.serve(order)?;
+        let until = Instant::now() + 2 * PATIENCE;
+        while Instant::now() < until && self.house.fired().is_none() {
+            let state = self.shared.log.state();
+            let at_work =
+                state.runs.values().filter(|told| !told.ended && told.agent_pid.is_some()).count();
+            if order.is_none() && at_work >= RUNS_AT_WORK {
+                break;
+            }
+            drop(state);
+            std::thread::sleep(PAUSE);
+        }
+        let watching = self.watching();
+        self.house.disarm();
+        self.house.kill();
+        self.deaths.push(Death { point: None, owed: watching > 0 });
+        Ok(())
     }
 
     /// A kill at an instant; now and then of a keeper or an agent too.
@@ -182,6 +216,7 @@ impl Torture {
     /// The end of a life: whoever died, the server is dead after it.
     fn settle_death(&mut self, point: Point, dead: bool, cut: usize) {
         let watching = self.watching();
+        let live = !self.shared.log.live().is_empty();
         let victim = self.house.fired().unwrap_or_default();
         if let Some(tail) = victim.strip_prefix("keep ") {
             self.shared.log.victim(tail);
@@ -201,7 +236,7 @@ impl Torture {
         self.house.kill();
         // Those who were cut off notice within a moment.
         std::thread::sleep(2 * PAUSE);
-        let owed = watching > 0 || self.cut() > cut;
+        let owed = live || watching > 0 || self.cut() > cut;
         self.deaths.push(Death { point: dead.then_some(point), owed });
     }
 
@@ -272,7 +307,8 @@ impl Torture {
         let mark = self.house.instance.mark();
         let marked = testkit::find_marked(&mark);
         // The pid is that of an agent of this house, or nobody's.
-        let pid = pid.filter(|pid| marked.iter().any(|left| i64::from(left.pid) == i64::from(*pid)));
+        let pid =
+            pid.filter(|pid| marked.iter().any(|left| i64::from(left.pid) == i64::from(*pid)));
         if let Some(pid) = pid {
             self.shared.log.victim(run);
             signal(pid, Signal::KILL);

@@ -57,7 +57,9 @@ impl Role {
             }
             Role::Listens => "--converse",
             Role::Waits => "--burst 5 --wait-shutdown",
-            Role::Typed => "--burst 20 --sleep-ms 300 --tool list_files {} --sleep-ms 300 --burst 9",
+            Role::Typed => {
+                "--burst 20 --sleep-ms 300 --tool list_files {} --sleep-ms 300 --burst 9"
+            }
         };
         text.split_whitespace().map(str::to_owned).collect()
     }
@@ -261,7 +263,8 @@ fn stop(shared: &Shared, run: &str, chance: &mut Chance) {
         std::thread::sleep(PAUSE);
     }
     while !shared.is_over() {
-        match shared.wish(run, &json!({ "wish": "stop", "reason": "cancelled", "at_once": false })) {
+        match shared.wish(run, &json!({ "wish": "stop", "reason": "cancelled", "at_once": false }))
+        {
             Ok(202) => return shared.log.stop_taken(run),
             Ok(409) => return,
             Ok(_) => std::thread::sleep(PAUSE),

@@ -104,13 +104,15 @@ fn runs(shared: &Shared) -> Option<Vec<Seen>> {
     for row in rows.as_array()? {
         let id = row["id"].as_str()?.to_owned();
         let text = |path: &str| {
-            let (status, body) = shared.door.ask("GET", &format!("/api/v1/runs/{id}/{path}"), "").ok()?;
+            let (status, body) =
+                shared.door.ask("GET", &format!("/api/v1/runs/{id}/{path}"), "").ok()?;
             (status == 200).then(|| body.lines().map(str::to_owned).collect::<Vec<_>>())
         };
         let prompt = row["prompt_preview"].as_str().unwrap_or_default();
         let role = Role::ALL.into_iter().find(|role| prompt.starts_with(role.word()))?;
         let found = Found { events: text("events")?, trace: text("trace").unwrap_or_default() };
-        let events = found.events.iter().map(|event| serde_json::from_str(event).unwrap_or_default());
+        let events =
+            found.events.iter().map(|event| serde_json::from_str(event).unwrap_or_default());
         runs.push(Seen { id, role, events: events.collect(), found });
     }
     Some(runs)
@@ -125,7 +127,10 @@ fn judge_run(run: &Seen, shared: &Shared, peace: &Peace) -> Vec<String> {
     // Its host died between making it and handing it to its keeper: it has ended, as lost.
     let unlaunched = result["outcome"] == "lost"
         && result["code"] == "process_lost"
-        && !run.events.iter().any(|event| event["origin"] == "agent" || event["phase"] == "running");
+        && !run
+            .events
+            .iter()
+            .any(|event| event["origin"] == "agent" || event["phase"] == "running");
     let whole = !harmed && !unlaunched;
     let expected = match run.role {
         Role::Waits => "cancelled",
@@ -147,7 +152,8 @@ fn judge_run(run: &Seen, shared: &Shared, peace: &Peace) -> Vec<String> {
             }
         }
         Role::Listens => {
-            let heard = deeds.iter().filter_map(|deed| deed["text"].as_str()?.strip_prefix("heard: "));
+            let heard =
+                deeds.iter().filter_map(|deed| deed["text"].as_str()?.strip_prefix("heard: "));
             let heard: Vec<String> = heard.map(str::to_owned).collect();
             broken.extend(promises::misheard(&heard, &told.said, &told.taken, whole));
         }
@@ -184,7 +190,8 @@ pub fn peace(house: &mut House, shared: &std::sync::Arc<Shared>) -> Result<Peace
     }
     let mut clients = Vec::new();
     for role in Role::ALL {
-        let started = shared.start(role).map_err(|silence| format!("a healthy server: {silence:?}"))?;
+        let started =
+            shared.start(role).map_err(|silence| format!("a healthy server: {silence:?}"))?;
         let run = started.ok_or("a healthy server starts no runs")?;
         clients.extend(super::clients::attend(shared, &run, role, &mut chance));
     }

@@ -29,8 +29,11 @@ impl Report {
 
     pub fn add(&mut self, case: &Case, outcome: Result<Outcome, String>, again: &str) {
         self.cases += 1;
-        let outcome = outcome
-            .unwrap_or_else(|error| Outcome { deaths: Vec::new(), broken: vec![error], kept: None });
+        let outcome = outcome.unwrap_or_else(|error| Outcome {
+            deaths: Vec::new(),
+            broken: vec![error],
+            kept: None,
+        });
         let Outcome { deaths, broken, kept } = outcome;
         self.violations += broken.len();
         for Death { point, owed } in &deaths {

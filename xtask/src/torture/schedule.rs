@@ -63,7 +63,10 @@ pub fn place(point: Point) -> (Place, u64) {
 /// One kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {
-    At { point: Point, hit: u64 },
+    At {
+        point: Point,
+        hit: u64,
+    },
     /// Whatever it is doing by then.
     Whenever,
 }

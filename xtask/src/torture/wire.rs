@@ -69,7 +69,8 @@ impl Door {
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let length = head.lines().find_map(|line| {
             let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+            name.eq_ignore_ascii_case("content-length")
+                .then(|| value.trim().parse::<usize>().ok())?
         });
         match status {
             Some(status) if length.is_none_or(|length| length == body.len()) => {
