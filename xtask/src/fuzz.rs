@@ -14,6 +14,7 @@ pub(crate) mod mutate;
 mod search;
 mod targets;
 
+pub use mutate::Chance;
 use search::{Found, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -9,6 +9,7 @@ mod docs;
 mod fuzz;
 mod simulate;
 mod tidy;
+mod torture;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ cargo xtask fuzz            odd bytes into everything that reads what others wro
                             template, spool
 cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
                             --seeds N, --first S, --disk N, --seed S for one, with its script
+cargo xtask torture         kill the product at named points and at any instant, and check what it
+                            promised; --points N, --seed S, --failpoint NAME, --case I, --jobs J
 ";
 
 fn main() -> ExitCode {
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         ["bench" | "bench-built" | "bench-agent", ..] => bench::run(&root(), &words),
         ["fuzz" | "fuzz-built", ..] => fuzz::run(&root(), &words),
         ["simulate" | "simulate-built", ..] => simulate::run(&root(), &words),
+        ["torture", rest @ ..] => torture::run(&root(), rest),
         [] | ["--help" | "-h" | "help"] => {
             print!("{HELP}");
             Ok(())

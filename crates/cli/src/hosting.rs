@@ -8,6 +8,7 @@ use crate::client::Client;
 use crate::config::{self, Config, Surroundings};
 use crate::doors::Doors;
 use contract::{Code, Fault};
+use failpoint::Point;
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
 use host::{Host, Setup};
@@ -146,8 +147,10 @@ async fn become_host(
     token: &str,
     listening: Listening,
 ) -> Result<Hosting, Fault> {
+    failpoint::hit(Point::LockTaken);
     let store = Store::open(place.data.path())
         .map_err(|error| Fault::new(error.code(), error.to_string()))?;
+    failpoint::hit(Point::StoreOpened);
     let url = listening.url();
     let configuration = place.config.clone();
     let host = Host::new(Setup {
@@ -241,11 +244,13 @@ impl Hosting {
     pub async fn leave(self) {
         // Without an address newcomers wait for the lock instead of knocking at a closing door.
         self.data.clear_address(&self.lock);
+        failpoint::hit(Point::AddressCleared);
         let _ = self.stop.send(());
         self.host.let_go();
         let _ = tokio::time::timeout(Duration::from_secs(2), self.serving).await;
         self.doors.close().await;
         self.host.close().await;
+        failpoint::hit(Point::RunsLetGo);
         drop(self.lock);
     }
 }

@@ -17,13 +17,14 @@ use crate::perform::Mouth;
 use crate::trace::{self, Tracer};
 use crate::upstream::Upstream;
 use crate::workspace::Workspace;
-use crate::{Host, clock};
+use crate::{Host, clock, keepsake};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Event, Fault, RunId, limits};
 use engine::rules::lease::Lease;
 use engine::rules::resume::{self, Again};
 use engine::{Effect, Input, Machine, Terms};
+use failpoint::Point;
 use keeper::door;
 use keeper::wire::{HelloReply, Order};
 use runtimes::{Dialect, Runtime, registry};
@@ -68,7 +69,7 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
     loop {
         let page = RunsPage { before, limit: limits::PAGE_ROWS_MAX, unsettled_only: true };
         let rows = host.store().runs(page).await.map_err(stored)?;
-        let Some(last) = rows.last() else { return Ok(()) };
+        let Some(last) = rows.last() else { break };
         before = Some(last.id);
         for row in rows {
             let attempt = host.inner.data.last_attempt(row.id);
@@ -78,6 +79,27 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
             }
         }
     }
+    sweep_spools(host).await
+}
+
+/// Removes the spools of runs that have ended: their host died after it had settled them. What is in
+/// a spool is raw, and nobody will ask for it again.
+async fn sweep_spools(host: &Host) -> Result<(), Fault> {
+    // A folder that cannot be read now is read by the next host.
+    for (run, spool) in host.inner.data.spools().unwrap_or_default() {
+        let ended =
+            host.store().run(run).await.map_err(stored)?.is_none_or(|row| row.outcome.is_some());
+        if ended && !host.inner.is_here(run) {
+            // Not waited for: its keeper may take a moment to be gone.
+            tokio::task::spawn_blocking(move || {
+                await_end(&spool);
+                if let Ok(Some(_lock)) = door::lock_out(&spool) {
+                    let _ = std::fs::remove_dir_all(&spool);
+                }
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Takes over the runs whose lease ran out and that nobody here drives: whoever held them is
@@ -119,6 +141,7 @@ async fn take_seen(host: &Host, seen: Vec<Seen>) -> Result<(), Fault> {
     let until_ms = asked.mono_ms + host.inner.lease_ms;
     let reaped = host.store().reap_seen(asked.wall, seen).await;
     for reaped in reaped.map_err(stored)? {
+        failpoint::hit(Point::Reaped);
         let row = host.store().run(reaped.run).await.map_err(stored)?;
         // Only under the fence that is ours: by now the row may have a later one.
         if let Some(row) = row.filter(|row| row.fence == reaped.fence) {
@@ -174,6 +197,7 @@ async fn take_over(
         }
         keeper => adopted(host, &row, attempt, point, keeper, until_ms).await?,
     };
+    failpoint::hit(Point::Adopted);
     host.inner.drive(drive, None);
     Ok(())
 }
@@ -260,6 +284,7 @@ async fn find_keeper(
     };
     Ok(match blocking(look).await? {
         Seen::Answers(control, reply) => {
+            failpoint::hit(Point::KeeperDialed);
             let keeping = Keeping::new(control).map_err(|error| {
                 Fault::new(Code::InternalError, format!("the keeper's socket: {error}"))
             })?;
@@ -297,6 +322,10 @@ async fn adopted(
         Keeper::Silent => (None, None, None),
     };
     let seal = reply.as_ref().map(|reply| Seal::new(reply.secrets.clone())).or(kept);
+    let seal = seal.or_else(|| {
+        let secret = house.keepsake_secret(row.id, attempt);
+        keepsake::find(&spool, &secret).map(Seal::new)
+    });
 
     // What cannot be read again makes the run lost; it still ends, and says why.
     let known_values = seal.clone().unwrap_or_default();
@@ -321,6 +350,7 @@ async fn adopted(
                 await_end(&dir);
             }
             end_leftovers(&dir, run);
+            failpoint::hit(Point::LeftoversEnded);
         })
         .await?;
     }

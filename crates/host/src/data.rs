@@ -6,6 +6,7 @@
 use crate::chance;
 use contract::plan::PlanFile;
 use contract::{Code, Fault, RunId};
+use failpoint::Point;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use std::fs;
@@ -97,11 +98,15 @@ impl DataDir {
             .unwrap_or(1)
     }
 
-    /// Every spool folder there is, with the run and attempt it belongs to.
-    pub fn spools(&self) -> io::Result<Vec<PathBuf>> {
+    /// Every spool folder there is, with the run it belongs to.
+    pub fn spools(&self) -> io::Result<Vec<(RunId, PathBuf)>> {
         let mut found = Vec::new();
         for entry in fs::read_dir(&self.spools)? {
-            found.push(entry?.path());
+            let path = entry?.path();
+            let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+            if let Ok(run) = uuid::Uuid::try_parse(name) {
+                found.push((RunId::new(run), path));
+            }
         }
         Ok(found)
     }
@@ -152,6 +157,7 @@ impl DataDir {
                     _ => Err(error),
                 }),
             });
+        failpoint::hit(Point::TokenLinked);
         let _ = fs::remove_file(&temporary);
         outcome.map_err(|error| unusable(path, &error))?;
         fs::read_to_string(path)
@@ -164,6 +170,7 @@ impl DataDir {
         let path = self.path.join("address");
         let temporary = self.path.join("address.new");
         write_private(&temporary, address)
+            .inspect(|()| failpoint::hit(Point::AddressWritten))
             .and_then(|()| fs::rename(&temporary, &path))
             .map_err(|error| unusable(&path, &error))
     }
@@ -234,6 +241,11 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
         fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+/// The same for what need not outlast the machine.
+pub(crate) fn write_private_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }
 
 fn unusable(path: &Path, error: &io::Error) -> Fault {

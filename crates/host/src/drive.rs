@@ -10,7 +10,7 @@ use crate::adopt;
 use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
-use crate::keeping::Keeping;
+use crate::keeping::{Keeping, SEGMENT_BYTES};
 use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
@@ -19,15 +19,14 @@ use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use crate::{Inner, Shown};
 use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
-use contract::limits::{
-    BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, SPOOL_SEGMENT_BYTES, TERM_MS,
-};
+use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::PlanFile;
 use contract::speech::Close;
 use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
 use engine::rules::lease::{self, Held};
 use engine::rules::resume::{self, Refused, Sent};
 use engine::{Effect, Input, Machine, Now, Step, Testimony};
+use failpoint::Point;
 use keeper::wire::Report;
 use runtimes::join::Joiner;
 use runtimes::{Dialect, ExitEvidence, Out, Runtime};
@@ -177,7 +176,12 @@ impl Drive {
     /// something: an agent that never pauses must not keep a stop or a renewal from being heard.
     async fn turn(&mut self) -> Result<(), Leave> {
         self.settle_what_is_pending().await?;
+        let knew = self.is_introduced();
         let more = self.hear().await;
+        if !knew && self.is_introduced() {
+            // Wishes that waited for it.
+            self.read_inbox(clock::now()).await;
+        }
         match more {
             true => self.settle_what_is_pending().await?,
             false => self.settle_what_is_due().await?,
@@ -457,10 +461,23 @@ impl Drive {
         );
     }
 
+    /// Whether the agent has said anything: by then it has said what it takes, if it ever does.
+    fn is_introduced(&self) -> bool {
+        self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0)
+    }
+
     async fn read_inbox(&mut self, now: Now) {
         // A store in trouble is asked again at the next wake-up: the wish stays in the inbox.
         let Ok(commands) = self.house.store.inbox(self.run).await else { return };
+        let known = self.is_introduced() || self.ending != Ending::Running;
         for command in commands {
+            let waits = match command.wish {
+                Wish::Say { .. } | Wish::Interrupt => !known,
+                Wish::Stop { .. } | Wish::Answer { .. } => false,
+            };
+            if waits {
+                continue;
+            }
             self.pending.taken.push(command.id);
             self.step(now, Input::Command(command));
         }
@@ -495,6 +512,7 @@ impl Drive {
         };
         match self.lease.answered(now.mono_ms, clock::now().mono_ms, answer) {
             Held::Until(deadline_ms) => {
+                failpoint::hit(Point::RenewalStored);
                 self.extend_lease(deadline_ms);
                 let lease = Lease { action: LeaseAction::Renewed, expires_at: Some(expires_at) };
                 self.pending.drafts.push(Draft::ostler(Body::Lease(lease)));
@@ -512,6 +530,7 @@ impl Drive {
         let mut is_last = batch.settle.is_some();
         let mut told = false;
         let mut again = false;
+        failpoint::hit(if is_last { Point::SettleBefore } else { Point::BatchMade });
         if self.machine.is_settled() {
             // Whoever sees the end of the run finds its token ended too.
             self.house.end_token(self.run);
@@ -561,6 +580,7 @@ impl Drive {
                 }
             }
         }
+        failpoint::hit(Point::BatchCommitted);
         self.drop_heard_segments(batch.spool_offset);
         self.follow_up(deeds)
     }
@@ -597,6 +617,7 @@ impl Drive {
         for effect in deeds.effects {
             self.perform(clock::now(), effect);
         }
+        failpoint::hit(Point::EffectsDone);
         self.show();
         match self.machine.is_settled() {
             true => Err(Leave::Settled),
@@ -628,7 +649,7 @@ impl Drive {
         });
         Shown {
             asks: asks.collect(),
-            heard: self.intake.as_ref().is_some_and(|intake| intake.marks().stdout.line > 0),
+            heard: self.is_introduced(),
             takes_messages: self.machine.takes_messages(),
             takes_interrupts: self.machine.takes_interrupts(),
         }
@@ -636,10 +657,11 @@ impl Drive {
 
     /// What is heard and committed is needed by nobody: a long run does not fill the disk.
     fn drop_heard_segments(&mut self, offset: u64) {
-        if offset >= self.spool_dropped + SPOOL_SEGMENT_BYTES {
+        if offset >= self.spool_dropped + SEGMENT_BYTES {
             self.spool_dropped = offset;
             // A segment that cannot be removed now is removed with the directory.
             let _ = keeper::spool::drop_before(&self.spool, offset);
+            failpoint::hit(Point::SegmentsDropped);
         }
     }
 
@@ -648,6 +670,7 @@ impl Drive {
         self.callers = Callers::default();
         match leave {
             Leave::Settled => {
+                failpoint::hit(Point::Settled);
                 let dir = self.spool.clone();
                 let tracer = self.tracer;
                 let (child, shut) = (self.child.take(), self.shut.take());
@@ -659,6 +682,7 @@ impl Drive {
                     }
                     tracer.sync();
                     let _ = std::fs::remove_dir_all(dir);
+                    failpoint::hit(Point::SpoolRemoved);
                     drop(shut);
                 })
                 .await;

@@ -13,6 +13,8 @@ use tokio::net::UnixStream;
 
 /// Packets that wait for a keeper which does not read. One more means that it hangs.
 const OUTBOX_PACKETS_MAX: usize = 1024;
+/// Where a spool goes on in its next segment.
+pub(crate) const SEGMENT_BYTES: u64 = failpoint::shrunk(contract::limits::SPOOL_SEGMENT_BYTES, 512);
 
 /// A connection to one keeper.
 #[derive(Debug)]

@@ -16,6 +16,7 @@ pub mod environment;
 pub mod frame;
 mod intake;
 mod keeping;
+mod keepsake;
 pub mod ops;
 mod patch;
 mod perform;
@@ -381,6 +382,11 @@ impl Inner {
     /// What a successor shows to the run's keeper.
     pub(crate) fn hello_secret(&self, run: RunId, attempt: u32) -> String {
         self.derived("hello", run, attempt.into())
+    }
+
+    /// What enciphers the run's values beside its spool.
+    pub(crate) fn keepsake_secret(&self, run: RunId, attempt: u32) -> String {
+        self.derived("keepsake", run, attempt.into())
     }
 
     fn derived(&self, purpose: &str, run: RunId, number: u64) -> String {

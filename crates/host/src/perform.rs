@@ -8,6 +8,7 @@ use crate::upstream;
 use contract::event::{Body, Phase};
 use contract::{Code, Draft, Utterance};
 use engine::{Effect, Input, Now};
+use failpoint::Point;
 use keeper::door;
 use keeper::limits::FRAME_BYTES_MAX;
 use keeper::wire::{Order, Report};
@@ -168,9 +169,16 @@ impl Drive {
     fn launch(&mut self, now: Now) {
         let Some(plan) = self.plan.take() else { return };
         let files = std::mem::take(&mut self.files);
+        let secret = self.house.keepsake_secret(self.run, self.attempt);
         let launched = door::prepare_spool(&self.spool)
+            .inspect(|()| failpoint::hit(Point::SpoolMade))
+            .inspect(|()| {
+                // Without it a run that loses its keeper and its host loses words, not its end.
+                let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
+            })
             .and_then(|()| crate::data::write_files(&self.spool, &files))
             .and_then(|()| self.order(&Order::Plan(plan)))
+            .inspect(|()| failpoint::hit(Point::PlanSent))
             .and_then(|()| {
                 crate::intake::Intake::open(&self.spool, crate::intake::Marks::default())
                     .map_err(std::io::Error::other)
@@ -252,6 +260,7 @@ impl Drive {
         self.mouth.said = Some(n);
         // A broken connection is noticed by the next read; the frame counts as not said.
         let _ = self.order(&order);
+        failpoint::hit(Point::FrameOrdered);
     }
 
     pub(crate) fn stop(&mut self, reason: Code, farewell_ms: u64, term_ms: u64) {

@@ -49,6 +49,7 @@ pub fn spawn(exe: &Path, keeper_log: Option<File>) -> io::Result<Spawned> {
         .arg0("ostler-keeper")
         .arg("keep")
         .env_clear()
+        .envs(failpoint::passed_on())
         .stdin(Stdio::from(theirs))
         .stdout(Stdio::null())
         .stderr(keeper_log.map_or_else(Stdio::null, Stdio::from))

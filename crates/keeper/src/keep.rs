@@ -22,6 +22,7 @@ use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use failpoint::Point;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::process::{
@@ -70,8 +71,11 @@ fn attempt() -> io::Result<()> {
     if let Ok(name) = CString::new(format!("keep {tail}")) {
         let _ = rustix::thread::set_name(&name);
     }
+    failpoint::hit(Point::PlanTaken);
     let dir = open_dir(&plan.spool_dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
     let lock = take_lock(&dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
+
+    failpoint::hit(Point::KeeperLocked);
 
     // Opened before the ways part: from here on no signal is lost, on either side.
     let signals = raw::signal_fd()?;
@@ -124,6 +128,7 @@ fn hold(
     dir: OwnedFd,
     packet: Box<[u8]>,
 ) -> io::Result<()> {
+    failpoint::hit(Point::AgentLaunched);
     let control = Control::open(control, &dir)?;
     let mut spool = Spool::create(dir, plan.segment_bytes)?;
     let seen = Seen {

@@ -138,6 +138,7 @@ impl Watcher {
         if page.events.is_empty() && self.over {
             return None;
         }
+        failpoint::hit(failpoint::Point::PageRead);
         Some(Ok(self.frames(&page.events)))
     }
 

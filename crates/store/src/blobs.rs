@@ -5,6 +5,7 @@
 use crate::disk::{self, make_folder, sync_folder};
 use crate::error::Error;
 use crate::seal::SealedBlob;
+use failpoint::Point;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
@@ -105,16 +106,21 @@ impl Blobs {
             let n = TEMPORARY.fetch_add(1, Ordering::Relaxed);
             let temporary = self.folder.join(format!("new-{}-{n}", std::process::id()));
             let file = disk::write_new(&temporary, bytes).map_err(failed)?;
+            failpoint::hit(Point::BlobWritten);
             let written = disk::sync(&file, &temporary)
                 .map_err(unsynced)
+                .inspect(|()| failpoint::hit(Point::BlobSynced))
                 .and_then(|()| disk::rename(&temporary, path).map_err(failed));
+            failpoint::hit(Point::BlobRenamed);
             if let Err(error) = written {
                 let _ = disk::remove(&temporary);
                 return Err(error);
             }
         }
         // Also when it was there: whoever renamed it may have died before this.
-        sync_folder(shelf).map_err(unsynced)
+        sync_folder(shelf).map_err(unsynced)?;
+        failpoint::hit(Point::BlobDurable);
+        Ok(())
     }
 
     fn shelves(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {

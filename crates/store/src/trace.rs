@@ -10,6 +10,7 @@ use crate::seal::Sealed;
 use contract::RunId;
 use contract::event::Stream;
 use contract::limits::TRACE_LINE_BYTES_MAX;
+use failpoint::Point;
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _};
@@ -74,6 +75,7 @@ impl Trace {
             let path = trace.path.clone();
             let cut = disk::cut(trace.file()?, &path, mark.bytes);
             cut.map_err(|cause| trace.failed("cutting", cause))?;
+            failpoint::hit(Point::TraceCut);
         } else if there < mark.bytes {
             let lost = mark.bytes - there;
             trace.mark.bytes = there;
@@ -139,6 +141,7 @@ impl Trace {
             let _ = disk::cut(self.file()?, &path, at);
             return Err(self.failed("writing", cause));
         }
+        failpoint::hit(Point::TraceWritten);
         self.mark.bytes += waiting.len() as u64;
         self.waiting = waiting;
         self.waiting.clear();

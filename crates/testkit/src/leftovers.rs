@@ -46,6 +46,23 @@ pub fn end_marked(mark: &str) {
     }
 }
 
+/// The processes that are this run's keeper: one, or two where it has a guard.
+pub fn keepers(run: &str) -> Vec<i32> {
+    let name = format!("keep {}", &run[run.len() - 10..]);
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let mut pids: Vec<i32> = pids
+        .filter(|pid| {
+            let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}"));
+            // A zombie has a name but no arguments any more.
+            read("comm").is_ok_and(|comm| comm.trim_end() == name)
+                && read("cmdline").is_ok_and(|argv| !argv.is_empty())
+        })
+        .collect();
+    pids.sort_unstable();
+    pids
+}
+
 fn end(pid: u32) {
     // A process that is gone already is what was wanted.
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {

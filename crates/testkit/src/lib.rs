@@ -13,10 +13,11 @@ pub mod agent;
 pub mod instance;
 pub mod leftovers;
 pub mod program;
+pub mod promises;
 pub mod recorded;
 pub mod until;
 
 pub use instance::Instance;
-pub use leftovers::{Leftover, end_marked, find_marked};
+pub use leftovers::{Leftover, end_marked, find_marked, keepers};
 pub use program::{fake_agent, python};
 pub use until::until;

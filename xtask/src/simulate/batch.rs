@@ -66,7 +66,12 @@ impl Drive {
                 Effect::Launch => asks.launch = true,
                 Effect::Say(_) => asks.words.push(intent.words.clone()),
                 Effect::Relay(call) if !only_reads(call) => asks.words.push(intent.words.clone()),
-                Effect::Relay(_) | Effect::CloseStdin | Effect::Stop { .. } | Effect::Settle => {}
+                Effect::Relaunch
+                | Effect::Reply
+                | Effect::Relay(_)
+                | Effect::CloseStdin
+                | Effect::Stop { .. }
+                | Effect::Settle => {}
             }
         }
         Commit { batch, asks, effects: pending.effects, last_seq, again: false, stop_told: false }

@@ -4,6 +4,7 @@
 //! and what to do about it. `rust.rs` tells code from strings and comments, so that no rule is
 //! fooled by a word in a sentence. What a rule lets pass is in `PARDONS`, one line with its reason.
 
+mod failpoints;
 mod prose;
 mod rooms;
 mod rust;
@@ -83,6 +84,7 @@ pub fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
         prose::check(file, exists, &mut findings);
     }
     prose::check_decisions(files, &mut findings);
+    failpoints::check(files, &mut findings);
     findings.retain(|finding| {
         !PARDONS
             .iter()

@@ -18,19 +18,24 @@ const ROOMS: &[Room] = &[
     Room { name: "contract", ours: Some(&[]), never: PURE },
     Room { name: "runtimes", ours: Some(&["contract"]), never: PURE },
     Room { name: "engine", ours: Some(&["contract"]), never: PURE },
-    Room { name: "store", ours: Some(&["contract"]), never: &["axum", "reqwest"] },
+    Room { name: "store", ours: Some(&["contract", "failpoint"]), never: &["axum", "reqwest"] },
     Room {
         name: "keeper",
-        ours: Some(&["contract"]),
+        ours: Some(&["contract", "failpoint"]),
         never: &["tokio", "rusqlite", "axum", "reqwest"],
     },
     Room {
         name: "host",
-        ours: Some(&["contract", "runtimes", "engine", "store", "keeper"]),
+        ours: Some(&["contract", "runtimes", "engine", "store", "keeper", "failpoint"]),
         never: &["rusqlite", "axum"],
     },
-    Room { name: "server", ours: Some(&["contract", "store", "host"]), never: &["rusqlite"] },
+    Room {
+        name: "server",
+        ours: Some(&["contract", "store", "host", "failpoint"]),
+        never: &["rusqlite"],
+    },
     Room { name: "cli", ours: None, never: &["rusqlite"] },
+    Room { name: "failpoint", ours: Some(&[]), never: &["tokio", "rusqlite", "axum", "reqwest"] },
     Room { name: "testkit", ours: Some(&["contract"]), never: &["rusqlite"] },
     Room { name: "xtask", ours: None, never: &[] },
 ];

@@ -82,6 +82,23 @@ fn a_question_that_nobody_answers_is_denied() {
 }
 
 #[test]
+fn a_message_that_comes_before_the_agents_first_word_waits_for_it() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--sleep-ms 1500 --converse");
+    let mut run = ostler.starts(&["run", "--process", &agent, "x", "--json"]);
+    let begun = run.event("the run to begin", |event| event["phase"] == "running");
+    let id = begun["run_id"].as_str().unwrap().to_owned();
+    for message in ["early", "end"] {
+        assert_eq!(ostler.says(&["say", &id, message]).code, 0);
+    }
+    let events = run.finish().events();
+    let of_agent = events.iter().filter(|event| event["origin"] == "agent");
+    let heard = of_agent.filter(|event| event["text"] == "heard: early").count();
+    assert_eq!(heard, 1, "{events:#?}");
+    assert_eq!(events.last().unwrap()["outcome"], "succeeded");
+}
+
+#[test]
 fn a_message_reaches_an_agent_that_takes_it_and_is_refused_by_one_that_does_not() {
     let ostler = Ostler::new();
     let mut run = ostler.starts(&["run", "--process", &ostler.fake("--converse"), "x", "--json"]);

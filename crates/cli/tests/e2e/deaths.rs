@@ -5,6 +5,7 @@ use crate::ostler::{BOUND_MS, Ostler, Running, assert_gap_free, deeds, keepers, 
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
+use testkit::promises::{Found, broken};
 use testkit::{find_marked, until};
 
 fn begun(run: &mut Running) -> (String, i32) {
@@ -72,8 +73,15 @@ fn a_server_killed_at_twenty_moments_changes_nothing_of_the_run() {
     }
     let watched = ostler.says(&["watch", &id, "--json"]);
     assert_eq!(watched.code, 0, "{}", watched.stderr);
-    let events = ostler.events(&["show", &id, "--json"]);
+    let shown = ostler.says(&["show", &id, "--json"]);
+    let events = shown.events();
     assert_eq!(watched.events(), events, "a watcher sees what is stored");
+    let numbered = (1..).zip(watched.stdout.lines().map(str::to_owned)).collect();
+    let found = Found {
+        events: shown.stdout.lines().map(str::to_owned).collect(),
+        trace: ostler.says(&["show", &id, "--raw"]).stdout.lines().map(str::to_owned).collect(),
+    };
+    assert_eq!(broken(&found, &numbered), [""; 0]);
     assert_gap_free(&events);
     assert_eq!(result(&events)["outcome"], "succeeded", "{:#?}", events.last());
     let (expected, seen) = (deeds(&expected), deeds(&events));
@@ -84,6 +92,50 @@ fn a_server_killed_at_twenty_moments_changes_nothing_of_the_run() {
     let runs = events.iter().filter(|event| event["phase"] == "running").count();
     assert_eq!(runs, 1, "it was launched once");
     nothing_is_left(&ostler, "twenty deaths");
+}
+
+#[test]
+fn the_binary_as_it_is_shipped_cannot_be_told_to_die() {
+    let bytes = std::fs::read(crate::ostler::program()).unwrap();
+    let holds = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(holds("ostler-keeper"), "words of the product are found in it");
+    assert!(!holds("OSTLER_FAILPOINT"));
+}
+
+#[test]
+fn an_agent_that_ends_while_nobody_hosts_it_is_heard_to_its_last_word() {
+    let script = "--burst 5 --echo-env OSTLER_LEASE_TOKEN --sleep-ms 900 --burst 20";
+    let quiet = Ostler::new();
+    let expected = quiet.events(&["run", "--process", &quiet.fake(script), "x", "--json"]);
+
+    let ostler = Ostler::new();
+    let mut run = ostler.starts(&["run", "--process", &ostler.fake(script), "x", "--json"]);
+    let (id, _) = begun(&mut run);
+    killed(run);
+    until("the agent and its keeper to end", BOUND_MS, || keepers(&id).is_empty().then_some(()));
+    assert_eq!(ostler.says(&["watch", &id, "--json"]).code, 0);
+    let events = ostler.events(&["show", &id, "--json"]);
+    assert_gap_free(&events);
+    assert_eq!(result(&events)["outcome"], "succeeded", "{:#?}", events.last());
+    assert_eq!(deeds(&events), deeds(&expected), "the token is redacted in both");
+}
+
+#[test]
+fn the_spool_of_a_run_that_was_settled_just_before_its_host_died_is_removed() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--burst 1");
+    let events = ostler.events(&["run", "--process", &agent, "x", "--json"]);
+    let id = events[0]["run_id"].as_str().unwrap().trim_start_matches("run_").to_owned();
+    let spools = std::fs::read_dir(ostler.instance.runtime().join("ostler")).unwrap();
+    let left = spools.flatten().next().unwrap().path().join(format!("{id}.1"));
+    std::fs::create_dir(&left).unwrap();
+    std::fs::write(left.join("00000000000000000000"), "what it said, raw").unwrap();
+    // A server, because a command that only looks may be gone before.
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    until("the spool to be removed", BOUND_MS, || (!left.exists()).then_some(()));
+    signal(serve.child.id() as i32, Signal::TERM);
+    assert_eq!(serve.finish().code, 0);
 }
 
 /// Who dies, and how the run then ends.

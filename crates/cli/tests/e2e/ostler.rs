@@ -5,6 +5,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use testkit::Instance;
+pub use testkit::keepers;
+pub use testkit::promises::deeds;
 
 /// The longest any single command of these tests may take.
 pub const BOUND_MS: u64 = 60_000;
@@ -157,51 +159,6 @@ pub fn assert_gap_free(events: &[Value]) {
     for (i, event) in events.iter().enumerate() {
         assert_eq!(event["seq"], i as u64 + 1, "event {i}: {event}");
     }
-}
-
-/// What the agent did, whoever hosted it: its events without the envelope, deltas of one block
-/// joined, and the answers to its calls.
-pub fn deeds(events: &[Value]) -> Vec<Value> {
-    let mut deeds: Vec<Value> = Vec::new();
-    for event in events {
-        if event["origin"] != "agent" && event["kind"] != "tool_result" {
-            continue;
-        }
-        let mut deed = event.clone();
-        let fields = deed.as_object_mut().expect("an event is an object");
-        for name in ["v", "run_id", "seq", "ts", "fence", "attempt", "raw", "duration_ms"] {
-            fields.remove(name);
-        }
-        match deeds.last_mut() {
-            Some(last) if deed["delta"] == true && joins(last, &deed) => {
-                let text = [&last["text"], &deed["text"]].map(|text| text.as_str().unwrap_or(""));
-                last["text"] = text.concat().into();
-            }
-            _ => deeds.push(deed),
-        }
-    }
-    deeds
-}
-
-fn joins(last: &Value, next: &Value) -> bool {
-    ["kind", "block", "delta"].iter().all(|field| last[*field] == next[*field])
-}
-
-/// The processes that are this run's keeper: one, or two where it has a guard.
-pub fn keepers(run: &str) -> Vec<i32> {
-    let name = format!("keep {}", &run[run.len() - 10..]);
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let mut pids: Vec<i32> = pids
-        .filter(|pid| {
-            let read = |file| std::fs::read_to_string(format!("/proc/{pid}/{file}"));
-            // A zombie has a name but no arguments any more.
-            read("comm").is_ok_and(|comm| comm.trim_end() == name)
-                && read("cmdline").is_ok_and(|argv| !argv.is_empty())
-        })
-        .collect();
-    pids.sort_unstable();
-    pids
 }
 
 pub fn signal(pid: i32, signal: rustix::process::Signal) {

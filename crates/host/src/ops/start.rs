@@ -21,6 +21,7 @@ use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::rules::lease::Lease;
 use engine::{Input, Machine, RunBudget, Terms};
+use failpoint::Point;
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
 use runtimes::{Runtime, Spec, registry, template};
@@ -178,6 +179,7 @@ pub(super) async fn start_new(
         drive.abandon();
         return Err(stored(error));
     }
+    failpoint::hit(Point::RunBegun);
     house.drive(drive, Some(deeds));
     Ok(Started { run_id: identity.run, task_id: identity.task })
 }
@@ -222,6 +224,7 @@ fn drive(
     let spawned: Spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
+    failpoint::hit(Point::KeeperSpawned);
     let now = clock::now();
     let lease_ms = house.lease_ms;
     let keeping = Keeping::new(spawned.control)
@@ -460,7 +463,7 @@ fn kept_plan(
         term_ms: clocks.term_ms.unwrap_or(limits::TERM_MS),
         drain_ms: limits::DRAIN_MS,
         output_bytes_max: checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX),
-        segment_bytes: limits::SPOOL_SEGMENT_BYTES,
+        segment_bytes: crate::keeping::SEGMENT_BYTES,
         mark: (crate::adopt::MARK.to_owned(), identity.run.to_string()),
         level: house.isolation,
     })

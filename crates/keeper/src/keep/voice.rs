@@ -129,6 +129,7 @@ impl Voice {
                 }
                 continue;
             }
+            failpoint::hit(failpoint::Point::FrameSaid);
             let frame = self.held.take().expect("it was held just now");
             // At most one numbered frame is held, so at most one report is due.
             report = self.settle(&frame, spool).or(report);

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use failpoint::Point;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitStatus};
@@ -306,7 +307,9 @@ impl Watch {
                         return self.give_up();
                     }
                     if self.read_the_rest() {
+                        failpoint::hit(Point::TestimonyBefore);
                         self.testify();
+                        failpoint::hit(Point::TestimonyAfter);
                         self.phase = Phase::Over;
                     }
                 }

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use failpoint::Point;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::io::Errno;
 
@@ -84,7 +85,9 @@ impl Spool {
         if count > 0 {
             seal_header(&mut self.buffer[..HEADER_BYTES + count], kind, 0, 0);
             self.unwritten = 0..HEADER_BYTES + count;
+            failpoint::hit(Point::RecordBefore);
             self.write_on();
+            failpoint::hit(Point::RecordAfter);
         }
         Ok(count)
     }
@@ -173,6 +176,7 @@ impl Spool {
         if begins && used > 0 && used + self.unwritten.len() as u64 > self.segment_bytes_max {
             self.segment = create_segment(&self.dir, self.len)?;
             self.segment_first = self.len;
+            failpoint::hit(Point::SegmentTurned);
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::{Code, CommandId, Fault, RunId, Wish, limits};
+use failpoint::Point;
 use host::ops::run::{self, RunRequest, Started};
 use serde::Deserialize;
 use store::{RunRow, RunsPage};
@@ -17,7 +18,9 @@ pub async fn start(
     State(app): State<App>,
     Given(request): Given<RunRequest>,
 ) -> Result<(StatusCode, Json<Started>), Problem> {
-    Ok((StatusCode::CREATED, Json(run::start(&app.host, request).await?)))
+    let started = run::start(&app.host, request).await?;
+    failpoint::hit(Point::StartUnanswered);
+    Ok((StatusCode::CREATED, Json(started)))
 }
 
 #[derive(Deserialize)]
@@ -75,6 +78,7 @@ pub async fn wish(
 ) -> Result<StatusCode, Problem> {
     let run = run::find(&app.host, &run).await?;
     run::wish(&app.host, run, id, wish).await?;
+    failpoint::hit(Point::WishUnanswered);
     Ok(StatusCode::ACCEPTED)
 }
 

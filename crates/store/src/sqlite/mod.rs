@@ -67,6 +67,7 @@ impl Sqlite {
         let begin = move |connection: &Connection| {
             let queued = verbs::enqueue(connection, &task)?;
             let claimed = verbs::claim(connection, &claim)?;
+            failpoint::hit(failpoint::Point::RunPut);
             let mut done = commit::commit(connection, &batch)?;
             done.wakes.splice(0..0, queued.wakes.into_iter().chain(claimed.wakes));
             Ok(done)

@@ -11,6 +11,7 @@ use crate::limits::{INBOX_STOP_RESERVE, REAPED_LEASE_MS};
 use contract::limits::INBOX_MAX;
 use contract::state::Review;
 use contract::{RunId, TaskId, TaskState, Timestamp};
+use failpoint::Point;
 use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
@@ -210,6 +211,7 @@ pub(super) fn command(connection: &Connection, command: &NewCommand) -> Result<D
     if added != 1 {
         return Err(Error::conflict(format!("{} is settled", command.run)));
     }
+    failpoint::hit(Point::WishPut);
     Ok(Did { value: (), wakes: vec![Wake::Inbox(command.run)] })
 }
 
@@ -243,6 +245,9 @@ pub(super) fn reap(
         if !fence_off(connection, *num, reaped, now)? {
             return Err(Error::conflict(format!("{} and its task disagree", reaped.run)));
         }
+    }
+    if !expired.is_empty() {
+        failpoint::hit(Point::FenceRaised);
     }
     Ok(Did::quietly(expired.into_iter().map(|(_, reaped)| reaped).collect()))
 }

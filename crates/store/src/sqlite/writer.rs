@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::failure::Failure;
 use crate::feed::{Feed, Hint, Topic};
 use contract::limits::{BATCH_BYTES_MAX, WRITER_QUEUE_MAX};
+use failpoint::Point;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use std::sync::{Mutex, PoisonError};
@@ -19,7 +20,7 @@ const GROUP_JOBS_MAX: usize = 256;
 /// Bytes in one commit, so that a group stays a small part of the memory.
 const GROUP_BYTES_MAX: usize = 2 * BATCH_BYTES_MAX;
 /// A checkpoint is made when this much was written and nobody waits.
-const CHECKPOINT_BYTES: usize = 4 * 1024 * 1024;
+const CHECKPOINT_BYTES: usize = failpoint::shrunk(4 * 1024 * 1024, 16) as usize;
 /// And when this much was written, whoever waits: the log may not grow without end.
 const CHECKPOINT_BYTES_MAX: usize = 4 * CHECKPOINT_BYTES;
 /// What a job costs in the log besides its own bytes, roughly: a few pages.
@@ -221,9 +222,11 @@ impl Loop {
         if let Err(error) = &committed {
             self.failure.note(error);
         }
+        failpoint::hit(Point::CommitAfter);
         for job in group {
             job.finish(committed.clone(), &self.feed);
         }
+        failpoint::hit(Point::Answered);
     }
 
     fn transact(&self, group: &mut [Box<dyn Job>]) -> Result<(), Error> {
@@ -251,6 +254,7 @@ impl Loop {
             }
             self.run_sql("RELEASE job").map_err(failed)?;
         }
+        failpoint::hit(Point::CommitBefore);
         self.run_sql("COMMIT").map_err(failed)
     }
 
@@ -260,11 +264,13 @@ impl Loop {
 
     /// Only the writer makes checkpoints. One that readers hold up is made later.
     fn checkpoint(&mut self, mode: &str) {
+        failpoint::hit(Point::CheckpointBefore);
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         if let Err(cause) = self.connection.query_row(&sql, [], |_| Ok(())) {
             self.failure.note(&Error::sqlite("making a checkpoint", cause));
         }
         self.written = 0;
+        failpoint::hit(Point::CheckpointAfter);
     }
 }
 

@@ -116,7 +116,10 @@ impl<'a, W: Write> Play<'a, W> {
     }
 
     fn steps(&mut self) -> Result<(), Cue> {
-        self.voice.progress("starting");
+        // Who can take more than a prompt says so first.
+        if !self.script.steps.contains(&Step::Converse) {
+            self.voice.progress("starting");
+        }
         for step in &self.script.steps {
             self.step(step)?;
         }
@@ -437,10 +440,10 @@ mod tests {
             "{\"type\":\"message\",\"text\":\"end\"}\n"
         );
         let (lines, _) = play(&["--converse"], stdin);
-        assert_eq!(lines[1]["accepts"], json!(["message", "interrupt"]));
-        assert_eq!(lines[2]["event"]["text"], "heard: good day");
-        assert_eq!(lines[3]["summary"], "interrupted");
-        assert_eq!(lines[4]["type"], "complete");
+        assert_eq!(lines[0]["accepts"], json!(["message", "interrupt"]));
+        assert_eq!(lines[1]["event"]["text"], "heard: good day");
+        assert_eq!(lines[2]["summary"], "interrupted");
+        assert_eq!(lines[3]["type"], "complete");
     }
 
     #[test]

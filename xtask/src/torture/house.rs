@@ -1,0 +1,172 @@
+//! One data directory and the process that hosts it, which is started, killed and started again.
+//! The binary lies in the instance under a name of its own, so that every process of this house,
+//! keepers included, can be told from all others by its program.
+
+use super::said;
+use failpoint::Point;
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+use testkit::Instance;
+
+/// How long a server may take to leave when it is asked to.
+const LEAVE_MAX: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(2);
+
+pub struct House {
+    pub instance: Instance,
+    program: PathBuf,
+    child: Option<Child>,
+    lives: usize,
+}
+
+impl House {
+    /// A fresh data directory; its leases last so many seconds.
+    pub fn new(ostler: &Path, lease_secs: u64) -> Result<Self, String> {
+        let instance = Instance::new();
+        instance.write_config(&format!("{{\"server\":{{\"leaseSec\":{lease_secs}}}}}"));
+        let program = instance.root().join("bin/ostler");
+        fs::hard_link(ostler, &program)
+            .or_else(|_| fs::copy(ostler, &program).map(|_| ()))
+            .map_err(said("placing the binary"))?;
+        Ok(Self { instance, program, child: None, lives: 0 })
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.instance.command(&self.program);
+        command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+    }
+
+    /// Starts a host that will die at a point, or a healthy one.
+    pub fn start(&mut self, args: &[&str], order: Option<(Point, u64)>) -> Result<(), String> {
+        self.lives += 1;
+        let mut command = self.command(args);
+        if let Some((point, hit)) = order {
+            let order = format!("{}:{hit}:{}", point.name(), self.fired_path().display());
+            command.env(failpoint::VARIABLE, order);
+        }
+        let log = fs::File::create(self.instance.root().join(format!("stderr-{}", self.lives)))
+            .map_err(said("keeping what a host complains of"))?;
+        self.child = Some(command.stderr(log).spawn().map_err(said("starting a host"))?);
+        Ok(())
+    }
+
+    pub fn serve(&mut self, order: Option<(Point, u64)>) -> Result<(), String> {
+        self.start(&["serve", "--listen", "127.0.0.1:0"], order)
+    }
+
+    /// Starts a host beside the one that is there, which becomes someone else's to wait for.
+    pub fn hand_over(&mut self) -> Result<Option<Child>, String> {
+        let before = self.child.take();
+        self.serve(None)?;
+        Ok(before)
+    }
+
+    fn fired_path(&self) -> PathBuf {
+        self.instance.root().join(format!("fired-{}", self.lives))
+    }
+
+    /// Who died at the point of this life, if anyone has.
+    pub fn fired(&self) -> Option<String> {
+        fs::read_to_string(self.fired_path()).ok()
+    }
+
+    /// Nobody dies at the point of this life any more. False when someone has.
+    pub fn disarm(&self) -> bool {
+        fs::OpenOptions::new().write(true).create_new(true).open(self.fired_path()).is_ok()
+    }
+
+    /// How the host ended, if it did.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().and_then(|child| child.try_wait().ok().flatten())
+    }
+
+    pub fn pid(&self) -> Option<u32> {
+        self.child.as_ref().map(Child::id)
+    }
+
+    pub fn signal(&self, to: Signal) {
+        if let Some(pid) = self.pid() {
+            signal(i32::try_from(pid).unwrap_or(0), to);
+        }
+    }
+
+    pub fn kill(&mut self) {
+        self.signal(Signal::KILL);
+        if let Some(mut child) = self.child.take() {
+            let _ = child.wait();
+        }
+    }
+
+    /// Asks the host to leave and waits for it.
+    pub fn leave(&mut self) -> Result<(), String> {
+        self.signal(Signal::TERM);
+        let until = Instant::now() + LEAVE_MAX;
+        while Instant::now() < until {
+            if let Some(status) = self.ended() {
+                self.child = None;
+                return match status.success() {
+                    true => Ok(()),
+                    false => Err(format!("a server that was asked to leave ended with {status}")),
+                };
+            }
+            std::thread::sleep(PAUSE);
+        }
+        self.kill();
+        Err("a server that was asked to leave did not".to_owned())
+    }
+
+    pub fn descriptors(&self) -> usize {
+        let pid = self.pid().unwrap_or(0);
+        fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+    }
+
+    /// Every living process of this house: by its program, or by the mark that agents carry.
+    pub fn processes(&self) -> Vec<String> {
+        let mut found: Vec<String> = testkit::find_marked(&self.instance.mark())
+            .into_iter()
+            .map(|left| format!("{} {}", left.pid, left.command))
+            .collect();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let is_ours = fs::read_link(entry.path().join("exe"))
+                .is_ok_and(|program| program.starts_with(self.instance.root()));
+            if is_ours {
+                found.push(format!("{} of our program", entry.file_name().display()));
+            }
+        }
+        found
+    }
+
+    /// Folders of attempts that are still there.
+    pub fn spools(&self) -> Vec<PathBuf> {
+        let below = |dir: &Path| -> Vec<PathBuf> {
+            fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+        };
+        below(&self.instance.runtime().join("ostler")).iter().flat_map(|dir| below(dir)).collect()
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.kill();
+        // Keepers carry no mark: they are known by their program.
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let is_ours = fs::read_link(entry.path().join("exe"))
+                .is_ok_and(|program| program.starts_with(self.instance.root()));
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(pid) = pid.filter(|_| is_ours) {
+                signal(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+/// Sends a signal to a process of a house; one that is gone has what it was to have.
+pub fn signal(pid: i32, to: Signal) {
+    if let Some(pid) = Pid::from_raw(pid) {
+        let _ = kill_process(pid, to);
+    }
+}

@@ -1,0 +1,105 @@
+//! What the clients were told, each acknowledgement synced to a file of its own before the client
+//! goes on: what is in it was promised. The same is kept in memory for the judge.
+
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use testkit::promises::Shown;
+
+/// One client's view of one run.
+#[derive(Debug, Default, Clone)]
+pub struct Told {
+    pub shown: Shown,
+    /// Its result was shown.
+    pub ended: bool,
+    /// Where its agent was seen to run.
+    pub agent_pid: Option<i32>,
+    /// What was said to it, in order, taken or not.
+    pub said: Vec<String>,
+    pub taken: BTreeSet<String>,
+    pub stop_taken: bool,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    /// Runs whose start was acknowledged, by id.
+    pub runs: BTreeMap<String, Told>,
+    /// Runs whose keeper or agent was killed, by id or by the end of it.
+    pub victims: BTreeSet<String>,
+}
+
+/// The log of one case.
+pub struct Log {
+    file: Mutex<File>,
+    state: Mutex<State>,
+}
+
+impl Log {
+    pub fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self { file: Mutex::new(File::create(path)?), state: Mutex::default() })
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self, lines: &str) {
+        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without its log a case proves nothing.
+        file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()).expect("the log is kept");
+    }
+
+    pub fn started(&self, run: &str) {
+        self.write(&format!("{}\n", json!({ "started": run })));
+        self.state().runs.entry(run.to_owned()).or_default();
+    }
+
+    pub fn shown(&self, run: &str, events: Vec<(u64, String)>) {
+        let lines: Vec<String> = events
+            .iter()
+            .map(|(seq, bytes)| format!("{}\n", json!({ "run": run, "seq": seq, "bytes": bytes })))
+            .collect();
+        self.write(&lines.concat());
+        let mut state = self.state();
+        let told = state.runs.entry(run.to_owned()).or_default();
+        for (_, bytes) in &events {
+            let event: serde_json::Value = serde_json::from_str(bytes).unwrap_or_default();
+            told.ended |= event["kind"] == "result";
+            if event["phase"] == "running" {
+                told.agent_pid = event["pid"].as_i64().and_then(|pid| pid.try_into().ok());
+            }
+        }
+        told.shown.extend(events);
+    }
+
+    pub fn says(&self, run: &str, message: &str) {
+        self.state().runs.entry(run.to_owned()).or_default().said.push(message.to_owned());
+    }
+
+    pub fn taken(&self, run: &str, message: &str) {
+        self.write(&format!("{}\n", json!({ "run": run, "taken": message })));
+        self.state().runs.entry(run.to_owned()).or_default().taken.insert(message.to_owned());
+    }
+
+    pub fn stop_taken(&self, run: &str) {
+        self.write(&format!("{}\n", json!({ "run": run, "stop": "taken" })));
+        self.state().runs.entry(run.to_owned()).or_default().stop_taken = true;
+    }
+
+    pub fn victim(&self, run: &str) {
+        self.state().victims.insert(run.to_owned());
+    }
+
+    /// Runs that were acknowledged and not seen to end.
+    pub fn live(&self) -> Vec<String> {
+        let state = self.state();
+        state.runs.iter().filter(|(_, told)| !told.ended).map(|(run, _)| run.clone()).collect()
+    }
+
+    pub fn is_victim(&self, run: &str) -> bool {
+        self.state().victims.iter().any(|victim| run.ends_with(victim.as_str()))
+    }
+}
