@@ -112,6 +112,8 @@ limits! {
     SECRET_BYTES_MIN: usize = 6;
     /// Known secret values of one run.
     SECRETS_MAX: usize = 1024;
+    /// Colours and other control sequences inside one secret value through which it is still found.
+    PAINT_BYTES_MAX: usize = 16 * KIB;
     /// How deep JSON of an agent may nest before it is kept as text.
     JSON_DEPTH_MAX: usize = 128;
 }

@@ -78,15 +78,15 @@ impl Rule {
     fn begins(&self, text: &[u8]) -> bool {
         let begin = self.begin().as_bytes();
         match self {
-            Self::Name(_) | Self::Bearer => {
+            // Some writers of JSON have digits in capitals.
+            Self::Name(_) | Self::Bearer | Self::Paint => {
                 text.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin))
             }
             Self::Form(_)
             | Self::JsonWebToken
             | Self::BotToken
             | Self::PrivateKey
-            | Self::Address
-            | Self::Paint => text.starts_with(begin),
+            | Self::Address => text.starts_with(begin),
         }
     }
 
