@@ -76,6 +76,8 @@ limits! {
     PAGE_ROWS_MAX: usize = 500;
     /// Events in one page.
     PAGE_EVENTS_MAX: usize = 512;
+    /// One event in the stream of a watcher.
+    FRAME_BYTES_MAX: usize = 16 * MIB;
     /// Wishes waiting in one run's inbox.
     INBOX_MAX: usize = 256;
     /// Jobs waiting for the store's writer.

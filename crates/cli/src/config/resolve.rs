@@ -2,14 +2,22 @@
 //! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
-use super::file::{Adapter, Agent, Budget, Fallback, McpServer};
+use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer};
 use super::nearest::nearest;
 use super::words::{AdapterType, AutoOff, OnOff, Window, Workspace};
-use super::{Config, command_line, placeholder};
+use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// A configuration without mistakes of form.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Config {
+    /// Where it came from; `None` when there is no file.
+    pub path: Option<PathBuf>,
+    pub file: File,
+}
 
 /// What the command line says for this run alone.
 #[derive(Debug, Clone, Default, PartialEq)]
