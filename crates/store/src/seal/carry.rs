@@ -260,6 +260,13 @@ mod tests {
     }
 
     #[test]
+    fn an_escape_with_a_capital_letter_is_text_in_pieces_and_as_a_whole() {
+        let text = r"a\U001b[31m\u001b[31mbcabd";
+        assert_eq!(through(&seal(), &parted(text, vec![14])), text);
+        assert_eq!(seal().given(text).text(), text);
+    }
+
+    #[test]
     fn colours_hold_nothing_back_that_begins_no_value() {
         let seal = seal();
         let mut carry = Carry::default();
@@ -328,7 +335,7 @@ mod tests {
         )
     }
 
-    const UNITS: &str = "a|b|c|d|abc|abd|-|x|\\[|\\]|m|1m|u|u0|u001b|\\\\|\\\\u|\\\\u00|\\\\u001[bB]|\u{1b}|\u{1b}\\[|\u{1b}\\[31m|\u{1b}\\]0;t|\u{7}|\u{1b}\\\\|\\\\u001b\\[0m|é|\"|\n";
+    const UNITS: &str = "a|b|c|d|abc|abd|-|x|\\[|\\]|m|1m|u|u0|u001b|\\\\|\\\\u|\\\\u00|\\\\U001b\\[1m|\\\\u001[bB]|\u{1b}|\u{1b}\\[|\u{1b}\\[31m|\u{1b}\\]0;t|\u{7}|\u{1b}\\\\|\\\\u001b\\[0m|é|\"|\n";
 
     const SEQUENCES: &str = "|\u{1b}\\[31m|\u{1b}\\[0m\u{1b}\\(B|\u{1b}\\]8;;http://x\u{7}|\\\\u001b\\[0m|\\\\\\\\u001B\\[38;5;1m";
 

@@ -8,6 +8,7 @@
 #![allow(clippy::print_stdout, reason = "the figures are the point")]
 
 mod benign;
+mod generic;
 mod kinds;
 mod presentations;
 
@@ -165,6 +166,30 @@ fn keys_of_vendors_that_nobody_told_us_of_are_found() {
     println!("vendors' keys: {} of {} = {:.3} %", count.found, count.all, count.percent());
     println!("{}", count.missed.join("\n"));
     assert!(count.percent() >= 99.0, "{}", count.missed.join("\n"));
+}
+
+#[test]
+fn values_that_anyone_made_up_are_found_behind_their_names() {
+    let seal = Seal::default();
+    let mut chance = Chance(SEED);
+    let mut count = Count::new();
+    for _ in 0..VALUES {
+        for (kind, value) in generic::values(&mut chance) {
+            for way in generic::WAYS {
+                let text = way.replace("{}", &value);
+                for (door, out) in doors(&seal, &text, &mut chance) {
+                    // Of what nobody told us only whole texts are judged.
+                    if door != "pieces" {
+                        count
+                            .row(!out.contains(&value), || format!("{kind} through {door}: {out}"));
+                    }
+                }
+            }
+        }
+    }
+    println!("made up: {} of {} = {:.3} %", count.found, count.all, count.percent());
+    println!("{}", count.missed.join("\n"));
+    assert!(count.percent() >= 90.0, "{}", count.missed.join("\n"));
 }
 
 #[test]

@@ -96,8 +96,11 @@ fn control(text: &[u8], plain: u8, digits: &[u8; 2]) -> Sequence {
     }
     let rest = &text[backslashes..];
     let length = WRITTEN.len() + digits.len();
-    let written = WRITTEN.iter().chain(digits).zip(rest);
-    if !written.into_iter().all(|(wanted, byte)| *wanted == byte.to_ascii_lowercase()) {
+    // Only the digits may be capitals.
+    let (mark, number) = rest.split_at(rest.len().min(WRITTEN.len()));
+    let written = WRITTEN.starts_with(mark)
+        && digits.iter().zip(number).all(|(wanted, byte)| *wanted == byte.to_ascii_lowercase());
+    if !written {
         return Sequence::None;
     }
     if rest.len() < length { Sequence::Cut } else { Sequence::Whole(backslashes + length) }
