@@ -260,6 +260,15 @@ mod tests {
     }
 
     #[test]
+    fn a_sequence_that_itself_may_begin_a_value_hides_none_before_it() {
+        let seal = odd_seal();
+        let text = r"xabc\u001b[31mabd";
+        for cut in 0..text.len() {
+            assert_eq!(through(&seal, &parted(text, vec![cut])), "x[redacted:V]", "cut at {cut}");
+        }
+    }
+
+    #[test]
     fn an_escape_with_a_capital_letter_is_text_in_pieces_and_as_a_whole() {
         let text = r"a\U001b[31m\u001b[31mbcabd";
         assert_eq!(through(&seal(), &parted(text, vec![14])), text);
