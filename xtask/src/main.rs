@@ -20,9 +20,10 @@ cargo xtask docs            write the generated pages of docs/
 cargo xtask docs --check    compare them with what would be written
 cargo xtask bench NAME      measure against a floor of the same minutes: pipeline, durable, start,
                             memory, or all; builds what it needs with optimisation first
-cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N and
-                            --seed S, --target NAME for one: frame, jsonlines, seal, config,
-                            template, spool
+cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N,
+                            --inputs N and --seed S, --everyday for the gate, --target NAME for
+                            one: frame, jsonlines, seal, deltas, config, resolve, template, sse,
+                            spool
 cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
                             --seeds N, --first S, --disk N, --seed S for one, with its script
 cargo xtask torture         kill the product at named points and at any instant, and check what it

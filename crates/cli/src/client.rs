@@ -1,7 +1,7 @@
 //! The way to the host of a data directory: plain HTTP on loopback with the directory's token. Every
 //! command goes through it, also when the host is this very process, so there is one way.
 
-use contract::{Code, CommandId, Event, Fault, RunId, Wish};
+use contract::{Code, CommandId, Event, Fault, RunId, Wish, limits, sse};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::ask::OpenAsk;
@@ -143,20 +143,23 @@ impl Client {
             .request(Method::GET, &format!("/api/v1/runs/{run}/events?after={after}"))
             .header("accept", "text/event-stream");
         let bytes = answered(request).await?.bytes_stream();
-        let frames =
-            futures::stream::unfold((bytes, Frames::default()), async |(mut bytes, mut frames)| {
+        let frames = futures::stream::unfold(
+            (bytes, sse::Reader::default()),
+            async |(mut bytes, mut reader)| {
                 loop {
-                    if let Some(received) = frames.next() {
-                        return Some((Ok(received), (bytes, frames)));
+                    if let Some(sse::Frame { seq, bytes: event }) = reader.next_frame() {
+                        return Some((Ok(Received { seq, bytes: event }), (bytes, reader)));
                     }
-                    match bytes.next().await? {
-                        Ok(chunk) => frames.buffer.extend_from_slice(&chunk),
-                        Err(error) => {
-                            return Some((Err(unreachable_host(&error)), (bytes, frames)));
-                        }
+                    let pushed = match bytes.next().await? {
+                        Ok(chunk) => reader.push(&chunk).map_err(|sse::TooLong| too_long()),
+                        Err(error) => Err(unreachable_host(&error)),
+                    };
+                    if let Err(fault) = pushed {
+                        return Some((Err(fault), (bytes, reader)));
                     }
                 }
-            });
+            },
+        );
         Ok(frames.boxed())
     }
 
@@ -204,6 +207,11 @@ fn unreachable_host(error: &reqwest::Error) -> Fault {
     )
 }
 
+fn too_long() -> Fault {
+    let bytes_max = limits::FRAME_BYTES_MAX;
+    Fault::new(Code::ParseFailed, format!("the host sent an event of more than {bytes_max} bytes"))
+}
+
 /// What a person typed, as one segment of a path or one value of a query.
 pub fn escaped(text: &str) -> String {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
@@ -214,44 +222,6 @@ pub fn escaped(text: &str) -> String {
         }
         path
     })
-}
-
-/// Server-sent events being cut out of a stream of bytes.
-#[derive(Default)]
-struct Frames {
-    buffer: Vec<u8>,
-    read: usize,
-}
-
-impl Frames {
-    fn next(&mut self) -> Option<Received> {
-        loop {
-            let rest = &self.buffer[self.read..];
-            let Some(length) = rest.windows(2).position(|pair| pair == b"\n\n") else {
-                self.buffer.drain(..self.read);
-                self.read = 0;
-                return None;
-            };
-            let frame = rest[..length].to_vec();
-            self.read += length + 2;
-            if let Some(received) = received(&frame) {
-                return Some(received);
-            }
-        }
-    }
-}
-
-fn received(frame: &[u8]) -> Option<Received> {
-    let mut seq = None;
-    let mut bytes = None;
-    for line in frame.split(|byte| *byte == b'\n') {
-        if let Some(id) = line.strip_prefix(b"id: ") {
-            seq = std::str::from_utf8(id).ok().and_then(|id| id.parse().ok());
-        } else if let Some(data) = line.strip_prefix(b"data: ") {
-            bytes = Some(data.to_vec());
-        }
-    }
-    Some(Received { seq: seq?, bytes: bytes? })
 }
 
 /// JSON lines being cut out of a stream of bytes.
@@ -280,22 +250,6 @@ impl Lines {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn frames_are_the_same_however_the_bytes_are_cut() {
-        let wire = b": still here\n\nid: 1\ndata: {\"a\":1}\n\nid: 2\ndata: {}\n\n";
-        for cut in 0..wire.len() {
-            let mut frames = Frames::default();
-            let mut heard = Vec::new();
-            for part in [&wire[..cut], &wire[cut..]] {
-                frames.buffer.extend_from_slice(part);
-                while let Some(received) = frames.next() {
-                    heard.push((received.seq, String::from_utf8(received.bytes).unwrap()));
-                }
-            }
-            assert_eq!(heard, [(1, "{\"a\":1}".to_owned()), (2, "{}".to_owned())], "cut at {cut}");
-        }
-    }
 
     #[test]
     fn what_a_person_typed_stays_one_segment_of_the_path() {

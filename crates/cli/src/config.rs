@@ -17,16 +17,14 @@ mod show;
 mod values;
 pub mod words;
 
-pub use check::check;
 pub use init::TEMPLATE;
 pub use read::{Finding, Level, schema};
 pub use resolve::{
-    Flags, Resolved, RunBudget, process_adapter, resolve, resolve_adapter, resolve_with,
+    Config, Flags, Resolved, RunBudget, process_adapter, resolve, resolve_adapter, resolve_with,
 };
 pub use show::show;
 
 use contract::{Code, Fault, limits};
-use file::File;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
@@ -103,14 +101,6 @@ fn set<'v>(vars: &'v Vars, name: &str) -> Option<&'v str> {
     vars.get(name).map(String::as_str).filter(|value| !value.is_empty())
 }
 
-/// A configuration without mistakes of form.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Config {
-    /// Where it came from; `None` when there is no file.
-    pub path: Option<PathBuf>,
-    pub file: File,
-}
-
 /// Reads a configuration. No path is an empty one.
 pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
     let Some(path) = path else { return Ok(Config::default()) };
@@ -120,6 +110,11 @@ pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
         Some(fault) => Err(fault),
         None => Ok(Config { path: Some(path.to_owned()), file }),
     }
+}
+
+/// Everything to be said about a file, errors first.
+pub fn check(path: &Path, vars: &Vars) -> Result<Vec<Finding>, Fault> {
+    Ok(check::findings(&text_of(path)?, vars))
 }
 
 fn text_of(path: &Path) -> Result<String, Fault> {

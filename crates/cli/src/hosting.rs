@@ -11,6 +11,7 @@ use contract::{Code, Fault};
 use failpoint::Point;
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
+use host::ops::run::{Budget, Named};
 use host::{Host, Setup};
 use server::Listening;
 use std::path::PathBuf;
@@ -162,9 +163,7 @@ async fn become_host(
         organization: place.config.organization().to_owned(),
         activity: place.config.activity(),
         environment: place.surroundings.vars.clone(),
-        resolve: Box::new(move |name| {
-            config::resolve(name, &configuration).map(config::Resolved::named)
-        }),
+        resolve: Box::new(move |name| config::resolve(name, &configuration).map(named)),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
         serves: matches!(purpose, Purpose::Serve { .. }),
@@ -252,5 +251,17 @@ impl Hosting {
         self.host.close().await;
         failpoint::hit(Point::RunsLetGo);
         drop(self.lock);
+    }
+}
+
+/// What a host needs to know of an agent, when its name was all it was given.
+fn named(resolved: config::Resolved) -> Named {
+    let config::RunBudget { nanousd, tokens, turns, ms } = resolved.run_budget;
+    Named {
+        adapter: resolved.adapter,
+        budget: Budget { nanousd, tokens, turns, ms },
+        prompt_template: resolved.prompt_template,
+        system_prompt: resolved.system_prompt,
+        tools: resolved.tools,
     }
 }

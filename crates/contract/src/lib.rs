@@ -15,6 +15,7 @@ pub mod money;
 pub mod plan;
 pub mod schema;
 pub mod speech;
+pub mod sse;
 pub mod state;
 pub mod time;
 pub mod transcript;

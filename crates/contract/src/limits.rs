@@ -78,6 +78,8 @@ limits! {
     PAGE_ROWS_MAX: usize = 500;
     /// Events in one page.
     PAGE_EVENTS_MAX: usize = 512;
+    /// One event in the stream of a watcher.
+    FRAME_BYTES_MAX: usize = 16 * MIB;
     /// Wishes waiting in one run's inbox.
     INBOX_MAX: usize = 256;
     /// Jobs waiting for the store's writer.
@@ -128,6 +130,8 @@ limits! {
     SECRET_BYTES_MIN: usize = 6;
     /// Known secret values of one run.
     SECRETS_MAX: usize = 1024;
+    /// Colours and other control sequences inside one secret value through which it is still found.
+    PAINT_BYTES_MAX: usize = 16 * KIB;
     /// How deep JSON of an agent may nest before it is kept as text.
     JSON_DEPTH_MAX: usize = 128;
 }

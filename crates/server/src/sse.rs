@@ -8,7 +8,7 @@ use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use contract::{Code, Event, Fault, RunId, limits, transcript};
+use contract::{Code, Event, Fault, RunId, limits, sse, transcript};
 use futures::stream;
 use host::Attached;
 use serde::Deserialize;
@@ -119,7 +119,7 @@ impl Watcher {
                     }
                     page = tokio::time::timeout(KEEP_ALIVE, page) => match page {
                         Ok(page) => page,
-                        Err(_) => return Some(Ok(Bytes::from_static(b": still here\n\n"))),
+                        Err(_) => return Some(Ok(Bytes::from_static(sse::STILL_HERE))),
                     },
                 }
             }
@@ -176,11 +176,7 @@ impl Watcher {
                 out.put_slice(bytes);
                 out.put_u8(b'\n');
             }
-            Shape::Followed => {
-                out.put_slice(format!("id: {seq}\ndata: ").as_bytes());
-                out.put_slice(bytes);
-                out.put_slice(b"\n\n");
-            }
+            Shape::Followed => sse::write(seq, bytes, |bytes| out.put_slice(bytes)),
         }
     }
 }

@@ -128,14 +128,14 @@ impl Seal {
     /// A text that will be used again as it was given, such as a prompt: only known values are
     /// replaced.
     pub fn given(&self, text: &str) -> Sealed {
-        Sealed(self.known.replace(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec()))
+        Sealed(self.redact_known(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec()))
     }
 
     /// A file that an agent hands in: text by all rules, other bytes without the known values.
     pub fn asset(&self, bytes: &[u8]) -> SealedBlob {
         let changed = match std::str::from_utf8(bytes) {
             Ok(_) => self.redact(bytes),
-            Err(_) => self.known.replace(bytes),
+            Err(_) => self.redact_known(bytes),
         };
         let sealed = changed.unwrap_or_else(|| bytes.to_vec());
         SealedBlob { hash: blake3::hash(&sealed).to_hex().to_string(), bytes: Sealed(sealed) }
@@ -207,12 +207,6 @@ impl Seal {
         let known = self.redact_known(text);
         let formed = rules::redact_by(known.as_deref().unwrap_or(text), rules::Which::Forms);
         formed.or(known)
-    }
-
-    fn redact_known(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let plain = self.known.replace(text);
-        let painted = ansi::replace(&self.known, plain.as_deref().unwrap_or(text));
-        painted.or(plain)
     }
 
     /// By all rules; `None` when nothing is to be replaced.

@@ -16,6 +16,8 @@ pub type Try = Box<dyn FnMut(&[u8], &mut Chance) -> Result<(), String>>;
 /// Something that reads what others wrote.
 pub struct Target {
     pub name: &'static str,
+    /// How many inputs it gets in the gate, from the build of every day.
+    pub everyday: u64,
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Words of its own that are put into inputs.
     pub words: &'static [&'static [u8]],
@@ -170,6 +172,7 @@ mod tests {
     /// Broken on purpose, in both ways in which a target can be.
     const BROKEN: Target = Target {
         name: "broken",
+        everyday: 0,
         seeds: || vec![b"{\"type\":\"hello\"}".to_vec()],
         words: &[b"magic", b"wrong"],
         make: || {

@@ -2,46 +2,66 @@
 //! also told the same thing another way (cut elsewhere, saved and loaded between two lines, read
 //! record by record), and both ways must come to the same.
 //!
-//! Two readers live in crates that this tool does not depend on, because they would bring an HTTP
+//! Some readers live in crates that this tool does not depend on, because they would bring an HTTP
 //! stack with them: their source files, which are pure, are compiled in here.
 
 mod config;
+mod deltas;
 mod frame;
 mod jsonlines;
+mod resolve;
 mod seal;
 mod spool;
+mod sse;
 mod template;
 
 use super::search::Target;
+use std::path::{Path, PathBuf};
 
 pub const ALL: &[Target] = &[
     frame::TARGET,
     jsonlines::TARGET,
     seal::TARGET,
+    deltas::TARGET,
     config::TARGET,
+    resolve::TARGET,
     template::TARGET,
+    sse::TARGET,
     spool::TARGET,
 ];
 
-/// What agents said in the recordings of the process protocol.
+/// Of a long recording its beginning is enough: inputs are not longer.
+const RECORDING_BYTES_MAX: usize = 16 * 1024;
+
+/// What agents said in the recordings of every runtime, in the order of their names.
 fn recordings() -> Vec<Vec<u8>> {
-    macro_rules! recordings {
-        ($($name:literal),+) => {
-            vec![$(include_bytes!(concat!(
-                env!("CARGO_MANIFEST_DIR"),
-                "/../crates/runtimes/src/jsonlines/recordings/",
-                $name,
-                ".jsonl"
-            ))
-            .to_vec()),+]
-        };
+    let mut found = Vec::new();
+    recordings_in(&crate::root().join("crates/runtimes/src"), false, &mut found);
+    found.sort();
+    let read = found.iter().filter_map(|path| std::fs::read(path).ok());
+    read.map(|bytes| bytes[..bytes.len().min(RECORDING_BYTES_MAX)].to_vec()).collect()
+}
+
+fn recordings_in(dir: &Path, inside: bool, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            recordings_in(&path, inside || path.ends_with("recordings"), found);
+        } else if inside && path.extension().is_none_or(|extension| extension != "why") {
+            found.push(path);
+        }
     }
-    recordings!(
-        "costs", "cut", "failed", "garbage", "happy", "minimum", "printed", "tools", "unicode"
-    )
 }
 
 /// The answer of a target: what does not hold, when it does not.
 fn holds(what: bool, why: impl FnOnce() -> String) -> Result<(), String> {
     if what { Ok(()) } else { Err(why()) }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_recordings_of_the_runtimes_are_found() {
+        assert!(super::recordings().len() >= 9);
+    }
 }

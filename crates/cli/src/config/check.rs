@@ -1,5 +1,6 @@
 //! What is right in form but wrong in meaning. `formed` finds what no file may have, and is asked
-//! on every load; `check` finds everything, warnings too, and is what `ostler config check` prints.
+//! on every load; `findings` finds everything, warnings too, and is what `ostler config check` prints.
+//! Pure: `config.rs` reads the files.
 
 use super::file::{Adapter, Agent, File};
 use super::nearest::did_you_mean;
@@ -7,17 +8,11 @@ use super::placeholder;
 use super::read::{self, Finding, Level, Reading};
 use super::resolve::runtime_ids;
 use super::words::{AdapterType, AuthType, Protocol};
+use contract::Code;
 use contract::limits::LEASE_MS_MIN;
-use contract::{Code, Fault};
 use std::collections::BTreeMap;
-use std::path::Path;
 
-/// Everything to be said about a file, errors first.
-pub fn check(path: &Path, vars: &BTreeMap<String, String>) -> Result<Vec<Finding>, Fault> {
-    Ok(findings(&super::text_of(path)?, vars))
-}
-
-/// The same, of a text.
+/// Everything to be said about a text, errors first.
 pub fn findings(text: &str, vars: &BTreeMap<String, String>) -> Vec<Finding> {
     let reading = read::read(text);
     let mut notes = Notes { reading: &reading, found: Vec::new() };

@@ -2,15 +2,22 @@
 //! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
-use super::file::{Adapter, Agent, Budget, Fallback, McpServer};
+use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer};
 use super::nearest::nearest;
 use super::words::{AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, Window, Workspace};
-use super::{Config, command_line, placeholder};
+use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
-use host::ops::run::Named;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// A configuration without mistakes of form.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Config {
+    /// Where it came from; `None` when there is no file.
+    pub path: Option<PathBuf>,
+    pub file: File,
+}
 
 /// What the command line says for this run alone.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -85,20 +92,6 @@ pub struct Resolved {
     pub tools: Option<Vec<String>>,
     pub concurrency: Option<u32>,
     pub fallback: Vec<Fallback>,
-}
-
-impl Resolved {
-    /// What a host needs to know of it, when the name was all it was given.
-    pub fn named(self) -> Named {
-        let RunBudget { nanousd, tokens, turns, ms } = self.run_budget;
-        Named {
-            adapter: self.adapter,
-            budget: host::ops::run::Budget { nanousd, tokens, turns, ms },
-            prompt_template: self.prompt_template,
-            system_prompt: self.system_prompt,
-            tools: self.tools,
-        }
-    }
 }
 
 /// What to run for a name, when the command line says nothing more.

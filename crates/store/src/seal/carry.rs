@@ -1,10 +1,12 @@
 //! A secret split over deltas. Of each text stream only the longest end that could begin a known
-//! value is held back; everything before it is released at once. A `Carry` can be stored: it says
-//! which pattern was begun and how far, and holds no byte of any secret.
+//! value is held back, as it is or with colours in it; everything before it is released at once.
+//! A `Carry` can be stored: it says which pattern was begun and how far, and holds no byte of any
+//! secret. A whole text takes the same way as pieces do, so both come to the same.
 //! State that ends in the middle of a value is held in the same way: `hold` and `unheld`.
 //! Splits across streams or kinds of events are out of scope.
 
 use super::Seal;
+use super::ansi::{Begun, Brush, End, Part};
 use super::known::Known;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,11 +19,28 @@ pub struct Carry {
     held: BTreeMap<String, Held>,
 }
 
-/// The first `bytes` of the pattern with this number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The end of one text.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 struct Held {
-    pattern: u32,
-    bytes: u32,
+    /// A value with sequences in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    painted: Option<Begun>,
+    /// Behind it, a value as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    plain: Option<Begun>,
+}
+
+impl Held {
+    fn is_empty(&self) -> bool {
+        self.painted.is_none() && self.plain.is_none()
+    }
+
+    fn texts(&self, known: &Known) -> Option<(Vec<u8>, Vec<u8>)> {
+        let text = |begun: &Option<Begun>| {
+            begun.as_ref().map_or_else(|| Some(Vec::new()), |begun| begun.text(known))
+        };
+        Some((text(&self.painted)?, text(&self.plain)?))
+    }
 }
 
 impl Carry {
@@ -34,16 +53,45 @@ impl Carry {
         self.held.is_empty()
     }
 
-    /// Takes what was held back of a stream. A carry of another set of secrets cannot be read
-    /// back, so its text is replaced as a whole.
-    fn take(&mut self, known: &Known, stream: &str) -> Vec<u8> {
-        let Some(held) = self.held.remove(stream) else { return Vec::new() };
-        let pattern = known.pattern(held.pattern as usize).filter(|_| self.shape == known.shape());
-        match pattern.and_then(|pattern| pattern.get(..held.bytes as usize)) {
-            Some(begun) => begun.to_vec(),
-            None => b"[redacted]".to_vec(),
-        }
+    /// Takes what was held back of a stream, painted and plain. A carry of another set of secrets
+    /// cannot be read back, so its text is replaced as a whole.
+    fn take(&mut self, known: &Known, stream: &str) -> (Vec<u8>, Vec<u8>) {
+        let Some(held) = self.held.remove(stream) else { return Default::default() };
+        let texts = (self.shape == known.shape()).then(|| held.texts(known)).flatten();
+        texts.unwrap_or_else(|| (Vec::new(), b"[redacted]".to_vec()))
     }
+}
+
+/// Replaces the known values of a text behind what is held back of it: first those that stand as
+/// they are, then those that sequences run through.
+fn pass(known: &Known, painted: Vec<u8>, text: &[u8], end: End) -> (Vec<u8>, Held) {
+    let mut brush = Brush::new(known, painted, text.len());
+    let mut done = 0;
+    let open = loop {
+        let hit = known.first(text, done);
+        let open = match end {
+            End::Over => None,
+            End::Open => first_open(known, text, done),
+        };
+        match (hit, open) {
+            // A value that starts before anything undecided is itself decided.
+            (Some(hit), open) if open.is_none_or(|(start, _)| hit.start < start) => {
+                brush.piece(&text[done..hit.start], &[], End::Over);
+                brush.mark(known.mark(hit.pattern));
+                done = hit.end;
+            }
+            (_, open) => break open,
+        }
+    };
+    let start = open.map_or(text.len(), |(start, _)| start);
+    brush.piece(&text[done..start], &text[start..], end);
+    let plain = open.map(|(start, pattern)| Begun {
+        pattern: pattern as u32,
+        bytes: (text.len() - start) as u32,
+        gaps: Vec::new(),
+    });
+    let (out, painted) = brush.done();
+    (out, Held { painted, plain })
 }
 
 impl Seal {
@@ -51,39 +99,31 @@ impl Seal {
     /// Over any split of a text, the released parts joined are the redaction of the whole.
     pub fn delta(&self, carry: &mut Carry, stream: &str, text: &str) -> String {
         let known = &self.known;
-        let mut whole = carry.take(known, stream);
+        let (painted, mut whole) = carry.take(known, stream);
         whole.extend_from_slice(text.as_bytes());
         carry.shape = known.shape();
-        let mut out = Vec::with_capacity(whole.len());
-        let mut done = 0;
-        let open = loop {
-            let hit = known.first(&whole, done);
-            let open = first_open(known, &whole, done);
-            match (hit, open) {
-                // A value that starts before anything undecided is itself decided.
-                (Some(hit), open) if open.is_none_or(|(start, _)| hit.start < start) => {
-                    out.extend_from_slice(&whole[done..hit.start]);
-                    out.extend_from_slice(known.mark(hit.pattern).as_bytes());
-                    done = hit.end;
-                }
-                (_, open) => break open,
-            }
-        };
-        match open {
-            Some((start, pattern)) => {
-                out.extend_from_slice(&whole[done..start]);
-                let bytes = (whole.len() - start) as u32;
-                carry.held.insert(stream.to_owned(), Held { pattern: pattern as u32, bytes });
-            }
-            None => out.extend_from_slice(&whole[done..]),
+        let (out, held) = pass(known, painted, &whole, End::Open);
+        if !held.is_empty() {
+            carry.held.insert(stream.to_owned(), held);
         }
         into_text(out)
     }
 
     /// What was held back of a stream, when its block has ended. `None` when nothing was.
     pub fn flush(&self, carry: &mut Carry, stream: &str) -> Option<String> {
-        let held = carry.take(&self.known, stream);
-        (!held.is_empty()).then(|| into_text(self.known.replace(&held).unwrap_or(held)))
+        let (painted, plain) = carry.take(&self.known, stream);
+        let held = !painted.is_empty() || !plain.is_empty();
+        held.then(|| into_text(pass(&self.known, painted, &plain, End::Over).0))
+    }
+
+    /// The text with every known value replaced, as it is or with colours in it; `None` when there
+    /// is none.
+    pub(super) fn redact_known(&self, text: &[u8]) -> Option<Vec<u8>> {
+        if self.known.first(text, 0).is_none() && !self.known.may_be_painted(text) {
+            return None;
+        }
+        let (out, _) = pass(&self.known, Vec::new(), text, End::Over);
+        (out != text).then_some(out)
     }
 }
 
@@ -96,12 +136,25 @@ impl Seal {
     /// The text with an end that begins a known value written as the place it was cut at; `None`
     /// when there is no such end.
     pub(super) fn hold(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let (start, pattern) = first_open(&self.known, text, 0)?;
-        let bytes = text.len() - start;
-        (bytes >= HELD_BYTES_MIN).then(|| {
-            let tag = self.known.tag(pattern, bytes);
-            [&text[..start], format!("{HELD}{pattern}:{bytes}:{tag}]").as_bytes()].concat()
-        })
+        let (mut out, held) = pass(&self.known, Vec::new(), text, End::Open);
+        let begun = [held.painted, held.plain];
+        let bytes: u32 = begun.iter().flatten().map(|begun| begun.bytes).sum();
+        if (bytes as usize) < HELD_BYTES_MIN {
+            return None;
+        }
+        for begun in begun.iter().flatten() {
+            let pattern = begun.pattern as usize;
+            begun.each(&self.known, |part| match part {
+                Part::Sequences(text) => out.extend_from_slice(text),
+                Part::Value { bytes: [], .. } => {}
+                Part::Value { from, bytes } => {
+                    let to = from + bytes.len();
+                    let tag = self.known.tag(pattern, from, to);
+                    out.extend_from_slice(format!("{HELD}{pattern}:{from}:{to}:{tag}]").as_bytes());
+                }
+            })?;
+        }
+        Some(out)
     }
 
     /// Our own state as it was before it passed `json`, as far as the same values are known. What
@@ -132,10 +185,11 @@ impl Seal {
     fn held(&self, written: &[u8]) -> Option<String> {
         let inside = std::str::from_utf8(written).ok()?.strip_prefix(HELD)?.strip_suffix(']')?;
         let mut parts = inside.split(':');
-        let (pattern, bytes, tag) = (parts.next()?, parts.next()?, parts.next()?);
-        let (pattern, bytes): (usize, usize) = (pattern.parse().ok()?, bytes.parse().ok()?);
-        let text = self.known.pattern(pattern)?.get(..bytes)?;
-        (tag == self.known.tag(pattern, bytes)).then(|| String::from_utf8_lossy(text).into_owned())
+        let mut number = || parts.next()?.parse::<usize>().ok();
+        let (pattern, from, to) = (number()?, number()?, number()?);
+        let text = self.known.pattern(pattern)?.get(from..to)?;
+        (parts.next()? == self.known.tag(pattern, from, to))
+            .then(|| String::from_utf8_lossy(text).into_owned())
     }
 }
 
@@ -172,7 +226,8 @@ mod tests {
             out += &seal.delta(&mut carry, "1", part);
             // A carry that was stored and read back goes on as if nothing had happened.
             let stored = serde_json::to_string(&carry).unwrap();
-            assert!(!stored.contains("abc"), "{stored}");
+            let strings = stored.contains("\\u001b]");
+            assert!(strings || !stored.contains("abc"), "{stored}");
             carry = serde_json::from_str(&stored).unwrap();
         }
         out += &seal.flush(&mut carry, "1").unwrap_or_default();
@@ -193,6 +248,46 @@ mod tests {
     }
 
     #[test]
+    fn a_value_in_colours_that_is_cut_anywhere_is_found() {
+        let seal = seal();
+        let text = "see a\u{1b}[31mbc\u{1b}]8;;http://x\u{1b}\\abd\\u001b[0mabcabc there";
+        for one in 0..text.len() {
+            for other in one..text.len() {
+                let out = through(&seal, &parted(text, vec![one, other]));
+                assert_eq!(out, "see [redacted:B] there", "cut at {one} and {other}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_sequence_that_itself_may_begin_a_value_hides_none_before_it() {
+        let seal = odd_seal();
+        let text = r"xabc\u001b[31mabd";
+        for cut in 0..text.len() {
+            assert_eq!(through(&seal, &parted(text, vec![cut])), "x[redacted:V]", "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn an_escape_with_a_capital_letter_is_text_in_pieces_and_as_a_whole() {
+        let text = r"a\U001b[31m\u001b[31mbcabd";
+        assert_eq!(through(&seal(), &parted(text, vec![14])), text);
+        assert_eq!(seal().given(text).text(), text);
+    }
+
+    #[test]
+    fn colours_hold_nothing_back_that_begins_no_value() {
+        let seal = seal();
+        let mut carry = Carry::default();
+        for text in ["\u{1b}[31mred", "x\u{1b}[", "31m", "C:\\", "x\u{1b}]0;", "\n"] {
+            assert_eq!(seal.delta(&mut carry, "1", text), text);
+        }
+        assert_eq!(seal.delta(&mut carry, "1", "xa\u{1b}[3"), "x");
+        assert_eq!(seal.delta(&mut carry, "1", "1mq"), "a\u{1b}[31mq");
+        assert!(carry.is_empty());
+    }
+
+    #[test]
     fn a_carry_of_other_secrets_gives_away_nothing() {
         let mut carry = Carry::default();
         seal().delta(&mut carry, "1", "abca");
@@ -203,7 +298,15 @@ mod tests {
     #[test]
     fn state_that_ends_inside_a_value_is_held_and_given_back() {
         let seal = seal();
-        for text in ["say abcab", "bdabcé\"", "abcabdabcab", "nothing", "abc", "[held:0:5:0000]"] {
+        for text in [
+            "a\u{1b}[1mbcab\u{1b}[",
+            "say abcab",
+            "bdabcé\"",
+            "abcabdabcab",
+            "nothing",
+            "abc",
+            "[held:0:5:0000]",
+        ] {
             let state = serde_json::json!({ "last_text": text, "n": 1 });
             let stored = seal.json(&state);
             assert!(
@@ -217,8 +320,40 @@ mod tests {
         }
         let stored = seal.json(&serde_json::json!(["say abcab"]));
         assert_eq!(seal.unheld(stored.bytes()), br#"["say abcab"]"#);
+        let painted = serde_json::json!(["say ab\u{1b}[1mcab"]);
+        let kept = seal.json(&painted);
+        assert!(!kept.text().contains("ab"), "{kept:?}");
+        assert_eq!(seal.unheld(kept.bytes()), painted.to_string().as_bytes());
         let other = Seal::new([("X".to_owned(), "something else".to_owned())]);
         assert_eq!(other.unheld(stored.bytes()), stored.bytes(), "a stranger learns nothing");
+    }
+
+    /// Values that begin with what sequences are made of, and one that holds a sequence.
+    fn odd_seal() -> Seal {
+        Seal::new(
+            [
+                "abcabd",
+                "abcabdabcabc",
+                "\\u001babc",
+                "-\\\"xyz",
+                "1mabca",
+                "]abcdef",
+                "ab\u{1b}[31mcd",
+            ]
+            .map(|value| ("V".to_owned(), value.to_owned())),
+        )
+    }
+
+    const UNITS: &str = "a|b|c|d|abc|abd|-|x|\\[|\\]|m|1m|u|u0|u001b|\\\\|\\\\u|\\\\u00|\\\\U001b\\[1m|\\\\u001[bB]|\u{1b}|\u{1b}\\[|\u{1b}\\[31m|\u{1b}\\]0;t|\u{7}|\u{1b}\\\\|\\\\u001b\\[0m|é|\"|\n";
+
+    const SEQUENCES: &str = "|\u{1b}\\[31m|\u{1b}\\[0m\u{1b}\\(B|\u{1b}\\]8;;http://x\u{7}|\\\\u001b\\[0m|\\\\\\\\u001B\\[38;5;1m";
+
+    fn parted(text: &str, cuts: Vec<usize>) -> Vec<String> {
+        let mut cuts: Vec<usize> =
+            cuts.into_iter().map(|cut| text.floor_char_boundary(cut.min(text.len()))).collect();
+        cuts.extend([0, text.len()]);
+        cuts.sort_unstable();
+        cuts.windows(2).map(|cut| text[cut[0]..cut[1]].to_owned()).collect()
     }
 
     proptest! {
@@ -228,14 +363,45 @@ mod tests {
             cuts in proptest::collection::vec(0usize..40, 0..6),
         ) {
             let seal = seal();
-            let chars: Vec<char> = text.chars().collect();
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(chars.len())).collect();
-            cuts.extend([0, chars.len()]);
-            cuts.sort_unstable();
-            let parts: Vec<String> =
-                cuts.windows(2).map(|cut| chars[cut[0]..cut[1]].iter().collect()).collect();
+            let parts = parted(&text, cuts);
             let whole = seal.known.replace(text.as_bytes()).unwrap_or(text.into_bytes());
             prop_assert_eq!(through(&seal, &parts), String::from_utf8(whole).unwrap());
+        }
+
+        /// The same with sequences, whole and cut, plain and written, wherever they may stand.
+        #[test]
+        fn any_split_of_a_painted_text_releases_the_redaction_of_the_whole(
+            units in proptest::collection::vec(UNITS, 0..24),
+            cuts in proptest::collection::vec(0usize..200, 0..8),
+        ) {
+            let seal = odd_seal();
+            let text = units.concat();
+            let whole = seal.redact_known(text.as_bytes()).unwrap_or(text.clone().into_bytes());
+            let whole = String::from_utf8(whole).unwrap();
+            prop_assert_eq!(through(&seal, &parted(&text, cuts)), whole.clone());
+            prop_assert_eq!(through(&seal, &parted(&text, (0..text.len()).collect())), whole);
+        }
+
+        /// Whole sequences between the characters hide no value, however the text is cut.
+        #[test]
+        fn no_value_comes_through_in_colours(
+            before in "[abcdx ]{0,8}",
+            value in 0usize..3,
+            between in proptest::collection::vec(SEQUENCES, 12..13),
+            after in "[abcdx ]{0,8}",
+            cuts in proptest::collection::vec(0usize..200, 0..8),
+        ) {
+            let seal = seal();
+            let value = ["abcabd", "abcabdabcabc", "bdabcé\"ab"][value];
+            let painted: String =
+                value.chars().zip(&between).map(|(letter, paint)| format!("{letter}{paint}")).collect();
+            let text = format!("{before}{painted}{after}");
+            let out = through(&seal, &parted(&text, cuts));
+            let bare = between.iter().fold(out, |out, paint| match paint.as_str() {
+                "" => out,
+                paint => out.replace(paint, ""),
+            });
+            prop_assert!(!bare.contains(value), "{:?} came through {:?}", bare, text);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! finds them all, leftmost and longest; most texts never reach it (`grams.rs`). The patterns are
 //! sorted, so that `carry.rs` can name one by its place. Knows nothing of events.
 
+use super::ansi;
 use super::grams::{Grams, gram4};
 use aho_corasick::{AhoCorasick, MatchKind};
 use base64::Engine as _;
@@ -10,6 +11,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use contract::limits::SECRET_BYTES_MIN;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A line of a multi-line value and a string in a value of JSON are looked for by themselves from
@@ -25,7 +27,7 @@ const BASE64_BYTES_MIN: usize = 6;
 
 /// JSON in a string of JSON in a string of JSON: agents pass each other's answers on, and every
 /// layer escapes the escapes of the one inside. Costs nothing for values without such characters.
-const JSON_LAYERS: usize = 4;
+pub(super) const JSON_LAYERS: usize = 4;
 
 /// The values of one run.
 #[derive(Default)]
@@ -36,6 +38,8 @@ pub(super) struct Known {
     stride: usize,
     /// Sorted, without doubles.
     patterns: Vec<Vec<u8>>,
+    /// The first pattern that does not begin with a smaller byte than this, for every byte.
+    firsts: Vec<u32>,
     /// What stands in the place of each pattern.
     marks: Vec<Arc<str>>,
     /// The longest pattern.
@@ -77,7 +81,9 @@ impl Known {
             (0..stride).filter_map(|start| gram4(pattern, start)).collect()
         };
         let pieces = Grams::new(patterns.iter().flat_map(starts).collect());
-        Self { automaton, pieces, stride, patterns, marks, bytes_max }
+        let before = |byte: u32| patterns.partition_point(|known| u32::from(known[0]) < byte);
+        let firsts = (0..=256).map(|byte| before(byte) as u32).collect();
+        Self { automaton, pieces, stride, patterns, firsts, marks, bytes_max }
     }
 
     /// Whether any known value may occur from `from` on. Right whenever it says no.
@@ -102,7 +108,13 @@ impl Known {
         Some(Hit { start: found.start(), end: found.end(), pattern: found.pattern().as_usize() })
     }
 
+    /// Whether there are values, and sequences that may run through one.
+    pub fn may_be_painted(&self, text: &[u8]) -> bool {
+        self.automaton.is_some() && ansi::may_paint(text)
+    }
+
     /// The text with every known value replaced by its mark; `None` when there is none.
+    #[cfg(test)]
     pub fn replace(&self, text: &[u8]) -> Option<Vec<u8>> {
         let mut hit = self.first(text, 0)?;
         let mut out = Vec::with_capacity(text.len());
@@ -132,6 +144,24 @@ impl Known {
         self.bytes_max
     }
 
+    /// The patterns that begin with this byte, by their places.
+    pub fn beginning_with(&self, byte: u8) -> Range<usize> {
+        let place = |byte: usize| self.firsts.get(byte).map_or(0, |first| *first as usize);
+        place(usize::from(byte))..place(usize::from(byte) + 1)
+    }
+
+    /// Those of patterns that are the same up to `depth`, and longer, which go on with this byte.
+    pub fn going_on_with(&self, like: Range<usize>, depth: usize, byte: u8) -> Range<usize> {
+        let patterns = &self.patterns[like.clone()];
+        let from = patterns.partition_point(|pattern| pattern[depth] < byte);
+        let count = patterns[from..].partition_point(|pattern| pattern[depth] == byte);
+        like.start + from..like.start + from + count
+    }
+
+    pub fn length(&self, pattern: usize) -> usize {
+        self.patterns[pattern].len()
+    }
+
     /// A pattern that `text` begins but does not finish.
     pub fn begun_by(&self, text: &[u8]) -> Option<usize> {
         // Sorted order puts every pattern that `text` begins directly behind `text` itself.
@@ -139,13 +169,15 @@ impl Known {
         self.patterns.get(place).filter(|pattern| pattern.starts_with(text)).map(|_| place)
     }
 
-    /// What only someone who knows all values can say of two numbers.
-    pub fn tag(&self, pattern: usize, bytes: usize) -> String {
+    /// What only someone who knows all values can say of a part of one.
+    pub fn tag(&self, pattern: usize, from: usize, to: usize) -> String {
         let mut hasher = blake3::Hasher::new();
         for pattern in &self.patterns {
             hasher.update(&(pattern.len() as u64).to_le_bytes()).update(pattern);
         }
-        hasher.update(&(pattern as u64).to_le_bytes()).update(&(bytes as u64).to_le_bytes());
+        for number in [pattern, from, to] {
+            hasher.update(&(number as u64).to_le_bytes());
+        }
         hasher.finalize().to_hex()[..16].to_owned()
     }
 

@@ -3,6 +3,7 @@
 //! (`forms.rs`). Every rule hangs on a literal, so a look at every second place decides whether a
 //! text needs a closer look at all (`grams.rs`). Works on bytes; what it cuts are whole characters.
 
+mod plain;
 mod shapes;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,8 @@ const VALUE_BYTES_MIN: usize = 6;
 /// What follows `Bearer` in prose is shorter than this; a token is not.
 const BEARER_BYTES_MIN: usize = 20;
 
-const NAMES: [&str; 6] = ["key", "token", "secret", "password", "authorization", "cookie"];
+const NAMES: [&str; 8] =
+    ["key", "token", "secret", "password", "passwd", "passphrase", "authorization", "cookie"];
 
 /// Words that contain a telling name by accident of spelling.
 const HARMLESS: [&str; 18] = [
@@ -78,15 +80,15 @@ impl Rule {
     fn begins(&self, text: &[u8]) -> bool {
         let begin = self.begin().as_bytes();
         match self {
-            Self::Name(_) | Self::Bearer => {
+            // Some writers of JSON have digits in capitals.
+            Self::Name(_) | Self::Bearer | Self::Paint => {
                 text.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin))
             }
             Self::Form(_)
             | Self::JsonWebToken
             | Self::BotToken
             | Self::PrivateKey
-            | Self::Address
-            | Self::Paint => text.starts_with(begin),
+            | Self::Address => text.starts_with(begin),
         }
     }
 
@@ -318,6 +320,11 @@ pub(super) fn harmless(name: &str, value: &[u8]) -> bool {
         || (counts(name) && value.iter().all(|byte| byte.is_ascii_digit() || b"._,".contains(byte)))
 }
 
+/// The same of a field, whose name may be anyone's.
+pub(super) fn harmless_field(name: &str, value: &[u8]) -> bool {
+    harmless(name, value) || plain::is_word_under(name, value)
+}
+
 /// `max_tokens` and `TOKEN_LIMIT`, but not `token`, which may be one of digits.
 fn counts(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -343,7 +350,7 @@ fn named(text: &[u8], start: usize, end: usize, word: &str) -> Option<(usize, us
     as_header.or_else(|| environment(text, start, end)).or_else(|| {
         let part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let (from, to) = around(text, start, end, part);
-        quoted_field(text, from, to)
+        quoted_field(text, from, to).or_else(|| plain::given(text, from, to))
     })
 }
 
@@ -369,7 +376,9 @@ fn is_environment_name(name: &[u8]) -> bool {
             let part = part.strip_suffix(b"S").unwrap_or(part);
             let tail = |word: &str| part.ends_with(word.as_bytes());
             matches!(part, b"KEY" | b"AUTHORIZATION" | b"COOKIE")
-                || ["TOKEN", "SECRET", "PASSWORD", "APIKEY"].into_iter().any(tail)
+                || ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "APIKEY"]
+                    .into_iter()
+                    .any(tail)
         })
 }
 
@@ -401,7 +410,7 @@ fn quoted_field(text: &[u8], from: usize, to: usize) -> Option<(usize, usize)> {
     let value = open + quote.len();
     let end = closing(text, value, quote);
     let name = std::str::from_utf8(&text[from..to]).ok()?;
-    (telling(name) && !harmless(name, &text[value..end])).then_some((value, end))
+    (telling(name) && !harmless_field(name, &text[value..end])).then_some((value, end))
 }
 
 /// What follows `authorization`, without the name of its scheme.

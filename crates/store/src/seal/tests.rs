@@ -48,7 +48,9 @@ fn an_event_is_redacted_by_value_by_name_and_by_form() {
         text("the key is hunter2-hunter2, in base64 aHVudGVyMi1odW50ZXIy"),
         text("odd: a\"b\\c\nd/e; as JSON: \"a\\\"b\\\\c\\nd/e\""),
         text("export GITHUB_TOKEN=abcdefgh && curl -H 'Authorization: Bearer 0123456789'"),
-        tool_use(json!({"api_key": "x", "keys": ["a", 1, {"b": "c"}], "tokens": 5, "cmd": "ls"})),
+        tool_use(
+            json!({"api_key": "x", "keys": ["Xk29fLq8wZ", 1, {"b": "c"}], "tokens": 5, "cmd": "ls"}),
+        ),
         tool_use(json!({"hunter2-hunter2": "hunter2-hunter2", "n": 73310042, "m": 733100420})),
         tool_use(json!({"body": "{\"password\": \"hush\"}", "key": "$HOME"})),
         Body::Progress(Progress {

@@ -179,7 +179,7 @@ impl<'a> Walk<'a> {
             return;
         }
         let name = self.frames.last().map_or("", |frame| frame.name.as_str());
-        if place.secret && !rules::harmless(name, &text) {
+        if place.secret && !rules::harmless_field(name, &text) {
             self.write_string(rules::MARK.as_bytes());
             return;
         }

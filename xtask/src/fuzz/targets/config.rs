@@ -6,23 +6,41 @@ use crate::fuzz::search::Try;
 
 // The pure part of the binary's configuration.
 #[allow(dead_code, reason = "the product uses all of it")]
+#[path = "../../../../crates/cli/src/config/check.rs"]
+pub(super) mod check;
+#[allow(dead_code, reason = "the product uses all of it")]
+#[path = "../../../../crates/cli/src/config/command_line.rs"]
+pub(super) mod command_line;
+#[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/expected.rs"]
-mod expected;
+pub(super) mod expected;
 #[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/file.rs"]
-mod file;
+pub(super) mod file;
 #[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/nearest.rs"]
-mod nearest;
+pub(super) mod nearest;
+#[allow(dead_code, reason = "the product uses all of it")]
+#[path = "../../../../crates/cli/src/config/placeholder.rs"]
+pub(super) mod placeholder;
 #[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/read.rs"]
-mod read;
+pub(super) mod read;
+#[allow(dead_code, reason = "the product uses all of it")]
+#[path = "../../../../crates/cli/src/config/resolve.rs"]
+pub(super) mod resolve;
+#[allow(dead_code, reason = "the product uses all of it")]
+#[path = "../../../../crates/cli/src/config/show.rs"]
+pub(super) mod show;
 #[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/words.rs"]
-mod words;
+pub(super) mod words;
+
+pub(super) use resolve::Config;
 
 pub const TARGET: Target = Target {
     name: "config",
+    everyday: 3_000,
     seeds: || {
         vec![
             include_bytes!("../../../../crates/cli/src/config/init.jsonc").to_vec(),
@@ -57,16 +75,24 @@ fn make() -> Try {
     Box::new(|input, _| {
         let text = String::from_utf8_lossy(input);
         let reading = read::read(&text);
-        let lines = text.split('\n').count();
-        let longest = text.split('\n').map(str::len).max().unwrap_or(0);
         for finding in &reading.findings {
-            let inside = |(line, column): (usize, usize)| {
-                (1..=lines).contains(&line) && (1..=longest + 1).contains(&column)
-            };
             let place = finding.at.or_else(|| reading.place(&finding.path));
-            holds(place.is_none_or(inside), || format!("a finding outside: {finding:?}"))?;
-            holds(!finding.message.is_empty(), || format!("nothing is said: {finding:?}"))?;
+            said_well(finding, place, &text)?;
         }
         Ok(())
     })
+}
+
+/// A finding says something, and stands inside the text.
+pub(super) fn said_well(
+    finding: &read::Finding,
+    place: Option<(usize, usize)>,
+    text: &str,
+) -> Result<(), String> {
+    let inside = |(line, column): (usize, usize)| {
+        let found = line.checked_sub(1).and_then(|line| text.split('\n').nth(line));
+        found.is_some_and(|found| (1..=found.len() + 1).contains(&column))
+    };
+    holds(place.is_none_or(inside), || format!("a finding outside: {finding:?}"))?;
+    holds(!finding.message.is_empty(), || format!("nothing is said: {finding:?}"))
 }

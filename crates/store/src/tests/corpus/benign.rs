@@ -57,6 +57,21 @@ const TEMPLATES: &[&str] = &[
     "export PATH=$HOME/.{name}/bin:$PATH MAX_TOKENS={number} API_KEY=$OTHER_KEY",
     "| {Name} | {number} | {name} {name} | {sha} |",
     "{base64}{base64}",
+    // Settings, manifests and descriptions of interfaces, all of them names and values in quotes.
+    "  \"name\": \"{name}-{name}\", \"version\": \"{number}.0.1\", \"license\": \"MIT\", \"private\": true,",
+    "  \"scripts\": { \"build\": \"{name} build --{name}\", \"test\": \"{name} test src/{name}\", \"lint\": \"{name} .\" },",
+    "  \"dependencies\": { \"{name}-{name}\": \"^{number}.1.0\", \"@{name}/{name}\": \"~2.{number}.0\" },",
+    "  \"editor.fontSize\": {number}, \"editor.tabSize\": 2, \"{name}.{name}\": \"{name}\", \"files.eol\": \"auto\",",
+    "  \"keywords\": [\"{name}\", \"{name}\", \"{name}\"], \"author\": \"{Name} <{name}@example.org>\",",
+    "{\"openapi\":\"3.1.0\",\"paths\":{\"/{name}/{id}\":{\"get\":{\"operationId\":\"{name}{Name}\",\"tags\":[\"{name}\"]}}}}",
+    "{\"type\": \"object\", \"required\": [\"token\", \"{name}\"], \"properties\": {\"token\": {\"type\": \"string\"}}}",
+    "{\"securitySchemes\": {\"{name}\": {\"type\": \"apiKey\", \"in\": \"header\", \"name\": \"X-API-Key\"}}}",
+    "{\"grant_type\": \"{name}\", \"token_type\": \"Bearer\", \"expires_in\": {number}, \"scope\": \"{name} {name}\"}",
+    "[{\"key\": \"ctrl+shift+{name}\", \"command\": \"{name}.{name}\", \"when\": \"{name}Focus && !{name}\"}]",
+    "{\"primaryKey\": \"id\", \"foreignKey\": \"{name}_id\", \"table\": \"{name}\", \"onDelete\": \"cascade\"}",
+    "{\"compilerOptions\": {\"target\": \"es2022\", \"module\": \"{name}\", \"outDir\": \"./{name}\", \"strict\": true}}",
+    "{\"id\": {number}, \"title\": \"{Name} {name}\", \"state\": \"open\", \"labels\": [\"{name}\"], \"sha\": \"{sha}\"}",
+    "{name}: { image: \"{name}/{name}:{number}\", ports: [\"{number}:80\"], restart: always, secrets: [{name}_{name}] }",
     "Traceback: File \"/srv/{name}/{name}.py\", line {number}, in {name}: KeyError: '{name}'",
 ];
 

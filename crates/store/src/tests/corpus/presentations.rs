@@ -8,15 +8,16 @@ use serde_json::json;
 pub struct Shown {
     pub text: String,
     needle: String,
-    painted: bool,
+    /// What stands between the characters.
+    paint: &'static str,
 }
 
 impl Shown {
     /// Whether the value can be read in this text.
     pub fn leaks_in(&self, out: &str) -> bool {
-        match self.painted {
-            true => out.replace(PAINT, "").contains(&self.needle),
-            false => out.contains(&self.needle),
+        match self.paint {
+            "" => out.contains(&self.needle),
+            paint => out.replace(paint, "").contains(&self.needle),
         }
     }
 }
@@ -25,14 +26,18 @@ pub struct Presentation {
     pub name: &'static str,
     /// The characters of the value stand as they are.
     pub verbatim: bool,
-    pub painted: bool,
     pub show: fn(&str) -> Shown,
 }
 
 const PAINT: &str = "\u{1b}[31m";
 
 fn shown(text: String, needle: &str) -> Shown {
-    Shown { text, needle: needle.to_owned(), painted: false }
+    Shown { text, needle: needle.to_owned(), paint: "" }
+}
+
+fn painted(value: &str, paint: &'static str) -> Shown {
+    let text: String = value.chars().map(|letter| format!("{letter}{paint}")).collect();
+    Shown { text: format!("see {text} there"), needle: value.to_owned(), paint }
 }
 
 fn quoted(text: &str) -> String {
@@ -80,12 +85,10 @@ macro_rules! ways {
         &[$(Presentation {
             name: $name,
             verbatim: ways!(@ $how verbatim),
-            painted: ways!(@ $how painted),
             show: |$value| $show,
         }),+]
     };
     (@ same verbatim) => { true };
-    (@ painted painted) => { true };
     (@ $how:ident $other:ident) => { false };
 }
 
@@ -140,8 +143,10 @@ pub const PRESENTATIONS: &[Presentation] = ways! {
         let text = value.replace('\'', r"'\''");
         shown(format!("export X='{text}'"), &text)
     };
-    painted "colours": |value| {
-        let text: String = value.chars().map(|letter| format!("{letter}{PAINT}")).collect();
-        Shown { text: format!("see {text} there"), needle: value.to_owned(), painted: true }
+    other "colours": |value| painted(value, PAINT);
+    other "colours in json": |value| {
+        let Shown { text, needle, .. } = painted(value, PAINT);
+        Shown { text: quoted(&text), needle: quoted(&needle), paint: r"\u001b[31m" }
     };
+    other "links": |value| painted(value, "\u{1b}]8;;https://example.com/a\u{1b}\\");
 };
