@@ -13,6 +13,8 @@ use store::seal::Seal;
 /// What can be counted, and of what its number is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
+    /// Lines of the pipeline bench to sealed events.
+    Event,
     /// Lines to joined drafts.
     Decode,
     /// Lines to sealed lines of the trace.
@@ -26,10 +28,12 @@ pub enum Work {
 }
 
 impl Work {
-    pub const ALL: [Self; 5] = [Self::Decode, Self::Trace, Self::Seal, Self::Commit, Self::Begin];
+    pub const ALL: [Self; 6] =
+        [Self::Event, Self::Decode, Self::Trace, Self::Seal, Self::Commit, Self::Begin];
 
     pub fn word(self) -> &'static str {
         match self {
+            Self::Event => "event",
             Self::Decode => "decode",
             Self::Trace => "trace",
             Self::Seal => "seal",
@@ -41,7 +45,7 @@ impl Work {
     /// How often it is done in the shorter of two runs.
     pub fn times(self) -> u64 {
         match self {
-            Self::Decode | Self::Trace | Self::Seal => 2_000,
+            Self::Event | Self::Decode | Self::Trace | Self::Seal => 2_000,
             Self::Commit => 20,
             Self::Begin => 20,
         }
@@ -69,24 +73,14 @@ pub fn run(words: &[&str]) -> Result<(), String> {
     let work = Work::ALL.into_iter().find(|known| known.word() == *work).ok_or(usage)?;
     let times: u64 = times.parse().map_err(said(usage))?;
     match work {
-        Work::Decode => {
-            decode(times);
-            Ok(())
-        }
-        Work::Trace => {
-            trace(times);
-            Ok(())
-        }
-        Work::Seal => {
-            seal(times);
-            Ok(())
-        }
-        Work::Commit => commit(times),
-        Work::Begin => {
-            begin(times);
-            Ok(())
-        }
+        Work::Event => drop(event(times)),
+        Work::Decode => drop(decode(&lines_of(2 * work.times()), times)),
+        Work::Trace => drop(trace(times)),
+        Work::Seal => drop(seal(times)),
+        Work::Commit => commit(times)?,
+        Work::Begin => drop(begin(times)),
     }
+    Ok(())
 }
 
 fn line(n: u64) -> String {
@@ -95,20 +89,36 @@ fn line(n: u64) -> String {
     LINES[n as usize % LINES.len()].replace('%', &pair.to_string())
 }
 
-fn decode(times: u64) -> Vec<contract::Draft> {
+/// Making them is other work, and the same number is made however many are heard.
+fn lines_of(count: u64) -> Vec<String> {
+    (0..count).map(line).collect()
+}
+
+fn decode(lines: &[String], times: u64) -> Vec<contract::Draft> {
     let mut dialect = runtimes::jsonlines::fresh();
     let (mut joiner, mut drafts) = (Joiner::default(), Vec::new());
     let at = contract::Timestamp(0);
-    for n in 0..times {
-        let line = line(n);
-        let frame =
-            Frame { stream: Stream::Stdout, line: n + 1, bytes: line.as_bytes(), cut: false };
+    for (n, line) in (1..=times).zip(lines.iter().cycle()) {
+        let frame = Frame { stream: Stream::Stdout, line: n, bytes: line.as_bytes(), cut: false };
         let mut out = Out::default();
         dialect.hear(&frame, &mut out);
         out.drafts.into_iter().for_each(|draft| joiner.push(draft, at, &mut drafts));
     }
     joiner.flush(&mut drafts);
     drafts
+}
+
+/// What the adapter bench does with a line once it has it.
+fn event(times: u64) -> usize {
+    let line = String::from_utf8_lossy(&super::agent::template()).trim_end().to_owned();
+    let (run_id, ts, origin) = (run_id(), now(), Origin::Agent);
+    let seal = Seal::new(secrets());
+    let drafts = decode(&[line], times);
+    let sealed = (1..).zip(&drafts).map(|(seq, draft)| {
+        let envelope = Envelope { run_id, seq, ts, attempt: 1, fence: 1, origin };
+        seal.event(&envelope, &draft.body, draft.raw).bytes.bytes().len()
+    });
+    sealed.sum()
 }
 
 fn trace(times: u64) -> usize {
@@ -120,7 +130,7 @@ fn trace(times: u64) -> usize {
 
 fn seal(times: u64) -> usize {
     let seal = Seal::new(secrets());
-    let drafts = decode(LINES.len() as u64);
+    let drafts = decode(&lines_of(LINES.len() as u64), LINES.len() as u64);
     let (run_id, ts, origin) = (run_id(), now(), Origin::Agent);
     (1..=times)
         .map(|seq| {
@@ -161,7 +171,8 @@ mod tests {
 
     #[test]
     fn every_line_is_understood_and_every_kind_of_work_can_be_done() {
-        let drafts = decode(2 * LINES.len() as u64);
+        let count = 2 * LINES.len() as u64;
+        let drafts = decode(&lines_of(count), count);
         assert!(drafts.len() >= 2 * (LINES.len() - 1), "{}", drafts.len());
         for draft in &drafts {
             assert_ne!(draft.body.kind(), "log", "{draft:?}");
