@@ -121,8 +121,10 @@ mod tests {
     #[test]
     fn the_quick_way_to_write_a_time_says_what_the_long_one_says() {
         let long = |ms: i64| format!("{:.3}", jiff::Timestamp::from_millisecond(ms).unwrap());
-        // Every day from 1970 to 9999 at another time of day, and the edges.
-        let days = (0..FIVE_DIGIT_YEARS_MS).step_by(DAY_MS as usize);
+        // Every 97th day from 1970 to 9999 at another time of day, each day of eight years, and the
+        // edges.
+        let eight_years = (0..8 * 366).map(|day| 946_684_800_000 + day * DAY_MS);
+        let days = (0..FIVE_DIGIT_YEARS_MS).step_by(97 * DAY_MS as usize).chain(eight_years);
         let times = days.enumerate().map(|(n, day)| day + (n as i64 * 7_654_321) % DAY_MS);
         for ms in times.chain([0, DAY_MS - 1, DAY_MS, FIVE_DIGIT_YEARS_MS - 1]) {
             assert_eq!(Timestamp(ms).to_string(), long(ms));

@@ -97,12 +97,12 @@ fn lines_of(count: u64) -> Vec<String> {
 fn decode(lines: &[String], times: u64) -> Vec<contract::Draft> {
     let mut dialect = runtimes::jsonlines::fresh();
     let (mut joiner, mut drafts) = (Joiner::default(), Vec::new());
-    let at = contract::Timestamp(0);
+    let (at, mut out) = (contract::Timestamp(0), Out::default());
     for (n, line) in (1..=times).zip(lines.iter().cycle()) {
         let frame = Frame { stream: Stream::Stdout, line: n, bytes: line.as_bytes(), cut: false };
-        let mut out = Out::default();
         dialect.hear(&frame, &mut out);
-        out.drafts.into_iter().for_each(|draft| joiner.push(draft, at, &mut drafts));
+        out.signals.clear();
+        out.drafts.drain(..).for_each(|draft| joiner.push(draft, at, &mut drafts));
     }
     joiner.flush(&mut drafts);
     drafts

@@ -230,8 +230,12 @@ fn spell(value: &str) -> Vec<Vec<u8>> {
     spellings.extend(hexadecimal(value.as_bytes()));
     spellings.extend(quotings(value));
     spellings.extend(base64s(value.as_bytes()));
+    // Ordinary values look the same in most spellings.
+    spellings.sort_unstable();
+    spellings.dedup();
     let mut layer = spellings.clone();
     for _ in 0..JSON_LAYERS {
+        layer.retain(|spelling| spelling.bytes().any(is_escaped));
         layer = layer.iter().map(|spelling| json_escaped(spelling)).collect();
         spellings.extend_from_slice(&layer);
     }
@@ -279,6 +283,11 @@ fn quotings(value: &str) -> Vec<String> {
         quotings.push(html.replace('"', double).replace('\'', single));
     }
     quotings
+}
+
+/// Whether JSON writes this byte otherwise than as itself.
+fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 fn json_escaped(text: &str) -> String {
@@ -442,6 +451,14 @@ mod tests {
                 known.occurs(text.as_bytes()),
                 known.automaton().is_match(&text)
             );
+        }
+    }
+
+    #[test]
+    fn what_json_does_not_escape_has_no_spelling_of_its_own_in_it() {
+        for byte in 0..=127u8 {
+            let text = char::from(byte).to_string();
+            assert_eq!(is_escaped(byte), json_escaped(&text) != text, "{byte}");
         }
     }
 
