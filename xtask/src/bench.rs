@@ -69,12 +69,17 @@ fn is_known(words: &[&str]) -> bool {
 }
 
 fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
-    let programs = Programs::beside_this_one()?;
     let mut report = Report::default();
+    if let ["instructions", rest @ ..] = words {
+        let then = match rest {
+            ["--check"] => Then::Check,
+            ["--write"] => Then::Write,
+            _ => Then::Print,
+        };
+        return instructions::run(root, &own_path()?, then);
+    }
+    let programs = Programs::beside_this_one()?;
     match words {
-        ["instructions"] => return instructions::run(root, &programs, Then::Print),
-        ["instructions", "--check"] => return instructions::run(root, &programs, Then::Check),
-        ["instructions", "--write"] => return instructions::run(root, &programs, Then::Write),
         ["all", ..] => {
             for name in NAMES {
                 one(name, &programs, &mut report)?;
@@ -130,8 +135,11 @@ impl Programs {
 fn build(root: &Path, words: &[&str]) -> Result<(), String> {
     let own = own_path()?;
     let target = own.ancestors().nth(2).unwrap_or(root);
-    // Two builds: the product has the features it ships with, whatever this tool needs.
-    for packages in [&["--package", "cli", "--package", "testkit"][..], &["--package", "xtask"]] {
+    // Two builds: the product has the features it ships with, whatever this tool needs. Only this
+    // tool's own instructions are counted.
+    let product = words.first() != Some(&"instructions");
+    let product = product.then_some(&["--package", "cli", "--package", "testkit"][..]);
+    for packages in product.into_iter().chain([&["--package", "xtask"][..]]) {
         println!("cargo build --release {}", packages.join(" "));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);

@@ -28,14 +28,14 @@ impl Timestamp {
 /// How many bytes a timestamp of our days has.
 const WRITTEN_BYTES: usize = "1970-01-01T00:00:00.000Z".len();
 const DAY_MS: i64 = 86_400_000;
-/// The first millisecond of the year 10000, which has a digit more.
-const FIVE_DIGIT_YEARS_MS: i64 = 253_402_300_800_000;
+/// Behind the last time that can be read back, a day before the end of the year 9999.
+const END_MS: i64 = 253_402_207_200_001;
 
 impl Timestamp {
-    /// As it is written, when it lies between 1970 and 9999. Every event carries one, and a general
+    /// As it is written, when it lies between 1970 and the last that can be read back. Every event carries one, and a general
     /// formatter costs as much as the rest of the envelope together.
     fn written(self) -> Option<[u8; WRITTEN_BYTES]> {
-        if !(0..FIVE_DIGIT_YEARS_MS).contains(&self.0) {
+        if !(0..END_MS).contains(&self.0) {
             return None;
         }
         let (day, ms) = (self.0 / DAY_MS, self.0 % DAY_MS);
@@ -124,13 +124,14 @@ mod tests {
         // Every 97th day from 1970 to 9999 at another time of day, each day of eight years, and the
         // edges.
         let eight_years = (0..8 * 366).map(|day| 946_684_800_000 + day * DAY_MS);
-        let days = (0..FIVE_DIGIT_YEARS_MS).step_by(97 * DAY_MS as usize).chain(eight_years);
+        let days = (0..END_MS).step_by(97 * DAY_MS as usize).chain(eight_years);
         let times = days.enumerate().map(|(n, day)| day + (n as i64 * 7_654_321) % DAY_MS);
-        for ms in times.chain([0, DAY_MS - 1, DAY_MS, FIVE_DIGIT_YEARS_MS - 1]) {
+        for ms in times.chain([0, DAY_MS - 1, DAY_MS, END_MS - 1]) {
             assert_eq!(Timestamp(ms).to_string(), long(ms));
         }
         for ms in [-1, -62_135_596_800_000] {
             assert_eq!(Timestamp(ms).to_string(), long(ms));
         }
+        assert_eq!(Timestamp(END_MS).to_string(), Timestamp(0).to_string());
     }
 }

@@ -4,7 +4,7 @@
 //! `--write` keeps what was counted now. Each work is run twice, so that only the difference counts.
 
 use super::counted::Work;
-use super::{Programs, said};
+use super::said;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -23,14 +23,14 @@ pub enum Then {
     Write,
 }
 
-pub fn run(root: &Path, programs: &Programs, then: Then) -> Result<(), String> {
+pub fn run(root: &Path, tool: &Path, then: Then) -> Result<(), String> {
     let kept = match then {
         Then::Write => BTreeMap::new(),
         Then::Print | Then::Check => kept(root)?,
     };
     let mut counted = BTreeMap::new();
     for work in Work::ALL {
-        let now = per_unit(programs, work)?;
+        let now = per_unit(tool, work)?;
         let before = kept.get(work.word()).copied();
         let change = before.map_or_else(String::new, |before| {
             format!("  before {before}, {:+.1} %", (now as f64 / before as f64 - 1.0) * 100.0)
@@ -92,19 +92,19 @@ fn read(text: &str) -> Result<BTreeMap<String, u64>, String> {
     .collect()
 }
 
-fn per_unit(programs: &Programs, work: Work) -> Result<u64, String> {
+fn per_unit(tool: &Path, work: Work) -> Result<u64, String> {
     let times = work.times();
-    let (less, more) = (count(programs, work, times)?, count(programs, work, 2 * times)?);
+    let (less, more) = (count(tool, work, times)?, count(tool, work, 2 * times)?);
     match more.checked_sub(less) {
         Some(difference @ 1..) => Ok(difference / times),
         _ => Err(format!("{} took no more instructions for twice the work", work.word())),
     }
 }
 
-fn count(programs: &Programs, work: Work, times: u64) -> Result<u64, String> {
+fn count(tool: &Path, work: Work, times: u64) -> Result<u64, String> {
     let output = Command::new("valgrind")
         .args(["--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"])
-        .arg(&programs.xtask)
+        .arg(tool)
         .args(["bench-count", work.word(), &times.to_string()])
         .output()
         .map_err(said("starting valgrind (is it installed?)"))?;
