@@ -1,5 +1,5 @@
 //! A store to measure with: a run that may be committed to, Batches as a run would make them, and a
-//! way to wait without an async runtime. The floor of SQLite itself is in `commit.rs`.
+//! way to wait for it. The floor of SQLite itself is in `commit.rs`.
 
 use super::adapter::{now, secrets};
 use super::agent::LINE_BYTES;
@@ -11,12 +11,10 @@ use contract::state::Review;
 use contract::{RunId, RunState, TaskId, TaskState};
 use std::future::Future;
 use std::path::Path;
-use std::pin::pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::sync::LazyLock;
 use store::seal::{Seal, Sealed};
 use store::{Batch, Claim, NewTask, RunHead, SealedEvent, Settle, Store};
+use tokio::runtime::Runtime;
 use uuid::Uuid;
 
 /// The n-th run of a bench.
@@ -160,22 +158,30 @@ fn claim(run: RunId) -> Claim {
     }
 }
 
-struct Unpark(Thread);
+/// The store's writer is a thread of its own and its readers are tokio's, so this thread only waits.
+static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
+    tokio::runtime::Builder::new_current_thread().build().expect("a runtime without IO")
+});
 
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
+pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
+    RUNTIME.block_on(future)
 }
 
-/// The store's writer is a thread of its own, so one caller needs no more than to be woken.
-pub fn wait_for<T>(future: impl Future<Output = T>) -> T {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-    let mut future = pin!(future);
-    loop {
-        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Ready(done) => return done,
-            Poll::Pending => std::thread::park(),
-        }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_of_the_bench_is_stored_read_and_settled() {
+        let dir = tempfile::tempdir().unwrap();
+        let (store, run) = (open(dir.path()).unwrap(), run_number(7));
+        admit(&store, run).unwrap();
+        let maker = Maker::new(run);
+        wait_for(store.commit(maker.batch(1, 3))).unwrap();
+        wait_for(store.commit(maker.settling(4))).unwrap();
+        assert_eq!(wait_for(store.events(run, 0, 10)).unwrap().len(), 4);
+        let row = wait_for(store.run(run)).unwrap().unwrap();
+        assert_eq!(row.state, RunState::Settled);
+        wait_for(store.close());
     }
 }
