@@ -1,27 +1,39 @@
 //! `cargo xtask bench <name>`: figures of the product beside a floor measured in the same minutes.
 //!
 //! Every bench runs floor, ours, floor, ours …, and reports the median of the pairwise ratios with
-//! their spread; when the floor itself moved by more than a factor of two the run is void and says
-//! so. Figures are printed beside their gates and never asserted. Everything lives in temporary
-//! directories and on loopback, and ends with the bench. The figures of the last look are in
-//! `docs/benchmarks.md`.
+//! their spread; when the floor itself moved by more than a factor of two the row is void and says
+//! so. Times are printed beside their gates and never asserted; instructions, which do not move
+//! with the machine's load, are (`instructions.rs`). Everything lives in temporary directories and
+//! on loopback, and ends with the bench. `all --write` puts the table into `docs/benchmarks.md`.
 
 mod adapter;
 mod agent;
-mod durable;
+mod cold;
+mod commit;
+mod counted;
+mod fanout;
 mod figures;
 mod floor;
+mod growth;
+mod instructions;
 mod lines;
 mod memory;
 mod pipeline;
+mod report;
 mod serve;
 mod start;
+mod stop;
+mod stored;
 mod usage;
 
+use instructions::Then;
+use report::Report;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const NAMES: &str = "pipeline, durable, start, memory, all";
+/// Every bench, in the order of `all`.
+const NAMES: [&str; 9] =
+    ["size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline"];
 
 /// The programs under measurement, all built with optimisation.
 pub struct Programs {
@@ -32,31 +44,71 @@ pub struct Programs {
 }
 
 /// `bench NAME` builds and goes on as `bench-built NAME` in the optimised tool, whichever way this
-/// one was built; `bench-agent` is the agent that the pipeline bench starts.
+/// one was built; `bench-agent` is the agent that the pipeline bench starts, and `bench-count` the
+/// work whose instructions are counted.
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     match words {
         ["bench-agent", rest @ ..] => agent::run(rest),
-        ["bench-built", name] => measure(name),
-        ["bench", name] if NAMES.split(", ").any(|known| known == *name) => build(root, name),
-        _ => Err(format!("cargo xtask bench takes one of: {NAMES}")),
+        ["bench-count", rest @ ..] => counted::run(rest),
+        ["bench-built", rest @ ..] => measure(root, rest),
+        ["bench", rest @ ..] if is_known(rest) => build(root, rest),
+        _ => Err(format!(
+            "cargo xtask bench takes one of: {}, all [--write], instructions [--check | --write]",
+            NAMES.join(", ")
+        )),
     }
 }
 
-fn measure(name: &str) -> Result<(), String> {
+fn is_known(words: &[&str]) -> bool {
+    match words {
+        ["all"] | ["all", "--write"] => true,
+        ["instructions"] | ["instructions", "--check" | "--write"] => true,
+        [name] => NAMES.contains(name),
+        _ => false,
+    }
+}
+
+fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
+    let mut report = Report::default();
+    if let ["instructions", rest @ ..] = words {
+        let then = match rest {
+            ["--check"] => Then::Check,
+            ["--write"] => Then::Write,
+            _ => Then::Print,
+        };
+        return instructions::run(root, &own_path()?, then);
+    }
     let programs = Programs::beside_this_one()?;
-    println!("load average {}, {} cores", usage::load(), usage::cores());
-    match name {
-        "pipeline" => pipeline::run(&programs),
-        "durable" => durable::run(),
-        "start" => start::run(&programs),
-        "memory" => memory::run(&programs),
-        "all" => {
-            pipeline::run(&programs)?;
-            durable::run()?;
-            start::run(&programs)?;
-            memory::run(&programs)
+    match words {
+        ["all", ..] => {
+            for name in NAMES {
+                one(name, &programs, &mut report)?;
+            }
         }
-        other => Err(format!("no bench is called '{other}': {NAMES}")),
+        [name, ..] => one(name, &programs, &mut report)?,
+        [] => return Err("no bench is named".to_owned()),
+    }
+    if words.first() == Some(&"all") {
+        println!("\n{}", report.table());
+    }
+    match words.contains(&"--write") {
+        true => report.write(root),
+        false => Ok(()),
+    }
+}
+
+fn one(name: &str, programs: &Programs, report: &mut Report) -> Result<(), String> {
+    match name {
+        "pipeline" => pipeline::run(programs, report),
+        "commit" => commit::run(report),
+        "start" => start::run(programs, report),
+        "stop" => stop::run(programs, report),
+        "memory" => memory::run(programs, report),
+        "cold" => cold::run(programs, report),
+        "growth" => growth::run(report),
+        "fanout" => fanout::run(programs, report),
+        "size" => cold::size(programs, report),
+        other => Err(format!("no bench is called '{other}': {}", NAMES.join(", "))),
     }
 }
 
@@ -80,11 +132,14 @@ impl Programs {
 }
 
 /// Builds into the target directory this tool runs from, and hands over to the optimised tool.
-fn build(root: &Path, name: &str) -> Result<(), String> {
+fn build(root: &Path, words: &[&str]) -> Result<(), String> {
     let own = own_path()?;
     let target = own.ancestors().nth(2).unwrap_or(root);
-    // Two builds: the product has the features it ships with, whatever this tool needs.
-    for packages in [&["--package", "cli", "--package", "testkit"][..], &["--package", "xtask"]] {
+    // Two builds: the product has the features it ships with, whatever this tool needs. Only this
+    // tool's own instructions are counted.
+    let product = words.first() != Some(&"instructions");
+    let product = product.then_some(&["--package", "cli", "--package", "testkit"][..]);
+    for packages in product.into_iter().chain([&["--package", "xtask"][..]]) {
         println!("cargo build --release {}", packages.join(" "));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
@@ -92,7 +147,7 @@ fn build(root: &Path, name: &str) -> Result<(), String> {
         command.arg("--target-dir").arg(target).current_dir(root);
         succeed(&mut command)?;
     }
-    succeed(Command::new(target.join("release/xtask")).args(["bench-built", name]))
+    succeed(Command::new(target.join("release/xtask")).arg("bench-built").args(words))
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {

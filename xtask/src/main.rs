@@ -18,8 +18,11 @@ const HELP: &str = "\
 cargo xtask tidy            check the rules of the tree that the compiler does not know
 cargo xtask docs            write the generated pages of docs/
 cargo xtask docs --check    compare them with what would be written
-cargo xtask bench NAME      measure against a floor of the same minutes: pipeline, durable, start,
-                            memory, or all; builds what it needs with optimisation first
+cargo xtask bench NAME      measure against a floor of the same minutes: size, memory, cold, start,
+                            stop, commit, growth, fanout, pipeline, or all (--write puts the table
+                            into docs/benchmarks.md); builds what it needs with optimisation first
+cargo xtask bench instructions [--check | --write]
+                            count instructions with valgrind; against those kept, or keep them
 cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N,
                             --inputs N and --seed S, --everyday for the gate, --target NAME for
                             one: frame, jsonlines, seal, deltas, config, resolve, template, sse,
@@ -37,7 +40,9 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["docs"] => docs::write(&root()),
         ["docs", "--check"] => docs::check(&root()),
-        ["bench" | "bench-built" | "bench-agent", ..] => bench::run(&root(), &words),
+        ["bench" | "bench-built" | "bench-agent" | "bench-count", ..] => {
+            bench::run(&root(), &words)
+        }
         ["fuzz" | "fuzz-built", ..] => fuzz::run(&root(), &words),
         ["simulate" | "simulate-built", ..] => simulate::run(&root(), &words),
         ["torture", rest @ ..] => torture::run(&root(), rest),

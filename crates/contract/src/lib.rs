@@ -5,6 +5,7 @@
 //! crates. Everything here is described by one JSON Schema (`schema`), snapshot-tested; changes are
 //! additive. `docs/contract.md` is made from this crate by `cargo xtask docs`.
 
+mod canon;
 pub mod card;
 pub mod command;
 pub mod event;

@@ -162,6 +162,8 @@ impl Drive {
     pub(crate) fn make_batch(&mut self, now: Now) -> Made {
         self.joiner.flush(&mut self.pending.drafts);
         let mut drafts = std::mem::take(&mut self.pending.drafts);
+        // Where much was said, as much is likely to follow; a run that falls silent keeps nothing.
+        self.pending.drafts.reserve_exact(if drafts.len() < 2 { 0 } else { drafts.len() });
         let activity = self.house.activity;
         drafts.retain(|draft| activity.keeps(draft));
         let effects = std::mem::take(&mut self.pending.effects);

@@ -221,12 +221,13 @@ impl Drive {
         let now = clock::now();
         let mut bytes = 0;
         let mut told = false;
+        // One for all records: an agent that writes line by line makes a record of every line.
+        let mut out = Out::default();
         let more = loop {
             if self.pending.drafts.len() >= BATCH_EVENTS_MAX || bytes >= BATCH_BYTES_MAX {
                 break true;
             }
             let before = intake.marks().offset();
-            let mut out = Out::default();
             match intake.next(&mut *self.dialect, &mut self.tracer, &mut out) {
                 Ok(Some(heard)) => {
                     if heard == Heard::Output && !told {
@@ -236,7 +237,7 @@ impl Drive {
                     bytes += usize::try_from(intake.marks().offset().saturating_sub(before))
                         .unwrap_or(usize::MAX);
                     self.await_prices(&out).await;
-                    self.spread(now, out);
+                    self.spread(now, &mut out);
                     if heard == Heard::Exit {
                         self.ending = Ending::KeeperGone;
                     }
@@ -268,7 +269,7 @@ impl Drive {
         };
         self.dialect.close(how, &mut out);
         self.await_prices(&out).await;
-        self.spread(now, out);
+        self.spread(now, &mut out);
         self.joiner.flush(&mut self.pending.drafts);
         // Before the machine ends the run: nothing may follow its result.
         self.write_trace();
@@ -311,14 +312,15 @@ impl Drive {
     }
 
     /// What a dialect or a tool produced: drafts in order, then signals to the machine, then frames.
-    pub(crate) fn spread(&mut self, now: Now, mut out: Out) {
+    /// Nothing is left in `out` but its room.
+    pub(crate) fn spread(&mut self, now: Now, out: &mut Out) {
         if let Some(unkept) = &mut self.blind {
-            *unkept += unseal(&mut out);
+            *unkept += unseal(out);
         }
-        for draft in out.drafts {
+        for draft in out.drafts.drain(..) {
             self.draft(now, draft);
         }
-        for mut signal in out.signals {
+        for mut signal in out.signals.drain(..) {
             if let Signal::Spent(usage) = &mut signal {
                 self.price(now, usage);
             }
@@ -327,7 +329,7 @@ impl Drive {
         // What a dialect answers by itself is said after the Batch, and must survive us like any
         // other word.
         if !out.frames.is_empty() {
-            self.intend_words(Effect::Reply, out.frames.concat());
+            self.intend_words(Effect::Reply, std::mem::take(&mut out.frames).concat());
         }
     }
 
@@ -412,7 +414,7 @@ impl Drive {
             Wake::Answered(answered) => {
                 self.pending.done.push(answered.effect);
                 let tool::Outcome { answer, drafts, signals } = answered.outcome;
-                self.spread(now, Out { drafts, signals, frames: Vec::new() });
+                self.spread(now, &mut Out { drafts, signals, frames: Vec::new() });
                 let (tool_call_id, duration_ms) = (answered.tool_call_id, answered.duration_ms);
                 self.step(now, Input::Answered { tool_call_id, answer, duration_ms });
             }
@@ -453,7 +455,7 @@ impl Drive {
         let call = contract::speech::ToolCall { tool_call_id, tool, args };
         self.spread(
             now,
-            Out {
+            &mut Out {
                 drafts: vec![Draft::agent(called)],
                 signals: vec![Signal::ToolCalled(call)],
                 frames: Vec::new(),

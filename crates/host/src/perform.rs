@@ -97,7 +97,7 @@ impl Drive {
                 let mut out = Out::default();
                 self.dialect.say(utterance, &mut out);
                 let frames = std::mem::take(&mut out.frames);
-                self.spread(now, out);
+                self.spread(now, &mut out);
                 self.mouth.frames(frames)
             }
             Effect::CloseStdin => vec![Frame { n: self.mouth.number(), bytes: Vec::new() }],

@@ -90,10 +90,10 @@ impl Seal {
         // The envelope ends with a comma; the body's brace is written over and becomes it again.
         bytes.pop();
         let start = bytes.len();
-        if serde_json::to_writer(&mut bytes, body).is_err() {
+        if body.write(&mut bytes).is_err() {
             // JSON cannot write some values (a map with keys that are no strings): say so.
             bytes.truncate(start);
-            let _ = serde_json::to_writer(&mut bytes, &unwritable(body));
+            let _ = unwritable(body).write(&mut bytes);
         }
         if self.may_hold_secrets(&bytes[start..]) {
             let clean = walk::rewrite(self, &bytes[start..], Scope::Event);

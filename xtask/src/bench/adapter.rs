@@ -92,6 +92,7 @@ struct Upward {
     joiner: Joiner,
     seal: Seal,
     run: RunId,
+    out: Out,
     drafts: Vec<contract::Draft>,
     /// What a Batch would hold.
     batch: Vec<SealedEvent>,
@@ -108,6 +109,7 @@ impl Upward {
             joiner: Joiner::default(),
             seal: Seal::new(secrets()),
             run: run_id(),
+            out: Out::default(),
             drafts: Vec::new(),
             batch: Vec::new(),
             sealed: 0,
@@ -117,14 +119,13 @@ impl Upward {
 
     fn take(&mut self, payload: &[u8]) {
         let now = now();
-        let mut out = Out::default();
-        let (line, dialect) = (&mut self.line, &mut self.dialect);
+        let (line, dialect, out) = (&mut self.line, &mut self.dialect, &mut self.out);
         self.lines.push(payload, |bytes| {
             *line += 1;
             let frame = Frame { stream: Stream::Stdout, line: *line, bytes, cut: false };
-            dialect.hear(&frame, &mut out);
+            dialect.hear(&frame, out);
         });
-        for draft in out.drafts {
+        for draft in self.out.drafts.drain(..) {
             self.joiner.push(draft, now, &mut self.drafts);
         }
         self.seal_all(now);

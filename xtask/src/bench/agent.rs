@@ -95,7 +95,8 @@ fn say(out: &mut impl std::io::Write, writes: Writes, count: u64) -> std::io::Re
     Ok(())
 }
 
-fn template() -> Vec<u8> {
+/// One line, with zeros where its number goes.
+pub fn template() -> Vec<u8> {
     let padding = LINE_BYTES - HEAD.len() - "00000000 ".len() - TAIL.len();
     format!("{HEAD}00000000 {}{TAIL}", ".".repeat(padding)).into_bytes()
 }

@@ -22,15 +22,40 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The gate and the goal in words, each with whether `figure` meets it.
-    pub fn judge(self, figure: f64) -> String {
-        let (sign, gate, goal, meets): (_, _, _, fn(f64, f64) -> bool) = match self {
-            Self::AtMost { gate, goal } => ("≤", gate, goal, |figure, bound| figure <= bound),
-            Self::AtLeast { gate, goal } => ("≥", gate, goal, |figure, bound| figure >= bound),
-            Self::None => return String::new(),
-        };
-        let word = |bound| if meets(figure, bound) { "met" } else { "not met" };
-        format!("gate {sign} {gate}: {}; goal {sign} {goal}: {}", word(gate), word(goal))
+    /// Whether `figure` meets the gate; `None` when there is none.
+    pub fn meets_gate(self, figure: f64) -> Option<bool> {
+        match self {
+            Self::AtMost { gate, .. } => Some(figure <= gate),
+            Self::AtLeast { gate, .. } => Some(figure >= gate),
+            Self::None => None,
+        }
+    }
+
+    pub fn meets_goal(self, figure: f64) -> Option<bool> {
+        match self {
+            Self::AtMost { goal, .. } => Some(figure <= goal),
+            Self::AtLeast { goal, .. } => Some(figure >= goal),
+            Self::None => None,
+        }
+    }
+
+    /// The gate and the goal, each with its sign.
+    pub fn gate_and_goal(self) -> (String, String) {
+        match self {
+            Self::AtMost { gate, goal } => (format!("≤ {gate}"), format!("≤ {goal}")),
+            Self::AtLeast { gate, goal } => (format!("≥ {gate}"), format!("≥ {goal}")),
+            Self::None => Default::default(),
+        }
+    }
+
+    pub fn words(self) -> String {
+        match self {
+            Self::AtMost { .. } | Self::AtLeast { .. } => {
+                let (gate, goal) = self.gate_and_goal();
+                format!("gate {gate}, goal {goal}:")
+            }
+            Self::None => String::new(),
+        }
     }
 }
 
@@ -63,30 +88,27 @@ impl Pairs {
         self.rows.iter().map(|(floor, _)| *floor).collect()
     }
 
-    /// Prints one line: medians, ratio, spread, and the gate, or that the run is void.
-    pub fn print(&self, name: &str, unit: &str, bound: Bound) {
+    pub fn is_void(&self) -> bool {
+        self.floor_spread() > FLOOR_SPREAD_MAX
+    }
+
+    /// The smallest and the largest ratio.
+    pub fn ratio_spread(&self) -> (f64, f64) {
         let ratios = self.ratios();
-        let ours: Vec<f64> = self.rows.iter().map(|(_, ours)| *ours).collect();
-        let line = format!(
-            "{name:<34} floor {:>8} {unit}  ours {:>8} {unit}  ratio {:.2} ({:.2}–{:.2})",
-            Short(median(&self.floors())),
-            Short(median(&ours)),
-            self.ratio(),
-            low(&ratios),
-            high(&ratios),
-        );
-        let spread = self.floor_spread();
-        if spread > FLOOR_SPREAD_MAX {
-            println!("{line}  void: floor spread {spread:.2}×");
-        } else {
-            let judged = bound.judge(self.ratio());
-            println!("{}", format!("{line}  floor spread {spread:.2}×  {judged}").trim_end());
-        }
+        (low(&ratios), high(&ratios))
+    }
+
+    pub fn floor(&self) -> f64 {
+        median(&self.floors())
+    }
+
+    pub fn ours(&self) -> f64 {
+        median(&self.rows.iter().map(|(_, ours)| *ours).collect::<Vec<_>>())
     }
 }
 
 /// Three digits that matter, no more.
-struct Short(f64);
+pub struct Short(pub f64);
 
 impl fmt::Display for Short {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,6 +133,16 @@ pub fn percentile(values: &[f64], percent: f64) -> f64 {
     let place = percent / 100.0 * last as f64;
     let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
     below + (above - below) * place.fract()
+}
+
+/// The slope of log(cost) over log(n), by least squares: 0 when the cost does not grow.
+pub fn slope(points: &[(f64, f64)]) -> f64 {
+    let logs: Vec<(f64, f64)> = points.iter().map(|(n, cost)| (n.ln(), cost.ln())).collect();
+    let count = logs.len() as f64;
+    let mean_x = logs.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean_y = logs.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let above: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    above / logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum::<f64>()
 }
 
 pub fn low(values: &[f64]) -> f64 {
@@ -144,8 +176,17 @@ mod tests {
     #[test]
     fn a_bound_says_of_gate_and_goal_whether_they_are_met() {
         let most = Bound::AtMost { gate: 3.0, goal: 1.5 };
-        assert_eq!(most.judge(2.0), "gate ≤ 3: met; goal ≤ 1.5: not met");
+        assert_eq!((most.meets_gate(2.0), most.meets_goal(2.0)), (Some(true), Some(false)));
         let least = Bound::AtLeast { gate: 0.4, goal: 0.8 };
-        assert_eq!(least.judge(0.3), "gate ≥ 0.4: not met; goal ≥ 0.8: not met");
+        assert_eq!((least.meets_gate(0.3), least.meets_goal(0.8)), (Some(false), Some(true)));
+        assert_eq!(Bound::None.meets_gate(1.0), None);
+        assert_eq!(least.words(), "gate ≥ 0.4, goal ≥ 0.8:");
+    }
+
+    #[test]
+    fn the_slope_is_that_of_the_logarithms() {
+        let flat = [(1e3, 5.0), (1e4, 5.0), (1e6, 5.0)];
+        let root = [(1e2, 10.0), (1e4, 100.0), (1e6, 1000.0)];
+        assert!(slope(&flat).abs() < 1e-9 && (slope(&root) - 0.5).abs() < 1e-9);
     }
 }

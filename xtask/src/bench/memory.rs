@@ -4,6 +4,7 @@
 
 use super::Programs;
 use super::figures::{Bound, high, median};
+use super::report::Report;
 use super::serve::Serve;
 use super::usage::{Memory, children_named};
 use std::collections::BTreeMap;
@@ -17,41 +18,43 @@ const WARM_UP: usize = 10;
 const CALM: Duration = Duration::from_millis(1_500);
 const PATIENCE_MS: u64 = 60_000;
 
-pub fn run(programs: &Programs) -> Result<(), String> {
-    println!("memory: idle, then {WARM_UP} and {RUNS} more agents that wait");
+pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
+    report.begin("memory", &format!("idle, then {WARM_UP} and {RUNS} more agents that wait"));
     let mut serve = Serve::start(programs)?;
     std::thread::sleep(CALM);
     let idle = Memory::of(serve.pid())?;
     let warm = grow(programs, &mut serve, WARM_UP)?;
     let full = grow(programs, &mut serve, WARM_UP + RUNS)?;
     let keepers = children_named(serve.pid(), "keep");
-    let keepers: Vec<f64> = keepers
-        .into_iter()
-        .map(|pid| Memory::of(pid).map(|memory| memory.private_dirty_kb))
-        .collect::<Result<_, _>>()?;
+    let keepers: Vec<f64> = keepers.into_iter().map(keeper_kb).collect::<Result<_, _>>()?;
 
-    let megabytes = |kb: f64| kb / 1024.0;
     let idle_bound = Bound::AtMost { gate: 25.0, goal: 12.0 };
-    let resident = megabytes(idle.resident_kb);
-    print("idle server, RSS", &format!("{resident:.1} MB"), idle_bound.judge(resident));
-    let dirty = megabytes(idle.private_dirty_kb);
-    print("idle server, private dirty", &format!("{dirty:.1} MB"), idle_bound.judge(dirty));
+    report.figure("idle server, RSS", "MB", idle.resident_kb / 1024.0, idle_bound);
+    report.figure("idle server, private dirty", "MB", idle.private_dirty_kb / 1024.0, Bound::None);
 
-    let run_bound = Bound::AtMost { gate: 64.0, goal: 24.0 };
     let growth = |from: Memory, to: Memory, runs: usize| {
         (to.private_dirty_kb - from.private_dirty_kb) / runs as f64
     };
-    let per_run = growth(warm, full, RUNS);
-    print("server growth per live run", &format!("{per_run:.1} kB"), run_bound.judge(per_run));
+    let run_bound = Bound::AtMost { gate: 64.0, goal: 24.0 };
+    report.figure("server growth per live run", "kB", growth(warm, full, RUNS), run_bound);
     let all = growth(idle, full, WARM_UP + RUNS);
-    print("the same from idle on", &format!("{all:.1} kB"), run_bound.judge(all));
+    report.figure("the same, counted from idle", "kB", all, Bound::None);
 
     let keeper_bound = Bound::AtMost { gate: 512.0, goal: 160.0 };
-    for (name, kb) in [("median", median(&keepers)), ("largest", high(&keepers))] {
-        let name = format!("keeper, private dirty, {name} of {}", keepers.len());
-        print(&name, &format!("{kb:.0} kB"), keeper_bound.judge(kb));
-    }
+    let middle = median(&keepers);
+    report.figure("private dirty of a keeper, median of 60", "kB", middle, keeper_bound);
+    report.figure("private dirty of a keeper, largest", "kB", high(&keepers), Bound::None);
     Ok(())
+}
+
+/// What a keeper holds dirty, with its guard where it has one: pages that only these two share are
+/// nobody's private ones, so each is given its part of them.
+fn keeper_kb(pid: u32) -> Result<f64, String> {
+    let mut sum = Memory::of(pid)?.own_dirty_kb;
+    for inner in children_named(pid, "keep") {
+        sum += Memory::of(inner)?.own_dirty_kb;
+    }
+    Ok(sum)
 }
 
 /// Starts agents until `total` live, and measures the server when all is calm.
@@ -65,8 +68,4 @@ fn grow(programs: &Programs, serve: &mut Serve, total: usize) -> Result<Memory, 
     });
     std::thread::sleep(CALM);
     Memory::of(serve.pid())
-}
-
-fn print(name: &str, figure: &str, judged: String) {
-    println!("{name:<40} {figure:>10}  {judged}");
 }

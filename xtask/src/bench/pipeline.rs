@@ -4,6 +4,7 @@
 
 use super::agent::{self, Note, Writes};
 use super::figures::{Bound, Pairs, median};
+use super::report::Report;
 use super::serve::Serve;
 use super::usage::{self, Cost};
 use super::{Programs, adapter, floor};
@@ -11,10 +12,10 @@ use super::{Programs, adapter, floor};
 const ROUNDS: usize = 7;
 const EVENTS: u64 = 300_000;
 
-pub fn run(programs: &Programs) -> Result<(), String> {
-    println!(
-        "pipeline: {EVENTS} events of 300 B, {ROUNDS} rounds of floor, adapter, floor, product"
-    );
+pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
+    let how =
+        format!("{EVENTS} events of 300 B, {ROUNDS} rounds of floor, adapter, floor, product");
+    report.begin("pipeline", &how);
     for writes in Writes::ALL {
         let (mut adapter_pairs, mut product_pairs) = <([Pairs; 2], [Pairs; 2])>::default();
         let mut keepers = Vec::new();
@@ -29,12 +30,13 @@ pub fn run(programs: &Programs) -> Result<(), String> {
         }
         let name = |what: &str| format!("{what}, writes of {}", writes.word());
         let [cpu, wall] = &adapter_pairs;
-        cpu.print(&name("adapter CPU"), "ns", Bound::AtMost { gate: 3.0, goal: 1.5 });
-        println!("{:<34} keeper {:.0} ns", "    of it", median(&keepers));
-        wall.print(&name("adapter wall"), "ns", Bound::None);
+        let bound = Bound::AtMost { gate: 3.0, goal: 1.5 };
+        report.ratio(&name("adapter CPU an event"), "ns", cpu, bound);
+        report.figure(&name("of it the keeper"), "ns", median(&keepers), Bound::None);
+        report.ratio(&name("adapter wall time"), "ns", wall, Bound::None);
         let [cpu, wall] = &product_pairs;
-        cpu.print(&name("product CPU"), "ns", Bound::None);
-        wall.print(&name("product wall"), "ns", Bound::None);
+        report.ratio(&name("product CPU an event, durable"), "ns", cpu, Bound::None);
+        report.ratio(&name("product wall time, durable"), "ns", wall, Bound::None);
     }
     Ok(())
 }

@@ -17,6 +17,9 @@ use testkit::{Instance, until};
 /// Longer than anything here takes.
 const PATIENCE_MS: u64 = 120_000;
 
+/// What the kernel takes for a watcher who does not read: as little as it can.
+const STALLED_BYTES: usize = 4 * 1024;
+
 pub struct Serve {
     pub instance: Instance,
     child: Child,
@@ -123,7 +126,22 @@ impl Serve {
             let answer = String::from_utf8_lossy(&answer);
             return Err(format!("{} answered '{status}' {answer}", doing()));
         }
+        if answer.is_empty() {
+            return Ok(Value::Null);
+        }
         serde_json::from_slice(&answer).map_err(said(doing()))
+    }
+
+    /// Asks for the events of a run and reads none of them.
+    pub fn stall(&self, run: &str) -> Result<TcpStream, String> {
+        let mut stream = connect(&self.address)?;
+        let doing = || format!("watching {run} without reading");
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, STALLED_BYTES)
+            .map_err(said(doing()))?;
+        let path = format!("/api/v1/runs/{run}/events");
+        let request = self.head("GET", &path, "accept: text/event-stream\r\n", "");
+        stream.write_all(request.as_bytes()).map_err(said(doing()))?;
+        Ok(stream)
     }
 
     fn head(&self, method: &str, path: &str, headers: &str, body: &str) -> String {

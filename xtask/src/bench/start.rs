@@ -3,6 +3,7 @@
 //! its first act is to write into a named pipe, where one thread notes the time.
 
 use super::figures::{Bound, Pairs, median, percentile};
+use super::report::Report;
 use super::serve::Serve;
 use super::{Programs, said, usage};
 use rustix::fs::{CWD, FileType, Mode};
@@ -64,8 +65,9 @@ fn ms(from_ns: u64, to_ns: u64) -> f64 {
     to_ns.saturating_sub(from_ns) as f64 / 1e6
 }
 
-pub fn run(programs: &Programs) -> Result<(), String> {
-    println!("start: {BLOCKS} blocks of {ROUNDS} rounds of floor, ours, ours watched");
+pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
+    let how = format!("{BLOCKS} blocks of {ROUNDS} rounds of floor, ours, ours watched");
+    report.begin("start", &how);
     let mut serve = Serve::start(programs)?;
     let bell = Bell::hang(serve.instance.root())?;
     for _ in 0..WARM_UP {
@@ -83,11 +85,13 @@ pub fn run(programs: &Programs) -> Result<(), String> {
         pairs.push(median(&block[0]), median(&block[1]));
         all.iter_mut().zip(block).for_each(|(all, block)| all.extend(block));
     }
-    pairs.print("request → agent's first act", "ms", Bound::AtMost { gate: 2.5, goal: 1.5 });
+    let bound = Bound::AtMost { gate: 2.5, goal: 1.5 };
+    report.ratio("run start: request → agent's first act", "ms", &pairs, bound);
     let names = ["floor", "ours", "ours, first line seen by a watcher"];
     for (name, values) in names.iter().zip(&all) {
-        let (p50, p99) = (median(values), percentile(values, 99.0));
-        println!("{name:<34} p50 {p50:.2} ms  p99 {p99:.2} ms  of {}", values.len());
+        for (rank, value) in [("p50", median(values)), ("p99", percentile(values, 99.0))] {
+            report.figure(&format!("run start, {name}, {rank}"), "ms", value, Bound::None);
+        }
     }
     Ok(())
 }

@@ -87,6 +87,8 @@ fn stat(pid: u32) -> Result<Vec<String>, String> {
 pub struct Memory {
     pub resident_kb: f64,
     pub private_dirty_kb: f64,
+    /// Dirty pages, each divided by the number of processes that share it.
+    pub own_dirty_kb: f64,
 }
 
 impl Memory {
@@ -98,7 +100,10 @@ impl Memory {
             let kb = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
             kb.ok_or_else(|| format!("{path} has no {name}"))
         };
-        Ok(Self { resident_kb: field("Rss:")?, private_dirty_kb: field("Private_Dirty:")? })
+        let private_dirty_kb = field("Private_Dirty:")?;
+        // Kernels before 6.0 do not say it.
+        let own_dirty_kb = field("Pss_Dirty:").unwrap_or(private_dirty_kb);
+        Ok(Self { resident_kb: field("Rss:")?, private_dirty_kb, own_dirty_kb })
     }
 }
 

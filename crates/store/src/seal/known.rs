@@ -1,18 +1,19 @@
 //! Known secret values and every spelling they are looked for in: plain, JSON-escaped, URL-encoded,
 //! hexadecimal, quoted for shells and HTML, and base64 at each of its three alignments. One automaton
-//! finds them all, leftmost and longest; most texts never reach it (`grams.rs`). The patterns are
-//! sorted, so that `carry.rs` can name one by its place. Knows nothing of events.
+//! finds them all, leftmost and longest; most texts never reach it (`grams.rs`), so it is made when
+//! the first one does: most runs end without. The patterns are sorted, so that `carry.rs` can name
+//! one by its place. Knows nothing of events.
 
 use super::ansi;
 use super::grams::{Grams, gram4};
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use contract::limits::SECRET_BYTES_MIN;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// A line of a multi-line value and a string in a value of JSON are looked for by themselves from
 /// this length on; shorter ones are likely to be ordinary words.
@@ -32,7 +33,7 @@ pub(super) const JSON_LAYERS: usize = 4;
 /// The values of one run.
 #[derive(Default)]
 pub(super) struct Known {
-    automaton: Option<AhoCorasick>,
+    automaton: OnceLock<AhoCorasick>,
     /// The first pieces of every pattern.
     pieces: Grams,
     stride: usize,
@@ -67,12 +68,6 @@ impl Known {
             }
         }
         let (patterns, marks): (Vec<_>, Vec<_>) = spellings.into_iter().unzip();
-        let automaton = (!patterns.is_empty()).then(|| {
-            AhoCorasick::builder()
-                .match_kind(MatchKind::LeftmostLongest)
-                .build(&patterns)
-                .expect("an automaton refuses only more patterns than memory could hold")
-        });
         let bytes_max = patterns.iter().map(Vec::len).max().unwrap_or(0);
         let bytes_min = patterns.iter().map(Vec::len).min().unwrap_or(SECRET_BYTES_MIN);
         // A pattern must cover a whole piece at one of the places that are looked at.
@@ -83,12 +78,24 @@ impl Known {
         let pieces = Grams::new(patterns.iter().flat_map(starts).collect());
         let before = |byte: u32| patterns.partition_point(|known| u32::from(known[0]) < byte);
         let firsts = (0..=256).map(|byte| before(byte) as u32).collect();
-        Self { automaton, pieces, stride, patterns, firsts, marks, bytes_max }
+        Self { automaton: OnceLock::new(), pieces, stride, patterns, firsts, marks, bytes_max }
+    }
+
+    /// The smallest kind: it is asked rarely, and every live run may have one.
+    fn automaton(&self) -> &AhoCorasick {
+        self.automaton.get_or_init(|| {
+            AhoCorasick::builder()
+                .match_kind(MatchKind::LeftmostLongest)
+                .kind(Some(AhoCorasickKind::ContiguousNFA))
+                .prefilter(false)
+                .build(&self.patterns)
+                .expect("an automaton refuses only more patterns than memory could hold")
+        })
     }
 
     /// Whether any known value may occur from `from` on. Right whenever it says no.
     fn may_occur(&self, text: &[u8], from: usize) -> bool {
-        self.automaton.is_some()
+        !self.patterns.is_empty()
             && (from..text.len())
                 .step_by(self.stride)
                 .map_while(|at| gram4(text, at))
@@ -97,20 +104,21 @@ impl Known {
 
     /// Whether any known value occurs.
     pub fn occurs(&self, text: &[u8]) -> bool {
-        self.may_occur(text, 0)
-            && self.automaton.as_ref().is_some_and(|automaton| automaton.is_match(text))
+        self.may_occur(text, 0) && self.automaton().is_match(text)
     }
 
     /// The first known value from `from` on.
     pub fn first(&self, text: &[u8], from: usize) -> Option<Hit> {
-        let automaton = self.automaton.as_ref().filter(|_| self.may_occur(text, from))?;
-        let found = automaton.find(aho_corasick::Input::new(text).range(from..))?;
+        if !self.may_occur(text, from) {
+            return None;
+        }
+        let found = self.automaton().find(aho_corasick::Input::new(text).range(from..))?;
         Some(Hit { start: found.start(), end: found.end(), pattern: found.pattern().as_usize() })
     }
 
     /// Whether there are values, and sequences that may run through one.
     pub fn may_be_painted(&self, text: &[u8]) -> bool {
-        self.automaton.is_some() && ansi::may_paint(text)
+        !self.patterns.is_empty() && ansi::may_paint(text)
     }
 
     /// The text with every known value replaced by its mark; `None` when there is none.
@@ -254,8 +262,12 @@ fn spell(value: &str) -> Vec<Vec<u8>> {
     spellings.extend(hexadecimal(value.as_bytes()));
     spellings.extend(quotings(value));
     spellings.extend(base64s(value.as_bytes()));
+    // Ordinary values look the same in most spellings.
+    spellings.sort_unstable();
+    spellings.dedup();
     let mut layer = spellings.clone();
     for _ in 0..JSON_LAYERS {
+        layer.retain(|spelling| spelling.bytes().any(is_escaped));
         layer = layer.iter().map(|spelling| json_escaped(spelling)).collect();
         spellings.extend_from_slice(&layer);
     }
@@ -303,6 +315,11 @@ fn quotings(value: &str) -> Vec<String> {
         quotings.push(html.replace('"', double).replace('\'', single));
     }
     quotings
+}
+
+/// Whether JSON writes this byte otherwise than as itself.
+fn is_escaped(byte: u8) -> bool {
+    byte < 0x20 || byte == b'"' || byte == b'\\'
 }
 
 fn json_escaped(text: &str) -> String {
@@ -461,10 +478,29 @@ mod tests {
                 proptest::prop_assert!(known.first(text.as_bytes(), 0).is_some());
                 proptest::prop_assert!(!replaced(&known, &text).contains(value.as_str()));
             }
-            let automaton = known.automaton.as_ref().expect("there are values");
             let text = format!("{before}{after}");
-            proptest::prop_assert_eq!(known.occurs(text.as_bytes()), automaton.is_match(&text));
+            proptest::prop_assert_eq!(
+                known.occurs(text.as_bytes()),
+                known.automaton().is_match(&text)
+            );
         }
+    }
+
+    #[test]
+    fn what_json_does_not_escape_has_no_spelling_of_its_own_in_it() {
+        for byte in 0..=127u8 {
+            let text = char::from(byte).to_string();
+            assert_eq!(is_escaped(byte), json_escaped(&text) != text, "{byte}");
+        }
+    }
+
+    #[test]
+    fn no_automaton_is_made_before_something_looks_like_a_value() {
+        let known = known(&["hunter2-hunter2"]);
+        assert!(!known.occurs(b"an ordinary line of an agent at work"));
+        assert!(known.automaton.get().is_none());
+        assert!(known.occurs(b"the word is hunter2-hunter2"));
+        assert!(known.automaton.get().is_some());
     }
 
     #[test]
