@@ -221,6 +221,31 @@ fn a_run_that_was_durable_and_not_launched_when_its_host_died_is_launched_once()
 }
 
 #[test]
+fn what_was_said_and_durable_when_its_host_died_is_heard_once() {
+    let Some(disk) = BadDisk::new() else { return };
+    let mut serve = disk.serve();
+    let agent = script(&disk.ostler, "listener.sh", LISTENER);
+    let mut run = disk.ostler.starts(&["run", "--process", &agent, "listen", "--json"]);
+    let begun = run.event("the agent to run", |event| event["phase"] == "running");
+    let id = begun["run_id"].as_str().unwrap();
+    std::fs::write(disk.switch("killing_sync"), "").unwrap();
+    // The host has it, and dies before it can say so. Whoever hosts next stays to the end.
+    let say = disk.ostler.starts(&["say", id, "once"]);
+    assert!(!serve.child.wait().unwrap().success(), "the host died");
+    let path = disk.ostler.instance.work().join("heard");
+    until("the agent to hear it", BOUND_MS, || lines(&path).pop());
+    let enough = disk.ostler.starts(&["say", id, "enough"]);
+    assert_eq!(run.finish().code, 0);
+    for say in [say, enough] {
+        let said = say.finish();
+        assert_eq!(said.code, 0, "{said:?}");
+    }
+    let heard = lines(&disk.ostler.instance.work().join("heard"));
+    let once = heard.iter().filter(|line| line.contains("once")).count();
+    assert_eq!(once, 1, "{heard:#?}");
+}
+
+#[test]
 fn an_answer_that_was_durable_when_its_host_died_counts_once() {
     let Some(disk) = BadDisk::new() else { return };
     let mut serve = disk.serve();
