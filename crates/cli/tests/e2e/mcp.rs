@@ -121,7 +121,7 @@ fn called(answer: &Value) -> Result<Value, String> {
     }
 }
 
-fn post(url: &str, token: &str, message: &Value) -> (u16, Value) {
+pub fn post(url: &str, token: &str, message: &Value) -> (u16, Value) {
     let address = url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
     let body = message.to_string();
     let (status, answer) = request(
