@@ -2,6 +2,7 @@
 //! secret with an odd name is not in it.
 
 use super::Tally;
+use crate::mcp::{list, post};
 use crate::ostler::{BOUND_MS, Ostler, keepers};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -109,13 +110,23 @@ fn of_two_hundred_secrets_a_child_has_those_that_the_configuration_names() {
         let environ = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         found(&String::from_utf8_lossy(&environ), "the keeper", &mut tally, &[]);
     }
-    let servers = processes_with("mcp_server.py", &ostler.instance.mark());
+    // A server of the configuration is started when someone asks for its tools.
+    let value = |name: &str| {
+        let entry = text.split('\0').find_map(|entry| entry.strip_prefix(&format!("{name}=")));
+        entry.unwrap_or_default().to_owned()
+    };
+    let (status, _) = post(&value("MCP_SERVER_URL"), &value("OSTLER_LEASE_TOKEN"), &list());
+    assert_eq!(status, 200);
+    let servers = testkit::until("the MCP server", BOUND_MS, || {
+        let found = processes_with("mcp_server.py", &ostler.instance.mark());
+        (!found.is_empty()).then_some(found)
+    });
     for environ in servers {
         found(&environ, "an MCP server", &mut tally, &[]);
     }
     std::fs::write(work.join("done"), "").unwrap();
     run.finish();
-    tally.close(400);
+    tally.close(600);
 }
 
 /// The environments of the processes of this instance whose command line holds a word.
