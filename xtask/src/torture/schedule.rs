@@ -42,13 +42,15 @@ pub fn place(point: Point) -> (Place, u64) {
             (Place::Any, 3)
         }
         WishPut | WishUnanswered | FrameOrdered => (Place::Any, 5),
-        BlobWritten | BlobSynced | BlobRenamed | BlobDurable => (Place::Any, 3),
+        // The texts of all agents are the same: each blob is written once in a directory.
+        BlobWritten => (Place::First, 2),
+        BlobSynced | BlobRenamed => (Place::Any, 2),
+        BlobDurable => (Place::Any, 3),
         TraceWritten => (Place::Any, 12),
         SegmentsDropped => (Place::Any, 1),
         SettleBefore | Settled | SpoolRemoved => (Place::Any, 2),
-        AddressWritten | LockTaken | StoreOpened => (Place::Any, 1),
         TokenLinked => (Place::First, 1),
-        TraceCut => (Place::Later, 1),
+        AddressWritten | LockTaken | StoreOpened | TraceCut => (Place::Later, 1),
         RenewalStored | KeeperDialed | Adopted => (Place::Later, 2),
         LeftoversEnded => (Place::Bereft, 1),
         PlanTaken | KeeperLocked | AgentLaunched => (Place::Keeper, 1),
