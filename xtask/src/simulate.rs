@@ -44,6 +44,7 @@ struct Wanted {
     tasks: Option<usize>,
     steps: Option<u64>,
     without: Vec<Fault>,
+    flaw: Option<Break>,
 }
 
 /// `simulate …` builds and goes on as `simulate-built …` in the optimised tool.
@@ -67,6 +68,7 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
         tasks: None,
         steps: None,
         without: Vec::new(),
+        flaw: None,
     };
     let mut words = words.iter();
     while let Some(flag) = words.next() {
@@ -86,6 +88,10 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
                     let fault = Fault::from_word(word);
                     wanted.without.push(fault.ok_or_else(|| format!("no fault is '{word}'"))?);
                 }
+            }
+            "--break" => {
+                let flaw = Break::from_word(value);
+                wanted.flaw = Some(flaw.ok_or_else(|| format!("no break is '{value}'"))?);
             }
             other => return Err(format!("simulate does not know '{other}'")),
         }
@@ -172,13 +178,14 @@ fn search(wanted: &Wanted) -> Result<(), String> {
                         return;
                     }
                     let options = wanted.options(seed);
-                    let outcome = simulate(&InMemory::new(None), &options, None, false);
+                    let ground = InMemory::new(Break::flaw(wanted.flaw));
+                    let outcome = simulate(&ground, &options, wanted.flaw, false);
                     in_memory.add(&outcome);
                     if let Some(violation) = outcome.violation
                         && !in_memory.stop.swap(true, Ordering::Relaxed)
                     {
                         in_memory.broken.fetch_add(1, Ordering::Relaxed);
-                        tell(&options, &violation);
+                        tell(&options, &violation, wanted.flaw);
                     }
                 }
             });
@@ -219,7 +226,8 @@ fn search_on_disk(wanted: &Wanted, counts: &Counts) -> Result<(), String> {
 fn show(wanted: &Wanted, seed: u64) -> Result<(), String> {
     let options = wanted.options(seed);
     println!("{options}");
-    let outcome = simulate(&InMemory::new(None), &options, None, true);
+    let ground = InMemory::new(Break::flaw(wanted.flaw));
+    let outcome = simulate(&ground, &options, wanted.flaw, true);
     outcome.script.iter().for_each(|line| println!("{line}"));
     match outcome.violation {
         None => {
@@ -231,12 +239,15 @@ fn show(wanted: &Wanted, seed: u64) -> Result<(), String> {
 }
 
 /// Prints a failing seed as small as it can be made, with its script.
-fn tell(options: &Options, violation: &Violation) {
-    let (options, violation) = shrink(options.clone(), violation.clone(), None);
-    let outcome = simulate(&InMemory::new(None), &options, None, true);
+fn tell(options: &Options, violation: &Violation, flaw: Option<Break>) {
+    let (options, violation) = shrink(options.clone(), violation.clone(), flaw);
+    let ground = InMemory::new(Break::flaw(flaw));
+    let outcome = simulate(&ground, &options, flaw, true);
     println!("{violation}\n  {options}");
     outcome.script.iter().for_each(|line| println!("  {line}"));
-    println!("  {}", options.command());
+    let word = Break::ALL.iter().find(|(this, _)| Some(*this) == flaw);
+    let word = word.map_or_else(String::new, |(_, word)| format!(" --break {word}"));
+    println!("  {}{word}", options.command());
 }
 
 /// Takes away what is not needed to break the same promise.

@@ -37,6 +37,34 @@ pub enum Break {
 }
 
 impl Break {
+    /// By the word that `--break` takes.
+    pub const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Store(Flaw::CommitUnfenced), "commit-unfenced"),
+        (Self::Store(Flaw::SettleUnfenced), "settle-unfenced"),
+        (Self::Store(Flaw::RenewUnfenced), "renew-unfenced"),
+        (Self::Store(Flaw::ReapUnfenced), "reap-unfenced"),
+        (Self::Store(Flaw::ReapUnseen), "reap-unseen"),
+        (Self::Store(Flaw::HeadUnchecked), "head-unchecked"),
+        (Self::Store(Flaw::EndUnchecked), "end-unchecked"),
+        (Self::LateRenewal, "late-renewal"),
+        (Self::LeaseFromAnswer, "lease-from-answer"),
+        (Self::WallLease, "wall-lease"),
+        (Self::EffectFirst, "effect-first"),
+        (Self::DoneUnleased, "done-unleased"),
+        (Self::LaunchAgain, "launch-again"),
+        (Self::SayAgain, "say-again"),
+        (Self::CallAgain, "call-again"),
+        (Self::HearAgain, "hear-again"),
+        (Self::FenceFromRow, "fence-from-row"),
+        (Self::WishesLeft, "wishes-left"),
+        (Self::LatePlan, "late-plan"),
+        (Self::SentAgain, "sent-again"),
+    ];
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == word).map(|(this, _)| *this)
+    }
+
     pub fn flaw(this: Option<Self>) -> Option<Flaw> {
         match this {
             Some(Self::Store(flaw)) => Some(flaw),

@@ -515,7 +515,8 @@ impl Drive {
                 self.perform(env, intent)?;
             }
         }
-        let verb = Verb::Commit { batch: commit.batch.clone(), asks: commit.asks.clone() };
+        let verb =
+            Verb::Commit { batch: Box::new(commit.batch.clone()), asks: commit.asks.clone() };
         let call = env.call(self.node, verb);
         self.flight = Flight::Commit { call, commit };
         Ok(Some("sends a Batch"))

@@ -22,7 +22,7 @@ pub const RATE: u64 = 100;
 
 pub enum Verb {
     Claim(Box<Claim>),
-    Commit { batch: Batch, asks: Asks },
+    Commit { batch: Box<Batch>, asks: Asks },
     Renew { run: RunId, fence: u64, expires_at: Timestamp },
     Reap { now: Timestamp, seen: Vec<Seen> },
 }
@@ -166,7 +166,7 @@ impl<'a, G: Ground> Env<'a, G> {
                 (Answer::Claimed(claimed.map(|claimed| claimed.fence)), "takes a claim")
             }
             Verb::Commit { batch, asks } => {
-                let committed = self.ground.wait(store.commit(batch.clone()));
+                let committed = self.ground.wait(store.commit((**batch).clone()));
                 if committed.is_ok() && !batch.events.is_empty() {
                     let row = self.ground.wait(store.run(batch.run)).ok().flatten();
                     self.oracle.committed(batch, asks, row.as_ref())?;
@@ -213,8 +213,5 @@ impl<'a, G: Ground> Env<'a, G> {
 
 /// Whether an answer says that the store could not, rather than that it would not.
 pub fn is_unsure(error: &Error) -> bool {
-    match error.code() {
-        Code::FenceStale | Code::Conflict | Code::NotFound => false,
-        _ => true,
-    }
+    !matches!(error.code(), Code::FenceStale | Code::Conflict | Code::NotFound)
 }

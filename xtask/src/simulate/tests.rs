@@ -68,6 +68,7 @@ fn every_break_is_found() {
             None => wrong.push(format!("{flaw:?}: not found")),
         }
     }
+    assert_eq!(FOUND.len(), Break::ALL.len(), "every break has its row");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

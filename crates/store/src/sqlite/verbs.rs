@@ -224,7 +224,7 @@ pub(super) fn reap(
     but: &[RunId],
 ) -> Result<Did<Vec<Reaped>>, Error> {
     let mut expired = connection.prepare_cached(
-        "SELECT num, id, task, fence, head_seq FROM runs
+        "SELECT num, id, task, fence, head_seq, lease_expires_at FROM runs
          WHERE state <> 'settled' AND lease_expires_at <= ?1 ORDER BY id",
     )?;
     let expired = expired
@@ -237,19 +237,19 @@ pub(super) fn reap(
                 fence: old + 1,
                 head_seq: count(row.get(4)?),
             };
-            Ok((row.get::<_, i64>(0)?, reaped))
+            Ok((row.get::<_, i64>(0)?, reaped, Timestamp(row.get(5)?)))
         })?
-        .filter(|row| !row.as_ref().is_ok_and(|(_, reaped)| but.contains(&reaped.run)))
+        .filter(|row| !row.as_ref().is_ok_and(|(_, reaped, _)| but.contains(&reaped.run)))
         .collect::<Result<Vec<_>, _>>()?;
-    for (num, reaped) in &expired {
-        if !fence_off(connection, *num, reaped, now)? {
+    for (num, reaped, expires_at) in &expired {
+        if !fence_off(connection, *num, reaped, *expires_at, now)? {
             return Err(Error::conflict(format!("{} and its task disagree", reaped.run)));
         }
     }
     if !expired.is_empty() {
         failpoint::hit(Point::FenceRaised);
     }
-    Ok(Did::quietly(expired.into_iter().map(|(_, reaped)| reaped).collect()))
+    Ok(Did::quietly(expired.into_iter().map(|(_, reaped, _)| reaped).collect()))
 }
 
 /// The same for runs whose lease stands as the caller saw it; the others are left out.
@@ -277,7 +277,7 @@ pub(super) fn reap_seen(
             })
             .optional()?;
         if let Some((num, reaped)) = found
-            && fence_off(connection, num, &reaped, now)?
+            && fence_off(connection, num, &reaped, *expires_at, now)?
         {
             taken.push(reaped);
         }
@@ -285,11 +285,13 @@ pub(super) fn reap_seen(
     Ok(Did::quietly(taken))
 }
 
-/// Gives task and run the next fence; false when either has moved on.
+/// Gives task and run the next fence, if the lease still ends when it was seen to; false when it
+/// does not.
 fn fence_off(
     connection: &Connection,
     num: i64,
     reaped: &Reaped,
+    expires_at: Timestamp,
     now: Timestamp,
 ) -> Result<bool, Error> {
     let task = connection
@@ -300,13 +302,14 @@ fn fence_off(
     let run = connection
         .prepare_cached(
             "UPDATE runs SET fence = ?3, holder = 'reaper', lease_expires_at = ?4
-             WHERE num = ?1 AND fence = ?2 AND state <> 'settled'",
+             WHERE num = ?1 AND fence = ?2 AND state <> 'settled' AND lease_expires_at = ?5",
         )?
         .execute(params![
             num,
             int(reaped.old_fence),
             int(reaped.fence),
-            now.plus_ms(REAPED_LEASE_MS).ms()
+            now.plus_ms(REAPED_LEASE_MS).ms(),
+            expires_at.ms()
         ])?;
     match (task, run) {
         (1, 1) => Ok(true),
