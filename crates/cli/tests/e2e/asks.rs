@@ -28,8 +28,8 @@ fn a_question_is_answered_from_another_process() {
             serde_json::from_str(&listed).ok().filter(|open: &Vec<Value>| !open.is_empty())
         });
         assert_eq!(
-            (open[0]["ask_id"].clone(), &open[0]["tool"]),
-            (question["ask_id"].clone(), &"write_file".into())
+            (open[0]["ask_id"].clone(), &open[0]["title"]),
+            (question["ask_id"].clone(), &"may it use write_file?".into())
         );
         let ask = question["ask_id"].as_str().unwrap();
         let answered = ostler.says(&["answer", &ask[ask.len() - 8..], choice]);
