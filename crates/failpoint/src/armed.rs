@@ -5,8 +5,7 @@
 
 use crate::{Point, VARIABLE};
 use rustix::process::{Signal, getpid, kill_process};
-use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,12 +43,13 @@ pub fn hit(point: Point) {
 }
 
 fn die(order: &Order) {
-    let Ok(mut file) = OpenOptions::new().write(true).create_new(true).open(&order.file) else {
-        return;
-    };
     // A keeper is called by the end of its run's id.
-    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    let _ = file.write_all(name.trim().as_bytes());
+    let name = fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let own = order.file.with_extension(name.trim());
+    // A link loses to whoever was first, and shows a file with its content or none.
+    if fs::write(&own, name.trim()).and_then(|()| fs::hard_link(&own, &order.file)).is_err() {
+        return;
+    }
     let _ = kill_process(getpid(), Signal::KILL);
     // The first process of a namespace is not killed from inside; it can only leave.
     std::process::exit(137);
