@@ -172,9 +172,12 @@ impl Known {
 
     /// A pattern that `text` begins but does not finish.
     pub fn begun_by(&self, text: &[u8]) -> Option<usize> {
+        // Most texts begin like nothing, and of the others only their like is asked.
+        let like = self.beginning_with(*text.first()?);
+        let patterns = &self.patterns[like.clone()];
         // Sorted order puts every pattern that `text` begins directly behind `text` itself.
-        let place = self.patterns.partition_point(|pattern| pattern.as_slice() <= text);
-        self.patterns.get(place).filter(|pattern| pattern.starts_with(text)).map(|_| place)
+        let place = patterns.partition_point(|pattern| pattern.as_slice() <= text);
+        patterns.get(place).filter(|pattern| pattern.starts_with(text)).map(|_| like.start + place)
     }
 
     /// What only someone who knows all values can say of a part of one.
