@@ -10,12 +10,18 @@ use contract::{Policy, Signal, Utterance};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use testkit::recorded::Recording;
 
-fn recordings() -> Vec<Recording> {
+/// Read once: the property looks at them for every case.
+static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| {
     let folder: PathBuf =
         [env!("CARGO_MANIFEST_DIR"), "src", "gemini", "recordings"].iter().collect();
     Recording::all(&folder)
+});
+
+fn recordings() -> &'static [Recording] {
+    &RECORDINGS
 }
 
 /// The spec of the harness belongs to another build of this crate, so it is made here.
@@ -141,7 +147,7 @@ fn the_ledger_equals_the_figures_of_the_vendor() {
             let value: Value = serde_json::from_slice(line).ok()?;
             (value["type"] == "result").then_some(value)
         });
-        let (sum, Some(result)) = (booked(&played(&recording)), result) else {
+        let (sum, Some(result)) = (booked(&played(recording)), result) else {
             continue;
         };
         let stats = |name: &str| result["stats"][name].as_u64().unwrap();
@@ -167,7 +173,7 @@ const UNCOUNTED: [&str; 2] = ["malformed", "truncate"];
 fn the_ledger_equals_what_the_model_server_reported() {
     let mut compared = 0;
     for recording in recordings() {
-        let sum = booked(&played(&recording));
+        let sum = booked(&played(recording));
         if sum == Sum::default() || UNCOUNTED.contains(&recording.name.as_str()) {
             continue;
         }
