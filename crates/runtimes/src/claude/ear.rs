@@ -4,14 +4,13 @@
 //! logged and never taken for a person's or the model's words.
 
 use super::result;
-use super::state::{State, Streamed};
+use super::state::{ID_BYTES_MAX, State, Streamed};
 use super::tools;
-use super::wire::{self, Block, BlockKind, Kind, Line, Permit, RateLimit};
+use super::wire::{Block, BlockKind, Kind, Line};
 use crate::Out;
-use contract::event::PermissionOption;
-use contract::event::{self, Body, Log, Quota, QuotaWindow, Raw, StopReason, Text, TurnPhase, Via};
+use contract::event::{self, Body, Log, Quota, Raw, StopReason, Text, TurnPhase, Via};
 use contract::event::{ToolStatus, ToolUpdate, UpdateStatus};
-use contract::speech::{Ending, Limited, Question};
+use contract::speech::Ending;
 use contract::{Code, Draft, Signal, limits};
 use serde_json::{Value, json};
 
@@ -19,13 +18,6 @@ use serde_json::{Value, json};
 const UNRECOGNISED: &str = "unrecognised";
 /// The level of what the agent says to itself.
 const ITS_OWN: &str = "its_own";
-/// A refused key may have been renewed meanwhile, so the first attempts are let pass.
-const AUTH_ATTEMPTS_MAX: u64 = 2;
-/// What is shown of a question's subject.
-const TITLE_CHARS_MAX: usize = 500;
-/// The answer to a question that only a person at a keyboard could take up.
-const NOBODY_CHOOSES: &str =
-    "Nobody is there to choose. Decide by yourself, and say in your answer what you assumed.";
 
 /// One line being heard.
 pub(super) struct Ear<'a> {
@@ -120,7 +112,7 @@ impl Ear<'_> {
         self.begin_turn();
     }
 
-    fn accepts(&mut self) {
+    pub(super) fn accepts(&mut self) {
         if !std::mem::replace(&mut self.state.accepts_told, true) {
             self.signal(Signal::Accepts { message: true, interrupt: true });
         }
@@ -164,32 +156,6 @@ impl Ear<'_> {
             self.signal(Signal::AskWithdrawn { request: question.request });
         }
         self.state.streamed = None;
-    }
-
-    /// The agent tries again by itself after a while.
-    fn retry(&mut self, line: &Line) {
-        let word = line.error.as_ref().and_then(Value::as_str).unwrap_or("unknown");
-        let code = crate::provider::of(line.error_status, word).unwrap_or(Code::UpstreamError);
-        let attempt = line.attempt.unwrap_or(0);
-        let wait_ms = line.retry_delay_ms.filter(|ms| *ms >= 0.0).map(|ms| ms as u64);
-        let status = line.error_status.map_or_else(|| "no status".to_owned(), |s| s.to_string());
-        let detail = format!(
-            "{word} ({status}), attempt {attempt} of {}, next in {} ms",
-            line.max_retries.unwrap_or(0),
-            wait_ms.unwrap_or(0)
-        );
-        self.complain(code, detail);
-        self.state.held = true;
-        let refused = matches!(code, Code::AuthFailed | Code::AuthRequired | Code::Billing);
-        let terminal = refused && attempt > AUTH_ATTEMPTS_MAX;
-        let resets_at = self.state.resets_at;
-        self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
-    }
-
-    fn answers_again(&mut self) {
-        if std::mem::replace(&mut self.state.held, false) {
-            self.signal(Signal::LimitLifted);
-        }
     }
 
     fn assistant(&mut self, line: &Line) {
@@ -276,11 +242,8 @@ impl Ear<'_> {
                 self.answers_again();
                 self.begin_turn();
                 let id = event.message.as_ref().and_then(|message| message.id.clone());
-                self.state.streamed = id.filter(|id| id.len() <= 256).map(|message| Streamed {
-                    message,
-                    index: 0,
-                    text_bytes: 0,
-                    thinking_bytes: 0,
+                self.state.streamed = id.filter(|id| id.len() <= ID_BYTES_MAX).map(|message| {
+                    Streamed { message, index: 0, text_bytes: 0, thinking_bytes: 0 }
                 });
             }
             "content_block_start" => {
@@ -406,10 +369,10 @@ impl Ear<'_> {
         if verdict.code == Some(Code::NativeSessionUnknown) {
             self.unknown_session();
         }
-        if let Some(code) = verdict.code.filter(|code| *code != Code::Cancelled) {
-            if !std::mem::replace(&mut self.state.error_told, true) {
-                self.complain(code, verdict.detail.clone().unwrap_or_default());
-            }
+        if let Some(code) = verdict.code.filter(|code| *code != Code::Cancelled)
+            && !std::mem::replace(&mut self.state.error_told, true)
+        {
+            self.complain(code, verdict.detail.clone().unwrap_or_default());
         }
         self.end_turn(verdict.stop);
         if line.queued_turn_count.unwrap_or(0) > 0 {
@@ -420,108 +383,8 @@ impl Ear<'_> {
         self.signal(Signal::Result(Ending { code, text, output, detail }));
     }
 
-    /// How the account stands with its provider.
-    fn quota(&mut self, info: &RateLimit) {
-        let rejected = info.status.as_deref() == Some("rejected");
-        let resets_at = info.resets_at.and_then(result::at_second);
-        let percent = |share: Option<f64>| share.map(|share| share * 100.0);
-        let mut windows: Vec<_> = info
-            .unified_windows
-            .iter()
-            .flatten()
-            .map(|(id, window)| QuotaWindow {
-                id: id.clone(),
-                label: None,
-                used_percent: percent(window.utilization),
-                resets_at: window.resets_at.and_then(result::at_second),
-                exhausted: window.utilization.is_some_and(|share| share >= 1.0),
-            })
-            .collect();
-        match (
-            &info.rate_limit_type,
-            windows.iter_mut().find(|w| Some(&w.id) == info.rate_limit_type.as_ref()),
-        ) {
-            (_, Some(window)) => window.exhausted |= rejected,
-            (Some(id), None) => windows.push(QuotaWindow {
-                id: id.clone(),
-                label: None,
-                used_percent: percent(info.utilization),
-                resets_at,
-                exhausted: rejected,
-            }),
-            (None, None) => {}
-        }
-        let rate_limited = rejected && info.is_using_overage != Some(true);
-        let provider = "anthropic".to_owned();
-        self.draft(Body::Quota(Quota {
-            provider,
-            account: None,
-            windows,
-            rate_limited,
-            resets_at,
-        }));
-        if rate_limited {
-            self.state.resets_at = resets_at;
-            self.state.held = true;
-            let code = Code::ProviderQuota;
-            self.signal(Signal::Limited(Limited {
-                code,
-                terminal: false,
-                wait_ms: None,
-                resets_at,
-            }));
-        }
-    }
-
-    /// The agent asks leave. Whatever it asks is answered, or it would wait for ever.
-    fn asked(&mut self, line: Line) {
-        let request = line.request_id.unwrap_or_default();
-        let asked = line.request.unwrap_or_default();
-        if asked.subtype.as_deref() != Some("can_use_tool") {
-            self.unrecognised();
-            return self.out.frames.push(wire::refuse(&request, "this is not supported here"));
-        }
-        let name = asked.tool_name.unwrap_or_default();
-        let input = asked.input.unwrap_or_default();
-        if tools::is_own(&name) {
-            let updated_input = Some(&input);
-            return self.out.frames.push(wire::permit(&request, Permit::Allow { updated_input }));
-        }
-        if name == tools::CHOICE {
-            self.keep(None);
-            let message = NOBODY_CHOOSES;
-            return self.out.frames.push(wire::permit(&request, Permit::Deny { message }));
-        }
-        let title = tools::about(&name, &input, asked.description.as_deref());
-        let title = title.chars().take(TITLE_CHARS_MAX).collect();
-        if !self.state.ask(&request, input) {
-            self.unrecognised();
-            let message = "Too many questions wait for an answer.";
-            return self.out.frames.push(wire::permit(&request, Permit::Deny { message }));
-        }
-        let option = |id: &str, kind: &str, name: &str| PermissionOption {
-            id: id.to_owned(),
-            kind: kind.to_owned(),
-            name: name.to_owned(),
-        };
-        let options = vec![
-            option("allow", "allow_once", "allow it this once"),
-            option("deny", "reject_once", "deny it"),
-        ];
-        let (tool_call_id, reads) = (asked.tool_use_id, tools::reads(&name));
-        self.signal(Signal::Asked(Question { request, tool_call_id, title, reads, options }));
-    }
-
-    fn answered(&mut self, line: &Line) {
-        let response = line.response.as_ref();
-        match response.and_then(|response| response.subtype.as_deref()) {
-            Some("success") => self.accepts(),
-            _ => self.keep(Some("warning")),
-        }
-    }
-
     /// An error on the way.
-    fn complain(&mut self, code: Code, detail: String) {
+    pub(super) fn complain(&mut self, code: Code, detail: String) {
         let quota = matches!(code, Code::ProviderQuota | Code::RateLimited);
         self.draft(Body::Error(event::Error {
             code,
@@ -538,17 +401,17 @@ impl Ear<'_> {
     }
 
     /// Keeps the line as it came.
-    fn keep(&mut self, level: Option<&str>) {
+    pub(super) fn keep(&mut self, level: Option<&str>) {
         let text = &self.line[..self.line.floor_char_boundary(limits::TEXT_BYTES_MAX)];
         let (stream, text) = (self.raw.stream, text.to_owned());
         self.draft(Body::Log(Log { stream, text, level: level.map(str::to_owned) }));
     }
 
-    fn draft(&mut self, body: Body) {
+    pub(super) fn draft(&mut self, body: Body) {
         self.out.drafts.push(Draft { raw: Some(self.raw), ..Draft::agent(body) });
     }
 
-    fn signal(&mut self, signal: Signal) {
+    pub(super) fn signal(&mut self, signal: Signal) {
         self.out.signals.push(signal);
     }
 }

@@ -1,8 +1,9 @@
 //! Claude Code, driven by stream-json both ways, so that messages, interrupts and questions of
 //! permission go over its standard streams. Holds the card, the launch plan and what exit codes and
-//! last words mean; `wire` mirrors the lines, `ear` and `result` hear them, `dialect` says, `state`
+//! last words mean; `wire` mirrors the lines, `ear`, `control` and `result` hear them, `dialect` says, `state`
 //! is what is saved, `tools` knows the agent's tools by name. Facts and their sources: NOTES.md.
 
+mod control;
 mod dialect;
 mod ear;
 mod result;

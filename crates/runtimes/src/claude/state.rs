@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 const VERSION: u32 = 1;
 
 /// A longer id is not kept.
-const ID_BYTES_MAX: usize = 256;
+pub(super) const ID_BYTES_MAX: usize = 256;
 
 /// The input of a question is kept up to this size, to be handed back with a yes.
 const QUESTION_BYTES_MAX: usize = 1024 * 1024;
