@@ -248,7 +248,7 @@ impl Ear<'_> {
             }
             "content_block_start" => {
                 if let Some(streamed) = &mut self.state.streamed {
-                    streamed.index = event.index.unwrap_or(streamed.index + 1);
+                    streamed.index = event.index.unwrap_or(streamed.index.saturating_add(1));
                     (streamed.text_bytes, streamed.thinking_bytes) = (0, 0);
                 }
             }

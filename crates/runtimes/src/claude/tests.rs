@@ -366,7 +366,7 @@ fn state_of_another_version_is_refused() {
 
 proptest! {
     #[test]
-    fn broken_lines_are_heard_without_a_panic_and_never_end_well_twice(
+    fn broken_lines_are_heard_without_a_panic_and_leave_no_call_open(
         name in proptest::sample::select(names()),
         place in any::<proptest::sample::Index>(),
         line in any::<proptest::sample::Index>(),
@@ -385,4 +385,15 @@ proptest! {
         let closed = out.signals.iter().filter(|signal| matches!(signal, Signal::ToolClosed { .. }));
         prop_assert_eq!(opened.count(), closed.count());
     }
+}
+
+#[test]
+fn an_index_at_its_very_end_is_counted_on_from_without_a_panic() {
+    let event = |event: Value| json!({ "type": "stream_event", "event": event });
+    let start = json!({ "type": "content_block_start", "index": u64::MAX });
+    heard(&[
+        event(json!({ "type": "message_start", "message": { "id": "m" } })),
+        event(start),
+        event(json!({ "type": "content_block_start" })),
+    ]);
 }
