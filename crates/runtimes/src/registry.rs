@@ -1,11 +1,12 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, demo, gemini, process};
+use crate::{Runtime, claude, demo, gemini, process};
 
-static RUNTIMES: [&'static dyn Runtime; 3] = [
+static RUNTIMES: [&'static dyn Runtime; 4] = [
     &process::Process, // any program that speaks JSON lines
     &demo::Demo,       // the built-in demo agent
+    &claude::Claude,   // Claude Code by stream-json
     &gemini::Gemini,   // Gemini CLI, headless
 ];
 
