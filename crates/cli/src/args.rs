@@ -31,7 +31,7 @@ pub struct Global {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run one agent on one prompt and watch it
-    Run(Run),
+    Run(Box<Run>),
     /// List runs, newest first
     Runs(Runs),
     /// Show a run's transcript again

@@ -2,7 +2,7 @@
 //! keeper ended with its agent while nobody was there, or was killed, and its memory is gone, but
 //! what the agent said is in the spool. The values lie beside it, enciphered with a key that is
 //! derived from the data directory's token and used for this one file, and go with the spool.
-//! Nothing here decides what is a secret. See `docs/decisions/0007-secrets-outlive-their-keeper.md`.
+//! Nothing here decides what is a secret. See `docs/decisions/0009-secrets-outlive-their-keeper.md`.
 
 use crate::data::write_private_unsynced;
 use std::fs::File;

@@ -83,7 +83,7 @@ impl Start {
             env: environment(spec, card, self.env, &context)?,
             stdin: self.stdin,
             framing: Framing::Lines,
-            secrets: secrets(adapter),
+            secrets: secrets(adapter, card),
             files: self.files,
         })
     }
@@ -151,9 +151,10 @@ fn environment(
 }
 
 /// Names whose values must never be shown: what `${NAME}` brings in, what is passed through, and
-/// what is configured under a name that sounds secret.
-fn secrets(adapter: &Adapter) -> Vec<String> {
+/// what the card or the configuration gives under a name that sounds secret.
+fn secrets(adapter: &Adapter, card: &Card) -> Vec<String> {
     let mut names: BTreeSet<String> = template::references(adapter);
+    names.extend(card.env.iter().filter(|name| sounds_secret(name)).cloned());
     names.extend(adapter.env_passthrough.iter().cloned());
     names.extend(adapter.env.keys().filter(|name| sounds_secret(name)).cloned());
     // A reference makes the variable it is put into secret as well, whatever that one is called.
@@ -170,7 +171,8 @@ fn secrets(adapter: &Adapter) -> Vec<String> {
 
 fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    SECRET_WORDS.iter().any(|word| name.contains(word))
+    // A number of tokens is no token.
+    !name.ends_with("tokens") && SECRET_WORDS.iter().any(|word| name.contains(word))
 }
 
 /// A name that can be a variable's: the kernel allows anything but `=` and NUL.

@@ -36,7 +36,7 @@ const ROOMS: &[Room] = &[
     },
     Room { name: "cli", ours: None, never: &["rusqlite"] },
     Room { name: "failpoint", ours: Some(&[]), never: &["tokio", "rusqlite", "axum", "reqwest"] },
-    Room { name: "testkit", ours: Some(&["contract"]), never: &["rusqlite"] },
+    Room { name: "testkit", ours: Some(&["contract", "engine", "runtimes"]), never: &["rusqlite"] },
     Room { name: "xtask", ours: None, never: &[] },
 ];
 

@@ -118,7 +118,7 @@ pub async fn perform(
     let Arguments { global, command } = arguments;
     let context = Context { global, surroundings };
     match command {
-        Command::Run(args) => run::run(&context, args).await,
+        Command::Run(args) => run::run(&context, *args).await,
         Command::Runs(args) => runs::runs(&context, args).await,
         Command::Show(args) => show::show(&context, args).await,
         Command::Watch(args) => watch::watch(&context, args).await,
