@@ -1,12 +1,13 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, demo, gemini, process};
+use crate::{Runtime, demo, gemini, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 3] = [
+static RUNTIMES: [&'static dyn Runtime; 4] = [
     &process::Process, // any program that speaks JSON lines
     &demo::Demo,       // the built-in demo agent
     &gemini::Gemini,   // Gemini CLI, headless
+    &pi::Pi,           // pi, headless
 ];
 
 /// The runtime with this id.
