@@ -83,7 +83,7 @@ impl Start {
             env: environment(spec, card, self.env, &context)?,
             stdin: self.stdin,
             framing: Framing::Lines,
-            secrets: secrets(adapter),
+            secrets: secrets(adapter, card),
             files: self.files,
         })
     }
@@ -151,9 +151,10 @@ fn environment(
 }
 
 /// Names whose values must never be shown: what `${NAME}` brings in, what is passed through, and
-/// what is configured under a name that sounds secret.
-fn secrets(adapter: &Adapter) -> Vec<String> {
+/// what the card takes over or is configured under a name that sounds secret.
+fn secrets(adapter: &Adapter, card: &Card) -> Vec<String> {
     let mut names: BTreeSet<String> = template::references(adapter);
+    names.extend(card.env.iter().filter(|name| sounds_secret(name)).cloned());
     names.extend(adapter.env_passthrough.iter().cloned());
     names.extend(adapter.env.keys().filter(|name| sounds_secret(name)).cloned());
     // A reference makes the variable it is put into secret as well, whatever that one is called.
