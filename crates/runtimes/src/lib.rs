@@ -10,6 +10,7 @@ pub mod gemini;
 pub mod join;
 pub mod jsonlines;
 pub mod launch;
+pub mod pi;
 pub mod process;
 pub mod provider;
 pub mod registry;

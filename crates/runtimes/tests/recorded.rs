@@ -116,3 +116,18 @@ fn is_text(draft: &Draft) -> bool {
 fn starts_turn(draft: &Draft) -> bool {
     matches!(&draft.body, Body::Turn(turn) if turn.phase == TurnPhase::Started)
 }
+
+#[test]
+fn a_key_that_passes_by_a_card_is_known_to_the_seal() {
+    let mut keys = 0;
+    for runtime in registry::all() {
+        let card = runtime.card();
+        let Some(lane) = card.lanes.first() else { continue };
+        let Ok(plan) = runtime.plan(&spec(*runtime, *lane)) else { continue };
+        for name in card.env.iter().filter(|name| name.ends_with("_KEY")) {
+            assert!(plan.secrets.contains(name), "{}: {name}", card.id);
+            keys += 1;
+        }
+    }
+    assert!(keys > 0, "no runtime takes a key");
+}

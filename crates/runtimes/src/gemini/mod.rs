@@ -168,9 +168,9 @@ fn policies() -> Vec<PolicyRow> {
         (
             Policy::AllowReads,
             Some(&["--approval-mode", "default"]),
-            "what it would ask for is refused, by its documentation; tools and rules that the \
-             user's own settings allow stay allowed, and plan mode is no substitute: headless, it \
-             leaves it by itself",
+            "what it would ask for is refused, by its documentation; what the settings and policies \
+             of the user or of the workspace allow stays allowed, so it is no guard against a \
+             workspace that means harm",
         ),
         (
             Policy::AllowAll,

@@ -272,6 +272,33 @@ fn a_change_is_told_when_it_was_made_and_a_plan_when_it_was_written() {
 }
 
 #[test]
+fn only_a_result_that_says_success_is_one() {
+    let rows = [
+        (json!({"type": "result", "status": "success"}), None),
+        (json!({"type": "result", "status": "error"}), Some("upstream_error")),
+        (json!({"type": "result", "status": "halted"}), Some("upstream_error")),
+        (json!({"type": "result", "status": true}), Some("upstream_error")),
+        (json!({"type": "result"}), Some("upstream_error")),
+        (
+            json!({"type": "result", "status": "error", "error": {"message": "x"}}),
+            Some("agent_failed"),
+        ),
+        (
+            json!({"type": "result", "status": "error", "error": {"type": "FatalTurnLimitedError"}}),
+            Some("max_turns"),
+        ),
+    ];
+    for (line, expected) in rows {
+        let out = hear(&mut *Gemini.dialect(&spec()), Stream::Stdout, &[heard(line.clone())]);
+        let ended = out.signals.iter().find_map(|signal| match signal {
+            Signal::Result(ending) => Some(ending.code.map(contract::Code::word)),
+            _ => None,
+        });
+        assert_eq!(ended, Some(expected), "{line}");
+    }
+}
+
+#[test]
 fn a_conversation_that_is_not_known_is_found_by_words_and_only_when_one_was_asked_for() {
     let line = b"Error resuming session: Invalid session identifier \"x\".".to_vec();
     for (session, expected) in [(Some("x".to_owned()), 1), (None, 0)] {
