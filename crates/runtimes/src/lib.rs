@@ -4,6 +4,7 @@
 //! `registry` lists the runtimes, `jsonlines` is the process protocol, `template` fills in
 //! placeholders and `join` joins deltas before they are sealed.
 
+pub mod codex;
 pub mod demo;
 pub mod join;
 pub mod jsonlines;

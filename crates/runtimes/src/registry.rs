@@ -1,10 +1,11 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, demo, process};
+use crate::{Runtime, codex, demo, process};
 
-static RUNTIMES: [&'static dyn Runtime; 2] = [
+static RUNTIMES: [&'static dyn Runtime; 3] = [
     &process::Process, // any program that speaks JSON lines
+    &codex::Codex,     // OpenAI's Codex, by its app-server
     &demo::Demo,       // the built-in demo agent
 ];
 
