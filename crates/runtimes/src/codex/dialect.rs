@@ -3,7 +3,7 @@
 //! prints. What is not known is kept as a `log`; nothing is fatal here. The end is what
 //! `turn/completed` (or `turn.completed`, `turn.failed`) states, and nothing else.
 
-use super::ear::{Ear, UNRECOGNISED, WARNING};
+use super::ear::{self, Ear, UNRECOGNISED, WARNING};
 use super::state::{State, frame};
 use super::wire::{Line, Params, Reply, Trouble};
 use super::words;
@@ -41,6 +41,22 @@ impl Codex {
     }
 }
 
+impl Codex {
+    /// A message goes into the turn that is under way, or begins one. Before there is a thread, and
+    /// while a turn is being interrupted, it would be refused and lost, so it waits.
+    fn message(&mut self, text: &str, out: &mut Out) {
+        let state = &mut self.state;
+        let under_way = state.in_turn && state.turn.is_some();
+        if state.thread.is_none() || (under_way && state.interrupting) {
+            state.hold(text);
+        } else if under_way {
+            out.frames.push(state.steer(text));
+        } else {
+            out.frames.push(state.start_turn(text));
+        }
+    }
+}
+
 impl Dialect for Codex {
     fn open(&mut self) -> Option<Vec<u8>> {
         let client = json!({ "name": "ostler", "title": "Ostler", "version": CLIENT_VERSION });
@@ -59,6 +75,9 @@ impl Dialect for Codex {
             Stream::Stderr => {
                 let (stream, text) = (raw.stream, line.to_owned());
                 ear.push(Body::Log(Log { stream, text, level: None }));
+                if ear.seeks_thread() && words::thread_unknown(line) {
+                    ear.signal(Signal::SessionUnknown);
+                }
             }
             Stream::Stdout if frame.cut => ear.unrecognised(),
             Stream::Stdout => match serde_json::from_str::<Line>(line) {
@@ -78,16 +97,7 @@ impl Dialect for Codex {
                 }
                 None => note(out, format!("the question '{request}' is not open")),
             },
-            Utterance::Message { text } if self.state.thread.is_some() => {
-                let steers = self.state.in_turn && self.state.turn.is_some();
-                out.frames.push(match steers {
-                    true => self.state.steer(text),
-                    false => self.state.start_turn(text),
-                });
-            }
-            Utterance::Message { .. } => {
-                note(out, "no thread is there yet, so the message was not said".to_owned());
-            }
+            Utterance::Message { text } => self.message(text, out),
             Utterance::Interrupt => match self.state.interrupt() {
                 Some(_) => {
                     self.state.interrupting = true;
@@ -164,6 +174,9 @@ impl Ear<'_> {
         if let Some(id) = id {
             return self.question(&method, &id, params);
         }
+        if params.thread_id.is_some() && params.thread_id != self.state.thread {
+            return self.elsewhere(&method, params);
+        }
         match method.as_str() {
             "turn/started" => {
                 self.state.turn = params.turn.and_then(|turn| turn.id);
@@ -196,6 +209,10 @@ impl Ear<'_> {
                 let trouble = params.error.unwrap_or_default();
                 let words = words::tries_again(trouble.message.as_deref().unwrap_or(""));
                 self.trouble(&trouble, params.will_retry.unwrap_or(words));
+                // The end of the turn may never be told after this.
+                if params.will_retry == Some(false) {
+                    self.give_up(&trouble);
+                }
             }
             "serverRequest/resolved" => {
                 let request = params.request_id.unwrap_or_default().to_string();
@@ -210,6 +227,27 @@ impl Ear<'_> {
             method if KNOWN.contains(&method) => {}
             _ => self.unrecognised(),
         }
+    }
+
+    /// A notification of another thread, which the agent's helpers have. What they do and spend
+    /// counts; what they say, and when they end, is not ours.
+    fn elsewhere(&mut self, method: &str, params: Params) {
+        let item = params.item.unwrap_or_default();
+        match method {
+            "item/started" if ear::is_call(&item) => self.item_started(&item),
+            "item/completed" if ear::is_call(&item) => self.item_completed(item),
+            "thread/tokenUsage/updated" => {
+                let usage = params.token_usage.unwrap_or_default();
+                self.spent_elsewhere(&usage.last.unwrap_or_default());
+            }
+            "error" => self.log(self.line.to_owned(), WARNING),
+            _ => {}
+        }
+    }
+
+    /// A thread is to be taken up and is not there yet.
+    fn seeks_thread(&self) -> bool {
+        self.state.wanted.resume.is_some() && self.state.thread.is_none()
     }
 
     fn piece(&mut self, params: Params, thinking: bool) {
@@ -275,10 +313,7 @@ impl Ear<'_> {
             let Some(id) = thread.id else { return self.unrecognised() };
             self.session(id, model.or(thread.model), cwd);
             self.signal(Signal::Accepts { message: true, interrupt: true });
-            if let Some(prompt) = self.state.prompt.take() {
-                let request = self.state.start_turn(&prompt);
-                self.out.frames.push(request);
-            }
+            self.begin();
         } else if let Some(turn) = turn {
             self.state.starting = None;
             self.state.turn = turn.id;
@@ -291,9 +326,7 @@ impl Ear<'_> {
         if self.state.thread.is_some() && !starts {
             return self.log(self.line.to_owned(), UNRECOGNISED);
         }
-        let unknown = self.state.thread.is_none()
-            && self.state.wanted.resume.is_some()
-            && words::thread_unknown(&message);
+        let unknown = self.seeks_thread() && words::thread_unknown(&message);
         let code = if unknown { Code::NativeSessionUnknown } else { words::code(&message, None) };
         if unknown {
             self.signal(Signal::SessionUnknown);

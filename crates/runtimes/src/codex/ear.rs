@@ -82,25 +82,42 @@ impl Ear<'_> {
         self.signal(Signal::Result(Ending { code: None, text, output: None, detail: None }));
     }
 
-    /// A turn that was interrupted is the end only when nobody here asked for it.
+    /// A turn that was interrupted is the end only when nobody here asked for it; else it goes on
+    /// with the message that waits, or with the next one.
     pub(super) fn interrupted(&mut self) {
         self.turn_ended(StopReason::Cancelled);
         if !std::mem::take(&mut self.state.interrupting) {
             let code = Some(Code::Cancelled);
             self.signal(Signal::Result(Ending { code, text: None, output: None, detail: None }));
+        } else {
+            self.begin();
+        }
+    }
+
+    /// Starts a turn with what waits to be said.
+    pub(super) fn begin(&mut self) {
+        if let Some(prompt) = self.state.prompt.take() {
+            let request = self.state.start_turn(&prompt);
+            self.out.frames.push(request);
         }
     }
 
     /// A turn failed, and nothing is tried any more.
     pub(super) fn failed(&mut self, trouble: &Trouble) {
-        let message = said(trouble);
-        let code = words::code(&message, trouble.codex_error_info.as_ref());
+        let code = words::code(&said(trouble), trouble.codex_error_info.as_ref());
         self.turn_ended(match code {
             Code::EndedWithoutResult => StopReason::MaxTokens,
             Code::ModelRefusal => StopReason::Refusal,
             _ => StopReason::Error,
         });
         self.signal(Signal::ModelError { code });
+        self.give_up(trouble);
+    }
+
+    /// The agent says that it failed.
+    pub(super) fn give_up(&mut self, trouble: &Trouble) {
+        let message = said(trouble);
+        let code = words::code(&message, trouble.codex_error_info.as_ref());
         let (text, detail) = (self.state.answer.clone(), Some(message));
         self.signal(Signal::Result(Ending { code: Some(code), text, output: None, detail }));
     }
@@ -175,7 +192,7 @@ impl Ear<'_> {
             }
             "todo_list" => self.plan(item.items.unwrap_or_default()),
             "userMessage" => {}
-            _ if call(&item).is_some() => self.tool_completed(item),
+            _ if is_call(&item) => self.tool_completed(item),
             _ => self.unrecognised(),
         }
     }
@@ -271,6 +288,11 @@ impl Ear<'_> {
         }
     }
 
+    /// The tokens of one request of another thread: the agent's own helpers are paid for as well.
+    pub(super) fn spent_elsewhere(&mut self, last: &Counts) {
+        self.spent(last.tokens(), Basis::Increment, None);
+    }
+
     fn spent(&mut self, tokens: Tokens, basis: Basis, context: Option<ContextFill>) {
         let model = self.state.model.clone();
         let usage = Usage { model, tokens: Some(tokens), context, basis, ..Usage::default() };
@@ -324,6 +346,11 @@ struct Call {
     kind: &'static str,
     title: Option<String>,
     input: Value,
+}
+
+/// Whether an item is a call.
+pub(super) fn is_call(item: &Item) -> bool {
+    call(item).is_some()
 }
 
 /// The call that an item is; `None` for what is none.

@@ -10,6 +10,9 @@ mod state;
 mod wire;
 mod words;
 
+#[cfg(test)]
+mod tests;
+
 use crate::launch::Start;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{

@@ -60,7 +60,7 @@ pub(super) const fn settings(policy: Policy) -> [&'static str; 2] {
 pub(super) struct State {
     version: u32,
     pub wanted: Wanted,
-    /// What is said first; dropped when it was said.
+    /// What the next turn begins with; dropped when it was said.
     pub prompt: Option<String>,
     /// The id of our next request.
     next_id: u64,
@@ -151,6 +151,14 @@ impl State {
         let id = self.next_id;
         self.next_id = self.next_id.saturating_add(1);
         frame(&json!({ "id": id, "method": method, "params": params }))
+    }
+
+    /// Keeps a message until a turn can be started with it.
+    pub(super) fn hold(&mut self, text: &str) {
+        self.prompt = Some(match self.prompt.take() {
+            Some(held) => format!("{held}\n\n{text}"),
+            None => text.to_owned(),
+        });
     }
 
     /// A turn with this as its input.

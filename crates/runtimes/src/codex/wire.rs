@@ -29,6 +29,7 @@ pub(super) struct Line {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Params {
+    pub thread_id: Option<String>,
     pub item: Option<Item>,
     pub item_id: Option<String>,
     pub delta: Option<String>,
