@@ -3,7 +3,8 @@
 //! prints. What is not known is kept as a `log`; nothing is fatal here. The end is what
 //! `turn/completed` (or `turn.completed`, `turn.failed`) states, and nothing else.
 
-use super::ear::{self, Ear, UNRECOGNISED, WARNING};
+use super::call;
+use super::ear::{Ear, UNRECOGNISED, WARNING};
 use super::state::{State, frame};
 use super::wire::{Line, Params, Reply, Trouble};
 use super::words;
@@ -234,8 +235,8 @@ impl Ear<'_> {
     fn elsewhere(&mut self, method: &str, params: Params) {
         let item = params.item.unwrap_or_default();
         match method {
-            "item/started" if ear::is_call(&item) => self.item_started(&item),
-            "item/completed" if ear::is_call(&item) => self.item_completed(item),
+            "item/started" if call::is_one(&item) => self.item_started(&item),
+            "item/completed" if call::is_one(&item) => self.item_completed(item),
             "thread/tokenUsage/updated" => {
                 let usage = params.token_usage.unwrap_or_default();
                 self.spent_elsewhere(&usage.last.unwrap_or_default());

@@ -2,6 +2,7 @@
 //! turns. Texts that were heard in pieces are not repeated whole; every call that was opened is
 //! closed, at the latest with its turn. `dialect` tells which line is what.
 
+use super::call;
 use super::state::State;
 use super::wire::{Change, Counts, Item, RateLimits, Step, Trouble, Window};
 use super::words;
@@ -192,7 +193,7 @@ impl Ear<'_> {
             }
             "todo_list" => self.plan(item.items.unwrap_or_default()),
             "userMessage" => {}
-            _ if is_call(&item) => self.tool_completed(item),
+            _ if call::is_one(&item) => self.tool_completed(item),
             _ => self.unrecognised(),
         }
     }
@@ -209,7 +210,7 @@ impl Ear<'_> {
 
     /// States a call once.
     fn tool_use(&mut self, item: &Item) {
-        let (Some(id), Some(call)) = (&item.id, call(item)) else { return };
+        let (Some(id), Some(call)) = (&item.id, call::of(item)) else { return };
         if !self.state.open(id) {
             return;
         }
@@ -337,49 +338,6 @@ impl Ear<'_> {
 
     pub(super) fn signal(&mut self, signal: Signal) {
         self.out.signals.push(signal);
-    }
-}
-
-/// What a call is, whichever shape told it.
-struct Call {
-    name: String,
-    kind: &'static str,
-    title: Option<String>,
-    input: Value,
-}
-
-/// Whether an item is a call.
-pub(super) fn is_call(item: &Item) -> bool {
-    call(item).is_some()
-}
-
-/// The call that an item is; `None` for what is none.
-fn call(item: &Item) -> Option<Call> {
-    let named = |name: &str, kind, title: Option<String>, input| {
-        Some(Call { name: name.to_owned(), kind, title, input })
-    };
-    match item.kind.as_deref()? {
-        "command_execution" | "commandExecution" => {
-            let mut input = json!({ "command": item.command });
-            if let Some(cwd) = &item.cwd {
-                input["cwd"] = json!(cwd);
-            }
-            named("shell", "execute", item.command.clone(), input)
-        }
-        "file_change" | "fileChange" => {
-            let row = |change: &Change| json!({ "path": change.path, "kind": change.word() });
-            let changes: Vec<_> = item.changes.iter().flatten().map(row).collect();
-            named("apply_patch", "edit", None, json!({ "changes": changes }))
-        }
-        "mcp_tool_call" | "mcpToolCall" => {
-            let server = item.server.as_deref().unwrap_or("mcp");
-            let name = format!("{server}.{}", item.tool.as_deref().unwrap_or("tool"));
-            named(&name, "other", None, item.arguments.clone().unwrap_or_default())
-        }
-        "web_search" | "webSearch" => {
-            named("web_search", "search", item.query.clone(), json!({ "query": item.query }))
-        }
-        _ => None,
     }
 }
 

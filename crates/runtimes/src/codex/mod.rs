@@ -4,6 +4,7 @@
 //! `ear` and `dialect` put them together, `state` is what is saved. The facts are in `NOTES.md`;
 //! nothing outside this folder may know any of them.
 
+mod call;
 mod dialect;
 mod ear;
 mod state;
@@ -127,6 +128,9 @@ fn overrides(spec: &Spec) -> Vec<String> {
     if let Some(url) = placeholder(spec, "{{mcpUrl}}").filter(|_| spec.adapter.mcp) {
         pairs.push(format!("mcp_servers.ostler.url={}", json!(url)));
         pairs.push(format!("mcp_servers.ostler.bearer_token_env_var={}", json!(TOKEN_VARIABLE)));
+        // Whoever answers behind that address keeps the policy and asks; asking here as well would
+        // be a second question about the same call, in a form that cannot be answered.
+        pairs.push("mcp_servers.ostler.default_tools_approval_mode=\"approve\"".to_owned());
     }
     pairs
 }

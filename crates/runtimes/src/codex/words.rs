@@ -20,8 +20,13 @@ const PHRASES: &[(&str, Code)] = &[
 ];
 
 /// Phrases about a connection, after everything that says more.
-const CONNECTION: &[&str] =
-    &["stream disconnected", "waiting for network", "connection failed", "error sending request"];
+const CONNECTION: &[&str] = &[
+    "stream disconnected",
+    "waiting for network",
+    "connection failed",
+    "error sending request",
+    "reconnecting",
+];
 
 /// Words that say that a thread to be taken up is not there.
 const UNKNOWN_THREAD: &[&str] =
@@ -116,6 +121,7 @@ mod tests {
             ("Quota exceeded. Check your plan and billing details.", None, Code::ProviderQuota),
             ("unexpected status 500: odd", None, Code::UpstreamError),
             ("Reconnecting... waiting for network (odd)", None, Code::UpstreamError),
+            ("Reconnecting... 1/5", None, Code::UpstreamError),
             ("something else", None, Code::AgentFailed),
             ("any", Some(json!("usageLimitExceeded")), Code::ProviderQuota),
             (
