@@ -5,7 +5,7 @@
 
 use super::call;
 use super::ear::{Ear, UNRECOGNISED, WARNING};
-use super::state::{State, frame};
+use super::state::{State, frame, short};
 use super::wire::{Line, Params, Reply, Trouble};
 use super::words;
 use crate::{Dialect, Frame, Out, Stream};
@@ -145,7 +145,7 @@ impl Ear<'_> {
     fn exec(&mut self, line: Line) {
         let Line { kind, thread_id, message, item, usage, error, .. } = line;
         match (kind.as_deref().unwrap_or_default(), item) {
-            ("thread.started", _) => match thread_id {
+            ("thread.started", _) => match short(thread_id) {
                 Some(id) => self.session(id, self.state.wanted.model.clone(), None),
                 None => self.unrecognised(),
             },
@@ -180,7 +180,7 @@ impl Ear<'_> {
         }
         match method.as_str() {
             "turn/started" => {
-                self.state.turn = params.turn.and_then(|turn| turn.id);
+                self.state.turn = short(params.turn.and_then(|turn| turn.id));
                 self.turn_started();
             }
             "turn/completed" => {
@@ -311,13 +311,13 @@ impl Ear<'_> {
             let request = self.state.request(method, &params);
             self.out.frames.push(request);
         } else if let Some(thread) = thread {
-            let Some(id) = thread.id else { return self.unrecognised() };
+            let Some(id) = short(thread.id) else { return self.unrecognised() };
             self.session(id, model.or(thread.model), cwd);
             self.signal(Signal::Accepts { message: true, interrupt: true });
             self.begin();
         } else if let Some(turn) = turn {
             self.state.starting = None;
-            self.state.turn = turn.id;
+            self.state.turn = short(turn.id);
         }
     }
 

@@ -3,7 +3,7 @@
 //! closed, at the latest with its turn. `dialect` tells which line is what.
 
 use super::call;
-use super::state::State;
+use super::state::{State, short};
 use super::wire::{Change, Counts, Item, RateLimits, Step, Trouble, Window};
 use super::words;
 use crate::Out;
@@ -35,8 +35,10 @@ pub(super) struct Ear<'a> {
 impl Ear<'_> {
     pub(super) fn session(&mut self, id: String, model: Option<String>, cwd: Option<String>) {
         let resumed = self.state.wanted.resume.as_deref() == Some(id.as_str());
-        self.state.model.clone_from(&model);
+        self.state.model = short(model.clone());
         self.state.thread = Some(id.clone());
+        // It was said with the thread.
+        self.state.wanted.system_prompt = None;
         let native_session = Some(id.clone());
         self.push(Body::Session(event::Session {
             model,

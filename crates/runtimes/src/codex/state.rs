@@ -242,6 +242,11 @@ impl State {
     }
 }
 
+/// An id or a name of the agent's, if it is short enough to be kept.
+pub(super) fn short(id: Option<String>) -> Option<String> {
+    id.filter(|id| id.len() <= ID_BYTES_MAX)
+}
+
 fn input(text: &str) -> Value {
     json!([{ "type": "text", "text": text }])
 }

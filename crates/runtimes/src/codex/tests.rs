@@ -286,6 +286,27 @@ fn the_tokens_of_an_earlier_run_are_not_counted_again() {
 }
 
 #[test]
+fn what_is_remembered_stays_small_however_long_the_agent_talks() {
+    let long = "é".repeat(50_000);
+    let mut dialect = with_thread(&Spec { system_prompt: Some(long.clone()), ..spec() });
+    told(&mut *dialect, &note("turn/started", json!({ "turn": { "id": long } })));
+    for n in 0..100 {
+        let delta = json!({ "itemId": format!("{n}"), "delta": long });
+        told(&mut *dialect, &note("item/agentMessage/delta", delta));
+        let item = json!({ "type": "agentMessage", "id": format!("{n}"), "text": long });
+        told(&mut *dialect, &note("item/completed", json!({ "item": item })));
+        let item = json!({ "type": "commandExecution", "id": format!("{n}-{n}"), "command": long });
+        told(&mut *dialect, &note("item/started", json!({ "item": item })));
+        let mut question = note("item/fileChange/requestApproval", json!({ "itemId": "i" }));
+        question["id"] = json!(n);
+        told(&mut *dialect, &question);
+    }
+    told(&mut *dialect, &json!({ "id": 9, "result": { "thread": { "id": long } } }));
+    let size = dialect.save().len();
+    assert!(size < contract::limits::TEXT_BYTES_MAX + 16 * 1024, "{size}");
+}
+
+#[test]
 fn last_words_are_understood_only_after_a_failure() {
     let rows = [
         (0, "error loading config", None),
