@@ -1,0 +1,171 @@
+//! Codex, driven by its app-server: JSON-RPC over standard input and output, which takes messages,
+//! interrupts and answers to its questions, and a prompt of any length. Its `exec --json` lines are
+//! understood too, but never asked for. `wire` mirrors the lines, `words` reads its free text,
+//! `ear` and `dialect` put them together, `state` is what is saved. The facts are in `NOTES.md`;
+//! nothing outside this folder may know any of them.
+
+mod call;
+mod dialect;
+mod ear;
+mod state;
+mod wire;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use crate::launch::Start;
+use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
+use contract::card::{
+    Can, CardEvidence, Dollars, Mcp, Model, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+};
+use contract::plan::{Lane, ProjectContext, StdinMode};
+use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use serde_json::json;
+use state::{State, Wanted};
+
+/// The program's own name.
+const BINARY: &str = "codex";
+/// The variable that holds the token of the relay.
+const TOKEN_VARIABLE: &str = "OSTLER_LEASE_TOKEN";
+
+/// The runtime for Codex.
+pub struct Codex;
+
+impl Runtime for Codex {
+    fn card(&self) -> Card {
+        Card {
+            id: "codex".to_owned(),
+            label: "Codex".to_owned(),
+            versions_recorded: vec!["0.166.0".to_owned()],
+            evidence: CardEvidence::Recorded,
+            requires: vec![Requirement {
+                binary: BINARY.to_owned(),
+                version_args: vec!["--version".to_owned()],
+                install_hint: "npm install -g @openai/codex".to_owned(),
+            }],
+            lanes: vec![Lane::Native],
+            models: vec![Model { id: "gpt-5.5".to_owned(), label: "GPT-5.5".to_owned() }],
+            context_window: Some(258_400),
+            reports: Reports { tokens: true, dollars: Dollars::None, quota: true, activity: true },
+            can: Can {
+                resume: true,
+                interrupt: true,
+                message: true,
+                permissions: true,
+                compaction: false,
+                system_prompt: Some(SystemPrompt::Flag),
+                mcp: Mcp::Http,
+                api: false,
+            },
+            env: ["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
+                .map(str::to_owned)
+                .into(),
+            retries: Retries::Unbounded,
+            closing: "turn/completed with status completed".to_owned(),
+            policies: policies(),
+            skills: None,
+            login: Some("codex login status".to_owned()),
+            use_when:
+                "the task is code, and messages, interrupts or permission questions are wanted"
+                    .to_owned(),
+            dont_use_when: "dollars must come from the agent itself: it tells tokens only"
+                .to_owned(),
+            config_schema: [(
+                "binary",
+                json!({ "type": "string", "description": "a name on PATH, or a path" }),
+            )]
+            .map(|(key, schema)| (key.to_owned(), schema))
+            .into(),
+        }
+    }
+
+    fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
+        let program = spec.adapter.binary.clone().unwrap_or_else(|| BINARY.to_owned());
+        let mut args = vec!["app-server".to_owned()];
+        args.extend(overrides(spec).into_iter().flat_map(|pair| ["-c".to_owned(), pair]));
+        let stdin = StdinMode::Jsonrpc;
+        Start { program, args, stdin, ..Start::default() }.plan(spec, &self.card())
+    }
+
+    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
+        let wanted = Wanted {
+            policy: spec.policy,
+            model: spec.model.clone(),
+            cwd: placeholder(spec, "{{workspacePath}}"),
+            system_prompt: spec.system_prompt.clone(),
+            resume: spec.session.clone(),
+        };
+        Box::new(dialect::Codex::new(State::new(wanted, spec.prompt.clone())))
+    }
+
+    fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
+        Ok(Box::new(dialect::Codex::new(State::load(state)?)))
+    }
+
+    /// The exit code tells nothing that the last turn did not; a start that fails says why on stderr.
+    fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
+        let lower = evidence.stderr_tail.to_lowercase();
+        match evidence.exit_code? {
+            0 => None,
+            _ if lower.contains("error loading config") => Some(Code::InvalidConfig),
+            _ if lower.contains("not inside a trusted directory") => Some(Code::BadWorkspace),
+            _ if lower.contains("no rollout found") => Some(Code::NativeSessionUnknown),
+            _ => provider::of_words(&lower),
+        }
+    }
+}
+
+/// Settings for this start alone, as `key=value` with a TOML value; the user's own files stay as
+/// they are.
+fn overrides(spec: &Spec) -> Vec<String> {
+    let mut pairs = Vec::new();
+    // Of what a project keeps, its instructions can be left out; the user's own settings cannot.
+    match spec.adapter.project_context {
+        Some(ProjectContext::Isolate) => pairs.push("project_doc_max_bytes=0".to_owned()),
+        Some(ProjectContext::Load) | None => {}
+    }
+    if let Some(url) = placeholder(spec, "{{mcpUrl}}").filter(|_| spec.adapter.mcp) {
+        pairs.push(format!("mcp_servers.ostler.url={}", json!(url)));
+        pairs.push(format!("mcp_servers.ostler.bearer_token_env_var={}", json!(TOKEN_VARIABLE)));
+        // Whoever answers behind that address keeps the policy and asks; asking here as well would
+        // be a second question about the same call, in a form that cannot be answered.
+        pairs.push("mcp_servers.ostler.default_tools_approval_mode=\"approve\"".to_owned());
+    }
+    pairs
+}
+
+/// A value of the run's context, if it has one.
+fn placeholder(spec: &Spec, template: &str) -> Option<String> {
+    template::fill(template, template, &spec.context, &spec.caller_env).ok()
+}
+
+/// Each policy as what a thread is started with.
+fn policies() -> Vec<PolicyRow> {
+    [Policy::Deny, Policy::Ask, Policy::AllowReads, Policy::AllowAll]
+        .map(|policy| {
+            let [approval, sandbox] = state::settings(policy);
+            let flags = vec![format!("approvalPolicy={approval}"), format!("sandbox={sandbox}")];
+            let note = match policy {
+                Policy::Deny => {
+                    "every question is denied; commands that the agent itself trusts to only read \
+                     run unasked in a read-only sandbox"
+                }
+                Policy::Ask => {
+                    "asks before every command and change, except commands that the agent itself \
+                     trusts to only read"
+                }
+                Policy::AllowReads => {
+                    "commands that only read are allowed, every other question is denied"
+                }
+                Policy::AllowAll => "dangerous: no sandbox and no questions",
+            };
+            PolicyRow {
+                policy,
+                lane: Lane::Native,
+                flags: Some(flags),
+                note: Some(note.to_owned()),
+            }
+        })
+        .into()
+}
