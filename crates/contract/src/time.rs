@@ -32,8 +32,8 @@ const DAY_MS: i64 = 86_400_000;
 const END_MS: i64 = 253_402_207_200_001;
 
 impl Timestamp {
-    /// As it is written, when it lies between 1970 and the last that can be read back. Every event carries one, and a general
-    /// formatter costs as much as the rest of the envelope together.
+    /// As it is written, when it lies between 1970 and the last that can be read back. Every event carries one, so it
+    /// is worth a way of its own.
     fn written(self) -> Option<[u8; WRITTEN_BYTES]> {
         if !(0..END_MS).contains(&self.0) {
             return None;
