@@ -38,6 +38,9 @@ use std::time::Duration;
 use store::{Room, Seal, Waiter};
 use tokio::sync::{mpsc, watch};
 
+/// How long the word of a launch may be behind what the agent said; it is there already, nearly
+/// always.
+const LAUNCH_WORD: Duration = Duration::from_millis(500);
 /// Answers of tools that wait for the driver.
 const ANSWERS_MAX: usize = contract::limits::TOOL_CALLS_OPEN_MAX;
 
@@ -230,6 +233,9 @@ impl Drive {
             let before = intake.marks().offset();
             match intake.next(&mut *self.dialect, &mut self.tracer, &mut out) {
                 Ok(Some(heard)) => {
+                    if self.pid.is_none() {
+                        self.hear_of_launch(now).await;
+                    }
                     if heard == Heard::Output && !told {
                         told = true;
                         self.step(now, Input::Heard);
@@ -255,6 +261,18 @@ impl Drive {
             self.end(now).await;
         }
         more || !self.pending.is_empty()
+    }
+
+    /// A keeper tells of the launch before the agent says a word, but by another way: an agent that
+    /// is quick may be heard, or even be gone, before that word was read.
+    async fn hear_of_launch(&mut self, now: Now) {
+        while self.pid.is_none() && self.keeping.is_some() {
+            let report = next_report(&mut self.keeping);
+            match tokio::time::timeout(LAUNCH_WORD, report).await {
+                Ok(Some(report)) => self.report(now, report),
+                Ok(None) | Err(_) => return,
+            }
+        }
     }
 
     /// The keeper is gone and its spool is read: the machine hears how it ended.

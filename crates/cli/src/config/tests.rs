@@ -340,7 +340,7 @@ fn a_name_that_cannot_be_run_says_why() {
     unknown_agent: agent 'other' uses the adapter 'gone', and there is none
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
     not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
-      built so far: process, demo
+      built so far: process, demo, claude, codex, gemini, pi
     not_supported: adapter 'mapped' is of type cli with a mapping, which this version does not drive
       built so far: type process, and type cli with a runtime that `ostler runtimes` lists
     not_supported: adapter 'an-acp' is of type acp, which this version does not drive

@@ -3,6 +3,11 @@
 
 use super::stage::{Seen, Stage};
 use super::{Row, SUCCESS, nothing_else};
+use crate::ostler::Ostler;
+
+/// The quickest agent there is: its words and its end are in the spool at once.
+const COMPLETE_AT_ONCE: &str =
+    r#"printf '{"type":"progress","summary":"x"}\n{"type":"complete","output":{"text":"x"}}\n'"#;
 
 const ROWS: &[Row] = &[
     Row::fake("setsid", &["--setsid-child"], SUCCESS, nothing_else),
@@ -42,5 +47,18 @@ fn no_shape_of_escape_leads_out_of_any_level() {
         assert!(wanted != "basic" || refused == 0, "basic is always there");
         assert!(held == 0 || refused == 0, "a level is offered or it is not");
         stage.close();
+    }
+}
+
+#[test]
+fn a_run_that_is_over_at_once_still_says_how_it_was_held() {
+    let ostler = Ostler::new();
+    for _ in 0..20 {
+        let said = ostler.says(&["run", "--process", COMPLETE_AT_ONCE, "x", "--json"]);
+        assert_eq!(said.code, 0, "{said:?}");
+        let events = said.events();
+        let running = events.iter().position(|event| event["isolation"].is_string());
+        let progress = events.iter().position(|event| event["kind"] == "progress");
+        assert!(running.is_some() && running < progress, "{events:#?}");
     }
 }
