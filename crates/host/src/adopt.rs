@@ -151,6 +151,10 @@ async fn take_seen(host: &Host, seen: Vec<Seen>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// How long whoever asked for a run has to ask for it again, when its host died before the launch.
+/// Commands go on at the next host within moments.
+const ASKED_AGAIN: Duration = Duration::from_secs(10);
+
 /// What becomes of a keeper that does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WhenSilent {
@@ -186,7 +190,8 @@ async fn take_over(
         && clock::now().wall < row.lease_expires_at
     {
         // Begun and never launched. Whoever asked for it may ask again and has what it takes; should
-        // nobody come, it is over with its lease.
+        // nobody come, it is over.
+        end_unless_asked_again(host.clone(), row.id);
         return Ok(());
     }
     let point = host.store().resume_point(row.id).await.map_err(stored)?;
@@ -205,6 +210,15 @@ async fn take_over(
 /// Whether a run that nobody drives was begun and never launched.
 pub(crate) fn is_unlaunched(host: &Host, row: &RunRow) -> bool {
     row.pid.is_none() && !host.inner.data.spool(row.id, 1).exists()
+}
+
+fn end_unless_asked_again(host: Host, run: RunId) {
+    tokio::spawn(async move {
+        tokio::time::sleep(ASKED_AGAIN).await;
+        // Its lease ends it in any case.
+        let ended: futures::future::BoxFuture<'_, _> = Box::pin(end_unlaunched(&host, run));
+        let _ = ended.await;
+    });
 }
 
 /// Ends a run that was begun and never launched, and that someone wants stopped: nobody drives it.

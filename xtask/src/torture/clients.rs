@@ -5,6 +5,7 @@
 use super::log::Log;
 use super::wire::{Door, Silence};
 use crate::fuzz::Chance;
+use contract::RunId;
 use contract::plan::Adapter;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
 /// Runs that are kept going at once.
 const RUNS_LIVE: usize = 4;
@@ -108,14 +110,21 @@ impl Shared {
         std::thread::sleep(PAUSE);
     }
 
-    /// Asks for one run. Its prompt says what it is, also when the answer is lost.
+    /// Asks for one run, and asks again under the same id for as long as nobody answers, as every
+    /// command does: a run that is there and that nobody was told of would be attended by nobody.
     pub fn start(&self, role: Role) -> Result<Option<String>, Silence> {
         let serial = self.serial.fetch_add(1, Ordering::SeqCst);
         let body = json!({
             "agent": "torture", "prompt": format!("{} {serial}", role.word()), "cwd": self.work,
-            "adapter": adapter(&self.agent, role),
+            "adapter": adapter(&self.agent, role), "run_id": RunId::new(Uuid::now_v7()),
         });
-        let (status, answer) = self.door.ask("POST", "/api/v1/runs", &body.to_string())?;
+        let (status, answer) = loop {
+            match self.door.ask("POST", "/api/v1/runs", &body.to_string()) {
+                Ok(answered) => break answered,
+                Err(silence) if self.is_over() => return Err(silence),
+                Err(silence) => self.note(&silence),
+            }
+        };
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
         let run = answer["run_id"].as_str().filter(|_| status == 201);
         if let Some(run) = run {
