@@ -4,10 +4,11 @@
 
 use crate::Spec;
 use crate::template::{self, Context};
+use contract::card::PolicyRow;
 use contract::plan::{
     Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, StdinMode,
 };
-use contract::{Card, Code, Fault};
+use contract::{Card, Code, Fault, Policy};
 use std::collections::BTreeSet;
 
 /// Names that every agent may take over from its caller: no credential among them, because agents
@@ -98,6 +99,28 @@ pub fn filled(spec: &Spec, key: &str, templates: &[String]) -> Result<Vec<String
         without_nul(arg, &key)
     };
     templates.iter().enumerate().map(fill).collect()
+}
+
+/// One cell of the matrix of the native lane; without flags the policy is not possible.
+pub fn native_policy((policy, flags, note): (Policy, Option<&[&str]>, &str)) -> PolicyRow {
+    PolicyRow {
+        policy,
+        lane: Lane::Native,
+        flags: flags.map(|flags| flags.iter().map(|flag| (*flag).to_owned()).collect()),
+        note: Some(note.to_owned()),
+    }
+}
+
+/// The flags that a policy becomes on the native lane.
+pub fn policy_flags(card: &Card, policy: Policy) -> Result<Vec<String>, Fault> {
+    let mut native = card.policies.iter().filter(|row| row.lane == Lane::Native);
+    let row = native.find(|row| row.policy == policy);
+    row.and_then(|row| row.flags.clone()).ok_or_else(|| {
+        let note = row.and_then(|row| row.note.as_deref()).unwrap_or_default();
+        let message = format!("{} cannot keep the policy {}: {note}", card.label, policy.word());
+        let hint = "use --permission allow-reads, or allow-all in a workspace that may be changed";
+        Fault::new(Code::PolicyNotPossible, message).with_hint(hint)
+    })
 }
 
 /// A system prompt for a runtime that has no flag for it: before the prompt, between marks.

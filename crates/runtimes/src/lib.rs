@@ -15,6 +15,7 @@ pub mod pi;
 pub mod process;
 pub mod provider;
 pub mod registry;
+mod saved;
 pub mod template;
 
 use contract::event;

@@ -2,7 +2,8 @@
 //! Batch, so everything in it is bounded: calls and questions by number, their ids and inputs by
 //! size. State that another version wrote is refused.
 
-use contract::{Code, Fault, Timestamp, limits};
+use crate::saved;
+use contract::{Fault, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -91,28 +92,12 @@ impl State {
         }
     }
 
-    pub(super) fn load(saved: &[u8]) -> Result<Self, Fault> {
-        #[derive(Deserialize)]
-        struct Head {
-            version: u32,
-        }
-        let unreadable = |error: serde_json::Error| {
-            Fault::new(Code::ProcessLost, format!("reading the saved conversation failed: {error}"))
-        };
-        let Head { version } = serde_json::from_slice(saved).map_err(unreadable)?;
-        if version != VERSION {
-            let message = format!(
-                "the saved conversation has version {version}, and only {VERSION} is known here"
-            );
-            return Err(Fault::new(Code::ProcessLost, message));
-        }
-        serde_json::from_slice(saved).map_err(unreadable)
+    pub(super) fn load(bytes: &[u8]) -> Result<Self, Fault> {
+        saved::load(bytes, VERSION)
     }
 
     pub(super) fn save(&self) -> Vec<u8> {
-        let saved = serde_json::to_vec(self).unwrap_or_default();
-        debug_assert!(!saved.is_empty(), "plain data with string keys always serializes");
-        saved
+        saved::save(self)
     }
 
     /// Remembers a call; false when it is open already, or cannot be remembered.

@@ -3,8 +3,9 @@
 //! calls and questions are counted, and ids that are too long are not kept. State of another version
 //! is refused, because guessing would ask twice or never.
 
+use crate::saved;
 use contract::event::Quota;
-use contract::{Code, Fault, Policy, Timestamp, Tokens, limits};
+use contract::{Fault, Policy, Timestamp, Tokens, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -122,28 +123,12 @@ impl State {
         }
     }
 
-    pub(super) fn load(saved: &[u8]) -> Result<Self, Fault> {
-        #[derive(Deserialize)]
-        struct Head {
-            version: u32,
-        }
-        let unreadable = |error: serde_json::Error| {
-            Fault::new(Code::ProcessLost, format!("reading the saved conversation failed: {error}"))
-        };
-        let Head { version } = serde_json::from_slice(saved).map_err(unreadable)?;
-        if version != VERSION {
-            let message = format!(
-                "the saved conversation has version {version}, and only {VERSION} is known here"
-            );
-            return Err(Fault::new(Code::ProcessLost, message));
-        }
-        serde_json::from_slice(saved).map_err(unreadable)
+    pub(super) fn load(bytes: &[u8]) -> Result<Self, Fault> {
+        saved::load(bytes, VERSION)
     }
 
     pub(super) fn save(&self) -> Vec<u8> {
-        let saved = serde_json::to_vec(self).unwrap_or_default();
-        debug_assert!(!saved.is_empty(), "plain data with string keys always serializes");
-        saved
+        saved::save(self)
     }
 
     /// A request of ours as a whole line.

@@ -84,7 +84,7 @@ impl Runtime for Gemini {
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
         let card = self.card();
         let mut args = ["-p", "", "-o", "stream-json"].map(str::to_owned).to_vec();
-        args.extend(policy_flags(&card, spec.policy)?);
+        args.extend(launch::policy_flags(&card, spec.policy)?);
         if let Some(model) = &spec.model {
             args.extend(["--model".to_owned(), model.clone()]);
         }
@@ -178,23 +178,7 @@ fn policies() -> Vec<PolicyRow> {
             "dangerous: every tool runs without asking, shell commands included",
         ),
     ];
-    let row = |(policy, flags, note): (Policy, Option<&[&str]>, &str)| PolicyRow {
-        policy,
-        lane: Lane::Native,
-        flags: flags.map(|flags| flags.iter().map(|flag| (*flag).to_owned()).collect()),
-        note: Some(note.to_owned()),
-    };
-    rows.map(row).into()
-}
-
-fn policy_flags(card: &Card, policy: Policy) -> Result<Vec<String>, Fault> {
-    let row = card.policies.iter().find(|row| row.policy == policy);
-    row.and_then(|row| row.flags.clone()).ok_or_else(|| {
-        let note = row.and_then(|row| row.note.as_deref()).unwrap_or_default();
-        let message = format!("{} cannot keep the policy {}: {note}", card.label, policy.word());
-        let hint = "use --permission allow-reads, or allow-all in a workspace that may be changed";
-        Fault::new(Code::PolicyNotPossible, message).with_hint(hint)
-    })
+    rows.map(launch::native_policy).into()
 }
 
 /// Settings that offer our tools. The token stays in the environment, where the agent finds it by

@@ -3,7 +3,8 @@
 //! text by size. State that another version wrote is refused, because guessing would repeat or lose
 //! answers.
 
-use contract::{Code, Fault, limits};
+use crate::saved;
+use contract::{Fault, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
 use std::collections::VecDeque;
@@ -72,28 +73,12 @@ impl Default for State {
 }
 
 impl State {
-    pub(super) fn load(saved: &[u8]) -> Result<Self, Fault> {
-        #[derive(Deserialize)]
-        struct Head {
-            version: u32,
-        }
-        let unreadable = |error: serde_json::Error| {
-            Fault::new(Code::ProcessLost, format!("reading the saved conversation failed: {error}"))
-        };
-        let Head { version } = serde_json::from_slice(saved).map_err(unreadable)?;
-        if version != VERSION {
-            let message = format!(
-                "the saved conversation has version {version}, and only {VERSION} is known here"
-            );
-            return Err(Fault::new(Code::ProcessLost, message));
-        }
-        serde_json::from_slice(saved).map_err(unreadable)
+    pub(super) fn load(bytes: &[u8]) -> Result<Self, Fault> {
+        saved::load(bytes, VERSION)
     }
 
     pub(super) fn save(&self) -> Vec<u8> {
-        let saved = serde_json::to_vec(self).unwrap_or_default();
-        debug_assert!(!saved.is_empty(), "plain data with string keys always serializes");
-        saved
+        saved::save(self)
     }
 
     /// Whether a relayed call of this id is open or was answered not long ago.

@@ -12,7 +12,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use crate::launch::Start;
+use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
     Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
@@ -89,7 +89,7 @@ impl Runtime for Pi {
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
         let card = self.card();
         let mut args = ["-p", "--mode", "json"].map(str::to_owned).to_vec();
-        args.extend(policy_flags(&card, spec.policy)?);
+        args.extend(launch::policy_flags(&card, spec.policy)?);
         if let Some(model) = &spec.model {
             args.extend(["--model".to_owned(), model.clone()]);
         }
@@ -162,21 +162,5 @@ fn policies() -> Vec<PolicyRow> {
             "dangerous: every tool runs without asking, shell commands included",
         ),
     ];
-    let row = |(policy, flags, note): (Policy, Option<&[&str]>, &str)| PolicyRow {
-        policy,
-        lane: Lane::Native,
-        flags: flags.map(|flags| flags.iter().map(|flag| (*flag).to_owned()).collect()),
-        note: Some(note.to_owned()),
-    };
-    rows.map(row).into()
-}
-
-fn policy_flags(card: &Card, policy: Policy) -> Result<Vec<String>, Fault> {
-    let row = card.policies.iter().find(|row| row.policy == policy);
-    row.and_then(|row| row.flags.clone()).ok_or_else(|| {
-        let note = row.and_then(|row| row.note.as_deref()).unwrap_or_default();
-        let message = format!("{} cannot keep the policy {}: {note}", card.label, policy.word());
-        let hint = "use --permission allow-reads, or allow-all in a workspace that may be changed";
-        Fault::new(Code::PolicyNotPossible, message).with_hint(hint)
-    })
+    rows.map(launch::native_policy).into()
 }

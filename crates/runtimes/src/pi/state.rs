@@ -2,6 +2,7 @@
 //! everything in it is bounded: open calls by number, texts by size. State that another version
 //! wrote is refused, because guessing would repeat or lose results.
 
+use crate::saved;
 use contract::event::Diff;
 use contract::{Code, Fault, limits};
 use serde::{Deserialize, Serialize};
@@ -66,28 +67,12 @@ impl State {
         }
     }
 
-    pub(super) fn load(saved: &[u8]) -> Result<Self, Fault> {
-        #[derive(Deserialize)]
-        struct Head {
-            version: u32,
-        }
-        let unreadable = |error: serde_json::Error| {
-            Fault::new(Code::ProcessLost, format!("reading the saved conversation failed: {error}"))
-        };
-        let Head { version } = serde_json::from_slice(saved).map_err(unreadable)?;
-        if version != VERSION {
-            let message = format!(
-                "the saved conversation has version {version}, and only {VERSION} is known here"
-            );
-            return Err(Fault::new(Code::ProcessLost, message));
-        }
-        serde_json::from_slice(saved).map_err(unreadable)
+    pub(super) fn load(bytes: &[u8]) -> Result<Self, Fault> {
+        saved::load(bytes, VERSION)
     }
 
     pub(super) fn save(&self) -> Vec<u8> {
-        let saved = serde_json::to_vec(self).unwrap_or_default();
-        debug_assert!(!saved.is_empty(), "plain data with string keys always serializes");
-        saved
+        saved::save(self)
     }
 
     /// Remembers a call; false for one that is open already, or one too many.
