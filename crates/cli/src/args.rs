@@ -62,8 +62,12 @@ pub enum Command {
     /// Judge whether a program speaks a protocol
     #[command(subcommand)]
     Conformance(Conformance),
+    /// Run a command and keep what it prints, without secrets, as a recording for a new runtime
+    Record(Record),
     /// List the agents, adapters and runtimes that can be run
     Runtimes,
+    /// Look for what keeps an agent from running: its program, version, login and permissions
+    Doctor(Doctor),
     /// Write a first ostler.json
     Init,
     /// Look at the configuration
@@ -122,6 +126,29 @@ pub struct Run {
     /// Run this command, which speaks JSON lines, instead of a configured agent
     #[arg(long, value_name = "CMD")]
     pub process: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Record {
+    /// Where the recording is put [default: here]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// What its files are called: the scenario
+    #[arg(long, value_name = "NAME", default_value = "recording")]
+    pub name: String,
+    /// Stop it after this long: 90s, 10m, 2h, unlimited
+    #[arg(long, value_name = "DURATION", value_parser = limit, default_value = "10m")]
+    pub timeout: Limit,
+    /// The program and its arguments; standard input is handed on
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Doctor {
+    /// Only this agent, adapter or runtime, with everything that was looked at [default: all]
+    #[arg(value_name = "AGENT")]
+    pub agent: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -10,6 +10,7 @@ mod flow;
 mod items;
 mod measure;
 mod money;
+mod practice;
 mod system;
 mod table;
 mod tone;
@@ -18,6 +19,7 @@ mod totals;
 
 pub use clean::{clean, one_line};
 pub use money::{costs_table, costs_total, prices_table};
+pub use practice::{Practice, practice};
 pub use table::{RunRow, runs_table, tail};
 pub use tone::Colour;
 

@@ -32,8 +32,12 @@ pub struct Card {
     pub policies: Vec<PolicyRow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<String>,
+    /// How it is told whether somebody is logged in; absent when nobody needs to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub login: Option<String>,
+    pub login: Option<Login>,
+    /// A greeting that costs nothing and shows that the program really talks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handshake: Option<Handshake>,
     pub use_when: String,
     pub dont_use_when: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -53,6 +57,33 @@ pub struct Requirement {
     pub binary: String,
     pub version_args: Vec<String>,
     pub install_hint: String,
+}
+
+/// Signs of a login that can be seen without reading a secret: a variable that is set, a file that
+/// is there. They can be out of date, so their absence is a warning and never an error.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Login {
+    /// Any of these variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env: Vec<String>,
+    /// Any of these files: `~` is the home directory, and `${NAME:-~/else}` a directory that the
+    /// variable moves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// Those variables that are billed by use, whatever subscription there is too.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub billed: Vec<String>,
+    /// How to log in.
+    pub hint: String,
+}
+
+/// A line that is said to the program and the place of its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Handshake {
+    pub args: Vec<String>,
+    pub say: String,
+    /// A JSON pointer that only the answer has.
+    pub answer: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

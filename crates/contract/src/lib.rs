@@ -8,6 +8,7 @@
 mod canon;
 pub mod card;
 pub mod command;
+pub mod diagnosis;
 pub mod event;
 pub mod fault;
 pub mod id;

@@ -36,6 +36,14 @@ limits! {
     TERM_MS: u64 = 15_000;
     /// How long a process may linger after its closing evidence before it is stopped.
     LINGER_MS: u64 = 5_000;
+    /// How long a probe of doctor may take.
+    PROBE_MS_MAX: u64 = 5_000;
+    /// How long SIGTERM may take to work on a probe before SIGKILL.
+    PROBE_TERM_MS: u64 = 200;
+    /// What a probe may print.
+    PROBE_OUTPUT_BYTES_MAX: u64 = 1024 * 1024;
+    /// How many probes are made at once.
+    PROBES_MAX: usize = 4;
     /// How long pipes held by grandchildren are drained after the agent's exit.
     DRAIN_MS: u64 = 200;
     /// How long a permission question waits for a person.

@@ -1,7 +1,7 @@
 //! The contract as JSON Schema: one document, one definition per public shape, the fault table and
 //! the limits beside them. Snapshot-tested, so that a change is seen and is additive.
 
-use crate::{card::Card, command::Command, event::Event, fault, limits, plan};
+use crate::{card::Card, command::Command, diagnosis, event::Event, fault, limits, plan};
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
@@ -14,6 +14,7 @@ pub fn document() -> Value {
     shape::<Card>("card", &mut shapes, &mut definitions);
     shape::<plan::LaunchPlan>("launch_plan", &mut shapes, &mut definitions);
     shape::<plan::Adapter>("adapter", &mut shapes, &mut definitions);
+    shape::<diagnosis::Diagnosis>("diagnosis", &mut shapes, &mut definitions);
     shape::<fault::Fault>("fault", &mut shapes, &mut definitions);
     shape::<crate::TaskState>("task_state", &mut shapes, &mut definitions);
     shape::<crate::RunState>("run_state", &mut shapes, &mut definitions);

@@ -38,13 +38,43 @@ pub struct Reserved<'a> {
     pub compat: &'a [String],
 }
 
-/// The whole environment, sorted by name.
+/// The whole environment of an agent, sorted by name.
 pub fn build(
     entries: &[EnvEntry],
     prefixes: &[&str],
     caller: &BTreeMap<String, String>,
     reserved: &Reserved<'_>,
 ) -> Vec<(String, String)> {
+    let mut built = asked_for(entries, prefixes, caller);
+    built.extend(reserved.entries());
+    given(built)
+}
+
+/// The environment of a program that belongs to no run: nothing reserved, so no token.
+pub fn without_run(
+    entries: &[EnvEntry],
+    prefixes: &[&str],
+    caller: &BTreeMap<String, String>,
+) -> Vec<(String, String)> {
+    given(asked_for(entries, prefixes, caller))
+}
+
+/// The caller's own environment, as if it had started the program by hand, but for the marks of an
+/// agent around us.
+pub fn by_hand(caller: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let mut built = caller.clone();
+    for marker in NESTED_AGENT_MARKERS {
+        built.remove(*marker);
+    }
+    given(built)
+}
+
+/// What the entries ask for, without the marks of an agent around us.
+fn asked_for(
+    entries: &[EnvEntry],
+    prefixes: &[&str],
+    caller: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let mut built = BTreeMap::new();
     for (name, value) in caller {
         if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
@@ -66,7 +96,10 @@ pub fn build(
     for marker in NESTED_AGENT_MARKERS {
         built.remove(*marker);
     }
-    built.extend(reserved.entries());
+    built
+}
+
+fn given(mut built: BTreeMap<String, String>) -> Vec<(String, String)> {
     // What a process cannot be given is left out rather than failing the start.
     built.retain(|name, value| {
         !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0')

@@ -7,10 +7,12 @@
 
 mod activity;
 pub mod adopt;
+pub mod aside;
 mod batch;
 pub mod chance;
 pub mod clock;
 pub mod data;
+pub mod diagnose;
 mod drive;
 pub mod environment;
 pub mod frame;

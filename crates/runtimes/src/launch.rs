@@ -192,7 +192,8 @@ fn secrets(adapter: &Adapter, card: &Card) -> Vec<String> {
     names.into_iter().collect()
 }
 
-fn sounds_secret(name: &str) -> bool {
+/// Whether a variable of this name holds something that must not be shown.
+pub fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     // A number of tokens is no token.
     !name.ends_with("tokens") && SECRET_WORDS.iter().any(|word| name.contains(word))

@@ -8,21 +8,17 @@ use crate::args;
 use crate::config::process_adapter;
 use crate::hosting::OWN_PROGRAM;
 use contract::plan::{Adapter, Limit};
-use contract::{Code, Fault, limits};
+use contract::{Code, Fault};
+use host::aside::{Aside, Launch};
 use host::environment::{self, Reserved};
 use host::{chance, clock};
-use keeper::door::{self, Spawned};
-use keeper::packet;
-use keeper::plan::{LeaseClock, Plan, StdinMode};
-use keeper::record::{Kind, Testimony};
-use keeper::spool::Reader;
-use keeper::wire::{Assembler, Order, Report};
+use keeper::plan::StdinMode;
+use keeper::record::Testimony;
 use runtimes::jsonlines::judge::{
     self, Act, Exit, Finding, Heard, Orchestrator, Recording, Scene, Verdict,
 };
-use runtimes::{Spec, registry, template};
+use runtimes::{Spec, Stream, registry, template};
 use serde_json::json;
-use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -149,59 +145,34 @@ impl Stage {
         fs::create_dir(&work)
             .and_then(|()| fs::write(work.join(judge::NOTE), judge::NOTE_TEXT))
             .map_err(|error| cannot(&work, &error))?;
-        let plan = self.plan(&work, &spool)?;
-        let failed = |error: io::Error| {
-            Fault::new(Code::SpawnFailed, format!("handing the agent to its keeper: {error}"))
-        };
-        let Spawned { control, mut child } =
-            door::spawn(Path::new(OWN_PROGRAM), None).map_err(failed)?;
-        door::prepare_spool(&spool)
-            .and_then(|()| door::send_plan(&control, &plan))
-            .map_err(failed)?;
-        let mut hands = Hands {
-            control,
-            assembler: Assembler::default(),
-            buffer: packet::buffer(),
-            waiting: VecDeque::new(),
-            next: 0,
-            said: None,
-            gone: false,
-        };
-        let mut ears = Ears {
-            reader: Reader::open(&spool, 0).map_err(|error| failed(io::Error::other(error)))?,
-            rest: Vec::new(),
-            lines: Vec::new(),
-            testimony: None,
-        };
+        let mut agent = Aside::start(Path::new(OWN_PROGRAM), self.launch(&work, spool)?)?;
+        let mut ears = Ears::default();
         let mut orchestrator = Orchestrator::new(scene, patience_ms);
         let begun_ms = clock::now().mono_ms;
         loop {
-            // Asked before the spool is read: what a keeper wrote before it left is then read too.
-            hands.listen();
-            let over = hands.gone;
+            let seen = agent.look().map_err(|error| cannot(&self.root, &error))?;
             let now_ms = clock::now().mono_ms.saturating_sub(begun_ms);
             let heard = ears.lines.len();
-            ears.hear(now_ms).map_err(failed)?;
+            ears.hear(now_ms, &seen.chunks);
             for line in &ears.lines[heard..] {
-                hands.take(orchestrator.hear(now_ms, &line.bytes));
+                act(&mut agent, orchestrator.hear(now_ms, &line.bytes));
             }
-            if over || ears.testimony.is_some() {
+            if seen.over {
                 break;
             }
-            hands.take(orchestrator.tick(now_ms));
-            hands.speak();
+            act(&mut agent, orchestrator.tick(now_ms));
             tokio::time::sleep(LISTEN).await;
         }
-        drop(hands);
-        let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+        let testimony = agent.testimony().cloned();
+        agent.leave().await;
         let mut done = orchestrator.done();
-        let (lines, exit, forced) = ears.close();
+        let (lines, exit, forced) = ears.close(testimony);
         done.stopped = done.stopped || forced;
         Ok(Recording { scene, lines, done, exit })
     }
 
     /// What the product itself would start, in this directory.
-    fn plan(&self, work: &Path, spool: &Path) -> Result<Plan, Fault> {
+    fn launch(&self, work: &Path, spool: PathBuf) -> Result<Launch, Fault> {
         let (run, task, agent) = (chance::run_id(), chance::task_id(), chance::agent_id("judged"));
         let token = chance::token().map_err(|error| cannot(work, &error))?;
         let mut context = template::Context::new();
@@ -245,31 +216,18 @@ impl Stage {
             compat: &[],
         };
         let prefixes = runtimes::launch::ENV_ALLOWLIST_PREFIXES;
-        Ok(Plan {
-            level: Default::default(),
-            version: keeper::wire::VERSION,
-            run_id: run.to_string(),
-            attempt: 1,
-            fence: 1,
-            hello_secret: token.clone(),
-            spool_dir: spool.to_owned(),
+        Ok(Launch {
             program: plan.program,
             args: plan.args,
             cwd: work.to_owned(),
             env: environment::build(&plan.env, prefixes, &self.context, &reserved),
-            secrets: Vec::new(),
-            luggage: None,
             stdin: StdinMode::Open,
             first_frame: None,
-            deadline_ms: LeaseClock::Monotonic.now_ms() + SCENE_MS_MAX,
-            clock: LeaseClock::Monotonic,
-            farewell: None,
-            farewell_ms: 0,
+            spool,
+            wall_ms: SCENE_MS_MAX,
             term_ms: 0,
-            drain_ms: limits::DRAIN_MS,
             output_bytes_max: OUTPUT_BYTES_MAX,
-            segment_bytes: limits::SPOOL_SEGMENT_BYTES,
-            mark: ("OSTLER_RUN_ID".to_owned(), run.to_string()),
+            level: Default::default(),
         })
     }
 }
@@ -290,108 +248,29 @@ fn cannot(path: &Path, error: &io::Error) -> Fault {
     Fault::new(Code::BadWorkspace, format!("{}: {error}", path.display()))
 }
 
-/// The way to the agent's stdin, one frame at a time.
-struct Hands {
-    control: std::os::fd::OwnedFd,
-    assembler: Assembler,
-    buffer: Box<[u8]>,
-    waiting: VecDeque<Act>,
-    next: u32,
-    /// The frame the keeper has.
-    said: Option<u32>,
-    gone: bool,
-}
-
-impl Drop for Hands {
-    /// An agent that is no longer judged does not live on.
-    fn drop(&mut self) {
-        if !self.gone {
-            self.stop();
-        }
-    }
-}
-
-impl Hands {
-    fn take(&mut self, acts: Vec<Act>) {
-        for act in acts {
-            match act {
-                Act::Stop => self.stop(),
-                Act::Say(_) | Act::CloseStdin => self.waiting.push_back(act),
-            }
-        }
-    }
-
-    fn stop(&mut self) {
-        let reason = Code::Cancelled.word().to_owned();
-        self.send(&Order::Stop { reason, farewell_ms: 0, term_ms: 0 });
-    }
-
-    fn speak(&mut self) {
-        if self.said.is_some() || self.gone {
-            return;
-        }
-        let Some(act) = self.waiting.pop_front() else { return };
-        self.next += 1;
-        let n = self.next;
-        self.said = Some(n);
+fn act(agent: &mut Aside, acts: Vec<Act>) {
+    for act in acts {
         match act {
-            Act::Say(bytes) => self.send(&Order::Say { n, bytes }),
-            Act::CloseStdin => self.send(&Order::CloseStdin { n }),
-            Act::Stop => {}
+            Act::Say(bytes) => agent.say(bytes),
+            Act::CloseStdin => agent.close_stdin(),
+            Act::Stop => agent.stop(),
         }
-    }
-
-    /// A keeper that does not take an order is gone, or will be when its lease ends.
-    fn send(&mut self, order: &Order) {
-        for packet in order.packets() {
-            if packet::send(&self.control, &packet).is_err() {
-                self.gone = true;
-            }
-        }
-    }
-
-    fn listen(&mut self) {
-        loop {
-            let received = match packet::receive(&self.control, &mut self.buffer) {
-                Ok(Some(packet)) => self.assembler.push(packet),
-                Ok(None) => break self.gone = true,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => break self.gone = true,
-            };
-            let report = received.and_then(|message| message.map(Report::from_message).transpose());
-            match report {
-                Ok(Some(Report::SaidAck { n } | Report::Dropped { n })) if self.said == Some(n) => {
-                    self.said = None;
-                }
-                Ok(Some(Report::Exit)) => break self.gone = true,
-                Ok(_) => {}
-                Err(_) => break self.gone = true,
-            }
-        }
-        self.speak();
     }
 }
 
 /// The agent's stdout, as lines.
+#[derive(Default)]
 struct Ears {
-    reader: Reader,
     rest: Vec<u8>,
     lines: Vec<Heard>,
-    testimony: Option<Testimony>,
 }
 
 impl Ears {
-    fn hear(&mut self, at_ms: u64) -> io::Result<()> {
-        while let Some(record) = self.reader.next().map_err(io::Error::other)? {
-            match record.kind {
-                Kind::Out => self.rest.extend_from_slice(record.payload),
-                Kind::Exit => self.testimony = serde_json::from_slice(record.payload).ok(),
-                Kind::Begin
-                | Kind::Err
-                | Kind::Said
-                | Kind::Dropped
-                | Kind::StdinBroken
-                | Kind::Note => {}
+    fn hear(&mut self, at_ms: u64, chunks: &[(Stream, Vec<u8>)]) {
+        for (stream, chunk) in chunks {
+            match stream {
+                Stream::Stdout => self.rest.extend_from_slice(chunk),
+                Stream::Stderr => {}
             }
         }
         let mut read = 0;
@@ -401,17 +280,16 @@ impl Ears {
             read += length + 1;
         }
         self.rest.drain(..read);
-        Ok(())
     }
 
     /// Everything that was said, and how it ended; true when the keeper had to use force.
-    fn close(mut self) -> (Vec<Heard>, Exit, bool) {
+    fn close(mut self, testimony: Option<Testimony>) -> (Vec<Heard>, Exit, bool) {
         let at_ms = self.lines.last().map_or(0, |line| line.at_ms);
         if !self.rest.is_empty() {
             let bytes = std::mem::take(&mut self.rest);
             self.lines.push(Heard { at_ms, bytes, ended: false });
         }
-        let Some(testimony) = self.testimony else {
+        let Some(testimony) = testimony else {
             return (self.lines, Exit::default(), true);
         };
         let exit = Exit {

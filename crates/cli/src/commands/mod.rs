@@ -6,11 +6,13 @@ mod audience;
 mod config;
 mod conformance;
 mod costs;
+mod doctor;
 mod export;
 mod follow;
 mod init;
 mod mcp_proxy;
 mod prices;
+mod record;
 mod replay;
 mod run;
 mod runs;
@@ -133,7 +135,9 @@ pub async fn perform(
         Command::Prices(args) => prices::prices(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Conformance(args) => conformance::conformance(&context, args).await,
+        Command::Record(args) => record::record(&context, args).await,
         Command::Runtimes => runtimes::runtimes(&context),
+        Command::Doctor(args) => doctor::doctor(&context, args).await,
         Command::Init => init::init(&context),
         Command::Config(args) => config::config(&context, args),
         Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,

@@ -17,7 +17,8 @@ mod tests;
 use crate::launch::Start;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
-    Can, CardEvidence, Dollars, Mcp, Model, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Requirement,
+    Retries, SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy, limits};
@@ -113,12 +114,35 @@ impl Runtime for Claude {
                 .to_owned(),
             policies: policies(),
             skills: None,
-            login: Some(
-                "ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN or CLAUDE_CODE_OAUTH_TOKEN is set, or \
-                 the file .claude/.credentials.json is there (on macOS the keychain holds it); \
-                 a set ANTHROPIC_API_KEY is billed instead of a subscription"
+            login: Some(Login {
+                env: owned(&[
+                    "ANTHROPIC_API_KEY",
+                    "ANTHROPIC_AUTH_TOKEN",
+                    "CLAUDE_CODE_OAUTH_TOKEN",
+                ]),
+                files: owned(&["${CLAUDE_CONFIG_DIR:-~/.claude}/.credentials.json"]),
+                billed: owned(&["ANTHROPIC_API_KEY"]),
+                hint: "run `claude` and type /login; on macOS the keychain holds it, which is \
+                       not looked into"
                     .to_owned(),
-            ),
+            }),
+            handshake: Some(Handshake {
+                args: owned(&[
+                    "--print",
+                    "--input-format",
+                    "stream-json",
+                    "--output-format",
+                    "stream-json",
+                    "--verbose",
+                ]),
+                say: json!({
+                    "type": "control_request",
+                    "request_id": "doctor",
+                    "request": { "subtype": "initialize" },
+                })
+                .to_string(),
+                answer: "/response/response".to_owned(),
+            }),
             use_when: "code is to be read, changed and tried out with Anthropic's models, with \
                        questions, messages and interrupts during the work"
                 .to_owned(),

@@ -17,7 +17,8 @@ mod tests;
 use crate::launch::Start;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
-    Can, CardEvidence, Dollars, Mcp, Model, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Requirement,
+    Retries, SystemPrompt,
 };
 use contract::plan::{Lane, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -65,7 +66,22 @@ impl Runtime for Codex {
             closing: "turn/completed with status completed".to_owned(),
             policies: policies(),
             skills: None,
-            login: Some("codex login status".to_owned()),
+            login: Some(Login {
+                env: ["CODEX_API_KEY"].map(str::to_owned).into(),
+                files: ["${CODEX_HOME:-~/.codex}/auth.json"].map(str::to_owned).into(),
+                billed: ["CODEX_API_KEY"].map(str::to_owned).into(),
+                hint: "run `codex login`".to_owned(),
+            }),
+            handshake: Some(Handshake {
+                args: vec!["app-server".to_owned()],
+                say: json!({
+                    "id": 0,
+                    "method": "initialize",
+                    "params": { "clientInfo": { "name": "ostler", "version": "doctor" } },
+                })
+                .to_string(),
+                answer: "/result".to_owned(),
+            }),
             use_when:
                 "the task is code, and messages, interrupts or permission questions are wanted"
                     .to_owned(),

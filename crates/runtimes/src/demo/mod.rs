@@ -45,6 +45,7 @@ impl Runtime for Demo {
             policies: policies(),
             skills: None,
             login: None,
+            handshake: None,
             use_when: "nothing is installed yet, or the whole way is to be seen without a key"
                 .to_owned(),
             dont_use_when: "real work is to be done: it has no model".to_owned(),

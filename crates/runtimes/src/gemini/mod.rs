@@ -15,7 +15,8 @@ mod tests;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, template};
 use contract::card::{
-    Can, CardEvidence, Dollars, Mcp, Model, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Login, Mcp, Model, PolicyRow, Reports, Requirement, Retries,
+    SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -63,11 +64,13 @@ impl Runtime for Gemini {
             closing: "a result line of status success; exit 0 alone is none".to_owned(),
             policies: policies(),
             skills: None,
-            login: Some(
-                "GEMINI_API_KEY is set, or ~/.gemini/settings.json names an auth type and \
-                 ~/.gemini/oauth_creds.json exists; neither is read"
-                    .to_owned(),
-            ),
+            login: Some(Login {
+                env: ["GEMINI_API_KEY", "GOOGLE_API_KEY"].map(str::to_owned).into(),
+                files: vec!["~/.gemini/oauth_creds.json".to_owned()],
+                billed: vec!["GEMINI_API_KEY".to_owned()],
+                hint: "run `gemini` and choose how to log in, or set GEMINI_API_KEY".to_owned(),
+            }),
+            handshake: None,
             use_when: "the task needs a long context, or the account is one of Google".to_owned(),
             dont_use_when: "you want to be asked before each step, to speak during the run, or to \
                             see dollars"

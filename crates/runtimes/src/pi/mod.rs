@@ -15,7 +15,7 @@ mod tests;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
-    Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -70,10 +70,13 @@ impl Runtime for Pi {
                 .to_owned(),
             policies: policies(),
             skills: None,
-            login: Some(
-                "a provider's key is set, or ~/.pi/agent/auth.json exists; it is not read"
-                    .to_owned(),
-            ),
+            login: Some(Login {
+                env: keys().map(str::to_owned).collect(),
+                files: vec!["~/.pi/agent/auth.json".to_owned()],
+                billed: Vec::new(),
+                hint: "run `pi` and type /login, or set the key of a provider".to_owned(),
+            }),
+            handshake: None,
             use_when: "you want a small agent with any provider's model, and its dollars"
                 .to_owned(),
             dont_use_when: "you want to be asked before each step, or tools by MCP".to_owned(),
@@ -133,6 +136,11 @@ impl Runtime for Pi {
 
 /// Keys of the providers it is used with most, and its own switches; others pass by
 /// `envPassthrough`.
+/// Those of its variables that are the key of a provider.
+fn keys() -> impl Iterator<Item = &'static str> {
+    ENV.into_iter().filter(|name| name.ends_with("_KEY"))
+}
+
 const ENV: [&str; 10] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_OAUTH_TOKEN",

@@ -47,6 +47,7 @@ impl Runtime for Process {
             policies: policies(),
             skills: None,
             login: None,
+            handshake: None,
             use_when: "the agent is a local program that prints JSON lines and reads them"
                 .to_owned(),
             dont_use_when: "the agent runs elsewhere, or has a protocol of its own".to_owned(),

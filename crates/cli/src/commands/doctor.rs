@@ -1,0 +1,111 @@
+//! `ostler doctor`: what keeps agents from running. Without a name it looks at everything that
+//! `ostler run` takes, and what is simply not installed is no failure; with a name it shows every
+//! check, and a set-up that cannot work is the exit status. Probes are `host::diagnose`.
+
+use super::{Context, Stopped};
+use crate::args;
+use crate::config::{self as settings, Config, Resolved, resolve};
+use crate::hosting::OWN_PROGRAM;
+use crate::render::{self, Practice as Shown};
+use contract::diagnosis::{Check, CheckCode, Diagnosis, Status};
+use contract::{Code, Fault, limits};
+use futures::StreamExt as _;
+use host::diagnose::{Patient, Practice};
+use runtimes::registry;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, Stopped> {
+    let vars = &context.surroundings.vars;
+    let path = settings::locate(context.global.config.as_deref(), vars);
+    let config = settings::load(path.as_deref())?;
+    let level = settings::isolation(vars)?;
+    let practice = Practice::open(PathBuf::from(OWN_PROGRAM), vars.clone(), level)?;
+    let isolation = practice.isolation().await;
+    let names = match &args.agent {
+        Some(name) => vec![name.clone()],
+        None => names(&config),
+    };
+    let looked = names.iter().map(|name| look(&practice, &config, name));
+    let diagnoses: Vec<Diagnosis> =
+        futures::stream::iter(looked).buffered(limits::PROBES_MAX).collect().await;
+    let shown = Shown {
+        version: env!("CARGO_PKG_VERSION"),
+        config: path.as_deref(),
+        isolation: isolation.as_ref().map(|(level, note)| (level.word(), note.as_deref())),
+        diagnoses: &diagnoses,
+    };
+    if context.global.json {
+        context.print_json(&json!({
+            "version": shown.version,
+            "isolation": shown.isolation.map(|(level, note)| json!({ "level": level, "note": note })),
+            "diagnoses": diagnoses,
+        }))?;
+    } else {
+        let surroundings = &context.surroundings;
+        let colour = crate::terminal::colour(vars, surroundings.stdout_is_terminal);
+        let whole = args.agent.is_some();
+        context.print_rendered(&render::practice(&shown, whole, surroundings.columns, colour))?;
+    }
+    let is_ours = |diagnosis: &&Diagnosis| {
+        args.agent.is_some()
+            || config.file.agents.contains_key(&diagnosis.name)
+            || config.file.adapters.contains_key(&diagnosis.name)
+    };
+    let fails = |diagnosis: &&Diagnosis| diagnosis.status == Status::Fail;
+    Ok(match diagnoses.iter().filter(is_ours).find(fails) {
+        Some(failing) => ExitCode::from(code(failing).row().exit),
+        None => ExitCode::SUCCESS,
+    })
+}
+
+/// Every name that `ostler run` takes, what is configured first. A runtime that only configuration
+/// gives a program to is not among them by itself.
+fn names(config: &Config) -> Vec<String> {
+    let mut names: Vec<String> =
+        config.file.agents.keys().chain(config.file.adapters.keys()).cloned().collect();
+    for card in registry::all().iter().map(|runtime| runtime.card()) {
+        if !names.contains(&card.id) && !card.requires.is_empty() {
+            names.push(card.id);
+        }
+    }
+    names
+}
+
+async fn look(practice: &Practice, config: &Config, name: &str) -> Diagnosis {
+    match patient(config, name) {
+        Ok(patient) => practice.diagnose(&patient).await,
+        Err(fault) => {
+            let mut check = Check::new(CheckCode::ConfigurationInvalid, fault.message);
+            check.hint = fault.hint;
+            Diagnosis::new(name, "unknown", vec![check], host::clock::now().wall)
+        }
+    }
+}
+
+fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
+    let Resolved { adapter, cwd, repository, permission, .. } = resolve(name, config)?;
+    let runtime = registry::find(&adapter.runtime).ok_or_else(|| {
+        Fault::new(Code::UnknownAgent, format!("no runtime is called '{}'", adapter.runtime))
+    })?;
+    let card = runtime.card();
+    Ok(Patient {
+        name: name.to_owned(),
+        card,
+        adapter,
+        cwd: cwd.or(repository),
+        policy: permission,
+    })
+}
+
+/// The fault that a run would end with.
+fn code(failing: &Diagnosis) -> Code {
+    let has = |code: CheckCode| failing.checks.iter().any(|check| check.code == code);
+    match () {
+        () if has(CheckCode::BinaryMissing) => Code::NotInstalled,
+        () if has(CheckCode::DirectoryUnusable) => Code::BadWorkspace,
+        () if has(CheckCode::PolicyNotPossible) => Code::PolicyNotPossible,
+        () => Code::InvalidConfig,
+    }
+}

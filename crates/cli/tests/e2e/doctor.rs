@@ -1,0 +1,153 @@
+//! What doctor finds, with made-up programs in the places of the real ones: nothing here names a
+//! runtime, every card of the registry is gone through.
+
+use crate::ostler::{Ostler, Said};
+use serde_json::Value;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// Puts a program of this name and text into a directory.
+fn program(directory: &Path, name: &str, text: &str) {
+    std::fs::create_dir_all(directory).unwrap();
+    let path = directory.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+fn with_path(ostler: &Ostler, bin: &Path, args: &[&str], vars: &[(&str, &str)]) -> Said {
+    let mut command = ostler.command(args);
+    command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    command.envs(vars.iter().copied());
+    Said::from(command.output().unwrap())
+}
+
+fn diagnoses(said: &Said) -> Vec<Value> {
+    let whole: Value =
+        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"));
+    whole["diagnoses"].as_array().unwrap().clone()
+}
+
+fn codes(diagnosis: &Value) -> Vec<&str> {
+    let checks = diagnosis["checks"].as_array().unwrap();
+    checks.iter().map(|check| check["code"].as_str().unwrap()).collect()
+}
+
+/// The cards of runtimes that need a program.
+fn cards() -> Vec<contract::Card> {
+    let cards = runtimes::registry::all().iter().map(|runtime| runtime.card());
+    cards.filter(|card| !card.requires.is_empty()).collect()
+}
+
+#[test]
+fn with_nothing_installed_every_runtime_is_named_with_how_to_install_it() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    let said = with_path(&ostler, &bin, &["doctor"], &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    for card in cards() {
+        assert!(
+            said.stdout.contains(&card.requires[0].install_hint),
+            "{}\n{}",
+            card.id,
+            said.stdout
+        );
+        let alone = with_path(&ostler, &bin, &["doctor", &card.id, "--json"], &[]);
+        assert_eq!(alone.code, 4, "{}: {alone:?}", card.id);
+        let found = diagnoses(&alone);
+        assert_eq!((found.len(), &found[0]["status"]), (1, &"fail".into()), "{alone:?}");
+        assert!(codes(&found[0]).contains(&"binary_missing"), "{alone:?}");
+    }
+}
+
+#[test]
+fn a_program_of_the_recorded_version_is_known_and_another_is_told_apart() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    for (index, card) in cards().iter().enumerate() {
+        let recorded = card.versions_recorded.first().cloned().unwrap_or_default();
+        let version = if index % 2 == 0 { recorded } else { "9.99.999".to_owned() };
+        program(
+            &bin,
+            &card.requires[0].binary,
+            &format!("echo 'agent {version} (x)'; cat >/dev/null"),
+        );
+    }
+    let said = with_path(&ostler, &bin, &["doctor", "--json"], &[]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let found = diagnoses(&said);
+    for (index, card) in cards().iter().enumerate() {
+        let diagnosis = found.iter().find(|one| one["name"] == card.id.as_str()).unwrap();
+        let recorded = index % 2 == 0 && !card.versions_recorded.is_empty();
+        let word = if recorded { "version_recorded" } else { "version_not_recorded" };
+        assert!(codes(diagnosis).contains(&word), "{diagnosis:#}");
+        assert_ne!(diagnosis["status"], "fail", "{diagnosis:#}");
+        // A program that reads its greeting and says nothing is found out.
+        assert_eq!(codes(diagnosis).contains(&"handshake_failed"), card.handshake.is_some());
+    }
+}
+
+#[test]
+fn a_probe_that_hangs_is_ended_with_everything_it_started() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    let card = cards().remove(0);
+    let text = "trap '' TERM\n(trap '' TERM; exec sleep 600) &\nsetsid sleep 600 &\nexec sleep 600";
+    program(&bin, &card.requires[0].binary, text);
+    let said = with_path(&ostler, &bin, &["doctor", &card.id, "--json"], &[]);
+    let found = diagnoses(&said);
+    assert!(codes(&found[0]).contains(&"version_unknown"), "{said:?}");
+    assert!(said.stdout.contains("took longer than 5 s"), "{said:?}");
+    let strays = testkit::find_marked(&ostler.instance.mark());
+    assert!(strays.is_empty(), "left behind: {strays:?}");
+}
+
+#[test]
+fn a_key_that_switches_billing_is_a_warning_and_its_value_is_never_said() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    let billed =
+        |card: &contract::Card| card.login.as_ref().and_then(|login| login.billed.first().cloned());
+    let mut seen = 0;
+    for card in cards() {
+        let Some(key) = billed(&card) else { continue };
+        seen += 1;
+        program(&bin, &card.requires[0].binary, "echo 1.2.3");
+        let vars = [(key.as_str(), "value-that-nobody-may-see")];
+        let said = with_path(&ostler, &bin, &["doctor", &card.id, "--json"], &vars);
+        assert_eq!(said.code, 0, "a warning does not fail: {said:?}");
+        let found = diagnoses(&said);
+        assert_eq!(found[0]["status"], "warn", "{said:?}");
+        assert!(codes(&found[0]).contains(&"key_switches_billing"), "{said:?}");
+        assert!(!said.stdout.contains("nobody-may-see"), "{said:?}");
+    }
+    assert!(seen >= 3, "{seen} cards have such a key");
+}
+
+#[test]
+fn a_configured_agent_that_cannot_work_is_the_exit_status() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--silent");
+    let config = serde_json::json!({
+        "adapters": {
+            "good": { "type": "process", "binary": agent.split(' ').next().unwrap(), "args": ["--token", "{{leaseToken}}"] },
+            "gone": { "type": "process", "binary": "/nowhere/agent" },
+        },
+        "agents": {
+            "homeless": { "adapter": "good", "cwd": "/nowhere/at/all" },
+        },
+    });
+    let path = ostler.instance.root().join("c.json");
+    std::fs::write(&path, config.to_string()).unwrap();
+    let path = path.display().to_string();
+    for (name, exit, code) in [
+        ("good", 0, "secret_in_arguments"),
+        ("gone", 4, "binary_missing"),
+        ("homeless", 3, "directory_unusable"),
+        ("nobody", 3, "configuration_invalid"),
+    ] {
+        let said = ostler.says(&["doctor", name, "--json", "--config", &path]);
+        assert_eq!(said.code, exit, "{name}: {said:?}");
+        assert!(codes(&diagnoses(&said)[0]).contains(&code), "{name}: {said:?}");
+    }
+    assert_ne!(ostler.says(&["doctor", "--config", &path]).code, 0, "one of them fails");
+}

@@ -1,0 +1,255 @@
+//! A launch that belongs to no run: a probe of doctor, a judged agent, a recording. It stands under
+//! a keeper like every agent, so whatever it starts is swept with it and it never outlives its time;
+//! but it has no store, no lease to renew and no events. Whoever holds it looks, speaks and leaves;
+//! dropping it ends the program.
+
+use crate::chance;
+use contract::{Code, Fault, limits};
+use keeper::door::{self, Spawned};
+use keeper::packet;
+use keeper::plan::{LeaseClock, Level, Plan, StdinMode};
+use keeper::record::{Begin, Kind, Testimony};
+use keeper::spool::Reader;
+use keeper::wire::{Assembler, Order, Report};
+use runtimes::Stream;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::Child;
+
+/// The variable by which leftovers are found.
+const MARK: &str = "OSTLER_RUN_ID";
+
+/// What to launch. Its environment is whole: nothing is inherited.
+pub struct Launch {
+    pub program: String,
+    pub args: Vec<String>,
+    pub cwd: PathBuf,
+    pub env: Vec<(String, String)>,
+    pub stdin: StdinMode,
+    /// Written to its stdin before anything else.
+    pub first_frame: Option<Vec<u8>>,
+    /// A directory that is not there yet.
+    pub spool: PathBuf,
+    /// The keeper ends it when this is over, whatever becomes of us.
+    pub wall_ms: u64,
+    /// How long it may take to obey SIGTERM.
+    pub term_ms: u64,
+    pub output_bytes_max: u64,
+    pub level: Level,
+}
+
+/// A program that was launched.
+pub struct Aside {
+    voice: Voice,
+    reader: Reader,
+    child: Child,
+    begin: Option<Begin>,
+    testimony: Option<Testimony>,
+}
+
+/// What it said since the last look, in order.
+#[derive(Debug, Default)]
+pub struct Seen {
+    pub chunks: Vec<(Stream, Vec<u8>)>,
+    /// Nothing more will come.
+    pub over: bool,
+}
+
+impl Aside {
+    /// Starts it under a keeper, which is `own_program` itself.
+    pub fn start(own_program: &Path, launch: Launch) -> Result<Self, Fault> {
+        let failed = |error: io::Error| {
+            let message = format!("handing {} to its keeper: {error}", launch.program);
+            Fault::new(Code::SpawnFailed, message)
+        };
+        let secret = chance::token().map_err(failed)?;
+        let mut env = launch.env;
+        let mark = env.iter().find(|(name, _)| name == MARK).cloned();
+        let mark = mark.unwrap_or_else(|| {
+            let mark = (MARK.to_owned(), chance::run_id().to_string());
+            env.push(mark.clone());
+            mark
+        });
+        let plan = Plan {
+            level: launch.level,
+            version: keeper::wire::VERSION,
+            run_id: mark.1.clone(),
+            attempt: 1,
+            fence: 1,
+            hello_secret: secret,
+            spool_dir: launch.spool,
+            program: launch.program.clone(),
+            args: launch.args,
+            cwd: launch.cwd,
+            env,
+            secrets: Vec::new(),
+            luggage: None,
+            stdin: launch.stdin,
+            first_frame: launch.first_frame,
+            deadline_ms: LeaseClock::Monotonic.now_ms() + launch.wall_ms,
+            clock: LeaseClock::Monotonic,
+            farewell: None,
+            farewell_ms: 0,
+            term_ms: launch.term_ms,
+            drain_ms: limits::DRAIN_MS,
+            output_bytes_max: launch.output_bytes_max,
+            segment_bytes: limits::SPOOL_SEGMENT_BYTES,
+            mark,
+        };
+        let Spawned { control, child } = door::spawn(own_program, None).map_err(failed)?;
+        door::prepare_spool(&plan.spool_dir)
+            .and_then(|()| door::send_plan(&control, &plan))
+            .map_err(failed)?;
+        let reader =
+            Reader::open(&plan.spool_dir, 0).map_err(|error| failed(io::Error::other(error)))?;
+        let voice = Voice::new(control, launch.term_ms);
+        Ok(Self { voice, reader, child, begin: None, testimony: None })
+    }
+
+    /// Reads what there is, without waiting.
+    pub fn look(&mut self) -> io::Result<Seen> {
+        // Asked before the spool is read: what a keeper wrote before it left is then read too.
+        self.voice.listen();
+        let gone = self.voice.gone;
+        let mut seen = Seen::default();
+        while let Some(record) = self.reader.next().map_err(io::Error::other)? {
+            match record.kind {
+                Kind::Out => seen.chunks.push((Stream::Stdout, record.payload.to_vec())),
+                Kind::Err => seen.chunks.push((Stream::Stderr, record.payload.to_vec())),
+                Kind::Exit => self.testimony = serde_json::from_slice(record.payload).ok(),
+                Kind::Begin => self.begin = serde_json::from_slice(record.payload).ok(),
+                Kind::Said | Kind::Dropped | Kind::StdinBroken | Kind::Note => {}
+            }
+        }
+        seen.over = gone || self.testimony.is_some();
+        Ok(seen)
+    }
+
+    /// Writes to its stdin, after what was said before.
+    pub fn say(&mut self, bytes: Vec<u8>) {
+        self.voice.waiting.push_back(Words::Say(bytes));
+        self.voice.speak();
+    }
+
+    /// Closes its stdin behind everything that was said.
+    pub fn close_stdin(&mut self) {
+        self.voice.waiting.push_back(Words::Close);
+        self.voice.speak();
+    }
+
+    /// Ends it: SIGTERM, its grace, SIGKILL, sweep.
+    pub fn stop(&mut self) {
+        self.voice.stop();
+    }
+
+    /// How its family is held, once it has begun.
+    pub fn begin(&self) -> Option<&Begin> {
+        self.begin.as_ref()
+    }
+
+    /// How it ended, once it has.
+    pub fn testimony(&self) -> Option<&Testimony> {
+        self.testimony.as_ref()
+    }
+
+    /// Lets go of it, and waits until its keeper has left. One that still runs is ended.
+    pub async fn leave(self) {
+        let Self { voice, mut child, .. } = self;
+        drop(voice);
+        let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+    }
+}
+
+/// What waits to be said.
+enum Words {
+    Say(Vec<u8>),
+    Close,
+}
+
+/// The way to its stdin, one frame at a time.
+struct Voice {
+    control: OwnedFd,
+    assembler: Assembler,
+    buffer: Box<[u8]>,
+    waiting: VecDeque<Words>,
+    next: u32,
+    /// The frame the keeper has.
+    said: Option<u32>,
+    term_ms: u64,
+    gone: bool,
+}
+
+impl Drop for Voice {
+    /// A program that nobody looks at any more does not live on.
+    fn drop(&mut self) {
+        if !self.gone {
+            self.stop();
+        }
+    }
+}
+
+impl Voice {
+    fn new(control: OwnedFd, term_ms: u64) -> Self {
+        Self {
+            control,
+            assembler: Assembler::default(),
+            buffer: packet::buffer(),
+            waiting: VecDeque::new(),
+            next: 0,
+            said: None,
+            term_ms,
+            gone: false,
+        }
+    }
+
+    fn stop(&mut self) {
+        let reason = Code::Cancelled.word().to_owned();
+        self.send(&Order::Stop { reason, farewell_ms: 0, term_ms: self.term_ms });
+    }
+
+    fn speak(&mut self) {
+        if self.said.is_some() || self.gone {
+            return;
+        }
+        let Some(words) = self.waiting.pop_front() else { return };
+        self.next += 1;
+        let n = self.next;
+        self.said = Some(n);
+        match words {
+            Words::Say(bytes) => self.send(&Order::Say { n, bytes }),
+            Words::Close => self.send(&Order::CloseStdin { n }),
+        }
+    }
+
+    /// A keeper that does not take an order is gone, or will be when its time is over.
+    fn send(&mut self, order: &Order) {
+        for packet in order.packets() {
+            if packet::send(&self.control, &packet).is_err() {
+                self.gone = true;
+            }
+        }
+    }
+
+    fn listen(&mut self) {
+        loop {
+            let received = match packet::receive(&self.control, &mut self.buffer) {
+                Ok(Some(packet)) => self.assembler.push(packet),
+                Ok(None) => break self.gone = true,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => break self.gone = true,
+            };
+            let report = received.and_then(|message| message.map(Report::from_message).transpose());
+            match report {
+                Ok(Some(Report::SaidAck { n } | Report::Dropped { n })) if self.said == Some(n) => {
+                    self.said = None;
+                }
+                Ok(Some(Report::Exit)) => break self.gone = true,
+                Ok(_) => {}
+                Err(_) => break self.gone = true,
+            }
+        }
+        self.speak();
+    }
+}

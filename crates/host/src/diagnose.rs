@@ -1,0 +1,455 @@
+//! Doctor: what keeps an agent from running, found without running it. Every probe is a program under
+//! a keeper, in a directory of its own, bounded in time and swept with its family; a login is told
+//! by a variable that is set or a file that is there, and neither is read. What is found are checks
+//! with stable codes, never a fault: looking always succeeds.
+
+use crate::aside::{Aside, Launch};
+use crate::{chance, clock, environment};
+use contract::card::{CardEvidence, Handshake, Login, Requirement};
+use contract::diagnosis::{Check, CheckCode, Diagnosis};
+use contract::plan::{Adapter, EnvEntry, Lane};
+use contract::{Card, Code, Fault, Policy, limits};
+use keeper::plan::{Level, StdinMode};
+use keeper::record::Isolation;
+use runtimes::launch::{ENV_ALLOWLIST_PREFIXES, Start};
+use runtimes::{Spec, Stream, template};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a probe is looked at.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What of the caller's environment a handshake is given.
+const HANDSHAKE_ENV: [&str; 4] = ["PATH", "LANG", "TERM", "NODE_EXTRA_CA_CERTS"];
+
+/// Where probes are made.
+pub struct Practice {
+    /// The product's own binary, which keepers are started from.
+    pub own_program: PathBuf,
+    /// The caller's environment.
+    pub vars: BTreeMap<String, String>,
+    pub level: Level,
+    root: PathBuf,
+}
+
+/// Whom to look at: what a name stands for.
+pub struct Patient {
+    pub name: String,
+    pub card: Card,
+    pub adapter: Adapter,
+    /// Where it is to work, when that is said.
+    pub cwd: Option<PathBuf>,
+    pub policy: Option<Policy>,
+}
+
+/// What a probe said and how it ended.
+struct Probed {
+    stdout: String,
+    stderr: String,
+    /// `None` when it had to be ended.
+    exit_code: Option<i32>,
+    spawn_error: Option<String>,
+    isolation: Option<(Isolation, Option<String>)>,
+}
+
+impl Drop for Practice {
+    fn drop(&mut self) {
+        // What cannot be removed is in the directory for temporary files, which others sweep.
+        let _ = fs::remove_dir_all(&self.root);
+    }
+}
+
+impl Practice {
+    pub fn open(
+        own_program: PathBuf,
+        vars: BTreeMap<String, String>,
+        level: Level,
+    ) -> Result<Self, Fault> {
+        let temporary = vars.get("TMPDIR").map_or(Path::new("/tmp"), Path::new);
+        let root = temporary.join(format!("ostler-doctor-{}", chance::run_id().uuid().simple()));
+        fs::DirBuilder::new().mode(0o700).create(&root).map_err(|error| {
+            let message = format!("{}: {error}", root.display());
+            Fault::new(Code::BadWorkspace, message).with_hint("set TMPDIR to a directory of yours")
+        })?;
+        Ok(Self { own_program, vars, level, root })
+    }
+
+    /// How agents are held here, and why not more strongly.
+    pub async fn isolation(&self) -> Option<(Isolation, Option<String>)> {
+        let program = self.own_program.display().to_string();
+        self.probe(program, vec!["--version".to_owned()], Vec::new(), None, never).await?.isolation
+    }
+
+    /// Everything that can be told about one name.
+    pub async fn diagnose(&self, patient: &Patient) -> Diagnosis {
+        let mut checks = Vec::new();
+        if let Some(program) = self.binary(patient, &mut checks) {
+            self.version(patient, &program, &mut checks).await;
+            if let Some(handshake) = &patient.card.handshake {
+                checks.push(self.handshake(patient, &program, handshake).await);
+            }
+        }
+        if let Some(login) = &patient.card.login {
+            checks.extend(logged_in(login, &self.vars_of(patient)));
+        }
+        checks.extend(patient.cwd.as_deref().map(directory));
+        checks.extend(policies(&patient.card, patient.policy));
+        checks.extend(arguments(&patient.adapter));
+        if patient.card.evidence == CardEvidence::Documented {
+            let message = "driven as its documentation says; never seen at work by us";
+            checks.push(Check::new(CheckCode::OnlyDocumented, message));
+        }
+        Diagnosis::new(&patient.name, &patient.card.id, checks, clock::now().wall)
+    }
+
+    /// The program, when it is there.
+    fn binary(&self, patient: &Patient, checks: &mut Vec<Check>) -> Option<PathBuf> {
+        let required = patient.card.requires.first();
+        let configured = patient.adapter.binary.as_deref().filter(|binary| !binary.is_empty());
+        let binary = configured.or(required.map(|required| required.binary.as_str()))?;
+        match find_program(binary, self.vars_of(patient).get("PATH").map(String::as_str)) {
+            Some(path) => {
+                checks.push(Check::new(CheckCode::BinaryFound, path.display().to_string()));
+                Some(path)
+            }
+            None => {
+                let message = match binary.contains('/') {
+                    true => format!("{binary} is no program that can be started"),
+                    false => format!("{binary} is not on PATH"),
+                };
+                let hint = match (configured, required) {
+                    (Some(_), _) => format!("mend adapters.{}.binary", patient.adapter.name),
+                    (None, Some(required)) => required.install_hint.clone(),
+                    (None, None) => String::new(),
+                };
+                checks.push(Check::new(CheckCode::BinaryMissing, message).with_hint(hint));
+                None
+            }
+        }
+    }
+
+    async fn version(&self, patient: &Patient, program: &Path, checks: &mut Vec<Check>) {
+        let Some(Requirement { version_args, .. }) = patient.card.requires.first() else { return };
+        if version_args.is_empty() {
+            return;
+        }
+        let asked = format!("{} {}", program.display(), version_args.join(" "));
+        let env = self.environment(patient);
+        let program = program.display().to_string();
+        let probed = self.probe(program, version_args.clone(), env, None, never).await;
+        let found = probed.as_ref().and_then(|probed| {
+            version_in(&probed.stdout).or_else(|| version_in(&probed.stderr)).map(str::to_owned)
+        });
+        let recorded = &patient.card.versions_recorded;
+        checks.push(match (found, probed) {
+            (Some(version), _) if recorded.contains(&version) => {
+                Check::new(CheckCode::VersionRecorded, version)
+            }
+            (Some(version), _) if recorded.is_empty() => {
+                Check::new(CheckCode::VersionNotRecorded, version)
+            }
+            (Some(version), _) => {
+                let message =
+                    format!("{version}; what we know was seen with {}", recorded.join(", "));
+                Check::new(CheckCode::VersionNotRecorded, message)
+            }
+            (None, probed) => {
+                let message = format!("`{asked}` {}", how_it_failed(probed.as_ref()));
+                let said = probed.map(|probed| probed.stderr).filter(|said| !said.is_empty());
+                let check = Check::new(CheckCode::VersionUnknown, message).with_hint(
+                    "run it by hand; an agent that cannot tell its version may not start",
+                );
+                match said {
+                    Some(said) => check.with_detail(said),
+                    None => check,
+                }
+            }
+        });
+    }
+
+    /// Greets it as somebody nobody knows: without its keys and in a home of its own, so that it
+    /// can reach no account and leaves nothing behind.
+    async fn handshake(&self, patient: &Patient, program: &Path, with: &Handshake) -> Check {
+        let home = ("HOME".to_owned(), self.root.display().to_string());
+        let kept = |(name, _): &(String, String)| HANDSHAKE_ENV.contains(&name.as_str());
+        let env = self.environment(patient).into_iter().filter(kept).chain([home]).collect();
+        let program = program.display().to_string();
+        let answered = |line: &str| {
+            let line: Option<serde_json::Value> = serde_json::from_str(line).ok();
+            line.is_some_and(|line| line.pointer(&with.answer).is_some())
+        };
+        let say = Some(format!("{}\n", with.say).into_bytes());
+        let probed = self.probe(program, with.args.clone(), env, say, answered).await;
+        match &probed {
+            Some(said) if said.stdout.lines().any(answered) => {
+                Check::new(CheckCode::HandshakeAnswered, "it answers a greeting")
+            }
+            _ => {
+                let how = how_it_failed(probed.as_ref());
+                let message = format!("it does not answer a greeting: it {how}");
+                Check::new(CheckCode::HandshakeFailed, message)
+                    .with_hint(format!("try `ostler run {} hello`", patient.name))
+                    .with_detail(probed.map(|probed| probed.stderr).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The variables that the agent would see, the configured ones over the caller's.
+    fn vars_of(&self, patient: &Patient) -> BTreeMap<String, String> {
+        let mut vars = self.vars.clone();
+        vars.extend(self.environment(patient));
+        vars
+    }
+
+    fn environment(&self, patient: &Patient) -> Vec<(String, String)> {
+        let entries = self.entries(patient).unwrap_or_default();
+        environment::without_run(&entries, ENV_ALLOWLIST_PREFIXES, &self.vars)
+    }
+
+    /// The environment of its plan; a configuration that cannot be filled in gives none, and its
+    /// fault is told by whoever resolves the name.
+    fn entries(&self, patient: &Patient) -> Result<Vec<EnvEntry>, Fault> {
+        let mut context = template::Context::new();
+        for name in template::FLAT_NAMES {
+            context.set(name, "");
+        }
+        let spec = Spec {
+            adapter: Adapter { extra_args: Vec::new(), ..patient.adapter.clone() },
+            context,
+            model: None,
+            prompt: String::new(),
+            system_prompt: None,
+            policy: Policy::Deny,
+            lane: Lane::Native,
+            session: None,
+            files: String::new(),
+            as_root: false,
+            own_program: self.own_program.display().to_string(),
+            caller_env: self.vars.clone(),
+        };
+        Ok(Start::default().plan(&spec, &patient.card)?.env)
+    }
+
+    /// Runs a program for at most `PROBE_MS_MAX`, or until a line satisfies. `None` when no keeper
+    /// could be had.
+    async fn probe(
+        &self,
+        program: String,
+        args: Vec<String>,
+        env: Vec<(String, String)>,
+        say: Option<Vec<u8>>,
+        satisfied: impl Fn(&str) -> bool,
+    ) -> Option<Probed> {
+        let name = chance::run_id().uuid().simple().to_string();
+        let cwd = self.root.join(&name);
+        fs::DirBuilder::new().mode(0o700).create(&cwd).ok()?;
+        let launch = Launch {
+            program,
+            args,
+            cwd,
+            env,
+            stdin: if say.is_some() { StdinMode::Open } else { StdinMode::Null },
+            first_frame: say,
+            spool: self.root.join(format!("{name}.spool")),
+            wall_ms: limits::PROBE_MS_MAX,
+            term_ms: limits::PROBE_TERM_MS,
+            output_bytes_max: limits::PROBE_OUTPUT_BYTES_MAX,
+            level: self.level,
+        };
+        let mut aside = Aside::start(&self.own_program, launch).ok()?;
+        let (mut out, mut err) = (Vec::new(), Vec::new());
+        let begun_ms = clock::now().mono_ms;
+        loop {
+            let seen = aside.look().ok()?;
+            for (stream, chunk) in seen.chunks {
+                match stream {
+                    Stream::Stdout => out.extend(chunk),
+                    Stream::Stderr => err.extend(chunk),
+                }
+            }
+            let late = clock::now().mono_ms.saturating_sub(begun_ms) >= limits::PROBE_MS_MAX;
+            let text = String::from_utf8_lossy(&out);
+            if seen.over || late || text.lines().any(&satisfied) {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        let testimony = aside.testimony().cloned().unwrap_or_default();
+        let isolation = aside.begin().map(|begin| (begin.isolation, begin.isolation_note.clone()));
+        aside.leave().await;
+        Some(Probed {
+            stdout: String::from_utf8_lossy(&out).into_owned(),
+            stderr: tail(&String::from_utf8_lossy(&err)),
+            exit_code: testimony.exit_code,
+            spawn_error: testimony.spawn_error,
+            isolation,
+        })
+    }
+}
+
+fn never(_: &str) -> bool {
+    false
+}
+
+fn how_it_failed(probed: Option<&Probed>) -> String {
+    match probed {
+        None => "could not be held by a keeper".to_owned(),
+        Some(Probed { spawn_error: Some(error), .. }) => format!("could not be started: {error}"),
+        Some(Probed { exit_code: Some(0), .. }) => "said nothing of the kind".to_owned(),
+        Some(Probed { exit_code: Some(code), .. }) => format!("ended with exit status {code}"),
+        Some(Probed { exit_code: None, .. }) => {
+            format!("took longer than {} s and was ended", limits::PROBE_MS_MAX / 1000)
+        }
+    }
+}
+
+/// The last lines of what was said to stderr.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.trim().lines().collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
+}
+
+/// A program by the rules of a shell: a path as it is, a name along PATH.
+fn find_program(name: &str, path: Option<&str>) -> Option<PathBuf> {
+    let can_run = |path: &PathBuf| {
+        fs::metadata(path)
+            .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+    };
+    if name.contains('/') {
+        return Some(PathBuf::from(name)).filter(can_run);
+    }
+    let directories = path.unwrap_or_default().split(':').filter(|directory| !directory.is_empty());
+    directories.map(|directory| Path::new(directory).join(name)).find(can_run)
+}
+
+/// The first word that looks like a version: two numbers or more with dots between them.
+fn version_in(text: &str) -> Option<&str> {
+    let not_of_it = |c: char| !(c.is_ascii_alphanumeric() || "._-+".contains(c));
+    let words = text.split(not_of_it).map(|word| word.trim_start_matches('v'));
+    let mut versions = words.filter(|word| {
+        let mut parts = word.split('.');
+        let number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        let leading = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
+        parts.next().is_some_and(number) && parts.next().is_some_and(leading)
+    });
+    versions.next().map(|word| word.trim_end_matches(['.', '-', '_', '+']))
+}
+
+/// What can be told of a login by looking at names alone.
+fn logged_in(login: &Login, vars: &BTreeMap<String, String>) -> Vec<Check> {
+    let is_set = |name: &&String| vars.get(*name).is_some_and(|value| !value.is_empty());
+    let by_name = login.env.iter().find(is_set);
+    let files = login.files.iter().filter_map(|file| expanded(file, vars));
+    let by_file = files.into_iter().find(|file| file.exists());
+    let mut checks = Vec::new();
+    match (by_name, &by_file) {
+        (Some(name), _) => {
+            checks.push(Check::new(CheckCode::LoginSeen, format!("{name} is set")));
+        }
+        (None, Some(file)) => {
+            let message = format!("{} is there", file.display());
+            checks.push(Check::new(CheckCode::LoginSeen, message));
+        }
+        (None, None) => {
+            let looked: Vec<&str> =
+                login.env.iter().chain(&login.files).map(String::as_str).collect();
+            let check = Check::new(CheckCode::LoginNotSeen, "no sign of a login was found")
+                .with_detail(format!("looked for {}", looked.join(", ")))
+                .with_hint(login.hint.clone());
+            checks.push(check);
+        }
+    }
+    if let Some(name) = login.billed.iter().find(is_set) {
+        let instead = match &by_file {
+            Some(file) => format!(" instead of the login in {}", file.display()),
+            None => String::new(),
+        };
+        let check = Check::new(
+            CheckCode::KeySwitchesBilling,
+            format!("{name} is set, so runs are billed by use{instead}"),
+        );
+        checks.push(check.with_hint(format!("unset {name} to use a subscription")));
+    }
+    checks
+}
+
+/// `~/x`, `${NAME:-~/y}/x` and plain paths. `None` when no home is known.
+fn expanded(file: &str, vars: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let set = |name: &str| vars.get(name).filter(|value| !value.is_empty());
+    let moved = file.strip_prefix("${").and_then(|rest| rest.split_once('}'));
+    if let Some((inside, rest)) = moved {
+        let (name, or_else) = inside.split_once(":-").unwrap_or((inside, ""));
+        let directory = match set(name) {
+            Some(directory) => PathBuf::from(directory),
+            None => expanded(or_else, vars)?,
+        };
+        return Some(directory.join(rest.trim_start_matches('/')));
+    }
+    match file.strip_prefix("~/") {
+        Some(rest) => Some(Path::new(set("HOME")?).join(rest)),
+        None => Some(PathBuf::from(file)),
+    }
+}
+
+fn directory(path: &Path) -> Check {
+    match fs::read_dir(path) {
+        Ok(_) => Check::new(CheckCode::DirectoryUsable, path.display().to_string()),
+        Err(error) => {
+            let message = format!("{}: {error}", path.display());
+            Check::new(CheckCode::DirectoryUnusable, message)
+                .with_hint("mend the agent's cwd, or give one with --cwd")
+        }
+    }
+}
+
+/// Which policies can be kept, and what the dangerous one means here.
+fn policies(card: &Card, configured: Option<Policy>) -> Vec<Check> {
+    let possible = |policy: Policy| {
+        card.policies.iter().any(|row| row.policy == policy && row.flags.is_some())
+    };
+    let all = [Policy::Deny, Policy::Ask, Policy::AllowReads, Policy::AllowAll];
+    let kept: Vec<&str> = all.into_iter().filter(|p| possible(*p)).map(Policy::word).collect();
+    let mut checks = vec![Check::new(
+        CheckCode::PolicyPossible,
+        format!("can be run with --permission {}", kept.join(", ")),
+    )];
+    let dangerous = card.policies.iter().find(|row| row.policy == Policy::AllowAll);
+    if let Some(flags) = dangerous.and_then(|row| row.flags.as_ref()) {
+        let flags = match flags.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", flags.join(" ")),
+        };
+        let message = format!("allow-all{flags} is dangerous: nobody is asked before a change");
+        let check = Check::new(CheckCode::PolicyDangerous, message);
+        checks.push(match dangerous.and_then(|row| row.note.clone()) {
+            Some(note) => check.with_detail(note),
+            None => check,
+        });
+    }
+    if let Some(policy) = configured.filter(|policy| !possible(*policy)) {
+        let message = format!("the configured permission {} cannot be kept", policy.word());
+        let hint = format!("choose one of {}", kept.join(", "));
+        checks.push(Check::new(CheckCode::PolicyNotPossible, message).with_hint(hint));
+    }
+    checks
+}
+
+/// Secrets in arguments are seen by everyone on the machine.
+fn arguments(adapter: &Adapter) -> Vec<Check> {
+    let telling = |argument: &&String| {
+        argument.contains("${") || argument.replace(' ', "").contains("{{leaseToken")
+    };
+    let all = adapter.args.iter().chain(&adapter.extra_args);
+    let check = |argument: &String| {
+        let message = format!("the argument {argument:?} shows a secret to every process here");
+        Check::new(CheckCode::SecretInArguments, message)
+            .with_hint("give it by `env` instead of `args`")
+    };
+    all.filter(telling).map(check).collect()
+}
+
+#[cfg(test)]
+mod tests;
