@@ -305,10 +305,7 @@ fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
 
 /// Of a transcript of both directions, what the agent said.
 fn heard(lines: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let parsed: Option<Vec<Value>> =
-        lines.iter().map(|line| serde_json::from_slice(line).ok()).collect();
-    let entry = |value: &Value| value.get("dir").is_some() && value.get("msg").is_some();
-    match parsed.filter(|values| !values.is_empty() && values.iter().all(entry)) {
+    match entries(&lines) {
         Some(values) => values
             .iter()
             .filter(|value| value["dir"] == "in")
@@ -319,4 +316,16 @@ fn heard(lines: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
             .collect(),
         None => lines,
     }
+}
+
+/// The entries of a transcript of both directions; `None` for what is none.
+pub fn transcript(bytes: &[u8]) -> Option<Vec<Value>> {
+    entries(&lines(bytes))
+}
+
+fn entries(lines: &[Vec<u8>]) -> Option<Vec<Value>> {
+    let parsed: Option<Vec<Value>> =
+        lines.iter().map(|line| serde_json::from_slice(line).ok()).collect();
+    let entry = |value: &Value| value.get("dir").is_some() && value.get("msg").is_some();
+    parsed.filter(|values| !values.is_empty() && values.iter().all(entry))
 }

@@ -1,7 +1,8 @@
 //! Makes the pages of `docs/` that are generated, and compares them with what stands there.
-//! `contract.rs` writes the page, `schema.rs` turns JSON Schema into words. A page that differs
+//! `contract.rs` and `agents.rs` write the pages, `schema.rs` turns JSON Schema into words. A page that differs
 //! from its source fails the gate, so nobody edits one by hand for long.
 
+mod agents;
 mod contract;
 mod schema;
 
@@ -11,7 +12,8 @@ use std::path::Path;
 /// A path from the root, and what makes the page that stands there.
 type Page = (&'static str, fn() -> String);
 
-const PAGES: &[Page] = &[("docs/contract.md", contract::page)];
+const PAGES: &[Page] =
+    &[("docs/contract.md", contract::page), ("docs/agents/outcomes.md", agents::page)];
 
 pub fn write(root: &Path) -> Result<(), String> {
     for (path, page) in PAGES {

@@ -33,6 +33,7 @@ mod secrets;
 mod security;
 mod stop;
 mod storage;
+mod suite;
 mod surface;
 mod tls;
 mod trace;

@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 pub(super) const UNRECOGNISED: &str = "unrecognised";
 /// The level of what the agent only warns of.
 pub(super) const WARNING: &str = "warning";
+/// A turn that completed without a word and without a call.
+const NOTHING_DONE: &str = "the turn completed, but nothing was said or done in it";
 /// Who counts the windows of an account.
 const PROVIDER: &str = "openai";
 
@@ -54,6 +56,7 @@ impl Ear<'_> {
         self.state.turns = self.state.turns.saturating_add(1);
         self.state.in_turn = true;
         self.state.answer = None;
+        self.state.acted = false;
         let (phase, n) = (TurnPhase::Started, self.state.turns);
         self.push(Body::Turn(event::Turn { phase, n, stop_reason: None }));
         self.signal(Signal::TurnStarted);
@@ -82,7 +85,12 @@ impl Ear<'_> {
         self.lift();
         self.turn_ended(StopReason::EndTurn);
         let text = self.state.answer.clone();
-        self.signal(Signal::Result(Ending { code: None, text, output: None, detail: None }));
+        let (code, detail) =
+            match self.state.acted || text.as_ref().is_some_and(|text| !text.is_empty()) {
+                true => (None, None),
+                false => (Some(Code::EndedWithoutResult), Some(NOTHING_DONE.to_owned())),
+            };
+        self.signal(Signal::Result(Ending { code, text, output: None, detail }));
     }
 
     /// A turn that was interrupted is the end only when nobody here asked for it; else it goes on
@@ -228,6 +236,7 @@ impl Ear<'_> {
             locations: changes.filter_map(place).collect(),
             parent: None,
         }));
+        self.state.acted = true;
         self.signal(Signal::ToolOpened { tool_call_id: id.clone() });
     }
 

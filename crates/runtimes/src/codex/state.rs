@@ -90,6 +90,9 @@ pub(super) struct State {
     streamed: VecDeque<String>,
     /// The last whole text, which is the answer.
     pub answer: Option<String>,
+    /// Something was said or done in this turn.
+    #[serde(default)]
+    pub acted: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -120,6 +123,7 @@ impl State {
             asked: Vec::new(),
             streamed: VecDeque::new(),
             answer: None,
+            acted: false,
         }
     }
 
