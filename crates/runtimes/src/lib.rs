@@ -8,13 +8,17 @@ pub mod claude;
 pub mod codex;
 pub mod demo;
 pub mod gemini;
+mod headless;
 pub mod join;
 pub mod jsonlines;
 pub mod launch;
+pub mod opencode;
 pub mod pi;
 pub mod process;
 pub mod provider;
 pub mod registry;
+#[cfg(test)]
+mod rehearsal;
 mod saved;
 pub mod template;
 
