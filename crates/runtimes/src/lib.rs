@@ -11,6 +11,7 @@ pub mod gemini;
 mod headless;
 pub mod join;
 pub mod jsonlines;
+pub mod kilo;
 pub mod launch;
 pub mod opencode;
 pub mod pi;

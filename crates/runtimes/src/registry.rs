@@ -1,9 +1,9 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, demo, gemini, opencode, pi, process};
+use crate::{Runtime, claude, codex, demo, gemini, kilo, opencode, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 7] = [
+static RUNTIMES: [&'static dyn Runtime; 8] = [
     &process::Process,   // any program that speaks JSON lines
     &demo::Demo,         // the built-in demo agent
     &claude::Claude,     // Claude Code by stream-json
@@ -11,6 +11,7 @@ static RUNTIMES: [&'static dyn Runtime; 7] = [
     &gemini::Gemini,     // Gemini CLI, headless
     &pi::Pi,             // pi, headless
     &opencode::OpenCode, // OpenCode, headless
+    &kilo::Kilo,         // Kilo Code, made from OpenCode
 ];
 
 /// The runtime with this id.
