@@ -3,9 +3,13 @@
 //! that such an agent cannot take. Which line means what is each dialect's own business.
 
 use crate::{Frame, Out, Stream};
-use contract::event::{self, Body, Log, Raw, StopReason, Text, TurnPhase, Usage};
+use contract::event::{
+    self, Body, Diff, Log, Raw, StopReason, Text, ToolResult, ToolStatus, TurnPhase, Usage,
+};
+use contract::limits::TOOL_CALLS_OPEN_MAX;
 use contract::speech::Ending;
 use contract::{Code, Draft, Signal, Utterance};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -144,6 +148,77 @@ pub(crate) fn refuse(utterance: &Utterance, out: &mut Out) {
     let text = format!("{code}: the agent takes nothing after its prompt, so {what} was not said");
     let (stream, level) = (event::Stream::Ostler, Some(WARNING.to_owned()));
     out.drafts.push(Draft::ostler(Body::Log(Log { stream, text, level })));
+}
+
+/// Calls without their results: bounded, and part of what a dialect saves.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Calls(Vec<Open>);
+
+/// A tool call without its result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Open {
+    pub id: String,
+    /// What becomes true when it succeeds.
+    pub changes: Vec<Diff>,
+}
+
+impl Calls {
+    /// Remembers a call; false for one that is open already, or one too many.
+    pub(crate) fn open(&mut self, call: Open) -> bool {
+        let known = self.0.iter().any(|open| open.id == call.id);
+        let new = !known && self.0.len() < TOOL_CALLS_OPEN_MAX;
+        if new {
+            self.0.push(call);
+        }
+        new
+    }
+
+    pub(crate) fn close(&mut self, id: &str) -> Option<Open> {
+        let index = self.0.iter().position(|open| open.id == id)?;
+        Some(self.0.remove(index))
+    }
+
+    /// Closes every call whose result will not come.
+    pub(crate) fn abandon(&mut self, out: &mut Out) {
+        for Open { id, .. } in std::mem::take(&mut self.0) {
+            let output = Value::from("the agent ended before it told a result");
+            let (tool_call_id, status) = (id.clone(), ToolStatus::Error);
+            let result =
+                ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };
+            out.drafts.push(Draft::ostler(Body::ToolResult(result)));
+            out.signals.push(Signal::ToolClosed { tool_call_id: id });
+        }
+    }
+}
+
+/// Ends a turn that the agent left open, by an error that it told before.
+pub(crate) fn end_turn(n: u32, stop: StopReason, out: &mut Out) {
+    let turn = event::Turn { phase: TurnPhase::Ended, n, stop_reason: Some(stop) };
+    out.drafts.push(Draft::ostler(Body::Turn(turn)));
+    out.signals.push(Signal::TurnEnded { stop });
+}
+
+/// An error that an agent told, and its words. Whether it was the end is known when nothing follows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Trouble {
+    pub code: Code,
+    pub detail: String,
+}
+
+impl Trouble {
+    /// It was the end.
+    pub(crate) fn tell(self, out: &mut Out) {
+        let (code, detail) = (Some(self.code), Some(self.detail));
+        out.signals.push(Signal::Result(Ending { code, text: None, output: None, detail }));
+    }
+
+    /// How a turn ends by it.
+    pub(crate) fn stop(&self) -> StopReason {
+        match self.code {
+            Code::ModelRefusal => StopReason::Refusal,
+            _ => StopReason::Error,
+        }
+    }
 }
 
 /// A foreign text, not longer than this.

@@ -7,6 +7,7 @@
 pub mod claude;
 pub mod codex;
 pub mod demo;
+pub mod droid;
 pub mod gemini;
 mod headless;
 pub mod join;

@@ -3,16 +3,18 @@
 //! follows. The exit is 0 after a refused permission and after output that was lost, so it proves
 //! nothing. Calls are told when they are over, and the agent takes no word after its prompt.
 
-use super::state::{State, Trouble};
+use super::state::State;
 use super::wire::{self, Line, StepFinish, Tool};
 use super::{tools, trouble};
-use crate::headless::{self, CALL_ID_BYTES_MAX, REPEATED, Scribe, UNRECOGNISED, bounded, refuse};
+use crate::headless::{
+    self, CALL_ID_BYTES_MAX, REPEATED, Scribe, Trouble, UNRECOGNISED, bounded, refuse,
+};
 use crate::{Dialect, Frame, Out, Stream};
 use contract::event::{self, Body, StopReason, ToolStatus, Usage};
 use contract::limits::{PREVIEW_BYTES, TEXT_BYTES_MAX};
 use contract::money::{Basis, CostSource};
-use contract::speech::{Close, Ending};
-use contract::{Code, Draft, Fault, NanoUsd, Signal, Timestamp, Tokens, Utterance};
+use contract::speech::Close;
+use contract::{Code, Fault, NanoUsd, Signal, Timestamp, Tokens, Utterance};
 
 /// A run of the agent, or of one that was made from it.
 pub(crate) struct Steps {
@@ -60,19 +62,13 @@ impl Dialect for Steps {
         let state = &mut self.state;
         let denied = state.denied.take().filter(|_| state.turn_open);
         let denied = denied.map(|detail| Trouble { code: Code::PermissionDenied, detail });
-        let (Close::Ended, Some(Trouble { code, detail })) = (how, state.trouble.take().or(denied))
-        else {
+        let (Close::Ended, Some(trouble)) = (how, state.trouble.take().or(denied)) else {
             return;
         };
         if std::mem::take(&mut state.turn_open) {
-            let (phase, stop) = (event::TurnPhase::Ended, StopReason::Error);
-            let turn = event::Turn { phase, n: state.turn, stop_reason: Some(stop) };
-            out.drafts.push(Draft::ostler(Body::Turn(turn)));
-            out.signals.push(Signal::TurnEnded { stop });
+            headless::end_turn(state.turn, trouble.stop(), out);
         }
-        let (text, output) = (None, None);
-        let ending = Ending { code: Some(code), text, output, detail: Some(detail) };
-        out.signals.push(Signal::Result(ending));
+        trouble.tell(out);
     }
 
     fn farewell(&self, _: Code) -> Option<Vec<u8>> {
@@ -261,12 +257,11 @@ impl Ear<'_> {
         let (code, detail) = trouble::of(error);
         let detail = bounded(&detail, PREVIEW_BYTES);
         self.to.error(code, &detail);
+        let trouble = Trouble { code, detail };
         if std::mem::take(&mut self.state.turn_open) {
-            let refused = code == Code::ModelRefusal;
-            let stop = if refused { StopReason::Refusal } else { StopReason::Error };
-            self.to.turn_ended(self.state.turn, stop);
+            self.to.turn_ended(self.state.turn, trouble.stop());
         }
-        self.state.trouble = Some(Trouble { code, detail });
+        self.state.trouble = Some(trouble);
     }
 
     /// A line that is none of the protocol; a conversation that is not known is told in one.

@@ -2,8 +2,9 @@
 //! everything in it is bounded. State that another version wrote is refused, because guessing would
 //! repeat or lose results.
 
+use crate::headless::Trouble;
 use crate::saved;
-use contract::{Code, Fault};
+use contract::Fault;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -37,13 +38,6 @@ pub(super) struct State {
     /// The error that was told last, unless the agent went on after it.
     pub trouble: Option<Trouble>,
     parts: VecDeque<String>,
-}
-
-/// An error and its words.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Trouble {
-    pub code: Code,
-    pub detail: String,
 }
 
 impl State {
