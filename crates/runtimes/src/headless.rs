@@ -1,13 +1,11 @@
-//! What the agents share that are given one prompt and print lines until they are done: how a line is
-//! read, how its meaning is written down with the place it came from, and what is answered to words
-//! that such an agent cannot take. Which line means what is each dialect's own business.
+//! What the dialects of headless agents have in common: one prompt goes in, lines come out, and
+//! nothing can be said in between. Here are the line being heard with its drafts and signals, the
+//! calls that are still open, and the answer to whoever wants to say more. What the lines mean is
+//! each dialect's own business.
 
-use crate::{Frame, Out, Stream};
-use contract::event::{
-    self, Body, Diff, Log, Raw, StopReason, Text, ToolResult, ToolStatus, TurnPhase, Usage,
-};
-use contract::limits::TOOL_CALLS_OPEN_MAX;
-use contract::speech::Ending;
+use crate::{Frame, Out};
+use contract::event::{self, Body, Diff, Log, Raw, ToolStatus, ToolUse, Usage};
+use contract::limits;
 use contract::{Code, Draft, Signal, Utterance};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,51 +15,35 @@ use std::borrow::Cow;
 pub(crate) const UNRECOGNISED: &str = "unrecognised";
 /// The level of a line that was understood and comes too late or twice.
 pub(crate) const REPEATED: &str = "repeated";
-const WARNING: &str = "warning";
-
+/// The level of what somebody should look at.
+pub(crate) const WARNING: &str = "warning";
 /// A call's id longer than this cannot be kept and is not taken.
-pub(crate) const CALL_ID_BYTES_MAX: usize = 256;
+const CALL_ID_BYTES_MAX: usize = 256;
 
-/// A line as text.
+/// The text of a frame, and whether it is whole: replaced characters could turn one value into
+/// another, so a line that needed them is only kept. `None` for a line with nothing on it.
+pub(crate) fn text<'a>(frame: &Frame<'a>) -> Option<(Cow<'a, str>, bool)> {
+    let text = String::from_utf8_lossy(frame.bytes);
+    let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
+    (!text.trim_ascii().is_empty()).then_some((text, whole))
+}
+
+/// One line being heard.
 pub(crate) struct Line<'a> {
-    text: Cow<'a, str>,
-    /// Every byte of it is there and was text: only such a line may be taken at its word.
-    pub whole: bool,
-    raw: Raw,
+    pub out: &'a mut Out,
+    pub raw: Raw,
+    /// The line as it came.
+    pub text: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// `None` for an empty one.
-    pub(crate) fn read(frame: &Frame<'a>) -> Option<Self> {
-        let text = String::from_utf8_lossy(frame.bytes);
-        // Replaced characters could turn one value into another.
-        let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
+    pub(crate) fn new(frame: &Frame<'_>, text: &'a str, out: &'a mut Out) -> Self {
         let raw = Raw { stream: frame.stream.into(), line: frame.line };
-        (!text.trim_ascii().is_empty()).then_some(Self { text, whole, raw })
+        Self { out, raw, text: text.trim_end_matches('\r') }
     }
 
-    pub(crate) fn text(&self) -> &str {
-        self.text.trim_end_matches('\r')
-    }
-
-    /// The line as JSON of standard output; `None` for anything else.
-    pub(crate) fn parse<Wire: serde::de::DeserializeOwned>(&self, stream: Stream) -> Option<Wire> {
-        match stream {
-            Stream::Stderr => None,
-            Stream::Stdout => self.whole.then(|| serde_json::from_str(self.text()).ok()).flatten(),
-        }
-    }
-}
-
-/// Writes down what one line means.
-pub(crate) struct Scribe<'a> {
-    pub line: &'a Line<'a>,
-    pub out: &'a mut Out,
-}
-
-impl Scribe<'_> {
     pub(crate) fn draft(&mut self, body: Body) {
-        self.out.drafts.push(Draft { raw: Some(self.line.raw), ..Draft::agent(body) });
+        self.out.drafts.push(Draft { raw: Some(self.raw), ..Draft::agent(body) });
     }
 
     pub(crate) fn signal(&mut self, signal: Signal) {
@@ -70,47 +52,16 @@ impl Scribe<'_> {
 
     /// Keeps the line as it came.
     pub(crate) fn keep(&mut self, level: Option<&str>) {
-        let (stream, text) = (self.line.raw.stream, self.line.text().to_owned());
-        self.draft(Body::Log(Log { stream, text, level: level.map(str::to_owned) }));
+        let text = self.text.to_owned();
+        self.log(text, level);
     }
 
-    /// The agent's own conversation, told once.
-    pub(crate) fn session(&mut self, session: event::Session) {
-        if let Some(id) = &session.native_session {
-            self.signal(Signal::Session { id: id.clone() });
-        }
-        self.draft(Body::Session(session));
+    pub(crate) fn log(&mut self, text: String, level: Option<&str>) {
+        let (stream, level) = (self.raw.stream, level.map(str::to_owned));
+        self.draft(Body::Log(Log { stream, text, level }));
     }
 
-    pub(crate) fn turn_started(&mut self, n: u32) {
-        let (phase, stop_reason) = (TurnPhase::Started, None);
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnStarted);
-    }
-
-    pub(crate) fn turn_ended(&mut self, n: u32, stop: StopReason) {
-        let (phase, stop_reason) = (TurnPhase::Ended, Some(stop));
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnEnded { stop });
-    }
-
-    /// A whole text, never a piece of one.
-    pub(crate) fn whole_text(
-        &mut self,
-        as_body: fn(Text) -> Body,
-        text: String,
-        block: Option<String>,
-    ) {
-        self.draft(as_body(Text { text, block, delta: false }));
-    }
-
-    /// Spending is an event and a fact for the ledger.
-    pub(crate) fn spent(&mut self, usage: Usage) {
-        self.signal(Signal::Spent(usage.clone()));
-        self.draft(Body::Usage(usage));
-    }
-
-    /// An error on the way. Whether it is the end is told by what follows.
+    /// An error on the way, which need not be the end.
     pub(crate) fn error(&mut self, code: Code, detail: &str) {
         self.draft(Body::Error(event::Error {
             code,
@@ -118,26 +69,111 @@ impl Scribe<'_> {
             retryable: code.retryable(),
             retry_at: None,
             hint: None,
-            detail: (!detail.is_empty()).then(|| detail.to_owned()),
+            detail: (!detail.is_empty()).then(|| preview(detail)),
         }));
-        self.signal(Signal::ModelError { code });
     }
 
-    pub(crate) fn result(
-        &mut self,
-        code: Option<Code>,
-        text: Option<String>,
-        detail: Option<String>,
-    ) {
-        let text = text.filter(|_| code.is_none());
-        self.signal(Signal::Result(Ending { code, text, output: None, detail }));
+    pub(crate) fn spent(&mut self, usage: Usage) {
+        self.signal(Signal::Spent(usage.clone()));
+        self.draft(Body::Usage(usage));
+    }
+
+    /// A call begins, with what becomes true when it succeeds.
+    pub(crate) fn tool_opened(&mut self, calls: &mut Calls, call: ToolUse, changes: Vec<Diff>) {
+        let id = call.tool_call_id.clone();
+        if !calls.open(Open { id: id.clone(), changes }) {
+            return self.keep(Some(REPEATED));
+        }
+        self.draft(Body::ToolUse(call));
+        self.signal(Signal::ToolOpened { tool_call_id: id });
+    }
+
+    /// A call ended. Its changes are told if it went well.
+    pub(crate) fn tool_closed(&mut self, calls: &mut Calls, id: Option<&str>, came: Came) {
+        let Some(Open { id, changes }) = id.and_then(|id| calls.close(id)) else {
+            return self.keep(Some(REPEATED));
+        };
+        let Came { status, denied, output, duration_ms } = came;
+        let denied = denied.then_some(true);
+        let tool_call_id = id.clone();
+        let result = event::ToolResult { tool_call_id, status, denied, output, duration_ms };
+        self.draft(Body::ToolResult(result));
+        if status == ToolStatus::Ok {
+            changes.into_iter().for_each(|change| self.draft(Body::Diff(change)));
+        }
+        self.signal(Signal::ToolClosed { tool_call_id: id });
     }
 }
 
-/// Answers what an agent cannot be told: in an event, so that nothing is lost in silence.
-pub(crate) fn refuse(utterance: &Utterance, out: &mut Out) {
+/// What came of a call.
+pub(crate) struct Came {
+    pub status: ToolStatus,
+    pub denied: bool,
+    pub output: Value,
+    pub duration_ms: Option<u64>,
+}
+
+/// The calls without their results; bounded, because they are stored with every batch.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Calls(Vec<Open>);
+
+/// A tool call without its result.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Open {
+    id: String,
+    /// What becomes true when it succeeds.
+    changes: Vec<Diff>,
+}
+
+impl Calls {
+    /// Remembers a call; false for one that is open already, one too many, or one without a name
+    /// that could be kept.
+    fn open(&mut self, call: Open) -> bool {
+        let named = !call.id.is_empty() && call.id.len() <= CALL_ID_BYTES_MAX;
+        let new = named && !self.is_open(&call.id) && self.0.len() < limits::TOOL_CALLS_OPEN_MAX;
+        if new {
+            self.0.push(call);
+        }
+        new
+    }
+
+    pub(crate) fn is_open(&self, id: &str) -> bool {
+        self.0.iter().any(|call| call.id == id)
+    }
+
+    fn close(&mut self, id: &str) -> Option<Open> {
+        let index = self.0.iter().position(|call| call.id == id)?;
+        Some(self.0.remove(index))
+    }
+
+    /// Closes the calls whose results will not come.
+    pub(crate) fn abandon(&mut self, out: &mut Out) {
+        for Open { id, .. } in std::mem::take(&mut self.0) {
+            let output = Value::from("the agent ended before it told a result");
+            let (tool_call_id, status) = (id.clone(), ToolStatus::Error);
+            let result =
+                event::ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };
+            out.drafts.push(Draft::ostler(Body::ToolResult(result)));
+            out.signals.push(Signal::ToolClosed { tool_call_id: id });
+        }
+    }
+}
+
+/// Whether changes together are short enough to be remembered until their call ends; what is not
+/// is in the call's own event.
+pub(crate) fn can_be_kept(changes: &[Diff]) -> bool {
+    let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let size = |diff: &Diff| {
+        diff.path.len() + bytes(&diff.old_text) + bytes(&diff.new_text) + bytes(&diff.patch)
+    };
+    changes.iter().map(size).sum::<usize>() <= limits::TEXT_BYTES_MAX
+}
+
+/// The answer to whoever wants to tell such an agent something.
+pub(crate) fn say(utterance: &Utterance, out: &mut Out) {
     let what = match utterance {
-        // Nobody is told of a budget, and SIGTERM is all the goodbye such an agent knows.
+        // Nobody is told of a budget, and a signal is all the goodbye it knows.
         Utterance::BudgetUpdate { .. } | Utterance::Shutdown { .. } => return,
         Utterance::ToolResult { .. } => "a tool's answer",
         Utterance::Decide { .. } => "a decision",
@@ -150,75 +186,9 @@ pub(crate) fn refuse(utterance: &Utterance, out: &mut Out) {
     out.drafts.push(Draft::ostler(Body::Log(Log { stream, text, level })));
 }
 
-/// Calls without their results: bounded, and part of what a dialect saves.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Calls(Vec<Open>);
-
-/// A tool call without its result.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Open {
-    pub id: String,
-    /// What becomes true when it succeeds.
-    pub changes: Vec<Diff>,
-}
-
-impl Calls {
-    /// Remembers a call; false for one that is open already, or one too many.
-    pub(crate) fn open(&mut self, call: Open) -> bool {
-        let known = self.0.iter().any(|open| open.id == call.id);
-        let new = !known && self.0.len() < TOOL_CALLS_OPEN_MAX;
-        if new {
-            self.0.push(call);
-        }
-        new
-    }
-
-    pub(crate) fn close(&mut self, id: &str) -> Option<Open> {
-        let index = self.0.iter().position(|open| open.id == id)?;
-        Some(self.0.remove(index))
-    }
-
-    /// Closes every call whose result will not come.
-    pub(crate) fn abandon(&mut self, out: &mut Out) {
-        for Open { id, .. } in std::mem::take(&mut self.0) {
-            let output = Value::from("the agent ended before it told a result");
-            let (tool_call_id, status) = (id.clone(), ToolStatus::Error);
-            let result =
-                ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };
-            out.drafts.push(Draft::ostler(Body::ToolResult(result)));
-            out.signals.push(Signal::ToolClosed { tool_call_id: id });
-        }
-    }
-}
-
-/// Ends a turn that the agent left open, by an error that it told before.
-pub(crate) fn end_turn(n: u32, stop: StopReason, out: &mut Out) {
-    let turn = event::Turn { phase: TurnPhase::Ended, n, stop_reason: Some(stop) };
-    out.drafts.push(Draft::ostler(Body::Turn(turn)));
-    out.signals.push(Signal::TurnEnded { stop });
-}
-
-/// An error that an agent told, and its words. Whether it was the end is known when nothing follows.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Trouble {
-    pub code: Code,
-    pub detail: String,
-}
-
-impl Trouble {
-    /// It was the end.
-    pub(crate) fn tell(self, out: &mut Out) {
-        let (code, detail) = (Some(self.code), Some(self.detail));
-        out.signals.push(Signal::Result(Ending { code, text: None, output: None, detail }));
-    }
-
-    /// How a turn ends by it.
-    pub(crate) fn stop(&self) -> StopReason {
-        match self.code {
-            Code::ModelRefusal => StopReason::Refusal,
-            _ => StopReason::Error,
-        }
-    }
+/// A foreign text as long as a detail may be.
+pub(crate) fn preview(text: &str) -> String {
+    bounded(text, limits::PREVIEW_BYTES)
 }
 
 /// A foreign text, not longer than this.
@@ -226,7 +196,8 @@ pub(crate) fn bounded(text: &str, bytes_max: usize) -> String {
     text[..text.floor_char_boundary(bytes_max)].to_owned()
 }
 
-/// A part of what a model put into a call, if it is a text.
-pub(crate) fn part<'a>(input: &'a Value, name: &str) -> Option<&'a str> {
-    input.get(name).and_then(Value::as_str)
+/// What words in a text mean, by a table whose more particular rows come first.
+pub(crate) fn in_words(text: &str, table: &[(&str, Code)]) -> Option<Code> {
+    let text = text.to_lowercase();
+    table.iter().find(|(words, _)| text.contains(words)).map(|(_, code)| *code)
 }

@@ -23,6 +23,7 @@ pub mod registry;
 mod rehearsal;
 mod saved;
 pub mod template;
+mod told;
 
 use contract::event;
 use contract::plan::{Adapter, Lane};

@@ -5,12 +5,11 @@
 
 use super::wire::{Complaint, Completion, Init, Line, Message, Spent, ToolCall, ToolResult};
 use super::{tools, trouble};
-use crate::headless::{
-    self, CALL_ID_BYTES_MAX, Calls, Open, REPEATED, Scribe, Trouble, UNRECOGNISED, bounded, refuse,
-};
+use crate::headless::{self, Calls, Came, Line as Heard, REPEATED, UNRECOGNISED, bounded, preview};
+use crate::told::{self, Turns};
 use crate::{Dialect, Frame, Out, Stream, saved};
 use contract::event::{self, Body, StopReason, ToolStatus, Usage};
-use contract::limits::{PREVIEW_BYTES, TEXT_BYTES_MAX};
+use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
 use contract::speech::Close;
 use contract::{Code, Fault, Signal, Timestamp, Tokens, Utterance};
@@ -36,15 +35,11 @@ struct State {
     model: Option<String>,
     /// Anything at all was heard.
     heard: bool,
-    /// The number of the turn that is going on, or was the last.
-    turn: u32,
-    turn_open: bool,
+    turns: Turns,
     /// A tool was used in this turn.
     worked: bool,
     /// The thought that was told last: each is printed twice.
     thought: Option<String>,
-    /// The error that was told last, unless the agent went on after it.
-    trouble: Option<Trouble>,
     completed: bool,
     calls: Calls,
 }
@@ -66,20 +61,23 @@ impl Dialect for Droid {
     }
 
     fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let Some(line) = headless::Line::read(frame) else {
+        let Some((text, whole)) = headless::text(frame) else {
             return;
         };
         self.state.heard = true;
-        let wire = line.parse(frame.stream);
-        let mut ear = Ear { state: &mut self.state, to: Scribe { line: &line, out } };
-        match wire {
-            Some(wire) => ear.hear(wire),
-            None => ear.stray(frame.stream),
+        let mut ear = Ear { state: &mut self.state, to: Heard::new(frame, &text, out) };
+        let is_protocol = whole && frame.stream == Stream::Stdout;
+        match is_protocol.then(|| serde_json::from_str(ear.to.text)) {
+            Some(Ok(line)) => ear.hear(line),
+            Some(Err(_)) | None => {
+                let resumes = ear.state.resumes.is_some();
+                told::stray(&mut ear.to, frame.stream, trouble::SESSION_UNKNOWN, resumes);
+            }
         }
     }
 
     fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        refuse(utterance, out);
+        headless::say(utterance, out);
     }
 
     /// It waits for nothing that a clock could end.
@@ -88,20 +86,12 @@ impl Dialect for Droid {
     fn close(&mut self, how: Close, out: &mut Out) {
         let state = &mut self.state;
         state.calls.abandon(out);
-        if how == Close::Cut {
-            return;
-        }
         // It introduces itself before anything else. One that was to take up a conversation and left
         // without a word never did: so it was recorded for every conversation.
-        if !state.heard && state.resumes.is_some() {
+        if how == Close::Ended && !state.heard && state.resumes.is_some() {
             out.signals.push(Signal::SessionUnknown);
         }
-        if let Some(trouble) = state.trouble.take() {
-            if std::mem::take(&mut state.turn_open) {
-                headless::end_turn(state.turn, trouble.stop(), out);
-            }
-            trouble.tell(out);
-        }
+        state.turns.close(None, how, out);
     }
 
     fn farewell(&self, _: Code) -> Option<Vec<u8>> {
@@ -116,7 +106,7 @@ impl Dialect for Droid {
 /// One line being heard.
 struct Ear<'a> {
     state: &'a mut State,
-    to: Scribe<'a>,
+    to: Heard<'a>,
 }
 
 impl Ear<'_> {
@@ -139,21 +129,19 @@ impl Ear<'_> {
         if init.subtype.as_deref() != Some("init") {
             return self.to.keep(Some(UNRECOGNISED));
         }
-        self.state.model = init.model.as_deref().map(|model| bounded(model, PREVIEW_BYTES));
+        self.state.model = init.model.as_deref().map(preview);
         let resumed = init.session_id.is_some() && init.session_id == self.state.resumes;
         let tools = init.tools.and_then(|tools| u32::try_from(tools.len()).ok());
         let (model, cwd, native_session) = (init.model, init.cwd, init.session_id);
-        self.to.session(event::Session { model, tools, cwd, native_session, resumed });
+        let session = event::Session { model, tools, cwd, native_session, resumed };
+        told::session(&mut self.to, session);
     }
 
     /// What the agent does is part of a turn; what it does after an error is part of another.
     fn begin(&mut self) {
-        if std::mem::replace(&mut self.state.turn_open, true) {
-            return;
+        if self.state.turns.begin(&mut self.to) {
+            self.state.worked = false;
         }
-        self.state.turn = self.state.turn.saturating_add(1);
-        (self.state.worked, self.state.trouble) = (false, None);
-        self.to.turn_started(self.state.turn);
     }
 
     fn message(&mut self, message: Message) {
@@ -162,7 +150,7 @@ impl Ear<'_> {
             (Some("user"), _) => self.begin(),
             (Some("assistant"), Some(text)) => {
                 self.begin();
-                self.to.whole_text(Body::AssistantText, text, message.id);
+                self.to.draft(Body::AssistantText(told::whole(text, message.id)));
             }
             (Some(_) | None, _) => self.to.keep(Some(UNRECOGNISED)),
         }
@@ -182,30 +170,21 @@ impl Ear<'_> {
         self.state.thought = kept;
         // A thought has the id of the text that follows it, and is another block.
         let block = thought.id.map(|id| format!("{id}-thought"));
-        self.to.whole_text(Body::Thinking, text, block);
+        self.to.draft(Body::Thinking(told::whole(text, block)));
     }
 
     fn call(&mut self, call: &ToolCall) {
-        let is_id = |id: &&String| !id.is_empty() && id.len() <= CALL_ID_BYTES_MAX;
-        let Some(id) = call.id.as_ref().filter(is_id) else {
+        let Some(id) = call.id.as_deref() else {
             return self.to.keep(Some(UNRECOGNISED));
         };
         self.begin();
-        let changes = tools::changes(call, id);
-        if !self.state.calls.open(Open { id: id.clone(), changes }) {
-            return self.to.keep(Some(REPEATED));
-        }
         self.state.worked = true;
-        self.to.draft(Body::ToolUse(tools::event(call, id)));
-        self.to.signal(Signal::ToolOpened { tool_call_id: id.clone() });
+        let (event, changes) = (tools::event(call, id), tools::changes(call, id));
+        self.to.tool_opened(&mut self.state.calls, event, changes);
         tools::plan(call).into_iter().for_each(|plan| self.to.draft(Body::Plan(plan)));
     }
 
     fn result(&mut self, result: ToolResult) {
-        let open = result.id.as_deref().and_then(|id| self.state.calls.close(id));
-        let Some(Open { id, changes }) = open else {
-            return self.to.keep(Some(REPEATED));
-        };
         let went_well = result.is_error == Some(false);
         let output = match result.error.get("message") {
             Some(message) => message.clone(),
@@ -213,13 +192,8 @@ impl Ear<'_> {
             None => result.value,
         };
         let status = if went_well { ToolStatus::Ok } else { ToolStatus::Error };
-        let (tool_call_id, denied, duration_ms) = (id.clone(), None, None);
-        let result = event::ToolResult { tool_call_id, status, denied, output, duration_ms };
-        self.to.draft(Body::ToolResult(result));
-        if went_well {
-            changes.into_iter().for_each(|change| self.to.draft(Body::Diff(change)));
-        }
-        self.to.signal(Signal::ToolClosed { tool_call_id: id });
+        let came = Came { status, denied: false, output, duration_ms: None };
+        self.to.tool_closed(&mut self.state.calls, result.id.as_deref(), came);
     }
 
     /// The end. It says nothing of how the model stopped; an empty one without any work is nothing.
@@ -230,19 +204,17 @@ impl Ear<'_> {
             self.spent(spent);
         }
         let text = completion.final_text.filter(|text| !text.is_empty());
-        let trouble = self.state.trouble.take();
+        let trouble = self.state.turns.take_trouble();
         // Outside a turn it completes nothing.
-        let did = self.state.turn_open && (text.is_some() || self.state.worked);
+        let did = self.state.turns.is_open() && (text.is_some() || self.state.worked);
         let code = match &trouble {
             Some(trouble) => Some(trouble.code),
             None => (!did).then_some(Code::EndedWithoutResult),
         };
-        if std::mem::take(&mut self.state.turn_open) {
-            let stop = if code.is_none() { StopReason::EndTurn } else { StopReason::Error };
-            self.to.turn_ended(self.state.turn, stop);
-        }
+        let stop = if code.is_none() { StopReason::EndTurn } else { StopReason::Error };
+        self.state.turns.end(stop, &mut self.to);
         let text = text.map(|text| bounded(&text, TEXT_BYTES_MAX));
-        self.to.result(code, text, trouble.map(|trouble| trouble.detail));
+        told::result(&mut self.to, code, text, trouble.map(|trouble| trouble.detail));
     }
 
     /// The completion tells the tokens of the whole run. Credits are told too, and no dollars.
@@ -267,29 +239,10 @@ impl Ear<'_> {
 
     /// The turn is over. The second line of a pair has no reason of its own.
     fn complain(&mut self, complaint: Complaint) {
-        if complaint.source.as_deref() == Some("cli") && self.state.trouble.is_some() {
+        if complaint.source.as_deref() == Some("cli") && self.state.turns.is_troubled() {
             return self.to.keep(Some(REPEATED));
         }
-        let detail = bounded(complaint.message.as_deref().unwrap_or_default(), PREVIEW_BYTES);
-        let trouble = Trouble { code: trouble::of(&detail), detail };
-        self.to.error(trouble.code, &trouble.detail);
-        if std::mem::take(&mut self.state.turn_open) {
-            self.to.turn_ended(self.state.turn, trouble.stop());
-        }
-        self.state.trouble = Some(trouble);
-    }
-
-    /// A line that is none of the protocol; a conversation that is not known is told in one.
-    fn stray(&mut self, stream: Stream) {
-        let line = self.to.line.text();
-        // What the model said may be in a line of the protocol that was cut.
-        let is_words = !line.trim_start().starts_with('{');
-        if is_words && trouble::session_unknown(line) && self.state.resumes.is_some() {
-            self.to.signal(Signal::SessionUnknown);
-        }
-        match stream {
-            Stream::Stdout => self.to.keep(Some(UNRECOGNISED)),
-            Stream::Stderr => self.to.keep(None),
-        }
+        let detail = complaint.message.unwrap_or_default();
+        self.state.turns.fail(trouble::of(&detail), &detail, &mut self.to);
     }
 }

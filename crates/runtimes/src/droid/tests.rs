@@ -114,6 +114,20 @@ fn an_error_is_the_end_unless_the_agent_goes_on() {
 }
 
 #[test]
+fn what_comes_after_a_completion_is_kept_and_changes_nothing() {
+    let said = json!({"type": "message", "role": "assistant", "text": "Hello."});
+    let done = json!({"type": "completion", "finalText": "Hello.", "usage": {"input_tokens": 1}});
+    let error = json!({"type": "error", "source": "cli", "message": "Exec failed"});
+    let lines = [said.clone(), done.clone(), said, done, error];
+    let out = heard(&Droid, &spec(ID), &lines);
+    assert_eq!(results(&out), [None]);
+    assert_eq!(texts(&out), [("assistant_text", "Hello.")]);
+    assert_eq!(booked(&out).uncached, 1);
+    let kept = out.drafts.iter().filter(|draft| matches!(draft.body, Body::Log(_)));
+    assert_eq!(kept.count(), 3);
+}
+
+#[test]
 fn an_answer_that_is_cut_again_and_again_never_is_an_end() {
     let cut = json!({"type": "message", "role": "assistant", "text": "This answer was cut by the"});
     let out = heard(&Droid, &spec(ID), &vec![cut; 50]);

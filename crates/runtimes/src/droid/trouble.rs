@@ -1,7 +1,8 @@
 //! What this agent's words mean. Errors of the provider begin with their status, as in `429 Rate limit
 //! reached`; what is common to all providers is asked of `provider`. Its retries are not told at all.
 
-use crate::{ExitEvidence, provider};
+use crate::headless::in_words;
+use crate::{ExitEvidence, provider, told};
 use contract::Code;
 
 /// Words of the agent itself, not of a provider.
@@ -12,30 +13,17 @@ const WORDS: &[(&str, Code)] = &[
 ];
 
 /// Words by which the conversation that was to be taken up is not known.
-const SESSION_UNKNOWN: &str = "session not found";
+pub(super) const SESSION_UNKNOWN: &str = "session not found";
 
 /// The meaning of an error.
 pub(super) fn of(text: &str) -> Code {
-    in_words(text).or_else(|| provider::of(status_in(text), text)).unwrap_or(Code::UpstreamError)
-}
-
-/// Whether a line says that the conversation to be taken up is not known.
-pub(super) fn session_unknown(line: &str) -> bool {
-    line.to_lowercase().contains(SESSION_UNKNOWN)
+    let own = in_words(text, WORDS);
+    own.or_else(|| provider::of(status_in(text), text)).unwrap_or(Code::UpstreamError)
 }
 
 /// What the last words mean when nothing told the end.
 pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    evidence.exit_code.filter(|exit| *exit != 0)?;
-    if evidence.stderr_tail.lines().any(session_unknown) {
-        return Some(Code::NativeSessionUnknown);
-    }
-    in_words(evidence.stderr_tail)
-}
-
-fn in_words(text: &str) -> Option<Code> {
-    let text = text.to_lowercase();
-    WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, code)| *code)
+    told::at_exit(evidence, SESSION_UNKNOWN, WORDS)
 }
 
 fn status_in(text: &str) -> Option<u64> {

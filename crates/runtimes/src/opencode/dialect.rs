@@ -6,15 +6,14 @@
 use super::state::State;
 use super::wire::{self, Line, StepFinish, Tool};
 use super::{tools, trouble};
-use crate::headless::{
-    self, CALL_ID_BYTES_MAX, REPEATED, Scribe, Trouble, UNRECOGNISED, bounded, refuse,
-};
+use crate::headless::{self, Calls, Line as Heard, REPEATED, UNRECOGNISED, bounded, preview};
+use crate::told::{self, Trouble};
 use crate::{Dialect, Frame, Out, Stream};
 use contract::event::{self, Body, StopReason, ToolStatus, Usage};
-use contract::limits::{PREVIEW_BYTES, TEXT_BYTES_MAX};
+use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
 use contract::speech::Close;
-use contract::{Code, Fault, NanoUsd, Signal, Timestamp, Tokens, Utterance};
+use contract::{Code, Fault, NanoUsd, Timestamp, Tokens, Utterance};
 
 /// A run of the agent, or of one that was made from it.
 pub(crate) struct Steps {
@@ -39,19 +38,22 @@ impl Dialect for Steps {
     }
 
     fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let Some(line) = headless::Line::read(frame) else {
+        let Some((text, whole)) = headless::text(frame) else {
             return;
         };
-        let wire = line.parse(frame.stream);
-        let mut ear = Ear { state: &mut self.state, to: Scribe { line: &line, out } };
-        match wire {
-            Some(wire) => ear.hear(wire),
-            None => ear.stray(frame.stream),
+        let mut ear = Ear { state: &mut self.state, to: Heard::new(frame, &text, out) };
+        let is_protocol = whole && frame.stream == Stream::Stdout;
+        match is_protocol.then(|| serde_json::from_str(ear.to.text)) {
+            Some(Ok(line)) => ear.hear(line),
+            Some(Err(_)) | None => {
+                let resumes = ear.state.resumes.is_some();
+                told::stray(&mut ear.to, frame.stream, trouble::SESSION_UNKNOWN, resumes);
+            }
         }
     }
 
     fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        refuse(utterance, out);
+        headless::say(utterance, out);
     }
 
     /// It waits for nothing that a clock could end.
@@ -59,16 +61,9 @@ impl Dialect for Steps {
 
     /// Only now is an error the end, and so is a refusal.
     fn close(&mut self, how: Close, out: &mut Out) {
-        let state = &mut self.state;
-        let denied = state.denied.take().filter(|_| state.turn_open);
+        let denied = self.state.denied.take();
         let denied = denied.map(|detail| Trouble { code: Code::PermissionDenied, detail });
-        let (Close::Ended, Some(trouble)) = (how, state.trouble.take().or(denied)) else {
-            return;
-        };
-        if std::mem::take(&mut state.turn_open) {
-            headless::end_turn(state.turn, trouble.stop(), out);
-        }
-        trouble.tell(out);
+        self.state.turns.close(denied, how, out);
     }
 
     fn farewell(&self, _: Code) -> Option<Vec<u8>> {
@@ -83,7 +78,7 @@ impl Dialect for Steps {
 /// One line being heard.
 struct Ear<'a> {
     state: &'a mut State,
-    to: Scribe<'a>,
+    to: Heard<'a>,
 }
 
 impl Ear<'_> {
@@ -134,15 +129,15 @@ impl Ear<'_> {
         self.state.introduced = true;
         let resumed = session == self.state.resumes;
         let (model, native_session) = (self.state.model.clone(), session);
-        self.to.session(event::Session { model, tools: None, cwd: None, native_session, resumed });
+        let session = event::Session { model, tools: None, cwd: None, native_session, resumed };
+        told::session(&mut self.to, session);
     }
 
     /// A step that breaks is begun again without an end, inside the same turn.
     fn step(&mut self) {
         (self.state.text, self.state.step_worked, self.state.denied) = (None, false, None);
-        if !self.state.turn_open {
-            let n = self.state.begin_turn();
-            self.to.turn_started(n);
+        if self.state.turns.begin(&mut self.to) {
+            self.state.worked = false;
         }
     }
 
@@ -158,7 +153,7 @@ impl Ear<'_> {
             None => text.clone(),
         };
         self.state.text = Some(bounded(&said, TEXT_BYTES_MAX));
-        self.to.whole_text(Body::AssistantText, text, part.id);
+        self.to.draft(Body::AssistantText(told::whole(text, part.id)));
     }
 
     fn thought(&mut self, part: wire::Text) {
@@ -168,31 +163,29 @@ impl Ear<'_> {
         if !self.state.is_new(part.id.as_deref()) {
             return self.to.keep(Some(REPEATED));
         }
-        self.to.whole_text(Body::Thinking, text, part.id);
+        self.to.draft(Body::Thinking(told::whole(text, part.id)));
     }
 
     fn tool(&mut self, part: &Tool) {
-        let is_id = |id: &&String| !id.is_empty() && id.len() <= CALL_ID_BYTES_MAX;
-        let Some(id) = part.call_id.as_ref().filter(is_id) else {
+        let Some(id) = part.call_id.as_deref() else {
             return self.to.keep(Some(UNRECOGNISED));
         };
         if !self.state.is_new(part.id.as_deref()) {
             return self.to.keep(Some(REPEATED));
         }
+        let mut calls = Calls::default();
+        self.to.tool_opened(&mut calls, tools::call(part, id), tools::changes(part, id));
+        if !calls.is_open(id) {
+            return;
+        }
         (self.state.worked, self.state.step_worked) = (true, true);
-        self.to.draft(Body::ToolUse(tools::call(part, id)));
-        self.to.signal(Signal::ToolOpened { tool_call_id: id.clone() });
-        let result = tools::result(part, id);
-        let went_well = result.status == ToolStatus::Ok;
-        self.to.draft(Body::ToolResult(result));
-        self.to.signal(Signal::ToolClosed { tool_call_id: id.clone() });
         if let Some(words) = tools::denied(&part.state) {
-            self.state.denied = Some(bounded(words, PREVIEW_BYTES));
+            self.state.denied = Some(preview(words));
         }
-        if went_well {
-            tools::changes(part, id).into_iter().for_each(|diff| self.to.draft(Body::Diff(diff)));
-            tools::plan(part).into_iter().for_each(|plan| self.to.draft(Body::Plan(plan)));
-        }
+        let came = tools::came(part);
+        let plan = tools::plan(part).filter(|_| came.status == ToolStatus::Ok);
+        self.to.tool_closed(&mut calls, Some(id), came);
+        plan.into_iter().for_each(|plan| self.to.draft(Body::Plan(plan)));
     }
 
     fn finish(&mut self, part: StepFinish) {
@@ -210,15 +203,15 @@ impl Ear<'_> {
             Some("content-filter") => (StopReason::Refusal, Some(Code::ModelRefusal)),
             Some(_) | None => (StopReason::Error, Some(Code::EndedWithoutResult)),
         };
-        if !std::mem::take(&mut self.state.turn_open) {
+        if !self.state.turns.end(stop, &mut self.to) {
             return self.to.keep(Some(UNRECOGNISED));
         }
-        self.to.turn_ended(self.state.turn, stop);
-        let reason = part.reason.filter(|_| code.is_some());
-        let detail = reason.map(|reason| {
-            format!("the last step ended with the reason {}", bounded(&reason, PREVIEW_BYTES))
+        let detail = code.map(|_| match part.reason.as_deref() {
+            Some("stop") => "nothing was said or done".to_owned(),
+            Some(reason) => preview(&format!("the last step ended with {reason}")),
+            None => "the last step ended without a reason".to_owned(),
         });
-        self.to.result(code, text, detail);
+        told::result(&mut self.to, code, text, detail);
     }
 
     /// Each step tells what it cost alone, in tokens and, by the agent's own prices, in dollars.
@@ -255,26 +248,6 @@ impl Ear<'_> {
     /// conversation shorter.
     fn error(&mut self, error: &serde_json::Value) {
         let (code, detail) = trouble::of(error);
-        let detail = bounded(&detail, PREVIEW_BYTES);
-        self.to.error(code, &detail);
-        let trouble = Trouble { code, detail };
-        if std::mem::take(&mut self.state.turn_open) {
-            self.to.turn_ended(self.state.turn, trouble.stop());
-        }
-        self.state.trouble = Some(trouble);
-    }
-
-    /// A line that is none of the protocol; a conversation that is not known is told in one.
-    fn stray(&mut self, stream: Stream) {
-        let line = self.to.line.text();
-        // What the model said may be in a line of the protocol that was cut.
-        let is_words = !line.trim_start().starts_with('{');
-        if is_words && trouble::session_unknown(line) && self.state.resumes.is_some() {
-            self.to.signal(Signal::SessionUnknown);
-        }
-        match stream {
-            Stream::Stdout => self.to.keep(Some(UNRECOGNISED)),
-            Stream::Stderr => self.to.keep(None),
-        }
+        self.state.turns.fail(code, &detail, &mut self.to);
     }
 }

@@ -2,8 +2,8 @@
 //! everything in it is bounded. State that another version wrote is refused, because guessing would
 //! repeat or lose results.
 
-use crate::headless::Trouble;
 use crate::saved;
+use crate::told::Turns;
 use contract::Fault;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -24,9 +24,7 @@ pub(super) struct State {
     /// The model that was asked for, as `provider/model`: the lines never name one.
     pub model: Option<String>,
     pub introduced: bool,
-    /// The number of the turn that is going on, or was the last.
-    pub turn: u32,
-    pub turn_open: bool,
+    pub turns: Turns,
     /// The step that is going on used a tool, so another step follows whatever its reason says.
     pub step_worked: bool,
     /// A tool was used in this turn.
@@ -35,8 +33,6 @@ pub(super) struct State {
     pub text: Option<String>,
     /// A call of this step was not permitted. Where no other step follows, that was the end.
     pub denied: Option<String>,
-    /// The error that was told last, unless the agent went on after it.
-    pub trouble: Option<Trouble>,
     parts: VecDeque<String>,
 }
 
@@ -47,13 +43,11 @@ impl State {
             resumes,
             model,
             introduced: false,
-            turn: 0,
-            turn_open: false,
+            turns: Turns::default(),
             step_worked: false,
             worked: false,
             text: None,
             denied: None,
-            trouble: None,
             parts: VecDeque::new(),
         }
     }
@@ -79,13 +73,5 @@ impl State {
         }
         self.parts.push_back(part.to_owned());
         true
-    }
-
-    /// A turn begins with its first step; what the one before left is over.
-    pub(super) fn begin_turn(&mut self) -> u32 {
-        self.turn = self.turn.saturating_add(1);
-        self.turn_open = true;
-        (self.worked, self.trouble) = (false, None);
-        self.turn
     }
 }

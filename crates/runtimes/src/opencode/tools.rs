@@ -4,8 +4,9 @@
 
 use super::trouble;
 use super::wire::{Tool, ToolState};
-use crate::headless::part;
-use contract::event::{self, Diff, Location, Plan, PlanEntry, ToolStatus, Via};
+use crate::headless::Came;
+use crate::told::{self, part};
+use contract::event::{self, Diff, Plan, ToolStatus};
 use serde_json::Value;
 
 /// The tool that stands for a call of one that does not exist.
@@ -14,21 +15,11 @@ const COMPLETED: &str = "completed";
 
 /// The call as an event.
 pub(super) fn call(tool: &Tool, id: &str) -> event::ToolUse {
-    let name = tool.tool.clone().unwrap_or_default();
+    let name = tool.tool.as_deref().unwrap_or_default();
     let input = &tool.state.input;
     let path = part(input, "filePath").or_else(|| part(input, "path"));
     let title = part(input, "command").or(tool.state.title.as_deref()).or(path);
-    let location = |path: &str| Location { path: path.to_owned(), line: None };
-    event::ToolUse {
-        tool_call_id: id.to_owned(),
-        tool_kind: kind(&name).map(str::to_owned),
-        name,
-        input: input.clone(),
-        via: Via::Native,
-        title: title.map(str::to_owned),
-        locations: path.map(location).into_iter().collect(),
-        parent: None,
-    }
+    told::tool_use(id, name, kind(name), input, title, path)
 }
 
 fn kind(name: &str) -> Option<&'static str> {
@@ -42,20 +33,18 @@ fn kind(name: &str) -> Option<&'static str> {
     })
 }
 
-/// Its result as an event. A command that ended badly is completed for the agent, and not for us.
-pub(super) fn result(tool: &Tool, id: &str) -> event::ToolResult {
+/// What came of it. A command that ended badly is completed for the agent, and not for us.
+pub(super) fn came(tool: &Tool) -> Came {
     let state = &tool.state;
     let went_well = state.status.as_deref() == Some(COMPLETED)
         && tool.tool.as_deref() != Some(INVALID)
         && state.metadata["exit"].as_i64().is_none_or(|exit| exit == 0);
-    let span = state.time.as_ref().and_then(|time| time.end?.checked_sub(time.start?));
     let output = state.error.as_ref().or(state.output.as_ref());
-    event::ToolResult {
-        tool_call_id: id.to_owned(),
+    Came {
         status: if went_well { ToolStatus::Ok } else { ToolStatus::Error },
-        denied: denied(state).map(|_| true),
+        denied: denied(state).is_some(),
         output: output.map_or(Value::Null, |output| Value::from(output.as_str())),
-        duration_ms: span,
+        duration_ms: state.time.as_ref().and_then(|time| time.end?.checked_sub(time.start?)),
     }
 }
 
@@ -101,16 +90,6 @@ pub(super) fn changes(tool: &Tool, id: &str) -> Vec<Diff> {
 
 /// The plan that a call wrote down.
 pub(super) fn plan(tool: &Tool) -> Option<Plan> {
-    if tool.tool.as_deref() != Some("todowrite") {
-        return None;
-    }
-    let entry = |todo: &Value| {
-        Some(PlanEntry {
-            text: part(todo, "content")?.to_owned(),
-            status: part(todo, "status").unwrap_or("pending").to_owned(),
-            priority: part(todo, "priority").map(str::to_owned),
-        })
-    };
-    let todos = tool.state.input.get("todos")?.as_array()?;
-    Some(Plan { entries: todos.iter().filter_map(entry).collect() })
+    let plans = tool.tool.as_deref() == Some("todowrite");
+    plans.then(|| told::todos(&tool.state.input)).flatten()
 }

@@ -2,7 +2,8 @@
 //! provider, of which `provider` knows what is common to all. Its retries are not told at all. Pure
 //! tables, no state.
 
-use crate::{ExitEvidence, provider};
+use crate::headless::in_words;
+use crate::{ExitEvidence, provider, told};
 use contract::Code;
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ const WORDS: &[(&str, Code)] = &[
 ];
 
 /// Words by which the conversation that was to be taken up is not known.
-const SESSION_UNKNOWN: &str = "session not found";
+pub(super) const SESSION_UNKNOWN: &str = "session not found";
 
 /// The meaning of an error, and its words.
 pub(super) fn of(error: &Value) -> (Code, String) {
@@ -35,7 +36,7 @@ pub(super) fn of(error: &Value) -> (Code, String) {
     // The answer of the provider says more than the message that was made of it.
     let words = format!("{message}\n{}", data["responseBody"].as_str().unwrap_or_default());
     let code = named
-        .or_else(|| in_words(&words))
+        .or_else(|| in_words(&words, WORDS))
         .or_else(|| provider::of(data["statusCode"].as_u64(), &words))
         .unwrap_or(Code::UpstreamError);
     (code, message)
@@ -43,26 +44,12 @@ pub(super) fn of(error: &Value) -> (Code, String) {
 
 /// Whether a call failed because it was not permitted, and not because it went wrong.
 pub(super) fn denied(error: &str) -> bool {
-    in_words(error) == Some(Code::PermissionDenied)
-}
-
-/// Whether a line says that the conversation to be taken up is not known.
-pub(super) fn session_unknown(line: &str) -> bool {
-    line.to_lowercase().contains(SESSION_UNKNOWN)
+    in_words(error, WORDS) == Some(Code::PermissionDenied)
 }
 
 /// What the last words mean when no line told the end.
 pub(crate) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    evidence.exit_code.filter(|exit| *exit != 0)?;
-    if evidence.stderr_tail.lines().any(session_unknown) {
-        return Some(Code::NativeSessionUnknown);
-    }
-    in_words(evidence.stderr_tail)
-}
-
-fn in_words(text: &str) -> Option<Code> {
-    let text = text.to_lowercase();
-    WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, code)| *code)
+    told::at_exit(evidence, SESSION_UNKNOWN, WORDS)
 }
 
 #[cfg(test)]
