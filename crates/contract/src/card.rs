@@ -77,6 +77,20 @@ pub struct Login {
     pub hint: String,
 }
 
+impl Login {
+    /// A login that any of these variables or files is a sign of.
+    pub fn seen_by(env: &[&str], files: &[&str], hint: &str) -> Self {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        Self { env: owned(env), files: owned(files), billed: Vec::new(), hint: hint.to_owned() }
+    }
+
+    /// The same, with the variables that are billed by use.
+    pub fn billed_by(mut self, names: &[&str]) -> Self {
+        self.billed = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+}
+
 /// A line that is said to the program and the place of its answer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Handshake {

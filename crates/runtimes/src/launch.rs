@@ -192,6 +192,11 @@ fn secrets(adapter: &Adapter, card: &Card) -> Vec<String> {
     names.into_iter().collect()
 }
 
+/// Those of a runtime's variables that are the key of a provider.
+pub fn keys(names: &[&'static str]) -> Vec<&'static str> {
+    names.iter().copied().filter(|name| name.ends_with("_KEY")).collect()
+}
+
 /// Whether a variable of this name holds something that must not be shown.
 pub fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();

@@ -7,16 +7,23 @@
 pub mod claude;
 pub mod codex;
 pub mod demo;
+pub mod droid;
 pub mod gemini;
+mod headless;
 pub mod join;
 pub mod jsonlines;
+pub mod kilo;
 pub mod launch;
+pub mod opencode;
 pub mod pi;
 pub mod process;
 pub mod provider;
 pub mod registry;
+#[cfg(test)]
+mod rehearsal;
 mod saved;
 pub mod template;
+mod told;
 
 use contract::event;
 use contract::plan::{Adapter, Lane};

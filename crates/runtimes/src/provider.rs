@@ -22,6 +22,9 @@ pub fn of_status(status: u64) -> Option<Code> {
 /// Words that tell one trouble from another, the more particular first: a quota answer says "429"
 /// too, and a context that is too long is a bad request.
 const WORDS: &[(&str, Code)] = &[
+    // An account without credits has the type `insufficient_quota` too, and waiting fills neither.
+    ("billing_hard_limit", Code::Billing),
+    ("insufficient credits", Code::Billing),
     ("usage limit", Code::ProviderQuota),
     ("quota exceeded", Code::ProviderQuota),
     ("exceeded your current quota", Code::ProviderQuota),

@@ -1,15 +1,18 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, demo, gemini, pi, process};
+use crate::{Runtime, claude, codex, demo, droid, gemini, kilo, opencode, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 6] = [
-    &process::Process, // any program that speaks JSON lines
-    &demo::Demo,       // the built-in demo agent
-    &claude::Claude,   // Claude Code by stream-json
-    &codex::Codex,     // OpenAI's Codex, by its app-server
-    &gemini::Gemini,   // Gemini CLI, headless
-    &pi::Pi,           // pi, headless
+static RUNTIMES: [&'static dyn Runtime; 9] = [
+    &process::Process,   // any program that speaks JSON lines
+    &demo::Demo,         // the built-in demo agent
+    &claude::Claude,     // Claude Code by stream-json
+    &codex::Codex,       // OpenAI's Codex, by its app-server
+    &gemini::Gemini,     // Gemini CLI, headless
+    &pi::Pi,             // pi, headless
+    &opencode::OpenCode, // OpenCode, headless
+    &kilo::Kilo,         // Kilo Code, made from OpenCode
+    &droid::Droid,       // Factory's droid, headless
 ];
 
 /// The runtime with this id.

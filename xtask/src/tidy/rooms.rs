@@ -42,8 +42,8 @@ const ROOMS: &[Room] = &[
 
 /// Ids of runtimes. A runtime is known in its own folder and in one line of the registry.
 const RUNTIME_IDS: &[&str] = &[
-    "aider", "amp", "claude", "codex", "copilot", "cursor", "demo", "gemini", "goose", "hermes",
-    "openclaw", "opencode", "pi", "process", "qwen",
+    "aider", "amp", "claude", "codex", "copilot", "cursor", "demo", "droid", "gemini", "goose",
+    "hermes", "kilo", "openclaw", "opencode", "pi", "process", "qwen",
 ];
 
 /// Id, beginning of a path, and why the id may stand there as a literal.

@@ -114,18 +114,15 @@ impl Runtime for Claude {
                 .to_owned(),
             policies: policies(),
             skills: None,
-            login: Some(Login {
-                env: owned(&[
-                    "ANTHROPIC_API_KEY",
-                    "ANTHROPIC_AUTH_TOKEN",
-                    "CLAUDE_CODE_OAUTH_TOKEN",
-                ]),
-                files: owned(&["${CLAUDE_CONFIG_DIR:-~/.claude}/.credentials.json"]),
-                billed: owned(&["ANTHROPIC_API_KEY"]),
-                hint: "run `claude` and type /login; on macOS the keychain holds it, which is \
-                       not looked into"
-                    .to_owned(),
-            }),
+            login: Some(
+                Login::seen_by(
+                    &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],
+                    &["${CLAUDE_CONFIG_DIR:-~/.claude}/.credentials.json"],
+                    "run `claude` and type /login; on macOS the keychain holds it, which is not \
+                     looked into",
+                )
+                .billed_by(&["ANTHROPIC_API_KEY"]),
+            ),
             handshake: Some(Handshake {
                 args: owned(&[
                     "--print",

@@ -66,12 +66,14 @@ impl Runtime for Codex {
             closing: "turn/completed with status completed".to_owned(),
             policies: policies(),
             skills: None,
-            login: Some(Login {
-                env: ["CODEX_API_KEY"].map(str::to_owned).into(),
-                files: ["${CODEX_HOME:-~/.codex}/auth.json"].map(str::to_owned).into(),
-                billed: ["CODEX_API_KEY"].map(str::to_owned).into(),
-                hint: "run `codex login`".to_owned(),
-            }),
+            login: Some(
+                Login::seen_by(
+                    &["CODEX_API_KEY"],
+                    &["${CODEX_HOME:-~/.codex}/auth.json"],
+                    "run `codex login`",
+                )
+                .billed_by(&["CODEX_API_KEY"]),
+            ),
             handshake: Some(Handshake {
                 args: vec!["app-server".to_owned()],
                 say: json!({

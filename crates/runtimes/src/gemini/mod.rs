@@ -64,12 +64,14 @@ impl Runtime for Gemini {
             closing: "a result line of status success; exit 0 alone is none".to_owned(),
             policies: policies(),
             skills: None,
-            login: Some(Login {
-                env: ["GEMINI_API_KEY", "GOOGLE_API_KEY"].map(str::to_owned).into(),
-                files: vec!["~/.gemini/oauth_creds.json".to_owned()],
-                billed: vec!["GEMINI_API_KEY".to_owned()],
-                hint: "run `gemini` and choose how to log in, or set GEMINI_API_KEY".to_owned(),
-            }),
+            login: Some(
+                Login::seen_by(
+                    &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+                    &["~/.gemini/oauth_creds.json"],
+                    "run `gemini` and choose how to log in, or set GEMINI_API_KEY",
+                )
+                .billed_by(&["GEMINI_API_KEY"]),
+            ),
             handshake: None,
             use_when: "the task needs a long context, or the account is one of Google".to_owned(),
             dont_use_when: "you want to be asked before each step, to speak during the run, or to \

@@ -70,12 +70,11 @@ impl Runtime for Pi {
                 .to_owned(),
             policies: policies(),
             skills: None,
-            login: Some(Login {
-                env: keys().map(str::to_owned).collect(),
-                files: vec!["~/.pi/agent/auth.json".to_owned()],
-                billed: Vec::new(),
-                hint: "run `pi` and type /login, or set the key of a provider".to_owned(),
-            }),
+            login: Some(Login::seen_by(
+                &launch::keys(&ENV),
+                &["~/.pi/agent/auth.json"],
+                "run `pi` and type /login, or set the key of a provider",
+            )),
             handshake: None,
             use_when: "you want a small agent with any provider's model, and its dollars"
                 .to_owned(),
@@ -136,11 +135,6 @@ impl Runtime for Pi {
 
 /// Keys of the providers it is used with most, and its own switches; others pass by
 /// `envPassthrough`.
-/// Those of its variables that are the key of a provider.
-fn keys() -> impl Iterator<Item = &'static str> {
-    ENV.into_iter().filter(|name| name.ends_with("_KEY"))
-}
-
 const ENV: [&str; 10] = [
     "ANTHROPIC_API_KEY",
     "ANTHROPIC_OAUTH_TOKEN",

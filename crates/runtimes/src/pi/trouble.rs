@@ -4,14 +4,9 @@
 use crate::{ExitEvidence, provider};
 use contract::Code;
 
-/// Words that mean something else here than elsewhere, the more particular first: an account
-/// without credits has type `insufficient_quota` too, and waiting does not fill it.
-const WORDS: &[(&str, Code)] = &[
-    ("billing_hard_limit", Code::Billing),
-    ("insufficient credits", Code::Billing),
-    ("no api key found", Code::AuthRequired),
-    ("content_filter", Code::ModelRefusal),
-];
+/// Words that mean something else here than elsewhere, the more particular first.
+const WORDS: &[(&str, Code)] =
+    &[("no api key found", Code::AuthRequired), ("content_filter", Code::ModelRefusal)];
 
 /// Words by which the conversation that was to be taken up is not known.
 const SESSION_UNKNOWN: &str = "no session found";
