@@ -98,7 +98,8 @@ impl Practice {
         checks.extend(patient.cwd.as_deref().map(directory));
         checks.extend(policies(&patient.card, patient.policy));
         checks.extend(arguments(&patient.adapter));
-        if patient.card.evidence == CardEvidence::Documented {
+        let is_a_product = !patient.card.requires.is_empty();
+        if is_a_product && patient.card.evidence == CardEvidence::Documented {
             let message = "driven as its documentation says; never seen at work by us";
             checks.push(Check::new(CheckCode::OnlyDocumented, message));
         }
