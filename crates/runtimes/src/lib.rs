@@ -6,8 +6,10 @@
 
 pub mod claude;
 pub mod codex;
+pub mod copilot;
 pub mod demo;
 pub mod gemini;
+mod headless;
 pub mod join;
 pub mod jsonlines;
 pub mod launch;
@@ -17,6 +19,8 @@ pub mod provider;
 pub mod registry;
 mod saved;
 pub mod template;
+#[cfg(test)]
+mod trial;
 
 use contract::event;
 use contract::plan::{Adapter, Lane};
