@@ -5,6 +5,7 @@
 use crate::Spec;
 use crate::template::{self, Context};
 use contract::card::PolicyRow;
+use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::plan::{
     Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, StdinMode,
 };
@@ -100,6 +101,21 @@ pub fn filled(spec: &Spec, key: &str, templates: &[String]) -> Result<Vec<String
         without_nul(arg, &key)
     };
     templates.iter().enumerate().map(fill).collect()
+}
+
+/// The prompt for a CLI that takes it on its command line alone, where there is little room.
+pub fn argv_prompt(spec: &Spec, card: &Card) -> Result<String, Fault> {
+    let prompt = without_nul(with_system_prompt(spec), "the prompt")?;
+    if prompt.len() <= PROMPT_ARGV_BYTES_MAX {
+        return Ok(prompt);
+    }
+    let (label, bytes) = (&card.label, prompt.len());
+    let message = format!(
+        "{label} takes its prompt on the command line alone, and {bytes} bytes are more than the \
+         {PROMPT_ARGV_BYTES_MAX} that have room there"
+    );
+    let hint = "put the long part into a file of the workspace and name that file in the prompt";
+    Err(Fault::new(Code::PromptTooLarge, message).with_hint(hint))
 }
 
 /// The program of a CLI: what the configuration names, or its own name.

@@ -5,6 +5,7 @@
 //! placeholders and `join` joins deltas before they are sealed.
 
 pub mod claude;
+pub mod cline;
 pub mod codex;
 pub mod copilot;
 pub mod demo;

@@ -1,9 +1,9 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, copilot, demo, gemini, pi, process};
+use crate::{Runtime, claude, cline, codex, copilot, demo, gemini, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 7] = [
+static RUNTIMES: [&'static dyn Runtime; 8] = [
     &process::Process, // any program that speaks JSON lines
     &demo::Demo,       // the built-in demo agent
     &claude::Claude,   // Claude Code by stream-json
@@ -11,6 +11,7 @@ static RUNTIMES: [&'static dyn Runtime; 7] = [
     &gemini::Gemini,   // Gemini CLI, headless
     &pi::Pi,           // pi, headless
     &copilot::Copilot, // GitHub Copilot CLI, headless
+    &cline::Cline,     // Cline, headless
 ];
 
 /// The runtime with this id.
