@@ -14,6 +14,7 @@ mod headless;
 pub mod join;
 pub mod jsonlines;
 pub mod launch;
+pub mod openclaw;
 pub mod pi;
 pub mod process;
 pub mod provider;

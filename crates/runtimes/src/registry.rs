@@ -1,17 +1,18 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, cline, codex, copilot, demo, gemini, pi, process};
+use crate::{Runtime, claude, cline, codex, copilot, demo, gemini, openclaw, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 8] = [
-    &process::Process, // any program that speaks JSON lines
-    &demo::Demo,       // the built-in demo agent
-    &claude::Claude,   // Claude Code by stream-json
-    &codex::Codex,     // OpenAI's Codex, by its app-server
-    &gemini::Gemini,   // Gemini CLI, headless
-    &pi::Pi,           // pi, headless
-    &copilot::Copilot, // GitHub Copilot CLI, headless
-    &cline::Cline,     // Cline, headless
+static RUNTIMES: [&'static dyn Runtime; 9] = [
+    &process::Process,   // any program that speaks JSON lines
+    &demo::Demo,         // the built-in demo agent
+    &claude::Claude,     // Claude Code by stream-json
+    &codex::Codex,       // OpenAI's Codex, by its app-server
+    &gemini::Gemini,     // Gemini CLI, headless
+    &pi::Pi,             // pi, headless
+    &copilot::Copilot,   // GitHub Copilot CLI, headless
+    &cline::Cline,       // Cline, headless
+    &openclaw::Openclaw, // OpenClaw, embedded
 ];
 
 /// The runtime with this id.
