@@ -5,7 +5,7 @@
 use super::state::{DOCUMENT_BYTES_MAX, State};
 use super::trouble;
 use super::wire::{AgentMeta, Document, Meta, Payload, ToolSummary};
-use crate::headless::{self, INFO, REPEATED, UNRECOGNISED};
+use crate::headless::{self, INFO, REPEATED, UNRECOGNISED, WARNING};
 use crate::{Dialect, Frame, Out, Stream};
 use contract::event::{self, Body, Log, Text, Usage};
 use contract::limits::TEXT_BYTES_MAX;
@@ -19,8 +19,8 @@ pub(super) struct Openclaw {
 }
 
 impl Openclaw {
-    pub(super) fn new(resumes: Option<String>) -> Self {
-        Self { state: State::new(resumes) }
+    pub(super) fn new(resumes: Option<String>, workspace: Option<String>) -> Self {
+        Self { state: State::new(resumes, workspace) }
     }
 
     pub(super) fn restore(saved: &[u8]) -> Result<Self, Fault> {
@@ -169,13 +169,22 @@ impl Ear<'_> {
         if let Some(id) = native_session.clone() {
             self.line.signal(Signal::Session { id });
         }
+        let cwd = report.and_then(|report| report.workspace_dir.clone());
+        let meant = self.state.workspace.clone();
+        let elsewhere = cwd.clone().zip(meant).filter(|(cwd, meant)| cwd != meant);
         self.line.draft(Body::Session(event::Session {
             model: agent.and_then(|agent| agent.model.clone()),
             tools: tools.and_then(|tools| u32::try_from(tools.entries.len()).ok()),
-            cwd: report.and_then(|report| report.workspace_dir.clone()),
+            cwd,
             resumed: native_session.is_some() && native_session == self.state.resumes,
             native_session,
         }));
+        if let Some((cwd, meant)) = elsewhere {
+            let text = format!(
+                "the agent worked in {cwd}, the workspace of its own configuration, and not in {meant}"
+            );
+            self.line.log(text, Some(WARNING));
+        }
     }
 
     /// Calls are only counted, so they are told as words and not as calls.

@@ -114,7 +114,8 @@ impl Runtime for Openclaw {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::Openclaw::new(spec.session.clone()))
+        let workspace = placeholder(spec, "workspacePath");
+        Box::new(dialect::Openclaw::new(spec.session.clone(), workspace))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
@@ -160,7 +161,13 @@ fn policies() -> Vec<PolicyRow> {
 /// The conversation: one that is taken up again, or one that is called as the run is. It makes what
 /// it does not know, so none is ever unknown.
 fn session(spec: &Spec) -> String {
-    let run = || template::fill("{{runId}}", "runId", &spec.context, &spec.caller_env).ok();
-    let run = || run().filter(|run| !run.is_empty());
+    let run = || placeholder(spec, "runId");
     spec.session.clone().or_else(run).unwrap_or_else(|| SESSION.to_owned())
+}
+
+/// What the run knows under this name, if anything.
+fn placeholder(spec: &Spec, name: &str) -> Option<String> {
+    let template = format!("{{{{{name}}}}}");
+    let value = template::fill(&template, name, &spec.context, &spec.caller_env).ok();
+    value.filter(|value| !value.is_empty())
 }

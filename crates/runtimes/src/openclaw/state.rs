@@ -16,14 +16,16 @@ pub(super) struct State {
     version: u32,
     /// The conversation that was to be taken up again.
     pub resumes: Option<String>,
+    /// Where the run is meant to work.
+    pub workspace: Option<String>,
     pub ended: bool,
     /// The lines of the document so far, each with its newline.
     pub document: String,
 }
 
 impl State {
-    pub(super) fn new(resumes: Option<String>) -> Self {
-        Self { version: VERSION, resumes, ended: false, document: String::new() }
+    pub(super) fn new(resumes: Option<String>, workspace: Option<String>) -> Self {
+        Self { version: VERSION, resumes, workspace, ended: false, document: String::new() }
     }
 
     pub(super) fn load(bytes: &[u8]) -> Result<Self, Fault> {

@@ -216,6 +216,22 @@ fn a_conversation_is_named_and_told_as_resumed_only_when_it_is_the_one_asked_for
 }
 
 #[test]
+fn a_run_that_worked_elsewhere_is_told_so() {
+    let at = |path: &str| {
+        document(|run| run["meta"]["systemPromptReport"] = json!({"workspaceDir": path}))
+    };
+    for (path, expected) in [("/workspace", 0), ("/home/agent/.openclaw/workspace", 1)] {
+        let out = heard(&[at(path)]);
+        let warned = out.drafts.iter().filter(|draft| match &draft.body {
+            Body::Log(log) => log.level.as_deref() == Some("warning") && log.text.contains(path),
+            _ => false,
+        });
+        assert_eq!(warned.count(), expected, "{path}");
+        assert_eq!(trial::ended(&out), Some(None));
+    }
+}
+
+#[test]
 fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
     trial::assert_it_is_deaf_and_its_state_has_a_version(&Openclaw);
 }
