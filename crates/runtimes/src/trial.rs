@@ -3,7 +3,7 @@
 //! in `testkit` belongs to another build of this crate, so it is made here once more.
 
 use crate::{Dialect, Frame, Out, Runtime, Spec, Stream};
-use contract::plan::{EnvSource, Lane};
+use contract::plan::{EnvSource, Lane, ProjectContext};
 use contract::speech::Close;
 use contract::{Policy, Signal, Utterance};
 use serde_json::Value;
@@ -67,12 +67,36 @@ pub(crate) fn line(value: Value) -> Vec<u8> {
     value.to_string().into_bytes()
 }
 
+/// A change to the plain spec, with its name.
+pub(crate) type Row = (&'static str, fn(&mut Spec));
+
+/// What is asked of every runtime that is driven this way.
+const ROWS: [Row; 9] = [
+    ("allow-all", |_| {}),
+    ("allow-reads", |spec| spec.policy = Policy::AllowReads),
+    ("ask", |spec| spec.policy = Policy::Ask),
+    ("deny", |spec| spec.policy = Policy::Deny),
+    ("a model", |spec| spec.model = Some("some-model".to_owned())),
+    ("a conversation", |spec| spec.session = Some("c79e6605".to_owned())),
+    ("a system prompt", |spec| spec.system_prompt = Some("Be brief.".to_owned())),
+    ("isolated, with more arguments", |spec| {
+        spec.adapter.project_context = Some(ProjectContext::Isolate);
+        spec.adapter.extra_args = vec!["--verbose".to_owned()];
+    }),
+    ("another binary, no tools of ours", |spec| {
+        spec.adapter.binary = Some("/opt/agent".to_owned());
+        spec.adapter.mcp = false;
+    }),
+];
+
 /// Plans as they are reviewed: program, arguments, own variables, files and first words.
-pub(crate) fn plans(runtime: &dyn Runtime, rows: &[(&str, Spec)]) -> String {
+pub(crate) fn plans(runtime: &dyn Runtime, more: &[Row]) -> String {
     let mut shown = String::new();
-    for (name, spec) in rows {
+    for (name, change) in ROWS.iter().chain(more) {
+        let mut spec = spec(&runtime.card().id);
+        change(&mut spec);
         shown.push_str(&format!("{name}\n"));
-        match runtime.plan(spec) {
+        match runtime.plan(&spec) {
             Ok(plan) => {
                 shown.push_str(&format!("  {} {:?} {:?}\n", plan.program, plan.args, plan.stdin));
                 for entry in plan.env {
@@ -84,7 +108,7 @@ pub(crate) fn plans(runtime: &dyn Runtime, rows: &[(&str, Spec)]) -> String {
                     shown.push_str(&format!("  {}: {}\n", file.name, file.text));
                 }
                 let said =
-                    runtime.dialect(spec).open().map(|said| String::from_utf8(said).unwrap());
+                    runtime.dialect(&spec).open().map(|said| String::from_utf8(said).unwrap());
                 shown.push_str(&format!("  < {said:?}\n"));
             }
             Err(fault) => shown.push_str(&format!("  {}: {}\n", fault.code, fault.message)),
