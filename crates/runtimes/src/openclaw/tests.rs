@@ -200,7 +200,7 @@ fn a_run_that_worked_elsewhere_is_told_so() {
     let at = |path: &str| {
         document(|run| run["meta"]["systemPromptReport"] = json!({"workspaceDir": path}))
     };
-    for (path, expected) in [("/workspace", 0), ("/home/agent/.openclaw/workspace", 1)] {
+    for (path, expected) in [("/workspace", 0), ("/srv/agent/.openclaw/workspace", 1)] {
         let out = heard(&[at(path)]);
         let warned = out.drafts.iter().filter(|draft| match &draft.body {
             Body::Log(log) => log.level.as_deref() == Some("warning") && log.text.contains(path),
