@@ -4,8 +4,11 @@
 //! each dialect's own business.
 
 use crate::{Frame, Out};
-use contract::event::{self, Body, Diff, Log, Raw, ToolStatus, ToolUse, Usage};
+use contract::event::{
+    self, Body, Diff, Log, Raw, StopReason, ToolStatus, ToolUse, TurnPhase, Usage,
+};
 use contract::limits;
+use contract::speech::Limited;
 use contract::{Code, Draft, Signal, Utterance};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,6 +18,8 @@ use std::borrow::Cow;
 pub(crate) const UNRECOGNISED: &str = "unrecognised";
 /// The level of a line that was understood and comes too late or twice.
 pub(crate) const REPEATED: &str = "repeated";
+/// The level of what the agent tells in passing.
+pub(crate) const INFO: &str = "info";
 /// The level of what somebody should look at.
 pub(crate) const WARNING: &str = "warning";
 /// A call's id longer than this cannot be kept and is not taken.
@@ -71,6 +76,25 @@ impl<'a> Line<'a> {
             hint: None,
             detail: (!detail.is_empty()).then(|| preview(detail)),
         }));
+    }
+
+    /// The provider holds the agent back, and the agent tries again by itself.
+    pub(crate) fn limited(&mut self, code: Code) {
+        let (terminal, wait_ms, resets_at) = (false, None, None);
+        self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
+    }
+
+    /// One process is one turn, so its number is always the first.
+    pub(crate) fn turn_started(&mut self) {
+        let (phase, n, stop_reason) = (TurnPhase::Started, 1, None);
+        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
+        self.signal(Signal::TurnStarted);
+    }
+
+    pub(crate) fn turn_ended(&mut self, stop: StopReason) {
+        let (phase, n, stop_reason) = (TurnPhase::Ended, 1, Some(stop));
+        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
+        self.signal(Signal::TurnEnded { stop });
     }
 
     pub(crate) fn spent(&mut self, usage: Usage) {

@@ -5,11 +5,13 @@
 use crate::Spec;
 use crate::template::{self, Context};
 use contract::card::PolicyRow;
+use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::plan::{
     Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, StdinMode,
 };
 use contract::{Card, Code, Fault, Policy};
-use std::collections::BTreeSet;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Names that every agent may take over from its caller: no credential among them, because agents
 /// are expected to be logged in already. The one list of its kind. An entry that ends in `*` stands
@@ -99,6 +101,43 @@ pub fn filled(spec: &Spec, key: &str, templates: &[String]) -> Result<Vec<String
         without_nul(arg, &key)
     };
     templates.iter().enumerate().map(fill).collect()
+}
+
+/// The prompt for a CLI that takes it on its command line alone, where there is little room.
+pub fn argv_prompt(spec: &Spec, card: &Card) -> Result<String, Fault> {
+    let prompt = without_nul(with_system_prompt(spec), "the prompt")?;
+    if prompt.len() <= PROMPT_ARGV_BYTES_MAX {
+        return Ok(prompt);
+    }
+    let (label, bytes) = (&card.label, prompt.len());
+    let message = format!(
+        "{label} takes its prompt on the command line alone, and {bytes} bytes are more than the \
+         {PROMPT_ARGV_BYTES_MAX} that have room there"
+    );
+    let hint = "put the long part into a file of the workspace and name that file in the prompt";
+    Err(Fault::new(Code::PromptTooLarge, message).with_hint(hint))
+}
+
+/// The program of a CLI: what the configuration names, or its own name.
+pub fn binary(spec: &Spec, name: &str) -> String {
+    let binary = spec.adapter.binary.as_deref().filter(|binary| !binary.trim().is_empty());
+    binary.unwrap_or(name).to_owned()
+}
+
+/// Where our own MCP server is, if it is to be offered. A run without a relay has no such address,
+/// and then there is nothing to offer.
+pub fn mcp_url(spec: &Spec) -> Option<String> {
+    let url = template::fill("{{mcpUrl}}", "mcpUrl", &spec.context, &spec.caller_env).ok();
+    url.filter(|url| spec.adapter.mcp && !url.is_empty())
+}
+
+/// The keys that every CLI takes in its adapter.
+pub fn cli_schema() -> BTreeMap<String, Value> {
+    let rows = [
+        ("binary", json!({ "type": "string", "description": "a name on PATH, or a path" })),
+        ("extraArgs", json!({ "type": "array", "items": { "type": "string" } })),
+    ];
+    rows.map(|(key, schema)| (key.to_owned(), schema)).into()
 }
 
 /// One cell of the matrix of the native lane; without flags the policy is not possible.

@@ -5,7 +5,9 @@
 //! placeholders and `join` joins deltas before they are sealed.
 
 pub mod claude;
+pub mod cline;
 pub mod codex;
+pub mod copilot;
 pub mod demo;
 pub mod droid;
 pub mod gemini;
@@ -14,6 +16,7 @@ pub mod join;
 pub mod jsonlines;
 pub mod kilo;
 pub mod launch;
+pub mod openclaw;
 pub mod opencode;
 pub mod pi;
 pub mod process;
@@ -24,6 +27,8 @@ mod rehearsal;
 mod saved;
 pub mod template;
 mod told;
+#[cfg(test)]
+mod trial;
 
 use contract::event;
 use contract::plan::{Adapter, Lane};

@@ -1,9 +1,12 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, demo, droid, gemini, kilo, opencode, pi, process};
+use crate::{
+    Runtime, claude, cline, codex, copilot, demo, droid, gemini, kilo, openclaw, opencode, pi,
+    process,
+};
 
-static RUNTIMES: [&'static dyn Runtime; 9] = [
+static RUNTIMES: [&'static dyn Runtime; 12] = [
     &process::Process,   // any program that speaks JSON lines
     &demo::Demo,         // the built-in demo agent
     &claude::Claude,     // Claude Code by stream-json
@@ -13,6 +16,9 @@ static RUNTIMES: [&'static dyn Runtime; 9] = [
     &opencode::OpenCode, // OpenCode, headless
     &kilo::Kilo,         // Kilo Code, made from OpenCode
     &droid::Droid,       // Factory's droid, headless
+    &copilot::Copilot,   // GitHub Copilot CLI, headless
+    &cline::Cline,       // Cline, headless
+    &openclaw::Openclaw, // OpenClaw, embedded
 ];
 
 /// The runtime with this id.
