@@ -88,6 +88,7 @@ fn signal() -> impl Strategy<Value = Signal> {
         1 => Just(Signal::LimitLifted),
         1 => ending().prop_map(Signal::Ended),
         1 => ending().prop_map(Signal::Result),
+        1 => ending().prop_map(Signal::ResultAtExit),
     ]
 }
 

@@ -11,6 +11,7 @@ pub mod gemini;
 pub mod join;
 pub mod jsonlines;
 pub mod launch;
+pub mod mapped;
 pub mod pi;
 pub mod process;
 pub mod provider;

@@ -82,7 +82,7 @@ fn the_http_keys_of_the_first_users_load_unchanged_and_say_that_they_are_not_dri
     let fault = resolve("pi-remote", &config).unwrap_err();
     insta::assert_snapshot!(told(&fault), @r#"
     not_supported: adapter 'pi-remote' is of type http, which this version does not drive
-      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
+      built so far: type process, and type cli with a mapping or with a runtime that `ostler runtimes` lists
     "#);
 }
 
@@ -329,7 +329,7 @@ fn a_name_that_cannot_be_run_says_why() {
     let mut config = loaded(EVERY_KEY).unwrap();
     config.file.adapters.get_mut("everything").unwrap().args = Some(vec!["{{runid}}".into()]);
     config.file.agents.get_mut("other").unwrap().adapter = "gone".into();
-    let names = ["evrything", "zebra", "other", "a-cli", "mapped", "an-acp", "everything"];
+    let names = ["evrything", "zebra", "other", "a-cli", "an-acp", "everything"];
     let lines: Vec<String> =
         names.iter().map(|name| told(&resolve(name, &config).unwrap_err())).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
@@ -341,10 +341,8 @@ fn a_name_that_cannot_be_run_says_why() {
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
     not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
       built so far: process, demo, claude, codex, gemini, pi
-    not_supported: adapter 'mapped' is of type cli with a mapping, which this version does not drive
-      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
     not_supported: adapter 'an-acp' is of type acp, which this version does not drive
-      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
+      built so far: type process, and type cli with a mapping or with a runtime that `ostler runtimes` lists
     unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder
       did you mean 'runId'?
     "#);
