@@ -18,7 +18,7 @@ pub struct Mistake {
     pub hint: String,
 }
 
-/// Everything that is wrong, in the order of the keys.
+/// Everything that is wrong.
 pub fn mistakes(mapping: &Mapping) -> Vec<Mistake> {
     let mut check = Check { found: Vec::new() };
     check.size(mapping);
@@ -82,13 +82,20 @@ impl Check {
     }
 
     fn placeholder(&mut self, mapping: &Mapping, key: &str, name: &str) {
-        let (place, fits) = match name {
-            "session" => ("in with.session", key.starts_with("with.session")),
+        let (place, hint, fits) = match name {
+            "session" => ("in with.session", "move it there", key.starts_with("with.session")),
             "systemPrompt" | "systemPromptFile" => {
-                ("in with.systemPrompt", key.starts_with("with.systemPrompt"))
+                let fits = key.starts_with("with.systemPrompt");
+                ("in with.systemPrompt", "move it there", fits)
             }
-            "prompt" => ("when prompt is argument", mapping.prompt == PromptBy::Argument),
-            "promptFile" => ("when prompt is file", mapping.prompt == PromptBy::File),
+            "prompt" => {
+                let fits = mapping.prompt == PromptBy::Argument;
+                ("when prompt is argument", "set prompt to argument, or leave it out", fits)
+            }
+            "promptFile" => {
+                let fits = mapping.prompt == PromptBy::File;
+                ("when prompt is file", "set prompt to file, or leave it out", fits)
+            }
             name => {
                 let root = name.split('.').next().unwrap_or(name);
                 let known = if name.contains('.') {
@@ -109,7 +116,7 @@ impl Check {
         };
         if !fits {
             let message = format!("{{{{{name}}}}} has a value only {place}");
-            self.wrong(key, &message, "move it there");
+            self.wrong(key, &message, hint);
         }
     }
 

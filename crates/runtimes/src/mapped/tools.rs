@@ -40,8 +40,8 @@ pub(super) fn event(book: &Book, call: &Call) -> event::ToolUse {
 pub(super) fn changes(book: &Book, call: &Call) -> Vec<Diff> {
     let place = Place::line(&call.input);
     let known = book.mapping.tools.changes.get(&call.name);
-    let Some((change, path)) =
-        known.and_then(|change| Some((change, book.text_at(&change.path, place)?)))
+    let path = known.and_then(|change| book.text_at(&change.path, place));
+    let (Some(change), Some(path)) = (known, path.filter(|path| path.len() <= TEXT_BYTES_MAX))
     else {
         return Vec::new();
     };
