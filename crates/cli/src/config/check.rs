@@ -186,6 +186,11 @@ impl Notes<'_> {
                 self.unset(&path, text, vars);
             }
         }
+        for (key, text) in adapter.mapping.iter().flat_map(|mapping| mapping.templates()) {
+            let path = format!("adapters.{name}.mapping.{key}");
+            self.visible(&path, text);
+            self.unset(&path, text, vars);
+        }
         for (variable, text) in &adapter.env {
             let path = format!("adapters.{name}.env.{variable}");
             self.placeholders(&path, text);

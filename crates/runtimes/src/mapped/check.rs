@@ -5,6 +5,7 @@
 use super::book::each_path;
 use super::path::Path;
 use crate::template::{FLAT_NAMES, ROOTS, closest, paths_in};
+use contract::Code;
 use contract::limits::{MAPPING_BYTES_MAX, MAPPING_RULES_MAX};
 use contract::mapping::{Conditions, Mapping, On, PromptBy, Rule, Success, Test, Usage, Words};
 use std::collections::BTreeMap;
@@ -41,8 +42,34 @@ pub fn mistakes(mapping: &Mapping) -> Vec<Mistake> {
         check.rule(rule, &format!("rules[{index}]"));
     }
     check.exit(mapping);
+    check.codes(mapping);
     check.found
 }
+
+/// What can be wrong with an agent, its model or its provider. The other codes of the house say what
+/// went wrong on our side, which no line of an agent can know.
+const CODES: &[Code] = &[
+    Code::AgentFailed,
+    Code::AuthFailed,
+    Code::AuthRequired,
+    Code::BadWorkspace,
+    Code::Billing,
+    Code::BudgetExceeded,
+    Code::Cancelled,
+    Code::ContextOverflow,
+    Code::EndedWithoutResult,
+    Code::MaxTurns,
+    Code::ModelNotFound,
+    Code::ModelRefusal,
+    Code::NativeSessionUnknown,
+    Code::Overloaded,
+    Code::PermissionDenied,
+    Code::ProcessCrashed,
+    Code::PromptTooLarge,
+    Code::ProviderQuota,
+    Code::RateLimited,
+    Code::UpstreamError,
+];
 
 struct Check {
     found: Vec<Mistake>,
@@ -220,6 +247,38 @@ impl Check {
         if !ends && mapping.exit.success == Success::End {
             let hint = "add a rule with end for its last line, or set exit.success to zero";
             self.wrong("rules", "no rule has an end, so no run could succeed", hint);
+        }
+    }
+
+    fn codes(&mut self, mapping: &Mapping) {
+        let known: Vec<&str> = CODES.iter().map(|code| code.word()).collect();
+        let hint = format!("the codes of an agent are {}", known.join(", "));
+        let mut ask = |key: String, code: Option<Code>| {
+            if let Some(code) = code.filter(|code| !CODES.contains(code)) {
+                self.wrong(&key, &format!("{code} is no code that an agent can have"), &hint);
+            }
+        };
+        let listed = |words: &[Words]| words.iter().map(|words| words.code).collect::<Vec<_>>();
+        for (key, words) in
+            [("errors.words", &mapping.errors.words), ("exit.words", &mapping.exit.words)]
+        {
+            listed(words).into_iter().for_each(|code| ask(key.to_owned(), Some(code)));
+        }
+        for (number, code) in &mapping.exit.codes {
+            ask(format!("exit.codes.{number}"), Some(*code));
+        }
+        for (index, rule) in mapping.rules.iter().enumerate() {
+            let key = |name: &str| format!("rules[{index}].{name}");
+            if let Some(error) = &rule.error {
+                ask(key("error.code"), error.code);
+                ask(key("error.otherwise"), error.otherwise);
+                listed(&error.words)
+                    .into_iter()
+                    .for_each(|code| ask(key("error.words"), Some(code)));
+            }
+            ask(key("limit.code"), rule.limit.as_ref().and_then(|limit| limit.code));
+            ask(key("verdict.code"), rule.verdict.as_ref().and_then(|verdict| verdict.code));
+            ask(key("end.code"), rule.end.as_ref().and_then(|end| end.code));
         }
     }
 

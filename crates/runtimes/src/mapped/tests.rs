@@ -306,6 +306,8 @@ fn every_mistake_names_its_key_and_what_to_do() {
         with("/rules", json!([{ "when": { "a": 1 }, "turn": true }])),
         with("/rules", Value::Array(many)),
         with("/exit/codes", json!({ "0": "billing", "x": "billing" })),
+        with("/exit/codes", json!({ "3": "lease_expired" })),
+        with("/rules/5/error/otherwise", json!("store_locked")),
         with("/label", json!("x".repeat(MAPPING_BYTES_MAX))),
     ];
     let mut shown = Vec::new();
