@@ -138,12 +138,15 @@ fn no_cut_of_a_mapped_recording_is_a_success() {
     }
 }
 
+/// What makes a start another one.
+type Change = fn(&mut Spec);
+
 #[test]
 fn a_mapping_starts_what_the_folder_starts() {
     for example in EXAMPLES {
         let native = registry::find(example).expect("a runtime with a folder");
         let (mapped, mapped_spec) = runtime(example);
-        let changes: [(&str, fn(&mut Spec)); 7] = [
+        let changes: [(&str, Change); 7] = [
             ("plain", |_| {}),
             ("a model", |spec| spec.model = Some("some/model".to_owned())),
             ("a conversation", |spec| spec.session = Some("c79e6605".to_owned())),

@@ -101,7 +101,7 @@ impl Runtime for Mapped {
             label: self.label(),
             versions_recorded: Vec::new(),
             evidence: CardEvidence::Documented,
-            requires: self.binary.iter().map(requirement).collect(),
+            requires: self.binary.as_deref().map(requirement).into_iter().collect(),
             lanes: vec![Lane::Native],
             models: Vec::new(),
             context_window: None,
@@ -241,9 +241,9 @@ impl Mapped {
     }
 }
 
-fn requirement(binary: &String) -> Requirement {
+fn requirement(binary: &str) -> Requirement {
     Requirement {
-        binary: binary.clone(),
+        binary: binary.to_owned(),
         version_args: vec!["--version".to_owned()],
         install_hint: "install it, or give its path in binary".to_owned(),
     }
