@@ -13,6 +13,7 @@ pub mod event;
 pub mod fault;
 pub mod id;
 pub mod limits;
+pub mod mapping;
 pub mod money;
 pub mod plan;
 pub mod schema;

@@ -126,6 +126,14 @@ limits! {
     MCP_ANSWER_BYTES_MAX: usize = 8 * MIB;
     /// Addresses of earlier hosts at which one host listens for the agents of runs it took over.
     DOORS_MAX: usize = 64;
+    /// Rules in one mapping.
+    MAPPING_RULES_MAX: usize = 128;
+    /// A mapping, which is kept with its run's conversation.
+    MAPPING_BYTES_MAX: usize = 64 * KIB;
+    /// Steps of one path in a mapping.
+    MAPPING_PATH_STEPS_MAX: usize = 16;
+    /// The id of a native call, or of a block of text, that a mapping finds.
+    MAPPING_ID_BYTES_MAX: usize = 256;
     /// A configuration file.
     CONFIG_BYTES_MAX: usize = MIB;
     /// Prices in an imported table.

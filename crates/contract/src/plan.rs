@@ -121,6 +121,9 @@ pub struct Adapter {
     pub project_context: Option<ProjectContext>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneChoice>,
+    /// The agent described in data, for a runtime that nobody wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mapping: Option<crate::mapping::Mapping>,
     /// Whether the sealed raw output is kept with the run.
     #[serde(default = "yes")]
     pub trace: bool,

@@ -79,6 +79,9 @@ pub enum Signal {
     Ended(Ending),
     /// A structured result that is not an explicit end.
     Result(Ending),
+    /// All that an agent without a closing mark says of its end: it counts if the process then
+    /// exits with 0, and not at all otherwise.
+    ResultAtExit(Ending),
 }
 
 /// A question of the agent's own: may it do this?

@@ -88,6 +88,7 @@ fn signal() -> impl Strategy<Value = Signal> {
         1 => Just(Signal::LimitLifted),
         1 => ending().prop_map(Signal::Ended),
         1 => ending().prop_map(Signal::Result),
+        1 => ending().prop_map(Signal::ResultAtExit),
     ]
 }
 
@@ -275,7 +276,19 @@ proptest! {
             Input::Signal(Signal::Ended(ending) | Signal::Result(ending)) => ending.code.is_none(),
             _ => false,
         });
-        prop_assert!(!succeeded || evidence);
+        // An agent without a closing mark: what it said, and an exit of 0 that nobody asked for.
+        let spoke = story.iter().any(|(_, input)| match input {
+            Input::Signal(Signal::ResultAtExit(ending)) => ending.code.is_none(),
+            _ => false,
+        });
+        let left_well = story.iter().any(|(_, input)| match input {
+            Input::Ended(testimony) => {
+                let Testimony { exit_code, signal, asked_by, .. } = testimony;
+                *exit_code == Some(0) && signal.is_none() && asked_by.is_none()
+            }
+            _ => false,
+        });
+        prop_assert!(!succeeded || evidence || spoke && left_well);
     }
 
     #[test]

@@ -27,6 +27,7 @@ use engine::{Effect, Input, Machine, Terms};
 use failpoint::Point;
 use keeper::door;
 use keeper::wire::{HelloReply, Order};
+use runtimes::registry::Chosen;
 use runtimes::{Dialect, Runtime, registry};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -325,10 +326,6 @@ async fn adopted(
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
     let spool = house.data.spool(row.id, attempt);
-    // A runtime that is not known any more cannot read its state; of the one that stands in for it
-    // nothing is asked.
-    let known = registry::find(&row.runtime);
-    let runtime = known.unwrap_or(registry::all()[0]);
     let kept = house.seals().remove(&row.id);
     let (mut keeping, reply, shut) = match keeper {
         Keeper::Lives(keeping, reply) => (Some(keeping), Some(reply), None),
@@ -343,8 +340,16 @@ async fn adopted(
 
     // What cannot be read again makes the run lost; it still ends, and says why.
     let known_values = seal.clone().unwrap_or_default();
-    let restored =
-        point.as_ref().zip(known).and_then(|(point, known)| restore(point, &known_values, known));
+    let known = point
+        .as_ref()
+        .and_then(|point| registry::adopted(&row.runtime, &known_values.unheld(&point.dialect)));
+    let restored = point
+        .as_ref()
+        .zip(known.as_ref())
+        .and_then(|(point, known)| restore(point, &known_values, &**known));
+    // A runtime that is not known any more cannot read its state; of the one that stands in for it
+    // nothing is asked.
+    let runtime = known.unwrap_or(Chosen::Listed(registry::all()[0]));
     let intake = restored.as_ref().and_then(|(_, _, state)| Intake::open(&spool, state.marks).ok());
     let lost = match (&restored, &intake) {
         (Some(_), Some(_)) => None,
@@ -497,7 +502,7 @@ async fn said_before(host: &Host, row: &RunRow) -> Result<Standing, Fault> {
 pub(crate) fn restore(
     point: &ResumePoint,
     seal: &Seal,
-    runtime: &'static dyn Runtime,
+    runtime: &dyn Runtime,
 ) -> Option<(Machine, Box<dyn Dialect>, HostState)> {
     let machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
     let dialect = runtime.restore(&seal.unheld(&point.dialect)).ok()?;

@@ -29,7 +29,7 @@ use engine::{Effect, Input, Machine, Now, Step, Testimony};
 use failpoint::Point;
 use keeper::wire::Report;
 use runtimes::join::Joiner;
-use runtimes::{Dialect, ExitEvidence, Out, Runtime};
+use runtimes::{Dialect, ExitEvidence, Out, registry};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::Child;
@@ -50,7 +50,7 @@ pub struct Drive {
     pub(crate) run: RunId,
     pub(crate) fence: u64,
     pub(crate) attempt: u32,
-    pub(crate) runtime: &'static dyn Runtime,
+    pub(crate) runtime: registry::Chosen,
     pub(crate) machine: Machine,
     pub(crate) dialect: Box<dyn Dialect>,
     pub(crate) joiner: Joiner,

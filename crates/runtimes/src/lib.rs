@@ -16,6 +16,7 @@ pub mod join;
 pub mod jsonlines;
 pub mod kilo;
 pub mod launch;
+pub mod mapped;
 pub mod openclaw;
 pub mod opencode;
 pub mod pi;

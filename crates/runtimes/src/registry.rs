@@ -1,10 +1,16 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
-//! is known. Nothing else may match on a runtime's id.
+//! is known. Nothing else may match on a runtime's id. Agents that a mapping describes are in no
+//! list: `of` makes their runtime from the adapter, `adopted` from the saved conversation.
 
+use crate::mapped::{self, Mapped};
 use crate::{
     Runtime, claude, cline, codex, copilot, demo, droid, gemini, kilo, openclaw, opencode, pi,
     process,
 };
+use contract::plan::Adapter;
+use contract::{Code, Fault};
+use std::ops::Deref;
+use std::sync::Arc;
 
 static RUNTIMES: [&'static dyn Runtime; 12] = [
     &process::Process,   // any program that speaks JSON lines
@@ -24,6 +30,43 @@ static RUNTIMES: [&'static dyn Runtime; 12] = [
 /// The runtime with this id.
 pub fn find(id: &str) -> Option<&'static dyn Runtime> {
     RUNTIMES.into_iter().find(|runtime| runtime.card().id == id)
+}
+
+/// A runtime that was chosen for a run.
+#[derive(Clone)]
+pub enum Chosen {
+    Listed(&'static dyn Runtime),
+    Mapped(Arc<Mapped>),
+}
+
+impl Deref for Chosen {
+    type Target = dyn Runtime;
+
+    fn deref(&self) -> &(dyn Runtime + 'static) {
+        match self {
+            Self::Listed(runtime) => *runtime,
+            Self::Mapped(mapped) => &**mapped,
+        }
+    }
+}
+
+/// The runtime of an adapter: the one it names, or the one its mapping describes.
+pub fn of(adapter: &Adapter) -> Result<Chosen, Fault> {
+    match &adapter.mapping {
+        Some(mapping) => Ok(Chosen::Mapped(Arc::new(Mapped::new(adapter, mapping)?))),
+        None => find(&adapter.runtime).map(Chosen::Listed).ok_or_else(|| {
+            let (name, runtime) = (&adapter.name, &adapter.runtime);
+            Fault::new(Code::UnknownAgent, format!("'{name}' names the runtime '{runtime}'"))
+        }),
+    }
+}
+
+/// The runtime of a run that goes on elsewhere, by its id and its saved conversation.
+pub fn adopted(id: &str, saved: &[u8]) -> Option<Chosen> {
+    if mapped::is_id(id) {
+        return Mapped::of_saved(saved).ok().map(|mapped| Chosen::Mapped(Arc::new(mapped)));
+    }
+    find(id).map(Chosen::Listed)
 }
 
 /// Every runtime, in the order people see.

@@ -4,6 +4,7 @@
 //! prompt that contains `{{x}}` stays as it is. The environment itself is read elsewhere:
 //! `references` says which names are needed.
 
+use contract::mapping::Mapping;
 use contract::plan::Adapter;
 use contract::{Code, Fault};
 use serde_json::{Map, Value};
@@ -107,15 +108,18 @@ pub fn fill_prompt(template: &str, key: &str, context: &Context) -> Result<Strin
     render(template, key, context, None)
 }
 
-/// Every `${NAME}` in the `args` and `env` of an adapter and its MCP servers: the values a caller must send, and which the
-/// seal must know.
+/// Every `${NAME}` in the arguments and `env` of an adapter, its mapping and its MCP servers: the
+/// values a caller must send, and which the seal must know.
 pub fn references(adapter: &Adapter) -> BTreeSet<String> {
     let servers = adapter.mcp_servers.values();
     let of_servers = servers.flat_map(|server| {
         server.args.iter().chain(server.env.values()).chain(server.headers.values())
     });
-    let templates = adapter.args.iter().chain(adapter.env.values()).chain(of_servers);
+    let of_mapping = adapter.mapping.iter().flat_map(Mapping::templates).map(|(_, text)| text);
+    let templates = adapter.args.iter().chain(&adapter.extra_args).chain(adapter.env.values());
     templates
+        .chain(of_servers)
+        .chain(of_mapping)
         .flat_map(|template| Pieces { rest: template, variables: true })
         .filter_map(|piece| match piece {
             Piece::Variable(name) => Some(name.to_owned()),
@@ -127,8 +131,12 @@ pub fn references(adapter: &Adapter) -> BTreeSet<String> {
 /// Every `{{path}}` in an adapter's `args`: what doctor looks through for values that do not
 /// belong on a command line.
 pub fn paths_in_args(adapter: &Adapter) -> BTreeSet<String> {
-    let pieces =
-        adapter.args.iter().flat_map(|template| Pieces { rest: template, variables: true });
+    adapter.args.iter().flat_map(|template| paths_in(template)).collect()
+}
+
+/// Every `{{path}}` in a text.
+pub(crate) fn paths_in(template: &str) -> BTreeSet<String> {
+    let pieces = Pieces { rest: template, variables: true };
     pieces
         .filter_map(|piece| match piece {
             Piece::Path(path) => Some(path.to_owned()),
@@ -253,7 +261,7 @@ fn broken(key: &str, text: &str) -> Fault {
 }
 
 /// The name nearest to what was written, if one is near enough to be meant.
-fn closest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn closest<'a>(given: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let given: Vec<char> = given.to_lowercase().chars().take(80).collect();
     let far = (given.len() / 3).max(2);
     names
@@ -346,13 +354,15 @@ mod tests {
     }
 
     #[test]
-    fn references_are_found_in_args_and_env_and_nowhere_else() {
+    fn references_are_found_in_arguments_and_env_and_nowhere_else() {
         let adapter: Adapter = serde_json::from_value(json!({
             "name": "${NOT_THIS}", "runtime": "process", "binary": "${NOR_THIS}",
             "args": ["--key=${A}", "{{runId}} {{ leaseToken }}", "$C"], "env": { "X": "${B}${A}" },
+            "extra_args": ["${E}"], "mapping": { "args": ["${M}"], "with": { "model": ["${N}"] } },
         }))
         .unwrap();
-        assert_eq!(references(&adapter).into_iter().collect::<Vec<_>>(), ["A", "B"]);
+        let found: Vec<_> = references(&adapter).into_iter().collect();
+        assert_eq!(found, ["A", "B", "E", "M", "N"]);
         let paths: Vec<_> = paths_in_args(&adapter).into_iter().collect();
         assert_eq!(paths, ["leaseToken", "runId"]);
     }

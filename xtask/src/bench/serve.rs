@@ -93,6 +93,7 @@ impl Serve {
             extra_args: Vec::new(),
             project_context: None,
             lane: None,
+            mapping: None,
             mcp_servers: Default::default(),
         };
         let cwd = self.instance.work();

@@ -9,6 +9,7 @@ mod config;
 mod deltas;
 mod frame;
 mod jsonlines;
+mod mapped;
 mod resolve;
 mod seal;
 mod spool;
@@ -21,6 +22,7 @@ use std::path::{Path, PathBuf};
 pub const ALL: &[Target] = &[
     frame::TARGET,
     jsonlines::TARGET,
+    mapped::TARGET,
     seal::TARGET,
     deltas::TARGET,
     config::TARGET,

@@ -86,10 +86,7 @@ async fn look(practice: &Practice, config: &Config, name: &str) -> Diagnosis {
 
 fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
     let Resolved { adapter, cwd, repository, permission, .. } = resolve(name, config)?;
-    let runtime = registry::find(&adapter.runtime).ok_or_else(|| {
-        Fault::new(Code::UnknownAgent, format!("no runtime is called '{}'", adapter.runtime))
-    })?;
-    let card = runtime.card();
+    let card = registry::of(&adapter)?.card();
     Ok(Patient {
         name: name.to_owned(),
         card,

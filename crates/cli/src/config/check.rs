@@ -10,6 +10,7 @@ use super::resolve::runtime_ids;
 use super::words::{AdapterType, AuthType, Protocol};
 use contract::Code;
 use contract::limits::LEASE_MS_MIN;
+use runtimes::mapped::{Mistake, mistakes};
 use std::collections::BTreeMap;
 
 /// Everything to be said about a text, errors first.
@@ -50,6 +51,7 @@ impl Notes<'_> {
         for (name, adapter) in &self.reading.file.adapters {
             self.keys_of_type(name, adapter);
             self.protocol(name, adapter);
+            self.mapping(name, adapter);
             self.remote(name, adapter);
         }
         for (name, agent) in &self.reading.file.agents {
@@ -120,6 +122,28 @@ impl Notes<'_> {
         }
     }
 
+    /// A mapping is whole by itself: it names no runtime, and its rules can be followed.
+    fn mapping(&mut self, name: &str, adapter: &Adapter) {
+        let Some(mapping) = &adapter.mapping else { return };
+        if adapter.kind != AdapterType::Cli {
+            // Its presence alone is already an error.
+            return;
+        }
+        let path = |key: &str| format!("adapters.{name}.{key}");
+        if adapter.runtime.is_some() {
+            let hint = "leave out the runtime, or the mapping";
+            self.error(&path("runtime"), "a mapping stands in its place", Some(hint.to_owned()));
+        }
+        if adapter.binary.is_none() {
+            let hint = "name the program that the mapping describes";
+            self.error(&path("binary"), "missing: a mapping needs it", Some(hint.to_owned()));
+        }
+        for Mistake { key, message, hint } in mistakes(mapping) {
+            let dot = if key.is_empty() { "" } else { "." };
+            self.error(&path(&format!("mapping{dot}{key}")), &message, Some(hint));
+        }
+    }
+
     fn remote(&mut self, name: &str, adapter: &Adapter) {
         let path = |key: &str| format!("adapters.{name}.{key}");
         let url = adapter.base_url.as_deref();
@@ -161,6 +185,11 @@ impl Notes<'_> {
                 self.visible(&path, text);
                 self.unset(&path, text, vars);
             }
+        }
+        for (key, text) in adapter.mapping.iter().flat_map(|mapping| mapping.templates()) {
+            let path = format!("adapters.{name}.mapping.{key}");
+            self.visible(&path, text);
+            self.unset(&path, text, vars);
         }
         for (variable, text) in &adapter.env {
             let path = format!("adapters.{name}.env.{variable}");

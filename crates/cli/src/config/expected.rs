@@ -50,11 +50,19 @@ pub fn words<'s>(choices: &[&'s Value]) -> Vec<&'s str> {
     choices.iter().flat_map(of).collect()
 }
 
+/// More words than this are no help in a sentence.
+const WORDS_SHOWN_MAX: usize = 16;
+
 /// What was wanted, for people.
 pub fn expected(choices: &[&Value]) -> String {
     let mut wanted: Vec<String> = Vec::new();
     for choice in choices {
         let known = words(&[choice]);
+        if known.len() > WORDS_SHOWN_MAX {
+            let some: Vec<_> = known.iter().take(3).map(|word| format!("\"{word}\"")).collect();
+            wanted.push(format!("one of {} words such as {}", known.len(), some.join(", ")));
+            continue;
+        }
         if !known.is_empty() {
             wanted.extend(known.iter().map(|word| format!("\"{word}\"")));
             continue;

@@ -5,9 +5,10 @@
 
 use super::words::*;
 use contract::Policy;
+use contract::mapping::Mapping;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The whole file.
@@ -79,7 +80,7 @@ pub struct Adapter {
     pub lane: Option<LaneChoice>,
     /// A CLI that prints JSON lines, described in data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mapping: Option<Map<String, Value>>,
+    pub mapping: Option<Mapping>,
 
     /// The ACP agent's program.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -109,7 +109,7 @@ pub fn resolve_with(name: &str, config: &Config, flags: &Flags) -> Result<Resolv
         None if runtimes::registry::find(adapter_name).is_some() => bare(adapter_name),
         None => return Err(unknown(config, name, adapter_name)),
     };
-    if runtimes::registry::find(&adapter.runtime).is_none() {
+    if adapter.mapping.is_none() && runtimes::registry::find(&adapter.runtime).is_none() {
         return Err(not_built(adapter_name, &adapter.runtime));
     }
     known_placeholders(adapter_name, &adapter, agent)?;
@@ -197,10 +197,8 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         AdapterType::Process => {
             (AdapterType::Process.word().to_owned(), from.args.clone().unwrap_or_default())
         }
-        AdapterType::Cli if from.mapping.is_none() => {
-            (from.runtime.clone().unwrap_or_else(|| name.to_owned()), Vec::new())
-        }
-        AdapterType::Cli => return Err(not_driven(name, "type cli with a mapping")),
+        AdapterType::Cli if from.mapping.is_some() => (runtimes::mapped::id(name), Vec::new()),
+        AdapterType::Cli => (from.runtime.clone().unwrap_or_else(|| name.to_owned()), Vec::new()),
         AdapterType::Acp => return Err(not_driven(name, "type acp")),
         AdapterType::Http => return Err(not_driven(name, "type http")),
     };
@@ -228,6 +226,7 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
             LaneChoice::Native => plan::LaneChoice::Native,
             LaneChoice::Acp => plan::LaneChoice::Acp,
         }),
+        mapping: from.mapping.clone(),
         trace: from.trace != Some(OnOff::Off),
         mcp: from.mcp != Some(AutoOff::Off),
         mcp_servers: Default::default(),
@@ -265,6 +264,7 @@ fn bare(name: &str) -> plan::Adapter {
         extra_args: Vec::new(),
         project_context: None,
         lane: None,
+        mapping: None,
         trace: true,
         mcp: true,
         mcp_servers: Default::default(),
@@ -323,7 +323,8 @@ fn not_driven(name: &str, what: &str) -> Fault {
         format!("adapter '{name}' is of {what}, which this version does not drive"),
     )
     .with_hint(
-        "built so far: type process, and type cli with a runtime that `ostler runtimes` lists",
+        "built so far: type process, and type cli with a mapping or with a runtime that `ostler \
+         runtimes` lists",
     )
 }
 

@@ -82,7 +82,7 @@ fn the_http_keys_of_the_first_users_load_unchanged_and_say_that_they_are_not_dri
     let fault = resolve("pi-remote", &config).unwrap_err();
     insta::assert_snapshot!(told(&fault), @r#"
     not_supported: adapter 'pi-remote' is of type http, which this version does not drive
-      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
+      built so far: type process, and type cli with a mapping or with a runtime that `ostler runtimes` lists
     "#);
 }
 
@@ -97,6 +97,62 @@ fn every_key_there_is_loads_and_is_written_back_the_same() {
     for key in properties.keys().chain(schema["properties"].as_object().unwrap().keys()) {
         assert!(EVERY_KEY.contains(&format!("\"{key}\"")), "{key}");
     }
+}
+
+#[test]
+fn the_configurations_of_the_pages_load() {
+    const PAGES: [&str; 2] = [
+        include_str!("../../../../docs/configuration.md"),
+        include_str!("../../../../docs/protocols/mapped.md"),
+    ];
+    for page in PAGES {
+        let blocks: Vec<_> = page.split("```jsonc\n").skip(1).collect();
+        assert!(!blocks.is_empty());
+        for block in blocks {
+            let (text, _) = block.split_once("```").unwrap();
+            assert_eq!(findings(text, &vars(&[])), "");
+        }
+    }
+}
+
+#[test]
+fn a_mapping_is_checked_key_by_key_where_it_stands() {
+    insta::assert_snapshot!(refused(
+        r#"{"adapters": {"a": {"type": "cli", "runtime": "x", "mapping": {
+            "args": ["${KEY}", "{{modle}}"],
+            "policies": {"allow-all": []},
+            "rules": [
+                {"when": {"type": "a"}, "text": {"at": "a..b"}},
+                {"when": {"type": "b"}, "end": {"success": true}}
+            ]}}}}"#
+    ), @r"
+    invalid_config: ostler.json: adapters.a.binary: missing: a mapping needs it (line 1, column 15)
+      name the program that the mapping describes
+    ostler.json: adapters.a.runtime: a mapping stands in its place (line 1, column 36)
+    ostler.json: adapters.a.mapping.args[1]: {{modle}} is not a placeholder (line 2, column 32)
+    ostler.json: adapters.a.mapping.rules[0].text.at: 'a..b' is no path: a name is missing (line 5, column 50)
+    ");
+    insta::assert_snapshot!(refused(
+        r#"{"adapters": {"a": {"type": "cli", "binary": "x", "mapping": {
+            "policies": {"allow-everything": []},
+            "prompt": "stdn",
+            "rules": [{"when": {"type": null}, "txt": {"at": "a"}, "end": {"code": "agent_fail"}}]
+            }}}}"#
+    ), @r#"
+    invalid_config: ostler.json: adapters.a.mapping.policies.allow-everything: unknown key (line 2, column 26)
+      the keys here are allow-all, allow-reads, deny
+    ostler.json: adapters.a.mapping.prompt: expected "stdin", "argument" or "file", found "stdn" (line 3, column 23)
+    ostler.json: adapters.a.mapping.rules[0].when.type: expected a string, true or false, a number or an object, found null (line 4, column 41)
+    ostler.json: adapters.a.mapping.rules[0].txt: unknown key (line 4, column 48)
+    ostler.json: adapters.a.mapping.rules[0].end.code: expected one of 55 words such as "internal_error", "usage", "method_not_allowed", found "agent_fail" (line 4, column 84)
+    "#);
+    let visible = r#"{"adapters": {"a": {"type": "cli", "binary": "x", "mapping": {
+        "args": ["${KEY}"], "policies": {"allow-all": []},
+        "rules": [{"when": {"type": "b"}, "end": {"success": true}}]}}}}"#;
+    insta::assert_snapshot!(findings(visible, &vars(&[("KEY", "1")])), @r"
+    Warning: invalid_config: adapters.a.mapping.args[0]: the value of KEY is visible in the process list (line 2, column 18)
+      set it in env instead: arguments can be read by every user of the machine
+    ");
 }
 
 #[test]
@@ -329,7 +385,7 @@ fn a_name_that_cannot_be_run_says_why() {
     let mut config = loaded(EVERY_KEY).unwrap();
     config.file.adapters.get_mut("everything").unwrap().args = Some(vec!["{{runid}}".into()]);
     config.file.agents.get_mut("other").unwrap().adapter = "gone".into();
-    let names = ["evrything", "zebra", "other", "a-cli", "mapped", "an-acp", "everything"];
+    let names = ["evrything", "zebra", "other", "a-cli", "an-acp", "everything"];
     let lines: Vec<String> =
         names.iter().map(|name| told(&resolve(name, &config).unwrap_err())).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
@@ -341,10 +397,8 @@ fn a_name_that_cannot_be_run_says_why() {
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
     not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
       built so far: process, demo, claude, codex, gemini, pi
-    not_supported: adapter 'mapped' is of type cli with a mapping, which this version does not drive
-      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
     not_supported: adapter 'an-acp' is of type acp, which this version does not drive
-      built so far: type process, and type cli with a runtime that `ostler runtimes` lists
+      built so far: type process, and type cli with a mapping or with a runtime that `ostler runtimes` lists
     unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder
       did you mean 'runId'?
     "#);

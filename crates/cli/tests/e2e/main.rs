@@ -21,6 +21,7 @@ mod escape;
 mod first_minutes;
 mod handover;
 mod manners;
+mod mapped;
 mod mcp;
 mod moment;
 mod money;

@@ -7,7 +7,9 @@ use super::outcome::{self, Facts, Gone};
 use super::tools::Calls;
 use super::watch::{Clock, Due};
 use super::{Effect, Machine, Now, Step, Testimony, Turns, lease, lifecycle, tools};
-use contract::event::{Body, EndEvidence, LeaseAction, Phase, RunResult};
+use contract::event::{
+    Body, EndEvidence, LeaseAction, Phase, RunResult, StopReason, Turn, TurnPhase,
+};
 use contract::speech::{Draft, Ending, ToolAnswer};
 use contract::{Code, RunState};
 use serde::{Deserialize, Serialize};
@@ -16,7 +18,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Said {
     pub ending: Ending,
-    /// `Explicit` or `Structured`.
+    /// `Explicit`, `Structured`, or `Exit` for an agent that has no closing mark.
     pub how: EndEvidence,
     /// It was said after someone stopped the run.
     pub late: bool,
@@ -219,6 +221,7 @@ impl Machine {
     pub(super) fn leave(&mut self, now: Now, testimony: Testimony, out: &mut Vec<Step>) {
         let undisturbed = self.stopped.is_none() && testimony.asked_by.is_none();
         if !(self.turns.session_unknown && undisturbed && self.terms.attempt == 1) {
+            self.take_word_at_exit(&testimony, out);
             return self.settle(now, &Gone::Ended(testimony), out);
         }
         self.withdraw_questions(out);
@@ -232,6 +235,26 @@ impl Machine {
         let why = Code::NativeSessionUnknown.word().to_owned();
         out.push(lifecycle(Phase::AttemptEnded, Some(why), None, None));
         out.push(Step::Do(Effect::Relaunch));
+    }
+
+    /// An agent without a closing mark has said all it says: by an exit of 0 that nobody asked for,
+    /// that becomes its word, and its turn is over.
+    fn take_word_at_exit(&mut self, testimony: &Testimony, out: &mut Vec<Step>) {
+        let Some(ending) = self.at_exit.take() else { return };
+        let by_itself = testimony.exit_code == Some(0)
+            && testimony.signal.is_none()
+            && testimony.asked_by.is_none();
+        if !by_itself || self.said.is_some() || self.stopped.is_some() {
+            return;
+        }
+        self.said = Some(Said { ending, how: EndEvidence::Exit, late: false });
+        if self.turns.started > 0 && self.turns.stop.is_none() {
+            let (phase, n, stop_reason) =
+                (TurnPhase::Ended, self.turns.started, Some(StopReason::EndTurn));
+            out.push(Step::Append(Draft::ostler(Body::Turn(Turn { phase, n, stop_reason }))));
+            self.turns.stop = stop_reason;
+        }
+        self.keep_session(out);
     }
 
     /// Whatever was called and not answered is answered now.

@@ -25,7 +25,7 @@ use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
     StopReason, Stream, Totals, UserText,
 };
-use contract::speech::{Draft, Limited, Signal, ToolAnswer, ToolCall, Utterance};
+use contract::speech::{Draft, Ending, Limited, Signal, ToolAnswer, ToolCall, Utterance};
 use contract::{Code, RunState, Timestamp};
 use end::{Graces, Reached, Said, Stdin, Stopped};
 use ledger::{Ledger, Standing, Used, span};
@@ -149,6 +149,9 @@ pub struct Machine {
     /// It was said that the budget of dollars cannot hold what has no price.
     #[serde(default)]
     unpriced_told: bool,
+    /// What counts as the agent's word if its process exits with 0, until then.
+    #[serde(default)]
+    at_exit: Option<Ending>,
 }
 
 /// The version of the stored state. Another one is refused, so that the run ends as lost, honestly.
@@ -240,6 +243,7 @@ impl Machine {
             session: None,
             held: None,
             unpriced_told: false,
+            at_exit: None,
         }
     }
 
@@ -381,6 +385,7 @@ impl Machine {
             Signal::ModelError { code } => self.turns.model_error = Some(code),
             Signal::Ended(ending) => self.hear_end(now, ending, EndEvidence::Explicit, out),
             Signal::Result(ending) => self.hear_end(now, ending, EndEvidence::Structured, out),
+            Signal::ResultAtExit(ending) => self.at_exit = Some(ending),
         }
     }
 

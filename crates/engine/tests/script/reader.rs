@@ -145,6 +145,7 @@ fn signal(words: &Words<'_>) -> Signal {
         "model_error" => Signal::ModelError { code: code(words.bare(1)) },
         "ended" => Signal::Ended(ending(words)),
         "result" => Signal::Result(ending(words)),
+        "result_at_exit" => Signal::ResultAtExit(ending(words)),
         unknown => panic!("no signal is called {unknown}"),
     }
 }

@@ -64,7 +64,8 @@ async fn launch(host: &Host, request: RunRequest, row: &RunRow) -> Result<(), Fa
         return Ok(());
     };
     let mut drive = start::drive_again(host, request, row).await?;
-    let Some((machine, dialect, state)) = adopt::restore(&point, &drive.words.seal, drive.runtime)
+    let Some((machine, dialect, state)) =
+        adopt::restore(&point, &drive.words.seal, &*drive.runtime)
     else {
         // It ends as lost when its lease is over, like any run that cannot be read.
         drive.abandon();

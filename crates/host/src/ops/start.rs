@@ -24,7 +24,7 @@ use engine::{Input, Machine, RunBudget, Terms};
 use failpoint::Point;
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
-use runtimes::{Runtime, Spec, registry, template};
+use runtimes::{Spec, registry, template};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use store::{Claim, NewTask, RunHead, RunRow};
 /// A request that passed every check, with everything that was found on the way.
 struct Checked {
     adapter: Adapter,
-    runtime: &'static dyn Runtime,
+    runtime: registry::Chosen,
     workspace: Arc<Workspace>,
     environment: BTreeMap<String, String>,
     policy: Policy,
@@ -236,7 +236,7 @@ fn drive(
         run: identity.run,
         fence: identity.fence,
         attempt: ATTEMPT,
-        runtime: checked.runtime,
+        runtime: checked.runtime.clone(),
         machine: Machine::new(terms(request, &checked, lease_ms), now),
         dialect,
         joiner: Default::default(),
@@ -304,12 +304,7 @@ fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked,
         );
         return Err(Fault::new(Code::TooLarge, message));
     }
-    let runtime = registry::find(&adapter.runtime).ok_or_else(|| {
-        Fault::new(
-            Code::UnknownAgent,
-            format!("'{}' names the runtime '{}'", adapter.name, adapter.runtime),
-        )
-    })?;
+    let runtime = registry::of(&adapter)?;
     let workspace = Workspace::open(&request.cwd)?.without(&host.inner.data.private());
     let workspace = Arc::new(workspace);
     let environment = match &request.environment {
