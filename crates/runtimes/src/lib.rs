@@ -6,12 +6,17 @@
 
 pub mod claude;
 pub mod codex;
+#[path = "cursor-agent/mod.rs"]
+pub mod cursor_agent;
 pub mod demo;
 pub mod gemini;
 pub mod join;
 pub mod jsonlines;
 pub mod launch;
+mod oneshot;
 pub mod pi;
+#[cfg(test)]
+mod played;
 pub mod process;
 pub mod provider;
 pub mod registry;
