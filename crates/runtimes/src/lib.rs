@@ -14,6 +14,7 @@ pub mod join;
 pub mod jsonlines;
 pub mod launch;
 mod oneshot;
+pub mod openhands;
 pub mod pi;
 #[cfg(test)]
 mod played;

@@ -1,16 +1,19 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, cursor_agent, demo, gemini, pi, process};
+use crate::{Runtime, claude, codex, cursor_agent, demo, gemini, openhands, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 7] = [
-    &process::Process,          // any program that speaks JSON lines
-    &demo::Demo,                // the built-in demo agent
-    &claude::Claude,            // Claude Code by stream-json
-    &codex::Codex,              // OpenAI's Codex, by its app-server
-    &gemini::Gemini,            // Gemini CLI, headless
-    &pi::Pi,                    // pi, headless
-    &cursor_agent::CursorAgent, // Cursor's agent, headless, by its documentation
+static RUNTIMES: [&'static dyn Runtime; 8] = [
+    &process::Process, // any program that speaks JSON lines
+    &demo::Demo,       // the built-in demo agent
+    &claude::Claude,   // Claude Code by stream-json
+    &codex::Codex,     // OpenAI's Codex, by its app-server
+    &gemini::Gemini,   // Gemini CLI, headless
+    &pi::Pi,           // pi, headless
+    // Cursor's agent, headless, by its documentation
+    &cursor_agent::CursorAgent,
+    // OpenHands, headless
+    &openhands::OpenHands,
 ];
 
 /// The runtime with this id.
