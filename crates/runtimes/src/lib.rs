@@ -10,6 +10,7 @@ pub mod codex;
 pub mod cursor_agent;
 pub mod demo;
 pub mod gemini;
+pub mod hermes;
 pub mod join;
 pub mod jsonlines;
 pub mod launch;

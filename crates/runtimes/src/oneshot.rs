@@ -3,7 +3,7 @@
 //! a prompt is handed over on a command line. Each dialect knows its own lines; nothing here does.
 //! Everything that is remembered is bounded, because it is stored with every batch.
 
-use crate::{Frame, Out, Spec};
+use crate::{Frame, Out, Spec, Stream};
 use contract::event::{
     self, Body, Diff, Log, Raw, Session, StopReason, Text, ToolStatus, TurnPhase, Usage,
 };
@@ -57,12 +57,24 @@ impl<'a> Ear<'a> {
         self.draft(Body::Log(Log { stream, text, level }));
     }
 
+    /// Keeps lines that were held back until now.
+    pub fn keep_all(&mut self, stream: Stream, lines: &[String]) {
+        for line in lines.iter().filter(|line| !line.trim().is_empty()) {
+            let (stream, text) = (stream.into(), line.clone());
+            self.draft(Body::Log(Log { stream, text, level: None }));
+        }
+    }
+
     /// The agent named its conversation and begins its one turn.
     pub fn begin(&mut self, session: Session) {
         if let Some(id) = &session.native_session {
             self.signal(Signal::Session { id: id.clone() });
         }
         self.draft(Body::Session(session));
+        self.start_turn();
+    }
+
+    pub fn start_turn(&mut self) {
         let (phase, n, stop_reason) = (TurnPhase::Started, 1, None);
         self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
         self.signal(Signal::TurnStarted);
@@ -118,12 +130,6 @@ impl<'a> Ear<'a> {
             hint: None,
             detail: (!detail.is_empty()).then(|| bounded(detail)),
         }));
-    }
-
-    /// The conversation that was to be taken up is not known to the agent.
-    pub fn session_unknown(&mut self) {
-        self.error(Code::NativeSessionUnknown, self.line);
-        self.signal(Signal::SessionUnknown);
     }
 
     pub fn result(&mut self, code: Option<Code>, text: Option<String>, detail: Option<String>) {

@@ -78,7 +78,8 @@ pub(crate) fn served(recording: &Recording) -> Tokens {
         sum.input_uncached += usage("input");
         sum.cache_read += usage("cache_read");
         sum.cache_write += usage("cache_create");
-        sum.output += usage("output") + usage("reasoning");
+        // Thoughts are among the output already, in the protocol that these agents speak.
+        sum.output += usage("output");
     }
     sum
 }

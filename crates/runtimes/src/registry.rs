@@ -1,9 +1,9 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, cursor_agent, demo, gemini, openhands, pi, process};
+use crate::{Runtime, claude, codex, cursor_agent, demo, gemini, hermes, openhands, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 8] = [
+static RUNTIMES: [&'static dyn Runtime; 9] = [
     &process::Process, // any program that speaks JSON lines
     &demo::Demo,       // the built-in demo agent
     &claude::Claude,   // Claude Code by stream-json
@@ -12,6 +12,8 @@ static RUNTIMES: [&'static dyn Runtime; 8] = [
     &pi::Pi,           // pi, headless
     // Cursor's agent, headless, by its documentation
     &cursor_agent::CursorAgent,
+    // Hermes Agent, by its one-shot mode
+    &hermes::Hermes,
     // OpenHands, headless
     &openhands::OpenHands,
 ];

@@ -101,7 +101,7 @@ impl Runtime for OpenHands {
             args.extend(["-f".to_owned(), format!("{}/{PROMPT_FILE}", spec.files)]);
             files.push(PlanFile { name: PROMPT_FILE.to_owned(), text: prompt });
         }
-        let mut env = vec![("OPENHANDS_SUPPRESS_BANNER".to_owned(), "1".to_owned())];
+        let mut env = OWN.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         env.extend(spec.model.clone().map(|model| (MODEL_VARIABLE.to_owned(), model)));
         let program = oneshot::program(spec, BINARY);
         let start = Start { program, args, env, files, ..Start::default() };
@@ -121,6 +121,9 @@ impl Runtime for OpenHands {
         None
     }
 }
+
+/// What every run sets: without the first its lines are held back until there are many of them.
+const OWN: [(&str, &str); 2] = [("PYTHONUNBUFFERED", "1"), ("OPENHANDS_SUPPRESS_BANNER", "1")];
 
 /// Its own variables: the model and its key, where its home is, and whether LiteLLM asks the
 /// network for prices.

@@ -11,6 +11,8 @@ const CLASSES: &[(&str, Code)] = &[
     ("PermissionDenied", Code::AuthFailed),
     ("RateLimit", Code::RateLimited),
     ("ContextWindow", Code::ContextOverflow),
+    // The context is too long, and nothing is left that could be taken out of it.
+    ("NoCondensationAvailable", Code::ContextOverflow),
     ("NotFound", Code::ModelNotFound),
     ("MaxIterations", Code::MaxTurns),
     ("ServiceUnavailable", Code::Overloaded),
