@@ -1,9 +1,11 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, cursor_agent, demo, gemini, hermes, openhands, pi, process};
+use crate::{
+    Runtime, aider, claude, codex, cursor_agent, demo, gemini, hermes, openhands, pi, process,
+};
 
-static RUNTIMES: [&'static dyn Runtime; 9] = [
+static RUNTIMES: [&'static dyn Runtime; 10] = [
     &process::Process, // any program that speaks JSON lines
     &demo::Demo,       // the built-in demo agent
     &claude::Claude,   // Claude Code by stream-json
@@ -16,6 +18,8 @@ static RUNTIMES: [&'static dyn Runtime; 9] = [
     &hermes::Hermes,
     // OpenHands, headless
     &openhands::OpenHands,
+    // Aider, by a message file
+    &aider::Aider,
 ];
 
 /// The runtime with this id.

@@ -8,7 +8,6 @@ use contract::Code;
 /// Words that mean something here, the more particular first.
 const WORDS: &[(&str, Code)] = &[
     ("model declined to respond", Code::ModelRefusal),
-    ("insufficient credits", Code::Billing),
     ("no inference provider configured", Code::AuthRequired),
     ("no llm provider configured", Code::AuthRequired),
 ];
