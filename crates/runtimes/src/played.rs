@@ -84,8 +84,11 @@ pub(crate) fn served(recording: &Recording) -> Tokens {
     sum
 }
 
+/// A name, and what is particular about the spec.
+pub(crate) type PlanRow = (&'static str, fn(&mut Spec));
+
 /// Plans as they are reviewed, one block for each row.
-pub(crate) fn plans(runtime: &dyn Runtime, rows: &[(&str, fn(&mut Spec))]) -> String {
+pub(crate) fn plans(runtime: &dyn Runtime, rows: &[PlanRow]) -> String {
     let mut shown = String::new();
     for (name, change) in rows {
         let mut spec = spec(runtime);
@@ -115,7 +118,7 @@ pub(crate) fn plans(runtime: &dyn Runtime, rows: &[(&str, fn(&mut Spec))]) -> St
 }
 
 /// The rows that every agent has a plan for.
-pub(crate) const PLANS: &[(&str, fn(&mut Spec))] = &[
+pub(crate) const PLANS: &[PlanRow] = &[
     ("allow-all", |_| {}),
     ("allow-reads", |spec| spec.policy = Policy::AllowReads),
     ("ask", |spec| spec.policy = Policy::Ask),
