@@ -4,22 +4,30 @@
 //! `registry` lists the runtimes, `jsonlines` is the process protocol, `template` fills in
 //! placeholders and `join` joins deltas before they are sealed.
 
+pub mod aider;
 pub mod claude;
 pub mod cline;
 pub mod codex;
 pub mod copilot;
+#[path = "cursor-agent/mod.rs"]
+pub mod cursor_agent;
 pub mod demo;
 pub mod droid;
 pub mod gemini;
 mod headless;
+pub mod hermes;
 pub mod join;
 pub mod jsonlines;
 pub mod kilo;
 pub mod launch;
 pub mod mapped;
+mod oneshot;
 pub mod openclaw;
 pub mod opencode;
+pub mod openhands;
 pub mod pi;
+#[cfg(test)]
+mod played;
 pub mod process;
 pub mod provider;
 pub mod registry;

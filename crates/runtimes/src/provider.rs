@@ -33,6 +33,7 @@ const WORDS: &[(&str, Code)] = &[
     ("insufficient_quota", Code::ProviderQuota),
     ("usage_limit_reached", Code::ProviderQuota),
     ("credit balance is too low", Code::Billing),
+    ("insufficient credits", Code::Billing),
     ("payment required", Code::Billing),
     ("billing", Code::Billing),
     ("prompt is too long", Code::ContextOverflow),

@@ -4,27 +4,31 @@
 
 use crate::mapped::{self, Mapped};
 use crate::{
-    Runtime, claude, cline, codex, copilot, demo, droid, gemini, kilo, openclaw, opencode, pi,
-    process,
+    Runtime, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes, kilo,
+    openclaw, opencode, openhands, pi, process,
 };
 use contract::plan::Adapter;
 use contract::{Code, Fault};
 use std::ops::Deref;
 use std::sync::Arc;
 
-static RUNTIMES: [&'static dyn Runtime; 12] = [
-    &process::Process,   // any program that speaks JSON lines
-    &demo::Demo,         // the built-in demo agent
-    &claude::Claude,     // Claude Code by stream-json
-    &codex::Codex,       // OpenAI's Codex, by its app-server
-    &gemini::Gemini,     // Gemini CLI, headless
-    &pi::Pi,             // pi, headless
-    &opencode::OpenCode, // OpenCode, headless
-    &kilo::Kilo,         // Kilo Code, made from OpenCode
-    &droid::Droid,       // Factory's droid, headless
-    &copilot::Copilot,   // GitHub Copilot CLI, headless
-    &cline::Cline,       // Cline, headless
-    &openclaw::Openclaw, // OpenClaw, embedded
+static RUNTIMES: [&'static dyn Runtime; 16] = [
+    &process::Process,          // any program that speaks JSON lines
+    &demo::Demo,                // the built-in demo agent
+    &claude::Claude,            // Claude Code by stream-json
+    &codex::Codex,              // OpenAI's Codex, by its app-server
+    &gemini::Gemini,            // Gemini CLI, headless
+    &pi::Pi,                    // pi, headless
+    &opencode::OpenCode,        // OpenCode, headless
+    &kilo::Kilo,                // Kilo Code, made from OpenCode
+    &droid::Droid,              // Factory's droid, headless
+    &copilot::Copilot,          // GitHub Copilot CLI, headless
+    &cline::Cline,              // Cline, headless
+    &openclaw::Openclaw,        // OpenClaw, embedded
+    &cursor_agent::CursorAgent, // Cursor's agent, headless, by its documentation
+    &hermes::Hermes,            // Hermes Agent, by its one-shot mode
+    &openhands::OpenHands,      // OpenHands, headless
+    &aider::Aider,              // Aider, by a message file
 ];
 
 /// The runtime with this id.

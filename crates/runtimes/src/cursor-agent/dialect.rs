@@ -1,0 +1,271 @@
+//! Hears `-p --output-format stream-json`. Messages come whole, thoughts in pieces, tools in pairs,
+//! and one result closes a run that went well; one that did not ends without a result, with words
+//! in place of a line and an exit of 1. It takes no word after its prompt.
+
+use super::tools::Tool;
+use super::trouble;
+use super::wire::{Count, Finish, Init, Line, Said, Thought, ToolCall};
+use crate::oneshot::{Answer, Calls, Ear, Open, REPEATED, UNRECOGNISED, bounded, unsaid};
+use crate::{Dialect, Frame, Out, Stream, provider, saved};
+use contract::event::{Body, Session, StopReason, Usage};
+use contract::money::Basis;
+use contract::speech::Close;
+use contract::{Code, Fault, Signal, Timestamp, Tokens, Utterance};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// The version of the saved form.
+const VERSION: u32 = 1;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct State {
+    version: u32,
+    /// The conversation that was to be taken up again.
+    resumes: Option<String>,
+    model: Option<String>,
+    /// The first line was heard and the last was not.
+    turn_open: bool,
+    ended: bool,
+    /// The number of what is being said or thought.
+    block: u32,
+    /// Pieces of one text are being heard.
+    pieces: bool,
+    thinking: bool,
+    answer: Answer,
+    /// A tool was used, so that a run without a word still did something.
+    acted: bool,
+    calls: Calls,
+}
+
+/// A run of the agent: one prompt, one turn.
+pub(super) struct CursorAgent {
+    /// Said once, before anything is heard, and therefore no part of what is saved.
+    prompt: Option<String>,
+    state: State,
+}
+
+impl CursorAgent {
+    pub(super) fn new(prompt: String, resumes: Option<String>) -> Self {
+        let state = State {
+            version: VERSION,
+            resumes,
+            model: None,
+            turn_open: false,
+            ended: false,
+            block: 0,
+            pieces: false,
+            thinking: false,
+            answer: Answer::default(),
+            acted: false,
+            calls: Calls::default(),
+        };
+        Self { prompt: Some(prompt), state }
+    }
+
+    pub(super) fn restore(state: &[u8]) -> Result<Self, Fault> {
+        Ok(Self { prompt: None, state: saved::load(state, VERSION)? })
+    }
+}
+
+impl Dialect for CursorAgent {
+    fn open(&mut self) -> Option<Vec<u8>> {
+        self.prompt.take().map(String::into_bytes)
+    }
+
+    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
+        let text = String::from_utf8_lossy(frame.bytes);
+        let line = text.trim_end_matches('\r');
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        // Replaced characters could turn one value into another, so such a line is only kept.
+        let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
+        let mut ear = Ear::of(frame, line, out);
+        match frame.stream {
+            Stream::Stderr => self.state.aside(&mut ear),
+            Stream::Stdout => match whole.then(|| Line::read(line)) {
+                Some(Ok(line)) => self.state.hear(line, &mut ear),
+                Some(Err(_)) | None => self.state.stray(&mut ear),
+            },
+        }
+    }
+
+    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
+        unsaid(utterance, out);
+    }
+
+    /// It waits for nothing that a clock could end.
+    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
+
+    fn close(&mut self, _: Close, out: &mut Out) {
+        self.state.calls.abandon(out);
+    }
+
+    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn save(&self) -> Vec<u8> {
+        saved::save(&self.state)
+    }
+}
+
+impl State {
+    fn hear(&mut self, line: Line, ear: &mut Ear<'_>) {
+        if self.ended {
+            return ear.keep(Some(REPEATED));
+        }
+        match line {
+            Line::System(init) => self.init(init, ear),
+            // It is an event already, and the trace has the line.
+            Line::User {} => {}
+            Line::Assistant(said) => self.said(&said, ear),
+            Line::Thinking(thought) => self.thought(thought, ear),
+            Line::ToolCall(call) => self.tool(&call, ear),
+            Line::Result(finish) => self.finish(&finish, ear),
+        }
+    }
+
+    fn init(&mut self, init: Init, ear: &mut Ear<'_>) {
+        if init.subtype.as_deref() != Some("init") || self.turn_open {
+            return ear.keep(Some(UNRECOGNISED));
+        }
+        self.turn_open = true;
+        self.model.clone_from(&init.model);
+        ear.begin(Session {
+            resumed: init.session_id.is_some() && init.session_id == self.resumes,
+            model: init.model,
+            tools: None,
+            cwd: init.cwd,
+            native_session: init.session_id,
+        });
+    }
+
+    /// A message comes whole. Pieces come only to those who ask for them, and are followed by the
+    /// whole once more.
+    fn said(&mut self, said: &Said, ear: &mut Ear<'_>) {
+        let text = said.text();
+        if text.is_empty() {
+            return ear.keep(Some(UNRECOGNISED));
+        }
+        let piece = said.timestamp_ms.is_some() && said.model_call_id.is_none();
+        if piece {
+            if !self.pieces {
+                self.answer.set("");
+            }
+            let block = self.next_block(!self.pieces);
+            (self.pieces, self.thinking) = (true, false);
+            self.answer.push(&text);
+            return ear.say(text, block, true);
+        }
+        if !std::mem::take(&mut self.pieces) {
+            self.thinking = false;
+            self.answer.set(&text);
+            let block = self.next_block(true);
+            ear.say(text, block, false);
+        }
+    }
+
+    fn thought(&mut self, thought: Thought, ear: &mut Ear<'_>) {
+        match (thought.subtype.as_deref(), thought.text) {
+            (Some("delta"), Some(text)) => {
+                self.pieces = false;
+                let first = !std::mem::replace(&mut self.thinking, true);
+                let block = self.next_block(first);
+                ear.think(text, block, true);
+            }
+            (Some("completed"), None) => self.thinking = false,
+            _ => ear.keep(Some(UNRECOGNISED)),
+        }
+    }
+
+    fn tool(&mut self, call: &ToolCall, ear: &mut Ear<'_>) {
+        // Ids hold a line break, which has no place in what people see.
+        let id = call.call_id.as_deref().map(|id| id.replace(char::is_control, "_"));
+        let (Some(id), Some(tool)) = (id, Tool::find(&call.tool_call)) else {
+            return ear.keep(Some(UNRECOGNISED));
+        };
+        (self.pieces, self.thinking) = (false, false);
+        match call.subtype.as_deref() {
+            Some("started") => {
+                if !self.calls.open(Open { id: id.clone(), change: None }) {
+                    return ear.keep(Some(REPEATED));
+                }
+                self.acted = true;
+                ear.open(tool.event(id));
+                if let Some(plan) = tool.plan() {
+                    ear.draft(Body::Plan(plan));
+                }
+            }
+            Some("completed") => {
+                let Some(open) = self.calls.close(&id) else { return ear.keep(Some(REPEATED)) };
+                let (status, denied, output) = tool.outcome();
+                ear.close(Open { change: tool.change(&id), ..open }, status, denied, output);
+            }
+            Some(_) | None => ear.keep(Some(UNRECOGNISED)),
+        }
+    }
+
+    /// Only a result of subtype success that says of itself that it is no error is a success, and
+    /// only after something was said or done.
+    fn finish(&mut self, finish: &Finish, ear: &mut Ear<'_>) {
+        ear.abandon(&mut self.calls);
+        (self.ended, self.turn_open) = (true, false);
+        self.spent(&finish.usage, ear);
+        let words = finish.result.as_str().unwrap_or_default();
+        let success = finish.subtype == "success" && finish.is_error == false;
+        let idle = self.answer.get().is_none() && !self.acted && words.trim().is_empty();
+        let code = match (success, idle) {
+            (true, false) => None,
+            (true, true) => Some(Code::EndedWithoutResult),
+            (false, _) => Some(provider::of_words(words).unwrap_or(Code::AgentFailed)),
+        };
+        let detail = code.and_then(|_| (!words.is_empty()).then(|| bounded(words)));
+        if self.answer.get().is_none() {
+            self.answer.set(words);
+        }
+        let text = self.answer.get().filter(|_| code.is_none());
+        ear.end_turn(if code.is_none() { StopReason::EndTurn } else { StopReason::Error });
+        ear.result(code, text, detail);
+    }
+
+    fn spent(&self, usage: &Value, ear: &mut Ear<'_>) {
+        let Ok(count) = Count::deserialize(usage) else { return };
+        let tokens = Tokens {
+            input_uncached: count.input_tokens,
+            cache_read: count.cache_read_tokens,
+            cache_write: count.cache_write_tokens,
+            output: count.output_tokens,
+            reasoning: None,
+        };
+        if tokens.total() > 0 {
+            let (model, basis) = (self.model.clone(), Basis::RunTotal);
+            ear.spent(Usage { model, tokens: Some(tokens), basis, ..Usage::default() });
+        }
+    }
+
+    /// A line of stderr: the reason of a failure, or noise.
+    fn aside(&mut self, ear: &mut Ear<'_>) {
+        match trouble::of(ear.line) {
+            Some(code) => ear.error(code, ear.line),
+            None => ear.keep(None),
+        }
+    }
+
+    /// Words where a line of the protocol was expected.
+    fn stray(&mut self, ear: &mut Ear<'_>) {
+        match trouble::of(ear.line).filter(|_| !self.ended && !ear.line.starts_with('{')) {
+            Some(code) => {
+                ear.error(code, ear.line);
+                ear.signal(Signal::ModelError { code });
+            }
+            None => ear.keep(Some(UNRECOGNISED)),
+        }
+    }
+
+    fn next_block(&mut self, new: bool) -> String {
+        self.block = self.block.saturating_add(u32::from(new));
+        format!("block-{}", self.block)
+    }
+}
