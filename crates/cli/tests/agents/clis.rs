@@ -1,0 +1,91 @@
+//! One row for each CLI: how it is pointed at the scripted model, and what is peculiar to it. The
+//! words `{base}` and `{home}` stand for the model's address and the instance's HOME.
+//!
+//! `env` is what a person would have set and the card lets through; what only a test needs, such as
+//! switches against telemetry and updates, is given by our own configuration.
+
+/// How one CLI is prepared, and what it is known to tell.
+#[derive(Debug)]
+pub struct Cli {
+    pub id: &'static str,
+    /// Files of its own, below HOME.
+    pub files: &'static [(&'static str, &'static str)],
+    /// Variables of the person who starts Ostler.
+    pub env: &'static [(&'static str, &'static str)],
+    /// Variables of our configuration.
+    pub given: &'static [(&'static str, &'static str)],
+    /// Whether thoughts are printed, or only counted.
+    pub thinking: Thinking,
+    /// Whether a used-up quota comes with the time at which it is over.
+    pub reset: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Thinking {
+    Shown,
+    Counted,
+}
+
+pub const CLIS: &[Cli] = &[
+    Cli {
+        id: "claude",
+        files: &[],
+        env: &[
+            ("ANTHROPIC_BASE_URL", "{base}"),
+            ("ANTHROPIC_API_KEY", "test-key"),
+            ("DISABLE_TELEMETRY", "1"),
+            ("DISABLE_ERROR_REPORTING", "1"),
+            ("DISABLE_AUTOUPDATER", "1"),
+            ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1"),
+        ],
+        given: &[],
+        thinking: Thinking::Shown,
+        reset: true,
+    },
+    Cli {
+        id: "codex",
+        files: &[(
+            ".codex/config.toml",
+            r#"
+model = "gpt-5.5"
+model_provider = "scripted"
+check_for_update_on_startup = false
+[analytics]
+enabled = false
+[features]
+plugins = false
+[model_providers.scripted]
+name = "scripted"
+base_url = "{base}/v1"
+env_key = "SCRIPTED_API_KEY"
+wire_api = "responses"
+"#,
+        )],
+        env: &[],
+        given: &[("SCRIPTED_API_KEY", "test-key")],
+        thinking: Thinking::Shown,
+        reset: false,
+    },
+    Cli {
+        id: "gemini",
+        files: &[(
+            ".gemini/settings.json",
+            r#"{
+  "security": { "auth": { "selectedType": "gemini-api-key" } },
+  "privacy": { "usageStatisticsEnabled": false },
+  "telemetry": { "enabled": false },
+  "general": { "enableAutoUpdate": false, "enableAutoUpdateNotification": false }
+}"#,
+        )],
+        env: &[("GEMINI_API_KEY", "test-key"), ("GOOGLE_GEMINI_BASE_URL", "{base}")],
+        given: &[],
+        thinking: Thinking::Counted,
+        reset: false,
+    },
+];
+
+impl Cli {
+    pub fn of(id: &str) -> &'static Self {
+        CLIS.iter().find(|cli| cli.id == id).unwrap_or_else(|| panic!("{id} has no row"))
+    }
+}

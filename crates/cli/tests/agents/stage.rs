@@ -1,0 +1,78 @@
+//! An instance with one CLI in it and a scripted model beside it: the program on PATH under its own
+//! name, its settings in HOME, nothing of the machine's in its environment.
+
+use crate::clis::Cli;
+use crate::ostler::{BOUND_MS, Ostler, Running, Said};
+use serde_json::{Value, json};
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+use testkit::{Model, agents, find_marked, until};
+
+/// Everything of one test. The model is dropped first, so that no agent waits for it.
+pub struct Stage {
+    pub cli: &'static Cli,
+    pub model: Model,
+    pub ostler: Ostler,
+}
+
+impl Stage {
+    pub fn new(id: &str, scenario: &str) -> Self {
+        let cli = Cli::of(id);
+        let ostler = Ostler::new();
+        let root = ostler.instance.root();
+        let model = Model::start(&root.join("model"), scenario);
+        let stage = Self { cli, model, ostler };
+        let bin = stage.ostler.instance.root().join("bin").join(id);
+        std::os::unix::fs::symlink(agents::installed(id), bin).expect("a link can be made");
+        for (path, text) in cli.files {
+            let path = stage.ostler.instance.root().join("home").join(path);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
+            fs::write(path, stage.filled(text)).expect("a file of the agent's");
+        }
+        let given: serde_json::Map<String, Value> = cli
+            .given
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), stage.filled(value).into()))
+            .collect();
+        let config = json!({ "adapters": { (id): { "type": "cli", "env": given } } });
+        stage.ostler.instance.write_config(&config.to_string());
+        stage
+    }
+
+    fn filled(&self, text: &str) -> String {
+        let home = self.ostler.instance.root().join("home");
+        text.replace("{base}", self.model.base()).replace("{home}", &home.display().to_string())
+    }
+
+    /// `ostler run CLI …` with everything allowed, and the prompt on standard input.
+    pub fn command(&self, args: &[&str], prompt: &str) -> Command {
+        let root = self.ostler.instance.root();
+        let file = root.join("tmp/prompt.txt");
+        fs::write(&file, prompt).expect("the prompt can be written");
+        let mut all = vec!["run", self.cli.id, "--json", "--permission", "allow-all"];
+        all.extend(args);
+        let mut command = self.ostler.command(&all);
+        for (name, value) in self.cli.env {
+            command.env(name, self.filled(value));
+        }
+        command.stdin(Stdio::from(File::open(file).expect("the prompt can be read")));
+        command
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self, args: &[&str], prompt: &str) -> Said {
+        Said::from(self.command(args, prompt).output().expect("ostler starts"))
+    }
+
+    pub fn start(&self, prompt: &str) -> Running {
+        Running::of(&mut self.command(&[], prompt))
+    }
+
+    /// Whatever carries the instance's mark is gone, soon.
+    pub fn assert_nothing_left(&self) {
+        let mark = self.ostler.instance.mark();
+        until("everything of the run to be gone", BOUND_MS, || {
+            find_marked(&mark).is_empty().then_some(())
+        });
+    }
+}
