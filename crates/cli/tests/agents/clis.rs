@@ -82,6 +82,26 @@ wire_api = "responses"
         thinking: Thinking::Counted,
         reset: false,
     },
+    Cli {
+        id: "pi",
+        files: &[
+            (
+                ".pi/agent/models.json",
+                r#"{ "providers": { "scripted": {
+  "baseUrl": "{base}/v1", "api": "openai-completions", "apiKey": "test-key",
+  "models": [{ "id": "fake-model", "reasoning": true, "contextWindow": 200000, "maxTokens": 32000,
+    "cost": { "input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75 } }] } } }"#,
+            ),
+            (
+                ".pi/agent/settings.json",
+                r#"{ "defaultProvider": "scripted", "defaultModel": "fake-model" }"#,
+            ),
+        ],
+        env: &[],
+        given: &[("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")],
+        thinking: Thinking::Shown,
+        reset: false,
+    },
 ];
 
 impl Cli {

@@ -71,3 +71,19 @@ macro_rules! driven {
 }
 
 driven!(claude codex gemini);
+
+/// Those beyond every day: whether they can be driven at all.
+mod beyond {
+    macro_rules! greeted {
+        ($($cli:ident)*) => {
+            $(mod $cli {
+                #[test]
+                fn a_prompt_of_200_kb_arrives_and_is_answered() {
+                    crate::scenarios::hello(stringify!($cli));
+                }
+            })*
+        };
+    }
+
+    greeted!(pi);
+}

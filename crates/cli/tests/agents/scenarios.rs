@@ -45,6 +45,7 @@ pub fn hello(cli: &str) {
         begin.zip(end).is_some_and(|(begin, end)| end - begin >= 200 * 1024)
     });
     assert!(whole, "the model has seen the whole prompt: {requests:#?}");
+    stage.held("hello, with a prompt of 200 KB", said.code, &events);
 }
 
 pub fn write(cli: &str) {
@@ -54,6 +55,7 @@ pub fn write(cli: &str) {
     let written = fs::read_to_string(stage.ostler.instance.work().join("written.txt"));
     assert_eq!(written.unwrap_or_default().trim_end(), "line one\nline two", "{events:#?}");
     assert_paired(&events, 1);
+    stage.held("write a file", said.code, &events);
 }
 
 pub fn two_tools(cli: &str) {
@@ -66,6 +68,7 @@ pub fn two_tools(cli: &str) {
     }
     assert_paired(&events, 2);
     assert!(text_of(&events, "assistant_text").contains("Both commands ran."));
+    stage.held("two tools in one answer", said.code, &events);
 }
 
 /// Every use of a tool has one result, after it.
@@ -97,6 +100,7 @@ pub fn thinking(cli: &str) {
             assert!(end["totals"]["tokens"]["reasoning"].as_u64() > Some(0), "{end}");
         }
     }
+    stage.held("think", said.code, &events);
 }
 
 pub fn goes_on(cli: &str) {
@@ -123,6 +127,7 @@ pub fn goes_on(cli: &str) {
     });
     assert!(remembered, "the model was told both: {after:#?}");
     stage.assert_nothing_left();
+    stage.held("go on with a conversation", said.code, &events);
 }
 
 pub fn quota(cli: &str) {
@@ -143,6 +148,7 @@ pub fn quota(cli: &str) {
     });
     assert_eq!(told, stage.cli.reset, "whether the reset is told: {events:#?}");
     stage.assert_nothing_left();
+    stage.held("a used-up quota", said.code, &events);
 }
 
 /// Starts a tool that takes half a minute, and gives the run's id and the agent's pid once it runs.
@@ -165,17 +171,19 @@ pub fn stopped(cli: &str) {
     let (run, id, _) = in_a_tool(&stage);
     let stop = stage.ostler.says(&["stop", &id]);
     assert_eq!(stop.code, 0, "{stop:?}");
-    ended(&stage, &run.finish(), 130, "cancelled", "cancelled");
+    let events = ended(&stage, &run.finish(), 130, "cancelled", "cancelled");
+    stage.held("stopped in a tool", 130, &events);
 }
 
 pub fn killed(cli: &str) {
     let stage = Stage::new(cli, "tool_sleep");
     let (run, _, pid) = in_a_tool(&stage);
     signal(pid, Signal::KILL);
-    ended(&stage, &run.finish(), 10, "failed", "process_killed");
+    let events = ended(&stage, &run.finish(), 10, "failed", "process_killed");
+    stage.held("killed in a tool", 10, &events);
 }
 
-fn ended(stage: &Stage, said: &Said, exit: i32, outcome: &str, code: &str) {
+fn ended(stage: &Stage, said: &Said, exit: i32, outcome: &str, code: &str) -> Vec<Value> {
     stage.assert_nothing_left();
     let events = said.events();
     let end = result(&events);
@@ -186,4 +194,5 @@ fn ended(stage: &Stage, said: &Said, exit: i32, outcome: &str, code: &str) {
         said.stderr
     );
     assert!(!stage.ostler.instance.work().join("slept.txt").exists(), "the tool did not end");
+    events
 }

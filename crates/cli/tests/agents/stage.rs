@@ -2,9 +2,11 @@
 //! name, its settings in HOME, nothing of the machine's in its environment.
 
 use crate::clis::Cli;
-use crate::ostler::{BOUND_MS, Ostler, Running, Said};
+use crate::ostler::{BOUND_MS, Ostler, Running, Said, result};
+use crate::tokens;
 use serde_json::{Value, json};
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use testkit::{Model, agents, find_marked, until};
 
@@ -22,8 +24,10 @@ impl Stage {
         let root = ostler.instance.root();
         let model = Model::start(&root.join("model"), scenario);
         let stage = Self { cli, model, ostler };
-        let bin = stage.ostler.instance.root().join("bin").join(id);
-        std::os::unix::fs::symlink(agents::installed(id), bin).expect("a link can be made");
+        stage.link(id, &agents::installed(id));
+        if agents::Pin::of(id).is_some_and(|pin| pin.newer_node) {
+            stage.link("node", &agents::newer_node());
+        }
         for (path, text) in cli.files {
             let path = stage.ostler.instance.root().join("home").join(path);
             fs::create_dir_all(path.parent().expect("a parent")).expect("directories");
@@ -37,6 +41,12 @@ impl Stage {
         let config = json!({ "adapters": { (id): { "type": "cli", "env": given } } });
         stage.ostler.instance.write_config(&config.to_string());
         stage
+    }
+
+    /// Puts a program before all others on PATH.
+    fn link(&self, name: &str, program: &Path) {
+        let link = self.ostler.instance.root().join("bin").join(name);
+        std::os::unix::fs::symlink(program, link).expect("a link can be made");
     }
 
     fn filled(&self, text: &str) -> String {
@@ -66,6 +76,23 @@ impl Stage {
 
     pub fn start(&self, prompt: &str) -> Running {
         Running::of(&mut self.command(&[], prompt))
+    }
+
+    /// Writes down that all of a scenario held, where whoever runs the suite wants to know.
+    pub fn held(&self, scenario: &str, exit: i32, events: &[Value]) {
+        let Some(dir) = std::env::var_os("OSTLER_AGENTS_ROWS") else { return };
+        let end = result(events);
+        let row = json!({
+            "cli": self.cli.id,
+            "scenario": scenario,
+            "outcome": end["outcome"],
+            "code": end["code"],
+            "exit": exit,
+            "tokens": tokens::told(end),
+            "duration_ms": end["duration_ms"],
+        });
+        let name = format!("{} {}.json", self.cli.id, scenario.replace([' ', ','], "-"));
+        fs::write(Path::new(&dir).join(name), row.to_string()).expect("a row");
     }
 
     /// Whatever carries the instance's mark is gone, soon.
