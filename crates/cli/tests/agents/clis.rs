@@ -18,6 +18,8 @@ pub struct Cli {
     pub thinking: Thinking,
     /// Whether a used-up quota comes with the time at which it is over.
     pub reset: bool,
+    /// Whether it can be told to stop, so that it leaves by itself and needs no signal.
+    pub obeys: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -41,6 +43,7 @@ pub const CLIS: &[Cli] = &[
         given: &[],
         thinking: Thinking::Shown,
         reset: true,
+        obeys: true,
     },
     Cli {
         id: "codex",
@@ -65,6 +68,7 @@ wire_api = "responses"
         given: &[("SCRIPTED_API_KEY", "test-key")],
         thinking: Thinking::Shown,
         reset: false,
+        obeys: true,
     },
     Cli {
         id: "gemini",
@@ -81,6 +85,7 @@ wire_api = "responses"
         given: &[],
         thinking: Thinking::Counted,
         reset: false,
+        obeys: false,
     },
     Cli {
         id: "pi",
@@ -101,6 +106,7 @@ wire_api = "responses"
         given: &[("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")],
         thinking: Thinking::Shown,
         reset: false,
+        obeys: false,
     },
 ];
 

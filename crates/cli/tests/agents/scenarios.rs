@@ -12,6 +12,9 @@ use std::fs;
 /// Words that no CLI has of its own.
 const WORD: &str = "heron-47-at-the-weir";
 
+/// How a program that handles SIGTERM leaves after it.
+const SIGTERM_EXIT: i32 = 143;
+
 /// The events of a run that succeeded, after what holds for every success was looked at.
 fn succeeded(stage: &Stage, said: &Said) -> Vec<Value> {
     let events = said.events();
@@ -172,6 +175,12 @@ pub fn stopped(cli: &str) {
     let stop = stage.ostler.says(&["stop", &id]);
     assert_eq!(stop.code, 0, "{stop:?}");
     let events = ended(&stage, &run.finish(), 130, "cancelled", "cancelled");
+    let end = result(&events);
+    if stage.cli.obeys {
+        let by_itself = end["signal"].is_null() && end["exit_code"] != SIGTERM_EXIT;
+        assert!(by_itself, "it was told to stop, and needed a signal: {end}");
+    }
+    assert_ne!(end["evidence"]["forced"], true, "{end}");
     stage.held("stopped in a tool", 130, &events);
 }
 
