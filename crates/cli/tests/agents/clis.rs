@@ -18,6 +18,8 @@ pub struct Cli {
     pub thinking: Thinking,
     /// Whether a used-up quota comes with the time at which it is over.
     pub reset: bool,
+    /// Whether our tools reach the model by MCP.
+    pub tools: bool,
     /// Whether it can be told to stop, so that it leaves by itself and needs no signal.
     pub obeys: bool,
 }
@@ -43,6 +45,7 @@ pub const CLIS: &[Cli] = &[
         given: &[],
         thinking: Thinking::Shown,
         reset: true,
+        tools: true,
         obeys: true,
     },
     Cli {
@@ -68,6 +71,7 @@ wire_api = "responses"
         given: &[("SCRIPTED_API_KEY", "test-key")],
         thinking: Thinking::Shown,
         reset: false,
+        tools: true,
         obeys: true,
     },
     Cli {
@@ -85,6 +89,7 @@ wire_api = "responses"
         given: &[],
         thinking: Thinking::Counted,
         reset: false,
+        tools: false,
         obeys: false,
     },
     Cli {
@@ -106,6 +111,7 @@ wire_api = "responses"
         given: &[("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")],
         thinking: Thinking::Shown,
         reset: false,
+        tools: false,
         obeys: false,
     },
 ];

@@ -48,6 +48,9 @@ pub fn hello(cli: &str) {
         begin.zip(end).is_some_and(|(begin, end)| end - begin >= 200 * 1024)
     });
     assert!(whole, "the model has seen the whole prompt: {requests:#?}");
+    // By name: some offer their tools whole, some only tell the model which ones it can ask for.
+    let ours = requests.iter().any(|request| stage.model.body(request).contains("report_progress"));
+    assert_eq!(ours, stage.cli.tools, "whether our tools are offered: {requests:#?}");
     stage.held("hello, with a prompt of 200 KB", said.code, &events);
 }
 
