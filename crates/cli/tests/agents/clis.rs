@@ -18,11 +18,15 @@ pub struct Cli {
     pub thinking: Thinking,
     /// Whether a used-up quota comes with the time at which it is over.
     pub reset: bool,
-    /// Whether our tools reach the model by MCP.
-    pub tools: bool,
+    /// How a request shows that our tools are offered by MCP: some offer them whole, some only
+    /// tell the model what it can ask for.
+    pub tools: Option<&'static str>,
     /// Whether it can be told to stop, so that it leaves by itself and needs no signal.
     pub obeys: bool,
 }
+
+/// One of our tools, whose name no CLI has of its own.
+pub const OUR_TOOL: &str = "report_progress";
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Thinking {
@@ -45,7 +49,7 @@ pub const CLIS: &[Cli] = &[
         given: &[],
         thinking: Thinking::Shown,
         reset: true,
-        tools: true,
+        tools: Some(OUR_TOOL),
         obeys: true,
     },
     Cli {
@@ -71,7 +75,7 @@ wire_api = "responses"
         given: &[("SCRIPTED_API_KEY", "test-key")],
         thinking: Thinking::Shown,
         reset: false,
-        tools: true,
+        tools: Some("\\n- ostler\\n"),
         obeys: true,
     },
     Cli {
@@ -89,7 +93,7 @@ wire_api = "responses"
         given: &[],
         thinking: Thinking::Counted,
         reset: false,
-        tools: false,
+        tools: None,
         obeys: false,
     },
     Cli {
@@ -111,7 +115,7 @@ wire_api = "responses"
         given: &[("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")],
         thinking: Thinking::Shown,
         reset: false,
-        tools: false,
+        tools: None,
         obeys: false,
     },
 ];

@@ -1,7 +1,7 @@
 //! What is done with every CLI, and what must come of it. Each function is one scenario and takes
 //! the CLI by name; what differs between them is in their rows, never here.
 
-use crate::clis::Thinking;
+use crate::clis::{OUR_TOOL, Thinking};
 use crate::ostler::{Said, assert_gap_free, result, signal};
 use crate::stage::Stage;
 use crate::tokens;
@@ -48,9 +48,9 @@ pub fn hello(cli: &str) {
         begin.zip(end).is_some_and(|(begin, end)| end - begin >= 200 * 1024)
     });
     assert!(whole, "the model has seen the whole prompt: {requests:#?}");
-    // By name: some offer their tools whole, some only tell the model which ones it can ask for.
-    let ours = requests.iter().any(|request| stage.model.body(request).contains("report_progress"));
-    assert_eq!(ours, stage.cli.tools, "whether our tools are offered: {requests:#?}");
+    let word = stage.cli.tools.unwrap_or(OUR_TOOL);
+    let offered = requests.iter().any(|request| stage.model.body(request).contains(word));
+    assert_eq!(offered, stage.cli.tools.is_some(), "our tools are offered: {requests:#?}");
     stage.held("hello, with a prompt of 200 KB", said.code, &events);
 }
 
