@@ -16,8 +16,9 @@ pub struct Cli {
     pub given: &'static [(&'static str, &'static str)],
     /// Whether thoughts are printed, or only counted.
     pub thinking: Thinking,
-    /// Whether a used-up quota comes with the time at which it is over.
-    pub reset: bool,
+    pub quota: Quota,
+    /// Whether its tokens hold those of side calls, such as for a title.
+    pub side_calls: bool,
     /// How a request shows that our tools are offered by MCP: some offer them whole, some only
     /// tell the model what it can ask for.
     pub tools: Option<&'static str>,
@@ -34,6 +35,15 @@ pub enum Thinking {
     Counted,
 }
 
+/// What it tells of a quota that is used up for an hour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quota {
+    WithReset,
+    Named,
+    /// Nothing at all: it waits without a word, and a clock of ours has to end it.
+    Silent,
+}
+
 pub const CLIS: &[Cli] = &[
     Cli {
         id: "claude",
@@ -48,7 +58,8 @@ pub const CLIS: &[Cli] = &[
         ],
         given: &[],
         thinking: Thinking::Shown,
-        reset: true,
+        quota: Quota::WithReset,
+        side_calls: true,
         tools: Some(OUR_TOOL),
         obeys: true,
     },
@@ -74,7 +85,8 @@ wire_api = "responses"
         env: &[],
         given: &[("SCRIPTED_API_KEY", "test-key")],
         thinking: Thinking::Shown,
-        reset: false,
+        quota: Quota::Named,
+        side_calls: true,
         tools: Some("\\n- ostler\\n"),
         obeys: true,
     },
@@ -92,7 +104,8 @@ wire_api = "responses"
         env: &[("GEMINI_API_KEY", "test-key"), ("GOOGLE_GEMINI_BASE_URL", "{base}")],
         given: &[],
         thinking: Thinking::Counted,
-        reset: false,
+        quota: Quota::Named,
+        side_calls: true,
         tools: None,
         obeys: false,
     },
@@ -114,7 +127,8 @@ wire_api = "responses"
         env: &[],
         given: &[("PI_OFFLINE", "1"), ("PI_TELEMETRY", "0"), ("PI_SKIP_VERSION_CHECK", "1")],
         thinking: Thinking::Shown,
-        reset: false,
+        quota: Quota::Named,
+        side_calls: true,
         tools: None,
         obeys: false,
     },

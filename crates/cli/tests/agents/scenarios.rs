@@ -1,9 +1,9 @@
 //! What is done with every CLI, and what must come of it. Each function is one scenario and takes
 //! the CLI by name; what differs between them is in their rows, never here.
 
-use crate::clis::{OUR_TOOL, Thinking};
+use crate::clis::{OUR_TOOL, Quota, Thinking};
 use crate::ostler::{Said, assert_gap_free, result, signal};
-use crate::stage::Stage;
+use crate::stage::{QUOTA, Stage};
 use crate::tokens;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -21,7 +21,11 @@ fn succeeded(stage: &Stage, said: &Said) -> Vec<Value> {
     assert_gap_free(&events);
     let end = result(&events);
     assert_eq!((said.code, &end["outcome"]), (0, &"succeeded".into()), "{end}\n{}", said.stderr);
-    assert_eq!(tokens::told(end), tokens::reported(&stage.model.requests()), "tokens of {end}");
+    assert_eq!(
+        tokens::told(end),
+        tokens::reported(stage.cli, &stage.model.requests()),
+        "tokens of {end}"
+    );
     stage.assert_nothing_left();
     events
 }
@@ -118,7 +122,11 @@ pub fn goes_on(cli: &str) {
     let end = result(&events);
     assert_eq!((said.code, &end["outcome"]), (0, &"succeeded".into()), "{end}\n{}", said.stderr);
     let after = stage.model.requests().split_off(before.len());
-    assert_eq!(tokens::told(end), tokens::reported(&after), "only what the second run spent");
+    assert_eq!(
+        tokens::told(end),
+        tokens::reported(stage.cli, &after),
+        "only what the second run spent"
+    );
     let native = |events: &[Value]| {
         of_kind(events, "session").into_iter().find_map(|event| {
             let id = event["native_session"].as_str()?;
@@ -137,22 +145,23 @@ pub fn goes_on(cli: &str) {
 }
 
 pub fn quota(cli: &str) {
-    let stage = Stage::new(cli, "usage_limit");
+    let stage = Stage::new(cli, QUOTA);
     let said = stage.run(&[], "Say hello.");
     let events = said.events();
     assert_gap_free(&events);
     let end = result(&events);
-    assert_eq!(
-        (said.code, &end["outcome"], &end["code"]),
-        (6, &"failed".into(), &"provider_quota".into()),
-        "{events:#?}"
-    );
+    let (exit, outcome, code) = match stage.cli.quota {
+        Quota::WithReset | Quota::Named => (6, "failed", "provider_quota"),
+        Quota::Silent => (8, "timed_out", "timeout_first_output"),
+    };
+    let seen = (said.code, &end["outcome"], &end["code"]);
+    assert_eq!(seen, (exit, &outcome.into(), &code.into()), "{events:#?}");
     let told = of_kind(&events, "quota").into_iter().any(|event| {
         let windows = event["windows"].as_array();
         let spent = windows.and_then(|all| all.iter().find(|window| window["exhausted"] == true));
         !event["resets_at"].is_null() || spent.is_some_and(|window| !window["resets_at"].is_null())
     });
-    assert_eq!(told, stage.cli.reset, "whether the reset is told: {events:#?}");
+    assert_eq!(told, stage.cli.quota == Quota::WithReset, "whether the reset is told: {events:#?}");
     stage.assert_nothing_left();
     stage.held("a used-up quota", said.code, &events);
 }
@@ -163,7 +172,6 @@ fn in_a_tool(stage: &Stage) -> (crate::ostler::Running, String, i32) {
     let begun = run.event("the agent to run", |event| event["phase"] == "running");
     let id = begun["run_id"].as_str().expect("an id").to_owned();
     let pid = begun["pid"].as_i64().expect("a pid");
-    run.event("the tool", |event| event["kind"] == "tool_use");
     let mark = stage.ostler.instance.mark();
     testkit::until("the tool's own process", crate::ostler::BOUND_MS, || {
         let all = testkit::find_marked(&mark);

@@ -1,7 +1,7 @@
 //! An instance with one CLI in it and a scripted model beside it: the program on PATH under its own
 //! name, its settings in HOME, nothing of the machine's in its environment.
 
-use crate::clis::Cli;
+use crate::clis::{Cli, Quota};
 use crate::ostler::{BOUND_MS, Ostler, Running, Said, result};
 use crate::tokens;
 use serde_json::{Value, json};
@@ -9,6 +9,11 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use testkit::{Model, agents, find_marked, until};
+
+/// The scenario of a quota that is used up.
+pub const QUOTA: &str = "usage_limit";
+/// How long one is waited for that says nothing then; long enough to have asked the model.
+const SILENT_SEC: u32 = 20;
 
 /// Everything of one test. The model is dropped first, so that no agent waits for it.
 pub struct Stage {
@@ -38,7 +43,11 @@ impl Stage {
             .iter()
             .map(|(name, value)| ((*name).to_owned(), stage.filled(value).into()))
             .collect();
-        let config = json!({ "adapters": { (id): { "type": "cli", "env": given } } });
+        let mut adapter = json!({ "type": "cli", "env": given });
+        if cli.quota == Quota::Silent && scenario == QUOTA {
+            adapter["firstOutputSec"] = json!(SILENT_SEC);
+        }
+        let config = json!({ "adapters": { (id): adapter } });
         stage.ostler.instance.write_config(&config.to_string());
         stage
     }

@@ -1,12 +1,14 @@
 //! What the model said it spent, in the buckets of the contract, beside what a run says.
 
+use crate::clis::Cli;
 use serde_json::{Value, json};
 
 /// The sum over all answers that were given whole. A model that knows no writing into a cache counts
 /// those tokens as input, and one whose thoughts stand beside its output has them added to it.
-pub fn reported(requests: &[Value]) -> Value {
+pub fn reported(cli: &Cli, requests: &[Value]) -> Value {
     let (mut input, mut read, mut write, mut output) = (0, 0, 0, 0);
-    for request in requests.iter().filter(|request| request["usage"].is_object()) {
+    let counted = |request: &&Value| cli.side_calls || request["aux"] != true;
+    for request in requests.iter().filter(counted).filter(|one| one["usage"].is_object()) {
         let count = |name: &str| request["usage"][name].as_u64().unwrap_or_default();
         match request["proto"].as_str() {
             Some("anthropic") => write += count("cache_create"),
