@@ -22,7 +22,8 @@ pub struct Cli {
     /// How a request shows that our tools are offered by MCP: some offer them whole, some only
     /// tell the model what it can ask for.
     pub tools: Option<&'static str>,
-    /// Whether it can be told to stop, so that it leaves by itself and needs no signal.
+    /// Whether it leaves by itself when it is told to stop, and its exit would show a signal. One
+    /// that leaves SIGTERM with 0 cannot be told apart.
     pub obeys: bool,
 }
 
@@ -88,7 +89,7 @@ wire_api = "responses"
         quota: Quota::Named,
         side_calls: true,
         tools: Some("\\n- ostler\\n"),
-        obeys: true,
+        obeys: false,
     },
     Cli {
         id: "gemini",
