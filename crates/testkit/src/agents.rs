@@ -75,7 +75,7 @@ pub const PINS: &[Pin] = &[
         program: ".bin/opencode",
         after: Some("postinstall.mjs"),
         newer_node: false,
-        everyday: false,
+        everyday: true,
     },
     Pin {
         id: "pi",

@@ -111,6 +111,30 @@ wire_api = "responses"
         obeys: false,
     },
     Cli {
+        id: "opencode",
+        files: &[(
+            ".config/opencode/opencode.json",
+            r#"{ "autoupdate": false, "share": "disabled",
+  "model": "scripted/fake-model", "small_model": "scripted/fake-model",
+  "provider": { "scripted": { "npm": "@ai-sdk/openai-compatible", "name": "Scripted",
+    "options": { "baseURL": "{base}/v1", "apiKey": "test-key" },
+    "models": { "fake-model": { "name": "Fake", "reasoning": true, "tool_call": true,
+      "limit": { "context": 200000, "output": 32000 },
+      "cost": { "input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75 } } } } } }"#,
+        )],
+        env: &[
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+            ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
+            ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
+        ],
+        given: &[("XDG_CONFIG_HOME", "{home}/.config"), ("OPENCODE_DISABLE_SHARE", "1")],
+        thinking: Thinking::Shown,
+        quota: Quota::Silent,
+        side_calls: false,
+        tools: Some(OUR_TOOL),
+        obeys: false,
+    },
+    Cli {
         id: "pi",
         files: &[
             (

@@ -70,7 +70,7 @@ macro_rules! driven {
     };
 }
 
-driven!(claude codex gemini);
+driven!(claude codex gemini opencode);
 
 /// Those beyond every day: whether they can be driven at all.
 mod beyond {
