@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool speaks to its terminal")]
 #![allow(clippy::disallowed_methods, reason = "a tool may start processes and read the clock")]
 
+mod agents;
 mod bench;
 mod docs;
 mod fuzz;
@@ -23,6 +24,9 @@ cargo xtask bench NAME      measure against a floor of the same minutes: size, m
                             into docs/benchmarks.md); builds what it needs with optimisation first
 cargo xtask bench instructions [--check | --write]
                             count instructions with valgrind; against those kept, or keep them
+cargo xtask agents          install the agents of others that are pinned, and drive them against a
+                            scripted model on loopback; --all for those beyond every day, --write
+                            to keep what came of it in docs/agents/real.md, --install alone
 cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N,
                             --inputs N and --seed S, --everyday for the gate, --target NAME for
                             one: frame, jsonlines, seal, deltas, config, resolve, template, sse,
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::run(&root()),
         ["docs"] => docs::write(&root()),
         ["docs", "--check"] => docs::check(&root()),
+        ["agents", rest @ ..] => agents::run(&root(), rest),
         ["bench" | "bench-built" | "bench-agent" | "bench-count", ..] => {
             bench::run(&root(), &words)
         }

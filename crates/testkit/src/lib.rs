@@ -10,8 +10,10 @@
 )]
 
 pub mod agent;
+pub mod agents;
 pub mod instance;
 pub mod leftovers;
+pub mod model;
 pub mod program;
 pub mod promises;
 pub mod recorded;
@@ -19,5 +21,6 @@ pub mod until;
 
 pub use instance::Instance;
 pub use leftovers::{Leftover, end_marked, find_marked, keepers};
+pub use model::Model;
 pub use program::{fake_agent, python};
 pub use until::until;

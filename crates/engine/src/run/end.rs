@@ -109,8 +109,10 @@ impl Machine {
         self.said = Some(Said { ending, how, late });
         if !late {
             self.watch.done(now);
-            self.close_stdin(out);
         }
+        // Also one that was stopped has nothing more to hear: without an input it can leave at once,
+        // instead of waiting for its grace to run out.
+        self.close_stdin(out);
     }
 
     /// Closes the agent's input, but not before its last open call has an answer: the call may be

@@ -28,6 +28,11 @@ pub struct Voice {
     broken: bool,
     /// A stop has begun; only the farewell is still said.
     stopping: bool,
+    /// Waits behind the farewell: all that may follow it is the closing of the pipe, so that an
+    /// agent that obeyed can leave before its grace is over.
+    closing: Option<Frame>,
+    /// The farewell is in the pipe.
+    parted: bool,
 }
 
 struct Frame {
@@ -60,6 +65,8 @@ impl Voice {
             dropped_from: None,
             broken: false,
             stopping: false,
+            closing: None,
+            parted: false,
         }
     }
 
@@ -96,14 +103,19 @@ impl Voice {
         self.stopping = true;
         self.stdin = None;
         self.farewell = None;
-        let frame = self.held.take()?;
-        self.drop_frame(&frame, spool)
+        let mut report = None;
+        for frame in [self.held.take(), self.closing.take()].into_iter().flatten() {
+            // At most one of the two has a number.
+            report = self.drop_frame(&frame, spool).or(report);
+        }
+        report
     }
 
     /// The pipe to wait for, if there is something to write. While the disk is full only a stop
     /// goes on: its few records can wait in memory.
     pub fn wants_room(&self, spool: &Spool) -> Option<BorrowedFd<'_>> {
-        let pending = self.held.is_some() || self.farewell.is_some();
+        let closing = self.parted && self.closing.is_some();
+        let pending = self.held.is_some() || self.farewell.is_some() || closing;
         let stdin = self.stdin.as_ref()?;
         (pending && (self.stopping || !spool.is_blocked())).then(|| stdin.as_fd())
     }
@@ -114,6 +126,9 @@ impl Voice {
         while let Some(stdin) = &self.stdin {
             if self.held.is_none() {
                 self.held = self.farewell.take();
+            }
+            if self.held.is_none() && self.parted {
+                self.held = self.closing.take();
             }
             let Some(frame) = &mut self.held else { break };
             if frame.written < frame.bytes.len() {
@@ -142,7 +157,8 @@ impl Voice {
     }
 
     pub fn held(&self) -> Option<u32> {
-        self.held.as_ref().filter(|frame| frame.flags & FAREWELL == 0).map(|frame| frame.n)
+        let numbered = self.held.as_ref().filter(|frame| frame.flags & FAREWELL == 0);
+        numbered.or(self.closing.as_ref()).map(|frame| frame.n)
     }
 
     pub fn is_open(&self) -> bool {
@@ -164,10 +180,14 @@ impl Voice {
             Some(_) => return Some(Report::Refused { n, why: Refusal::Busy }),
             None => {}
         }
-        if self.stdin.is_none() || self.stopping {
+        let closes = frame.flags & CLOSED != 0;
+        if self.stdin.is_none() || (self.stopping && !closes) {
             return self.drop_frame(&frame, spool);
         }
-        self.held = Some(frame);
+        match self.stopping {
+            true => self.closing = Some(frame),
+            false => self.held = Some(frame),
+        }
         if spool.is_blocked() { None } else { self.write_on(spool) }
     }
 
@@ -176,6 +196,7 @@ impl Voice {
         if frame.flags & CLOSED != 0 {
             self.stdin = None;
         }
+        self.parted |= frame.flags & FAREWELL != 0;
         spool.append(Kind::Said, frame.flags, frame.n, &frame.bytes);
         self.last_said = self.last_said.max(frame.n);
         (frame.flags & FAREWELL == 0).then_some(Report::SaidAck { n: frame.n })
@@ -281,6 +302,30 @@ mod tests {
         assert_eq!(scene.say(2, b"late"), Some(Report::Dropped { n: 2 }));
         let ends = [(Kind::Said, 0, FAREWELL), (Kind::Dropped, 2, 0)];
         assert_eq!(scene.records()[2..], ends);
+    }
+
+    #[test]
+    fn behind_the_farewell_the_input_can_still_be_closed_and_nothing_else() {
+        let mut scene = Scene::new();
+        scene.voice.stop(&mut scene.spool);
+        assert_eq!(scene.say(1, b"late"), Some(Report::Dropped { n: 1 }));
+        assert_eq!(scene.voice.close(2, &mut scene.spool), None, "the farewell needs the pipe");
+        assert_eq!(scene.voice.close(2, &mut scene.spool), None, "it is held already");
+        scene.voice.say_farewell(b"bye\n".to_vec(), &mut scene.spool);
+        assert_eq!(scene.voice.write_on(&mut scene.spool), Some(Report::SaidAck { n: 2 }));
+        assert_eq!(scene.heard(), 4);
+        assert!(!scene.voice.is_open());
+        let all = [(Kind::Dropped, 1, 0), (Kind::Said, 0, FAREWELL), (Kind::Said, 2, CLOSED)];
+        assert_eq!(scene.records(), all);
+    }
+
+    #[test]
+    fn an_input_that_was_to_be_closed_behind_a_farewell_that_never_came_is_dropped() {
+        let mut scene = Scene::new();
+        scene.voice.stop(&mut scene.spool);
+        assert_eq!(scene.voice.close(1, &mut scene.spool), None);
+        assert_eq!(scene.voice.end(&mut scene.spool), Some(Report::Dropped { n: 1 }));
+        assert_eq!(scene.records(), [(Kind::Dropped, 1, CLOSED)]);
     }
 
     #[test]

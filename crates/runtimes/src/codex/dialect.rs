@@ -222,9 +222,13 @@ impl Ear<'_> {
                 }
             }
             "warning" | "configWarning" | "deprecationNotice" => {
-                let text = params.message.unwrap_or_else(|| self.line.to_owned());
-                self.log(text, WARNING);
+                let text = params.message.or(params.summary);
+                self.log(text.unwrap_or_else(|| self.line.to_owned()), WARNING);
             }
+            "mcpServer/startupStatus/updated" => match params.status.as_deref() {
+                Some("starting" | "ready") => {}
+                _ => self.log(self.line.to_owned(), WARNING),
+            },
             method if KNOWN.contains(&method) => {}
             _ => self.unrecognised(),
         }

@@ -85,6 +85,26 @@ fn result(out: &Out) -> Option<&Ending> {
 }
 
 #[test]
+fn the_start_of_a_server_is_told_only_when_it_fails_and_a_warning_by_its_words() {
+    let logs = |method: &str, params: Value| -> Vec<String> {
+        let out = told(&mut *in_turn(), &note(method, params));
+        let texts = out.drafts.iter().map(|draft| match &draft.body {
+            Body::Log(log) => format!("{}: {}", log.level.as_deref().unwrap_or(""), log.text),
+            other => panic!("{other:?}"),
+        });
+        texts.collect()
+    };
+    let started = "mcpServer/startupStatus/updated";
+    for status in ["starting", "ready"] {
+        assert_eq!(logs(started, json!({ "name": "ostler", "status": status })), [""; 0]);
+    }
+    let failed = logs(started, json!({ "name": "ostler", "status": "failed" }));
+    assert!(failed[0].starts_with("warning: ") && failed[0].contains("failed"), "{failed:?}");
+    let warned = logs("configWarning", json!({ "summary": "no bubblewrap", "details": null }));
+    assert_eq!(warned, ["warning: no bubblewrap"]);
+}
+
+#[test]
 fn each_wish_becomes_its_arguments_and_the_parameters_of_its_thread() {
     let isolated = Adapter {
         project_context: Some(ProjectContext::Isolate),

@@ -45,6 +45,10 @@ pub(super) struct Params {
     pub will_retry: Option<bool>,
     pub plan: Option<Vec<Step>>,
     pub message: Option<String>,
+    /// What a `configWarning` says.
+    pub summary: Option<String>,
+    /// How the start of an MCP server goes.
+    pub status: Option<String>,
 }
 
 /// The answer to a request of ours.

@@ -1,0 +1,89 @@
+//! The product with the real agents of others: each pinned CLI in an instance of its own, its HOME
+//! empty, its keys made up, its model a scripted one on loopback. `cargo xtask agents` installs them
+//! and runs this; a CLI that is not there is a failure.
+//!
+//! `clis` says how each one is pointed at the model and what is peculiar to it, `scenarios` what is
+//! done with all of them, `tokens` what the model says it spent, `stage` how it is put together.
+
+#![allow(clippy::print_stderr, reason = "a test of size prints its figures")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests start processes and read the clock for themselves"
+)]
+
+mod clis;
+#[path = "../e2e/ostler.rs"]
+#[allow(dead_code, unused_imports, reason = "the other suite uses the rest of it")]
+mod ostler;
+mod scenarios;
+mod stage;
+mod tokens;
+
+/// One module for each CLI, one test for each scenario.
+macro_rules! driven {
+    ($($cli:ident)*) => {
+        $(mod $cli {
+            use crate::scenarios;
+
+            const CLI: &str = stringify!($cli);
+
+            #[test]
+            fn a_prompt_of_200_kb_arrives_and_is_answered() {
+                scenarios::hello(CLI);
+            }
+
+            #[test]
+            fn a_file_is_really_written() {
+                scenarios::write(CLI);
+            }
+
+            #[test]
+            fn two_tools_of_one_answer_are_paired() {
+                scenarios::two_tools(CLI);
+            }
+
+            #[test]
+            fn thinking_is_told_apart_from_text() {
+                scenarios::thinking(CLI);
+            }
+
+            #[test]
+            fn a_conversation_goes_on() {
+                scenarios::goes_on(CLI);
+            }
+
+            #[test]
+            fn a_used_up_quota_is_named() {
+                scenarios::quota(CLI);
+            }
+
+            #[test]
+            fn a_stop_in_the_middle_of_a_tool_leaves_nothing() {
+                scenarios::stopped(CLI);
+            }
+
+            #[test]
+            fn an_agent_killed_in_the_middle_of_a_tool_leaves_nothing() {
+                scenarios::killed(CLI);
+            }
+        })*
+    };
+}
+
+driven!(claude codex gemini opencode);
+
+/// Those beyond every day: whether they can be driven at all.
+mod beyond {
+    macro_rules! greeted {
+        ($($cli:ident)*) => {
+            $(mod $cli {
+                #[test]
+                fn a_prompt_of_200_kb_arrives_and_is_answered() {
+                    crate::scenarios::hello(stringify!($cli));
+                }
+            })*
+        };
+    }
+
+    greeted!(pi);
+}

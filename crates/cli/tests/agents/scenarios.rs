@@ -1,0 +1,218 @@
+//! What is done with every CLI, and what must come of it. Each function is one scenario and takes
+//! the CLI by name; what differs between them is in their rows, never here.
+
+use crate::clis::{OUR_TOOL, Quota, Thinking};
+use crate::ostler::{Said, assert_gap_free, result, signal};
+use crate::stage::{QUOTA, Stage};
+use crate::tokens;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+
+/// Words that no CLI has of its own.
+const WORD: &str = "heron-47-at-the-weir";
+
+/// How a program that handles SIGTERM leaves after it.
+const SIGTERM_EXIT: i32 = 143;
+
+/// The events of a run that succeeded, after what holds for every success was looked at.
+fn succeeded(stage: &Stage, said: &Said) -> Vec<Value> {
+    let events = said.events();
+    assert_gap_free(&events);
+    let end = result(&events);
+    assert_eq!((said.code, &end["outcome"]), (0, &"succeeded".into()), "{end}\n{}", said.stderr);
+    assert_eq!(
+        tokens::told(end),
+        tokens::reported(stage.cli, &stage.model.requests()),
+        "tokens of {end}"
+    );
+    stage.assert_nothing_left();
+    events
+}
+
+fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
+    events.iter().filter(|event| event["kind"] == kind).collect()
+}
+
+/// Deltas and blocks of one kind, as one text.
+fn text_of(events: &[Value], kind: &str) -> String {
+    of_kind(events, kind).iter().filter_map(|event| event["text"].as_str()).collect()
+}
+
+pub fn hello(cli: &str) {
+    let stage = Stage::new(cli, "hello");
+    let line = "a line of a long prompt that says nothing of any use\n";
+    let prompt = format!("begin-{WORD}\n{}end-{WORD}\n", line.repeat(200 * 1024 / line.len() + 1));
+    let said = stage.run(&[], &prompt);
+    let events = succeeded(&stage, &said);
+    assert_eq!(result(&events)["text"], "Hello from the fake model.");
+    let requests = stage.model.requests();
+    let whole = requests.iter().map(|request| stage.model.body(request)).any(|body| {
+        let (begin, end) = (body.find("begin-heron"), body.find("end-heron"));
+        begin.zip(end).is_some_and(|(begin, end)| end - begin >= 200 * 1024)
+    });
+    assert!(whole, "the model has seen the whole prompt: {requests:#?}");
+    let word = stage.cli.tools.unwrap_or(OUR_TOOL);
+    let offered = requests.iter().any(|request| stage.model.body(request).contains(word));
+    assert_eq!(offered, stage.cli.tools.is_some(), "our tools are offered: {requests:#?}");
+    stage.held("hello, with a prompt of 200 KB", said.code, &events);
+}
+
+pub fn write(cli: &str) {
+    let stage = Stage::new(cli, "write");
+    let said = stage.run(&[], "Write the file.");
+    let events = succeeded(&stage, &said);
+    let written = fs::read_to_string(stage.ostler.instance.work().join("written.txt"));
+    assert_eq!(written.unwrap_or_default().trim_end(), "line one\nline two", "{events:#?}");
+    assert_paired(&events, 1);
+    stage.held("write a file", said.code, &events);
+}
+
+pub fn two_tools(cli: &str) {
+    let stage = Stage::new(cli, "multi_tool");
+    let said = stage.run(&[], "Run both commands.");
+    let events = succeeded(&stage, &said);
+    for (name, text) in [("one.txt", "one\n"), ("two.txt", "two\n")] {
+        let path = stage.ostler.instance.work().join(name);
+        assert_eq!(fs::read_to_string(path).unwrap_or_default(), text, "{name}");
+    }
+    assert_paired(&events, 2);
+    assert!(text_of(&events, "assistant_text").contains("Both commands ran."));
+    stage.held("two tools in one answer", said.code, &events);
+}
+
+/// Every use of a tool has one result, after it.
+fn assert_paired(events: &[Value], count: usize) {
+    let uses = of_kind(events, "tool_use");
+    assert_eq!(uses.len(), count, "{events:#?}");
+    for used in uses {
+        let results: Vec<_> = of_kind(events, "tool_result")
+            .into_iter()
+            .filter(|result| result["tool_call_id"] == used["tool_call_id"])
+            .collect();
+        assert_eq!(results.len(), 1, "{used}");
+        assert_eq!(results[0]["status"], "ok", "{}", results[0]);
+        assert!(results[0]["seq"].as_u64() > used["seq"].as_u64());
+    }
+}
+
+pub fn thinking(cli: &str) {
+    let stage = Stage::new(cli, "thinking");
+    let said = stage.run(&[], "Think, then answer.");
+    let events = succeeded(&stage, &said);
+    assert_eq!(text_of(&events, "assistant_text"), "After thinking: the answer is 42.");
+    let thought = text_of(&events, "thinking");
+    match stage.cli.thinking {
+        Thinking::Shown => assert!(thought.contains("First I consider"), "{events:#?}"),
+        Thinking::Counted => {
+            let end = result(&events);
+            assert_eq!(thought, "");
+            assert!(end["totals"]["tokens"]["reasoning"].as_u64() > Some(0), "{end}");
+        }
+    }
+    stage.held("think", said.code, &events);
+}
+
+pub fn goes_on(cli: &str) {
+    let stage = Stage::new(cli, "hello");
+    let first = succeeded(&stage, &stage.run(&[], &format!("Remember the word {WORD}.")));
+    let before = stage.model.requests();
+    let said = stage.run(&["--continue"], "Which word was it?");
+    let events = said.events();
+    let end = result(&events);
+    assert_eq!((said.code, &end["outcome"]), (0, &"succeeded".into()), "{end}\n{}", said.stderr);
+    let after = stage.model.requests().split_off(before.len());
+    assert_eq!(
+        tokens::told(end),
+        tokens::reported(stage.cli, &after),
+        "only what the second run spent"
+    );
+    let native = |events: &[Value]| {
+        of_kind(events, "session").into_iter().find_map(|event| {
+            let id = event["native_session"].as_str()?;
+            Some((id.to_owned(), event["resumed"] == true))
+        })
+    };
+    let (first, second) = (native(&first).expect("a session"), native(&events).expect("a session"));
+    assert_eq!((first.1, second.1), (false, true));
+    let remembered = after.iter().any(|request| {
+        let body = stage.model.body(request);
+        body.contains(WORD) && body.contains("Which word was it?")
+    });
+    assert!(remembered, "the model was told both: {after:#?}");
+    stage.assert_nothing_left();
+    stage.held("go on with a conversation", said.code, &events);
+}
+
+pub fn quota(cli: &str) {
+    let stage = Stage::new(cli, QUOTA);
+    let said = stage.run(&[], "Say hello.");
+    let events = said.events();
+    assert_gap_free(&events);
+    let end = result(&events);
+    let (exit, outcome, code) = match stage.cli.quota {
+        Quota::WithReset | Quota::Named => (6, "failed", "provider_quota"),
+        Quota::Silent => (8, "timed_out", "timeout_first_output"),
+    };
+    let seen = (said.code, &end["outcome"], &end["code"]);
+    assert_eq!(seen, (exit, &outcome.into(), &code.into()), "{events:#?}");
+    let told = of_kind(&events, "quota").into_iter().any(|event| {
+        let windows = event["windows"].as_array();
+        let spent = windows.and_then(|all| all.iter().find(|window| window["exhausted"] == true));
+        !event["resets_at"].is_null() || spent.is_some_and(|window| !window["resets_at"].is_null())
+    });
+    assert_eq!(told, stage.cli.quota == Quota::WithReset, "whether the reset is told: {events:#?}");
+    stage.assert_nothing_left();
+    stage.held("a used-up quota", said.code, &events);
+}
+
+/// Starts a tool that takes half a minute, and gives the run's id and the agent's pid once it runs.
+fn in_a_tool(stage: &Stage) -> (crate::ostler::Running, String, i32) {
+    let mut run = stage.start("Wait for a while.");
+    let begun = run.event("the agent to run", |event| event["phase"] == "running");
+    let id = begun["run_id"].as_str().expect("an id").to_owned();
+    let pid = begun["pid"].as_i64().expect("a pid");
+    let mark = stage.ostler.instance.mark();
+    testkit::until("the tool's own process", crate::ostler::BOUND_MS, || {
+        let all = testkit::find_marked(&mark);
+        all.iter().any(|process| process.command.contains("tail -f /dev/null")).then_some(())
+    });
+    (run, id, i32::try_from(pid).expect("a pid"))
+}
+
+pub fn stopped(cli: &str) {
+    let stage = Stage::new(cli, "tool_sleep");
+    let (run, id, _) = in_a_tool(&stage);
+    let stop = stage.ostler.says(&["stop", &id]);
+    assert_eq!(stop.code, 0, "{stop:?}");
+    let events = ended(&stage, &run.finish(), 130, "cancelled", "cancelled");
+    let end = result(&events);
+    if stage.cli.obeys {
+        let by_itself = end["signal"].is_null() && end["exit_code"] != SIGTERM_EXIT;
+        assert!(by_itself, "it was told to stop, and needed a signal: {end}");
+    }
+    assert_ne!(end["evidence"]["forced"], true, "{end}");
+    stage.held("stopped in a tool", 130, &events);
+}
+
+pub fn killed(cli: &str) {
+    let stage = Stage::new(cli, "tool_sleep");
+    let (run, _, pid) = in_a_tool(&stage);
+    signal(pid, Signal::KILL);
+    let events = ended(&stage, &run.finish(), 10, "failed", "process_killed");
+    stage.held("killed in a tool", 10, &events);
+}
+
+fn ended(stage: &Stage, said: &Said, exit: i32, outcome: &str, code: &str) -> Vec<Value> {
+    stage.assert_nothing_left();
+    let events = said.events();
+    let end = result(&events);
+    assert_eq!(
+        (said.code, &end["outcome"], &end["code"]),
+        (exit, &outcome.into(), &code.into()),
+        "{end}\n{}",
+        said.stderr
+    );
+    assert!(!stage.ostler.instance.work().join("slept.txt").exists(), "the tool did not end");
+    events
+}

@@ -1,0 +1,152 @@
+//! `cargo xtask agents [--all] [--install] [--write]`: the agent CLIs of others, pinned, driven by
+//! our product against a scripted model on loopback.
+//!
+//! `install` puts what is missing into a cache, by npm; one that does not install is a failure. Then
+//! the suite `crates/cli/tests/agents` is built, and run where no network but loopback exists. What
+//! each test found is a row; `page` makes them the page that `--write` keeps.
+
+mod install;
+mod page;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use testkit::agents::{HOME_VARIABLE, NODE, PINS, Pin, home};
+
+/// The variable that names the folder into which each test writes its row.
+const ROWS_VARIABLE: &str = "OSTLER_AGENTS_ROWS";
+/// Tests of the CLIs beyond every day have names that begin so.
+const BEYOND: &str = "beyond::";
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Wanted {
+    all: bool,
+    install: bool,
+    write: bool,
+}
+
+impl Wanted {
+    fn of(words: &[&str]) -> Result<Self, String> {
+        let mut wanted = Self::default();
+        for word in words {
+            match *word {
+                "--all" => wanted.all = true,
+                "--install" => wanted.install = true,
+                "--write" => wanted.write = true,
+                other => return Err(format!("agents does not know '{other}'")),
+            }
+        }
+        if wanted.write && (!wanted.all || wanted.install) {
+            return Err("--write keeps what came of all of them: use it with --all alone".into());
+        }
+        Ok(wanted)
+    }
+
+    fn pins(&self) -> Vec<Pin> {
+        let chosen: Vec<Pin> =
+            PINS.iter().filter(|pin| self.all || pin.everyday).copied().collect();
+        let node = chosen.iter().any(|pin| pin.newer_node).then_some(NODE);
+        node.into_iter().chain(chosen).collect()
+    }
+}
+
+pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
+    let wanted = Wanted::of(words)?;
+    let home = home()?;
+    let pins = wanted.pins();
+    // One that fails does not keep the others from being tried.
+    let failed = install::all(&home, &pins)?;
+    if wanted.install || !failed.is_empty() {
+        return install::verdict(&failed);
+    }
+    let rows = rows(root)?;
+    let driven = drive(root, &wanted, &home, &rows);
+    let page = page::of(&pins, &page::read(&rows)?);
+    println!("{page}");
+    if wanted.write {
+        page::keep(root, &page)?;
+    }
+    driven
+}
+
+/// An empty folder for what the tests find.
+fn rows(root: &Path) -> Result<PathBuf, String> {
+    let rows = target(root).join("agents-rows");
+    match std::fs::remove_dir_all(&rows) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(format!("emptying {}: {error}", rows.display()));
+        }
+        Ok(()) | Err(_) => {}
+    }
+    std::fs::create_dir_all(&rows)
+        .map_err(|error| format!("making {}: {error}", rows.display()))?;
+    Ok(rows)
+}
+
+/// The target directory this program was built into.
+fn target(root: &Path) -> PathBuf {
+    let own = std::env::current_exe().ok();
+    own.and_then(|own| own.ancestors().nth(2).map(Path::to_owned))
+        .unwrap_or_else(|| root.join("target"))
+}
+
+/// Builds the suite, then runs it on loopback alone.
+fn drive(root: &Path, wanted: &Wanted, home: &Path, rows: &Path) -> Result<(), String> {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let nextest = Command::new(&cargo).args(["nextest", "--version"]).output();
+    let nextest = nextest.is_ok_and(|output| output.status.success());
+    let mut words: Vec<&str> = if nextest { vec!["nextest", "run"] } else { vec!["test"] };
+    words.extend(["--package", "cli", "--test", "agents"]);
+    let build: Vec<&str> = words.iter().copied().chain(["--no-run"]).collect();
+    carry_out(Command::new(&cargo).args(build).current_dir(root))?;
+    words.push("--offline");
+    match (nextest, wanted.all) {
+        (true, all) => {
+            words.extend(["--no-fail-fast", "--status-level", "pass"]);
+            if !all {
+                words.extend(["-E", "not test(/^beyond::/)"]);
+            }
+        }
+        (false, true) => words.push("--no-fail-fast"),
+        (false, false) => words.extend(["--no-fail-fast", "--", "--skip", BEYOND]),
+    }
+    let python = testkit::python().ok_or("no python3: the scripted model needs it")?;
+    let mut command = Command::new(python);
+    command
+        .arg(testkit::model::scripts().join("loopback_only.py"))
+        .arg(&cargo)
+        .args(words)
+        .env(HOME_VARIABLE, home)
+        .env(ROWS_VARIABLE, rows)
+        .current_dir(root);
+    carry_out(&mut command)
+}
+
+fn carry_out(command: &mut Command) -> Result<(), String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{program} ended with {status}")),
+        Err(error) => Err(format!("starting {program}: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_day_takes_fewer_than_all_and_needs_no_node_of_its_own() {
+        let everyday = Wanted::of(&[]).expect("no words").pins();
+        let all = Wanted::of(&["--all"]).expect("a word").pins();
+        assert!(everyday.len() >= 3 && all.len() > everyday.len());
+        assert!(!everyday.contains(&NODE) && all[0] == NODE);
+    }
+
+    #[test]
+    fn a_page_is_kept_of_all_of_them_or_not_at_all() {
+        assert!(Wanted::of(&["--write"]).is_err());
+        assert!(Wanted::of(&["--all", "--install", "--write"]).is_err());
+        assert!(Wanted::of(&["--all", "--write"]).is_ok());
+        assert!(Wanted::of(&["--some"]).is_err());
+    }
+}
