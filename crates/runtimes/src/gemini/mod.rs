@@ -13,20 +13,17 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, template};
+use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, Model, PolicyRow, Reports, Requirement, Retries,
     SystemPrompt,
 };
-use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
+use contract::plan::{Lane, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::json;
 
 /// The name of the program.
 const BINARY: &str = "gemini";
-/// Our layer of settings: the lowest of all, so that the user's and the system's own win.
-const DEFAULTS_FILE: &str = "gemini-defaults.json";
-const DEFAULTS_VARIABLE: &str = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH";
 /// Headless, an unknown folder is refused unless this says that it is meant.
 const TRUST_VARIABLE: &str = "GEMINI_CLI_TRUST_WORKSPACE";
 
@@ -56,7 +53,7 @@ impl Runtime for Gemini {
                 permissions: false,
                 compaction: false,
                 system_prompt: Some(SystemPrompt::Prepend),
-                mcp: Mcp::Http,
+                mcp: Mcp::None,
                 api: true,
             },
             env: ENV.map(str::to_owned).into(),
@@ -101,20 +98,14 @@ impl Runtime for Gemini {
             Some(ProjectContext::Isolate) => args.extend(["-e".to_owned(), "none".to_owned()]),
             Some(ProjectContext::Load) | None => {}
         }
-        let mut env = vec![(TRUST_VARIABLE.to_owned(), "true".to_owned())];
-        let mut files = Vec::new();
-        if let Some(text) = defaults(spec) {
-            env.push((DEFAULTS_VARIABLE.to_owned(), format!("{}/{DEFAULTS_FILE}", spec.files)));
-            files.push(PlanFile { name: DEFAULTS_FILE.to_owned(), text });
-        }
         let binary = spec.adapter.binary.as_deref().filter(|binary| !binary.trim().is_empty());
         let start = Start {
             lane: Lane::Native,
             program: binary.unwrap_or(BINARY).to_owned(),
             args,
-            env,
+            env: vec![(TRUST_VARIABLE.to_owned(), "true".to_owned())],
             stdin: StdinMode::Prompt,
-            files,
+            files: Vec::new(),
         };
         start.plan(spec, &card)
     }
@@ -184,20 +175,4 @@ fn policies() -> Vec<PolicyRow> {
         ),
     ];
     rows.map(launch::native_policy).into()
-}
-
-/// Settings that offer our tools. The token stays in the environment, where the agent finds it by
-/// its name; our server is trusted because what its tools may do is decided behind it.
-fn defaults(spec: &Spec) -> Option<String> {
-    if !spec.adapter.mcp {
-        return None;
-    }
-    // A run without a relay has no such address, and then there is nothing to offer.
-    let url = template::fill("{{mcpUrl}}", "mcpUrl", &spec.context, &spec.caller_env).ok()?;
-    let server = json!({
-        "httpUrl": url,
-        "headers": { "Authorization": "Bearer ${OSTLER_LEASE_TOKEN}" },
-        "trust": true,
-    });
-    Some(json!({ "mcpServers": { "ostler": server } }).to_string())
 }
