@@ -1,15 +1,16 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
-use crate::{Runtime, claude, codex, demo, gemini, pi, process};
+use crate::{Runtime, acp, claude, codex, demo, gemini, pi, process};
 
-static RUNTIMES: [&'static dyn Runtime; 6] = [
+static RUNTIMES: [&'static dyn Runtime; 7] = [
     &process::Process, // any program that speaks JSON lines
     &demo::Demo,       // the built-in demo agent
     &claude::Claude,   // Claude Code by stream-json
     &codex::Codex,     // OpenAI's Codex, by its app-server
     &gemini::Gemini,   // Gemini CLI, headless
     &pi::Pi,           // pi, headless
+    &acp::Acp,         // any program that speaks ACP
 ];
 
 /// The runtime with this id.
