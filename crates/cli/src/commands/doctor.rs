@@ -4,11 +4,14 @@
 
 use super::{Context, Stopped};
 use crate::args;
-use crate::config::{self as settings, Config, Resolved, resolve};
+use crate::config::words::AdapterType;
+use crate::config::{self as settings, Config, Resolved, file, resolve};
 use crate::hosting::OWN_PROGRAM;
 use crate::render::{self, Practice as Shown};
+use contract::card::Requirement;
 use contract::diagnosis::{Check, CheckCode, Diagnosis, Status};
-use contract::{Code, Fault, limits};
+use contract::plan::Adapter;
+use contract::{Card, Code, Fault, limits};
 use futures::StreamExt as _;
 use host::diagnose::{Patient, Practice};
 use runtimes::registry;
@@ -89,7 +92,10 @@ fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
     let runtime = registry::find(&adapter.runtime).ok_or_else(|| {
         Fault::new(Code::UnknownAgent, format!("no runtime is called '{}'", adapter.runtime))
     })?;
-    let card = runtime.card();
+    let mut card = runtime.card();
+    if let Some(configured) = config.file.adapters.get(&adapter.name) {
+        describe(&mut card, configured, &adapter);
+    }
     Ok(Patient {
         name: name.to_owned(),
         card,
@@ -97,6 +103,21 @@ fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
         cwd: cwd.or(repository),
         policy: permission,
     })
+}
+
+/// What configuration alone knows of an agent that speaks ACP: its program, how it tells its
+/// version, what it is called, and that it answers the greeting.
+fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
+    let (AdapterType::Acp, Some(binary)) = (from.kind, &adapter.binary) else { return };
+    let version_args = match from.version_args.is_empty() {
+        true => vec!["--version".to_owned()],
+        false => from.version_args.clone(),
+    };
+    let install_hint = format!("mend adapters.{}.bin", adapter.name);
+    card.requires = vec![Requirement { binary: binary.clone(), version_args, install_hint }];
+    card.id = from.id.clone().unwrap_or_else(|| card.id.clone());
+    card.label = from.name.clone().unwrap_or_else(|| card.label.clone());
+    card.handshake = runtimes::acp::handshake(&adapter.args);
 }
 
 /// The fault that a run would end with.

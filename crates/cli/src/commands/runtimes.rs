@@ -23,7 +23,9 @@ pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     for (name, agent) in &config.file.agents {
         lines.push(named("agent", name, &format!("uses {}", agent.adapter)));
     }
-    lines.extend(adapters.iter().map(|name| named("adapter", name, "")));
+    for (name, adapter) in &config.file.adapters {
+        lines.push(named("adapter", name, adapter.name.as_deref().unwrap_or_default()));
+    }
     lines.extend(cards.iter().map(|card| named("runtime", &card.id, &card.label)));
     context.print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -141,11 +141,20 @@ fn servers(config: &Config) -> BTreeMap<String, plan::McpServer> {
 
 /// The adapter of `--process CMD`.
 pub fn process_adapter(command: &str) -> Result<plan::Adapter, Fault> {
+    command_adapter(AdapterType::Process, command)
+}
+
+/// The adapter of `--acp CMD`.
+pub fn acp_adapter(command: &str) -> Result<plan::Adapter, Fault> {
+    command_adapter(AdapterType::Acp, command)
+}
+
+fn command_adapter(kind: AdapterType, command: &str) -> Result<plan::Adapter, Fault> {
     let mut words = command_line::split(command)?.into_iter();
     let binary = words.next().unwrap_or_default();
     let stem = Path::new(&binary).file_stem().map(|stem| stem.display().to_string());
     let name = stem.filter(|stem| !stem.is_empty()).unwrap_or_else(|| binary.clone());
-    let runtime = AdapterType::Process.word().to_owned();
+    let runtime = kind.word().to_owned();
     let (binary, args) = (Some(binary), words.collect());
     Ok(plan::Adapter { runtime, binary, args, ..bare(&name) })
 }
@@ -201,17 +210,21 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
             (from.runtime.clone().unwrap_or_else(|| name.to_owned()), Vec::new())
         }
         AdapterType::Cli => return Err(not_driven(name, "type cli with a mapping")),
-        AdapterType::Acp => return Err(not_driven(name, "type acp")),
+        AdapterType::Acp => {
+            let args = from.args.clone().unwrap_or_else(|| vec!["acp".to_owned()]);
+            (AdapterType::Acp.word().to_owned(), args)
+        }
         AdapterType::Http => return Err(not_driven(name, "type http")),
     };
     Ok(plan::Adapter {
         name: name.to_owned(),
         runtime,
-        binary: from.binary.clone(),
+        binary: from.binary.clone().or_else(|| from.bin.clone()),
         args,
         env: from.env.clone(),
         env_passthrough: from.env_passthrough.clone(),
         model: from.model.clone(),
+        fallback_models: from.fallback_models.iter().map(|model| model.id().to_owned()).collect(),
         cost_model: from.cost_model.clone(),
         env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
         clocks: clocks(from),
@@ -256,6 +269,7 @@ fn bare(name: &str) -> plan::Adapter {
         env: Default::default(),
         env_passthrough: Vec::new(),
         model: None,
+        fallback_models: Vec::new(),
         cost_model: None,
         env_compat: Vec::new(),
         clocks: Clocks::default(),
@@ -323,7 +337,8 @@ fn not_driven(name: &str, what: &str) -> Fault {
         format!("adapter '{name}' is of {what}, which this version does not drive"),
     )
     .with_hint(
-        "built so far: type process, and type cli with a runtime that `ostler runtimes` lists",
+        "built so far: types process and acp, and type cli with a runtime that `ostler runtimes` \
+         lists",
     )
 }
 

@@ -18,7 +18,9 @@ mod tests;
 
 use crate::launch::{self, Start, with_system_prompt};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
-use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries, SystemPrompt};
+use contract::card::{
+    Can, CardEvidence, Dollars, Handshake, Mcp, PolicyRow, Reports, Retries, SystemPrompt,
+};
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::json;
@@ -94,7 +96,7 @@ impl Runtime for Acp {
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
         let wanted = Wanted {
             cwd: placeholder(spec, "{{workspacePath}}"),
-            models: spec.model.iter().cloned().collect(),
+            models: spec.model.iter().chain(fallback(spec)).cloned().collect(),
             resume: spec.session.clone(),
             relay: relay(spec),
         };
@@ -112,6 +114,24 @@ impl Runtime for Acp {
             _ => provider::of_words(evidence.stderr_tail),
         }
     }
+}
+
+/// The greeting of a command with these arguments; `None` when they are known only in a run.
+pub fn handshake(args: &[String]) -> Option<Handshake> {
+    let filled = |arg: &String| !arg.contains("{{") && !arg.contains("${");
+    args.iter().all(filled).then(|| Handshake {
+        args: args.to_vec(),
+        say: json!({
+            "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": dialect::greeting(),
+        })
+        .to_string(),
+        answer: "/result/protocolVersion".to_owned(),
+    })
+}
+
+/// What to ask for instead, when something is asked for at all.
+fn fallback(spec: &Spec) -> &[String] {
+    if spec.model.is_some() { &spec.adapter.fallback_models } else { &[] }
 }
 
 /// Our own tools, if they are to be offered.

@@ -53,8 +53,10 @@ pub(super) fn of_text(status: Option<u64>, text: &str) -> Option<Code> {
 
 /// A number of three digits that stands where agents put a status: first, or after that word.
 fn status_in(lower: &str) -> Option<u64> {
-    let after = ["http ", "status: ", "status ", "error: "];
-    let after = after.iter().filter_map(|word| lower.split_once(word).map(|(_, after)| after));
+    let words = ["http ", "status: ", "status ", "error: "];
+    let after = words
+        .iter()
+        .flat_map(|word| lower.match_indices(word).map(|(at, _)| &lower[at + word.len()..]));
     let number = |text: &str| {
         let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok().filter(|number| (400..600).contains(number))
