@@ -14,6 +14,7 @@ use contract::plan::Adapter;
 use contract::{Card, Code, Fault, limits};
 use futures::StreamExt as _;
 use host::diagnose::{Patient, Practice};
+use runtimes::acp::cards::{self, Known};
 use runtimes::registry;
 use serde_json::json;
 use std::path::PathBuf;
@@ -93,8 +94,10 @@ fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
         Fault::new(Code::UnknownAgent, format!("no runtime is called '{}'", adapter.runtime))
     })?;
     let mut card = runtime.card();
-    if let Some(configured) = config.file.adapters.get(&adapter.name) {
-        describe(&mut card, configured, &adapter);
+    match (config.file.adapters.get(&adapter.name), cards::find(&adapter.name)) {
+        (Some(configured), _) => describe(&mut card, configured, &adapter),
+        (None, Some(known)) => introduce(&mut card, known, &adapter),
+        (None, None) => {}
     }
     Ok(Patient {
         name: name.to_owned(),
@@ -117,6 +120,17 @@ fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
     card.requires = vec![Requirement { binary: binary.clone(), version_args, install_hint }];
     card.id = from.id.clone().unwrap_or_else(|| card.id.clone());
     card.label = from.name.clone().unwrap_or_else(|| card.label.clone());
+    card.handshake = runtimes::acp::handshake(&adapter.args);
+}
+
+/// What is known of an agent that speaks ACP by its name.
+fn introduce(card: &mut Card, known: &Known, adapter: &Adapter) {
+    let version_args = known.version_args.iter().map(|arg| (*arg).to_owned()).collect();
+    let (binary, install_hint) = (known.binary.to_owned(), known.install_hint.to_owned());
+    card.requires = vec![Requirement { binary, version_args, install_hint }];
+    known.id.clone_into(&mut card.id);
+    known.label.clone_into(&mut card.label);
+    card.evidence = known.evidence;
     card.handshake = runtimes::acp::handshake(&adapter.args);
 }
 

@@ -107,7 +107,10 @@ pub fn resolve_with(name: &str, config: &Config, flags: &Flags) -> Result<Resolv
     let adapter = match configured {
         Some(configured) => adapter(adapter_name, configured)?,
         None if runtimes::registry::find(adapter_name).is_some() => bare(adapter_name),
-        None => return Err(unknown(config, name, adapter_name)),
+        None => match runtimes::acp::cards::find(adapter_name) {
+            Some(known) => known_by_name(known),
+            None => return Err(unknown(config, name, adapter_name)),
+        },
     };
     if runtimes::registry::find(&adapter.runtime).is_none() {
         return Err(not_built(adapter_name, &adapter.runtime));
@@ -259,6 +262,16 @@ fn clocks(from: &Adapter) -> Clocks {
     }
 }
 
+/// An agent that speaks ACP, with nothing configured.
+fn known_by_name(known: &runtimes::acp::cards::Known) -> plan::Adapter {
+    plan::Adapter {
+        runtime: AdapterType::Acp.word().to_owned(),
+        binary: Some(known.binary.to_owned()),
+        args: known.args.iter().map(|arg| (*arg).to_owned()).collect(),
+        ..bare(known.id)
+    }
+}
+
 /// A runtime of the registry with nothing configured.
 fn bare(name: &str) -> plan::Adapter {
     plan::Adapter {
@@ -315,15 +328,15 @@ pub fn runtime_ids() -> Vec<String> {
 fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
     let runtimes = runtime_ids();
     let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(&runtimes);
+    let all =
+        all.map(String::as_str).chain(runtimes::acp::cards::KNOWN.iter().map(|known| known.id));
     let message = if asked == missing {
         format!("no agent, adapter or runtime is called '{asked}'")
     } else {
         format!("agent '{asked}' uses the adapter '{missing}', and there is none")
     };
-    let names: Vec<String> = nearest(missing, all.map(String::as_str))
-        .into_iter()
-        .map(|name| format!("'{name}'"))
-        .collect();
+    let names: Vec<String> =
+        nearest(missing, all).into_iter().map(|name| format!("'{name}'")).collect();
     let fault = Fault::new(Code::UnknownAgent, message);
     if names.is_empty() {
         return fault;

@@ -173,3 +173,24 @@ fn doctor_greets_an_agent_that_is_only_configured() {
         assert_eq!(greeted, fits, "{checks:#?}");
     }
 }
+
+#[test]
+fn an_agent_that_is_known_by_name_needs_no_configuration() {
+    let ostler = Ostler::new();
+    // A program of that name, which says what the real one said.
+    let bin = ostler.instance.root().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let script = format!("#!/bin/sh\nexec {}\n", recorded(&ostler, "kilo-hello"));
+    let program = bin.join("kilo");
+    std::fs::write(&program, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let mut command = ostler.command(&["run", "kilo-acp", "hi", "--json", "--permission", "deny"]);
+    let said = Running::of(command.env("PATH", path)).finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(result(&said.events())["text"], "Hello from the fake model.");
+    let missing = ostler.says(&["run", "kiro-acp", "hi", "--permission", "deny"]);
+    assert_eq!(missing.code, 4, "{missing:?}");
+    assert!(ostler.says(&["runtimes"]).stdout.contains("kiro-acp"));
+}

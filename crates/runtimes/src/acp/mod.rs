@@ -1,10 +1,12 @@
 //! Any agent that speaks the Agent Client Protocol over its standard input and output, driven by
 //! configuration alone: a binary and its arguments. `wire` mirrors the messages, `dialect` answers
 //! requests and replies, `ear` and `call` hear updates, `turn` begins and ends, `usage` counts,
-//! `words` reads errors, `state` is what is saved. The facts are in `NOTES.md`; what one agent does
+//! `words` reads errors, `state` is what is saved, `cards` the agents
+//! that are known by name. The facts are in `NOTES.md`; what one agent does
 //! differently from the others is told by its own words alone, never by how it is configured.
 
 mod call;
+pub mod cards;
 mod dialect;
 mod ear;
 mod state;
