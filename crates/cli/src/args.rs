@@ -81,7 +81,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct Run {
     /// The agent: a name from ostler.json, or a runtime such as `demo`
-    #[arg(value_name = "AGENT", required_unless_present = "process")]
+    #[arg(value_name = "AGENT", required_unless_present_any = ["process", "acp"])]
     pub agent: Option<String>,
     /// What it is to do [default: read from standard input]
     pub prompt: Option<String>,
@@ -126,6 +126,9 @@ pub struct Run {
     /// Run this command, which speaks JSON lines, instead of a configured agent
     #[arg(long, value_name = "CMD")]
     pub process: Option<String>,
+    /// Run this command, which speaks ACP, instead of a configured agent
+    #[arg(long, value_name = "CMD", conflicts_with = "process")]
+    pub acp: Option<String>,
 }
 
 #[derive(Debug, Args)]

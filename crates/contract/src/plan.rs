@@ -102,6 +102,9 @@ pub struct Adapter {
     pub env_passthrough: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Models to ask for when the agent does not take the wanted one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback_models: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_model: Option<String>,
     #[serde(default)]

@@ -4,15 +4,15 @@
 
 use crate::mapped::{self, Mapped};
 use crate::{
-    Runtime, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes, kilo,
-    openclaw, opencode, openhands, pi, process,
+    Runtime, acp, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes,
+    kilo, openclaw, opencode, openhands, pi, process,
 };
 use contract::plan::Adapter;
 use contract::{Code, Fault};
 use std::ops::Deref;
 use std::sync::Arc;
 
-static RUNTIMES: [&'static dyn Runtime; 16] = [
+static RUNTIMES: [&'static dyn Runtime; 17] = [
     &process::Process,          // any program that speaks JSON lines
     &demo::Demo,                // the built-in demo agent
     &claude::Claude,            // Claude Code by stream-json
@@ -29,6 +29,7 @@ static RUNTIMES: [&'static dyn Runtime; 16] = [
     &hermes::Hermes,            // Hermes Agent, by its one-shot mode
     &openhands::OpenHands,      // OpenHands, headless
     &aider::Aider,              // Aider, by a message file
+    &acp::Acp,                  // any program that speaks ACP
 ];
 
 /// The runtime with this id.

@@ -90,7 +90,7 @@ fn no_recording_succeeds_before_its_closing_line_was_heard() {
             if whole.code.is_some() {
                 assert_eq!(after, None, "{} succeeds when it is cut", recording.name);
             }
-            if let (Some(after), Lane::Native) = (after, spec.lane) {
+            if let (Some(after), Lane::Native | Lane::Acp) = (after, spec.lane) {
                 let played = recording.play(runtime, &spec).drafts;
                 let early =
                     recording.play_until(runtime, &spec, after, contract::speech::Close::Cut);

@@ -10,7 +10,7 @@ use contract::command::{Command, Wish};
 use contract::event::{Body, RunResult};
 use contract::plan::{Adapter, Clocks, Lane};
 use contract::speech::{Close, Draft};
-use contract::{Code, Policy, Timestamp};
+use contract::{Code, Policy, Timestamp, limits};
 use engine::rules::price::{PriceTable, Prices, price};
 use engine::{Effect, Input, Machine, Now, Step, Terms, Testimony};
 use runtimes::join::Joiner;
@@ -26,6 +26,8 @@ pub struct Recording {
     pub why: String,
     /// Lines without their newlines; the last one may have been cut.
     pub stdout: Vec<Vec<u8>>,
+    /// What the agent was told, of a transcript of both directions.
+    pub told: Vec<Value>,
     pub stderr: Vec<Vec<u8>>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
@@ -73,6 +75,7 @@ impl Recording {
         Self {
             name: name.to_owned(),
             why: String::from_utf8_lossy(&bytes("why")).trim().to_owned(),
+            told: told(&stdout),
             stdout: heard(stdout),
             stderr: lines(&bytes("stderr")),
             exit_code: exit.filter(|code| *code >= 0),
@@ -84,6 +87,26 @@ impl Recording {
                 .collect(),
             argv: meta["argv"].as_array().into_iter().flatten().filter_map(word).collect(),
             version: word(&meta["version"]).unwrap_or_default(),
+        }
+    }
+
+    /// The spec that leads to what the agent was told, as far as a transcript shows it: the session
+    /// that was taken up, the model that was asked for, and whether its questions were allowed.
+    pub fn as_it_was(&self, spec: &Spec) -> Spec {
+        let param = |method: &str, name: &str| {
+            let told = self.told.iter().find(|told| told["method"] == method)?;
+            told["params"][name].as_str().map(str::to_owned)
+        };
+        let allowed =
+            self.told.iter().filter_map(|told| told["result"].get("outcome")).all(|told| {
+                let option = told["optionId"].as_str().unwrap_or("reject");
+                ["allow", "once", "always", "proceed"].iter().any(|word| option.starts_with(word))
+            });
+        Spec {
+            session: param("session/load", "sessionId").or(spec.session.clone()),
+            model: param("session/set_model", "modelId").or(spec.model.clone()),
+            policy: if allowed { spec.policy } else { Policy::Deny },
+            ..spec.clone()
         }
     }
 
@@ -100,6 +123,7 @@ impl Recording {
         lines: usize,
         how: Close,
     ) -> Played {
+        let spec = &self.as_it_was(spec);
         let mut player = Player::new(runtime, spec);
         for (index, bytes) in self.stdout[..lines].iter().enumerate() {
             player.hear(Stream::Stdout, index, bytes);
@@ -121,6 +145,7 @@ impl Recording {
     /// Hears every line once in one go and once with the dialect saved and loaded between any two;
     /// panics where that makes a difference.
     pub fn assert_it_can_be_adopted_anywhere(&self, runtime: &dyn Runtime, spec: &Spec) {
+        let spec = &self.as_it_was(spec);
         let (mut whole, mut moved) = (runtime.dialect(spec), runtime.dialect(spec));
         assert_eq!(whole.open(), moved.open());
         for (index, bytes) in self.stdout.iter().enumerate() {
@@ -191,7 +216,9 @@ impl<'a> Player<'a> {
     fn new(runtime: &'a dyn Runtime, spec: &Spec) -> Self {
         let mut dialect = runtime.dialect(spec);
         let said = dialect.open().into_iter().map(text).collect();
-        let terms = Terms { policy: spec.policy, ..Terms::from(&Clocks::default(), 1, 1) };
+        // A session that is not known any more leads to another attempt, which nobody recorded.
+        let attempt = if spec.session.is_some() { limits::ATTEMPTS_MAX } else { 1 };
+        let terms = Terms { policy: spec.policy, attempt, ..Terms::from(&Clocks::default(), 1, 1) };
         let machine = Machine::new(terms, NOW);
         let (joiner, drafts) = (Joiner::default(), Vec::new());
         let mut player = Self { runtime, dialect, machine, joiner, drafts, said, session: None };
@@ -301,6 +328,12 @@ fn lines(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut lines: Vec<_> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
     lines.pop_if(|last| last.is_empty());
     lines
+}
+
+/// Of a transcript of both directions, what the agent was told.
+fn told(lines: &[Vec<u8>]) -> Vec<Value> {
+    let entries = entries(lines).unwrap_or_default().into_iter();
+    entries.filter(|entry| entry["dir"] == "out").map(|mut entry| entry["msg"].take()).collect()
 }
 
 /// Of a transcript of both directions, what the agent said.

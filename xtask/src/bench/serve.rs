@@ -82,6 +82,7 @@ impl Serve {
             env,
             env_passthrough: Vec::new(),
             model: None,
+            fallback_models: Vec::new(),
             cost_model: None,
             env_compat: Vec::new(),
             clocks: Default::default(),

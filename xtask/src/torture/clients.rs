@@ -149,6 +149,7 @@ fn adapter(agent: &Path, role: Role) -> Adapter {
         env: [("TORTURE_SECRET".to_owned(), SECRET.to_owned())].into(),
         env_passthrough: Vec::new(),
         model: None,
+        fallback_models: Vec::new(),
         cost_model: None,
         env_compat: Vec::new(),
         clocks: Default::default(),

@@ -4,13 +4,17 @@
 
 use super::{Context, Stopped};
 use crate::args;
-use crate::config::{self as settings, Config, Resolved, resolve};
+use crate::config::words::AdapterType;
+use crate::config::{self as settings, Config, Resolved, file, resolve};
 use crate::hosting::OWN_PROGRAM;
 use crate::render::{self, Practice as Shown};
+use contract::card::Requirement;
 use contract::diagnosis::{Check, CheckCode, Diagnosis, Status};
-use contract::{Code, Fault, limits};
+use contract::plan::Adapter;
+use contract::{Card, Code, Fault, limits};
 use futures::StreamExt as _;
 use host::diagnose::{Patient, Practice};
+use runtimes::acp::cards::{self, Known};
 use runtimes::registry;
 use serde_json::json;
 use std::path::PathBuf;
@@ -86,7 +90,12 @@ async fn look(practice: &Practice, config: &Config, name: &str) -> Diagnosis {
 
 fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
     let Resolved { adapter, cwd, repository, permission, .. } = resolve(name, config)?;
-    let card = registry::of(&adapter)?.card();
+    let mut card = registry::of(&adapter)?.card();
+    match (config.file.adapters.get(&adapter.name), cards::find(&adapter.name)) {
+        (Some(configured), _) => describe(&mut card, configured, &adapter),
+        (None, Some(known)) => introduce(&mut card, known, &adapter),
+        (None, None) => {}
+    }
     Ok(Patient {
         name: name.to_owned(),
         card,
@@ -94,6 +103,32 @@ fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
         cwd: cwd.or(repository),
         policy: permission,
     })
+}
+
+/// What configuration alone knows of an agent that speaks ACP: its program, how it tells its
+/// version, what it is called, and that it answers the greeting.
+fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
+    let (AdapterType::Acp, Some(binary)) = (from.kind, &adapter.binary) else { return };
+    let version_args = match from.version_args.is_empty() {
+        true => vec!["--version".to_owned()],
+        false => from.version_args.clone(),
+    };
+    let install_hint = format!("mend adapters.{}.bin", adapter.name);
+    card.requires = vec![Requirement { binary: binary.clone(), version_args, install_hint }];
+    card.id = from.id.clone().unwrap_or_else(|| card.id.clone());
+    card.label = from.name.clone().unwrap_or_else(|| card.label.clone());
+    card.handshake = runtimes::acp::handshake(&adapter.args);
+}
+
+/// What is known of an agent that speaks ACP by its name.
+fn introduce(card: &mut Card, known: &Known, adapter: &Adapter) {
+    let version_args = known.version_args.iter().map(|arg| (*arg).to_owned()).collect();
+    let (binary, install_hint) = (known.binary.to_owned(), known.install_hint.to_owned());
+    card.requires = vec![Requirement { binary, version_args, install_hint }];
+    known.id.clone_into(&mut card.id);
+    known.label.clone_into(&mut card.label);
+    card.evidence = known.evidence;
+    card.handshake = runtimes::acp::handshake(&adapter.args);
 }
 
 /// The fault that a run would end with.

@@ -28,8 +28,8 @@ const OWN_END: Duration = Duration::from_millis(400);
 
 pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    // With --process the first word is the prompt: there is no agent to name.
-    if args.process.is_some() && args.prompt.is_none() {
+    // With --process or --acp the first word is the prompt: there is no agent to name.
+    if (args.process.is_some() || args.acp.is_some()) && args.prompt.is_none() {
         args.prompt = args.agent.take();
     }
     let resolved = resolve(&place.config, &args)?;
@@ -143,15 +143,17 @@ async fn stay(hosting: Option<Hosting>, place: &Place, context: &Context) {
 
 fn resolve(config: &Config, args: &args::Run) -> Result<Resolved, Fault> {
     let flags = flags(args)?;
-    match (&args.process, &args.agent) {
-        (Some(_), Some(agent)) => Err(Fault::new(
-            Code::Usage,
-            format!("both an agent, '{agent}', and --process are given"),
-        )
-        .with_hint("give one of them; quote the prompt if it has several words")),
-        (Some(command), None) => {
-            config::resolve_adapter(config, config::process_adapter(command)?, &flags)
+    let command = match (&args.process, &args.acp) {
+        (Some(command), _) => Some(("--process", config::process_adapter(command))),
+        (None, Some(command)) => Some(("--acp", config::acp_adapter(command))),
+        (None, None) => None,
+    };
+    match (command, &args.agent) {
+        (Some((flag, _)), Some(agent)) => {
+            Err(Fault::new(Code::Usage, format!("both an agent, '{agent}', and {flag} are given"))
+                .with_hint("give one of them; quote the prompt if it has several words"))
         }
+        (Some((_, adapter)), None) => config::resolve_adapter(config, adapter?, &flags),
         (None, Some(agent)) => config::resolve_with(agent, config, &flags),
         (None, None) => Err(Fault::new(Code::Usage, "no agent is named")),
     }

@@ -2,6 +2,7 @@
 
 use super::{Context, Stopped};
 use crate::config as settings;
+use ::runtimes::acp::cards::{KNOWN, Known};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -12,8 +13,12 @@ pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     let agents: Vec<_> = config.file.agents.keys().collect();
     let adapters: Vec<_> = config.file.adapters.keys().collect();
     if context.global.json {
-        context
-            .print_json(&json!({ "agents": agents, "adapters": adapters, "runtimes": cards }))?;
+        context.print_json(&json!({
+            "agents": agents,
+            "adapters": adapters,
+            "runtimes": cards,
+            "acp": KNOWN.iter().map(|known| known.id).collect::<Vec<_>>(),
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut lines = Vec::new();
@@ -23,8 +28,12 @@ pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     for (name, agent) in &config.file.agents {
         lines.push(named("agent", name, &format!("uses {}", agent.adapter)));
     }
-    lines.extend(adapters.iter().map(|name| named("adapter", name, "")));
+    for (name, adapter) in &config.file.adapters {
+        lines.push(named("adapter", name, adapter.name.as_deref().unwrap_or_default()));
+    }
+    let known = |known: &Known| named("acp", known.id, known.label);
     lines.extend(cards.iter().map(|card| named("runtime", &card.id, &card.label)));
+    lines.extend(KNOWN.iter().map(known));
     context.print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -88,9 +88,9 @@ pub struct Adapter {
     /// Arguments that make the program print its version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version_args: Vec<String>,
-    /// Models to try when the wanted one is not known.
+    /// Models to try when the wanted one is not known; `default` is the agent's own choice.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub fallback_models: Vec<String>,
+    pub fallback_models: Vec<FallbackModel>,
     /// The id it is shown under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
@@ -385,6 +385,31 @@ pub struct MarkedSkill {
     pub name: String,
     #[serde(default)]
     pub always: bool,
+}
+
+/// A model by its id, or with the label it is shown under.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FallbackModel {
+    Id(String),
+    Labelled(LabelledModel),
+}
+
+impl FallbackModel {
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Id(id) => id,
+            Self::Labelled(model) => &model.id,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LabelledModel {
+    pub id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
 }
 
 /// When a native session is begun afresh, or the word `off`.

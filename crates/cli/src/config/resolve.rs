@@ -107,7 +107,10 @@ pub fn resolve_with(name: &str, config: &Config, flags: &Flags) -> Result<Resolv
     let adapter = match configured {
         Some(configured) => adapter(adapter_name, configured)?,
         None if runtimes::registry::find(adapter_name).is_some() => bare(adapter_name),
-        None => return Err(unknown(config, name, adapter_name)),
+        None => match runtimes::acp::cards::find(adapter_name) {
+            Some(known) => known_by_name(known),
+            None => return Err(unknown(config, name, adapter_name)),
+        },
     };
     if adapter.mapping.is_none() && runtimes::registry::find(&adapter.runtime).is_none() {
         return Err(not_built(adapter_name, &adapter.runtime));
@@ -141,11 +144,20 @@ fn servers(config: &Config) -> BTreeMap<String, plan::McpServer> {
 
 /// The adapter of `--process CMD`.
 pub fn process_adapter(command: &str) -> Result<plan::Adapter, Fault> {
+    command_adapter(AdapterType::Process, command)
+}
+
+/// The adapter of `--acp CMD`.
+pub fn acp_adapter(command: &str) -> Result<plan::Adapter, Fault> {
+    command_adapter(AdapterType::Acp, command)
+}
+
+fn command_adapter(kind: AdapterType, command: &str) -> Result<plan::Adapter, Fault> {
     let mut words = command_line::split(command)?.into_iter();
     let binary = words.next().unwrap_or_default();
     let stem = Path::new(&binary).file_stem().map(|stem| stem.display().to_string());
     let name = stem.filter(|stem| !stem.is_empty()).unwrap_or_else(|| binary.clone());
-    let runtime = AdapterType::Process.word().to_owned();
+    let runtime = kind.word().to_owned();
     let (binary, args) = (Some(binary), words.collect());
     Ok(plan::Adapter { runtime, binary, args, ..bare(&name) })
 }
@@ -199,17 +211,21 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         }
         AdapterType::Cli if from.mapping.is_some() => (runtimes::mapped::id(name), Vec::new()),
         AdapterType::Cli => (from.runtime.clone().unwrap_or_else(|| name.to_owned()), Vec::new()),
-        AdapterType::Acp => return Err(not_driven(name, "type acp")),
+        AdapterType::Acp => {
+            let args = from.args.clone().unwrap_or_else(|| vec!["acp".to_owned()]);
+            (AdapterType::Acp.word().to_owned(), args)
+        }
         AdapterType::Http => return Err(not_driven(name, "type http")),
     };
     Ok(plan::Adapter {
         name: name.to_owned(),
         runtime,
-        binary: from.binary.clone(),
+        binary: from.binary.clone().or_else(|| from.bin.clone()),
         args,
         env: from.env.clone(),
         env_passthrough: from.env_passthrough.clone(),
         model: from.model.clone(),
+        fallback_models: from.fallback_models.iter().map(|model| model.id().to_owned()).collect(),
         cost_model: from.cost_model.clone(),
         env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
         clocks: clocks(from),
@@ -245,6 +261,16 @@ fn clocks(from: &Adapter) -> Clocks {
     }
 }
 
+/// An agent that speaks ACP, with nothing configured.
+fn known_by_name(known: &runtimes::acp::cards::Known) -> plan::Adapter {
+    plan::Adapter {
+        runtime: AdapterType::Acp.word().to_owned(),
+        binary: Some(known.binary.to_owned()),
+        args: known.args.iter().map(|arg| (*arg).to_owned()).collect(),
+        ..bare(known.id)
+    }
+}
+
 /// A runtime of the registry with nothing configured.
 fn bare(name: &str) -> plan::Adapter {
     plan::Adapter {
@@ -255,6 +281,7 @@ fn bare(name: &str) -> plan::Adapter {
         env: Default::default(),
         env_passthrough: Vec::new(),
         model: None,
+        fallback_models: Vec::new(),
         cost_model: None,
         env_compat: Vec::new(),
         clocks: Clocks::default(),
@@ -301,15 +328,15 @@ pub fn runtime_ids() -> Vec<String> {
 fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
     let runtimes = runtime_ids();
     let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(&runtimes);
+    let all =
+        all.map(String::as_str).chain(runtimes::acp::cards::KNOWN.iter().map(|known| known.id));
     let message = if asked == missing {
         format!("no agent, adapter or runtime is called '{asked}'")
     } else {
         format!("agent '{asked}' uses the adapter '{missing}', and there is none")
     };
-    let names: Vec<String> = nearest(missing, all.map(String::as_str))
-        .into_iter()
-        .map(|name| format!("'{name}'"))
-        .collect();
+    let names: Vec<String> =
+        nearest(missing, all).into_iter().map(|name| format!("'{name}'")).collect();
     let fault = Fault::new(Code::UnknownAgent, message);
     if names.is_empty() {
         return fault;
@@ -323,8 +350,8 @@ fn not_driven(name: &str, what: &str) -> Fault {
         format!("adapter '{name}' is of {what}, which this version does not drive"),
     )
     .with_hint(
-        "built so far: type process, and type cli with a mapping or with a runtime that `ostler \
-         runtimes` lists",
+        "built so far: types process and acp, and type cli with a mapping or with a runtime that \
+         `ostler runtimes` lists",
     )
 }
 

@@ -82,7 +82,7 @@ fn the_http_keys_of_the_first_users_load_unchanged_and_say_that_they_are_not_dri
     let fault = resolve("pi-remote", &config).unwrap_err();
     insta::assert_snapshot!(told(&fault), @r#"
     not_supported: adapter 'pi-remote' is of type http, which this version does not drive
-      built so far: type process, and type cli with a mapping or with a runtime that `ostler runtimes` lists
+      built so far: types process and acp, and type cli with a mapping or with a runtime that `ostler runtimes` lists
     "#);
 }
 
@@ -385,7 +385,7 @@ fn a_name_that_cannot_be_run_says_why() {
     let mut config = loaded(EVERY_KEY).unwrap();
     config.file.adapters.get_mut("everything").unwrap().args = Some(vec!["{{runid}}".into()]);
     config.file.agents.get_mut("other").unwrap().adapter = "gone".into();
-    let names = ["evrything", "zebra", "other", "a-cli", "an-acp", "everything"];
+    let names = ["evrything", "zebra", "other", "a-cli", "a-remote", "everything"];
     let lines: Vec<String> =
         names.iter().map(|name| told(&resolve(name, &config).unwrap_err())).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
@@ -397,11 +397,31 @@ fn a_name_that_cannot_be_run_says_why() {
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
     not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
       built so far: process, demo, claude, codex, gemini, pi
-    not_supported: adapter 'an-acp' is of type acp, which this version does not drive
-      built so far: type process, and type cli with a mapping or with a runtime that `ostler runtimes` lists
+    not_supported: adapter 'a-remote' is of type http, which this version does not drive
+      built so far: types process and acp, and type cli with a mapping or with a runtime that `ostler runtimes` lists
     unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder
       did you mean 'runId'?
     "#);
+}
+
+#[test]
+fn an_acp_agent_is_configured_by_its_program_and_arguments_alone() {
+    let text = r#"{ "adapters": {
+        "short": { "type": "acp", "bin": "opencode" },
+        "long": { "type": "acp", "id": "d", "name": "Devin", "bin": "devin", "versionArgs": ["-V"],
+            "args": ["--permission-mode", "ask", "acp"], "streamFormat": "acp-json-rpc",
+            "fallbackModels": [{ "id": "default", "label": "default" }], "model": "m" }
+    } }"#;
+    let config = loaded(text).unwrap();
+    let short = resolve("short", &config).unwrap().adapter;
+    assert_eq!((short.runtime.as_str(), short.binary.as_deref()), ("acp", Some("opencode")));
+    assert_eq!(short.args, ["acp"]);
+    let long = resolve("long", &config).unwrap().adapter;
+    assert_eq!(long.args, ["--permission-mode", "ask", "acp"]);
+    assert_eq!((long.model.as_deref(), long.fallback_models), (Some("m"), vec!["default".into()]));
+    let adapter = acp_adapter("copilot --acp").unwrap();
+    assert_eq!((adapter.name.as_str(), adapter.runtime.as_str()), ("copilot", "acp"));
+    assert_eq!(adapter.args, ["--acp"]);
 }
 
 #[test]

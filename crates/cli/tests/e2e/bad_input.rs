@@ -110,7 +110,7 @@ const FAULTS: &[Row] = &[
     row(
         "not_supported",
         3,
-        |o| config(r#"{"adapters":{"a":{"type":"acp","bin":"x"}}}"#)(o),
+        |o| config(r#"{"adapters":{"a":{"type":"http","baseUrl":"http://127.0.0.1:9"}}}"#)(o),
         &["run", "a", "x"],
         "'a'",
     ),

@@ -7,6 +7,7 @@
     reason = "tests start processes and read the clock for themselves"
 )]
 
+mod acp;
 mod activity;
 mod adopted;
 mod asks;

@@ -27,6 +27,7 @@ use keeper::plan::{LeaseClock, StdinMode};
 use runtimes::{Spec, registry, template};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use store::seal::Seal;
 use store::{Claim, NewTask, RunHead, RunRow};
@@ -396,9 +397,16 @@ fn spec(
         session: taken_up.session.clone(),
         files: host.inner.data.files(identity.run, ATTEMPT).display().to_string(),
         as_root: rustix::process::geteuid().is_root(),
-        own_program: host.inner.program.display().to_string(),
+        own_program: own_program(&host.inner.program),
         caller_env: checked.environment.clone(),
     })
+}
+
+/// The path of this program as an agent may start it: a link to one's own binary means another one
+/// there. When it is gone from the disk, only the link is left, and our keeper can follow it.
+fn own_program(program: &Path) -> String {
+    let real = std::fs::read_link(program).ok().filter(|real| real.exists());
+    real.as_deref().unwrap_or(program).display().to_string()
 }
 
 /// The plan as the keeper needs it: every value resolved.

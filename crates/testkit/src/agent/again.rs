@@ -42,15 +42,23 @@ pub fn play(path: &Path) -> ExitCode {
 fn converse(entries: &[Value], stdout: &mut impl io::Write) {
     let mut told = io::stdin().lock().lines();
     for entry in entries {
-        if entry["dir"] == "in" {
-            let text = match &entry["msg"] {
-                Value::String(raw) => raw.clone(),
-                message => message.to_string(),
-            };
-            let _ = writeln!(stdout, "{text}");
-            let _ = stdout.flush();
-        } else if told.next().is_none() {
-            return;
+        let text = match &entry["msg"] {
+            Value::String(raw) => raw.clone(),
+            message => message.to_string(),
+        };
+        match entry["dir"].as_str() {
+            Some("in") => {
+                let _ = writeln!(stdout, "{text}");
+                let _ = stdout.flush();
+            }
+            Some("err") => {
+                let _ = writeln!(io::stderr(), "{text}");
+            }
+            _ => {
+                if told.next().is_none() {
+                    return;
+                }
+            }
         }
     }
 }

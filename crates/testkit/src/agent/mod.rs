@@ -5,8 +5,9 @@
 //! `LIFE_MS_MAX`, and the number of processes it starts is capped. `flags.rs` reads the script,
 //! this file plays it, `voice.rs` and `ears.rs` are its two pipes, `leak.rs` and `garbage.rs` hold
 //! what it says at its worst, `escape.rs` and `swarm.rs` the shapes in which it tries to outlive
-//! its run. `again.rs` plays a recording instead of a script.
+//! its run. `again.rs` plays a recording instead of a script; `acp.rs` speaks ACP.
 
+pub mod acp;
 pub mod again;
 pub mod ears;
 pub mod encode;
@@ -38,6 +39,9 @@ pub fn main() -> ExitCode {
     let mut args = std::env::args().skip(1).peekable();
     if args.peek().is_some_and(|arg| arg == escape::DESCENDANT) {
         return escape::live(args.skip(1));
+    }
+    if args.peek().is_some_and(|arg| arg == acp::ACP) {
+        return acp::talk();
     }
     if args.peek().is_some_and(|arg| arg == again::AGAIN) {
         return args.nth(1).map_or(ExitCode::FAILURE, |path| again::play(path.as_ref()));

@@ -1,0 +1,196 @@
+//! Agents that speak ACP, by their command alone: real ones by what they once said, and one of ours
+//! for messages, interrupts, the relay, and ends that no recording shows.
+
+use crate::ostler::{BOUND_MS, Ostler, Running, assert_gap_free, kinds, result, signal};
+use rustix::process::Signal;
+use serde_json::Value;
+use testkit::{find_marked, until};
+
+/// The command line of an agent that says again what a real one said.
+fn recorded(ostler: &Ostler, name: &str) -> String {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtimes/src/acp/recordings");
+    ostler.fake(&format!("--again {folder}/{name}"))
+}
+
+fn text(events: &[Value]) -> String {
+    let texts = events.iter().filter(|event| event["kind"] == "assistant_text");
+    texts.filter_map(|event| event["text"].as_str()).collect()
+}
+
+/// A recording, what is asked of it besides, its exit status, its code, and the end of its text.
+const TOLD: &[(&str, &[&str], i32, Option<&str>, &str)] = &[
+    ("gemini-tool", &["--permission", "allow-all"], 0, None, "Tool rounds so far: 1."),
+    ("claude-agent-acp-write", &["--permission", "allow-all"], 0, None, "Wrote written.txt."),
+    ("opencode-hello", &["--permission", "deny"], 0, None, "Hello from the fake model."),
+    ("hermes-tool", &["--permission", "deny"], 0, None, "Tool rounds so far: 1."),
+    (
+        "droid-tool",
+        &["--permission", "allow-all", "--model", "custom:fake"],
+        0,
+        None,
+        "Tool rounds so far: 1.",
+    ),
+    ("copilot-tool.reject", &["--permission", "deny"], 12, Some("permission_denied"), "file now."),
+    ("codex-acp-rate_limit", &["--permission", "deny"], 6, Some("rate_limited"), "requests"),
+    ("cline-hello", &["--permission", "deny"], 5, Some("auth_required"), ""),
+];
+
+#[test]
+fn real_agents_are_driven_by_their_command_alone() {
+    for (name, flags, exit, code, end) in TOLD {
+        let ostler = Ostler::new();
+        let agent = recorded(&ostler, name);
+        let args = [&["run", "--acp", &agent, "do it", "--json"], *flags].concat();
+        let said = ostler.says(&args);
+        let events = said.events();
+        assert_eq!(
+            (said.code, result(&events)["code"].as_str()),
+            (*exit, *code),
+            "{name}: {said:?}"
+        );
+        assert_gap_free(&events);
+        let text = text(&events).to_lowercase();
+        assert!(text.contains(&end.to_lowercase()), "{name}: {text}");
+        assert!(kinds(&events).contains(&"turn") || *code == Some("auth_required"), "{name}");
+    }
+}
+
+/// Starts an agent that asks, under `ask`, and waits for its question.
+fn asked(ostler: &Ostler) -> (Running, Vec<Value>) {
+    let agent = recorded(ostler, "gemini-tool");
+    let mut run =
+        ostler.starts(&["run", "--acp", &agent, "do it", "--json", "--permission", "ask"]);
+    let mut seen = vec![run.event("the run to begin", |_| true)];
+    while seen.last().is_some_and(|event| event["kind"] != "permission") {
+        seen.push(run.event("the question", |_| true));
+    }
+    (run, seen)
+}
+
+#[test]
+fn a_question_is_answered_by_a_person_with_the_narrowest_option() {
+    let ostler = Ostler::new();
+    let (run, mut events) = asked(&ostler);
+    let ask = events.last().unwrap()["ask_id"].as_str().unwrap().to_owned();
+    assert_eq!(ostler.says(&["answer", &ask, "allow"]).code, 0);
+    events.extend(run.finish().events());
+    let decided = events.iter().find(|event| event["decision"].is_string()).expect("a decision");
+    assert_eq!(
+        (&decided["option"], &decided["decided_by"]),
+        (&"proceed_once".into(), &"person".into())
+    );
+    assert_eq!(result(&events)["outcome"], "succeeded");
+}
+
+#[test]
+fn a_host_that_takes_over_between_a_question_and_its_answer_goes_on() {
+    let ostler = Ostler::new();
+    let (run, mut seen) = asked(&ostler);
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    let id = seen[0]["run_id"].as_str().unwrap().to_owned();
+    let ask = seen.last().unwrap()["ask_id"].as_str().unwrap().to_owned();
+    until("the run to be adopted", BOUND_MS, || {
+        let events = ostler.events(&["show", &id, "--json"]);
+        events.iter().any(|event| event["phase"] == "adopted").then_some(())
+    });
+    assert_eq!(ostler.says(&["answer", &ask, "allow"]).code, 0);
+    let ran = run.finish();
+    seen.extend(ran.events());
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    assert_gap_free(&seen);
+    let asked = seen.iter().filter(|event| event["kind"] == "permission").count();
+    assert_eq!(asked, 2, "the question and its decision, once each");
+    assert_eq!(result(&seen)["text"], "Done: the file was created. Tool rounds so far: 1.");
+    signal(serve.child.id() as i32, Signal::TERM);
+    assert_eq!(serve.finish().code, 0);
+}
+
+#[test]
+fn a_turn_is_interrupted_and_the_next_message_is_another() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--acp");
+    let mut run = ostler.starts(&["run", "--acp", &agent, "wait", "--json"]);
+    let mut events = vec![run.event("the run to begin", |_| true)];
+    let id = events[0]["run_id"].as_str().unwrap().to_owned();
+    events.push(run.event("it to wait", |event| event["text"] == "waiting"));
+    assert_eq!(ostler.says(&["interrupt", &id]).code, 0);
+    events.push(run.event("the turn to end", |event| event["phase"] == "ended"));
+    assert_eq!(events[2]["stop_reason"], "cancelled");
+    assert_eq!(ostler.says(&["say", &id, "something else"]).code, 0);
+    let said = run.finish();
+    let rest = said.events();
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    assert_eq!(result(&rest)["text"], "you said something else");
+}
+
+#[test]
+fn the_tools_of_the_relay_are_reached_as_the_session_offers_them() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--acp");
+    let events = ostler.events(&["run", "--acp", &agent, "tools", "--json"]);
+    let text = result(&events)["text"].as_str().unwrap_or_default();
+    assert!(text.split(' ').any(|tool| tool == "read_task"), "{text}");
+}
+
+#[test]
+fn an_agent_that_stays_after_its_prompt_succeeded_and_one_that_dies_in_it_did_not() {
+    let ostler = Ostler::new();
+    let (agent, args) = (testkit::fake_agent().display().to_string(), "--acp");
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "mine": {{ "type": "acp", "bin": "{agent}", "args": ["{args}"],
+            "lingerSec": 0.2, "graceSec": 0.2, "id": "mine-1", "name": "My agent" }} }} }}"#
+    ));
+    let stays = ostler.says(&["run", "mine", "linger", "--json"]);
+    let events = stays.events();
+    assert_eq!((stays.code, &result(&events)["text"]), (0, &"staying".into()), "{stays:?}");
+    until("it to be gone", BOUND_MS, || {
+        find_marked(&ostler.instance.mark()).is_empty().then_some(())
+    });
+    for (prompt, code, exit) in
+        [("die", "process_crashed", 10), ("silent", "ended_without_result", 10)]
+    {
+        let said = ostler.says(&["run", "mine", prompt, "--json"]);
+        let events = said.events();
+        assert_eq!((said.code, &result(&events)["code"]), (exit, &code.into()), "{prompt}");
+    }
+    let listed = ostler.says(&["runtimes"]).stdout;
+    assert!(listed.contains("mine") && listed.contains("My agent"), "{listed}");
+}
+
+#[test]
+fn doctor_greets_an_agent_that_is_only_configured() {
+    let ostler = Ostler::new();
+    let agent = testkit::fake_agent().display().to_string();
+    for (args, fits) in [("--acp", true), ("--burst", false)] {
+        ostler.instance.write_config(&format!(
+            r#"{{ "adapters": {{ "mine": {{ "type": "acp", "bin": "{agent}", "args": ["{args}"] }} }} }}"#
+        ));
+        let said = ostler.says(&["doctor", "mine", "--json"]);
+        let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+        let checks = report["diagnoses"][0]["checks"].as_array().expect("checks").clone();
+        let greeted = checks.iter().any(|check| check["code"] == "handshake_answered");
+        assert_eq!(greeted, fits, "{checks:#?}");
+    }
+}
+
+#[test]
+fn an_agent_that_is_known_by_name_needs_no_configuration() {
+    let ostler = Ostler::new();
+    // A program of that name, which says what the real one said.
+    let bin = ostler.instance.root().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    let script = format!("#!/bin/sh\nexec {}\n", recorded(&ostler, "kilo-hello"));
+    let program = bin.join("kilo");
+    std::fs::write(&program, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let path = format!("{}:/usr/bin:/bin", bin.display());
+    let mut command = ostler.command(&["run", "kilo-acp", "hi", "--json", "--permission", "deny"]);
+    let said = Running::of(command.env("PATH", path)).finish();
+    assert_eq!(said.code, 0, "{said:?}");
+    assert_eq!(result(&said.events())["text"], "Hello from the fake model.");
+    let missing = ostler.says(&["run", "kiro-acp", "hi", "--permission", "deny"]);
+    assert_eq!(missing.code, 4, "{missing:?}");
+    assert!(ostler.says(&["runtimes"]).stdout.contains("kiro-acp"));
+}

@@ -1,0 +1,296 @@
+//! Talks ACP, version 1, as the client: greeting, session, model, prompt, and answers to what the
+//! agent asks. Requests that are not ours to serve are refused by name, so that nobody waits for
+//! ever; what is not known is kept as a `log`; nothing is fatal here. The end is what the reply to
+//! the prompt states (`turn`), and nothing else.
+
+use super::call;
+use super::ear::{Ear, UNRECOGNISED};
+use super::state::{Asked, Ours, State, frame, short};
+use super::turn::cancelled;
+use super::wire::{Asking, Choice, Greeting, Line, Opened, Refusal, Updated};
+use super::words;
+use crate::{Dialect, Frame, Out, Stream};
+use contract::event::{Body, Log, PermissionOption, Raw};
+use contract::speech::{Close, Question};
+use contract::{Code, Signal, Timestamp, Utterance};
+use serde_json::{Value, json};
+
+/// The version of the protocol that is spoken here.
+const PROTOCOL: u64 = 1;
+/// What JSON-RPC calls a method that is not known.
+const METHOD_NOT_FOUND: i32 = -32_601;
+/// The option kinds that allow something.
+const ALLOWING: [&str; 2] = ["allow_once", "allow_always"];
+
+/// A conversation with the agent.
+pub(super) struct Acp {
+    state: State,
+}
+
+impl Acp {
+    pub(super) fn new(state: State) -> Self {
+        Self { state }
+    }
+
+    fn ear<'a>(&'a mut self, out: &'a mut Out) -> Ear<'a> {
+        Ear { state: &mut self.state, out, raw: None, line: "" }
+    }
+}
+
+/// The first line of every conversation.
+pub(super) fn greeting() -> Value {
+    json!({
+        "protocolVersion": PROTOCOL,
+        "clientCapabilities": {
+            "fs": { "readTextFile": false, "writeTextFile": false },
+            "terminal": false,
+        },
+        "clientInfo": {
+            "name": "ostler", "title": "Ostler", "version": env!("CARGO_PKG_VERSION"),
+        },
+    })
+}
+
+impl Dialect for Acp {
+    fn open(&mut self) -> Option<Vec<u8>> {
+        Some(self.state.request(Ours::Initialize, "initialize", &greeting()))
+    }
+
+    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
+        let text = String::from_utf8_lossy(frame.bytes);
+        let line = text.trim_end_matches('\r');
+        if line.trim_ascii().is_empty() {
+            return;
+        }
+        let raw = Raw { stream: frame.stream.into(), line: frame.line };
+        let mut ear = Ear { state: &mut self.state, out, raw: Some(raw), line };
+        match frame.stream {
+            Stream::Stderr => {
+                let (stream, text) = (raw.stream, line.to_owned());
+                ear.push(Body::Log(Log { stream, text, level: None }));
+            }
+            Stream::Stdout if frame.cut => ear.unrecognised(),
+            Stream::Stdout => match serde_json::from_str::<Line>(line) {
+                Ok(heard) => ear.hear(heard),
+                Err(_) => ear.unrecognised(),
+            },
+        }
+    }
+
+    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
+        match utterance {
+            Utterance::Decide { request, option } => {
+                self.ear(out).decided(request, option.as_deref());
+            }
+            Utterance::Message { text } => {
+                self.state.hold(text);
+                // In a turn, and before there is a session, it waits for its own.
+                if self.state.session.is_some() && self.state.waiting.is_none() {
+                    self.ear(out).begin();
+                }
+            }
+            Utterance::Interrupt => match self.state.cancel() {
+                Some(cancel) => {
+                    self.state.interrupting = true;
+                    out.frames.push(cancel);
+                    self.ear(out).withdraw_questions();
+                }
+                None => {
+                    self.ear(out).warn("no turn is under way, so nothing was interrupted");
+                }
+            },
+            Utterance::Shutdown { .. } => {
+                out.frames.extend(self.state.cancel());
+                self.ear(out).withdraw_questions();
+            }
+            Utterance::BudgetUpdate { .. } => {}
+            Utterance::ToolResult { tool_call_id, .. } => {
+                let text = format!("the call '{tool_call_id}' is the agent's own to answer");
+                self.ear(out).warn(&text);
+            }
+        }
+    }
+
+    /// The protocol waits for nothing.
+    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
+
+    fn close(&mut self, _: Close, _: &mut Out) {}
+
+    /// The end of the turn, and of the questions in it.
+    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
+        let mut lines = self.state.cancel()?;
+        lines.extend(self.state.questions().iter().flat_map(|asked| cancelled(&asked.id)));
+        Some(lines)
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.state.save()
+    }
+}
+
+impl Ear<'_> {
+    fn hear(&mut self, line: Line) {
+        let Line { method, id, params, result, error } = line;
+        match (method.as_deref(), id) {
+            (Some("session/update"), None) => match read::<Updated>(params) {
+                Some(updated) => self.updated(updated),
+                None => self.unrecognised(),
+            },
+            (Some("session/request_permission"), Some(id)) => self.question(&id, params),
+            (Some(method), Some(id)) => self.refuse(method, &id),
+            (Some(_), None) => self.unrecognised(),
+            (None, Some(id)) => self.reply(&id, result, error),
+            (None, None) => self.unrecognised(),
+        }
+    }
+
+    /// The reply to a request of ours: each leads to the next. One that nobody waits for is noise.
+    fn reply(&mut self, id: &Value, result: Option<Value>, error: Option<Refusal>) {
+        let Some(ours) = self.state.answered_by(Some(id)) else { return self.unrecognised() };
+        match (ours, error) {
+            (Ours::Initialize, None) => self.greeted(read(result).unwrap_or_default()),
+            (Ours::New | Ours::Load, None) => {
+                self.opened(&read::<Opened>(result).unwrap_or_default());
+            }
+            (Ours::Model, None) => self.wish_granted(),
+            (Ours::Prompt, None) => self.prompted(&read(result).unwrap_or_default()),
+            (Ours::Initialize | Ours::New, Some(refusal)) => {
+                self.give_up(words::code(&refusal), words::said(&refusal));
+            }
+            (Ours::Load, Some(refusal)) => {
+                // Whatever it says, there is no such session here any more; a missing login is
+                // another matter.
+                let code = match words::code(&refusal) {
+                    code @ (Code::AuthRequired | Code::AuthFailed) => code,
+                    _ => Code::NativeSessionUnknown,
+                };
+                self.give_up(code, words::said(&refusal));
+            }
+            (Ours::Model, Some(refusal)) => self.wish_refused(&refusal),
+            (Ours::Prompt, Some(refusal)) => self.prompt_refused(&refusal),
+        }
+    }
+
+    /// The agent greets back: only the one version is gone on with.
+    fn greeted(&mut self, greeting: Greeting) {
+        let Greeting { protocol_version, agent_capabilities: can, agent_info } = greeting;
+        let version = protocol_version.unwrap_or_default();
+        match version.as_u64() {
+            Some(PROTOCOL) => {}
+            Some(other) => {
+                let detail = format!(
+                    "the agent speaks version {other} of ACP, and only {PROTOCOL} is spoken here"
+                );
+                return self.give_up(Code::NotSupported, detail);
+            }
+            None => {
+                let detail = "it greeted without a version of ACP".to_owned();
+                return self.give_up(Code::ProtocolError, detail);
+            }
+        }
+        let name = short(agent_info.name);
+        let version = short(agent_info.version).unwrap_or_default();
+        if let Some(name) = &name {
+            self.note(format!("it is {name} {version}"), None);
+        }
+        self.state.agent = name;
+        let (ours, method) = match (&self.state.wanted.resume, can.load_session) {
+            (None, _) => (Ours::New, "session/new"),
+            (Some(_), true) => (Ours::Load, "session/load"),
+            (Some(_), false) if can.session_capabilities.resume.is_some() => {
+                (Ours::Load, "session/resume")
+            }
+            (Some(_), false) => {
+                let detail = "it cannot take a session up again".to_owned();
+                return self.give_up(Code::NativeSessionUnknown, detail);
+            }
+        };
+        let servers = self.servers(can.mcp_capabilities.http);
+        let cwd = self.state.wanted.cwd.as_deref().unwrap_or("/");
+        let mut params = json!({ "cwd": cwd, "mcpServers": servers });
+        if let Some(session) = &self.state.wanted.resume {
+            params["sessionId"] = json!(session);
+        }
+        let request = self.state.request(ours, method, &params);
+        self.out.frames.push(request);
+    }
+
+    /// Our own tools, the way the agent takes them: by address, or by a program of ours.
+    fn servers(&mut self, http: bool) -> Vec<Value> {
+        let Some(relay) = self.state.wanted.relay.take() else { return Vec::new() };
+        if !relay.is_whole() {
+            self.warn(
+                "the host changed before the session was opened, so it gets no tools of ours",
+            );
+            return Vec::new();
+        }
+        vec![relay.server(http)]
+    }
+
+    /// The agent asks whether it may.
+    fn question(&mut self, id: &Value, params: Option<Value>) {
+        let Asking { tool_call, options } = read(params).unwrap_or_default();
+        let asked = tool_call.call;
+        let tool_call_id = short(asked.tool_call_id.clone());
+        let title = asked.title.clone().or(asked.kind.clone());
+        let reads = call::reads(asked.kind.as_deref());
+        if let Some(call) = &tool_call_id {
+            // Some ask about a call that they never announced.
+            self.announce(call, &asked, true);
+            self.keep_diffs(call, &tool_call.content.unwrap_or_default());
+        }
+        let options: Vec<_> = options.into_iter().filter_map(option).collect();
+        let allows = |option: &&PermissionOption| ALLOWING.contains(&option.kind.as_str());
+        let allowing = options.iter().filter(allows).map(|option| option.id.clone()).collect();
+        let request = id.to_string();
+        let asked = Asked { request: request.clone(), id: id.clone(), tool_call_id, allowing };
+        let tool_call_id = asked.tool_call_id.clone();
+        if !self.state.ask(asked) {
+            self.unrecognised();
+            self.out.frames.push(cancelled(id));
+            return;
+        }
+        let title = title.unwrap_or_else(|| "may it go on?".to_owned());
+        self.signal(Signal::Asked(Question { request, tool_call_id, title, reads, options }));
+    }
+
+    /// A question of the agent's has its answer.
+    fn decided(&mut self, request: &str, option: Option<&str>) {
+        let Some(asked) = self.state.answered(request) else {
+            return self.warn(&format!("the question '{request}' is not open"));
+        };
+        let allowed = option.is_some_and(|id| asked.allowing.iter().any(|known| known == id));
+        let call = asked.tool_call_id.as_deref().and_then(|id| self.state.call(id));
+        if let Some(call) = call {
+            call.denied = !allowed;
+        }
+        self.state.refused |= !allowed;
+        self.out.frames.push(match option {
+            Some(id) => {
+                let outcome = json!({ "outcome": { "outcome": "selected", "optionId": id } });
+                frame(&json!({ "jsonrpc": "2.0", "id": asked.id, "result": outcome }))
+            }
+            None => cancelled(&asked.id),
+        });
+    }
+
+    /// A request that is not served here: the files and terminals of the workspace are the agent's
+    /// own business.
+    fn refuse(&mut self, method: &str, id: &Value) {
+        self.log(UNRECOGNISED);
+        let method: String = method.chars().take(80).collect();
+        let message = format!("'{method}' is not served here");
+        let error = json!({ "code": METHOD_NOT_FOUND, "message": message });
+        self.out.frames.push(frame(&json!({ "jsonrpc": "2.0", "id": id, "error": error })));
+    }
+}
+
+fn option(choice: Choice) -> Option<PermissionOption> {
+    let id = choice.option_id?;
+    let name = choice.name.unwrap_or_else(|| id.clone());
+    Some(PermissionOption { name, kind: choice.kind.unwrap_or_default(), id })
+}
+
+fn read<T: serde::de::DeserializeOwned>(value: Option<Value>) -> Option<T> {
+    serde_json::from_value(value?).ok()
+}

@@ -1,0 +1,249 @@
+//! Beginnings and ends: the session, and the turns in it. A turn begins with a prompt of ours and
+//! ends with its reply, which is the only evidence of an end. An `end_turn` is no success by itself:
+//! not after the model failed, not after a refusal that the agent took for the end, and not when
+//! nothing was said or done.
+
+use super::ear::{Ear, WARNING};
+use super::state::{Asked, Ours, frame, short};
+use super::usage;
+use super::wire::{Opened, Prompted, Refusal};
+use super::words;
+use contract::event::{self, Body, StopReason, ToolStatus, TurnPhase, Usage};
+use contract::money::Basis;
+use contract::speech::Ending;
+use contract::{Code, Signal};
+use serde_json::{Value, json};
+
+/// A turn that ended without a word and without a call.
+const NOTHING_DONE: &str = "the turn ended, but nothing was said or done in it";
+/// A turn that ended because the agent was not allowed something.
+const NOT_ALLOWED: &str = "it ended the turn when it was not allowed what it asked for";
+
+impl Ear<'_> {
+    /// The session is open: the wanted model is asked for, then the first turn begins.
+    pub(super) fn opened(&mut self, opened: &Opened) {
+        let resumed = self.state.wanted.resume.take();
+        let id = short(opened.session_id.clone()).or_else(|| resumed.clone());
+        let Some(id) = id else {
+            let detail = "it opened a session without a name for it".to_owned();
+            return self.give_up(Code::ProtocolError, detail);
+        };
+        self.state.session = Some(id.clone());
+        self.state.wanted.resume = resumed;
+        let option = opened.config_options.iter().find(|option| option.is_model());
+        let current = option.and_then(|option| option.current_value.as_ref()?.as_str());
+        let current = current.map(str::to_owned);
+        let named = opened.models.as_ref().and_then(|models| models.current_model_id.clone());
+        self.state.model = short(current.or(named));
+        self.state.plan_model(opened);
+        self.signal(Signal::Session { id });
+        self.next_wish();
+    }
+
+    /// Asks for the next model on the list, or goes on with the one there is.
+    pub(super) fn next_wish(&mut self) {
+        let Some(wish) = self.state.wishes.front() else { return self.ready() };
+        let session = &self.state.session;
+        let (method, params) = match &wish.option {
+            Some(option) => (
+                "session/set_config_option",
+                json!({ "sessionId": session, "configId": option, "value": wish.model }),
+            ),
+            None => ("session/set_model", json!({ "sessionId": session, "modelId": wish.model })),
+        };
+        let request = self.state.request(Ours::Model, method, &params);
+        self.out.frames.push(request);
+    }
+
+    /// The agent took the model.
+    pub(super) fn wish_granted(&mut self) {
+        self.state.model = self.state.wishes.pop_front().map(|wish| wish.model);
+        self.state.wishes.clear();
+        self.ready();
+    }
+
+    /// The agent did not take the model: that is survived, and told when nothing is left to try.
+    pub(super) fn wish_refused(&mut self, refusal: &Refusal) {
+        if !words::model_survives(refusal) {
+            return self.give_up(words::code(refusal), words::said(refusal));
+        }
+        let wish = self.state.wishes.pop_front();
+        if self.state.wishes.is_empty() {
+            let model = wish.map(|wish| wish.model).unwrap_or_default();
+            let detail = format!(
+                "it did not take the model '{model}' and goes on with its own choice: {}",
+                words::said(refusal)
+            );
+            self.trouble(Code::ModelNotFound, detail, false);
+        }
+        self.next_wish();
+    }
+
+    fn ready(&mut self) {
+        let resumed = self.state.session == self.state.wanted.resume;
+        self.push(Body::Session(event::Session {
+            model: self.state.model.clone(),
+            tools: None,
+            cwd: self.state.wanted.cwd.clone(),
+            native_session: self.state.session.clone(),
+            resumed,
+        }));
+        self.signal(Signal::Accepts { message: true, interrupt: true });
+        self.begin();
+    }
+
+    /// Starts a turn with what waits to be said.
+    pub(super) fn begin(&mut self) {
+        let Some(prompt) = self.state.prompt.take() else { return };
+        let state = &mut *self.state;
+        state.turns = state.turns.saturating_add(1);
+        state.speaking = None;
+        state.answer.clear();
+        (state.acted, state.refused, state.failing) = (false, false, false);
+        state.confession = None;
+        let prompt = json!([{ "type": "text", "text": prompt }]);
+        let params = json!({ "sessionId": state.session, "prompt": prompt });
+        let request = state.request(Ours::Prompt, "session/prompt", &params);
+        self.out.frames.push(request);
+        let (phase, n) = (TurnPhase::Started, self.state.turns);
+        self.push(Body::Turn(event::Turn { phase, n, stop_reason: None }));
+        self.signal(Signal::TurnStarted);
+    }
+
+    /// The prompt was answered: its turn is over.
+    pub(super) fn prompted(&mut self, reply: &Prompted) {
+        let spent = usage::of_turn(reply);
+        let counted = !spent.is_empty();
+        for spent in spent {
+            let model = short(spent.model).or_else(|| self.state.model.clone());
+            let (tokens, basis) = (Some(spent.tokens), Basis::Increment);
+            let usage = Usage { model, tokens, basis, ..Usage::default() };
+            self.push(Body::Usage(usage.clone()));
+            self.signal(Signal::Spent(usage));
+        }
+        match reply.stop_reason.as_deref() {
+            Some("end_turn") => self.ended_well(counted),
+            Some("max_tokens") => self.cut_short(StopReason::MaxTokens, Code::EndedWithoutResult),
+            Some("max_turn_requests") => self.cut_short(StopReason::MaxTurns, Code::MaxTurns),
+            Some("refusal") => self.cut_short(StopReason::Refusal, Code::ModelRefusal),
+            Some("cancelled") => self.cancelled(),
+            Some(other) => {
+                let other: String = other.chars().take(80).collect();
+                self.broken(&format!("the prompt was answered with the stop reason '{other}'"));
+            }
+            None => self.broken("the prompt was answered without a stop reason"),
+        }
+    }
+
+    /// The agent means that it is done; whether it is shows in what it did.
+    fn ended_well(&mut self, counted: bool) {
+        // A turn whose text reads like an error and that counts no tokens had no answer of a model.
+        let confession = self.state.confession.take().filter(|_| !counted);
+        let told = self.state.failing.then(|| self.state.answer.trim().to_owned());
+        if let Some(said) = told.or(confession) {
+            let code = words::of_text(None, &said).unwrap_or(Code::AgentFailed);
+            self.turn_ended(StopReason::Error);
+            self.trouble(code, said.clone(), false);
+            self.signal(Signal::ModelError { code });
+            return self.conclude(Some(code), Some(said));
+        }
+        self.turn_ended(StopReason::EndTurn);
+        match (self.state.refused, self.state.acted) {
+            (true, _) => self.conclude(Some(Code::PermissionDenied), Some(NOT_ALLOWED.to_owned())),
+            (false, true) => self.conclude(None, None),
+            (false, false) => {
+                self.conclude(Some(Code::EndedWithoutResult), Some(NOTHING_DONE.to_owned()));
+            }
+        }
+    }
+
+    fn cut_short(&mut self, stop: StopReason, code: Code) {
+        self.turn_ended(stop);
+        self.conclude(Some(code), None);
+    }
+
+    /// A turn that was cancelled is the end only when nobody here asked for it; else it goes on with
+    /// the message that waits, or with the next one.
+    fn cancelled(&mut self) {
+        let asked_for = std::mem::take(&mut self.state.interrupting);
+        self.turn_ended(StopReason::Cancelled);
+        match asked_for {
+            true => self.begin(),
+            false => self.conclude(Some(Code::Cancelled), None),
+        }
+    }
+
+    fn broken(&mut self, what: &str) {
+        self.turn_ended(StopReason::Error);
+        self.conclude(Some(Code::ProtocolError), Some(what.to_owned()));
+    }
+
+    /// The prompt was refused.
+    pub(super) fn prompt_refused(&mut self, refusal: &Refusal) {
+        let (code, detail) = (words::code(refusal), words::said(refusal));
+        self.state.interrupting = false;
+        self.turn_ended(StopReason::Error);
+        self.trouble(code, detail.clone(), false);
+        self.signal(Signal::ModelError { code });
+        self.conclude(Some(code), Some(detail));
+    }
+
+    /// What came of a turn. A message that waits is a turn of its own, and then this was no end.
+    fn conclude(&mut self, code: Option<Code>, detail: Option<String>) {
+        if self.state.prompt.is_some() {
+            return self.begin();
+        }
+        let text = Some(self.state.answer.trim()).filter(|text| !text.is_empty());
+        let text = text.map(str::to_owned);
+        self.signal(Signal::Result(Ending { code, text, output: None, detail }));
+    }
+
+    /// Closes what is open, then the turn.
+    fn turn_ended(&mut self, stop: StopReason) {
+        self.withdraw_questions();
+        let open: Vec<_> = self.state.open.iter().map(|call| call.id.clone()).collect();
+        for id in open {
+            self.announce(&id, &Default::default(), true);
+            let denied = self.state.close(&id).is_some_and(|call| call.denied);
+            let output = match denied {
+                true => json!("it was not allowed"),
+                false => json!("the turn ended before this call did"),
+            };
+            self.result(&id, ToolStatus::Error, denied, output);
+        }
+        self.lift();
+        self.state.speaking = None;
+        let (phase, n) = (TurnPhase::Ended, self.state.turns.max(1));
+        self.push(Body::Turn(event::Turn { phase, n, stop_reason: Some(stop) }));
+        self.signal(Signal::TurnEnded { stop });
+    }
+
+    /// Nobody answers these any more: each is told so, as the protocol wants it.
+    pub(super) fn withdraw_questions(&mut self) {
+        for Asked { request, id, .. } in self.state.unanswered() {
+            self.out.frames.push(cancelled(&id));
+            self.signal(Signal::AskWithdrawn { request });
+        }
+    }
+
+    /// There is no session and will be none.
+    pub(super) fn give_up(&mut self, code: Code, detail: String) {
+        self.trouble(code, detail.clone(), false);
+        if code == Code::NativeSessionUnknown {
+            self.signal(Signal::SessionUnknown);
+        }
+        let (text, output, detail) = (None, None, Some(detail));
+        self.signal(Signal::Result(Ending { code: Some(code), text, output, detail }));
+    }
+
+    /// What cannot be said now.
+    pub(super) fn warn(&mut self, text: &str) {
+        self.note(text.to_owned(), Some(WARNING));
+    }
+}
+
+/// The answer to a question that nobody decides.
+pub(super) fn cancelled(id: &Value) -> Vec<u8> {
+    let outcome = json!({ "outcome": { "outcome": "cancelled" } });
+    frame(&json!({ "jsonrpc": "2.0", "id": id, "result": outcome }))
+}
