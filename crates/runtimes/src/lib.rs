@@ -22,6 +22,7 @@ pub mod registry;
 #[cfg(test)]
 mod rehearsal;
 mod saved;
+pub mod skills;
 pub mod template;
 mod told;
 

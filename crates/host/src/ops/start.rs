@@ -11,6 +11,7 @@ use crate::drive::{self, Again, Drive, Ending};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
+use crate::skills::{self, Mounts, Skill};
 use crate::trace::{Tracer, warning};
 use crate::upstream::{self, Upstream};
 use crate::workspace::Workspace;
@@ -39,6 +40,7 @@ struct Checked {
     environment: BTreeMap<String, String>,
     policy: Policy,
     lane: Lane,
+    skills: Arc<[Skill]>,
 }
 
 /// The secrets and names of one run, before it exists.
@@ -75,7 +77,7 @@ async fn prepare(
     adapter: Adapter,
     identity: &Identity,
 ) -> Result<Prepared, Fault> {
-    let checked = check(host, request, adapter)?;
+    let checked = check(host, request, adapter).await?;
     let taken_up = resume::take_up(
         host,
         request.resume.clone(),
@@ -195,11 +197,13 @@ fn again(
     let (Some(_), Some(prompt)) = (&spec.session, fresh_prompt) else { return Ok(None) };
     let attempt = ATTEMPT + 1;
     let files = host.inner.data.files(identity.run, attempt).display().to_string();
+    let prompt = skills::introduced(&prompt, &checked.runtime.card(), &checked.skills, &files);
     let spec = Spec { session: None, prompt, files, ..spec.clone() };
     let plan = checked.runtime.plan(&spec)?;
     let mut dialect = checked.runtime.dialect(&spec);
     let kept = kept_plan(host, checked, identity, attempt, &plan, &mut *dialect)?;
-    Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files })))
+    let mounts = Mounts { skills: Arc::clone(&checked.skills), mounts: plan.mounts };
+    Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files, mounts })))
 }
 
 fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
@@ -275,6 +279,7 @@ fn drive(
         again,
         plan: Some(Box::new(kept)),
         files: plan.files,
+        mounts: Mounts { skills: checked.skills, mounts: plan.mounts },
         keeping: Some(keeping),
         child: Some(spawned.child),
         intake: None,
@@ -290,7 +295,7 @@ fn drive(
     })
 }
 
-fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked, Fault> {
+async fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked, Fault> {
     if request.prompt.trim().is_empty() {
         return Err(
             Fault::new(Code::Usage, "the prompt is empty").with_hint("say what the agent is to do")
@@ -318,7 +323,23 @@ fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked,
     };
     let policy = policy(host, request, &adapter);
     let lane = lane(&runtime.card(), &adapter, policy)?;
-    Ok(Checked { adapter, runtime, workspace, environment, policy, lane })
+    let (skills, adapter) = skilled(adapter).await?;
+    Ok(Checked { adapter, runtime, workspace, environment, policy, lane, skills })
+}
+
+/// Reads the skills that the adapter names, each once.
+async fn skilled(mut adapter: Adapter) -> Result<(Arc<[Skill]>, Adapter), Fault> {
+    if adapter.skills.is_empty() {
+        return Ok((Default::default(), adapter));
+    }
+    let read = tokio::task::spawn_blocking(move || {
+        let skills = skills::load(&adapter)?;
+        let named = |skill: &Skill| plan::Skill { name: skill.name.clone(), always: skill.always };
+        adapter.skills = skills.iter().map(named).collect();
+        Ok((skills, adapter))
+    });
+    read.await
+        .map_err(|error| Fault::new(Code::InternalError, format!("reading skills: {error}")))?
 }
 
 /// The lane that was asked for, else the first that can keep the policy.
@@ -390,6 +411,8 @@ fn spec(
             template::fill_prompt(template, "promptTemplate", &context)?
         }
     };
+    let files = host.inner.data.files(identity.run, ATTEMPT).display().to_string();
+    let prompt = skills::introduced(&prompt, &checked.runtime.card(), &checked.skills, &files);
     Ok(Spec {
         adapter: checked.adapter.clone(),
         context,
@@ -399,7 +422,7 @@ fn spec(
         policy: checked.policy,
         lane: checked.lane,
         session: taken_up.session.clone(),
-        files: host.inner.data.files(identity.run, ATTEMPT).display().to_string(),
+        files,
         as_root: rustix::process::geteuid().is_root(),
         own_program: host.inner.program.display().to_string(),
         caller_env: checked.environment.clone(),
