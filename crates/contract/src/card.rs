@@ -111,6 +111,8 @@ pub enum Skills {
         flag: String,
         #[serde(default, skip_serializing_if = "String::is_empty")]
         subdir: String,
+        /// Whether it looks there also when it is kept from its project's context.
+        isolated: Seen,
     },
     /// A directory of the attempt's own is named by this setting, which the plan itself writes.
     Setting { key: String },
@@ -123,6 +125,14 @@ pub enum Skills {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         flag: Option<String>,
     },
+}
+
+/// Whether an agent finds by itself what was put there for it; where it does not, it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Seen {
+    ByItself,
+    InThePrompt,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -12,7 +12,7 @@ mod read;
 pub(crate) use links::Links;
 pub(crate) use mount::Mounts;
 
-use contract::plan::Adapter;
+use contract::plan::{Adapter, ProjectContext};
 use contract::{Card, Code, Fault, limits};
 use runtimes::skills::{SKILL_FILE, Told};
 use std::path::{Path, PathBuf};
@@ -105,12 +105,18 @@ fn unknown(name: &str, own: Option<&Path>) -> Fault {
 }
 
 /// The prompt with what must be said of the skills.
-pub(crate) fn introduced(prompt: &str, card: &Card, skills: &[Skill], files: &str) -> String {
+pub(crate) fn introduced(
+    prompt: &str,
+    card: &Card,
+    context: Option<ProjectContext>,
+    skills: &[Skill],
+    files: &str,
+) -> String {
     let told: Vec<Told<'_>> = skills
         .iter()
         .map(|Skill { name, description, always, .. }| Told { name, description, always: *always })
         .collect();
-    runtimes::skills::introduced(prompt, card, &told, files)
+    runtimes::skills::introduced(prompt, card, context, &told, files)
 }
 
 #[cfg(test)]

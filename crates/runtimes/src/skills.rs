@@ -4,8 +4,8 @@
 //! disk: whoever carries out the plan makes the mounts, and takes them away again.
 
 use crate::Spec;
-use contract::card::Skills;
-use contract::plan::{EnvEntry, EnvSource, Held, Mount};
+use contract::card::{Seen, Skills};
+use contract::plan::{EnvEntry, EnvSource, Held, Mount, ProjectContext};
 use contract::{Card, Code, Fault};
 use std::collections::BTreeMap;
 
@@ -32,16 +32,27 @@ pub fn dir(spec: &Spec) -> Option<String> {
 pub(crate) fn mounts(spec: &Spec, card: &Card, env: &[EnvEntry]) -> Result<Vec<Mount>, Fault> {
     let Some(own) = dir(spec) else { return Ok(Vec::new()) };
     let (into, held) = match &card.skills {
-        Some(Skills::AddDir { subdir, .. }) if !subdir.is_empty() => {
-            (format!("{own}/{subdir}"), Held::Attempt)
-        }
         Some(Skills::HomeLinks { dir }) => (shared(dir, spec, env)?, Held::Shared),
         Some(Skills::AddDir { .. } | Skills::Setting { .. } | Skills::Prompt { .. }) | None => {
-            (own, Held::Attempt)
+            (within(own, card), Held::Attempt)
         }
     };
     let mount = |name: &String| Mount { skill: name.clone(), into: into.clone(), held };
     Ok(spec.adapter.skills.iter().map(|skill| mount(&skill.name)).collect())
+}
+
+/// The place in the attempt's own directory where the agent looks for skills.
+fn within(own: String, card: &Card) -> String {
+    match &card.skills {
+        Some(Skills::AddDir { subdir, .. }) if !subdir.is_empty() => format!("{own}/{subdir}"),
+        Some(
+            Skills::AddDir { .. }
+            | Skills::Setting { .. }
+            | Skills::HomeLinks { .. }
+            | Skills::Prompt { .. },
+        )
+        | None => own,
+    }
 }
 
 /// The flag that names the directory. It comes before all other arguments: one that takes several
@@ -98,12 +109,21 @@ pub fn expanded(path: &str, vars: &BTreeMap<String, String>) -> Option<String> {
 
 /// The prompt, and after it what must be said of the skills. After it, because agents take a prompt
 /// that begins with a word of their own for a command.
-pub fn introduced(prompt: &str, card: &Card, skills: &[Told<'_>], files: &str) -> String {
+pub fn introduced(
+    prompt: &str,
+    card: &Card,
+    context: Option<ProjectContext>,
+    skills: &[Told<'_>],
+    files: &str,
+) -> String {
+    let isolated = context == Some(ProjectContext::Isolate);
     let named = match &card.skills {
-        Some(Skills::AddDir { .. } | Skills::Setting { .. } | Skills::HomeLinks { .. }) => false,
+        Some(Skills::AddDir { isolated: seen, .. }) => isolated && *seen == Seen::InThePrompt,
+        Some(Skills::Setting { .. } | Skills::HomeLinks { .. }) => false,
         Some(Skills::Prompt { .. }) | None => true,
     };
-    let path = |name: &str| format!("{files}/{DIR}/{name}/{SKILL_FILE}");
+    let own = within(format!("{files}/{DIR}"), card);
+    let path = |name: &str| format!("{own}/{name}/{SKILL_FILE}");
     let mut said = Vec::new();
     if named && !skills.is_empty() {
         said.push(
@@ -133,7 +153,7 @@ mod tests {
     use super::*;
     use crate::rehearsal::spec_with;
     use crate::{Runtime, registry};
-    use contract::plan::{LaunchPlan, ProjectContext, Skill};
+    use contract::plan::{LaunchPlan, Skill};
 
     fn planned(runtime: &dyn Runtime, change: impl FnOnce(&mut Spec)) -> LaunchPlan {
         let spec = spec_with(&runtime.card().id, |spec| {
@@ -159,10 +179,10 @@ mod tests {
                     spec.adapter.skills.clear();
                 });
                 let (flag, into, held) = match &card.skills {
-                    Some(Skills::AddDir { flag, subdir }) if subdir.is_empty() => {
+                    Some(Skills::AddDir { flag, subdir, .. }) if subdir.is_empty() => {
                         (Some(flag.clone()), own.to_owned(), Held::Attempt)
                     }
-                    Some(Skills::AddDir { flag, subdir }) => {
+                    Some(Skills::AddDir { flag, subdir, .. }) => {
                         (Some(flag.clone()), format!("{own}/{subdir}"), Held::Attempt)
                     }
                     Some(Skills::Prompt { flag }) => (flag.clone(), own.to_owned(), Held::Attempt),
@@ -220,22 +240,36 @@ mod tests {
     fn a_prompt_names_skills_only_where_nothing_else_does_and_never_holds_what_they_say() {
         let told = |always| [Told { name: "x", description: "Use when so.", always }];
         let mut card = registry::all()[0].card();
+        let said = |card: &Card, context, prompt, skills: &[Told<'_>]| {
+            introduced(prompt, card, context, skills, "/files")
+        };
         card.skills = Some(Skills::Setting { key: "skills".to_owned() });
-        assert_eq!(introduced("/review", &card, &told(false), "/files"), "/review");
+        assert_eq!(said(&card, None, "/review", &told(false)), "/review");
         assert_eq!(
-            introduced("/review", &card, &told(true), "/files"),
+            said(&card, None, "/review", &told(true)),
             "/review\n\nBefore you begin, load the skill \"x\" and follow it."
         );
+        let listed = |dir: &str| {
+            format!(
+                "hi\n\nSkills are at hand: procedures in files. Read the file of one when its \
+                 description fits what you are about to do, and follow it.\n\n\
+                 - x: Use when so. (/files/{dir}/x/SKILL.md)"
+            )
+        };
         for way in [None, Some(Skills::Prompt { flag: None })] {
             card.skills = way;
-            assert_eq!(introduced("hi", &card, &[], "/files"), "hi");
-            let expected = "hi\n\nSkills are at hand: procedures in files. Read the file of one \
-                            when its description fits what you are about to do, and follow it.\n\n\
-                            - x: Use when so. (/files/skills/x/SKILL.md)";
-            assert_eq!(introduced("hi", &card, &told(false), "/files"), expected);
+            assert_eq!(said(&card, None, "hi", &[]), "hi");
+            assert_eq!(said(&card, None, "hi", &told(false)), listed("skills"));
             let must = "\n\nBefore you begin, read /files/skills/x/SKILL.md and follow it.";
-            let always = introduced("hi", &card, &told(true), "/files");
-            assert_eq!(always, format!("{expected}{must}"));
+            let always = said(&card, None, "hi", &told(true));
+            assert_eq!(always, format!("{}{must}", listed("skills")));
         }
+        let add = |isolated| Skills::AddDir { flag: "-d".into(), subdir: "s".into(), isolated };
+        let isolate = Some(ProjectContext::Isolate);
+        card.skills = Some(add(Seen::ByItself));
+        assert_eq!(said(&card, isolate, "hi", &told(false)), "hi");
+        card.skills = Some(add(Seen::InThePrompt));
+        assert_eq!(said(&card, None, "hi", &told(false)), "hi");
+        assert_eq!(said(&card, isolate, "hi", &told(false)), listed("skills/s"));
     }
 }

@@ -43,6 +43,14 @@ struct Checked {
     skills: Arc<[Skill]>,
 }
 
+impl Checked {
+    /// A prompt with what must be said of the skills, of which `files` holds copies.
+    fn introduced(&self, prompt: &str, files: &str) -> String {
+        let (card, context) = (self.runtime.card(), self.adapter.project_context);
+        skills::introduced(prompt, &card, context, &self.skills, files)
+    }
+}
+
 /// The secrets and names of one run, before it exists.
 struct Identity {
     run: RunId,
@@ -197,7 +205,7 @@ fn again(
     let (Some(_), Some(prompt)) = (&spec.session, fresh_prompt) else { return Ok(None) };
     let attempt = ATTEMPT + 1;
     let files = host.inner.data.files(identity.run, attempt).display().to_string();
-    let prompt = skills::introduced(&prompt, &checked.runtime.card(), &checked.skills, &files);
+    let prompt = checked.introduced(&prompt, &files);
     let spec = Spec { session: None, prompt, files, ..spec.clone() };
     let plan = checked.runtime.plan(&spec)?;
     let mut dialect = checked.runtime.dialect(&spec);
@@ -412,7 +420,7 @@ fn spec(
         }
     };
     let files = host.inner.data.files(identity.run, ATTEMPT).display().to_string();
-    let prompt = skills::introduced(&prompt, &checked.runtime.card(), &checked.skills, &files);
+    let prompt = checked.introduced(&prompt, &files);
     Ok(Spec {
         adapter: checked.adapter.clone(),
         context,

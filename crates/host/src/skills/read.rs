@@ -2,9 +2,7 @@
 //! directory; what is no file and no directory is refused. A history of versions (`.git`) is left out.
 
 use super::SkillFile;
-use contract::limits::{
-    SKILL_BYTES_MAX, SKILL_DEPTH_MAX, SKILL_FILES_MAX, SKILL_NAME_BYTES_MAX,
-};
+use contract::limits::{SKILL_BYTES_MAX, SKILL_DEPTH_MAX, SKILL_FILES_MAX, SKILL_NAME_BYTES_MAX};
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;

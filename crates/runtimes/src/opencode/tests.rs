@@ -6,7 +6,7 @@ use super::OpenCode;
 use crate::rehearsal::{self, Sum, booked, hear, heard, recordings, served, spec, spec_with};
 use crate::{Out, Runtime, Stream};
 use contract::event::{Body, ToolStatus};
-use contract::plan::ProjectContext;
+use contract::plan::{self, ProjectContext};
 use contract::speech::Close;
 use contract::{Code, Policy, Signal};
 use serde_json::{Value, json};
