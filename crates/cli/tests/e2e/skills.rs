@@ -24,6 +24,14 @@ esac
 exec sleep 120
 "#;
 
+/// Speaks JSON lines, is told of its skills in its prompt, and succeeds if it can read the one that
+/// it must.
+const READER: &str = r#"#!/bin/sh
+printf '%s' "$1" > "$HOME/prompt"
+path=$(printf '%s\n' "$1" | sed -n 's/^Before you begin, read \(.*\) and follow it\.$/\1/p')
+mkdir "$HOME/seen" && cp "$path" "$HOME/seen/" && echo '{"type":"complete","output":{"text":"weighed"}}'
+"#;
+
 /// A place with a repository to work in, one skill of the person's own, and agents of two kinds:
 /// one with mounts of its own, one with links that all runs share.
 struct Place {
@@ -35,9 +43,12 @@ impl Place {
         let ostler = Ostler::new();
         let place = Self { ostler };
         let root = place.ostler.instance.root().to_owned();
-        let script = root.join("agent.sh");
-        fs::write(&script, AGENT).unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+        let [script, reader] = [("agent.sh", AGENT), ("reader.sh", READER)].map(|(name, text)| {
+            let script = root.join(name);
+            fs::write(&script, text).unwrap();
+            fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+            script.display().to_string()
+        });
         let own = root.join("config/ostler/skills/weighing");
         fs::create_dir_all(own.join("references")).unwrap();
         let text = "---\nname: weighing\ndescription: Use when a thing is weighed.\n---\nWeigh it.";
@@ -52,13 +63,14 @@ impl Place {
         let adapter = |runtime: &str| {
             let codex = root.join("codex").display().to_string();
             json!({
-                "type": "cli", "runtime": runtime, "binary": script.display().to_string(),
+                "type": "cli", "runtime": runtime, "binary": script,
                 "env": { "CODEX_HOME": codex }, "graceSec": 1,
             })
         };
+        let told = json!({ "type": "process", "binary": reader, "args": ["{{prompt}}"] });
         let config = json!({
-            "adapters": { "a": adapter("claude"), "b": adapter("codex") },
-            "agents": { "own": agent("a"), "shared": agent("b") },
+            "adapters": { "a": adapter("claude"), "b": adapter("codex"), "c": told },
+            "agents": { "own": agent("a"), "shared": agent("b"), "told": agent("c") },
         });
         place.ostler.instance.write_config(&config.to_string());
         place.git(&["init", "-q"]);
@@ -188,6 +200,22 @@ fn nothing_of_a_mount_is_left_however_the_agent_ends() {
             place.is_clean(&format!("{agent}, which {manner}"));
         }
     }
+}
+
+#[test]
+fn an_agent_with_no_way_of_its_own_is_told_where_its_skills_are_and_nothing_more() {
+    let place = Place::new("succeeds");
+    let said = place.ostler.says(&["run", "told", "weigh this", "--json"]);
+    let events = said.events();
+    assert_eq!(result(&events)["outcome"], "succeeded", "{:#?}", events.last());
+    assert_eq!(place.seen(), ["SKILL.md"]);
+    let prompt = fs::read_to_string(place.at("home/prompt")).unwrap();
+    assert!(prompt.starts_with("weigh this\n\nSkills are at hand"), "{prompt}");
+    assert!(prompt.contains("- weighing: Use when a thing is weighed. ("), "{prompt}");
+    assert!(!prompt.contains("Weigh it."), "no body of a skill: {prompt}");
+    let user = events.iter().find(|event| event["kind"] == "user_text").unwrap();
+    assert_eq!(user["text"], "weigh this", "what the person said is shown as they said it");
+    place.is_clean("a success");
 }
 
 #[test]
