@@ -181,6 +181,9 @@ fn links_that_runs_share_stay_until_the_last_of_them_has_ended() {
     assert_eq!(place.links(), links, "one link for both");
     assert_eq!(place.ostler.says(&["stop", &first]).code, 0);
     ended(one);
+    let runs = place.ostler.instance.data().join("skills/runs");
+    let record = runs.join(first.trim_start_matches("run_"));
+    until("the first run to let go", BOUND_MS, || (!record.exists()).then_some(()));
     assert_eq!(place.links(), links, "the second run still uses them");
     assert_eq!(place.ostler.says(&["stop", &second]).code, 0);
     ended(two);
