@@ -14,6 +14,7 @@ mod placeholder;
 mod read;
 mod resolve;
 mod show;
+pub mod skills;
 mod values;
 pub mod words;
 
@@ -109,13 +110,18 @@ pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
     let (file, findings) = check::formed(&text);
     match fault(path, &findings) {
         Some(fault) => Err(fault),
-        None => Ok(Config { path: Some(path.to_owned()), file }),
+        // Whole, because what it names beside itself may be looked for by another process.
+        None => Ok(Config { path: std::path::absolute(path).ok(), file }),
     }
 }
 
 /// Everything to be said about a file, errors first.
 pub fn check(path: &Path, vars: &Vars) -> Result<Vec<Finding>, Fault> {
-    Ok(check::findings(&text_of(path)?, vars))
+    let text = text_of(path)?;
+    let mut all = check::findings(&text, vars);
+    all.extend(skills::findings(path, &read::read(&text)));
+    all.sort_by_key(|finding| (finding.level, finding.at));
+    Ok(all)
 }
 
 fn text_of(path: &Path) -> Result<String, Fault> {

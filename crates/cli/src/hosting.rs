@@ -163,7 +163,11 @@ async fn become_host(
         organization: place.config.organization().to_owned(),
         activity: place.config.activity(),
         environment: place.surroundings.vars.clone(),
-        resolve: Box::new(move |name| config::resolve(name, &configuration).map(named)),
+        resolve: Box::new(move |name| {
+            let resolved = config::resolve(name, &configuration)?;
+            config::skills::known(name, &resolved.adapter)?;
+            Ok(named(resolved))
+        }),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
         serves: matches!(purpose, Purpose::Serve { .. }),

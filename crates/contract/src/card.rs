@@ -30,8 +30,10 @@ pub struct Card {
     pub closing: String,
     /// For each policy and lane: the flags it becomes, or why it is not possible.
     pub policies: Vec<PolicyRow>,
+    /// How skills are put where it finds them; absent when it has no way of its own, and then they
+    /// are named in the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub skills: Option<String>,
+    pub skills: Option<Skills>,
     /// How it is told whether somebody is logged in; absent when nobody needs to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<Login>,
@@ -98,6 +100,39 @@ pub struct Handshake {
     pub say: String,
     /// A JSON pointer that only the answer has.
     pub answer: String,
+}
+
+/// How a runtime comes to see the skills of a run. None of these writes into the working directory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum Skills {
+    /// A directory of the attempt's own is named by a flag, and the skills lie in `subdir` of it.
+    AddDir {
+        flag: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        subdir: String,
+        /// Whether it looks there also when it is kept from its project's context.
+        isolated: Seen,
+    },
+    /// A directory of the attempt's own is named by this setting, which the plan itself writes.
+    Setting { key: String },
+    /// Links in a directory that the person and other runs use too: `~` is the home directory, and
+    /// `${NAME:-~/else}` a directory that the variable moves.
+    HomeLinks { dir: String },
+    /// Name, description and path of each are written into the prompt; the flag, where there is one,
+    /// lets the agent read their directory.
+    Prompt {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        flag: Option<String>,
+    },
+}
+
+/// Whether an agent finds by itself what was put there for it; where it does not, it is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Seen {
+    ByItself,
+    InThePrompt,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -72,6 +72,20 @@ limits! {
     ATTEMPTS_MAX: u32 = 2;
     /// A prompt or task body.
     PROMPT_BYTES_MAX: usize = 4 * MIB;
+    /// Skills of one agent.
+    SKILLS_MAX: usize = 32;
+    /// The name of a skill.
+    SKILL_NAME_BYTES_MAX: usize = 64;
+    /// The description of a skill, which every prompt carries.
+    SKILL_DESCRIPTION_BYTES_MAX: usize = KIB;
+    /// The SKILL.md of a skill.
+    SKILL_TEXT_BYTES_MAX: usize = 256 * KIB;
+    /// All files of a skill together.
+    SKILL_BYTES_MAX: usize = 8 * MIB;
+    /// How many files a skill has.
+    SKILL_FILES_MAX: usize = 512;
+    /// How deep the directories of a skill go.
+    SKILL_DEPTH_MAX: usize = 8;
     /// A segment of the spool.
     SPOOL_SEGMENT_BYTES: u64 = 64 * MIB as u64;
     /// Events in one Batch.

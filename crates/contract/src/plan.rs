@@ -31,6 +31,9 @@ pub struct LaunchPlan {
     /// Written for this attempt alone, readable by nobody else, and removed after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PlanFile>,
+    /// Skills, and where the agent finds each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mounts: Vec<Mount>,
 }
 
 /// A file that an agent is given beside its workspace: a long prompt, a list of MCP servers.
@@ -39,6 +42,35 @@ pub struct PlanFile {
     /// A bare name in the attempt's own directory of files.
     pub name: String,
     pub text: String,
+}
+
+/// A skill that an attempt is given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Mount {
+    pub skill: String,
+    /// The directory in which the skill's own directory is put.
+    pub into: String,
+    pub held: Held,
+}
+
+/// How long a mounted skill stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Held {
+    /// A copy for this attempt alone, gone with its other files.
+    Attempt,
+    /// A link in a directory of the person's, which stays while any run uses it.
+    Shared,
+}
+
+/// A skill that is wanted, by its name.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Skill {
+    pub name: String,
+    /// Its invocation is written into the prompt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
 }
 
 /// One variable and where its value comes from.
@@ -136,6 +168,12 @@ pub struct Adapter {
     /// MCP servers whose tools are offered beside our own, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, McpServer>,
+    /// The skills that the agent is given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub skills: Vec<Skill>,
+    /// The directory in which the person keeps skills, besides those that are shipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub skills_dir: Option<String>,
 }
 
 /// Whether an agent reads what the project and its owner keep for it: instructions, settings, hooks.

@@ -80,7 +80,19 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
             }
         }
     }
+    sweep_links(host).await?;
     sweep_spools(host).await
+}
+
+/// Gives back the links that runs which have ended still hold in directories that others use too.
+async fn sweep_links(host: &Host) -> Result<(), Fault> {
+    for run in host.inner.links.runs() {
+        let row = host.store().run(run).await.map_err(stored)?;
+        if row.is_none_or(|row| row.outcome.is_some()) && !host.inner.is_here(run) {
+            host.inner.links.release(run);
+        }
+    }
+    Ok(())
 }
 
 /// Removes the spools of runs that have ended: their host died after it had settled them. What is in
@@ -427,6 +439,7 @@ async fn adopted(
         again: None,
         plan: None,
         files: Vec::new(),
+        mounts: Default::default(),
         keeping: keeping.filter(|_| alive),
         child: None,
         intake,

@@ -377,22 +377,8 @@ fn logged_in(login: &Login, vars: &BTreeMap<String, String>) -> Vec<Check> {
     checks
 }
 
-/// `~/x`, `${NAME:-~/y}/x` and plain paths. `None` when no home is known.
 fn expanded(file: &str, vars: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let set = |name: &str| vars.get(name).filter(|value| !value.is_empty());
-    let moved = file.strip_prefix("${").and_then(|rest| rest.split_once('}'));
-    if let Some((inside, rest)) = moved {
-        let (name, or_else) = inside.split_once(":-").unwrap_or((inside, ""));
-        let directory = match set(name) {
-            Some(directory) => PathBuf::from(directory),
-            None => expanded(or_else, vars)?,
-        };
-        return Some(directory.join(rest.trim_start_matches('/')));
-    }
-    match file.strip_prefix("~/") {
-        Some(rest) => Some(Path::new(set("HOME")?).join(rest)),
-        None => Some(PathBuf::from(file)),
-    }
+    runtimes::skills::expanded(file, vars).map(PathBuf::from)
 }
 
 fn directory(path: &Path) -> Check {

@@ -15,6 +15,7 @@ use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
+use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use crate::{Inner, Shown};
@@ -71,6 +72,8 @@ pub struct Drive {
     pub(crate) plan: Option<Box<keeper::plan::Plan>>,
     /// What is written for the agent beside its spool, until it is.
     pub(crate) files: Vec<PlanFile>,
+    /// The skills it is given, until it is.
+    pub(crate) mounts: Mounts,
     /// Absent before the launch and after the keeper left.
     pub(crate) keeping: Option<Keeping>,
     /// The keeper as our child; adopted keepers are someone else's.
@@ -98,6 +101,7 @@ pub struct Again {
     pub plan: keeper::plan::Plan,
     pub dialect: Box<dyn Dialect>,
     pub files: Vec<PlanFile>,
+    pub mounts: Mounts,
 }
 
 /// How far the end of the process has come.
@@ -692,7 +696,7 @@ impl Drive {
             Leave::Settled => {
                 failpoint::hit(Point::Settled);
                 let dir = self.spool.clone();
-                let tracer = self.tracer;
+                let (tracer, house, run) = (self.tracer, self.house, self.run);
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
                 // Both take a moment and neither matters to anyone who waits for the result.
@@ -701,6 +705,7 @@ impl Drive {
                         let _ = child.wait();
                     }
                     tracer.sync();
+                    house.links.release(run);
                     let _ = std::fs::remove_dir_all(dir);
                     failpoint::hit(Point::SpoolRemoved);
                     drop(shut);

@@ -23,6 +23,7 @@ pub mod ops;
 mod patch;
 mod perform;
 pub mod prices;
+pub mod skills;
 mod told;
 mod trace;
 mod trouble;
@@ -108,6 +109,8 @@ pub(crate) struct Inner {
     pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
+    /// Links to skills in directories that others use too.
+    pub(crate) links: skills::Links,
     live: Mutex<HashMap<RunId, Live>>,
     /// What must be kept out of the events of runs that this host drove and has to take over from
     /// itself, because their lease ran out.
@@ -146,6 +149,7 @@ impl Host {
         // system refuses, the parent-death signal and the mark still hold.
         let _ = keeper::door::become_subreaper();
         let prices = Prices::new(prices, data.path());
+        let links = skills::Links::new(data.path());
         let inner = Inner {
             data,
             store,
@@ -160,6 +164,7 @@ impl Host {
             isolation,
             serves,
             address: OnceLock::new(),
+            links,
             live: Mutex::default(),
             seals: Mutex::default(),
             overdue: Mutex::default(),

@@ -169,6 +169,8 @@ impl Drive {
     fn launch(&mut self, now: Now) {
         let Some(plan) = self.plan.take() else { return };
         let files = std::mem::take(&mut self.files);
+        let mounts = std::mem::take(&mut self.mounts);
+        let mut notes = Vec::new();
         let secret = self.house.keepsake_secret(self.run, self.attempt);
         let launched = door::prepare_spool(&self.spool)
             .inspect(|()| failpoint::hit(Point::SpoolMade))
@@ -177,12 +179,15 @@ impl Drive {
                 let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
             })
             .and_then(|()| crate::data::write_files(&self.spool, &files))
+            .and_then(|()| mounts.make(self.run, &self.house.links))
+            .map(|made| notes = made)
             .and_then(|()| self.order(&Order::Plan(plan)))
             .inspect(|()| failpoint::hit(Point::PlanSent))
             .and_then(|()| {
                 crate::intake::Intake::open(&self.spool, crate::intake::Marks::default())
                     .map_err(std::io::Error::other)
             });
+        self.pending.drafts.extend(notes.into_iter().map(crate::trace::warning));
         match launched {
             Ok(intake) => self.intake = Some(intake),
             Err(error) => {
@@ -217,6 +222,7 @@ impl Drive {
                 (self.keeping, self.child) = (Some(keeping), Some(child));
                 self.dialect = again.dialect;
                 self.files = again.files;
+                self.mounts = again.mounts;
                 let deadline_ms = self.lease.until_ms();
                 self.plan = Some(Box::new(keeper::plan::Plan { deadline_ms, ..again.plan }));
                 self.mouth.start_over();

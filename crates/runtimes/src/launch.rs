@@ -2,8 +2,8 @@
 //! what the configuration adds, with placeholders filled in, and the names of the values that the
 //! seal must know. The values themselves are put in by whoever carries out the plan.
 
-use crate::Spec;
 use crate::template::{self, Context};
+use crate::{Spec, skills};
 use contract::card::PolicyRow;
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::plan::{
@@ -77,17 +77,21 @@ impl Start {
     pub fn plan(self, spec: &Spec, card: &Card) -> Result<LaunchPlan, Fault> {
         let adapter = &spec.adapter;
         let context = with_spec(spec);
-        let mut args = self.args;
+        let env = environment(spec, card, self.env, &context)?;
+        let mounts = skills::mounts(spec, card, &env)?;
+        let mut args = skills::flags(spec, card);
+        args.extend(self.args);
         args.extend(filled(spec, "extraArgs", &adapter.extra_args)?);
         Ok(LaunchPlan {
             lane: self.lane,
             program: without_nul(self.program, &format!("adapters.{}.binary", adapter.name))?,
             args,
-            env: environment(spec, card, self.env, &context)?,
+            env,
             stdin: self.stdin,
             framing: Framing::Lines,
             secrets: secrets(adapter, card),
             files: self.files,
+            mounts,
         })
     }
 }

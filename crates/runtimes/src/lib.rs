@@ -35,6 +35,7 @@ pub mod registry;
 #[cfg(test)]
 mod rehearsal;
 mod saved;
+pub mod skills;
 pub mod template;
 mod told;
 #[cfg(test)]

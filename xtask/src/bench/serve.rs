@@ -80,22 +80,9 @@ impl Serve {
             binary: Some(program.display().to_string()),
             args,
             env,
-            env_passthrough: Vec::new(),
-            model: None,
-            fallback_models: Vec::new(),
-            cost_model: None,
-            env_compat: Vec::new(),
-            clocks: Default::default(),
-            output_bytes_max: None,
-            permission: None,
-            account: None,
             trace: true,
             mcp: true,
-            extra_args: Vec::new(),
-            project_context: None,
-            lane: None,
-            mapping: None,
-            mcp_servers: Default::default(),
+            ..Adapter::default()
         };
         let cwd = self.instance.work();
         json!({ "agent": "bench", "prompt": "go", "cwd": cwd, "adapter": adapter }).to_string()

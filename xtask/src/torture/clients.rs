@@ -147,22 +147,9 @@ fn adapter(agent: &Path, role: Role) -> Adapter {
         binary: Some(agent.display().to_string()),
         args: role.script(),
         env: [("TORTURE_SECRET".to_owned(), SECRET.to_owned())].into(),
-        env_passthrough: Vec::new(),
-        model: None,
-        fallback_models: Vec::new(),
-        cost_model: None,
-        env_compat: Vec::new(),
-        clocks: Default::default(),
-        output_bytes_max: None,
-        permission: None,
-        account: None,
-        extra_args: Vec::new(),
-        project_context: None,
-        lane: None,
-        mapping: None,
         trace: true,
         mcp: true,
-        mcp_servers: Default::default(),
+        ..Adapter::default()
     }
 }
 

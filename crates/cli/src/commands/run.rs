@@ -33,6 +33,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         args.prompt = args.agent.take();
     }
     let resolved = resolve(&place.config, &args)?;
+    config::skills::known(&resolved.agent, &resolved.adapter)?;
     let prompt = prompt(context, args.prompt.as_deref())?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt);

@@ -2,7 +2,7 @@
 //! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
-use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer};
+use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer, Skill};
 use super::nearest::nearest;
 use super::words::{AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, Window, Workspace};
 use super::{command_line, placeholder};
@@ -10,6 +10,9 @@ use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+/// The directory beside the configuration in which a person keeps skills.
+pub const SKILLS_DIR: &str = "skills";
 
 /// A configuration without mistakes of form.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -183,6 +186,12 @@ fn overlay(
     if adapter.mcp {
         adapter.mcp_servers = servers(config);
     }
+    if let Some(agent) = agent.filter(|agent| !agent.skills.is_empty()) {
+        adapter.skills = skills(&agent.skills);
+    }
+    if !adapter.skills.is_empty() && config.path.is_some() {
+        adapter.skills_dir = Some(own(&SKILLS_DIR.to_owned()).display().to_string());
+    }
     let budgets = agent.map(|agent| agent.budgets.clone()).unwrap_or_default();
     let run_budget =
         flags.budget.over(RunBudget::of(&budgets)).over(RunBudget::of(&config.file.budgets));
@@ -246,7 +255,17 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         trace: from.trace != Some(OnOff::Off),
         mcp: from.mcp != Some(AutoOff::Off),
         mcp_servers: Default::default(),
+        skills: skills(&from.skills),
+        skills_dir: None,
     })
+}
+
+fn skills(from: &[Skill]) -> Vec<plan::Skill> {
+    let skill = |skill: &Skill| match skill {
+        Skill::Named(name) => plan::Skill { name: name.clone(), always: false },
+        Skill::Marked(marked) => plan::Skill { name: marked.name.clone(), always: marked.always },
+    };
+    from.iter().map(skill).collect()
 }
 
 fn clocks(from: &Adapter) -> Clocks {
@@ -295,6 +314,8 @@ fn bare(name: &str) -> plan::Adapter {
         trace: true,
         mcp: true,
         mcp_servers: Default::default(),
+        skills: Vec::new(),
+        skills_dir: None,
     }
 }
 

@@ -11,6 +11,7 @@ use crate::drive::{self, Again, Drive, Ending};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
+use crate::skills::{self, Mounts, Skill};
 use crate::trace::{Tracer, warning};
 use crate::upstream::{self, Upstream};
 use crate::workspace::Workspace;
@@ -40,6 +41,15 @@ struct Checked {
     environment: BTreeMap<String, String>,
     policy: Policy,
     lane: Lane,
+    skills: Arc<[Skill]>,
+}
+
+impl Checked {
+    /// A prompt with what must be said of the skills, of which `files` holds copies.
+    fn introduced(&self, prompt: &str, files: &str) -> String {
+        let (card, context) = (self.runtime.card(), self.adapter.project_context);
+        skills::introduced(prompt, &card, context, &self.skills, files)
+    }
 }
 
 /// The secrets and names of one run, before it exists.
@@ -76,7 +86,7 @@ async fn prepare(
     adapter: Adapter,
     identity: &Identity,
 ) -> Result<Prepared, Fault> {
-    let checked = check(host, request, adapter)?;
+    let checked = check(host, request, adapter).await?;
     let taken_up = resume::take_up(
         host,
         request.resume.clone(),
@@ -196,11 +206,13 @@ fn again(
     let (Some(_), Some(prompt)) = (&spec.session, fresh_prompt) else { return Ok(None) };
     let attempt = ATTEMPT + 1;
     let files = host.inner.data.files(identity.run, attempt).display().to_string();
+    let prompt = checked.introduced(&prompt, &files);
     let spec = Spec { session: None, prompt, files, ..spec.clone() };
     let plan = checked.runtime.plan(&spec)?;
     let mut dialect = checked.runtime.dialect(&spec);
     let kept = kept_plan(host, checked, identity, attempt, &plan, &mut *dialect)?;
-    Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files })))
+    let mounts = Mounts { skills: Arc::clone(&checked.skills), mounts: plan.mounts };
+    Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files, mounts })))
 }
 
 fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
@@ -276,6 +288,7 @@ fn drive(
         again,
         plan: Some(Box::new(kept)),
         files: plan.files,
+        mounts: Mounts { skills: checked.skills, mounts: plan.mounts },
         keeping: Some(keeping),
         child: Some(spawned.child),
         intake: None,
@@ -291,7 +304,7 @@ fn drive(
     })
 }
 
-fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked, Fault> {
+async fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked, Fault> {
     if request.prompt.trim().is_empty() {
         return Err(
             Fault::new(Code::Usage, "the prompt is empty").with_hint("say what the agent is to do")
@@ -314,7 +327,23 @@ fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked,
     };
     let policy = policy(host, request, &adapter);
     let lane = lane(&runtime.card(), &adapter, policy)?;
-    Ok(Checked { adapter, runtime, workspace, environment, policy, lane })
+    let (skills, adapter) = skilled(adapter).await?;
+    Ok(Checked { adapter, runtime, workspace, environment, policy, lane, skills })
+}
+
+/// Reads the skills that the adapter names, each once.
+async fn skilled(mut adapter: Adapter) -> Result<(Arc<[Skill]>, Adapter), Fault> {
+    if adapter.skills.is_empty() {
+        return Ok((Default::default(), adapter));
+    }
+    let read = tokio::task::spawn_blocking(move || {
+        let skills = skills::load(&adapter)?;
+        let named = |skill: &Skill| plan::Skill { name: skill.name.clone(), always: skill.always };
+        adapter.skills = skills.iter().map(named).collect();
+        Ok((skills, adapter))
+    });
+    read.await
+        .map_err(|error| Fault::new(Code::InternalError, format!("reading skills: {error}")))?
 }
 
 /// The lane that was asked for, else the first that can keep the policy.
@@ -386,6 +415,8 @@ fn spec(
             template::fill_prompt(template, "promptTemplate", &context)?
         }
     };
+    let files = host.inner.data.files(identity.run, ATTEMPT).display().to_string();
+    let prompt = checked.introduced(&prompt, &files);
     Ok(Spec {
         adapter: checked.adapter.clone(),
         context,
@@ -395,7 +426,7 @@ fn spec(
         policy: checked.policy,
         lane: checked.lane,
         session: taken_up.session.clone(),
-        files: host.inner.data.files(identity.run, ATTEMPT).display().to_string(),
+        files,
         as_root: rustix::process::geteuid().is_root(),
         own_program: own_program(&host.inner.program),
         caller_env: checked.environment.clone(),

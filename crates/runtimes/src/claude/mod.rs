@@ -18,7 +18,7 @@ use crate::launch::Start;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
     Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Requirement,
-    Retries, SystemPrompt,
+    Retries, Seen, Skills, SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy, limits};
@@ -113,7 +113,12 @@ impl Runtime for Claude {
                       something was said or done"
                 .to_owned(),
             policies: policies(),
-            skills: None,
+            skills: Some(Skills::AddDir {
+                flag: "--add-dir".to_owned(),
+                subdir: ".claude/skills".to_owned(),
+                // Its setting sources leave out what is found in added directories too.
+                isolated: Seen::InThePrompt,
+            }),
             login: Some(
                 Login::seen_by(
                     &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"],

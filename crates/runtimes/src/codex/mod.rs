@@ -18,7 +18,7 @@ use crate::launch::Start;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
     Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Requirement,
-    Retries, SystemPrompt,
+    Retries, Skills, SystemPrompt,
 };
 use contract::plan::{Lane, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -65,7 +65,7 @@ impl Runtime for Codex {
             retries: Retries::Unbounded,
             closing: "turn/completed with status completed".to_owned(),
             policies: policies(),
-            skills: None,
+            skills: Some(Skills::HomeLinks { dir: "${CODEX_HOME:-~/.codex}/skills".to_owned() }),
             login: Some(
                 Login::seen_by(
                     &["CODEX_API_KEY"],

@@ -479,3 +479,26 @@ proptest! {
         prop_assert_eq!(out.drafts.len(), usize::from(!blank));
     }
 }
+
+#[test]
+fn skills_go_to_the_home_of_the_account_that_runs() {
+    let into = |change: &dyn Fn(&mut Spec)| {
+        let mut spec = spec();
+        spec.adapter.skills = vec![contract::plan::Skill { name: "x".into(), always: false }];
+        spec.caller_env.insert("HOME".into(), "/home/me".into());
+        change(&mut spec);
+        super::Codex.plan(&spec).map(|plan| plan.mounts[0].into.clone())
+    };
+    assert_eq!(into(&|_| {}).unwrap(), "/home/me/.codex/skills");
+    assert_eq!(
+        into(&|spec| {
+            spec.caller_env.insert("CODEX_HOME".into(), "/caller".into());
+            spec.adapter.env.insert("CODEX_HOME".into(), "/second/account".into());
+        })
+        .unwrap(),
+        "/second/account/skills",
+        "the configuration beats the caller"
+    );
+    let homeless = into(&|spec| spec.caller_env.clear()).unwrap_err();
+    assert_eq!(homeless.code, Code::InvalidConfig);
+}

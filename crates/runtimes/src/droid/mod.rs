@@ -13,7 +13,8 @@ mod tests;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, Skills,
+    SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -61,7 +62,7 @@ impl Runtime for Droid {
             retries: Retries::Silent,
             closing: "a completion line; exit 0 is none, it comes after SIGTERM too".to_owned(),
             policies: policies(),
-            skills: None,
+            skills: Some(Skills::HomeLinks { dir: "~/.factory/skills".to_owned() }),
             login: Some(Login::seen_by(
                 &["FACTORY_API_KEY"],
                 &["~/.factory/auth.json", "~/.factory/auth.v2.file"],

@@ -16,7 +16,7 @@ use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, Model, PolicyRow, Reports, Requirement, Retries,
-    SystemPrompt,
+    Skills, SystemPrompt,
 };
 use contract::plan::{Lane, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -60,7 +60,8 @@ impl Runtime for Gemini {
             retries: Retries::Bounded,
             closing: "a result line of status success; exit 0 alone is none".to_owned(),
             policies: policies(),
-            skills: None,
+            // Its own skills have to be activated, which is refused where nobody can be asked.
+            skills: Some(Skills::Prompt { flag: Some("--include-directories".to_owned()) }),
             login: Some(
                 Login::seen_by(
                     &["GEMINI_API_KEY", "GOOGLE_API_KEY"],

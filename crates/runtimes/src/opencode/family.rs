@@ -4,7 +4,7 @@
 //! run, because the rules of an agent come after all others, and the last rule that fits decides.
 
 use crate::launch::{self, Start};
-use crate::{Spec, template};
+use crate::{Spec, skills, template};
 use contract::card::PolicyRow;
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Fault, LaunchPlan, Policy};
@@ -48,7 +48,7 @@ impl Family {
             set(self.config, config.to_string());
         }
         // The agent made up for the run falls back to another if it is not found: then these hold.
-        if let Some((_, rules)) = rules(spec.policy) {
+        if let Some((_, rules)) = rules(spec) {
             set(self.permission, rules.to_string());
         }
         match spec.adapter.project_context {
@@ -73,7 +73,7 @@ impl Family {
     /// What the run adds to the configuration; it is merged over the user's and the project's.
     fn config(&self, spec: &Spec) -> Option<Value> {
         let mut config = Map::new();
-        if let Some((agent, rules)) = rules(spec.policy) {
+        if let Some((agent, rules)) = rules(spec) {
             let agent = json!({ agent: { "mode": "primary", "permission": rules } });
             config.insert("agent".to_owned(), agent);
         }
@@ -83,6 +83,9 @@ impl Family {
         }
         if let Some(server) = server(spec) {
             config.insert("mcp".to_owned(), json!({ OWN_SERVER: server }));
+        }
+        if let Some(dir) = skills::dir(spec) {
+            config.insert("skills".to_owned(), json!({ "paths": [dir] }));
         }
         (!config.is_empty()).then_some(Value::Object(config))
     }
@@ -106,8 +109,8 @@ fn server(spec: &Spec) -> Option<Value> {
 
 /// The agent that keeps a policy, and its rules: the last one that fits decides, and `*` is written
 /// first because it sorts before every name. What our own tools may do is decided behind them.
-fn rules(policy: Policy) -> Option<(&'static str, Value)> {
-    match policy {
+fn rules(spec: &Spec) -> Option<(&'static str, Value)> {
+    match spec.policy {
         Policy::Deny => Some((DENIES, json!({ "*": "deny", OWN_TOOLS: "allow" }))),
         Policy::AllowReads => {
             // Files that hold secrets by custom are asked for, and nobody could answer.
@@ -117,7 +120,7 @@ fn rules(policy: Policy) -> Option<(&'static str, Value)> {
                 "*.env.*": "deny",
                 "*.env.example": "allow",
             });
-            let rules = json!({
+            let mut rules = json!({
                 "*": "deny",
                 "glob": "allow",
                 "grep": "allow",
@@ -126,6 +129,11 @@ fn rules(policy: Policy) -> Option<(&'static str, Value)> {
                 "todowrite": "allow",
                 OWN_TOOLS: "allow",
             });
+            if let Some(dir) = skills::dir(spec) {
+                // A skill is read like a file, and the files that it names lie beside it.
+                rules["skill"] = json!("allow");
+                rules["external_directory"] = json!({ "*": "deny", format!("{dir}/*"): "allow" });
+            }
             Some((READS, rules))
         }
         Policy::Ask | Policy::AllowAll => None,

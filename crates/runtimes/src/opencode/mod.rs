@@ -20,7 +20,7 @@ pub(crate) use trouble::at_exit;
 use crate::launch;
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Login, Mcp, Reports, Requirement, Retries, Skills, SystemPrompt,
 };
 use contract::plan::Lane;
 use contract::{Card, Code, Fault, LaunchPlan};
@@ -110,7 +110,7 @@ pub(crate) fn shared_card() -> Card {
         closing: "a step that finished with stop, without an error after it; exit 0 is none"
             .to_owned(),
         policies: policies(),
-        skills: None,
+        skills: Some(Skills::Setting { key: "skills.paths".to_owned() }),
         login: None,
         handshake: None,
         use_when: String::new(),

@@ -6,7 +6,7 @@ use super::OpenCode;
 use crate::rehearsal::{self, Sum, booked, hear, heard, recordings, served, spec, spec_with};
 use crate::{Out, Runtime, Stream};
 use contract::event::{Body, ToolStatus};
-use contract::plan::ProjectContext;
+use contract::plan::{self, ProjectContext};
 use contract::speech::Close;
 use contract::{Code, Policy, Signal};
 use serde_json::{Value, json};
@@ -243,4 +243,26 @@ fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
 #[test]
 fn a_broken_line_does_no_harm_and_is_no_success() {
     rehearsal::assert_broken_lines_do_no_harm(&OpenCode);
+}
+
+#[test]
+fn an_agent_that_only_reads_may_read_its_skills_and_what_lies_beside_them() {
+    let rules = |skills: &[&str]| {
+        let spec = spec_with("opencode", |spec| {
+            spec.policy = Policy::AllowReads;
+            let skill = |name: &&str| plan::Skill { name: (*name).to_owned(), always: false };
+            spec.adapter.skills = skills.iter().map(skill).collect();
+        });
+        let plan = OpenCode.plan(&spec).unwrap();
+        let of = |name: &str| plan.env.iter().find(|entry| entry.name == name).cloned();
+        match of("OPENCODE_PERMISSION").unwrap().source {
+            plan::EnvSource::Runtime { value } => serde_json::from_str::<Value>(&value).unwrap(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let with = rules(&["x"]);
+    assert_eq!(with["skill"], "allow");
+    assert_eq!(with["external_directory"]["/run/files/skills/*"], "allow");
+    assert_eq!(with["external_directory"]["*"], "deny");
+    assert_eq!((&rules(&[])["skill"], &with["edit"]), (&Value::Null, &Value::Null));
 }

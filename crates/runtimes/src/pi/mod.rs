@@ -15,7 +15,8 @@ mod tests;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, Seen, Skills,
+    SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -69,7 +70,11 @@ impl Runtime for Pi {
             closing: "agent_settled after a message that ended with stop; exit 0 is none"
                 .to_owned(),
             policies: policies(),
-            skills: None,
+            skills: Some(Skills::AddDir {
+                flag: "--skill".to_owned(),
+                subdir: String::new(),
+                isolated: Seen::ByItself,
+            }),
             login: Some(Login::seen_by(
                 &launch::keys(&ENV),
                 &["~/.pi/agent/auth.json"],
