@@ -121,6 +121,9 @@ pub struct Adapter {
     pub project_context: Option<ProjectContext>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneChoice>,
+    /// After how much a conversation is begun afresh; absent is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<Rotation>,
     /// Whether the sealed raw output is kept with the run.
     #[serde(default = "yes")]
     pub trace: bool,
@@ -147,6 +150,18 @@ pub enum LaneChoice {
     Auto,
     Native,
     Acp,
+}
+
+/// After how much a conversation of the agent's own is not gone on with any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rotation {
+    Off,
+    /// Whichever comes first; what is absent or zero is the default.
+    After {
+        runs: Option<u32>,
+        hours: Option<u32>,
+    },
 }
 
 /// An MCP server: a command, or an address. `${NAME}` stands for the caller's variables.

@@ -10,9 +10,9 @@ use contract::command::{Command, Wish};
 use contract::event::{Body, RunResult};
 use contract::plan::{Adapter, Clocks, Lane};
 use contract::speech::{Close, Draft};
-use contract::{Code, Policy, Timestamp};
+use contract::{Code, Policy, Timestamp, Tokens};
 use engine::rules::price::{PriceTable, Prices, price};
-use engine::{Effect, Input, Machine, Now, Step, Terms, Testimony};
+use engine::{Effect, Input, Machine, Now, SessionSpent, Step, Terms, Testimony};
 use runtimes::join::Joiner;
 use runtimes::template::Context;
 use runtimes::{Dialect, ExitEvidence, Frame, Out, Runtime, Spec, Stream};
@@ -33,6 +33,8 @@ pub struct Recording {
     pub ended_by_us: bool,
     /// What the model server reported for each request, in order.
     pub requests: Vec<Value>,
+    /// How many of those belong to the run whose conversation this one takes up.
+    pub requests_before: usize,
     pub argv: Vec<String>,
     pub version: String,
 }
@@ -82,6 +84,9 @@ impl Recording {
                 .iter()
                 .filter_map(|line| serde_json::from_slice(line).ok())
                 .collect(),
+            requests_before: meta["first_run_requests"]
+                .as_u64()
+                .map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX)),
             argv: meta["argv"].as_array().into_iter().flatten().filter_map(word).collect(),
             version: word(&meta["version"]).unwrap_or_default(),
         }
@@ -100,7 +105,7 @@ impl Recording {
         lines: usize,
         how: Close,
     ) -> Played {
-        let mut player = Player::new(runtime, spec);
+        let mut player = Player::new(runtime, spec, self.spent_before());
         for (index, bytes) in self.stdout[..lines].iter().enumerate() {
             player.hear(Stream::Stdout, index, bytes);
         }
@@ -108,6 +113,24 @@ impl Recording {
             player.hear(Stream::Stderr, index, bytes);
         }
         player.end(self, how)
+    }
+
+    /// What the conversation that it takes up had spent, by the model server's own count. What was
+    /// written to a cache counts as input, because that is how agents count that tell totals.
+    fn spent_before(&self) -> Vec<SessionSpent> {
+        let before = self.requests.iter().take(self.requests_before);
+        let tokens = before.fold(Tokens::default(), |sum, request| {
+            let count = |name: &str| request["usage"][name].as_u64().unwrap_or(0);
+            sum.plus(&Tokens {
+                input_uncached: count("input") + count("cache_create"),
+                cache_read: count("cache_read"),
+                output: count("output"),
+                reasoning: request["usage"]["reasoning"].as_u64(),
+                ..Tokens::default()
+            })
+        });
+        let (provider, model) = (String::new(), String::new());
+        vec![SessionSpent { provider, model, tokens, nanousd: None }]
     }
 
     /// How many lines must be heard before it counts as a success; `None` if it never does.
@@ -188,10 +211,11 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    fn new(runtime: &'a dyn Runtime, spec: &Spec) -> Self {
+    fn new(runtime: &'a dyn Runtime, spec: &Spec, session_spent: Vec<SessionSpent>) -> Self {
         let mut dialect = runtime.dialect(spec);
         let said = dialect.open().into_iter().map(text).collect();
-        let terms = Terms { policy: spec.policy, ..Terms::from(&Clocks::default(), 1, 1) };
+        let clocks = Clocks::default();
+        let terms = Terms { policy: spec.policy, session_spent, ..Terms::from(&clocks, 1, 1) };
         let machine = Machine::new(terms, NOW);
         let (joiner, drafts) = (Joiner::default(), Vec::new());
         let mut player = Self { runtime, dialect, machine, joiner, drafts, said, session: None };

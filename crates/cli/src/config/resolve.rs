@@ -2,7 +2,7 @@
 //! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
-use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer};
+use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer, RotateAfter, Rotation};
 use super::nearest::nearest;
 use super::words::{AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, Window, Workspace};
 use super::{command_line, placeholder};
@@ -228,6 +228,12 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
             LaneChoice::Native => plan::LaneChoice::Native,
             LaneChoice::Acp => plan::LaneChoice::Acp,
         }),
+        rotation: from.rotation.as_ref().map(|rotation| match rotation {
+            Rotation::Off(_) => plan::Rotation::Off,
+            Rotation::After(RotateAfter { runs, hours }) => {
+                plan::Rotation::After { runs: *runs, hours: *hours }
+            }
+        }),
         trace: from.trace != Some(OnOff::Off),
         mcp: from.mcp != Some(AutoOff::Off),
         mcp_servers: Default::default(),
@@ -265,6 +271,7 @@ fn bare(name: &str) -> plan::Adapter {
         extra_args: Vec::new(),
         project_context: None,
         lane: None,
+        rotation: None,
         trace: true,
         mcp: true,
         mcp_servers: Default::default(),

@@ -20,7 +20,7 @@ use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::rules::lease::Lease;
-use engine::{Input, Machine, RunBudget, Terms};
+use engine::{Input, Machine, RunBudget, SessionSpent, Terms};
 use failpoint::Point;
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -67,6 +67,8 @@ struct Prepared {
     again: Option<Box<Again>>,
     /// What is not as it was when the conversation was left that this run takes up.
     warnings: Vec<Draft>,
+    /// What that conversation has cost so far.
+    session_spent: Vec<SessionSpent>,
 }
 
 async fn prepare(
@@ -100,7 +102,19 @@ async fn prepare(
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
     let warnings = taken_up.warnings;
-    Ok(Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, warnings })
+    let session_spent = taken_up.spent;
+    Ok(Prepared {
+        checked,
+        spec,
+        plan,
+        kept,
+        seal,
+        upstream,
+        dialect,
+        again,
+        warnings,
+        session_spent,
+    })
 }
 
 /// The driver of a run that was begun and never launched, for whoever asked for it again.
@@ -221,6 +235,12 @@ fn drive(
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
     let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, .. } = prepared;
+    // A conversation that begins afresh has no past to be counted.
+    let session_spent = match spec.session {
+        Some(_) => prepared.session_spent,
+        None => Vec::new(),
+    };
+    let terms = Terms { session_spent, ..terms(request, &checked, house.lease_ms) };
     let spawned: Spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
@@ -237,7 +257,7 @@ fn drive(
         fence: identity.fence,
         attempt: ATTEMPT,
         runtime: checked.runtime,
-        machine: Machine::new(terms(request, &checked, lease_ms), now),
+        machine: Machine::new(terms, now),
         dialect,
         joiner: Default::default(),
         tracer: Tracer::new(
@@ -386,7 +406,7 @@ fn spec(
     let prompt = match &request.prompt_template {
         None => told.unwrap_or(&request.prompt).clone(),
         Some(template) => {
-            context.set("prompt", request.prompt.as_str());
+            context.set("prompt", told.unwrap_or(&request.prompt).as_str());
             template::fill_prompt(template, "promptTemplate", &context)?
         }
     };

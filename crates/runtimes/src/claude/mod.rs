@@ -7,6 +7,7 @@ mod control;
 mod dialect;
 mod ear;
 mod result;
+mod spending;
 mod state;
 mod tools;
 mod wire;
