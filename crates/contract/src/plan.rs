@@ -121,6 +121,9 @@ pub struct Adapter {
     pub project_context: Option<ProjectContext>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneChoice>,
+    /// How the provider's quota is learned; absent is `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaSource>,
     /// After how much a conversation is begun afresh; absent is the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotation: Option<Rotation>,
@@ -150,6 +153,16 @@ pub enum LaneChoice {
     Auto,
     Native,
     Acp,
+}
+
+/// How the quota of an account is learned: from what the agent tells, or by asking its provider with
+/// the agent's own login as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaSource {
+    Auto,
+    Oauth,
+    Off,
 }
 
 /// After how much a conversation of the agent's own is not gone on with any more.

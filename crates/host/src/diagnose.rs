@@ -378,7 +378,7 @@ fn logged_in(login: &Login, vars: &BTreeMap<String, String>) -> Vec<Check> {
 }
 
 /// `~/x`, `${NAME:-~/y}/x` and plain paths. `None` when no home is known.
-fn expanded(file: &str, vars: &BTreeMap<String, String>) -> Option<PathBuf> {
+pub(crate) fn expanded(file: &str, vars: &BTreeMap<String, String>) -> Option<PathBuf> {
     let set = |name: &str| vars.get(name).filter(|value| !value.is_empty());
     let moved = file.strip_prefix("${").and_then(|rest| rest.split_once('}'));
     if let Some((inside, rest)) = moved {

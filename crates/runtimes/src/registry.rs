@@ -1,6 +1,7 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id.
 
+use crate::account::Account;
 use crate::{
     Runtime, claude, cline, codex, copilot, demo, droid, gemini, kilo, openclaw, opencode, pi,
     process,
@@ -24,6 +25,14 @@ static RUNTIMES: [&'static dyn Runtime; 12] = [
 /// The runtime with this id.
 pub fn find(id: &str) -> Option<&'static dyn Runtime> {
     RUNTIMES.into_iter().find(|runtime| runtime.card().id == id)
+}
+
+/// The providers that answer how an account of a runtime stands.
+static ACCOUNTS: [(&str, &dyn Account); 1] = [("claude", &claude::account::Usage)];
+
+/// Whom to ask for the quota of this runtime's account.
+pub fn account(id: &str) -> Option<&'static dyn Account> {
+    ACCOUNTS.into_iter().find(|(runtime, _)| *runtime == id).map(|(_, account)| account)
 }
 
 /// Every runtime, in the order people see.

@@ -4,7 +4,9 @@
 
 use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer, RotateAfter, Rotation};
 use super::nearest::nearest;
-use super::words::{AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, Window, Workspace};
+use super::words::{
+    AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, QuotaSource, Window, Workspace,
+};
 use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
@@ -228,6 +230,11 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
             LaneChoice::Native => plan::LaneChoice::Native,
             LaneChoice::Acp => plan::LaneChoice::Acp,
         }),
+        quota: from.quota.as_ref().map(|quota| match quota.source {
+            QuotaSource::Auto => plan::QuotaSource::Auto,
+            QuotaSource::Oauth => plan::QuotaSource::Oauth,
+            QuotaSource::Off => plan::QuotaSource::Off,
+        }),
         rotation: from.rotation.as_ref().map(|rotation| match rotation {
             Rotation::Off(_) => plan::Rotation::Off,
             Rotation::After(RotateAfter { runs, hours }) => {
@@ -271,6 +278,7 @@ fn bare(name: &str) -> plan::Adapter {
         extra_args: Vec::new(),
         project_context: None,
         lane: None,
+        quota: None,
         rotation: None,
         trace: true,
         mcp: true,

@@ -31,6 +31,7 @@ mod read_only;
 mod record;
 mod secrets;
 mod security;
+mod sessions;
 mod stop;
 mod storage;
 mod suite;

@@ -13,6 +13,7 @@ use crate::keeping::Keeping;
 use crate::perform::Mouth;
 use crate::trace::{Tracer, warning};
 use crate::upstream::{self, Upstream};
+use crate::usage;
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
@@ -65,7 +66,8 @@ struct Prepared {
     upstream: Upstream,
     dialect: Box<dyn runtimes::Dialect>,
     again: Option<Box<Again>>,
-    /// What is not as it was when the conversation was left that this run takes up.
+    /// What is not as it was when the conversation was left that this run takes up, and how the
+    /// account stands.
     warnings: Vec<Draft>,
     /// What that conversation has cost so far.
     session_spent: Vec<SessionSpent>,
@@ -95,13 +97,23 @@ async fn prepare(
     let mut kept = kept_plan(host, &checked, identity, ATTEMPT, &plan, &mut *dialect)?;
     kept.secrets.extend(upstream.secrets());
     kept.luggage = upstream.packed();
+    let account = usage::ask(
+        &checked.adapter,
+        usage::Place {
+            data: host.inner.data.path(),
+            host: &host.inner.environment,
+            agent: &kept.env.iter().cloned().collect(),
+        },
+    )
+    .await;
+    kept.secrets.extend(account.secret);
     let mut again = again(host, &checked, identity, &spec, taken_up.fresh_prompt)?;
     if let Some(again) = &mut again {
         again.plan.secrets.clone_from(&kept.secrets);
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let warnings = taken_up.warnings;
+    let warnings = taken_up.warnings.into_iter().chain(account.drafts).collect();
     let session_spent = taken_up.spent;
     Ok(Prepared {
         checked,
