@@ -83,7 +83,9 @@ fn when_a_quota_resets_is_shown_with_the_end_of_its_run() {
     let message = result(&events)["message"].as_str().unwrap();
     assert!(message.ends_with("; it resets at 2026-11-15T20:11:28.000Z"), "{message}");
     let shown = ostler.says(&["show", events[0]["run_id"].as_str().unwrap()]);
+    // Long lines are broken between words.
     let shown = format!("{}{}", shown.stdout, shown.stderr);
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(shown.contains("it resets at 2026-11-15T20:11:28.000Z"), "{shown}");
 }
 
