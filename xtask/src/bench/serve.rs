@@ -93,6 +93,8 @@ impl Serve {
             extra_args: Vec::new(),
             project_context: None,
             lane: None,
+            rotation: None,
+            quota: None,
             mcp_servers: Default::default(),
         };
         let cwd = self.instance.work();

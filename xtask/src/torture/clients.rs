@@ -158,6 +158,8 @@ fn adapter(agent: &Path, role: Role) -> Adapter {
         extra_args: Vec::new(),
         project_context: None,
         lane: None,
+        rotation: None,
+        quota: None,
         trace: true,
         mcp: true,
         mcp_servers: Default::default(),
