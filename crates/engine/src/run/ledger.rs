@@ -344,7 +344,8 @@ mod tests {
         };
         let before = [spent("a", 100, Some(10)), spent("b", 50, Some(5))];
         let unpriced = [spent("a", 100, None)];
-        let rows: &[(&str, &[SessionSpent], &[Usage], (u64, Option<i64>))] = &[
+        type Row<'a> = (&'a str, &'a [SessionSpent], &'a [Usage], (u64, Option<i64>));
+        let rows: &[Row<'_>] = &[
             (
                 "what was before is not paid again",
                 &before,
