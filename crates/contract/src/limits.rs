@@ -50,6 +50,18 @@ limits! {
     ASK_MS: u64 = 600_000;
     /// How long a rate limit may last before the run is ended.
     PATIENCE_MS: u64 = 300_000;
+    /// How long a provider may take to tell how an account stands.
+    USAGE_MS_MAX: u64 = 3_000;
+    /// How long what it told is good for.
+    USAGE_FRESH_MS: u64 = 30 * 60 * 1000;
+    /// How long it is not asked again after a trouble.
+    USAGE_FAILED_MS: u64 = 5 * 60 * 1000;
+    /// What it may answer.
+    USAGE_ANSWER_BYTES_MAX: usize = 64 * KIB;
+    /// Runs of one conversation before a fresh one is begun, where the agent does not compact it.
+    ROTATION_RUNS: u64 = 200;
+    /// Age of one conversation before a fresh one is begun, where the agent does not compact it.
+    ROTATION_MS: u64 = 72 * 3600 * 1000;
     /// One line of an agent's output.
     LINE_BYTES_MAX: usize = 64 * MIB;
     /// Above this a line is kept in the spool and not in memory.

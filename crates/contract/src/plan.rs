@@ -159,6 +159,12 @@ pub struct Adapter {
     /// The agent described in data, for a runtime that nobody wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<crate::mapping::Mapping>,
+    /// How the provider's quota is learned; absent is `auto`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaSource>,
+    /// After how much a conversation is begun afresh; absent is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotation: Option<Rotation>,
     /// Whether the sealed raw output is kept with the run.
     #[serde(default = "yes")]
     pub trace: bool,
@@ -191,6 +197,28 @@ pub enum LaneChoice {
     Auto,
     Native,
     Acp,
+}
+
+/// How the quota of an account is learned: from what the agent tells, or by asking its provider with
+/// the agent's own login as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum QuotaSource {
+    Auto,
+    Oauth,
+    Off,
+}
+
+/// After how much a conversation of the agent's own is not gone on with any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rotation {
+    Off,
+    /// Whichever comes first; what is absent or zero is the default.
+    After {
+        runs: Option<u32>,
+        hours: Option<u32>,
+    },
 }
 
 /// An MCP server: a command, or an address. `${NAME}` stands for the caller's variables.

@@ -377,7 +377,8 @@ fn logged_in(login: &Login, vars: &BTreeMap<String, String>) -> Vec<Check> {
     checks
 }
 
-fn expanded(file: &str, vars: &BTreeMap<String, String>) -> Option<PathBuf> {
+/// A path on a card as a path here; `None` when no home is known.
+pub(crate) fn expanded(file: &str, vars: &BTreeMap<String, String>) -> Option<PathBuf> {
     runtimes::skills::expanded(file, vars).map(PathBuf::from)
 }
 

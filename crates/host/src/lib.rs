@@ -28,6 +28,7 @@ mod told;
 mod trace;
 mod trouble;
 mod upstream;
+mod usage;
 pub mod workspace;
 
 pub use activity::Activity;

@@ -10,6 +10,8 @@
 mod bounded;
 mod http;
 
+pub(crate) use http::{causes, client_with_secret};
+
 use crate::ops::permission;
 use crate::ops::relay::{Asked, Listed};
 use crate::ops::tool::Outcome;

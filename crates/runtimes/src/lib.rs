@@ -4,6 +4,7 @@
 //! `registry` lists the runtimes, `jsonlines` is the process protocol, `template` fills in
 //! placeholders and `join` joins deltas before they are sealed.
 
+pub mod account;
 pub mod acp;
 pub mod aider;
 pub mod claude;

@@ -2,6 +2,7 @@
 //! is known. Nothing else may match on a runtime's id. Agents that a mapping describes are in no
 //! list: `of` makes their runtime from the adapter, `adopted` from the saved conversation.
 
+use crate::account::Account;
 use crate::mapped::{self, Mapped};
 use crate::{
     Runtime, acp, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes,
@@ -35,6 +36,14 @@ static RUNTIMES: [&'static dyn Runtime; 17] = [
 /// The runtime with this id.
 pub fn find(id: &str) -> Option<&'static dyn Runtime> {
     RUNTIMES.into_iter().find(|runtime| runtime.card().id == id)
+}
+
+/// The providers that answer how an account of a runtime stands.
+static ACCOUNTS: [(&str, &dyn Account); 1] = [("claude", &claude::account::Usage)];
+
+/// Whom to ask for the quota of this runtime's account.
+pub fn account(id: &str) -> Option<&'static dyn Account> {
+    ACCOUNTS.into_iter().find(|(runtime, _)| *runtime == id).map(|(_, account)| account)
 }
 
 /// A runtime that was chosen for a run.

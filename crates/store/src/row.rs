@@ -46,6 +46,21 @@ pub struct Conversation {
     pub ended_at: Option<Timestamp>,
     /// How many of the newest runs that took it up failed, one after the other.
     pub failures: u64,
+    /// How many runs it had, and when the first of them began.
+    pub runs: u64,
+    pub begun_at: Timestamp,
+    /// What they spent.
+    pub spent: Vec<ConversationSpent>,
+}
+
+/// What a conversation has cost with one model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConversationSpent {
+    pub provider: String,
+    pub model: String,
+    pub tokens: Tokens,
+    /// `None` when some of it has no price.
+    pub nanousd: Option<NanoUsd>,
 }
 
 /// A page of runs, newest first, by key: `before` is the last id of the page before.

@@ -2,6 +2,7 @@
 //! do wrong.
 
 mod canary;
+mod conversation;
 mod corpus;
 mod interleavings;
 mod ledger;

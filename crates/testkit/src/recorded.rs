@@ -10,9 +10,9 @@ use contract::command::{Command, Wish};
 use contract::event::{Body, RunResult};
 use contract::plan::{Adapter, Clocks, Lane};
 use contract::speech::{Close, Draft};
-use contract::{Code, Policy, Timestamp, limits};
+use contract::{Code, Policy, Timestamp, Tokens, limits};
 use engine::rules::price::{PriceTable, Prices, price};
-use engine::{Effect, Input, Machine, Now, Step, Terms, Testimony};
+use engine::{Effect, Input, Machine, Now, SessionSpent, Step, Terms, Testimony};
 use runtimes::join::Joiner;
 use runtimes::template::Context;
 use runtimes::{Dialect, ExitEvidence, Frame, Out, Runtime, Spec, Stream};
@@ -35,8 +35,15 @@ pub struct Recording {
     pub ended_by_us: bool,
     /// What the model server reported for each request, in order.
     pub requests: Vec<Value>,
+    /// How many of those belong to the run whose conversation this one takes up.
+    pub requests_before: usize,
     pub argv: Vec<String>,
     pub version: String,
+    /// What the agent was allowed, where that is not everything.
+    pub policy: Option<Policy>,
+    /// How many lines of stdout had come when all of stderr did. Nobody noted the times of stderr; an
+    /// agent says there why it waits, so it is taken to have spoken in the longest pause of stdout.
+    pub stderr_after: usize,
 }
 
 /// What came of playing it.
@@ -69,14 +76,16 @@ impl Recording {
         let file = |kind: &str| folder.join(format!("{name}.{kind}"));
         let bytes = |kind: &str| std::fs::read(file(kind)).unwrap_or_default();
         let meta: Value = serde_json::from_slice(&bytes("meta.json")).unwrap_or_default();
-        let stdout = lines(&bytes("ndjson"));
+        let stdout = heard(lines(&bytes("ndjson")));
+        let stderr_after = longest_pause(&meta).filter(|place| *place <= stdout.len());
         let exit = meta["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok());
         let word = |value: &Value| value.as_str().map(str::to_owned);
         Self {
             name: name.to_owned(),
             why: String::from_utf8_lossy(&bytes("why")).trim().to_owned(),
-            told: told(&stdout),
-            stdout: heard(stdout),
+            told: told(&lines(&bytes("ndjson"))),
+            stderr_after: stderr_after.unwrap_or(stdout.len()),
+            stdout,
             stderr: lines(&bytes("stderr")),
             exit_code: exit.filter(|code| *code >= 0),
             signal: exit.filter(|code| *code < 0).map(|code| -code),
@@ -85,8 +94,12 @@ impl Recording {
                 .iter()
                 .filter_map(|line| serde_json::from_slice(line).ok())
                 .collect(),
+            requests_before: meta["first_run_requests"]
+                .as_u64()
+                .map_or(0, |count| usize::try_from(count).unwrap_or(usize::MAX)),
             argv: meta["argv"].as_array().into_iter().flatten().filter_map(word).collect(),
             version: word(&meta["version"]).unwrap_or_default(),
+            policy: serde_json::from_value(meta["policy"].clone()).ok(),
         }
     }
 
@@ -123,15 +136,41 @@ impl Recording {
         lines: usize,
         how: Close,
     ) -> Played {
-        let spec = &self.as_it_was(spec);
-        let mut player = Player::new(runtime, spec);
-        for (index, bytes) in self.stdout[..lines].iter().enumerate() {
+        let spec = self.as_it_was(spec);
+        let spec = Spec { policy: self.policy.unwrap_or(spec.policy), ..spec };
+        let mut player = Player::new(runtime, &spec, self.spent_before());
+        let stdout = self.stdout[..lines].iter().enumerate();
+        let (before, after): (Vec<_>, Vec<_>) =
+            stdout.partition(|(index, _)| *index < self.stderr_after);
+        let stderr = self.stderr.iter().enumerate();
+        for (index, bytes) in before {
             player.hear(Stream::Stdout, index, bytes);
         }
-        for (index, bytes) in self.stderr.iter().enumerate() {
+        for (index, bytes) in stderr {
             player.hear(Stream::Stderr, index, bytes);
         }
+        for (index, bytes) in after {
+            player.hear(Stream::Stdout, index, bytes);
+        }
         player.end(self, how)
+    }
+
+    /// What the conversation that it takes up had spent, by the model server's own count. What was
+    /// written to a cache counts as input, because that is how agents count that tell totals.
+    fn spent_before(&self) -> Vec<SessionSpent> {
+        let before = self.requests.iter().take(self.requests_before);
+        let tokens = before.fold(Tokens::default(), |sum, request| {
+            let count = |name: &str| request["usage"][name].as_u64().unwrap_or(0);
+            sum.plus(&Tokens {
+                input_uncached: count("input") + count("cache_create"),
+                cache_read: count("cache_read"),
+                output: count("output"),
+                reasoning: request["usage"]["reasoning"].as_u64(),
+                ..Tokens::default()
+            })
+        });
+        let (provider, model) = (String::new(), String::new());
+        vec![SessionSpent { provider, model, tokens, nanousd: None }]
     }
 
     /// How many lines must be heard before it counts as a success; `None` if it never does.
@@ -213,12 +252,14 @@ struct Player<'a> {
 }
 
 impl<'a> Player<'a> {
-    fn new(runtime: &'a dyn Runtime, spec: &Spec) -> Self {
+    fn new(runtime: &'a dyn Runtime, spec: &Spec, session_spent: Vec<SessionSpent>) -> Self {
         let mut dialect = runtime.dialect(spec);
         let said = dialect.open().into_iter().map(text).collect();
+        let clocks = Clocks::default();
         // A session that is not known any more leads to another attempt, which nobody recorded.
         let attempt = if spec.session.is_some() { limits::ATTEMPTS_MAX } else { 1 };
-        let terms = Terms { policy: spec.policy, attempt, ..Terms::from(&Clocks::default(), 1, 1) };
+        let terms =
+            Terms { policy: spec.policy, attempt, session_spent, ..Terms::from(&clocks, 1, 1) };
         let machine = Machine::new(terms, NOW);
         let (joiner, drafts) = (Joiner::default(), Vec::new());
         let mut player = Self { runtime, dialect, machine, joiner, drafts, said, session: None };
@@ -336,6 +377,19 @@ fn told(lines: &[Vec<u8>]) -> Vec<Value> {
     entries.filter(|entry| entry["dir"] == "out").map(|mut entry| entry["msg"].take()).collect()
 }
 
+/// How many lines had come when nothing came for the longest time, from the start of the process to
+/// its end; `None` when nobody noted when lines came.
+fn longest_pause(meta: &Value) -> Option<usize> {
+    let mut times: Vec<u64> =
+        meta["line_ms"].as_array()?.iter().map(Value::as_u64).collect::<Option<_>>()?;
+    times.extend(meta["duration_ms"].as_u64());
+    let pauses = times.iter().enumerate().map(|(place, at_ms)| {
+        let before_ms = place.checked_sub(1).map_or(0, |before| times[before]);
+        (place, at_ms.saturating_sub(before_ms))
+    });
+    pauses.max_by_key(|(_, pause_ms)| *pause_ms).map(|(place, _)| place)
+}
+
 /// Of a transcript of both directions, what the agent said.
 fn heard(lines: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     match entries(&lines) {
@@ -361,4 +415,25 @@ fn entries(lines: &[Vec<u8>]) -> Option<Vec<Value>> {
         lines.iter().map(|line| serde_json::from_slice(line).ok()).collect();
     let entry = |value: &Value| value.get("dir").is_some() && value.get("msg").is_some();
     parsed.filter(|values| !values.is_empty() && values.iter().all(entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn stderr_is_heard_in_the_longest_pause_of_stdout() {
+        let rows = [
+            (json!({}), None),
+            (json!({"line_ms": [90, 95], "duration_ms": 100}), Some(0)),
+            (json!({"line_ms": [10, 95], "duration_ms": 100}), Some(1)),
+            (json!({"line_ms": [10, 20], "duration_ms": 100}), Some(2)),
+            (json!({"line_ms": [], "duration_ms": 100}), Some(0)),
+            (json!({"line_ms": ["soon"], "duration_ms": 100}), None),
+        ];
+        for (meta, expected) in rows {
+            assert_eq!(longest_pause(&meta), expected, "{meta}");
+        }
+    }
 }

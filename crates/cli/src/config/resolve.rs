@@ -2,9 +2,13 @@
 //! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
-use super::file::{Adapter, Agent, Budget, Fallback, File, McpServer, Skill};
+use super::file::{
+    Adapter, Agent, Budget, Fallback, File, McpServer, RotateAfter, Rotation, Skill,
+};
 use super::nearest::nearest;
-use super::words::{AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, Window, Workspace};
+use super::words::{
+    AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, QuotaSource, Window, Workspace,
+};
 use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy};
@@ -252,6 +256,17 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
             LaneChoice::Acp => plan::LaneChoice::Acp,
         }),
         mapping: from.mapping.clone(),
+        quota: from.quota.as_ref().map(|quota| match quota.source {
+            QuotaSource::Auto => plan::QuotaSource::Auto,
+            QuotaSource::Oauth => plan::QuotaSource::Oauth,
+            QuotaSource::Off => plan::QuotaSource::Off,
+        }),
+        rotation: from.rotation.as_ref().map(|rotation| match rotation {
+            Rotation::Off(_) => plan::Rotation::Off,
+            Rotation::After(RotateAfter { runs, hours }) => {
+                plan::Rotation::After { runs: *runs, hours: *hours }
+            }
+        }),
         trace: from.trace != Some(OnOff::Off),
         mcp: from.mcp != Some(AutoOff::Off),
         mcp_servers: Default::default(),
@@ -311,6 +326,8 @@ fn bare(name: &str) -> plan::Adapter {
         project_context: None,
         lane: None,
         mapping: None,
+        quota: None,
+        rotation: None,
         trace: true,
         mcp: true,
         mcp_servers: Default::default(),

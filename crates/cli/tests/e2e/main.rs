@@ -33,6 +33,7 @@ mod read_only;
 mod record;
 mod secrets;
 mod security;
+mod sessions;
 mod skills;
 mod stop;
 mod storage;

@@ -92,9 +92,11 @@ pub fn price(usage: &mut Usage, prices: &Prices<'_>) {
     }
     let extras = usage.extras.iter().map(|extra| extra.nanousd);
     let extras = extras.fold(NanoUsd(0), NanoUsd::saturating_add);
+    // What the agent said of its figures stays; what an earlier pricing said of its price does not.
+    let told = usage.approximate == Some(true) && usage.computed_nanousd.is_none();
     usage.computed_nanousd = None;
     usage.effective_nanousd = None;
-    usage.approximate = None;
+    usage.approximate = told.then_some(true);
     usage.price_version = None;
     usage.cost_source = CostSource::Unpriced;
     let Some(tokens) = usage.tokens.filter(|tokens| tokens.total() > 0) else {
@@ -110,7 +112,7 @@ pub fn price(usage: &mut Usage, prices: &Prices<'_>) {
         usage.effective_nanousd = Some(cost.nanousd.saturating_add(extras));
         usage.cost_source = source;
         usage.price_version = version.map(str::to_owned);
-        usage.approximate = cost.approximate.then_some(true);
+        usage.approximate = (told || cost.approximate).then_some(true);
     }
 }
 

@@ -1,8 +1,11 @@
-//! What becomes of an effect that a Batch asked for and no later one reports done, when someone else
-//! goes on with the run; and of a Batch whose answer was lost. Launch and say are never repeated
+//! Going on with what another one began: what becomes of an effect that a Batch asked for and no
+//! later one reports done, when someone else goes on with the run; of a Batch whose answer was lost;
+//! and of a conversation of the agent's own that has become long. Launch and say are never repeated
 //! blindly: the keeper knows what it said, and the store knows what it has.
 
 use crate::Effect;
+use contract::limits::{ROTATION_MS, ROTATION_RUNS};
+use contract::plan::Rotation;
 
 /// What a successor does about one effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +64,65 @@ pub fn after_conflict(sent: Sent, stored: Option<(u64, u64)>, before: bool) -> R
     }
 }
 
+/// Which limit a conversation has come to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WornOut {
+    Runs(u64),
+    Hours(u64),
+}
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Whether a conversation that had so many runs and began so long ago is left for a fresh one. An
+/// agent that compacts its conversations keeps them, unless it is configured otherwise.
+pub fn worn_out(
+    rotation: Option<Rotation>,
+    compacts: bool,
+    runs: u64,
+    age_ms: u64,
+) -> Option<WornOut> {
+    let default = |limit: u64| (!compacts).then_some(limit);
+    let given = |limit: Option<u32>| limit.filter(|limit| *limit > 0).map(u64::from);
+    let (runs_max, age_ms_max) = match rotation {
+        Some(Rotation::Off) => return None,
+        Some(Rotation::After { runs, hours }) => (
+            given(runs).or(default(ROTATION_RUNS)),
+            given(hours).map(|hours| hours * HOUR_MS).or(default(ROTATION_MS)),
+        ),
+        None => (default(ROTATION_RUNS), default(ROTATION_MS)),
+    };
+    let by_runs = runs_max.filter(|limit| runs >= *limit).map(WornOut::Runs);
+    let by_age = age_ms_max.filter(|limit| age_ms >= *limit);
+    by_runs.or(by_age.map(|limit_ms| WornOut::Hours(limit_ms / HOUR_MS)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_conversation_is_gone_on_with_until_its_limit() {
+        let after = |runs, hours| Some(Rotation::After { runs, hours });
+        let rows = [
+            (None, false, 199, ROTATION_MS - 1, None),
+            (None, false, 200, 0, Some(WornOut::Runs(200))),
+            (None, false, 1, ROTATION_MS, Some(WornOut::Hours(72))),
+            (None, true, 100_000, u64::MAX, None),
+            (Some(Rotation::Off), false, 100_000, u64::MAX, None),
+            (after(Some(3), None), false, 2, 0, None),
+            (after(Some(3), None), false, 3, 0, Some(WornOut::Runs(3))),
+            (after(Some(3), None), false, 1, ROTATION_MS, Some(WornOut::Hours(72))),
+            (after(Some(3), None), true, 3, 0, Some(WornOut::Runs(3))),
+            (after(Some(3), None), true, 1, u64::MAX, None),
+            (after(None, Some(1)), false, 1, HOUR_MS, Some(WornOut::Hours(1))),
+            (after(Some(0), Some(0)), false, 199, ROTATION_MS - 1, None),
+            (after(Some(0), Some(0)), false, 200, 0, Some(WornOut::Runs(200))),
+        ];
+        for (rotation, compacts, runs, age_ms, expected) in rows {
+            let found = worn_out(rotation, compacts, runs, age_ms);
+            assert_eq!(found, expected, "{rotation:?} {compacts} {runs} {age_ms}");
+        }
+    }
     use contract::speech::{ToolCall, Utterance};
     use contract::{Code, event::Remaining};
 

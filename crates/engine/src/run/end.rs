@@ -107,6 +107,7 @@ impl Machine {
         let ending =
             Ending { text: ending.text.or(text), output: ending.output.or(output), ..ending };
         self.said = Some(Said { ending, how, late });
+        self.keep_session(out);
         if !late {
             self.watch.done(now);
         }
@@ -230,6 +231,8 @@ impl Machine {
         self.answer_the_rest(Code::NativeSessionUnknown, out);
         // A process that starts afresh counts its calls afresh.
         self.calls = Calls::default();
+        // And its conversation is new.
+        self.ledger.forget_session();
         self.terms.attempt += 1;
         (self.turns, self.said, self.held, self.stdin) =
             (Turns::default(), None, None, Stdin::Open);
@@ -274,8 +277,13 @@ impl Machine {
             said: self.said.as_ref(),
             stopped: self.stopped.as_ref(),
             trouble: self.turns.model_error.or(self.turns.trouble()),
+            resets_at: self.held.and_then(|held| held.resets_at),
             gone,
         });
+        // A turn that went well before someone stopped the run did go well.
+        if self.stopped.is_some() {
+            self.keep_session(out);
+        }
         // Nobody is there to be told any more.
         self.stdin = Stdin::Closed;
         self.withdraw_questions(out);

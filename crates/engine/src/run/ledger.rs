@@ -3,7 +3,7 @@
 //! Prices nothing: an amount that arrives without a price stays unpriced (see `rules::price`).
 //! What it books it hands out, so that the store keeps the same books.
 
-use super::RunBudget;
+use super::{RunBudget, SessionSpent};
 use contract::event::{BudgetLevel, Remaining, Totals, Usage};
 use contract::money::Basis;
 use contract::{NanoUsd, Tokens};
@@ -63,6 +63,9 @@ pub(super) struct Standing {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Ledger {
     models: BTreeMap<String, Spent>,
+    /// What the conversation had spent before this run, which a total of the session holds as well.
+    #[serde(default)]
+    before: BTreeMap<String, Spent>,
 }
 
 /// What one model has cost so far.
@@ -77,8 +80,30 @@ struct Spent {
 }
 
 impl Ledger {
+    /// The books of a run that goes on with a conversation.
+    pub fn after(session: &[SessionSpent]) -> Self {
+        let mut before: BTreeMap<String, Spent> = BTreeMap::new();
+        for SessionSpent { provider, model, tokens, nanousd } in session.iter().take(MODELS_MAX) {
+            let spent = Spent {
+                tokens: *tokens,
+                nanousd: nanousd.unwrap_or_default(),
+                priced: nanousd.is_some(),
+                unpriced: nanousd.is_none() && tokens.total() > 0,
+            };
+            let known = before.entry(key(provider, model)).or_default();
+            *known = known.plus(&spent);
+        }
+        Self { models: BTreeMap::new(), before }
+    }
+
+    /// The agent begins a new conversation instead.
+    pub fn forget_session(&mut self) {
+        self.before.clear();
+    }
+
     /// Books a usage. A total is booked as what it adds over what was seen of its model, and a
-    /// total that names no model as what it adds over everything.
+    /// total that names no model as what it adds over everything. A total of a session holds what
+    /// was spent before this run, too, which is not this run's to pay.
     pub fn book(&mut self, usage: &Usage) -> Option<Booked> {
         let tokens = usage.tokens.unwrap_or_default();
         let nanousd = usage.effective_nanousd.map(|amount| amount.max(NanoUsd(0)));
@@ -91,10 +116,13 @@ impl Ledger {
             Basis::Increment => false,
             Basis::RunTotal | Basis::SessionTotal => true,
         };
+        let before = self.earlier(usage, &key);
+        // A price of the whole cannot be told apart from that of a part which had none.
+        let nanousd = nanousd.filter(|_| !before.unpriced);
         let seen = match (total, &usage.model) {
             (false, _) => Spent::default(),
-            (true, Some(_)) => self.models.get(&key).copied().unwrap_or_default(),
-            (true, None) => self.sum(),
+            (true, Some(_)) => self.models.get(&key).copied().unwrap_or_default().plus(&before),
+            (true, None) => self.sum().plus(&before),
         };
         let added = tokens.minus(&seen.tokens);
         let covers = match (total && nanousd.is_some(), &usage.model) {
@@ -157,20 +185,31 @@ impl Ledger {
         Standing { level, remaining, reached }
     }
 
+    /// What a usage counts of the time before this run. A session's total that is smaller than what
+    /// was spent before began anew with this run, whatever the agent calls it.
+    fn earlier(&mut self, usage: &Usage, key: &str) -> Spent {
+        match usage.basis {
+            Basis::Increment | Basis::RunTotal => return Spent::default(),
+            Basis::SessionTotal => {}
+        }
+        let before = match usage.model {
+            Some(_) => self.before.get(key).copied().unwrap_or_default(),
+            None => sum(&self.before),
+        };
+        if usage.tokens.is_some_and(|tokens| tokens.total() < before.tokens.total()) {
+            self.forget_session();
+            return Spent::default();
+        }
+        before
+    }
+
     fn sum(&self) -> Spent {
-        self.models.values().fold(Spent::default(), |sum, spent| Spent {
-            tokens: sum.tokens.plus(&spent.tokens),
-            nanousd: sum.nanousd.saturating_add(spent.nanousd),
-            priced: sum.priced || spent.priced,
-            unpriced: sum.unpriced || spent.unpriced,
-        })
+        sum(&self.models)
     }
 
     fn key(&self, usage: &Usage) -> String {
         let provider = usage.provider.as_deref().unwrap_or_default();
-        let model = usage.model.as_deref().unwrap_or_default();
-        let key: String =
-            provider.chars().chain(['/']).chain(model.chars()).take(MODEL_CHARS_MAX).collect();
+        let key = key(provider, usage.model.as_deref().unwrap_or_default());
         if self.models.len() < MODELS_MAX || self.models.contains_key(&key) {
             key
         } else {
@@ -188,6 +227,25 @@ impl Ledger {
             };
         }
     }
+}
+
+impl Spent {
+    fn plus(&self, other: &Self) -> Self {
+        Self {
+            tokens: self.tokens.plus(&other.tokens),
+            nanousd: self.nanousd.saturating_add(other.nanousd),
+            priced: self.priced || other.priced,
+            unpriced: self.unpriced || other.unpriced,
+        }
+    }
+}
+
+fn sum(models: &BTreeMap<String, Spent>) -> Spent {
+    models.values().fold(Spent::default(), |sum, spent| sum.plus(spent))
+}
+
+fn key(provider: &str, model: &str) -> String {
+    provider.chars().chain(['/']).chain(model.chars()).take(MODEL_CHARS_MAX).collect()
 }
 
 /// The first moment at which a budget of time is nearly used.
@@ -271,6 +329,63 @@ mod tests {
         check("two models", &[total("a", 5, Some(1)), session], (13, Some(3)));
         let all = [part("a", 5, Some(1)), part("b", 5, Some(1)), total("", 12, Some(5))];
         check("a total of everything", &all, (12, Some(5)));
+    }
+
+    #[test]
+    fn a_conversation_that_goes_on_is_charged_only_for_what_this_run_adds() {
+        let spent = |model: &str, output: u64, nanousd: Option<i64>| SessionSpent {
+            provider: String::new(),
+            model: model.to_owned(),
+            tokens: Tokens { output, ..Tokens::default() },
+            nanousd: nanousd.map(NanoUsd),
+        };
+        let session = |model: &str, output: u64, nanousd: Option<i64>| {
+            usage(model, Basis::SessionTotal, output, nanousd)
+        };
+        let before = [spent("a", 100, Some(10)), spent("b", 50, Some(5))];
+        let unpriced = [spent("a", 100, None)];
+        type Row<'a> = (&'a str, &'a [SessionSpent], &'a [Usage], (u64, Option<i64>));
+        let rows: &[Row<'_>] = &[
+            (
+                "what was before is not paid again",
+                &before,
+                &[session("a", 107, Some(12))],
+                (7, Some(2)),
+            ),
+            (
+                "nor in the second total",
+                &before,
+                &[session("a", 107, Some(12)), session("a", 109, Some(13))],
+                (9, Some(3)),
+            ),
+            ("a total without a model", &before, &[session("", 160, Some(18))], (10, Some(3))),
+            ("another model has its own past", &before, &[session("b", 51, Some(6))], (1, Some(1))),
+            ("an increment has no past", &before, &[part("a", 7, Some(1))], (7, Some(1))),
+            ("a total of the run neither", &before, &[total("a", 7, Some(1))], (7, Some(1))),
+            (
+                "a smaller total began anew",
+                &before,
+                &[session("a", 8, Some(1)), session("a", 200, Some(20))],
+                (200, Some(20)),
+            ),
+            (
+                "the price of a past without one is not guessed",
+                &unpriced,
+                &[session("a", 107, Some(12))],
+                (7, None),
+            ),
+        ];
+        for (why, before, usages, expected) in rows {
+            let mut ledger = Ledger::after(before);
+            let mut added = 0;
+            for usage in *usages {
+                added += ledger.book(usage).map_or(0, |booked| booked.tokens.total());
+            }
+            let totals = ledger.totals();
+            let nanousd = totals.effective_nanousd.map(|amount| amount.0);
+            assert_eq!((totals.tokens.total(), nanousd), *expected, "{why}");
+            assert_eq!(added, expected.0, "{why}: what was handed out adds up");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ mod watch;
 
 pub use asks::{About, Ask};
 pub use ledger::{Booked, Covers};
-pub use terms::{RunBudget, Terms};
+pub use terms::{RunBudget, SessionSpent, Terms};
 pub use tools::offers;
 
 use asks::{Asks, May};
@@ -197,6 +197,9 @@ struct Session {
 struct Held {
     code: Code,
     since_ms: u64,
+    /// When that ends, as it was last told.
+    #[serde(default)]
+    resets_at: Option<Timestamp>,
 }
 
 /// The last turn: all but the count is forgotten when the next one starts.
@@ -227,10 +230,10 @@ impl Machine {
     pub fn new(terms: Terms, now: Now) -> Self {
         Self {
             version: Version,
+            ledger: Ledger::after(&terms.session_spent),
             terms,
             state: RunState::Planned,
             watch: Watch::new(now),
-            ledger: Ledger::default(),
             budget: BudgetLevel::Ok,
             calls: Calls::default(),
             asks: Asks::default(),
@@ -357,7 +360,6 @@ impl Machine {
                 self.turns.stop = Some(stop);
                 self.calls.close_turn();
                 self.watch.stir(now);
-                self.keep_session(out);
             }
             Signal::ToolOpened { tool_call_id } => self.calls.open_native(tool_call_id),
             Signal::ToolClosed { tool_call_id } => {
@@ -389,9 +391,14 @@ impl Machine {
         }
     }
 
-    /// A conversation is worth keeping when a turn of it went well.
+    /// A conversation is worth keeping when a turn of it went well. The end of a turn alone proves
+    /// nothing, because its result may still say otherwise: this is asked when the result is heard,
+    /// or when something else follows.
     fn keep_session(&mut self, out: &mut Vec<Step>) {
-        let well = self.turns.model_error.is_none() && self.turns.trouble().is_none();
+        let failed = self.said.as_ref().is_some_and(|said| said.ending.code.is_some());
+        let ended = self.said.is_some() || self.turns.stop.is_some();
+        let trouble = self.turns.model_error.is_some() || self.turns.trouble().is_some();
+        let well = ended && !failed && !trouble;
         if let Some(session) = self.session.as_mut().filter(|session| well && !session.kept) {
             session.kept = true;
             out.push(Step::KeepSession(session.id.clone()));
@@ -407,12 +414,13 @@ impl Machine {
     /// An agent that waits for its provider is given as much time as its patience, unless it is
     /// known already that the wait is longer or in vain.
     fn bear(&mut self, now: Now, limited: Limited, out: &mut Vec<Step>) {
-        let Limited { code, terminal, wait_ms, resets_at: _ } = limited;
+        let Limited { code, terminal, wait_ms, resets_at } = limited;
+        let since_ms = self.held.map_or(now.mono_ms, |held| held.since_ms);
+        let resets_at = resets_at.or(self.held.and_then(|held| held.resets_at));
+        self.held = Some(Held { code, since_ms, resets_at });
         if self.said.is_some() || self.stopped.is_some() {
             return;
         }
-        let since_ms = self.held.map_or(now.mono_ms, |held| held.since_ms);
-        self.held = Some(Held { code, since_ms });
         let longer = wait_ms.filter(|wait_ms| *wait_ms > self.terms.patience_ms);
         match (terminal, longer) {
             (true, _) => self.stop(now, code, None, Graces::Full, out),
@@ -427,6 +435,7 @@ impl Machine {
     /// A new turn takes back a mere result and the troubles of the turn before, but neither an
     /// explicit end nor a stop: then what was said and why it counts stay together.
     fn start_turn(&mut self, now: Now, out: &mut Vec<Step>) {
+        self.keep_session(out);
         self.turns.started = self.turns.started.saturating_add(1);
         let reopens = self.said.as_ref().is_none_or(|said| said.how != EndEvidence::Explicit);
         if reopens && self.stopped.is_none() {

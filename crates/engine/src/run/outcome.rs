@@ -5,10 +5,10 @@
 
 use super::Testimony;
 use super::end::{Said, Stopped};
-use contract::Code;
 use contract::event::{self, Body, EndEvidence, Evidence, Outcome};
 use contract::limits::{PREVIEW_BYTES, STDERR_TAIL_BYTES};
 use contract::speech::Draft;
+use contract::{Code, Timestamp};
 
 /// How the process left.
 #[derive(Debug, Clone, PartialEq)]
@@ -28,6 +28,8 @@ pub(super) struct Facts<'a> {
     pub stopped: Option<&'a Stopped>,
     /// A model error or an unhappy end of the last turn.
     pub trouble: Option<Code>,
+    /// When the provider takes requests again, as it was last told.
+    pub resets_at: Option<Timestamp>,
     pub gone: &'a Gone,
 }
 
@@ -37,6 +39,8 @@ pub(super) struct Verdict {
     /// `None` is success.
     pub code: Option<Code>,
     pub message: Option<String>,
+    /// When trying again makes sense, where that is known.
+    pub retry_at: Option<Timestamp>,
     pub evidence: Evidence,
 }
 
@@ -55,11 +59,13 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
         (None, None) => by_process(facts),
     };
     let testimony = facts.gone.testimony();
+    let retry_at = facts.resets_at.filter(|_| judged.code.is_some_and(waits_for_reset));
     let salvaged = facts.said.is_some_and(|said| said.late && said.ending.code.is_none());
     Verdict {
         outcome: judged.code.map_or(Outcome::Succeeded, outcome),
         code: judged.code,
-        message: judged.code.map(|code| message(code, judged.particulars.as_deref())),
+        message: judged.code.map(|code| message(code, judged.particulars.as_deref(), retry_at)),
+        retry_at,
         evidence: Evidence {
             end: judged.end,
             salvaged: salvaged.then_some(true),
@@ -164,7 +170,13 @@ fn note(facts: &Facts<'_>, code: Option<Code>) -> Option<String> {
 pub(super) fn last_words(verdict: &Verdict, gone: &Gone) -> Option<Draft> {
     let tail = gone.testimony()?.stderr_tail.trim_end();
     let code = verdict.code.filter(|code| *code != Code::Cancelled && !tail.is_empty())?;
-    Some(complaint(code, None, None, Some(tail_of(tail, STDERR_TAIL_BYTES).to_owned())))
+    let detail = Some(tail_of(tail, STDERR_TAIL_BYTES).to_owned());
+    Some(Draft::ostler(Body::Error(error(code, None, None, detail, verdict.retry_at))))
+}
+
+/// Whether this fault goes away when a window of the provider's begins anew.
+fn waits_for_reset(code: Code) -> bool {
+    matches!(code, Code::ProviderQuota | Code::RateLimited)
 }
 
 /// An `error` event: its particulars or, without any, the words of the fault table.
@@ -174,20 +186,33 @@ pub(super) fn complaint(
     hint: Option<&str>,
     detail: Option<String>,
 ) -> Draft {
-    Draft::ostler(Body::Error(event::Error {
+    Draft::ostler(Body::Error(error(code, particulars, hint, detail, None)))
+}
+
+fn error(
+    code: Code,
+    particulars: Option<&str>,
+    hint: Option<&str>,
+    detail: Option<String>,
+    retry_at: Option<Timestamp>,
+) -> event::Error {
+    event::Error {
         code,
         message: particulars.map_or(code.row().message, bounded).to_owned(),
         retryable: code.retryable(),
-        retry_at: None,
+        retry_at,
         hint: Some(hint.unwrap_or(code.row().hint).to_owned()),
         detail,
-    }))
+    }
 }
 
-fn message(code: Code, particulars: Option<&str>) -> String {
-    match particulars.map(str::trim).filter(|particulars| !particulars.is_empty()) {
-        Some(particulars) => format!("{}: {}", code.row().message, bounded(particulars)),
-        None => code.row().message.to_owned(),
+fn message(code: Code, particulars: Option<&str>, retry_at: Option<Timestamp>) -> String {
+    let reset = retry_at.map(|at| format!("it resets at {at}"));
+    let particulars = particulars.map(str::trim).filter(|particulars| !particulars.is_empty());
+    let parts: Vec<&str> = particulars.map(bounded).into_iter().chain(reset.as_deref()).collect();
+    match parts.is_empty() {
+        false => format!("{}: {}", code.row().message, parts.join("; ")),
+        true => code.row().message.to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@
 use contract::card::Policy;
 use contract::limits;
 use contract::plan::{Clocks, Limit};
-use contract::{AskId, NanoUsd};
+use contract::{AskId, NanoUsd, Tokens};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -38,6 +38,19 @@ pub struct Terms {
     pub ask_ms: u64,
     /// The ids of questions count up from here: chance is the host's.
     pub ask_base: AskId,
+    /// What the conversation that is taken up had spent before this run. An agent may count it in.
+    #[serde(default)]
+    pub session_spent: Vec<SessionSpent>,
+}
+
+/// What a conversation had spent with one model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSpent {
+    pub provider: String,
+    pub model: String,
+    pub tokens: Tokens,
+    /// `None` when some of it has no price.
+    pub nanousd: Option<NanoUsd>,
 }
 
 /// What one run may spend; `None` is unlimited.
@@ -72,6 +85,7 @@ impl Terms {
             policy: Policy::Ask,
             ask_ms: grace(clocks.ask_ms, limits::ASK_MS),
             ask_base: AskId::new(Uuid::nil()),
+            session_spent: Vec::new(),
         }
     }
 

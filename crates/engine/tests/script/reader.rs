@@ -7,7 +7,7 @@ use contract::event::{StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
 use contract::{Code, CommandId, NanoUsd, RunId, Timestamp, Tokens};
-use engine::{Input, Terms, Testimony};
+use engine::{Input, SessionSpent, Terms, Testimony};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -34,6 +34,7 @@ pub fn terms(line: &str, terms: &mut Terms) -> Given {
             "ask" => terms.ask_ms = limit(value).unwrap(),
             "patience" => terms.patience_ms = limit(value).unwrap(),
             "time" => terms.budget.ms = limit(value),
+            "session_tokens" => terms.session_spent = vec![earlier(number(value))],
             "tools" => terms.tools = value.split(',').map(str::to_owned).collect(),
             unknown => panic!("no term is called {unknown}"),
         }
@@ -70,6 +71,12 @@ pub fn input(line: &str) -> (Option<u64>, Input) {
         unknown => panic!("nothing is called {unknown}"),
     };
     (at, input)
+}
+
+/// What the conversation had spent before, with no model named.
+fn earlier(output: u64) -> SessionSpent {
+    let tokens = Tokens { output, ..Tokens::default() };
+    SessionSpent { provider: String::new(), model: String::new(), tokens, nanousd: None }
 }
 
 fn answer(words: &Words<'_>) -> ToolAnswer {
@@ -130,7 +137,7 @@ fn signal(words: &Words<'_>) -> Signal {
             code: code(words.bare(1)),
             terminal: words.has("terminal"),
             wait_ms: words.get("wait").and_then(limit),
-            resets_at: None,
+            resets_at: words.get("resets").and_then(limit).map(|ms| Timestamp(ms as i64)),
         }),
         "limit_lifted" => Signal::LimitLifted,
         "spent" => Signal::Spent(Usage {

@@ -63,7 +63,8 @@ fn draft_line(draft: &Draft) -> String {
         Body::Error(error) => {
             let detail = error.detail.as_ref().map(|detail| format!("detail {detail:?}"));
             let head = Some(format!("{}: {}", error.code, error.message));
-            [head, detail].into_iter().flatten().collect()
+            let retry = error.retry_at.map(|at| format!("retry at {at}"));
+            [head, retry, detail].into_iter().flatten().collect()
         }
         Body::Permission(asked) => {
             let number = asked.ask_id.uuid().as_u128();

@@ -4,11 +4,14 @@
 
 use super::run::{find, stored};
 use crate::Host;
+use crate::clock;
 use crate::trace::warning;
 use contract::event::{Body, Event};
 use contract::plan::Adapter;
 use contract::{Card, Code, Draft, Fault, RunId};
+use engine::SessionSpent;
 use engine::rules::handover::{Past, handover};
+use engine::rules::resume::{WornOut, worn_out};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use store::Conversation;
@@ -34,6 +37,8 @@ pub(super) struct TakenUp {
     pub session: Option<String>,
     /// The prompt of a fresh conversation.
     pub fresh_prompt: Option<String>,
+    /// What the conversation that is taken up has cost so far.
+    pub spent: Vec<SessionSpent>,
     pub warnings: Vec<Draft>,
 }
 
@@ -69,7 +74,23 @@ pub(super) async fn take_up(
         session: Some(conversation.native_session.clone()),
         fresh_prompt: Some(handover(&past, prompt)),
         warnings: differences(host, &conversation, adapter, &here).await?,
+        spent: spent(&conversation),
     };
+    // Who names a run means that conversation, however long it has become.
+    let worn = match resume {
+        Resume::Newest => rotated(&conversation, adapter, card),
+        Resume::Run(_) => None,
+    };
+    if let Some(worn) = worn {
+        taken.session = None;
+        let had = match worn {
+            WornOut::Runs(runs) => format!("{runs} runs"),
+            WornOut::Hours(hours) => format!("{hours} hours"),
+        };
+        taken.warnings.push(warning(format!(
+            "the conversation has come to its limit of {had}: a fresh one is begun with a hand-over"
+        )));
+    }
     if conversation.failures >= FAILURES_MAX {
         taken.session = None;
         let text = format!(
@@ -79,6 +100,22 @@ pub(super) async fn take_up(
         taken.warnings.push(warning(text));
     }
     Ok(taken)
+}
+
+/// Whether the conversation is to be left, by its length and age.
+fn rotated(conversation: &Conversation, adapter: &Adapter, card: &Card) -> Option<WornOut> {
+    let age_ms = clock::now().wall.since(conversation.begun_at);
+    worn_out(adapter.rotation, card.can.compaction, conversation.runs, age_ms)
+}
+
+fn spent(conversation: &Conversation) -> Vec<SessionSpent> {
+    let rows = conversation.spent.iter().map(|row| SessionSpent {
+        provider: row.provider.clone(),
+        model: row.model.clone(),
+        tokens: row.tokens,
+        nanousd: row.nanousd,
+    });
+    rows.collect()
 }
 
 /// What is not as it was when the conversation was left: it goes on, but someone should know.

@@ -14,6 +14,7 @@ use crate::perform::Mouth;
 use crate::skills::{self, Mounts, Skill};
 use crate::trace::{Tracer, warning};
 use crate::upstream::{self, Upstream};
+use crate::usage;
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
@@ -21,7 +22,7 @@ use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::rules::lease::Lease;
-use engine::{Input, Machine, RunBudget, Terms};
+use engine::{Input, Machine, RunBudget, SessionSpent, Terms};
 use failpoint::Point;
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -76,8 +77,11 @@ struct Prepared {
     upstream: Upstream,
     dialect: Box<dyn runtimes::Dialect>,
     again: Option<Box<Again>>,
-    /// What is not as it was when the conversation was left that this run takes up.
+    /// What is not as it was when the conversation was left that this run takes up, and how the
+    /// account stands.
     warnings: Vec<Draft>,
+    /// What that conversation has cost so far.
+    session_spent: Vec<SessionSpent>,
 }
 
 async fn prepare(
@@ -104,14 +108,36 @@ async fn prepare(
     let mut kept = kept_plan(host, &checked, identity, ATTEMPT, &plan, &mut *dialect)?;
     kept.secrets.extend(upstream.secrets());
     kept.luggage = upstream.packed();
+    let account = usage::ask(
+        &checked.adapter,
+        usage::Place {
+            data: host.inner.data.path(),
+            host: &host.inner.environment,
+            agent: &kept.env.iter().cloned().collect(),
+        },
+    )
+    .await;
+    kept.secrets.extend(account.secret);
     let mut again = again(host, &checked, identity, &spec, taken_up.fresh_prompt)?;
     if let Some(again) = &mut again {
         again.plan.secrets.clone_from(&kept.secrets);
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let warnings = taken_up.warnings;
-    Ok(Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, warnings })
+    let warnings = taken_up.warnings.into_iter().chain(account.drafts).collect();
+    let session_spent = taken_up.spent;
+    Ok(Prepared {
+        checked,
+        spec,
+        plan,
+        kept,
+        seal,
+        upstream,
+        dialect,
+        again,
+        warnings,
+        session_spent,
+    })
 }
 
 /// The driver of a run that was begun and never launched, for whoever asked for it again.
@@ -234,6 +260,12 @@ fn drive(
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
     let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, .. } = prepared;
+    // A conversation that begins afresh has no past to be counted.
+    let session_spent = match spec.session {
+        Some(_) => prepared.session_spent,
+        None => Vec::new(),
+    };
+    let terms = Terms { session_spent, ..terms(request, &checked, house.lease_ms) };
     let spawned: Spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
     })?;
@@ -250,7 +282,7 @@ fn drive(
         fence: identity.fence,
         attempt: ATTEMPT,
         runtime: checked.runtime.clone(),
-        machine: Machine::new(terms(request, &checked, lease_ms), now),
+        machine: Machine::new(terms, now),
         dialect,
         joiner: Default::default(),
         tracer: Tracer::new(
@@ -411,7 +443,7 @@ fn spec(
     let prompt = match &request.prompt_template {
         None => told.unwrap_or(&request.prompt).clone(),
         Some(template) => {
-            context.set("prompt", request.prompt.as_str());
+            context.set("prompt", told.unwrap_or(&request.prompt).as_str());
             template::fill_prompt(template, "promptTemplate", &context)?
         }
     };

@@ -45,6 +45,14 @@ pub(super) async fn dial(
     ().serve(transport).await.map_err(|error| not_begun(&error))
 }
 
+/// A client for an address that is sent a secret, if it may be.
+pub(crate) async fn client_with_secret(url: String) -> Result<(Client, Url), String> {
+    let address = address(&url, true)?;
+    let to = address.clone();
+    let made = tokio::task::spawn_blocking(move || client(&address, true)).await;
+    Ok((made.map_err(|error| error.to_string())??, to))
+}
+
 /// The address, when it may be sent what is to be sent there.
 fn address(url: &str, headers: bool) -> Result<Url, String> {
     let address = Url::parse(url).map_err(|error| format!("its url cannot be read: {error}"))?;
@@ -139,7 +147,7 @@ fn carried(error: &DynamicTransportError) -> String {
 }
 
 /// The causes of an error, without the address that stands before them: it may hold a secret.
-fn causes(error: &reqwest::Error) -> String {
+pub(crate) fn causes(error: &reqwest::Error) -> String {
     let mut causes: Vec<String> = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {

@@ -98,7 +98,9 @@ impl Dialect for StreamJson {
     fn close(&mut self, _: Close, out: &mut Out) {
         let raw = Raw { stream: event::Stream::Stdout, line: 0 };
         let first = out.drafts.len();
-        Ear { state: &mut self.state, out, raw, line: "" }.leave_nothing_open();
+        let mut ear = Ear { state: &mut self.state, out, raw, line: "" };
+        ear.leave_nothing_open();
+        ear.tell_spending();
         // What is closed here stands in no line.
         out.drafts[first..].iter_mut().for_each(|draft| draft.raw = None);
     }

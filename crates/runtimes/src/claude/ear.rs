@@ -6,11 +6,11 @@
 use super::result;
 use super::state::{ID_BYTES_MAX, State, Streamed};
 use super::tools;
-use super::wire::{Block, BlockKind, Kind, Line};
+use super::wire::{Block, BlockKind, Kind, Line, Message, Told};
 use crate::Out;
 use contract::event::{self, Body, Log, Quota, Raw, StopReason, Text, TurnPhase, Via};
 use contract::event::{ToolStatus, ToolUpdate, UpdateStatus};
-use contract::speech::Ending;
+use contract::speech::{Ending, Limited};
 use contract::{Code, Draft, Signal, limits};
 use serde_json::{Value, json};
 
@@ -168,6 +168,7 @@ impl Ear<'_> {
         if parent.is_none() {
             self.begin_turn();
         }
+        self.note_spending(message);
         for block in line.blocks() {
             match block.kind {
                 BlockKind::Text | BlockKind::Thinking => {
@@ -194,6 +195,13 @@ impl Ear<'_> {
                 account: None,
                 windows: Vec::new(),
                 rate_limited: true,
+                resets_at: self.state.resets_at,
+            }));
+            self.state.held = true;
+            self.signal(Signal::Limited(Limited {
+                code: verdict,
+                terminal: false,
+                wait_ms: None,
                 resets_at: self.state.resets_at,
             }));
         }
@@ -241,6 +249,9 @@ impl Ear<'_> {
             "message_start" => {
                 self.answers_again();
                 self.begin_turn();
+                if let Some(message) = &event.message {
+                    self.note_spending(message);
+                }
                 let id = event.message.as_ref().and_then(|message| message.id.clone());
                 self.state.streamed = id.filter(|id| id.len() <= ID_BYTES_MAX).map(|message| {
                     Streamed { message, index: 0, text_bytes: 0, thinking_bytes: 0 }
@@ -270,7 +281,30 @@ impl Ear<'_> {
                     self.say_text(thinks, Text { text, block, delta: true });
                 }
             }
+            "message_delta" => {
+                let State { streamed, spending, .. } = &mut *self.state;
+                let counts = event.usage.as_ref().and_then(Told::counts);
+                if let (Some(streamed), Some(counts)) = (streamed, counts) {
+                    spending.note(&streamed.message, None, counts);
+                }
+            }
             _ => {}
+        }
+    }
+
+    /// An answer of the model tells what it has cost so far.
+    fn note_spending(&mut self, message: &Message) {
+        let counts = message.usage.as_ref().and_then(Told::counts);
+        if let (Some(id), Some(counts)) = (&message.id, counts) {
+            self.state.spending.note(id, message.model.as_deref(), counts);
+        }
+    }
+
+    /// What the answers told, where the agent will tell no figures of its own.
+    pub(super) fn tell_spending(&mut self) {
+        for usage in self.state.spending.take() {
+            self.draft(Body::Usage(usage.clone()));
+            self.signal(Signal::Spent(usage));
         }
     }
 
@@ -361,7 +395,12 @@ impl Ear<'_> {
 
     /// The end of a turn, and of the run unless a message waits.
     fn result(&mut self, line: Line) {
-        for usage in result::spent(&line, self.state.resumes, self.state.model.as_deref()) {
+        let spent = result::spent(&line, self.state.resumes, self.state.model.as_deref());
+        // An interrupted turn tells no figures; what its answers told waits for the next result.
+        if !spent.is_empty() {
+            self.state.spending.settle();
+        }
+        for usage in spent {
             self.draft(Body::Usage(usage.clone()));
             self.signal(Signal::Spent(usage));
         }

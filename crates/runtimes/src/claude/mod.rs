@@ -3,10 +3,12 @@
 //! last words mean; `wire` mirrors the lines, `ear`, `control` and `result` hear them, `dialect` says, `state`
 //! is what is saved, `tools` knows the agent's tools by name. Facts and their sources: NOTES.md.
 
+pub mod account;
 mod control;
 mod dialect;
 mod ear;
 mod result;
+mod spending;
 mod state;
 mod tools;
 mod wire;

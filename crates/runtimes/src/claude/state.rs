@@ -2,6 +2,7 @@
 //! Batch, so everything in it is bounded: calls and questions by number, their ids and inputs by
 //! size. State that another version wrote is refused.
 
+use super::spending::Spending;
 use crate::saved;
 use contract::{Fault, Timestamp, limits};
 use serde::{Deserialize, Serialize};
@@ -45,6 +46,9 @@ pub(super) struct State {
     pub streamed: Option<Streamed>,
     /// Control requests made so far.
     pub requests: u64,
+    /// What was spent since the agent last told its figures.
+    #[serde(default)]
+    pub spending: Spending,
 }
 
 /// A question of the agent that waits for its answer.
@@ -89,6 +93,7 @@ impl State {
             questions: Vec::new(),
             streamed: None,
             requests: 0,
+            spending: Spending::default(),
         }
     }
 

@@ -3,6 +3,8 @@
 //! order (`type` may be the last), so one struct holds the fields of all lines and a line is read in
 //! one pass. Nothing here decides what a line means; that is in `ear.rs` and `result.rs`.
 
+use contract::Tokens;
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -115,6 +117,45 @@ pub(super) struct Message {
     pub id: Option<String>,
     pub model: Option<String>,
     pub content: Option<Content>,
+    pub usage: Option<Told>,
+}
+
+/// What an answer has cost so far, or a shape that is not known: then the line counts all the same.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Told {
+    Counts(AnswerSpent),
+    Other(IgnoredAny),
+}
+
+impl Told {
+    pub(super) fn counts(&self) -> Option<&AnswerSpent> {
+        match self {
+            Self::Counts(counts) => Some(counts),
+            Self::Other(_) => None,
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct AnswerSpent {
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+}
+
+impl AnswerSpent {
+    pub(super) fn tokens(&self) -> Tokens {
+        Tokens {
+            input_uncached: self.input_tokens.unwrap_or(0),
+            cache_read: self.cache_read_input_tokens.unwrap_or(0),
+            cache_write: self.cache_creation_input_tokens.unwrap_or(0),
+            output: self.output_tokens.unwrap_or(0),
+            reasoning: None,
+        }
+    }
 }
 
 /// A list of blocks, or a bare text.
@@ -180,6 +221,7 @@ pub(super) struct StreamEvent {
     pub index: Option<u64>,
     pub message: Option<Message>,
     pub delta: Option<Delta>,
+    pub usage: Option<Told>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -7,7 +7,9 @@ use crate::row::*;
 use contract::event::Outcome;
 use contract::limits::{PAGE_EVENTS_MAX, PAGE_ROWS_MAX};
 use contract::state::Review;
-use contract::{Code, Command, CommandId, RunId, RunState, TaskId, TaskState, Timestamp, Wish};
+use contract::{
+    Code, Command, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens, Wish,
+};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use uuid::Uuid;
@@ -72,6 +74,16 @@ pub(super) fn conversation_of(
             false => break,
         }
     }
+    let members = params![native_session, row.agent, row.cwd, blob_id(run.uuid())];
+    let (runs, begun_at) = connection
+        .prepare_cached(&format!("{MEMBERS} SELECT count(*), min(started_at) FROM members"))?
+        .query_row(members, |row| Ok((count(row.get(0)?), row.get::<_, Option<i64>>(1)?)))?;
+    let mut statement = connection.prepare_cached(&format!(
+        "{MEMBERS} SELECT l.provider, l.model, sum(l.input_uncached), sum(l.cache_read),
+             sum(l.cache_write), sum(l.output), sum(l.reasoning), sum(l.nanousd), max(l.unpriced)
+         FROM members JOIN ledger l ON l.run = members.num GROUP BY 1, 2"
+    ))?;
+    let spent = statement.query_map(members, spent_row)?.collect::<Result<_, _>>()?;
     Ok(Some(Conversation {
         run,
         native_session,
@@ -80,7 +92,40 @@ pub(super) fn conversation_of(
         model: row.model,
         ended_at: row.ended_at,
         failures,
+        runs,
+        begun_at: begun_at.map_or(row.started_at, Timestamp),
+        spent,
     }))
+}
+
+/// The runs of a conversation: those that took it up and did not begin another one instead, and the
+/// one in which it began, looked for backwards from the run that is asked about.
+const MEMBERS: &str = "WITH members (num, started_at) AS (
+    SELECT num, started_at FROM runs
+    WHERE resumes = ?1 AND resumes IS NOT NULL
+        AND (native_session IS NULL OR native_session = ?1)
+    UNION
+    SELECT num, started_at FROM (
+        SELECT num, started_at FROM runs
+        WHERE agent = ?2 AND cwd = ?3 AND id <= ?4 AND native_session = ?1
+            AND native_session IS NOT NULL AND resumes IS NOT ?1
+        ORDER BY id DESC LIMIT 1))";
+
+fn spent_row(row: &Row<'_>) -> rusqlite::Result<ConversationSpent> {
+    let reasoning = count(row.get(6)?);
+    let (paid, unpriced) = (NanoUsd(row.get(7)?), row.get::<_, bool>(8)?);
+    Ok(ConversationSpent {
+        provider: row.get(0)?,
+        model: row.get(1)?,
+        tokens: Tokens {
+            input_uncached: count(row.get(2)?),
+            cache_read: count(row.get(3)?),
+            cache_write: count(row.get(4)?),
+            output: count(row.get(5)?),
+            reasoning: (reasoning > 0).then_some(reasoning),
+        },
+        nanousd: (!unpriced).then_some(paid),
+    })
 }
 
 /// Runs whose printed id begins with the given text, or (its end tells ids of one moment apart)

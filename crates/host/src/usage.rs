@@ -1,0 +1,174 @@
+//! Asks a provider how an account stands, for an adapter that says `quota.source: oauth`. The token is
+//! read from the agent's own login, sent to the provider over TLS and to nobody else, known to the
+//! seal, and kept nowhere. The answer is kept in the data directory for half an hour. No trouble here
+//! is trouble of a run: it is said in a warning, and what the agent tells by itself counts.
+
+use crate::data::write_private;
+use crate::diagnose::expanded;
+use crate::trace::warning;
+use crate::{clock, upstream};
+use contract::event::{Body, Quota};
+use contract::limits::{USAGE_ANSWER_BYTES_MAX, USAGE_FAILED_MS, USAGE_FRESH_MS, USAGE_MS_MAX};
+use contract::plan::{Adapter, QuotaSource};
+use contract::{Draft, Timestamp};
+use futures::StreamExt as _;
+use runtimes::account::{Account, Question};
+use runtimes::registry;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Another address to ask, where the host was started: a mirror, or the endpoint of a test.
+const URL_VARIABLE: &str = "OSTLER_USAGE_URL";
+/// What the token is called where secrets are named.
+const SECRET: &str = "the token of the agent's login";
+/// A file of a login is small.
+const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
+
+/// What came of asking.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// A `quota`, or a warning.
+    pub drafts: Vec<Draft>,
+    /// The token, for the seal.
+    pub secret: Option<(String, String)>,
+}
+
+/// An answer as it is kept. A trouble is kept too, for a shorter time.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    asked_at: Timestamp,
+    /// The login it was asked with, by the time of its file.
+    login_ms: u64,
+    quota: Option<Quota>,
+}
+
+/// Where to look and ask.
+pub(crate) struct Place<'a> {
+    /// The data directory.
+    pub data: &'a Path,
+    /// The host's own variables.
+    pub host: &'a BTreeMap<String, String>,
+    /// The agent's variables.
+    pub agent: &'a BTreeMap<String, String>,
+}
+
+/// How the account of this adapter stands; nothing unless the adapter is configured to ask.
+pub(crate) async fn ask(adapter: &Adapter, place: Place<'_>) -> Asked {
+    match adapter.quota {
+        Some(QuotaSource::Oauth) => {}
+        Some(QuotaSource::Auto | QuotaSource::Off) | None => return Asked::default(),
+    }
+    let mut secret = None;
+    let drafts = match found(adapter, &place, &mut secret).await {
+        Ok(Some(mut quota)) => {
+            quota.account.clone_from(&adapter.account);
+            vec![Draft::ostler(Body::Quota(quota))]
+        }
+        // It was said when it happened.
+        Ok(None) => Vec::new(),
+        Err(why) => vec![warning(format!(
+            "how the account stands could not be asked: {why}; what the agent tells counts"
+        ))],
+    };
+    Asked { drafts, secret }
+}
+
+async fn found(
+    adapter: &Adapter,
+    place: &Place<'_>,
+    secret: &mut Option<(String, String)>,
+) -> Result<Option<Quota>, String> {
+    let account = registry::account(&adapter.runtime)
+        .ok_or_else(|| format!("no endpoint is known for {}", adapter.runtime))?;
+    let question = account.question();
+    let login = expanded(question.credentials, place.agent).ok_or("no home is known")?;
+    let url = place.host.get(URL_VARIABLE).map_or(question.url, String::as_str);
+    let keep = kept_at(place.data, &login, adapter.account.as_deref(), url);
+    let login_ms = changed_ms(&login).await?;
+    // The seal must know the token of every such run, also when nothing is asked this time.
+    let token = token(&login, &question).await?;
+    *secret = Some((SECRET.to_owned(), token.clone()));
+    let now = clock::now().wall;
+    if let Some(kept) = kept(&keep, login_ms, now).await {
+        return Ok(kept.quota);
+    }
+    let quota = asked(account, &question, url, &token).await;
+    let kept = Kept { asked_at: now, login_ms, quota: quota.as_ref().ok().cloned() };
+    // What cannot be kept is asked for again the next time.
+    if let Ok(text) = serde_json::to_string(&kept) {
+        let _ = tokio::task::spawn_blocking(move || write_private(&keep, &text)).await;
+    }
+    quota.map(Some)
+}
+
+/// One file for each login, account and address.
+fn kept_at(data: &Path, login: &Path, account: Option<&str>, url: &str) -> PathBuf {
+    let of = format!("{}\n{}\n{url}", login.display(), account.unwrap_or_default());
+    let name = blake3::hash(of.as_bytes()).to_hex();
+    data.join(format!("usage-{}.json", &name[..16]))
+}
+
+/// What was answered not long ago with the same login.
+async fn kept(path: &Path, login_ms: u64, now: Timestamp) -> Option<Kept> {
+    let bytes = tokio::fs::read(path).await.ok()?;
+    let kept: Kept = serde_json::from_slice(&bytes).ok()?;
+    let fresh_ms = if kept.quota.is_some() { USAGE_FRESH_MS } else { USAGE_FAILED_MS };
+    let past = kept.asked_at <= now;
+    (past && now.since(kept.asked_at) < fresh_ms && kept.login_ms == login_ms).then_some(kept)
+}
+
+async fn changed_ms(login: &Path) -> Result<u64, String> {
+    let unread = |error: std::io::Error| format!("{}: {error}", login.display());
+    let found = tokio::fs::metadata(login).await.map_err(unread)?;
+    if found.len() > CREDENTIALS_BYTES_MAX || !found.is_file() {
+        return Err(format!("{} is no file of a login", login.display()));
+    }
+    let since = found.modified().map_err(unread)?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The token. What else is in the file is not told, not even when it cannot be read.
+async fn token(login: &Path, question: &Question) -> Result<String, String> {
+    let unread = |what: &str| format!("{}: {what}", login.display());
+    let bytes = tokio::fs::read(login).await.map_err(|error| unread(&error.to_string()))?;
+    let file: serde_json::Value =
+        serde_json::from_slice(&bytes).map_err(|_| unread("it is not JSON"))?;
+    let token = file.pointer(question.token).and_then(|token| token.as_str());
+    token.filter(|token| !token.is_empty()).map(str::to_owned).ok_or_else(|| unread("no token"))
+}
+
+async fn asked(
+    account: &dyn Account,
+    question: &Question,
+    url: &str,
+    token: &str,
+) -> Result<Quota, String> {
+    let answer = tokio::time::timeout(
+        Duration::from_millis(USAGE_MS_MAX),
+        answer(question, url.to_owned(), token),
+    );
+    let bytes = answer.await.map_err(|_| format!("no answer within {USAGE_MS_MAX} ms"))??;
+    account.read(&bytes).ok_or_else(|| "its answer was not understood".to_owned())
+}
+
+async fn answer(question: &Question, url: String, token: &str) -> Result<Vec<u8>, String> {
+    let (client, url) = upstream::client_with_secret(url).await?;
+    let mut request = client.get(url).bearer_auth(token);
+    for (name, value) in question.headers {
+        request = request.header(*name, *value);
+    }
+    let response = request.send().await.map_err(|error| upstream::causes(&error))?;
+    if !response.status().is_success() {
+        return Err(format!("it answered {}", response.status().as_u16()));
+    }
+    let (mut bytes, mut pieces) = (Vec::new(), response.bytes_stream());
+    while let Some(piece) = pieces.next().await {
+        bytes.extend_from_slice(&piece.map_err(|error| upstream::causes(&error))?);
+        if bytes.len() > USAGE_ANSWER_BYTES_MAX {
+            return Err("its answer is too long".to_owned());
+        }
+    }
+    Ok(bytes)
+}

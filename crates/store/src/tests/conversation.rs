@@ -1,0 +1,77 @@
+//! An agent's own conversation over several runs: which of them belong to it, when it began, and what
+//! it has cost so far.
+
+use super::sound;
+use crate::conformance::{Holder, NOW, Sure, claim_of, new_task};
+use crate::*;
+use contract::event::Totals;
+use contract::{NanoUsd, RunId, Timestamp, Tokens};
+use tempfile::TempDir;
+
+/// A run that takes up one conversation, leaves another, and spends on a model.
+struct Told {
+    cwd: &'static str,
+    at: Timestamp,
+    resumes: Option<&'static str>,
+    leaves: Option<&'static str>,
+    spent: (&'static str, u64, Option<i64>),
+}
+
+async fn ran(store: &Store, told: Told) -> RunId {
+    let (sure, seal) = (Sure(store.clone()), Seal::default());
+    let task = sure.enqueue(new_task()).await.unwrap();
+    let mut claim = claim_of(task, "one");
+    claim.now = told.at;
+    claim.head.cwd = told.cwd.to_owned();
+    claim.head.resumes = told.resumes.map(|id| seal.given(id));
+    let run = claim.run;
+    let fence = sure.claim(claim).await.unwrap().fence;
+    let held = Holder { task, run, fence, head_seq: 0 };
+    let (model, output, nanousd) = told.spent;
+    let (tokens, paid) = (Tokens { output, ..Tokens::default() }, nanousd.map(NanoUsd));
+    let row = LedgerRow {
+        at: NOW,
+        provider: seal.given("acme"),
+        model: seal.given(model),
+        tokens,
+        nanousd: paid,
+        unpriced: nanousd.is_none(),
+        covers: Covers::Nothing,
+    };
+    let session = told.leaves.map(|id| seal.given(id));
+    let totals = Some(Totals { tokens, effective_nanousd: paid });
+    let batch = Batch { ledger: vec![row], totals, session, ..held.batch(&["spent"]) };
+    store.commit(batch).await.unwrap();
+    run
+}
+
+#[tokio::test]
+async fn a_conversation_has_the_runs_that_took_it_up_and_the_one_in_which_it_began() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let told = |resumes, leaves, spent| Told { cwd: "/", at: NOW, resumes, leaves, spent };
+    let (s1, s2) = (Some("s1"), Some("s2"));
+    let early = NOW.plus_ms(-5_000);
+    ran(&store, Told { at: early, ..told(None, s1, ("a", 5, Some(2))) }).await;
+    // One that failed spent all the same, and one in another directory goes on with it as well.
+    ran(&store, told(s1, None, ("b", 4, Some(3)))).await;
+    ran(&store, Told { cwd: "/elsewhere", ..told(s1, s1, ("a", 1, Some(1))) }).await;
+    let third = ran(&store, told(s1, s1, ("a", 7, None))).await;
+    // A run that began another one instead belongs to that.
+    ran(&store, told(s1, s2, ("c", 9, Some(9)))).await;
+    // And a stranger's run has no part in either.
+    ran(&store, told(None, Some("s3"), ("a", 100, Some(100)))).await;
+
+    let found = store.conversation_of(third).await.unwrap().unwrap();
+    assert_eq!((found.runs, found.begun_at), (4, early));
+    let spent: Vec<_> = found
+        .spent
+        .iter()
+        .map(|row| (row.model.as_str(), row.tokens.total(), row.nanousd.map(|paid| paid.0)))
+        .collect();
+    assert_eq!(spent, [("a", 13, None), ("b", 4, Some(3))]);
+
+    let newest = store.conversation("fake", "/").await.unwrap().unwrap();
+    assert_eq!((newest.native_session.as_str(), newest.runs, newest.begun_at), ("s3", 1, NOW));
+    sound(dir.path());
+}
