@@ -140,8 +140,14 @@ impl Recording {
         let spec = Spec { policy: self.policy.unwrap_or(spec.policy), ..spec };
         let mut player = Player::new(runtime, &spec, self.spent_before());
         let stdout = self.stdout[..lines].iter().enumerate();
+        // Agents tell of a limit while they wait for it; whatever else they say beside their output
+        // is heard last.
+        let stderr_after = match self.stderr_tells_of_limits(runtime, &spec) {
+            true => self.stderr_after,
+            false => lines,
+        };
         let (before, after): (Vec<_>, Vec<_>) =
-            stdout.partition(|(index, _)| *index < self.stderr_after);
+            stdout.partition(|(index, _)| *index < stderr_after);
         let stderr = self.stderr.iter().enumerate();
         for (index, bytes) in before {
             player.hear(Stream::Stdout, index, bytes);
@@ -153,6 +159,15 @@ impl Recording {
             player.hear(Stream::Stdout, index, bytes);
         }
         player.end(self, how)
+    }
+
+    fn stderr_tells_of_limits(&self, runtime: &dyn Runtime, spec: &Spec) -> bool {
+        let mut dialect = runtime.dialect(spec);
+        let mut out = Out::default();
+        for (index, bytes) in self.stderr.iter().enumerate() {
+            dialect.hear(&frame(Stream::Stderr, index, bytes), &mut out);
+        }
+        out.signals.iter().any(|signal| matches!(signal, contract::Signal::Limited(_)))
     }
 
     /// What the conversation that it takes up had spent, by the model server's own count. What was
@@ -377,16 +392,15 @@ fn told(lines: &[Vec<u8>]) -> Vec<Value> {
     entries.filter(|entry| entry["dir"] == "out").map(|mut entry| entry["msg"].take()).collect()
 }
 
-/// How many lines had come when nothing came for the longest time, from the start of the process to
-/// its end; `None` when nobody noted when lines came.
+/// How many lines had come when nothing came for the longest time, from the first line to the end of
+/// the process: what an agent does before its first line is only its start. `None` when nobody noted
+/// when lines came.
 fn longest_pause(meta: &Value) -> Option<usize> {
     let mut times: Vec<u64> =
         meta["line_ms"].as_array()?.iter().map(Value::as_u64).collect::<Option<_>>()?;
     times.extend(meta["duration_ms"].as_u64());
-    let pauses = times.iter().enumerate().map(|(place, at_ms)| {
-        let before_ms = place.checked_sub(1).map_or(0, |before| times[before]);
-        (place, at_ms.saturating_sub(before_ms))
-    });
+    let pauses = times.windows(2).enumerate();
+    let pauses = pauses.map(|(place, pair)| (place + 1, pair[1].saturating_sub(pair[0])));
     pauses.max_by_key(|(_, pause_ms)| *pause_ms).map(|(place, _)| place)
 }
 
@@ -426,10 +440,10 @@ mod tests {
     fn stderr_is_heard_in_the_longest_pause_of_stdout() {
         let rows = [
             (json!({}), None),
-            (json!({"line_ms": [90, 95], "duration_ms": 100}), Some(0)),
+            (json!({"line_ms": [90, 92], "duration_ms": 100}), Some(2)),
             (json!({"line_ms": [10, 95], "duration_ms": 100}), Some(1)),
             (json!({"line_ms": [10, 20], "duration_ms": 100}), Some(2)),
-            (json!({"line_ms": [], "duration_ms": 100}), Some(0)),
+            (json!({"line_ms": [], "duration_ms": 100}), None),
             (json!({"line_ms": ["soon"], "duration_ms": 100}), None),
         ];
         for (meta, expected) in rows {

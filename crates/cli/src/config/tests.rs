@@ -396,7 +396,7 @@ fn a_name_that_cannot_be_run_says_why() {
     unknown_agent: agent 'other' uses the adapter 'gone', and there is none
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
     not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
-      built so far: process, demo, claude, codex, gemini, pi
+      built so far: process, demo, claude, codex, gemini, pi, opencode, kilo, droid, copilot, cline, openclaw, cursor-agent, hermes, openhands, aider, acp
     not_supported: adapter 'a-remote' is of type http, which this version does not drive
       built so far: types process and acp, and type cli with a mapping or with a runtime that `ostler runtimes` lists
     unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder
