@@ -12,6 +12,7 @@ pub(crate) mod family;
 mod guard;
 mod ladder;
 mod lease;
+mod pace;
 mod raw;
 mod voice;
 mod watch;
