@@ -2,11 +2,11 @@
 //! agents that wait and say nothing. Private dirty is what a process costs beyond the pages it
 //! shares with others; RSS counts those too, several times over.
 
-use super::Programs;
 use super::figures::{Bound, high, median};
 use super::report::Report;
 use super::serve::Serve;
 use super::usage::{Memory, children_named};
+use super::{Programs, said};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use testkit::until;
@@ -20,6 +20,9 @@ const PATIENCE_MS: u64 = 60_000;
 
 pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
     report.begin("memory", &format!("idle, then {WARM_UP} and {RUNS} more agents that wait"));
+    // Pages of a program that was just linked count as dirty until they are written back.
+    let program = std::fs::File::open(&programs.ostler).map_err(said("opening the program"))?;
+    program.sync_all().map_err(said("writing the program back"))?;
     let mut serve = Serve::start(programs)?;
     std::thread::sleep(CALM);
     let idle = Memory::of(serve.pid())?;
