@@ -19,6 +19,7 @@ mod instructions;
 mod lines;
 mod memory;
 mod pipeline;
+mod promises;
 mod report;
 mod serve;
 mod start;
@@ -89,7 +90,7 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
         [] => return Err("no bench is named".to_owned()),
     }
     if words.first() == Some(&"all") {
-        println!("\n{}", report.table());
+        println!("\n{}\n{}", report.table(), promises::table(root, report.rows())?);
     }
     match words.contains(&"--write") {
         true => report.write(root),

@@ -173,9 +173,6 @@ async fn become_host(
         serves: matches!(purpose, Purpose::Serve { .. }),
     });
     host.listens_at(url.clone());
-    if let Purpose::Serve { .. } = purpose {
-        host.warm_prices();
-    }
     let which = match purpose {
         Purpose::Look => Which::Dead,
         Purpose::Act | Purpose::Serve { .. } => Which::All,

@@ -57,18 +57,31 @@ fn write_fields(fields: &Text, out: &mut Vec<u8>) {
 
 /// Appends a text as a string of JSON.
 pub fn quote(text: &str, out: &mut Vec<u8>) {
-    out.reserve(text.len() + 2);
+    let mut rest = text.as_bytes();
+    out.reserve(rest.len() + 2);
     out.push(b'"');
-    for block in text.as_bytes().chunks(BLOCK) {
-        // Without a branch, so that the whole block is compared at once.
-        let odd = block.iter().fold(0, |odd, byte| odd | u8::from(is_escaped(*byte)));
-        if odd == 0 {
-            out.extend_from_slice(block);
-        } else {
-            block.iter().for_each(|byte| escape(*byte, out));
+    while !rest.is_empty() {
+        // All that needs no escapes goes over in one piece, then one block byte by byte.
+        let (plain, other) = rest.split_at(plain_bytes(rest));
+        out.extend_from_slice(plain);
+        let (odd, later) = other.split_at(other.len().min(BLOCK));
+        match odd.iter().any(|byte| is_escaped(*byte)) {
+            true => odd.iter().for_each(|byte| escape(*byte, out)),
+            false => out.extend_from_slice(odd),
         }
+        rest = later;
     }
     out.push(b'"');
+}
+
+/// The length of the blocks at the beginning that need no escapes. A block has a fixed length and is
+/// looked at without a branch, or it would not be compared at once.
+fn plain_bytes(text: &[u8]) -> usize {
+    let (blocks, _) = text.as_chunks::<BLOCK>();
+    let odd = |block: &[u8; BLOCK]| {
+        block.iter().fold(0, |odd, byte| odd | u8::from(is_escaped(*byte))) != 0
+    };
+    blocks.iter().position(odd).unwrap_or(blocks.len()) * BLOCK
 }
 
 fn is_escaped(byte: u8) -> bool {

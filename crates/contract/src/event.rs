@@ -123,6 +123,19 @@ pub struct Raw {
     pub line: u64,
 }
 
+impl Raw {
+    /// Appends it as serde would write it; nearly every event has one.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(match self.stream {
+            Stream::Stdout => br#"{"stream":"stdout","line":"#,
+            Stream::Stderr => br#"{"stream":"stderr","line":"#,
+            Stream::Ostler => br#"{"stream":"ostler","line":"#,
+        });
+        number(self.line, out);
+        out.push(b'}');
+    }
+}
+
 /// Which stream a log line came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -663,6 +676,17 @@ pub enum EndEvidence {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_place_in_the_trace_is_written_as_serde_writes_it() {
+        for stream in [Stream::Stdout, Stream::Stderr, Stream::Ostler] {
+            for line in [0, 7, u64::MAX] {
+                let (raw, mut bytes) = (Raw { stream, line }, Vec::new());
+                raw.write(&mut bytes);
+                assert_eq!(bytes, serde_json::to_vec(&raw).unwrap());
+            }
+        }
+    }
 
     #[test]
     fn an_envelope_written_piece_by_piece_reads_back_as_it_was() {

@@ -42,6 +42,7 @@ use ops::relay::{Bearer, Live};
 use prices::Prices;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use store::{Seal, Seen, Store};
@@ -120,6 +121,8 @@ pub(crate) struct Inner {
     overdue: Mutex<Overdue<RunId, Seen>>,
     /// Runs that are being started under an id of the caller's.
     pub(crate) starting: watch::Sender<HashSet<RunId>>,
+    /// Whether a run has ended since memory was last given back.
+    ended: AtomicBool,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
     /// Tells every driver and watcher that this host is about to stop.
@@ -170,6 +173,7 @@ impl Host {
             seals: Mutex::default(),
             overdue: Mutex::default(),
             starting: watch::Sender::default(),
+            ended: AtomicBool::new(false),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(false),
             handover: watch::Sender::new(false),
@@ -185,11 +189,6 @@ impl Host {
 
     pub fn store(&self) -> &Store {
         &self.inner.store
-    }
-
-    /// Loads the prices now, beside all else: for a host that will stay.
-    pub fn warm_prices(&self) {
-        self.inner.prices.warm();
     }
 
     pub fn live_runs(&self) -> usize {
@@ -218,6 +217,10 @@ impl Host {
             loop {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
                 let Some(inner) = house.upgrade() else { return };
+                if inner.ended.swap(false, Ordering::Relaxed) {
+                    // What runs leave behind in the heap is scattered, so it stays ours otherwise.
+                    let _ = tokio::task::spawn_blocking(keeper::return_memory).await;
+                }
                 // A store in trouble is asked again in time.
                 let _ = adopt::reap(&Host { inner }).await;
             }
@@ -367,6 +370,7 @@ impl Inner {
         tokio::spawn(async move {
             let left = tokio::spawn(drive.run(deeds)).await;
             host.inner.live().remove(&run);
+            host.inner.ended.store(true, Ordering::Relaxed);
             // In either case the store keeps what it has, and the next look tries again.
             match left {
                 Ok(Left::Done) => {}

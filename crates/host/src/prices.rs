@@ -1,7 +1,7 @@
 //! Where prices come from: the person's own table, a file they imported, and the table inside the
-//! crate `genai-prices`. The last takes a tenth of a second to decode, so it is loaded on a thread of
-//! its own when the first usage needs it, or when a long-lived host starts; a driver waits for it
-//! before it prices such a usage, and nobody else waits. Which price counts is decided by
+//! crate `genai-prices`. The last takes a tenth of a second to decode and megabytes to hold, so it is
+//! loaded on a thread of its own when the first usage needs it: a driver waits for it before it
+//! prices such a usage, and nobody else waits. Which price counts is decided by
 //! `engine::rules::price`; how a file is read is in `prices/import.rs`.
 
 mod built_in;
@@ -57,7 +57,7 @@ impl Prices {
     }
 
     /// Begins to load, once; returns at once.
-    pub fn warm(&self) {
+    fn warm(&self) {
         let first = self.tables.send_if_modified(|tables| match tables {
             Tables::NotAskedFor => {
                 *tables = Tables::Loading;
@@ -72,6 +72,8 @@ impl Prices {
         let load = move || {
             let loaded = Tables::Loaded { built_in: Catalogue::load(), imported: kept(&path) };
             sender.send_replace(loaded);
+            // More than half of what decoding took is free again, and lies between what is not.
+            keeper::return_memory();
         };
         // Not of the runtime's blocking threads: those are waited for when a command ends.
         let started = std::thread::Builder::new().name("prices".to_owned()).spawn(load);

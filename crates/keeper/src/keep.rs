@@ -12,6 +12,7 @@ pub(crate) mod family;
 mod guard;
 mod ladder;
 mod lease;
+mod pace;
 mod raw;
 mod voice;
 mod watch;
@@ -38,6 +39,7 @@ use crate::wire::{Assembler, Order, Refusal, Report, VERSION, VERSION_OLDEST};
 use agent::{Agent, NotStarted};
 use contain::{Held, Side};
 use control::Control;
+pub use raw::return_memory;
 use watch::{Seen, Watch};
 
 /// The keeper itself, with its control socket at descriptor 0. Call it in the first lines of main,
@@ -103,7 +105,8 @@ fn attempt() -> io::Result<()> {
         }
         Side::Guard(keeper) => {
             // The owner must see it when the keeper lets go of it; only the lock is shared.
-            drop((control, dir, packet));
+            drop((control, dir, packet, plan));
+            raw::return_memory();
             let outcome = guard::guard(keeper, &signals);
             drop(lock);
             return outcome;

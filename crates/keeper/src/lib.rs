@@ -20,4 +20,4 @@ pub mod spool;
 pub mod strays;
 pub mod wire;
 
-pub use keep::keep;
+pub use keep::{keep, return_memory};

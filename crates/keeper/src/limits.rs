@@ -39,6 +39,13 @@ pub const LAST_WORDS_BYTES: u64 = 1 << 20;
 /// it; only a writer outside the family could need more.
 pub const LAST_READS_MAX: usize = 256;
 
+/// How long the pipes are left alone while line comes upon line, so that many are read at once. A
+/// pipe takes longer to fill, and nobody sees the difference.
+pub const READ_REST_US: u64 = 200;
+
+/// What needs no rest: a read that brought this much.
+pub const READ_FULL_BYTES: usize = 16 << 10;
+
 /// Pause before a full disk is tried again.
 pub const ROOM_RETRY_MS: u64 = 100;
 

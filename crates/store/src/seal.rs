@@ -110,7 +110,7 @@ impl Seal {
         if let Some(raw) = raw {
             bytes.pop();
             bytes.extend_from_slice(br#","raw":"#);
-            let _ = serde_json::to_writer(&mut bytes, &raw);
+            raw.write(&mut bytes);
             bytes.push(b'}');
         }
         let result = matches!(body, Body::Result(_));

@@ -3,7 +3,7 @@
 //! else. A row whose floor moved too much is void: it keeps its figures and has no verdict.
 
 use super::figures::{Bound, Pairs, Short};
-use super::{said, usage};
+use super::{promises, said, usage};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -34,7 +34,7 @@ impl Verdict {
         }
     }
 
-    fn words(self) -> &'static str {
+    pub fn words(self) -> &'static str {
         match self {
             Self::Goal => "goal met",
             Self::Gate => "gate met",
@@ -47,14 +47,23 @@ impl Verdict {
 
 /// One line of the table.
 #[derive(Debug, Clone)]
-struct Row {
+pub struct Row {
     bench: &'static str,
-    what: String,
+    pub what: String,
     floor: String,
     ours: String,
     figure: String,
+    /// Whether it is the ratio that the bound is of, and not ours itself.
+    by_ratio: bool,
     bound: Bound,
-    verdict: Verdict,
+    pub verdict: Verdict,
+}
+
+impl Row {
+    /// The figure that the bound is of.
+    pub fn judged(&self) -> &str {
+        if self.by_ratio { &self.figure } else { &self.ours }
+    }
 }
 
 /// All rows of one call.
@@ -73,15 +82,16 @@ impl Report {
 
     /// A bound on the ratio of ours to the floor.
     pub fn ratio(&mut self, what: &str, unit: &str, pairs: &Pairs, bound: Bound) {
-        self.paired(what, unit, pairs, bound, pairs.ratio());
+        self.paired(what, unit, pairs, bound, true);
     }
 
     /// A bound on ours itself; the floor stands beside it and says whether the machine was calm.
     pub fn absolute(&mut self, what: &str, unit: &str, pairs: &Pairs, bound: Bound) {
-        self.paired(what, unit, pairs, bound, pairs.ours());
+        self.paired(what, unit, pairs, bound, false);
     }
 
-    fn paired(&mut self, what: &str, unit: &str, pairs: &Pairs, bound: Bound, figure: f64) {
+    fn paired(&mut self, what: &str, unit: &str, pairs: &Pairs, bound: Bound, by_ratio: bool) {
+        let figure = if by_ratio { pairs.ratio() } else { pairs.ours() };
         let (low, high) = pairs.ratio_spread();
         let verdict = match pairs.is_void() {
             true => Verdict::Void,
@@ -93,6 +103,7 @@ impl Report {
             floor: format!("{} {unit} (spread {:.2}×)", Short(pairs.floor()), pairs.floor_spread()),
             ours: format!("{} {unit}", Short(pairs.ours())),
             figure: format!("{:.2}× ({low:.2}–{high:.2})", pairs.ratio()),
+            by_ratio,
             bound,
             verdict,
         });
@@ -106,6 +117,7 @@ impl Report {
             floor: String::new(),
             ours: format!("{} {unit}", Short(figure)).trim_end().to_owned(),
             figure: String::new(),
+            by_ratio: false,
             bound,
             verdict: Verdict::of(bound, figure),
         });
@@ -117,6 +129,10 @@ impl Report {
         let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
         println!("  {:<44} {}", row.what, parts.join("  "));
         self.rows.push(row);
+    }
+
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// The whole as a table of Markdown.
@@ -146,7 +162,12 @@ impl Report {
     pub fn write(&self, root: &Path) -> Result<(), String> {
         let path = root.join(PAGE);
         let page = std::fs::read_to_string(&path).map_err(said(format!("reading {PAGE}")))?;
-        let made = format!("{}\n\n{}", provenance(root), self.table());
+        let made = format!(
+            "{}\n\n### Promises\n\n{}\n### Every row\n\n{}",
+            provenance(root),
+            promises::table(root, &self.rows)?,
+            self.table()
+        );
         let page = put_between(&page, &made)
             .ok_or_else(|| format!("{PAGE} has no lines '{BEGIN}' and '{END}' to write between"))?;
         std::fs::write(&path, page).map_err(said(format!("writing {PAGE}")))?;

@@ -223,7 +223,9 @@ impl Image {
     }
 }
 
-/// Gives back the pages that the plan needed while it was read and carried out.
+/// Gives the kernel back the pages that the allocator holds and nobody uses: a keeper's, once its
+/// plan is carried out; a host's, once a table is decoded or runs have ended. It looks through the
+/// whole heap, so it is for moments that are rare.
 pub fn return_memory() {
     // SAFETY: touches only memory that is free.
     #[cfg(target_env = "gnu")]

@@ -23,6 +23,7 @@ use super::control::Control;
 use super::family::{self, Reaped};
 use super::ladder::{Graces, Ladder};
 use super::lease::Lease;
+use super::pace::Pace;
 use super::raw;
 use super::voice::Voice;
 use crate::limits::{ROOM_RETRY_MS, SWEEP_PAUSE_MS};
@@ -41,6 +42,7 @@ pub struct Watch {
     /// The agent's pipes, until their end.
     out: Option<OwnedFd>,
     err: Option<OwnedFd>,
+    pace: Pace,
     voice: Voice,
     ladder: Ladder,
     lease: Lease,
@@ -131,6 +133,7 @@ impl Watch {
             group,
             out,
             err,
+            pace: Pace::new(now),
             voice: Voice::new(stdin, plan.stdin, plan.first_frame),
             ladder: Ladder::default(),
             lease: Lease::start(plan.clock, plan.fence, plan.deadline_ms)?,
@@ -203,8 +206,9 @@ impl Watch {
 
     /// Waits for the next thing to happen. Newcomers come last to first, so that serving one does
     /// not move the others; signals come after output, so that what an agent said before its end
-    /// is heard before it.
+    /// is heard before it, and let no output rest.
     fn wait(&self) -> io::Result<Vec<Source>> {
+        let rest = self.pace.rests_until(Instant::now());
         let mut sources = Vec::with_capacity(12);
         let mut fds = Vec::with_capacity(12);
         let mut add = |source, fd, flags| {
@@ -212,7 +216,7 @@ impl Watch {
             fds.push(PollFd::from_borrowed_fd(fd, flags));
         };
         // A full disk holds the agent: its pipes are left alone, and nothing else is.
-        if !self.spool.is_blocked() {
+        if !self.spool.is_blocked() && rest.is_none() {
             for (source, pipe) in [(Source::Out, &self.out), (Source::Err, &self.err)] {
                 if let Some(pipe) = pipe {
                     add(source, pipe.as_fd(), PollFlags::IN);
@@ -236,21 +240,25 @@ impl Watch {
         add(Source::Lease, self.lease.as_fd(), PollFlags::IN);
         add(Source::Signals, self.signals.as_fd(), PollFlags::IN);
 
-        match poll(&mut fds, self.timeout().as_ref()) {
+        match poll(&mut fds, self.timeout(rest).as_ref()) {
             Ok(_) => {}
             Err(Errno::INTR) => return Ok(Vec::new()),
             Err(error) => return Err(error.into()),
         }
         let ready = fds.iter().map(|fd| !fd.revents().is_empty());
-        Ok(sources
+        let mut happened: Vec<Source> = sources
             .iter()
             .zip(ready)
             .filter_map(|(source, ready)| ready.then_some(*source))
-            .collect())
+            .collect();
+        if rest.is_some() && happened.contains(&Source::Signals) {
+            happened.splice(0..0, [Source::Out, Source::Err]);
+        }
+        Ok(happened)
     }
 
     /// Time to the next step that nobody will wake us for.
-    fn timeout(&self) -> Option<Timespec> {
+    fn timeout(&self, rest: Option<Instant>) -> Option<Timespec> {
         let step = match self.phase {
             Phase::Alive => self.ladder.until(),
             Phase::Drain(until) => Some(until),
@@ -258,7 +266,7 @@ impl Watch {
             Phase::Last | Phase::Over => None,
         };
         let retry = self.spool.is_blocked().then_some(self.retry_at);
-        let next = [step, retry].into_iter().flatten().min()?;
+        let next = [step, retry, rest].into_iter().flatten().min()?;
         let left = next.saturating_duration_since(Instant::now());
         Some(Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() })
     }

@@ -95,11 +95,19 @@ impl Known {
 
     /// Whether any known value may occur from `from` on. Right whenever it says no.
     fn may_occur(&self, text: &[u8], from: usize) -> bool {
-        !self.patterns.is_empty()
-            && (from..text.len())
-                .step_by(self.stride)
-                .map_while(|at| gram4(text, at))
-                .any(|piece| self.pieces.has(piece))
+        if self.patterns.is_empty() {
+            return false;
+        }
+        let text = text.get(from..).unwrap_or_default();
+        if self.stride != STRIDE_MAX {
+            let places = (0..text.len()).step_by(self.stride);
+            return places.map_while(|at| gram4(text, at)).any(|piece| self.pieces.has(piece));
+        }
+        // Nearly always; a known length of the step saves a check of bounds at every place.
+        let (steps, rest) = text.as_chunks::<STRIDE_MAX>();
+        let piece = |[a, b, c, d, ..]: &[u8; STRIDE_MAX]| u32::from_le_bytes([*a, *b, *c, *d]);
+        steps.iter().any(|step| self.pieces.has(piece(step)))
+            || gram4(rest, 0).is_some_and(|piece| self.pieces.has(piece))
     }
 
     /// Whether any known value occurs.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use super::Watch;
 use crate::limits::{LAST_READS_MAX, LAST_WORDS_BYTES};
@@ -23,8 +24,13 @@ impl Watch {
         };
         match read {
             Ok(0) => *pipe = None,
-            Ok(count) if left == 0 => self.discarded_bytes += count as u64,
-            Ok(count) => self.count_output(count as u64),
+            Ok(count) => {
+                self.pace.read(Instant::now(), count);
+                match left {
+                    0 => self.discarded_bytes += count as u64,
+                    _ => self.count_output(count as u64),
+                }
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
             Err(_) => *pipe = None,
