@@ -1,6 +1,6 @@
 //! Links the program at fixed addresses, where that is known to work. A program that can be loaded
 //! anywhere has its pointers written anew in every process, so each keeper would hold its own copy of
-//! all pages with a pointer in them; `docs/decisions/0010-the-program-is-linked-at-fixed-addresses.md`
+//! all pages with a pointer in them; `docs/decisions/0011-the-program-is-linked-at-fixed-addresses.md`
 //! weighs it. The code inside is the same either way, and nothing else is decided here.
 
 fn main() {
