@@ -294,6 +294,47 @@ mod tests {
     }
 
     #[test]
+    fn what_must_last_is_synced() {
+        // The kernel cannot sync this, and so says whether it was asked to.
+        let error = write_private(Path::new("/dev/null"), "x").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+    }
+
+    /// A directory and a link that are not ours, whoever we are: root gives its own away, all others
+    /// find some of root's.
+    fn theirs(temporary: &Path) -> (PathBuf, PathBuf) {
+        if !rustix::process::geteuid().is_root() {
+            return ("/".into(), "/proc/self".into());
+        }
+        let (dir, link) = (temporary.join("theirs"), temporary.join("link"));
+        fs::create_dir(&dir).unwrap();
+        fs::create_dir(temporary.join("ours")).unwrap();
+        symlink(temporary.join("ours"), &link).unwrap();
+        for path in [&dir, &link] {
+            std::os::unix::fs::lchown(path, Some(65_534), None).unwrap();
+        }
+        (dir, link)
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_not_made_private_and_not_used() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (dir, link) = theirs(temporary.path());
+        for (path, links) in [(&dir, Links::None), (&dir, Links::Own), (&link, Links::Own)] {
+            let error = private_dir(path, links).unwrap_err();
+            assert!(error.to_string().contains("another user"), "{}: {error}", path.display());
+        }
+        if rustix::process::geteuid().is_root() {
+            let (_temporary, data) = place();
+            let token = data.path().join("token");
+            fs::write(&token, "0".repeat(64)).unwrap();
+            std::os::unix::fs::lchown(&token, Some(65_534), None).unwrap();
+            let fault = data.token().unwrap_err();
+            assert!(fault.message.contains("another user"), "{fault}");
+        }
+    }
+
+    #[test]
     fn a_file_in_the_way_is_named() {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("data");

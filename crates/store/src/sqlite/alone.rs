@@ -3,8 +3,8 @@
 //! as no verb would leave it, and exactly one condition is left to notice. Tests only.
 //! `cargo xtask mutate --kind fence` takes the conditions away one by one.
 
-use super::{commit, schema, verbs};
-use crate::batch::{Batch, Reaped};
+use super::{commit, reads, schema, verbs};
+use crate::batch::{Batch, Claim, Reaped, Reserve};
 use crate::conformance::{Holder, NOW, claim_of, new_task, wish};
 use crate::error::Error;
 use contract::event::Totals;
@@ -21,11 +21,16 @@ const TASK_PASSED_ON: &str = "UPDATE tasks SET fence = fence + 1";
 fn scene(tampered: &str) -> (Connection, Holder) {
     let mut connection = Connection::open_in_memory().unwrap();
     schema::migrate(&mut connection).unwrap();
-    let task = verbs::enqueue(&connection, &new_task()).unwrap().value;
-    let claim = claim_of(task, "one");
-    let fence = verbs::claim(&connection, &claim).unwrap().value.fence;
+    let (holder, _) = claimed(&connection);
     connection.execute_batch(tampered).unwrap();
-    (connection, Holder { task, run: claim.run, fence, head_seq: 0 })
+    (connection, holder)
+}
+
+fn claimed(connection: &Connection) -> (Holder, Claim) {
+    let task = verbs::enqueue(connection, &new_task()).unwrap().value;
+    let claim = claim_of(task, "one");
+    let fence = verbs::claim(connection, &claim).unwrap().value.fence;
+    (Holder { task, run: claim.run, fence, head_seq: 0 }, claim)
 }
 
 /// The row as its holder saw it before.
@@ -140,4 +145,61 @@ fn a_wish_that_was_taken_makes_room_and_is_not_read_again() {
     }
     let one_more = verbs::command(&connection, &wish(holder.run, Wish::Interrupt));
     assert!(matches!(one_more, Err(Error::TooMany { .. })));
+}
+
+#[test]
+fn a_wish_of_another_run_is_not_taken() {
+    let (connection, holder) = scene("");
+    let (other, _) = claimed(&connection);
+    let theirs = wish(other.run, Wish::Interrupt);
+    verbs::command(&connection, &theirs).unwrap();
+    let mut batch = holder.batch(&[]);
+    batch.taken.push(theirs.id);
+    assert_eq!(code(commit::commit(&connection, &batch)), Some(Code::Conflict));
+}
+
+#[test]
+fn the_same_claim_again_is_granted_only_while_it_stands() {
+    for (tampered, expected) in
+        [("", None), (TASK_PASSED_ON, Some(Code::Conflict)), (SETTLED, Some(Code::Conflict))]
+    {
+        let (connection, _) = scene("");
+        let (_, claim) = claimed(&connection);
+        connection.execute_batch(tampered).unwrap();
+        assert_eq!(code(verbs::claim(&connection, &claim)), expected, "{tampered}");
+    }
+}
+
+#[test]
+fn a_run_that_has_ended_has_no_point_to_go_on_from() {
+    let (connection, holder) = scene("");
+    commit::commit(&connection, &holder.batch(&["said"])).unwrap();
+    assert!(reads::resume_point(&connection, holder.run).unwrap().is_some());
+    // As if its end had left its state behind.
+    connection.execute_batch(SETTLED).unwrap();
+    assert_eq!(reads::resume_point(&connection, holder.run).unwrap(), None);
+}
+
+#[test]
+fn a_run_that_still_goes_on_is_no_failure_of_its_conversation() {
+    let (connection, holder) = scene("UPDATE runs SET native_session = 's', resumes = 's'");
+    let found = reads::conversation_of(&connection, holder.run).unwrap().unwrap();
+    assert_eq!((found.native_session.as_str(), found.failures), ("s", 0));
+}
+
+#[test]
+fn a_sum_that_was_settled_is_not_set_aside_again() {
+    let (connection, holder) = scene("INSERT INTO reservations VALUES ('day', 1, 50, 0, 99)");
+    let reserve = Reserve {
+        scope: "day".into(),
+        run: holder.run,
+        fence: holder.fence,
+        nanousd: NanoUsd(7),
+        tokens: 0,
+        nanousd_max: None,
+        tokens_max: None,
+        since: NOW,
+    };
+    verbs::reserve(&connection, &reserve).unwrap();
+    assert_eq!(number(&connection, "SELECT nanousd FROM reservations"), 50);
 }
