@@ -24,16 +24,17 @@ mod tests;
 mod trial;
 
 use court::{Court, Found, Verdict};
-use scratch::{Scratch, Way};
+use scratch::{Scratch, Together, Way};
 use site::{Kind, Mutation};
 use std::path::Path;
 use std::time::Instant;
+use trial::Trial;
 
 #[derive(Default)]
 struct Wanted {
     list: bool,
     rest: bool,
-    /// Only the narrowest tests of each; who survives those has no verdict yet.
+    /// Only the narrowest tests of each; who survives those and is not excused has no verdict yet.
     narrow: bool,
     write: bool,
     kind: Option<Kind>,
@@ -68,24 +69,20 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     // Those that ask the same tests about the same crate follow each other: less is built.
     chosen.sort_by_key(|mutation| (trial::of(mutation, true)[0].name, mutation.path.as_str()));
-    let mut court = Court::new(&scratch);
-    let together = switched(root, &scratch, &court, &chosen, wanted.narrow)?;
-    let alone: Vec<usize> = (0..chosen.len()).filter(|number| !together.contains(number)).collect();
-    println!("{} are built together, {} alone", together.len(), alone.len());
-    let ways = together.iter().map(|number| (*number, Way::Switched(*number)));
-    for (done, (number, way)) in
-        ways.chain(alone.iter().map(|number| (*number, Way::Alone))).enumerate()
-    {
-        if done == together.len() {
-            scratch.restore(root)?;
-        }
-        let mutation = chosen[number];
+    let mut court = Court::new(root, &scratch);
+    let together = build(root, &scratch, &court, &all, &trials(&chosen, wanted.narrow))?;
+    let is_alone = |mutation: &&Mutation| matches!(together.way(mutation), Way::Alone);
+    chosen.sort_by_key(is_alone);
+    let alone = chosen.iter().filter(|mutation| is_alone(mutation)).count();
+    println!("{} are built together, {alone} alone", chosen.len() - alone);
+    for (done, mutation) in chosen.iter().enumerate() {
         println!("{}/{} {}", done + 1, chosen.len(), mutation.name);
         let begun = Instant::now();
-        let verdict = court.judge(mutation, way, wanted.narrow)?;
+        let verdict = court.judge(mutation, &together, wanted.narrow)?;
         let seconds = begun.elapsed().as_secs();
         println!("    {} ({seconds} s)", told(&verdict));
-        if wanted.narrow && matches!(verdict, Verdict::Survived { .. }) {
+        let excused = known::reason(&mutation.name).is_some();
+        if wanted.narrow && !excused && matches!(verdict, Verdict::Survived { .. }) {
             verdicts.remove(&mutation.name);
             continue;
         }
@@ -93,47 +90,55 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         verdicts.insert(mutation.name.clone(), found);
         court::keep(&scratch.results, &verdicts)?;
     }
-    scratch.restore(root)?;
     if wanted.write {
         report::write(root, &verdicts, &all)?;
     }
     report::survivors(&verdicts, &chosen)
 }
 
-/// Puts as many as can be built together into the copy, and builds what their trials need. Gives
-/// their numbers; who stands where the compiler complains is built alone.
-fn switched(
-    root: &Path,
-    scratch: &Scratch,
-    court: &Court<'_>,
-    chosen: &[&Mutation],
-    narrow: bool,
-) -> Result<Vec<usize>, String> {
-    let mut together = switch::together(chosen);
-    let mut trials: Vec<_> =
+/// One trial of each package that these mutations are tried in.
+fn trials(chosen: &[&Mutation], narrow: bool) -> Vec<&'static Trial> {
+    let mut trials: Vec<&'static Trial> =
         chosen.iter().flat_map(|mutation| trial::of(mutation, narrow)).copied().collect();
     trials.sort_by_key(|trial| trial.package);
     trials.dedup_by_key(|trial| trial.package);
-    let mut unbuilt = trials.into_iter().peekable();
-    scratch.switch(root, chosen, &together)?;
+    trials
+}
+
+/// Puts as many as can be built together into the copy, and builds what these trials need. Who stands
+/// where the compiler complains is built alone. All of them are put in, whichever are tried now, so
+/// that the next time nothing has to be built again.
+fn build<'a>(
+    root: &Path,
+    scratch: &Scratch,
+    court: &Court<'_>,
+    all: &'a [Mutation],
+    trials: &[&Trial],
+) -> Result<Together<'a>, String> {
+    let everyone: Vec<&Mutation> = all.iter().collect();
+    let numbers = switch::together(&everyone);
+    let mut together = Together { everyone, numbers };
+    let mut unfit = scratch.unfit();
+    let mut unbuilt = trials.iter().peekable();
     while let Some(trial) = unbuilt.peek() {
+        for numbers in together.numbers.values_mut() {
+            numbers.retain(|number| !unfit.contains(&all[*number].name));
+        }
+        scratch.fill(root, &together)?;
         let Err(said) = court.build(trial)? else {
             unbuilt.next();
             continue;
         };
-        let blamed = switch::blamed(&said, chosen);
-        let before: usize = together.values().map(Vec::len).sum();
-        for numbers in together.values_mut() {
-            numbers.retain(|number| !blamed.contains(number));
-        }
-        if together.values().map(Vec::len).sum::<usize>() == before {
+        let blamed = switch::blamed(&said, &together.everyone);
+        let before = unfit.len();
+        unfit.extend(blamed.iter().map(|number| all[*number].name.clone()));
+        if unfit.len() == before {
             return Err(format!("the mutations cannot be built together:\n{said}"));
         }
-        scratch.switch(root, chosen, &together)?;
+        println!("{} cannot be built with the others", unfit.len() - before);
+        scratch.note_unfit(&unfit)?;
     }
-    let mut numbers: Vec<usize> = together.into_values().flatten().collect();
-    numbers.sort_unstable();
-    Ok(numbers)
+    Ok(together)
 }
 
 fn list(chosen: &[&Mutation]) {

@@ -4,7 +4,7 @@
 //! A test that turned red must do so twice: the machine is shared, and a mutation is not caught by
 //! what fails now and then.
 
-use super::scratch::{Scratch, Way};
+use super::scratch::{Scratch, Together, Way};
 use super::site::Mutation;
 use super::trial::{self, Trial};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -55,29 +55,37 @@ enum Run {
 }
 
 pub struct Court<'a> {
+    root: &'a Path,
     scratch: &'a Scratch,
     /// How long each trial took without a mutation.
     unmutated: BTreeMap<&'static str, Duration>,
 }
 
 impl<'a> Court<'a> {
-    pub fn new(scratch: &'a Scratch) -> Self {
-        Self { scratch, unmutated: BTreeMap::new() }
+    pub fn new(root: &'a Path, scratch: &'a Scratch) -> Self {
+        Self { root, scratch, unmutated: BTreeMap::new() }
     }
 
     /// `narrow`: only by the first of its trials.
     pub fn judge(
         &mut self,
         mutation: &Mutation,
-        way: Way,
+        together: &Together<'_>,
         narrow: bool,
     ) -> Result<Verdict, String> {
         let trials = trial::of(mutation, narrow);
         for trial in trials {
             // Before the mutation is there.
             let limit = self.limit(trial)?;
-            let applied = self.scratch.apply(mutation, way)?;
-            let run = self.run(trial, "", limit)?;
+            let applied = self.scratch.apply(self.root, together, mutation)?;
+            let unbuilt = match together.way(mutation) {
+                Way::Alone => self.build(trial)?.err(),
+                Way::Switched(_) => None,
+            };
+            let run = match unbuilt {
+                Some(said) => Run::Unbuilt(first_error(&said)),
+                None => self.run(trial, "", limit)?,
+            };
             let again = match &run {
                 Run::Red(test) => Some(self.run(trial, test, limit)?),
                 Run::Green | Run::TimedOut | Run::Unbuilt(_) => None,
@@ -134,11 +142,8 @@ impl<'a> Court<'a> {
         }
     }
 
-    /// Runs a trial, or one test of it.
+    /// Runs a trial that is built, or one test of it.
     fn run(&self, trial: &Trial, only: &str, limit: Duration) -> Result<Run, String> {
-        if let Err(said) = self.build(trial)? {
-            return Ok(Run::Unbuilt(first_error(&said)));
-        }
         let mut cargo = self.nextest(trial);
         let filter = match only.split_once(' ') {
             Some((binary, test)) => format!("binary_id(={binary}) and test(={test})"),

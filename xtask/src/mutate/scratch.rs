@@ -16,6 +16,8 @@ pub struct Scratch {
     pub tree: PathBuf,
     pub target: PathBuf,
     pub results: PathBuf,
+    /// Names of mutations that could not be built with the others.
+    unfit: PathBuf,
     /// Says which of the mutations that were built together is there.
     active: PathBuf,
 }
@@ -29,6 +31,22 @@ pub enum Way {
     Switched(usize),
 }
 
+/// The mutations that are built together: all there are, and by file the numbers of those.
+pub struct Together<'a> {
+    pub everyone: Vec<&'a Mutation>,
+    pub numbers: BTreeMap<String, Vec<usize>>,
+}
+
+impl Together<'_> {
+    pub fn way(&self, mutation: &Mutation) -> Way {
+        let there = self.numbers.get(&mutation.path).into_iter().flatten();
+        match there.copied().find(|number| self.everyone[*number].name == mutation.name) {
+            Some(number) => Way::Switched(number),
+            None => Way::Alone,
+        }
+    }
+}
+
 impl Scratch {
     /// Under the target directory of this very tool.
     pub fn new(root: &Path) -> Result<Self, String> {
@@ -39,36 +57,48 @@ impl Scratch {
             tree: base.join("tree"),
             target: base.join("target"),
             results: base.join("results.json"),
+            unfit: base.join("unfit"),
             active: base.join("active"),
         };
-        scratch.restore(root)?;
+        fs::create_dir_all(&base).map_err(|error| format!("making {}: {error}", base.display()))?;
         Ok(scratch)
     }
 
-    /// Makes the copy the same as the work tree.
-    pub fn restore(&self, root: &Path) -> Result<(), String> {
+    /// Makes the copy the same as the work tree, with these mutations in it, behind their numbers.
+    pub fn fill(&self, root: &Path, together: &Together<'_>) -> Result<(), String> {
+        let mut own = BTreeMap::new();
+        for path in together.numbers.keys() {
+            own.insert(path.clone(), self.switched(root, path, together, None)?);
+        }
         let mut kept = BTreeSet::new();
-        self.copy(root, "", &mut kept)?;
+        self.copy(root, "", &own, &mut kept)?;
         self.forget("", &kept)?;
         self.activate("")
     }
 
-    /// Puts these mutations into the copy, behind their numbers.
-    pub fn switch(
+    fn switched(
         &self,
         root: &Path,
-        mutations: &[&Mutation],
-        together: &BTreeMap<String, Vec<usize>>,
-    ) -> Result<(), String> {
-        for (path, numbers) in together {
-            let failed = |error| format!("switching {path}: {error}");
-            let text = fs::read_to_string(root.join(path)).map_err(failed)?;
-            let switched = switch::switched(&text, mutations, numbers, &self.active);
-            if fs::read_to_string(self.tree.join(path)).ok().as_ref() != Some(&switched) {
-                fs::write(self.tree.join(path), switched).map_err(failed)?;
-            }
-        }
-        Ok(())
+        path: &str,
+        together: &Together<'_>,
+        alone: Option<&Mutation>,
+    ) -> Result<String, String> {
+        let text = fs::read_to_string(root.join(path));
+        let text = text.map_err(|error| format!("switching {path}: {error}"))?;
+        let numbers = together.numbers.get(path).map(Vec::as_slice).unwrap_or_default();
+        Ok(switch::switched(&text, &together.everyone, numbers, &self.active, alone))
+    }
+
+    /// Who could not be built with the others, the last time.
+    pub fn unfit(&self) -> BTreeSet<String> {
+        let names = fs::read_to_string(&self.unfit).unwrap_or_default();
+        names.lines().map(str::to_owned).collect()
+    }
+
+    pub fn note_unfit(&self, names: &BTreeSet<String>) -> Result<(), String> {
+        let text: String = names.iter().map(|name| format!("{name}\n")).collect();
+        fs::write(&self.unfit, text)
+            .map_err(|error| format!("writing {}: {error}", self.unfit.display()))
     }
 
     fn activate(&self, number: &str) -> Result<(), String> {
@@ -76,7 +106,13 @@ impl Scratch {
         fs::write(&self.active, number).map_err(failed)
     }
 
-    fn copy(&self, root: &Path, below: &str, kept: &mut BTreeSet<String>) -> Result<(), String> {
+    fn copy(
+        &self,
+        root: &Path,
+        below: &str,
+        own: &BTreeMap<String, String>,
+        kept: &mut BTreeSet<String>,
+    ) -> Result<(), String> {
         let from = root.join(below);
         let failed = |error| format!("copying {}: {error}", from.display());
         fs::create_dir_all(self.tree.join(below)).map_err(failed)?;
@@ -86,13 +122,19 @@ impl Scratch {
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() {
                 if !SKIPPED.contains(&name.as_str()) {
-                    self.copy(root, &path, kept)?;
+                    self.copy(root, &path, own, kept)?;
                 }
             } else if kind.is_file() {
-                let bytes = fs::read(entry.path()).map_err(failed)?;
                 let to = self.tree.join(&path);
+                let bytes = match own.get(&path) {
+                    Some(text) => text.clone().into_bytes(),
+                    None => fs::read(entry.path()).map_err(failed)?,
+                };
                 if fs::read(&to).ok().as_ref() != Some(&bytes) {
-                    fs::copy(entry.path(), &to).map_err(failed)?;
+                    // A copy first, for its mode.
+                    fs::copy(entry.path(), &to)
+                        .and_then(|_| fs::write(&to, bytes))
+                        .map_err(failed)?;
                 }
                 kept.insert(path);
             }
@@ -117,18 +159,21 @@ impl Scratch {
     }
 
     /// Puts a mutation into the copy; it goes when what is given back is dropped.
-    pub fn apply(&self, mutation: &Mutation, way: Way) -> Result<Applied, String> {
-        if let Way::Switched(number) = way {
+    pub fn apply(
+        &self,
+        root: &Path,
+        together: &Together<'_>,
+        mutation: &Mutation,
+    ) -> Result<Applied, String> {
+        if let Way::Switched(number) = together.way(mutation) {
             self.activate(&number.to_string())?;
             return Ok(Applied { path: self.active.clone(), text: String::new() });
         }
         let path = self.tree.join(&mutation.path);
         let failed = |error| format!("writing {}: {error}", path.display());
         let text = fs::read_to_string(&path).map_err(failed)?;
-        if text.get(mutation.at.clone()) != Some(&mutation.was) {
-            return Err(format!("{} is not where it was in {}", mutation.name, path.display()));
-        }
-        fs::write(&path, mutation.applied(&text)).map_err(failed)?;
+        let mutated = self.switched(root, &mutation.path, together, Some(mutation))?;
+        fs::write(&path, mutated).map_err(failed)?;
         Ok(Applied { path, text })
     }
 }

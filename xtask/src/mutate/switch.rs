@@ -48,14 +48,34 @@ pub fn together(mutations: &[&Mutation]) -> BTreeMap<String, Vec<usize>> {
     found
 }
 
-/// A file with these mutations in it, each behind its number in the file `active`.
-pub fn switched(text: &str, mutations: &[&Mutation], numbers: &[usize], active: &Path) -> String {
+/// A file with these mutations in it, each behind its number in the file `active`; and with one that
+/// stands there in any case, and leaves out those that it overlaps.
+pub fn switched(
+    text: &str,
+    mutations: &[&Mutation],
+    numbers: &[usize],
+    active: &Path,
+    alone: Option<&Mutation>,
+) -> String {
     let mut places: BTreeMap<usize, Vec<Choice<'_>>> = BTreeMap::new();
     for choice in numbers.iter().filter_map(|number| choice(*number, mutations[*number])) {
-        places.entry(choice.at.start).or_default().push(choice);
+        let apart =
+            |alone: &Mutation| alone.at.end <= choice.at.start || choice.at.end <= alone.at.start;
+        if alone.is_none_or(apart) {
+            places.entry(choice.at.start).or_default().push(choice);
+        }
+    }
+    if let Some(alone) = alone {
+        places.insert(alone.at.start, Vec::new());
     }
     let (mut written, mut from) = (String::new(), 0);
     for (start, choices) in places {
+        if let (true, Some(alone)) = (choices.is_empty(), alone) {
+            written.push_str(&text[from..start]);
+            written.push_str(&alone.becomes);
+            from = alone.at.end;
+            continue;
+        }
         let (end, statement) = (choices[0].at.end, choices[0].statement);
         written.push_str(&text[from..start]);
         written.push('(');
@@ -85,16 +105,21 @@ fn is_active(number: usize, active: &Path) -> String {
     )
 }
 
-/// The mutations on lines of which the compiler complains: `--> crates/a/src/b.rs:12:3`.
+/// The mutations near lines at which the compiler finds an error: `--> crates/a/src/b.rs:12:3`.
 pub fn blamed(said: &str, mutations: &[&Mutation]) -> Vec<usize> {
-    let places: Vec<(&str, usize)> = said
-        .lines()
-        .filter_map(|line| line.trim_start().strip_prefix("--> "))
-        .filter_map(|place| {
-            let mut parts = place.split(':');
-            Some((parts.next()?, parts.next()?.parse().ok()?))
-        })
-        .collect();
+    let mut is_error = false;
+    let mut places: Vec<(&str, usize)> = Vec::new();
+    for line in said.lines() {
+        // What it only warns of is no reason.
+        if line.starts_with("error") || line.starts_with("warning") {
+            is_error = line.starts_with("error");
+        }
+        let place = line.trim_start().strip_prefix("--> ").filter(|_| is_error);
+        let mut parts = place.unwrap_or_default().split(':');
+        if let (Some(path), Some(Ok(line))) = (parts.next(), parts.next().map(str::parse)) {
+            places.push((path, line));
+        }
+    }
     let is_blamed = |mutation: &Mutation, close: bool| {
         let lines = mutation.line.saturating_sub(3)
             ..=mutation.line + 3 + mutation.was.matches('\n').count();
@@ -124,11 +149,17 @@ mod tests {
         let found: Vec<&Mutation> = found.iter().collect();
         let together = together(&found);
         assert_eq!(together["crates/host/src/a.rs"], [0, 1, 3]);
-        let switched = switched(text, &found, &[0, 1, 3], Path::new("on"));
+        let switched = |alone| switched(text, &found, &[0, 1, 3], Path::new("on"), alone);
         let is = |number| is_active(number, Path::new("on"));
         let (first, second, third) = (is(0), is(1), is(3));
+        let loose = of(9..13, "if b");
+        assert!(
+            switched(Some(&loose)).starts_with("fn f() { if b { (if {"),
+            "{}",
+            switched(Some(&loose))
+        );
         assert_eq!(
-            switched,
+            switched(None),
             format!(
                 "fn f() {{ if (if {first} {{ false }} else if {second} {{ true }} else {{ a }}) \
                  {{ (if {third} {{ let _ = g(); }} else {{ g()?; }}); }} }}"
@@ -146,6 +177,7 @@ mod tests {
         let found: Vec<&Mutation> = found.iter().collect();
         assert_eq!(blamed("error: x\n  --> crates/a/src/b.rs:11:1\n", &found), [1]);
         assert_eq!(blamed("error: x\n  --> crates/a/src/b.rs:40:1\n", &found), [0, 1]);
+        assert!(blamed("warning: x\n  --> crates/a/src/b.rs:1:1\n", &found).is_empty());
         assert!(blamed("error: x\n  --> crates/c/src/b.rs:1:1\n", &found).is_empty());
     }
 }

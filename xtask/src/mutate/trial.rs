@@ -45,7 +45,7 @@ pub const DEATHS: Trial = Trial {
 pub const SECRETS: Trial = Trial {
     name: "end to end: secrets",
     package: "cli",
-    filter: "kind(test) and (test(/^secrets::/) or test(/^trace::/) or test(/^mcp::/))",
+    filter: "kind(test) and (test(/^secrets::/) or test(/^trace::/))",
     env: &[],
 };
 pub const SECURITY: Trial = Trial {
@@ -71,7 +71,8 @@ fn all(mutation: &Mutation) -> &'static [&'static Trial] {
         Kind::Sync if in_store => &[&POWERCUT, &STORE],
         Kind::Sync => &[&HOST],
         Kind::Seal if in_store => &[&SEAL, &SECRETS],
-        Kind::Seal => &[&HOST, &SECRETS],
+        // Whether words are sealed on their way shows where the whole product is.
+        Kind::Seal => &[&SECRETS, &HOST],
         Kind::Auth if mutation.path.starts_with("crates/host/") => &[&HOST, &SECURITY],
         Kind::Auth => &[&SERVER, &SECURITY],
         Kind::Path => &[&HOST, &SECURITY],

@@ -203,3 +203,12 @@ fn a_sum_that_was_settled_is_not_set_aside_again() {
     verbs::reserve(&connection, &reserve).unwrap();
     assert_eq!(number(&connection, "SELECT nanousd FROM reservations"), 50);
 }
+
+#[test]
+fn runs_that_have_ended_are_in_nobodys_way_when_leases_are_reaped() {
+    let (connection, ended) = scene("");
+    commit::commit(&connection, &settling(&ended)).unwrap();
+    let (expired, _) = claimed(&connection);
+    let reaped = verbs::reap(&connection, NOW.plus_ms(5_000), &[]).unwrap().value;
+    assert_eq!(reaped.iter().map(|reaped| reaped.run).collect::<Vec<_>>(), [expired.run]);
+}
