@@ -50,7 +50,8 @@ impl Wanted {
 
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let wanted = wanted(words)?;
-    let all = site::all(&source::product(root)?)?;
+    let sources = source::product(root)?;
+    let all = site::all(&sources)?;
     let mut chosen: Vec<&Mutation> = all.iter().filter(|mutation| wanted.takes(mutation)).collect();
     if chosen.is_empty() {
         return Err("no mutation is called so: cargo xtask mutate --list names them".to_owned());
@@ -69,8 +70,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     // Those that ask the same tests about the same crate follow each other: less is built.
     chosen.sort_by_key(|mutation| (trial::of(mutation, true)[0].name, mutation.path.as_str()));
-    let mut court = Court::new(root, &scratch);
-    let together = build(root, &scratch, &court, &all, &trials(&chosen, wanted.narrow))?;
+    let mut court = Court::new(&scratch);
+    let everyone: Vec<&Mutation> = all.iter().collect();
+    let numbers = switch::together(&everyone);
+    let mut together = Together { sources: &sources, everyone, numbers };
+    build(root, &scratch, &court, &mut together, &trials(&chosen, wanted.narrow))?;
     let is_alone = |mutation: &&Mutation| matches!(together.way(mutation), Way::Alone);
     chosen.sort_by_key(is_alone);
     let alone = chosen.iter().filter(|mutation| is_alone(mutation)).count();
@@ -108,37 +112,34 @@ fn trials(chosen: &[&Mutation], narrow: bool) -> Vec<&'static Trial> {
 /// Puts as many as can be built together into the copy, and builds what these trials need. Who stands
 /// where the compiler complains is built alone. All of them are put in, whichever are tried now, so
 /// that the next time nothing has to be built again.
-fn build<'a>(
+fn build(
     root: &Path,
     scratch: &Scratch,
     court: &Court<'_>,
-    all: &'a [Mutation],
+    together: &mut Together<'_>,
     trials: &[&Trial],
-) -> Result<Together<'a>, String> {
-    let everyone: Vec<&Mutation> = all.iter().collect();
-    let numbers = switch::together(&everyone);
-    let mut together = Together { everyone, numbers };
+) -> Result<(), String> {
     let mut unfit = scratch.unfit();
     let mut unbuilt = trials.iter().peekable();
     while let Some(trial) = unbuilt.peek() {
         for numbers in together.numbers.values_mut() {
-            numbers.retain(|number| !unfit.contains(&all[*number].name));
+            numbers.retain(|number| !unfit.contains(&together.everyone[*number].name));
         }
-        scratch.fill(root, &together)?;
+        scratch.fill(root, together)?;
         let Err(said) = court.build(trial)? else {
             unbuilt.next();
             continue;
         };
         let blamed = switch::blamed(&said, &together.everyone);
         let before = unfit.len();
-        unfit.extend(blamed.iter().map(|number| all[*number].name.clone()));
+        unfit.extend(blamed.iter().map(|number| together.everyone[*number].name.clone()));
         if unfit.len() == before {
             return Err(format!("the mutations cannot be built together:\n{said}"));
         }
         println!("{} cannot be built with the others", unfit.len() - before);
         scratch.note_unfit(&unfit)?;
     }
-    Ok(together)
+    Ok(())
 }
 
 fn list(chosen: &[&Mutation]) {

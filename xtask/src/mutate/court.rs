@@ -55,15 +55,14 @@ enum Run {
 }
 
 pub struct Court<'a> {
-    root: &'a Path,
     scratch: &'a Scratch,
     /// How long each trial took without a mutation.
     unmutated: BTreeMap<&'static str, Duration>,
 }
 
 impl<'a> Court<'a> {
-    pub fn new(root: &'a Path, scratch: &'a Scratch) -> Self {
-        Self { root, scratch, unmutated: BTreeMap::new() }
+    pub fn new(scratch: &'a Scratch) -> Self {
+        Self { scratch, unmutated: BTreeMap::new() }
     }
 
     /// `narrow`: only by the first of its trials.
@@ -77,7 +76,7 @@ impl<'a> Court<'a> {
         for trial in trials {
             // Before the mutation is there.
             let limit = self.limit(trial)?;
-            let applied = self.scratch.apply(self.root, together, mutation)?;
+            let applied = self.scratch.apply(together, mutation)?;
             let unbuilt = match together.way(mutation) {
                 Way::Alone => self.build(trial)?.err(),
                 Way::Switched(_) => None,

@@ -4,6 +4,7 @@
 //! many are built together (`switch.rs`), by naming it in the file that all of them ask.
 
 use super::site::Mutation;
+use super::source::Source;
 use super::switch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,6 +34,8 @@ pub enum Way {
 
 /// The mutations that are built together: all there are, and by file the numbers of those.
 pub struct Together<'a> {
+    /// As they were read when the mutations were found: the work tree may change meanwhile.
+    pub sources: &'a [Source],
     pub everyone: Vec<&'a Mutation>,
     pub numbers: BTreeMap<String, Vec<usize>>,
 }
@@ -68,7 +71,7 @@ impl Scratch {
     pub fn fill(&self, root: &Path, together: &Together<'_>) -> Result<(), String> {
         let mut own = BTreeMap::new();
         for path in together.numbers.keys() {
-            own.insert(path.clone(), self.switched(root, path, together, None)?);
+            own.insert(path.clone(), self.switched(path, together, None)?);
         }
         let mut kept = BTreeSet::new();
         self.copy(root, "", &own, &mut kept)?;
@@ -78,15 +81,14 @@ impl Scratch {
 
     fn switched(
         &self,
-        root: &Path,
         path: &str,
         together: &Together<'_>,
         alone: Option<&Mutation>,
     ) -> Result<String, String> {
-        let text = fs::read_to_string(root.join(path));
-        let text = text.map_err(|error| format!("switching {path}: {error}"))?;
+        let source = together.sources.iter().find(|source| source.path == path);
+        let text = &source.ok_or_else(|| format!("{path} is no source any more"))?.text;
         let numbers = together.numbers.get(path).map(Vec::as_slice).unwrap_or_default();
-        Ok(switch::switched(&text, &together.everyone, numbers, &self.active, alone))
+        Ok(switch::switched(text, &together.everyone, numbers, &self.active, alone))
     }
 
     /// Who could not be built with the others, the last time.
@@ -159,12 +161,7 @@ impl Scratch {
     }
 
     /// Puts a mutation into the copy; it goes when what is given back is dropped.
-    pub fn apply(
-        &self,
-        root: &Path,
-        together: &Together<'_>,
-        mutation: &Mutation,
-    ) -> Result<Applied, String> {
+    pub fn apply(&self, together: &Together<'_>, mutation: &Mutation) -> Result<Applied, String> {
         if let Way::Switched(number) = together.way(mutation) {
             self.activate(&number.to_string())?;
             return Ok(Applied { path: self.active.clone(), text: String::new() });
@@ -172,7 +169,7 @@ impl Scratch {
         let path = self.tree.join(&mutation.path);
         let failed = |error| format!("writing {}: {error}", path.display());
         let text = fs::read_to_string(&path).map_err(failed)?;
-        let mutated = self.switched(root, &mutation.path, together, Some(mutation))?;
+        let mutated = self.switched(&mutation.path, together, Some(mutation))?;
         fs::write(&path, mutated).map_err(failed)?;
         Ok(Applied { path, text })
     }

@@ -90,11 +90,6 @@ impl Mutation {
     pub fn formed(self, form: Form) -> Self {
         Self { form, ..self }
     }
-
-    /// The file with this mutation in it.
-    pub fn applied(&self, text: &str) -> String {
-        format!("{}{}{}", &text[..self.at.start], self.becomes, &text[self.at.end..])
-    }
 }
 
 /// A piece of code in few words.
