@@ -29,8 +29,8 @@ cargo xtask fuzz            odd bytes into everything that reads what others wro
                             one: frame, jsonlines, seal, deltas, config, resolve, template, sse,
                             spool
 cargo xtask mutate          break the code in one place after another, and name the test that turns
-                            red; --list, --kind K, --only PART, --rest (without those that have a
-                            verdict), --narrow (only the nearest tests), --write for docs/mutations.md
+                            red; --list, --kind K, --only PART, --rest (without those that are
+                            settled), --narrow (only the nearest tests), --write for docs/mutations.md
 cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
                             --seeds N, --first S, --disk N, --seed S for one, with its script
 cargo xtask torture         kill the product at named points and at any instant, and check what it

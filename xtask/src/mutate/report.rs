@@ -55,7 +55,7 @@ cargo xtask mutate --list             what would be tried, and where
 cargo xtask mutate                    all of it: hours
 cargo xtask mutate --kind fence       one kind
 cargo xtask mutate --only renew       those whose name holds this
-cargo xtask mutate --rest             those that have no verdict yet; --narrow asks only the nearest tests
+cargo xtask mutate --rest             those that are not settled yet; --narrow asks only the nearest tests
 cargo xtask mutate --write            this page
 ```
 

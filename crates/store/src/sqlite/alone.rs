@@ -4,7 +4,7 @@
 //! `cargo xtask mutate --kind fence` takes the conditions away one by one.
 
 use super::{commit, reads, schema, verbs};
-use crate::batch::{Batch, Claim, Reaped, Reserve};
+use crate::batch::{Batch, Claim, Reaped, Reserve, Seen};
 use crate::conformance::{Holder, NOW, claim_of, new_task, wish};
 use crate::error::Error;
 use contract::event::Totals;
@@ -211,4 +211,15 @@ fn runs_that_have_ended_are_in_nobodys_way_when_leases_are_reaped() {
     let (expired, _) = claimed(&connection);
     let reaped = verbs::reap(&connection, NOW.plus_ms(5_000), &[]).unwrap().value;
     assert_eq!(reaped.iter().map(|reaped| reaped.run).collect::<Vec<_>>(), [expired.run]);
+}
+
+#[test]
+fn a_lease_that_was_renewed_meanwhile_is_left_out_and_the_others_are_taken() {
+    let (connection, renewed) = scene("");
+    let (expired, _) = claimed(&connection);
+    verbs::renew(&connection, renewed.run, renewed.fence, NOW.plus_ms(9_000)).unwrap();
+    let expires_at = contract::Timestamp(EXPIRES_MS);
+    let seen = [renewed, expired].map(|Holder { run, fence, .. }| Seen { run, fence, expires_at });
+    let taken = verbs::reap_seen(&connection, NOW.plus_ms(5_000), &seen).unwrap().value;
+    assert_eq!(taken.iter().map(|reaped| reaped.run).collect::<Vec<_>>(), [expired.run]);
 }
