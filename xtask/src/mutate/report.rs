@@ -52,7 +52,7 @@ first, wider ones when those stay green. The first test that turns red, twice, i
 
 ```
 cargo xtask mutate --list             what would be tried, and where
-cargo xtask mutate                    all of it: hours
+cargo xtask mutate                    all of it: more than an hour on two cores
 cargo xtask mutate --kind fence       one kind
 cargo xtask mutate --only renew       those whose name holds this
 cargo xtask mutate --rest             those that are not settled yet; --narrow asks only the nearest tests
@@ -60,9 +60,12 @@ cargo xtask mutate --write            this page
 ```
 
 Most places are found in the sources, so a new statement, sync, door or check is tried without anyone
-thinking of it; the rest are rows of `xtask/src/mutate/rows.rs`. A mutation that does not compile counts
-as neither. One that hangs is ended when it takes six times as long as the tests do without it, and counts
-as caught. A survivor that `xtask/src/mutate/known.rs` does not name with a reason makes the command fail.
+thinking of it; the rest are rows of `xtask/src/mutate/rows.rs`. As many as can be are built together, each
+beside what it replaces, and a file says which one is there while the tests run; the others are built alone.
+The tests must be green when none is there.
+A mutation that does not compile counts as neither. One that hangs is ended when it takes six times as long
+as the tests do without it, and counts as caught. A survivor that `xtask/src/mutate/known.rs` does not name
+with a reason makes the command fail. It is not part of `./scripts/test`; that the places are still found is.
 ";
 
 /// Writes the page from all verdicts there are.

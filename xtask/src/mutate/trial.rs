@@ -48,6 +48,12 @@ pub const SECRETS: Trial = Trial {
     filter: "kind(test) and (test(/^secrets::/) or test(/^trace::/))",
     env: &[],
 };
+pub const TOKENS: Trial = Trial {
+    name: "end to end: tokens",
+    package: "cli",
+    filter: "kind(test) and test(/^security::tokens::/)",
+    env: &[],
+};
 pub const SECURITY: Trial = Trial {
     name: "end to end: security",
     package: "cli",

@@ -1,7 +1,7 @@
 //! Canaries: secrets that the agent shows in every presentation, by every way in, are found nowhere
 //! afterwards. The scan is made of the test kit's own encoders and knows nothing of the seal.
 
-use crate::ostler::{Ostler, Running, Said, result};
+use crate::ostler::{BOUND_MS, Ostler, Running, Said, result};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
@@ -246,6 +246,37 @@ fn a_secret_that_a_person_says_to_a_live_run_is_kept_out_too() {
     let said = run.finish();
     let scan = Scan::new(&[CANARY]);
     scan.clean("run --json", said.stdout.as_bytes());
+    for path in ostler.files() {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+}
+
+#[test]
+fn a_secret_that_the_next_host_hears_is_kept_out_too() {
+    let ostler = Ostler::new();
+    configure(&ostler);
+    let mut run =
+        Running::of(ostler.command(&["run", "talking", "x", "--json"]).env("CANARY", CANARY));
+    let first = run.event("the agent to run", |event| event["phase"] == "running");
+    let id = first["run_id"].as_str().unwrap().to_owned();
+    let _ = run.child.kill();
+    let _ = run.child.wait();
+    // It has never seen the value: what it knows of it comes from the keeper.
+    let (mut serve, _) = serve(&ostler);
+    let heard = testkit::until("an answer", BOUND_MS, || {
+        let _ = ostler.says(&["say", &id, &format!("take {CANARY}")]);
+        let events = ostler.says(&["show", &id, "--json"]).events();
+        events.into_iter().find(|event| event["kind"] == "assistant_text")
+    });
+    assert_eq!(heard["text"], "heard: take [redacted:CANARY]");
+    assert_eq!(ostler.says(&["say", &id, "end"]).code, 0);
+    testkit::until("the end of the run", BOUND_MS, || {
+        let events = ostler.says(&["show", &id, "--json"]).events();
+        events.last().is_some_and(|event| event["kind"] == "result").then_some(())
+    });
+    let _ = serve.child.kill();
+    let _ = serve.finish();
+    let scan = Scan::new(&[CANARY]);
     for path in ostler.files() {
         scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
     }
