@@ -282,6 +282,50 @@ fn a_secret_that_the_next_host_hears_is_kept_out_too() {
     }
 }
 
+/// Gives its secret for every name it has to give, says the first half of it, and waits with the rest.
+const NAMER: &str = r#"
+say() { printf '{"type":"event","event":%s}\n' "$1"; }
+say '{"kind":"turn","phase":"started","n":1}'
+say "{\"kind\":\"session\",\"native_session\":\"$NAME\",\"model\":\"$NAME\",\"resumed\":false}"
+say "{\"kind\":\"usage\",\"model\":\"$NAME\",\"provider\":\"$NAME\",\"basis\":\"increment\",\"tokens\":{\"input_uncached\":5,\"cache_read\":0,\"cache_write\":0,\"output\":5}}"
+say '{"kind":"turn","phase":"ended","n":1,"stop_reason":"end_turn"}'
+say "{\"kind\":\"assistant_text\",\"text\":\"it begins with ${NAME%??????}\",\"block\":\"b\",\"delta\":true}"
+while [ ! -e done ]; do sleep 0.05; done
+say "{\"kind\":\"assistant_text\",\"text\":\"${NAME#"${NAME%??????}"} and ends\",\"block\":\"b\",\"delta\":true}"
+echo '{"type":"complete","output":{"text":"done"}}'
+"#;
+
+#[test]
+fn names_that_are_secrets_and_halves_of_one_are_not_kept_even_while_the_run_lives() {
+    const NAME: &str = "pl41n+Canary-0f/many-names";
+    let ostler = Ostler::new();
+    let script = ostler.instance.root().join("namer.sh");
+    std::fs::write(&script, NAMER).unwrap();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "namer": {{ "type": "process", "binary": "sh", "args": ["{}"],
+              "env": {{ "NAME": "${{NAME}}" }} }} }} }}"#,
+        script.display()
+    ));
+    let mut run = Running::of(ostler.command(&["run", "namer", "x", "--json"]).env("NAME", NAME));
+    run.event("the half", |event| {
+        event["text"].as_str().is_some_and(|text| text.contains("begins"))
+    });
+    let scan = Scan::new(&[NAME]);
+    let kept =
+        || ostler.files().into_iter().filter(|path| path.starts_with(ostler.instance.data()));
+    for path in kept() {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+    std::fs::write(ostler.instance.work().join("done"), "").unwrap();
+    let said = run.finish();
+    scan.clean("run --json", said.stdout.as_bytes());
+    let costs = ostler.says(&["costs", "--by", "model", "--json"]);
+    assert!(costs.stdout.contains("[redacted:NAME]"), "{costs:#?}");
+    for path in kept() {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+}
+
 #[test]
 fn the_tokens_of_the_run_and_of_the_house_are_kept_out_too() {
     let ostler = Ostler::new();
