@@ -289,9 +289,9 @@ say '{"kind":"turn","phase":"started","n":1}'
 say "{\"kind\":\"session\",\"native_session\":\"$NAME\",\"model\":\"$NAME\",\"resumed\":false}"
 say "{\"kind\":\"usage\",\"model\":\"$NAME\",\"provider\":\"$NAME\",\"basis\":\"increment\",\"tokens\":{\"input_uncached\":5,\"cache_read\":0,\"cache_write\":0,\"output\":5}}"
 say '{"kind":"turn","phase":"ended","n":1,"stop_reason":"end_turn"}'
-say "{\"kind\":\"assistant_text\",\"text\":\"it begins with ${NAME%??????}\",\"block\":\"b\",\"delta\":true}"
+say "{\"kind\":\"assistant_text\",\"text\":\"it begins with ${NAME%??????}\",\"block\":\"$NAME\",\"delta\":true}"
 while [ ! -e done ]; do sleep 0.05; done
-say "{\"kind\":\"assistant_text\",\"text\":\"${NAME#"${NAME%??????}"} and ends\",\"block\":\"b\",\"delta\":true}"
+say "{\"kind\":\"assistant_text\",\"text\":\"${NAME#"${NAME%??????}"} and ends\",\"block\":\"$NAME\",\"delta\":true}"
 echo '{"type":"complete","output":{"text":"done"}}'
 "#;
 
