@@ -292,6 +292,7 @@ say '{"kind":"turn","phase":"ended","n":1,"stop_reason":"end_turn"}'
 say "{\"kind\":\"assistant_text\",\"text\":\"it begins with ${NAME%??????}\",\"block\":\"$NAME\",\"delta\":true}"
 while [ ! -e done ]; do sleep 0.05; done
 say "{\"kind\":\"assistant_text\",\"text\":\"${NAME#"${NAME%??????}"} and ends\",\"block\":\"$NAME\",\"delta\":true}"
+say '{"kind":"assistant_text","text":"it ends as pl41","block":"c","delta":true}'
 echo '{"type":"complete","output":{"text":"done"}}'
 "#;
 
@@ -319,6 +320,9 @@ fn names_that_are_secrets_and_halves_of_one_are_not_kept_even_while_the_run_live
     std::fs::write(ostler.instance.work().join("done"), "").unwrap();
     let said = run.finish();
     scan.clean("run --json", said.stdout.as_bytes());
+    // What only begins like a secret is given back when nothing follows.
+    let blocks = blocks(&said.events());
+    assert!(blocks.contains(&"it ends as pl41".to_owned()), "{blocks:?}");
     let costs = ostler.says(&["costs", "--by", "model", "--json"]);
     assert!(costs.stdout.contains("[redacted:NAME]"), "{costs:#?}");
     for path in kept() {
