@@ -1,8 +1,9 @@
 //! Runs the trials of one mutation in the scratch copy and says what came of it. Building and
 //! running are two steps, so that a slow compiler is no hanging test. A trial that is not green
 //! without any mutation proves nothing and is an error; how long it then took bounds it afterwards.
-//! A test that turned red must do so twice: the machine is shared, and a mutation is not caught by
-//! what fails now and then.
+//! A test that turned red must do so twice, and be green again when the mutation is gone: what fails
+//! now and then catches nothing. Properties are tried with the same inputs every time and remember
+//! none, for a counterexample that is remembered would be red for every mutation that follows.
 
 use super::scratch::{Scratch, Together, Way};
 use super::site::Mutation;
@@ -90,6 +91,18 @@ impl<'a> Court<'a> {
                 Run::Green | Run::TimedOut | Run::Unbuilt(_) => None,
             };
             drop(applied);
+            let innocent = match (&run, &again) {
+                (Run::Red(test), Some(Run::Red(_) | Run::TimedOut)) => {
+                    if let Way::Alone = together.way(mutation) {
+                        self.build(trial)?.map_err(|said| format!("it does not build:\n{said}"))?;
+                    }
+                    !matches!(self.run(trial, test, limit)?, Run::Green)
+                }
+                _ => false,
+            };
+            if innocent && let Run::Red(test) = &run {
+                return Err(format!("{test} is red without any mutation: mend that first"));
+            }
             match (run, again) {
                 (Run::Unbuilt(why), _) => return Ok(Verdict::NotViable { why }),
                 (Run::TimedOut, _) => {
@@ -169,6 +182,7 @@ impl<'a> Court<'a> {
             cargo.env_remove(name);
         }
         cargo.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_TARGET_DIR");
+        cargo.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1").env("PROPTEST_RNG_SEED", "1");
         cargo.env("INSTA_UPDATE", "no").envs(trial.env.iter().copied());
         cargo
     }

@@ -48,7 +48,8 @@ const HEAD: &str = "\
 
 A test that cannot turn red proves nothing. `cargo xtask mutate` breaks the code of the product in one
 place after another, in a copy of the sources, and runs the tests that should notice: the narrowest
-first, wider ones when those stay green. The first test that turns red, twice, is written down.
+first, wider ones when those stay green. The first test that turns red, twice, and is green again without the
+mutation, is written down.
 
 ```
 cargo xtask mutate --list             what would be tried, and where
