@@ -23,7 +23,7 @@ pub const STORE: Trial = Trial {
 pub const POWERCUT: Trial = Trial {
     name: "power cut",
     package: "store",
-    filter: "test(powercut::a_power_cut) or test(/^disk::/) or test(/^blobs::/) or test(/^trace::/)",
+    filter: "test(powercut::a_power_cut) or test(powercut::folders) or test(/^disk::/) or test(/^blobs::/) or test(/^trace::/)",
     env: &[("POWERCUT_IMAGES", "400")],
 };
 pub const SEAL: Trial = Trial {
