@@ -8,6 +8,7 @@ mod agents;
 mod bench;
 mod docs;
 mod fuzz;
+mod mutate;
 mod simulate;
 mod tidy;
 mod torture;
@@ -31,6 +32,9 @@ cargo xtask fuzz            odd bytes into everything that reads what others wro
                             --inputs N and --seed S, --everyday for the gate, --target NAME for
                             one: frame, jsonlines, seal, deltas, config, resolve, template, sse,
                             spool
+cargo xtask mutate          break the code in one place after another, and name the test that turns
+                            red; --list, --kind K, --only PART, --rest (without those that are
+                            settled), --narrow (only the nearest tests), --write for docs/mutations.md
 cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
                             --seeds N, --first S, --disk N, --seed S for one, with its script
 cargo xtask torture         kill the product at named points and at any instant, and check what it
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
             bench::run(&root(), &words)
         }
         ["fuzz" | "fuzz-built", ..] => fuzz::run(&root(), &words),
+        ["mutate", rest @ ..] => mutate::run(&root(), rest),
         ["simulate" | "simulate-built", ..] => simulate::run(&root(), &words),
         ["torture", rest @ ..] => torture::run(&root(), rest),
         [] | ["--help" | "-h" | "help"] => {

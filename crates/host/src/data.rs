@@ -294,6 +294,82 @@ mod tests {
     }
 
     #[test]
+    fn what_must_last_is_synced() {
+        // The kernel cannot sync this, and so says whether it was asked to.
+        let error = write_private(Path::new("/dev/null"), "x").unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+        // And what could not be written is not synced as if it had been.
+        let error = write_private(Path::new("/dev/full"), "x").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+
+    #[test]
+    fn files_of_a_plan_are_all_written_into_a_directory_of_ours_or_none_is_there() {
+        let file = |name: &str| PlanFile { name: name.to_owned(), text: "x".to_owned() };
+        let temporary = tempfile::tempdir().unwrap();
+        let spool = |name: &str| {
+            let spool = temporary.path().join(name);
+            fs::create_dir(&spool).unwrap();
+            spool
+        };
+        let (good, linked, blocked) = (spool("good"), spool("linked"), spool("blocked"));
+        write_files(&good, &[file("a")]).unwrap();
+        assert_eq!(fs::read_to_string(good.join("files/a")).unwrap(), "x");
+        let elsewhere = spool("elsewhere");
+        symlink(&elsewhere, linked.join("files")).unwrap();
+        write_files(&linked, &[file("a")]).unwrap_err();
+        assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 0, "nothing went there");
+        fs::create_dir_all(blocked.join("files/a")).unwrap();
+        write_files(&blocked, &[file("a")]).unwrap_err();
+        for name in ["", ".hidden", "a/b", "../a", "a\0b"] {
+            write_files(&good, &[file(name)]).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_token_that_could_not_be_written_is_not_given_out() {
+        let (_temporary, data) = place();
+        fs::write(data.path().join("token"), "short").unwrap();
+        // In the way of the new one, also of root.
+        fs::create_dir(data.path().join(format!("token.{}", std::process::id()))).unwrap();
+        assert_eq!(data.token().unwrap_err().code, Code::StoreUnreadable);
+    }
+
+    /// A directory and a link that are not ours, whoever we are: root gives its own away, all others
+    /// find some of root's.
+    fn theirs(temporary: &Path) -> (PathBuf, PathBuf) {
+        if !rustix::process::geteuid().is_root() {
+            return ("/".into(), "/proc/self".into());
+        }
+        let (dir, link) = (temporary.join("theirs"), temporary.join("link"));
+        fs::create_dir(&dir).unwrap();
+        fs::create_dir(temporary.join("ours")).unwrap();
+        symlink(temporary.join("ours"), &link).unwrap();
+        for path in [&dir, &link] {
+            std::os::unix::fs::lchown(path, Some(65_534), None).unwrap();
+        }
+        (dir, link)
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_not_made_private_and_not_used() {
+        let temporary = tempfile::tempdir().unwrap();
+        let (dir, link) = theirs(temporary.path());
+        for (path, links) in [(&dir, Links::None), (&dir, Links::Own), (&link, Links::Own)] {
+            let error = private_dir(path, links).unwrap_err();
+            assert!(error.to_string().contains("another user"), "{}: {error}", path.display());
+        }
+        if rustix::process::geteuid().is_root() {
+            let (_temporary, data) = place();
+            let token = data.path().join("token");
+            fs::write(&token, "0".repeat(64)).unwrap();
+            std::os::unix::fs::lchown(&token, Some(65_534), None).unwrap();
+            let fault = data.token().unwrap_err();
+            assert!(fault.message.contains("another user"), "{fault}");
+        }
+    }
+
+    #[test]
     fn a_file_in_the_way_is_named() {
         let temporary = tempfile::tempdir().unwrap();
         let path = temporary.path().join("data");

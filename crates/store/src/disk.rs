@@ -112,3 +112,22 @@ mod unwatched {
 
 #[cfg(test)]
 use crate::tests::powercut::seen;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    /// The power is cut in a log of what was told, so the log cannot show whether the kernel was asked
+    /// too. Here is what the kernel refuses to sync, and it must be heard.
+    #[test]
+    fn the_kernel_itself_is_asked_to_sync() {
+        let refused = |synced: io::Result<()>| synced.err().and_then(|cause| cause.raw_os_error());
+        let not_possible = Some(Errno::INVAL.raw_os_error());
+        let null = Path::new("/dev/null");
+        let file = OpenOptions::new().write(true).open(null).unwrap();
+        assert_eq!(refused(sync(&file, null)), not_possible);
+        assert_eq!(refused(sync_folder(Path::new("/proc/self/fd"))), not_possible);
+        assert_eq!(refused(sync_folder_above(Path::new("/proc/self/fd"))), not_possible);
+    }
+}

@@ -7,7 +7,7 @@
 mod failpoints;
 mod prose;
 mod rooms;
-mod rust;
+pub(crate) mod rust;
 mod text;
 
 use std::fmt;

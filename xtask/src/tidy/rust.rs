@@ -7,6 +7,8 @@
 pub struct Piece {
     /// The line on which it begins, from 1.
     pub line: usize,
+    /// Where its text begins in the file, in bytes.
+    pub at: usize,
     pub kind: Kind,
     pub text: String,
 }
@@ -21,7 +23,7 @@ pub enum Kind {
 
 /// Splits a file into its pieces.
 pub fn pieces(text: &str) -> Vec<Piece> {
-    let mut scan = Scan { rest: text, line: 1, pieces: Vec::new(), code: String::new() };
+    let mut scan = Scan { rest: text, at: 0, line: 1, pieces: Vec::new(), code: String::new() };
     while !scan.rest.is_empty() {
         scan.next();
     }
@@ -37,6 +39,8 @@ pub fn tests_begin(text: &str) -> Option<usize> {
 
 struct Scan<'a> {
     rest: &'a str,
+    /// Where the rest begins in the file.
+    at: usize,
     line: usize,
     pieces: Vec<Piece>,
     code: String,
@@ -56,7 +60,7 @@ impl Scan<'_> {
             let Some(char) = self.rest.chars().next() else { return };
             let length = character(self.rest).unwrap_or(char.len_utf8());
             self.code.push_str(&self.rest[..length]);
-            self.rest = &self.rest[length..];
+            self.go_on(length);
             if char == '\n' {
                 self.end_code();
                 self.line += 1;
@@ -74,15 +78,21 @@ impl Scan<'_> {
         self.end_code();
         let text = self.rest[open..end].to_owned();
         let lines = self.rest[..end].matches('\n').count();
-        self.pieces.push(Piece { line: self.line, kind, text });
+        self.pieces.push(Piece { line: self.line, at: self.at + open, kind, text });
         self.line += lines;
-        self.rest = &self.rest[(end + close).min(self.rest.len())..];
+        self.go_on((end + close).min(self.rest.len()));
+    }
+
+    fn go_on(&mut self, length: usize) {
+        self.rest = &self.rest[length..];
+        self.at += length;
     }
 
     fn end_code(&mut self) {
         let text = std::mem::take(&mut self.code);
         if !text.trim().is_empty() {
-            self.pieces.push(Piece { line: self.line, kind: Kind::Code, text });
+            let at = self.at - text.len();
+            self.pieces.push(Piece { line: self.line, at, kind: Kind::Code, text });
         }
     }
 }
@@ -183,6 +193,14 @@ mod tests {
     fn lines_are_counted_through_strings_and_nested_comments() {
         let text = "/* a /* b\n */ c */\nlet s = \"x\ny\";\nlet t = \"t\";\n";
         assert_eq!(of_kind(Kind::Literal, text), [(3, "x\ny".into()), (5, "t".into())]);
+    }
+
+    #[test]
+    fn a_piece_stands_where_it_says() {
+        let text = "let a = r#\"raw\"#; // so\nlet b = \"é\"; fn f() {}\n/* c */ x";
+        for piece in pieces(text) {
+            assert_eq!(&text[piece.at..piece.at + piece.text.len()], piece.text);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Canaries: secrets that the agent shows in every presentation, by every way in, are found nowhere
 //! afterwards. The scan is made of the test kit's own encoders and knows nothing of the seal.
 
-use crate::ostler::{Ostler, Running, Said, result};
+use crate::ostler::{BOUND_MS, Ostler, Running, Said, result};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::io::{Read as _, Write as _};
@@ -247,6 +247,85 @@ fn a_secret_that_a_person_says_to_a_live_run_is_kept_out_too() {
     let scan = Scan::new(&[CANARY]);
     scan.clean("run --json", said.stdout.as_bytes());
     for path in ostler.files() {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+}
+
+#[test]
+fn a_secret_that_the_next_host_hears_is_kept_out_too() {
+    let ostler = Ostler::new();
+    configure(&ostler);
+    let mut run =
+        Running::of(ostler.command(&["run", "talking", "x", "--json"]).env("CANARY", CANARY));
+    let first = run.event("the agent to run", |event| event["phase"] == "running");
+    let id = first["run_id"].as_str().unwrap().to_owned();
+    let _ = run.child.kill();
+    let _ = run.child.wait();
+    // It has never seen the value: what it knows of it comes from the keeper.
+    let (mut serve, _) = serve(&ostler);
+    let heard = testkit::until("an answer", BOUND_MS, || {
+        let _ = ostler.says(&["say", &id, &format!("take {CANARY}")]);
+        let events = ostler.says(&["show", &id, "--json"]).events();
+        events.into_iter().find(|event| event["kind"] == "assistant_text")
+    });
+    assert_eq!(heard["text"], "heard: take [redacted:CANARY]");
+    assert_eq!(ostler.says(&["say", &id, "end"]).code, 0);
+    testkit::until("the end of the run", BOUND_MS, || {
+        let events = ostler.says(&["show", &id, "--json"]).events();
+        events.last().is_some_and(|event| event["kind"] == "result").then_some(())
+    });
+    let _ = serve.child.kill();
+    let _ = serve.finish();
+    let scan = Scan::new(&[CANARY]);
+    for path in ostler.files() {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+}
+
+/// Gives its secret for every name it has to give, says the first half of it, and waits with the rest.
+const NAMER: &str = r#"
+say() { printf '{"type":"event","event":%s}\n' "$1"; }
+say '{"kind":"turn","phase":"started","n":1}'
+say "{\"kind\":\"session\",\"native_session\":\"$NAME\",\"model\":\"$NAME\",\"resumed\":false}"
+say "{\"kind\":\"usage\",\"model\":\"$NAME\",\"provider\":\"$NAME\",\"basis\":\"increment\",\"tokens\":{\"input_uncached\":5,\"cache_read\":0,\"cache_write\":0,\"output\":5}}"
+say '{"kind":"turn","phase":"ended","n":1,"stop_reason":"end_turn"}'
+say "{\"kind\":\"assistant_text\",\"text\":\"it begins with ${NAME%??????}\",\"block\":\"$NAME\",\"delta\":true}"
+while [ ! -e done ]; do sleep 0.05; done
+say "{\"kind\":\"assistant_text\",\"text\":\"${NAME#"${NAME%??????}"} and ends\",\"block\":\"$NAME\",\"delta\":true}"
+say '{"kind":"assistant_text","text":"it ends as pl41","block":"c","delta":true}'
+echo '{"type":"complete","output":{"text":"done"}}'
+"#;
+
+#[test]
+fn names_that_are_secrets_and_halves_of_one_are_not_kept_even_while_the_run_lives() {
+    const NAME: &str = "pl41n+Canary-0f/many-names";
+    let ostler = Ostler::new();
+    let script = ostler.instance.root().join("namer.sh");
+    std::fs::write(&script, NAMER).unwrap();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "namer": {{ "type": "process", "binary": "sh", "args": ["{}"],
+              "env": {{ "NAME": "${{NAME}}" }} }} }} }}"#,
+        script.display()
+    ));
+    let mut run = Running::of(ostler.command(&["run", "namer", "x", "--json"]).env("NAME", NAME));
+    run.event("the half", |event| {
+        event["text"].as_str().is_some_and(|text| text.contains("begins"))
+    });
+    let scan = Scan::new(&[NAME]);
+    let kept =
+        || ostler.files().into_iter().filter(|path| path.starts_with(ostler.instance.data()));
+    for path in kept() {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+    std::fs::write(ostler.instance.work().join("done"), "").unwrap();
+    let said = run.finish();
+    scan.clean("run --json", said.stdout.as_bytes());
+    // What only begins like a secret is given back when nothing follows.
+    let blocks = blocks(&said.events());
+    assert!(blocks.contains(&"it ends as pl41".to_owned()), "{blocks:?}");
+    let costs = ostler.says(&["costs", "--by", "model", "--json"]);
+    assert!(costs.stdout.contains("[redacted:NAME]"), "{costs:#?}");
+    for path in kept() {
         scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
     }
 }

@@ -226,7 +226,8 @@ mod tests {
             out += &seal.delta(&mut carry, "1", part);
             // A carry that was stored and read back goes on as if nothing had happened.
             let stored = serde_json::to_string(&carry).unwrap();
-            let strings = stored.contains("\\u001b]");
+            // Whoever writes a sequence as an escape may write it in capitals.
+            let strings = stored.to_ascii_lowercase().contains("\\u001b]");
             assert!(strings || !stored.contains("abc"), "{stored}");
             carry = serde_json::from_str(&stored).unwrap();
         }
@@ -354,6 +355,16 @@ mod tests {
         cuts.extend([0, text.len()]);
         cuts.sort_unstable();
         cuts.windows(2).map(|cut| text[cut[0]..cut[1]].to_owned()).collect()
+    }
+
+    /// By chance the property below met this, and took it for a piece of a value that is kept.
+    #[test]
+    fn a_sequence_that_is_written_in_capitals_is_held_like_any_other() {
+        let seal = odd_seal();
+        let text = "\\u\\u001B]abc-";
+        let whole = seal.redact_known(text.as_bytes()).unwrap_or(text.into());
+        let parts = parted(text, (0..text.len()).collect());
+        assert_eq!(through(&seal, &parts), String::from_utf8(whole).unwrap());
     }
 
     proptest! {

@@ -235,3 +235,12 @@ proptest::proptest! {
         proptest::prop_assert!(serde_json::from_str::<Event>(&line).is_ok(), "{}", line);
     }
 }
+
+#[test]
+fn a_file_that_is_no_text_loses_known_values_too() {
+    let seal = Seal::new([("K".to_owned(), "hunter-2026-value".to_owned())]);
+    let blob = seal.asset(b"\xff\xfe\x00hunter-2026-value\x00\xff");
+    assert!(std::str::from_utf8(blob.bytes.bytes()).is_err(), "it still is none");
+    assert!(memchr::memmem::find(blob.bytes.bytes(), b"hunter").is_none(), "{:?}", blob.bytes);
+    assert_eq!(blob.hash, blake3::hash(blob.bytes.bytes()).to_hex().as_str());
+}

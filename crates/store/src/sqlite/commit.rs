@@ -102,7 +102,7 @@ fn append(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Err
     Ok(())
 }
 
-fn advance(
+pub(super) fn advance(
     connection: &Connection,
     batch: &Batch,
     held: &Held,
@@ -185,7 +185,12 @@ fn save(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Error
 }
 
 /// The end: outcome, task, lease, reservations and leftovers, in the same transaction.
-fn settle(connection: &Connection, batch: &Batch, held: &Held, end: &Settle) -> Result<(), Error> {
+pub(super) fn settle(
+    connection: &Connection,
+    batch: &Batch,
+    held: &Held,
+    end: &Settle,
+) -> Result<(), Error> {
     let settled = connection
         .prepare_cached(
             "UPDATE runs SET state = 'settled', outcome = ?3, code = ?4, message = ?5, ended_at = ?6,

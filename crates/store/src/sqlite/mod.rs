@@ -2,6 +2,8 @@
 //! opens connections. Verbs are in `verbs.rs` and `commit.rs`, reads in `reads.rs`, the thread in
 //! `writer.rs`, the schema in `schema.rs`.
 
+#[cfg(test)]
+mod alone;
 mod commit;
 mod ledger;
 mod reads;

@@ -287,7 +287,7 @@ pub(super) fn reap_seen(
 
 /// Gives task and run the next fence, if the lease still ends when it was seen to; false when it
 /// does not.
-fn fence_off(
+pub(super) fn fence_off(
     connection: &Connection,
     num: i64,
     reaped: &Reaped,

@@ -161,6 +161,21 @@ fn a_power_cut_takes_nothing_that_was_answered() {
 }
 
 #[test]
+fn folders_on_the_way_to_a_new_one_have_names_that_last() {
+    let root = in_memory();
+    let root_path = root.path().canonicalize().unwrap();
+    let recording = Recording::start(&root_path);
+    crate::disk::make_folder(&root_path.join("a/b/c")).unwrap();
+    let (ops, _) = recording.stop();
+    let synced = |op: &Op| match op {
+        Op::SyncFolder { path } => Some(path.display().to_string()),
+        _ => None,
+    };
+    // The name of the last one is for the caller to make durable.
+    assert_eq!(ops.iter().filter_map(synced).collect::<Vec<_>>(), ["", "a"]);
+}
+
+#[test]
 fn a_store_that_synced_less_would_lose_what_was_answered() {
     for weaker in ["NORMAL", "OFF"] {
         let Record { ops, told, .. } = record(Some(weaker));

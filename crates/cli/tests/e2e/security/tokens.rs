@@ -2,12 +2,17 @@
 //! in no command line and in nothing that is kept.
 
 use super::{Place, Tally};
-use crate::door::Door;
+use crate::door::{Door, written};
 use crate::mcp::{Guest, list};
 use crate::ostler::{BOUND_MS, Ostler, keepers, signal};
 use rustix::process::Signal;
+use std::io::{Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+/// A host lets go of a run moments after its end is seen: who asks in between must be refused already.
+/// That moment is short, so it is tried more than once.
+const AFTER_THE_END: usize = 6;
 
 /// What opens the tools and nothing else, in the ways it could come damaged.
 fn damaged(token: &str) -> Vec<(&'static str, String)> {
@@ -104,6 +109,56 @@ fn the_token_of_a_run_ends_with_it_however_it_ends() {
         let _ = serve.child.wait();
     }
     tally.close(6);
+}
+
+/// Asks for the tools of a run as soon as its end is on the wire, and gives the status of the answer.
+fn asked_after_the_end(door: &Door, guest: &Guest) -> u16 {
+    let mut watched = door.connect();
+    let target = format!("/api/v1/runs/{}/events", guest.run());
+    let bearer = format!("Bearer {}", door.token);
+    let headers = [
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("accept", "text/event-stream"),
+    ];
+    watched.write_all(&written("GET", &target, &headers, b"")).unwrap();
+    let bearer = format!("Bearer {}", guest.token());
+    let headers = [
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+    ];
+    let ask = written("POST", "/mcp", &headers, list().to_string().as_bytes());
+    // Connected beforehand, so that nothing stands between seeing and asking.
+    let mut asking = door.connect();
+    guest.release();
+    let (mut seen, mut piece) = (Vec::new(), [0; 65536]);
+    while !seen.windows(15).any(|window| window == br#""kind":"result""#) {
+        let read = watched.read(&mut piece).unwrap();
+        assert!(read > 0, "the run ends: {}", String::from_utf8_lossy(&seen));
+        seen.extend_from_slice(&piece[..read]);
+    }
+    asking.write_all(&ask).unwrap();
+    let mut answer = String::new();
+    asking.read_to_string(&mut answer).unwrap();
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn whoever_has_seen_the_end_of_a_run_finds_its_token_ended() {
+    let door = Door::open();
+    let mut tally = Tally::new("tokens after the end");
+    for n in 0..AFTER_THE_END {
+        let guest = Guest::new(&door.ostler, &[]);
+        let status = asked_after_the_end(&door, &guest);
+        tally.row(status == 401, || format!("run {n}: {status}"));
+        guest.finish();
+        for left in ["door", "done"] {
+            std::fs::remove_file(door.ostler.instance.work().join(left)).unwrap();
+        }
+    }
+    tally.close(AFTER_THE_END);
 }
 
 /// The processes whose command line holds this.

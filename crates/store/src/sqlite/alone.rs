@@ -1,0 +1,225 @@
+//! Each condition of a statement refuses by itself. The verbs ask more than once whether they may, so
+//! that a store whose other checks hold would never show that one of them is gone; here a row is set
+//! as no verb would leave it, and exactly one condition is left to notice. Tests only.
+//! `cargo xtask mutate --kind fence` takes the conditions away one by one.
+
+use super::{commit, reads, schema, verbs};
+use crate::batch::{Batch, Claim, Reaped, Reserve, Seen};
+use crate::conformance::{Holder, NOW, claim_of, new_task, wish};
+use crate::error::Error;
+use contract::event::Totals;
+use contract::{Code, NanoUsd, TaskState, Wish};
+use rusqlite::Connection;
+
+/// When the lease of a new run ends.
+const EXPIRES_MS: i64 = NOW.0 + 1_000;
+const SETTLED: &str = "UPDATE runs SET state = 'settled', outcome = 'failed', ended_at = 1";
+const RUN_PASSED_ON: &str = "UPDATE runs SET fence = fence + 1";
+const TASK_PASSED_ON: &str = "UPDATE tasks SET fence = fence + 1";
+
+/// A run that was just claimed, after something was done to the rows behind its back.
+fn scene(tampered: &str) -> (Connection, Holder) {
+    let mut connection = Connection::open_in_memory().unwrap();
+    schema::migrate(&mut connection).unwrap();
+    let (holder, _) = claimed(&connection);
+    connection.execute_batch(tampered).unwrap();
+    (connection, holder)
+}
+
+fn claimed(connection: &Connection) -> (Holder, Claim) {
+    let task = verbs::enqueue(connection, &new_task()).unwrap().value;
+    let claim = claim_of(task, "one");
+    let fence = verbs::claim(connection, &claim).unwrap().value.fence;
+    (Holder { task, run: claim.run, fence, head_seq: 0 }, claim)
+}
+
+/// The row as its holder saw it before.
+fn row(connection: &Connection, head_seq: u64) -> verbs::Held {
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let (num, task) = connection.query_row("SELECT num, task FROM runs", [], read).unwrap();
+    verbs::Held { num, task, head_seq, state: "live".to_owned() }
+}
+
+fn code<T>(answer: Result<T, Error>) -> Option<Code> {
+    answer.err().map(|error| error.code())
+}
+
+fn number(connection: &Connection, sql: &str) -> i64 {
+    connection.query_row(sql, [], |row| row.get(0)).unwrap()
+}
+
+#[test]
+fn a_run_is_held_by_its_own_fence_by_its_tasks_and_while_it_lives() {
+    for (tampered, expected) in [
+        ("", None),
+        (RUN_PASSED_ON, Some(Code::FenceStale)),
+        (TASK_PASSED_ON, Some(Code::FenceStale)),
+        (SETTLED, Some(Code::FenceStale)),
+    ] {
+        let (connection, holder) = scene(tampered);
+        let held = verbs::held(&connection, holder.run, holder.fence);
+        assert_eq!(code(held), expected, "{tampered}");
+    }
+}
+
+#[test]
+fn the_head_moves_only_under_the_fence_from_where_it_was_and_while_the_run_lives() {
+    for (tampered, head_seq, expected) in [
+        ("", 0, None),
+        (RUN_PASSED_ON, 0, Some(Code::FenceStale)),
+        ("", 3, Some(Code::FenceStale)),
+        (SETTLED, 0, Some(Code::FenceStale)),
+    ] {
+        let (connection, holder) = scene(tampered);
+        let held = row(&connection, head_seq);
+        let moved = commit::advance(&connection, &holder.batch(&[]), &held, 7);
+        assert_eq!(code(moved), expected, "{tampered} from {head_seq}");
+    }
+}
+
+fn settling(holder: &Holder) -> Batch {
+    let totals = Totals { effective_nanousd: Some(NanoUsd(20)), ..Totals::default() };
+    holder.settling(TaskState::Done, totals)
+}
+
+#[test]
+fn run_and_task_end_only_under_the_fence_and_only_once() {
+    for (tampered, expected) in [
+        ("", None),
+        (RUN_PASSED_ON, Some(Code::FenceStale)),
+        (SETTLED, Some(Code::FenceStale)),
+        (TASK_PASSED_ON, Some(Code::FenceStale)),
+        ("UPDATE tasks SET state = 'cancelled'", Some(Code::FenceStale)),
+    ] {
+        let (connection, holder) = scene(tampered);
+        let batch = settling(&holder);
+        let end = batch.settle.as_ref().unwrap();
+        let ended = commit::settle(&connection, &batch, &row(&connection, 0), end);
+        assert_eq!(code(ended), expected, "{tampered}");
+    }
+}
+
+#[test]
+fn what_was_spent_and_settled_is_not_settled_again() {
+    let (connection, holder) =
+        scene("INSERT INTO reservations VALUES ('day', 1, 50, 0, NULL), ('month', 1, 60, 0, 99)");
+    let batch = settling(&holder);
+    let end = batch.settle.as_ref().unwrap();
+    commit::settle(&connection, &batch, &row(&connection, 0), end).unwrap();
+    let of = |scope: &str| {
+        number(&connection, &format!("SELECT nanousd FROM reservations WHERE scope = '{scope}'"))
+    };
+    assert_eq!((of("day"), of("month")), (20, 60));
+}
+
+#[test]
+fn only_a_lease_that_stands_as_it_was_seen_is_fenced_off() {
+    for (tampered, taken) in [
+        ("", true),
+        (RUN_PASSED_ON, false),
+        (TASK_PASSED_ON, false),
+        ("UPDATE tasks SET state = 'queued'", false),
+        (SETTLED, false),
+        ("UPDATE runs SET lease_expires_at = lease_expires_at + 1", false),
+    ] {
+        let (connection, holder) = scene(tampered);
+        let Holder { task, run, fence, head_seq } = holder;
+        let reaped = Reaped { run, task, old_fence: fence, fence: fence + 1, head_seq };
+        let (at, later) = (contract::Timestamp(EXPIRES_MS), NOW.plus_ms(5_000));
+        let num = row(&connection, 0).num;
+        let answer = verbs::fence_off(&connection, num, &reaped, at, later);
+        assert_eq!(matches!(answer, Ok(true)), taken, "{tampered}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_wish_that_was_taken_makes_room_and_is_not_read_again() {
+    let (connection, holder) = scene("");
+    let first = wish(holder.run, Wish::Interrupt);
+    verbs::command(&connection, &first).unwrap();
+    let mut batch = holder.batch(&[]);
+    batch.taken.push(first.id);
+    commit::commit(&connection, &batch).unwrap();
+    for _ in 0..contract::limits::INBOX_MAX {
+        verbs::command(&connection, &wish(holder.run, Wish::Interrupt)).unwrap();
+    }
+    let one_more = verbs::command(&connection, &wish(holder.run, Wish::Interrupt));
+    assert!(matches!(one_more, Err(Error::TooMany { .. })));
+}
+
+#[test]
+fn a_wish_of_another_run_is_not_taken() {
+    let (connection, holder) = scene("");
+    let (other, _) = claimed(&connection);
+    let theirs = wish(other.run, Wish::Interrupt);
+    verbs::command(&connection, &theirs).unwrap();
+    let mut batch = holder.batch(&[]);
+    batch.taken.push(theirs.id);
+    assert_eq!(code(commit::commit(&connection, &batch)), Some(Code::Conflict));
+}
+
+#[test]
+fn the_same_claim_again_is_granted_only_while_it_stands() {
+    for (tampered, expected) in
+        [("", None), (TASK_PASSED_ON, Some(Code::Conflict)), (SETTLED, Some(Code::Conflict))]
+    {
+        let (connection, _) = scene("");
+        let (_, claim) = claimed(&connection);
+        connection.execute_batch(tampered).unwrap();
+        assert_eq!(code(verbs::claim(&connection, &claim)), expected, "{tampered}");
+    }
+}
+
+#[test]
+fn a_run_that_has_ended_has_no_point_to_go_on_from() {
+    let (connection, holder) = scene("");
+    commit::commit(&connection, &holder.batch(&["said"])).unwrap();
+    assert!(reads::resume_point(&connection, holder.run).unwrap().is_some());
+    // As if its end had left its state behind.
+    connection.execute_batch(SETTLED).unwrap();
+    assert_eq!(reads::resume_point(&connection, holder.run).unwrap(), None);
+}
+
+#[test]
+fn a_run_that_still_goes_on_is_no_failure_of_its_conversation() {
+    let (connection, holder) = scene("UPDATE runs SET native_session = 's', resumes = 's'");
+    let found = reads::conversation_of(&connection, holder.run).unwrap().unwrap();
+    assert_eq!((found.native_session.as_str(), found.failures), ("s", 0));
+}
+
+#[test]
+fn a_sum_that_was_settled_is_not_set_aside_again() {
+    let (connection, holder) = scene("INSERT INTO reservations VALUES ('day', 1, 50, 0, 99)");
+    let reserve = Reserve {
+        scope: "day".into(),
+        run: holder.run,
+        fence: holder.fence,
+        nanousd: NanoUsd(7),
+        tokens: 0,
+        nanousd_max: None,
+        tokens_max: None,
+        since: NOW,
+    };
+    verbs::reserve(&connection, &reserve).unwrap();
+    assert_eq!(number(&connection, "SELECT nanousd FROM reservations"), 50);
+}
+
+#[test]
+fn runs_that_have_ended_are_in_nobodys_way_when_leases_are_reaped() {
+    let (connection, ended) = scene("");
+    commit::commit(&connection, &settling(&ended)).unwrap();
+    let (expired, _) = claimed(&connection);
+    let reaped = verbs::reap(&connection, NOW.plus_ms(5_000), &[]).unwrap().value;
+    assert_eq!(reaped.iter().map(|reaped| reaped.run).collect::<Vec<_>>(), [expired.run]);
+}
+
+#[test]
+fn a_lease_that_was_renewed_meanwhile_is_left_out_and_the_others_are_taken() {
+    let (connection, renewed) = scene("");
+    let (expired, _) = claimed(&connection);
+    verbs::renew(&connection, renewed.run, renewed.fence, NOW.plus_ms(9_000)).unwrap();
+    let expires_at = contract::Timestamp(EXPIRES_MS);
+    let seen = [renewed, expired].map(|Holder { run, fence, .. }| Seen { run, fence, expires_at });
+    let taken = verbs::reap_seen(&connection, NOW.plus_ms(5_000), &seen).unwrap().value;
+    assert_eq!(taken.iter().map(|reaped| reaped.run).collect::<Vec<_>>(), [expired.run]);
+}

@@ -1,0 +1,177 @@
+//! What was found, for the terminal and as `docs/mutations.md`: each mutation with the test that
+//! turned red, and those that survive with their reasons.
+
+use super::court::{Found, Verdict, Verdicts};
+use super::known;
+use super::site::{Kind, Mutation, said};
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+/// The verdict that counts for a mutation as it is now.
+pub fn verdict<'a>(verdicts: &'a Verdicts, mutation: &Mutation) -> Option<&'a Verdict> {
+    let found: &Found = verdicts.get(&mutation.name)?;
+    (found.becomes == mutation.becomes).then_some(&found.verdict)
+}
+
+/// Prints the survivors among these; an error when one of them is not known.
+pub fn survivors(verdicts: &Verdicts, tried: &[&Mutation]) -> Result<(), String> {
+    let (mut caught, mut unviable, mut unknown) = (0, 0, 0);
+    for mutation in tried {
+        match verdict(verdicts, mutation) {
+            Some(Verdict::Caught { .. } | Verdict::TimedOut { .. }) => caught += 1,
+            Some(Verdict::NotViable { .. }) => unviable += 1,
+            Some(Verdict::Survived { .. }) => {
+                let reason = known::reason(&mutation.name);
+                unknown += usize::from(reason.is_none());
+                let (name, path, line) = (&mutation.name, &mutation.path, mutation.line);
+                println!("survives: {name}\n    {path}:{line}: {}", reason.unwrap_or("NOT KNOWN"));
+            }
+            None => {}
+        }
+    }
+    let survived = tried.len() - caught - unviable;
+    println!(
+        "{} mutations: {caught} caught, {survived} survive, {unviable} do not compile",
+        tried.len()
+    );
+    match unknown {
+        0 => Ok(()),
+        unknown => {
+            Err(format!("{unknown} mutations survive that no test catches and no reason excuses"))
+        }
+    }
+}
+
+const HEAD: &str = "\
+# Mutations
+
+A test that cannot turn red proves nothing. `cargo xtask mutate` breaks the code of the product in one
+place after another, in a copy of the sources, and runs the tests that should notice: the narrowest
+first, wider ones when those stay green. The first test that turns red, twice, and is green again without the
+mutation, is written down.
+
+```
+cargo xtask mutate --list             what would be tried, and where
+cargo xtask mutate                    all of it: more than an hour on two cores
+cargo xtask mutate --kind fence       one kind
+cargo xtask mutate --only renew       those whose name holds this
+cargo xtask mutate --rest             those that are not settled yet; --narrow asks only the nearest tests
+cargo xtask mutate --write            this page
+```
+
+Most places are found in the sources, so a new statement, sync, door or check is tried without anyone
+thinking of it; the rest are rows of `xtask/src/mutate/rows.rs`. As many as can be are built together, each
+beside what it replaces, and a file says which one is there while the tests run; the others are built alone.
+The tests must be green when none is there.
+A mutation that does not compile counts as neither. One that hangs is ended when it takes six times as long
+as the tests do without it, and counts as caught. A survivor that `xtask/src/mutate/known.rs` does not name
+with a reason makes the command fail. It is not part of `./scripts/test`; that the places are still found is.
+";
+
+/// Writes the page from all verdicts there are.
+pub fn write(root: &Path, verdicts: &Verdicts, all: &[Mutation]) -> Result<(), String> {
+    let page = page(verdicts, all, &today()?);
+    let path = root.join("docs/mutations.md");
+    std::fs::write(&path, page).map_err(|error| format!("writing {}: {error}", path.display()))?;
+    println!("docs/mutations.md is written");
+    Ok(())
+}
+
+fn today() -> Result<String, String> {
+    let said = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
+    let said = said.map_err(|error| format!("asking for the date: {error}"))?;
+    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
+}
+
+fn page(verdicts: &Verdicts, all: &[Mutation], date: &str) -> String {
+    let mut page = format!("{HEAD}\n## Recorded\n\n{date}, by `cargo xtask mutate --write`:\n\n");
+    page.push_str(
+        "| kind | what is broken | places | caught | survive | not compiled | not tried |\n",
+    );
+    page.push_str("|---|---|---|---|---|---|---|\n");
+    for kind in Kind::ALL {
+        let of: Vec<_> = all.iter().filter(|mutation| mutation.kind == kind).collect();
+        let count = |is: fn(Option<&Verdict>) -> bool| {
+            of.iter().filter(|mutation| is(verdict(verdicts, mutation))).count()
+        };
+        let caught = count(|verdict| {
+            matches!(verdict, Some(Verdict::Caught { .. } | Verdict::TimedOut { .. }))
+        });
+        let survive = count(|verdict| matches!(verdict, Some(Verdict::Survived { .. })));
+        let unviable = count(|verdict| matches!(verdict, Some(Verdict::NotViable { .. })));
+        let untried = count(|verdict| verdict.is_none());
+        let (word, says, places) = (kind.word(), kind.says(), of.len());
+        let _ = writeln!(
+            page,
+            "| {word} | {says} | {places} | {caught} | {survive} | {unviable} | {untried} |"
+        );
+    }
+    survived(&mut page, verdicts, all);
+    for kind in Kind::ALL {
+        let _ = write!(
+            page,
+            "\n## {}: what turned red\n\n| mutation | test |\n|---|---|\n",
+            kind.word()
+        );
+        for mutation in all.iter().filter(|mutation| mutation.kind == kind) {
+            let test = match verdict(verdicts, mutation) {
+                Some(Verdict::Caught { test }) => format!("`{test}`"),
+                Some(Verdict::TimedOut { trial }) => format!("it hangs ({trial})"),
+                Some(Verdict::NotViable { .. } | Verdict::Survived { .. }) | None => continue,
+            };
+            let _ = writeln!(page, "| {} | {test} |", shown(mutation));
+        }
+    }
+    left(&mut page, "Not compiled", all, |mutation| {
+        matches!(verdict(verdicts, mutation), Some(Verdict::NotViable { .. }))
+    });
+    left(&mut page, "Not tried yet", all, |mutation| verdict(verdicts, mutation).is_none());
+    page
+}
+
+fn survived(page: &mut String, verdicts: &Verdicts, all: &[Mutation]) {
+    let survivors: Vec<_> = all
+        .iter()
+        .filter(|mutation| matches!(verdict(verdicts, mutation), Some(Verdict::Survived { .. })))
+        .collect();
+    if survivors.is_empty() {
+        return;
+    }
+    page.push_str("\n## What survives, and why\n\n| mutation | why |\n|---|---|\n");
+    for mutation in survivors {
+        let reason = known::reason(&mutation.name).unwrap_or("**not known**");
+        let _ = writeln!(page, "| {} | {reason} |", shown(mutation));
+    }
+}
+
+fn left(page: &mut String, title: &str, all: &[Mutation], is: impl Fn(&Mutation) -> bool) {
+    let left: Vec<_> = all.iter().filter(|mutation| is(mutation)).collect();
+    if left.is_empty() {
+        return;
+    }
+    let _ = write!(page, "\n## {title}\n\n");
+    for mutation in left {
+        let _ = writeln!(page, "- {}", shown(mutation));
+    }
+}
+
+/// A mutation in a cell of a table.
+fn shown(mutation: &Mutation) -> String {
+    let cell = |text: &str| said(text).replace('|', "\\|").replace('`', "'");
+    let name = mutation.name.split_once('/').map_or(mutation.name.as_str(), |(_, name)| name);
+    let becomes = match mutation.becomes.as_str() {
+        "" => "nothing".to_owned(),
+        becomes => format!("`{}`", cell(becomes)),
+    };
+    match mutation.name.matches('/').count() {
+        // A row of the table says itself what it breaks.
+        1 => cell(name),
+        _ => {
+            let place = name
+                .rsplit_once(&format!("/{}", said(&mutation.was)))
+                .map_or(name, |(place, _)| place);
+            format!("{place}: `{}` → {becomes}", cell(&mutation.was))
+        }
+    }
+}

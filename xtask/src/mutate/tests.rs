@@ -1,0 +1,79 @@
+//! That the places are still found: a generator that finds nothing any more would say that all is
+//! well. The rows' texts, the names of known survivors and what a mutation leaves alone are held
+//! here too.
+
+use super::*;
+use std::collections::BTreeSet;
+
+fn all() -> Vec<Mutation> {
+    site::all(&source::product(&crate::root()).unwrap()).unwrap()
+}
+
+#[test]
+fn every_kind_of_place_is_still_found() {
+    let all = all();
+    for (part, at_least) in [
+        ("fence/store/sqlite/verbs/held/", 3),
+        ("fence/store/sqlite/verbs/renew/", 2),
+        ("fence/store/sqlite/verbs/fence_off/", 4),
+        ("fence/store/sqlite/commit/advance/", 3),
+        ("fence/store/sqlite/commit/settle/", 4),
+        ("fence/", 30),
+        ("sync/store/blobs/", 3),
+        ("sync/store/trace/", 3),
+        ("sync/store/disk/", 3),
+        ("sync/store/sqlite/mod/open_writer/\"FULL\"", 1),
+        ("sync/host/data/", 1),
+        ("seal/host/batch/", 8),
+        ("seal/host/ops/start/", 6),
+        ("seal/host/trace/", 3),
+        ("seal/store/seal/", 10),
+        ("auth/server/auth/admit/", 3),
+        ("auth/server/auth/host/", 2),
+        ("auth/server/auth/origin/", 1),
+        ("auth/server/auth/caller/", 1),
+        ("auth/server/auth/content_type/", 1),
+        ("auth/server/auth/whole/", 2),
+        ("auth/server/auth/check/", 4),
+        ("auth/server/listen/converse/", 3),
+        ("path/host/workspace/", 3),
+        ("path/host/data/", 2),
+        ("rule/", 10),
+    ] {
+        let found = all.iter().filter(|mutation| mutation.name.starts_with(part)).count();
+        assert!(found >= at_least, "{part}: {found} found, and at least {at_least} are there");
+    }
+}
+
+#[test]
+fn each_has_a_name_of_its_own_and_changes_something_in_its_place() {
+    let (all, sources) = (all(), source::product(&crate::root()).unwrap());
+    let names: BTreeSet<_> = all.iter().map(|mutation| &mutation.name).collect();
+    assert_eq!(names.len(), all.len());
+    for mutation in &all {
+        let source = sources.iter().find(|source| source.path == mutation.path).unwrap();
+        let mutated = switch::switched(&source.text, &[], &[], Path::new(""), Some(mutation));
+        assert_ne!(mutated, source.text, "{}", mutation.name);
+        assert!(mutation.at.end <= source.end, "{} is in a test", mutation.name);
+    }
+}
+
+#[test]
+fn whoever_is_excused_is_there_and_has_a_reason() {
+    let names: BTreeSet<_> = all().into_iter().map(|mutation| mutation.name).collect();
+    for (name, reason) in known::KNOWN {
+        assert!(names.contains(*name), "{name} is no mutation any more");
+        assert!(reason.len() > 20, "{name} has no reason");
+    }
+}
+
+#[test]
+fn a_row_whose_text_is_gone_is_said() {
+    let mut sources = source::product(&crate::root()).unwrap();
+    for source in &mut sources {
+        if source.path == rows::ROWS[0].path {
+            source.text = source.text.replace(rows::ROWS[0].text, "");
+        }
+    }
+    assert!(rows::find(&sources, &mut Vec::new()).unwrap_err().contains("0 times"));
+}

@@ -1,0 +1,87 @@
+//! The tests that a mutation is held against: the narrowest first, wider ones only when those stay
+//! green. A trial is a package, a filter of `cargo nextest` and an environment.
+
+use super::rows;
+use super::site::{Kind, Mutation};
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Trial {
+    pub name: &'static str,
+    pub package: &'static str,
+    pub filter: &'static str,
+    pub env: &'static [(&'static str, &'static str)],
+}
+
+/// The store without what takes long and looks at syncs and secrets.
+pub const STORE: Trial = Trial {
+    name: "store",
+    package: "store",
+    filter: "not test(powercut::) and not test(corpus) and not test(/^seal::/)",
+    env: &[],
+};
+/// Enough images to meet a sync that is missing.
+pub const POWERCUT: Trial = Trial {
+    name: "power cut",
+    package: "store",
+    filter: "test(powercut::a_power_cut) or test(powercut::folders) or test(/^disk::/) or test(/^blobs::/) or test(/^trace::/)",
+    env: &[("POWERCUT_IMAGES", "400")],
+};
+pub const SEAL: Trial = Trial {
+    name: "seal",
+    package: "store",
+    filter: "test(/^seal::/) or test(corpus) or test(canary)",
+    env: &[],
+};
+pub const ENGINE: Trial = Trial { name: "engine", package: "engine", filter: "all()", env: &[] };
+pub const KEEPER: Trial = Trial { name: "keeper", package: "keeper", filter: "all()", env: &[] };
+pub const HOST: Trial = Trial { name: "host", package: "host", filter: "all()", env: &[] };
+pub const SERVER: Trial = Trial { name: "server", package: "server", filter: "all()", env: &[] };
+pub const DEATHS: Trial = Trial {
+    name: "end to end: deaths and stops",
+    package: "cli",
+    filter: "kind(test) and (test(/^deaths::/) or test(/^adopted::/) or test(/^stop::/) or test(/^escape::/) or test(/^moment::/))",
+    env: &[],
+};
+pub const SECRETS: Trial = Trial {
+    name: "end to end: secrets",
+    package: "cli",
+    filter: "kind(test) and (test(/^secrets::/) or test(/^trace::/))",
+    env: &[],
+};
+pub const TOKENS: Trial = Trial {
+    name: "end to end: tokens",
+    package: "cli",
+    filter: "kind(test) and test(/^security::tokens::/)",
+    env: &[],
+};
+pub const SECURITY: Trial = Trial {
+    name: "end to end: security",
+    package: "cli",
+    filter: "kind(test) and (test(/^security::/) or test(/^mcp::/) or test(/^bad_input::/))",
+    env: &[],
+};
+
+/// Which trials a mutation has to pass, in their order; `narrow` for the first alone.
+pub fn of(mutation: &Mutation, narrow: bool) -> &'static [&'static Trial] {
+    let trials = all(mutation);
+    if narrow { &trials[..1] } else { trials }
+}
+
+fn all(mutation: &Mutation) -> &'static [&'static Trial] {
+    if let Some(trials) = rows::trials(&mutation.name) {
+        return trials;
+    }
+    let in_store = mutation.path.starts_with("crates/store/");
+    match mutation.kind {
+        Kind::Fence => &[&STORE, &DEATHS],
+        Kind::Sync if in_store => &[&POWERCUT, &STORE],
+        Kind::Sync => &[&HOST],
+        Kind::Seal if in_store => &[&SEAL, &SECRETS],
+        // Whether words are sealed on their way shows where the whole product is.
+        Kind::Seal => &[&SECRETS, &HOST],
+        Kind::Auth if mutation.path.starts_with("crates/host/") => &[&HOST, &SECURITY],
+        Kind::Auth => &[&SERVER, &SECURITY],
+        Kind::Path => &[&HOST, &SECURITY],
+        Kind::Rule => &[&STORE],
+    }
+}
