@@ -64,8 +64,8 @@ fn a_program_of_the_recorded_version_is_known_and_another_is_told_apart() {
     let ostler = Ostler::new();
     let bin = ostler.instance.root().join("bin");
     for (index, card) in cards().iter().enumerate() {
-        let recorded = card.versions_recorded.first().cloned().unwrap_or_default();
-        let version = if index % 2 == 0 { recorded } else { "9.99.999".to_owned() };
+        let recorded = card.versions_recorded.first().filter(|_| index % 2 == 0);
+        let version = recorded.map_or("9.99.999", String::as_str);
         program(
             &bin,
             &card.requires[0].binary,
