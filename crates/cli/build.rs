@@ -3,6 +3,7 @@
 //! all pages with a pointer in them; `docs/decisions/0011-the-program-is-linked-at-fixed-addresses.md`
 //! weighs it. The code inside is the same either way, and nothing else is decided here.
 
+#[expect(clippy::disallowed_methods, reason = "cargo tells a build script by its environment")]
 fn main() {
     let of_target = |name: &str| std::env::var(format!("CARGO_CFG_TARGET_{name}"));
     let is = |name: &str, value: &str| of_target(name).is_ok_and(|found| found == value);

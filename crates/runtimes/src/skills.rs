@@ -224,7 +224,8 @@ mod tests {
             expanded(path, &vars.iter().map(owned).collect())
         };
         let (moved, home) = ("${A_HOME:-~/.a}/skills", ("HOME", "/home/me"));
-        let rows: [(&[(&str, &str)], Option<&str>); 4] = [
+        type Row<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
+        let rows: [Row<'_>; 4] = [
             (&[home], Some("/home/me/.a/skills")),
             (&[home, ("A_HOME", "/moved/")], Some("/moved/skills")),
             (&[home, ("A_HOME", "")], Some("/home/me/.a/skills")),

@@ -18,7 +18,9 @@ fn text(events: &[Value]) -> String {
 }
 
 /// A recording, what is asked of it besides, its exit status, its code, and the end of its text.
-const TOLD: &[(&str, &[&str], i32, Option<&str>, &str)] = &[
+type Told = (&'static str, &'static [&'static str], i32, Option<&'static str>, &'static str);
+
+const TOLD: &[Told] = &[
     ("gemini-tool", &["--permission", "allow-all"], 0, None, "Tool rounds so far: 1."),
     ("claude-agent-acp-write", &["--permission", "allow-all"], 0, None, "Wrote written.txt."),
     ("opencode-hello", &["--permission", "deny"], 0, None, "Hello from the fake model."),
