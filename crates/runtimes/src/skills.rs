@@ -159,7 +159,7 @@ mod tests {
         let spec = spec_with(&runtime.card().id, |spec| {
             spec.adapter.binary = Some("agent".to_owned());
             spec.adapter.skills = vec![Skill { name: "x".to_owned(), always: false }];
-            spec.caller_env.insert("HOME".to_owned(), "/home/me".to_owned());
+            spec.caller_env.insert("HOME".to_owned(), "/srv/me".to_owned());
             change(spec);
         });
         runtime.plan(&spec).unwrap()
@@ -187,7 +187,7 @@ mod tests {
                     }
                     Some(Skills::Prompt { flag }) => (flag.clone(), own.to_owned(), Held::Attempt),
                     Some(Skills::HomeLinks { dir }) => {
-                        let vars = [("HOME".to_owned(), "/home/me".to_owned())].into();
+                        let vars = [("HOME".to_owned(), "/srv/me".to_owned())].into();
                         (None, expanded(dir, &vars).unwrap(), Held::Shared)
                     }
                     Some(Skills::Setting { .. }) => {
@@ -223,12 +223,12 @@ mod tests {
             let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
             expanded(path, &vars.iter().map(owned).collect())
         };
-        let (moved, home) = ("${A_HOME:-~/.a}/skills", ("HOME", "/home/me"));
+        let (moved, home) = ("${A_HOME:-~/.a}/skills", ("HOME", "/srv/me"));
         type Row<'a> = (&'a [(&'a str, &'a str)], Option<&'a str>);
         let rows: [Row<'_>; 4] = [
-            (&[home], Some("/home/me/.a/skills")),
+            (&[home], Some("/srv/me/.a/skills")),
             (&[home, ("A_HOME", "/moved/")], Some("/moved/skills")),
-            (&[home, ("A_HOME", "")], Some("/home/me/.a/skills")),
+            (&[home, ("A_HOME", "")], Some("/srv/me/.a/skills")),
             (&[], None),
         ];
         for (vars, expected) in rows {
