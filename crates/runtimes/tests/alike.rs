@@ -89,6 +89,26 @@ fn every_runtime_tells_the_same_story_of_one_tool_and_an_answer() {
 }
 
 #[test]
+fn every_agent_tells_the_same_story_through_acp() {
+    let runtime = registry::find("acp").expect("a runtime");
+    let folder: PathBuf = [env!("CARGO_MANIFEST_DIR"), "src", "acp", "recordings"].iter().collect();
+    let spec = spec(runtime, runtime.card().lanes[0]);
+    let mut told = 0;
+    for recording in Recording::all(&folder) {
+        // Two of them want a login before they do anything.
+        let played = recording.play(runtime, &spec);
+        if !recording.name.ends_with("-tool") || played.result.outcome != Outcome::Succeeded {
+            continue;
+        }
+        told += 1;
+        let mut story: Vec<&str> = played.drafts.iter().filter_map(word).collect();
+        story.dedup();
+        assert_eq!(story, STORY, "{}", recording.name);
+    }
+    assert!(told >= 8, "{told} agents have the scenario");
+}
+
+#[test]
 fn every_exception_is_of_a_runtime_that_is_there_and_says_why() {
     for (id, _, why) in EXCEPTIONS {
         assert!(registry::find(id).is_some() && why.len() > 20, "{id}");

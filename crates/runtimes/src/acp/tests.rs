@@ -689,6 +689,17 @@ fn in_turn_ended() -> Box<dyn Dialect> {
 }
 
 #[test]
+fn an_interrupt_that_comes_too_late_is_not_for_the_next_turn() {
+    let mut dialect = in_turn();
+    told(&mut *dialect, &chunk("done"));
+    say(&mut *dialect, &Utterance::Interrupt);
+    say(&mut *dialect, &Utterance::Message { text: "more".into() });
+    told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+    let out = told(&mut *dialect, &reply(3, json!({ "stopReason": "cancelled" })));
+    assert_eq!(ending(&out).unwrap().code, Some(Code::Cancelled), "nobody here asked for this one");
+}
+
+#[test]
 fn a_message_in_a_turn_waits_for_its_own() {
     let mut dialect = in_turn();
     told(&mut *dialect, &chunk("first"));

@@ -101,6 +101,8 @@ impl Ear<'_> {
         state.answer.clear();
         (state.acted, state.refused, state.failing) = (false, false, false);
         state.confession = None;
+        // An interrupt that came too late is not for this turn.
+        state.interrupting = false;
         let prompt = json!([{ "type": "text", "text": prompt }]);
         let params = json!({ "sessionId": state.session, "prompt": prompt });
         let request = state.request(Ours::Prompt, "session/prompt", &params);
