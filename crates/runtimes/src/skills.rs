@@ -159,7 +159,7 @@ mod tests {
         let spec = spec_with(&runtime.card().id, |spec| {
             spec.adapter.binary = Some("agent".to_owned());
             spec.adapter.skills = vec![Skill { name: "x".to_owned(), always: false }];
-            spec.caller_env.insert("HOME".to_owned(), "/home/me".to_owned());
+            spec.caller_env.insert("HOME".to_owned(), "/srv/me".to_owned());
             change(spec);
         });
         runtime.plan(&spec).unwrap()
@@ -187,7 +187,7 @@ mod tests {
                     }
                     Some(Skills::Prompt { flag }) => (flag.clone(), own.to_owned(), Held::Attempt),
                     Some(Skills::HomeLinks { dir }) => {
-                        let vars = [("HOME".to_owned(), "/home/me".to_owned())].into();
+                        let vars = [("HOME".to_owned(), "/srv/me".to_owned())].into();
                         (None, expanded(dir, &vars).unwrap(), Held::Shared)
                     }
                     Some(Skills::Setting { .. }) => {
@@ -225,9 +225,9 @@ mod tests {
             expanded(path, &owned.collect())
         };
         let rows = [
-            ("HOME=/home/me", Some("/home/me/.a/skills")),
-            ("HOME=/home/me A_HOME=/moved/", Some("/moved/skills")),
-            ("HOME=/home/me A_HOME=", Some("/home/me/.a/skills")),
+            ("HOME=/srv/me", Some("/srv/me/.a/skills")),
+            ("HOME=/srv/me A_HOME=/moved/", Some("/moved/skills")),
+            ("HOME=/srv/me A_HOME=", Some("/srv/me/.a/skills")),
             ("", None),
         ];
         for (vars, expected) in rows {

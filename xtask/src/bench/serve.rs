@@ -94,6 +94,8 @@ impl Serve {
             project_context: None,
             lane: None,
             mcp_servers: Default::default(),
+            skills: Vec::new(),
+            skills_dir: None,
         };
         let cwd = self.instance.work();
         json!({ "agent": "bench", "prompt": "go", "cwd": cwd, "adapter": adapter }).to_string()

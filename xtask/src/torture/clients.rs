@@ -161,6 +161,8 @@ fn adapter(agent: &Path, role: Role) -> Adapter {
         trace: true,
         mcp: true,
         mcp_servers: Default::default(),
+        skills: Vec::new(),
+        skills_dir: None,
     }
 }
 

@@ -465,11 +465,11 @@ fn skills_go_to_the_home_of_the_account_that_runs() {
     let into = |change: &dyn Fn(&mut Spec)| {
         let mut spec = spec();
         spec.adapter.skills = vec![contract::plan::Skill { name: "x".into(), always: false }];
-        spec.caller_env.insert("HOME".into(), "/home/me".into());
+        spec.caller_env.insert("HOME".into(), "/srv/me".into());
         change(&mut spec);
         super::Codex.plan(&spec).map(|plan| plan.mounts[0].into.clone())
     };
-    assert_eq!(into(&|_| {}).unwrap(), "/home/me/.codex/skills");
+    assert_eq!(into(&|_| {}).unwrap(), "/srv/me/.codex/skills");
     assert_eq!(
         into(&|spec| {
             spec.caller_env.insert("CODEX_HOME".into(), "/caller".into());
