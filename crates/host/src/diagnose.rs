@@ -218,7 +218,11 @@ impl Practice {
             context.set(name, "");
         }
         let spec = Spec {
-            adapter: Adapter { extra_args: Vec::new(), ..patient.adapter.clone() },
+            adapter: Adapter {
+                extra_args: Vec::new(),
+                skills: Vec::new(),
+                ..patient.adapter.clone()
+            },
             context,
             model: None,
             prompt: String::new(),

@@ -549,3 +549,25 @@ proptest::proptest! {
         let _ = check::findings(&text, &Vars::new());
     }
 }
+
+#[test]
+fn the_skills_of_an_agent_beat_those_of_its_adapter_and_are_looked_for_beside_the_file() {
+    let text = r#"{
+        "adapters": { "a": { "type": "process", "binary": "x", "skills": ["one"] } },
+        "agents": {
+            "plain": { "adapter": "a" },
+            "own": { "adapter": "a", "skills": ["two", { "name": "three", "always": true }] },
+        },
+    }"#;
+    let path = Some("/etc/ostler/ostler.json".into());
+    let config = Config { path, ..loaded(text).unwrap() };
+    let skills = |name: &str| {
+        let adapter = resolve(name, &config).unwrap().adapter;
+        let shown = |skill: &contract::plan::Skill| format!("{} {}", skill.name, skill.always);
+        (adapter.skills.iter().map(shown).collect::<Vec<_>>().join(", "), adapter.skills_dir)
+    };
+    let beside = Some("/etc/ostler/skills".to_owned());
+    assert_eq!(skills("plain"), ("one false".to_owned(), beside.clone()));
+    assert_eq!(skills("own"), ("two false, three true".to_owned(), beside));
+    assert_eq!(skills("demo"), (String::new(), None), "nobody asked for any");
+}
