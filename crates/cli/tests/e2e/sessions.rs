@@ -119,7 +119,9 @@ fn tells_its_login(ostler: &Ostler) {
     std::fs::create_dir_all(&home).unwrap();
     let login = json!({ "claudeAiOauth": { "accessToken": TOKEN, "expiresAt": 1 } }).to_string();
     std::fs::write(home.join(".credentials.json"), login).unwrap();
-    let binary = agent(ostler, "claude", "hello", "cat \"$HOME/.claude/.credentials.json\" >&2");
+    // Bare, without the name beside it by which any token would be known.
+    let tells = r#"sed 's/.*accessToken":"//; s/".*//' "$HOME/.claude/.credentials.json" >&2"#;
+    let binary = agent(ostler, "claude", "hello", tells);
     configure(
         ostler,
         "claude",
