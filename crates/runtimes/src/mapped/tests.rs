@@ -51,6 +51,7 @@ fn parts() -> Value {
             { "on": "stderr", "when": { "$": { "starts": "oh: " } }, "error": { "message": "$" } },
             { "when": { "kind": "end", "ok": true }, "end": { "success": true, "text": "answer" } },
             { "when": { "kind": "end" }, "end": { "success": false } },
+            { "when": { "kind": "piece" }, "text": { "at": "t", "delta": true, "block": "b" } },
         ],
         "exit": {
             "codes": { "7": "auth_required" }, "words": [{ "says": "log in", "code": "auth_failed" }]
@@ -377,6 +378,7 @@ fn line() -> impl Strategy<Value = String> {
         any::<u64>().prop_map(|n| json!({ "kind": "spent", "in": n, "cached": 7 })),
         any::<i64>().prop_map(|n| json!({ "kind": "trouble", "words": "overloaded", "http": n })),
         any::<f64>().prop_map(|n| json!({ "kind": "slow", "words": "rate limit", "sec": n })),
+        (0..2).prop_map(|block| json!({ "kind": "piece", "t": "x", "b": block })),
         Just(json!({ "kind": "lost" })),
         Just(json!({ "kind": ["end"], "parts": { "x": null } })),
     ];
