@@ -211,6 +211,13 @@ fn names_tell_by_their_parts() {
     }
 }
 
+#[test]
+fn a_user_who_is_called_like_a_secret_does_not_make_a_second_look_differ() {
+    let once = redacted("-----END://password:@@-----BEGIN PRIVATE KEY-----");
+    assert_eq!(once, "-----END://password:[redacted]@-----BEGIN PRIVATE KEY-----");
+    assert_eq!(redacted(&once), once);
+}
+
 proptest::proptest! {
     #[test]
     fn any_bytes_are_looked_at_without_harm_and_twice_is_once(
