@@ -3,7 +3,12 @@
 
 use super::{Place, Tally, bad_headers};
 use crate::door::{Door, written};
+use crate::mcp::Guest;
+use contract::limits::{CONNECTIONS_MAX, WATCHERS_MAX};
 use std::io::{Read as _, Write as _};
+
+/// How many come for whom there is no place.
+const CROWD_WAITS: usize = 50;
 
 #[test]
 fn too_many_or_too_long_headers_are_refused_on_every_route() {
@@ -154,10 +159,21 @@ fn a_request_that_never_ends_is_ended_and_holds_up_nobody() {
 fn more_connections_than_there_are_places_wait_for_one() {
     let door = Door::open();
     let request = written("GET", "/healthz", &[("host", &door.address), ("x-fill", "")], b"");
-    let crowd: Vec<_> =
-        (0..contract::limits::CONNECTIONS_MAX + 50).map(|_| door.connect()).collect();
-    // Everyone in the crowd is served in the end, and nobody's files were taken for it.
+    let files = || {
+        let held = std::fs::read_dir(format!("/proc/{}/fd", door.serve.child.id()));
+        held.map_or(0, Iterator::count)
+    };
+    let before = files();
+    let mut crowd: Vec<_> = (0..CONNECTIONS_MAX + CROWD_WAITS).map(|_| door.connect()).collect();
     let mut tally = Tally::new("a crowd");
+    // When the last of those with a place are answered, all places were taken, and no more are.
+    for mut stream in crowd.drain(CONNECTIONS_MAX - 3..CONNECTIONS_MAX) {
+        let _ = stream.write_all(&request);
+        let _ = stream.read_to_string(&mut String::new());
+    }
+    let taken = files().saturating_sub(before);
+    tally.row(taken < CONNECTIONS_MAX + CROWD_WAITS / 2, || format!("{taken} files are held"));
+    // Everyone in the crowd is served in the end, and nobody's files were taken for it.
     for mut stream in crowd {
         let _ = stream.write_all(&request);
         let mut answer = String::new();
@@ -167,4 +183,32 @@ fn more_connections_than_there_are_places_wait_for_one() {
     let answer = door.owner("GET", "/api/v1/host", "");
     tally.row(answer.status == 200, || format!("afterwards: {}", answer.status));
     tally.close(500);
+}
+
+#[test]
+fn more_watchers_than_there_are_places_are_told_so() {
+    let door = Door::open();
+    let guest = Guest::new(&door.ostler, &[]);
+    let target = format!("/api/v1/runs/{}/events", guest.run());
+    let bearer = format!("Bearer {}", door.token);
+    let headers = [
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("accept", "text/event-stream"),
+    ];
+    let watch = || {
+        let mut stream = door.connect();
+        stream.write_all(&written("GET", &target, &headers, b"")).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        (String::from_utf8_lossy(&head[9..]).into_owned(), stream)
+    };
+    // Whoever started the run watches it too.
+    let watching: Vec<_> = (0..WATCHERS_MAX + 1).map(|_| watch()).collect();
+    let admitted = watching.iter().filter(|(status, _)| status == "200").count();
+    assert!(admitted > 0 && admitted <= WATCHERS_MAX, "{admitted} are admitted");
+    assert_eq!(watching.last().unwrap().0, "429");
+    drop(watching);
+    testkit::until("a place", crate::ostler::BOUND_MS, || (watch().0 == "200").then_some(()));
+    guest.finish();
 }
