@@ -286,7 +286,14 @@ pub(super) fn redact_by(text: &[u8], which: Which) -> Option<Vec<u8>> {
         }
         let found = rule.apply(text, at);
         if let Some((from, to)) = found.filter(|(from, to)| from < to && *from >= done) {
-            out.extend_from_slice(&text[done..from]);
+            // A rule may reach over what stands before its value, such as the user of an address,
+            // and a key may stand there too.
+            let before = &text[done.max(at.min(from))..from];
+            out.extend_from_slice(&text[done..from - before.len()]);
+            match redact_by(before, Which::Forms) {
+                Some(clean) => out.extend_from_slice(&clean),
+                None => out.extend_from_slice(before),
+            }
             out.extend_from_slice(MARK.as_bytes());
             done = to;
         }
