@@ -69,6 +69,29 @@ as the tests do without it, and counts as caught. A survivor that `xtask/src/mut
 with a reason makes the command fail. It is not part of `./scripts/test`; that the places are still found is.
 ";
 
+/// What came of it so far; written by hand.
+const FOUND: &str = "\
+
+## What it found
+
+Each of these was not noticed by any test, and has one since.
+
+- Conditions of statements that another check hid: in `advance`, `settle`, `take`, `fence_off`, `reap`, `reap_seen`, and the same claim again. The code was right; nothing would have said so.
+- That the kernel is asked to sync at all: the power is cut in a log of what was told.
+- A token that does not end with its run, in the moment between the end and the host letting go.
+- Secrets in the names of models and of blocks, and those that a host hears which took a run over.
+- The bounds on connections and on watchers: the test of a crowd took every answer for good.
+- Ownership of directories, links and the token; files of a plan written through a link.
+
+And the instrument itself was wrong once. A property met a counterexample by chance and remembered it, so
+it was red for whatever came next, also the second time, and was credited with seven mutations that it had
+not noticed. They were withdrawn and judged again; since then a test must be green again without the mutation,
+and properties have one seed. Of the verdicts from before, every test that was named has been run again without
+any mutation, and was green. The counterexample was a fault of that test, which would have failed now and then.
+
+What is recorded below was run in pieces, while the tests it asked for were written.
+";
+
 /// Writes the page from all verdicts there are.
 pub fn write(root: &Path, verdicts: &Verdicts, all: &[Mutation]) -> Result<(), String> {
     let page = page(verdicts, all, &today()?);
@@ -85,9 +108,10 @@ fn today() -> Result<String, String> {
 }
 
 fn page(verdicts: &Verdicts, all: &[Mutation], date: &str) -> String {
-    let mut page = format!("{HEAD}\n## Recorded\n\n{date}, by `cargo xtask mutate --write`:\n\n");
+    let mut page =
+        format!("{HEAD}{FOUND}\n## Recorded\n\n{date}, by `cargo xtask mutate --write`:\n\n");
     page.push_str(
-        "| kind | what is broken | places | caught | survive | not compiled | not tried |\n",
+        "| kind | what is broken | places | caught | survive | not compiled | not settled |\n",
     );
     page.push_str("|---|---|---|---|---|---|---|\n");
     for kind in Kind::ALL {
@@ -126,7 +150,12 @@ fn page(verdicts: &Verdicts, all: &[Mutation], date: &str) -> String {
     left(&mut page, "Not compiled", all, |mutation| {
         matches!(verdict(verdicts, mutation), Some(Verdict::NotViable { .. }))
     });
-    left(&mut page, "Not tried yet", all, |mutation| verdict(verdicts, mutation).is_none());
+    left(
+        &mut page,
+        "Not settled: not tried, or against the nearest tests alone",
+        all,
+        |mutation| verdict(verdicts, mutation).is_none(),
+    );
     page
 }
 
@@ -140,7 +169,7 @@ fn survived(page: &mut String, verdicts: &Verdicts, all: &[Mutation]) {
     }
     page.push_str("\n## What survives, and why\n\n| mutation | why |\n|---|---|\n");
     for mutation in survivors {
-        let reason = known::reason(&mutation.name).unwrap_or("**not known**");
+        let reason = known::reason(&mutation.name).unwrap_or("**open**: no test notices it yet");
         let _ = writeln!(page, "| {} | {reason} |", shown(mutation));
     }
 }
