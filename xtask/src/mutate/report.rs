@@ -70,8 +70,7 @@ with a reason makes the command fail. It is not part of `./scripts/test`; that t
 ";
 
 /// What came of it so far; written by hand.
-const FOUND: &str = "\
-
+const FOUND: &str = "
 ## What it found
 
 Each of these was not noticed by any test, and has one since.
