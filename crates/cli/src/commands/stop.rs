@@ -13,8 +13,8 @@ use std::process::ExitCode;
 pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
-    let id = host::chance::command_id();
-    let (run, seen) = match way.ask(async |client| ask(client, id, &args).await).await {
+    let mut asking = Asking { id: host::chance::command_id(), args, stood_at: None };
+    let (run, stood_at) = match way.ask(async |client| asking.put_to(client).await).await {
         Ok(found) => found,
         Err(fault) => {
             way.finish().await;
@@ -22,7 +22,7 @@ pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopp
         }
     };
     let mut follow = Follow::new(way, run, OnInterrupt::Stop);
-    follow.seen = seen;
+    follow.seen = stood_at;
     let followed = follow.until_its_end(&mut Audience::Nobody).await;
     follow.way.finish().await;
     if let Followed::Ended(result) = followed? {
@@ -34,8 +34,22 @@ pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopp
     Ok(ExitCode::SUCCESS)
 }
 
-async fn ask(client: &Client, id: CommandId, args: &args::Stop) -> Result<(RunId, u64), Fault> {
-    let row = client.run(&args.run).await?;
-    client.wish(row.id, id, &Wish::Stop { reason: Code::Cancelled, at_once: args.now }).await?;
-    Ok((row.id, row.head_seq))
+/// The same stop, put to one host after the other until one has taken it.
+struct Asking {
+    id: CommandId,
+    args: args::Stop,
+    /// The run's last event before anyone was asked. A host may take the stop and be gone before it
+    /// says so; the run has then ended of it when the next one is looked at, and its result would be
+    /// among what was seen already.
+    stood_at: Option<u64>,
+}
+
+impl Asking {
+    async fn put_to(&mut self, client: &Client) -> Result<(RunId, u64), Fault> {
+        let row = client.run(&self.args.run).await?;
+        let stood_at = *self.stood_at.get_or_insert(row.head_seq);
+        let wish = Wish::Stop { reason: Code::Cancelled, at_once: self.args.now };
+        client.wish(row.id, self.id, &wish).await?;
+        Ok((row.id, stood_at))
+    }
 }

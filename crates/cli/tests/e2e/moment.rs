@@ -2,10 +2,13 @@
 //! again and again, while commands are fired at them. Each is done, and none is done twice: that is
 //! counted in the store and by the agents themselves.
 
+use crate::door::Door;
 use crate::ostler::{BOUND_MS, Ostler, Said, assert_gap_free, result, signal};
 use crate::storage::BadDisk;
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -195,6 +198,59 @@ fn stops_that_come_while_hosts_change_end_their_runs() {
     }
     assert_eq!(lines(&ostler.instance.work().join("started")).len(), RUNS);
     leave(&ostler, serve);
+}
+
+/// The next request of a connection: its method, its target and its body.
+fn heard(connection: &TcpStream) -> Option<(String, String, String)> {
+    let mut reader = BufReader::new(connection);
+    let (mut first, mut length) = (String::new(), 0);
+    reader.read_line(&mut first).ok()?;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let mut words = first.split(' ').map(str::to_owned);
+    Some((words.next()?, words.next()?, String::from_utf8(body).unwrap()))
+}
+
+#[test]
+fn a_stop_whose_answer_was_lost_still_learns_how_its_run_ended() {
+    let door = Door::open();
+    let agent = script(&door.ostler, "sleeper.sh", SLEEPER);
+    let mut run = door.ostler.starts(&["run", "--process", &agent, "sleep", "--json"]);
+    let asleep = run.event("a sleeper", |event| event["summary"] == "asleep");
+    let id = asleep["run_id"].as_str().unwrap().to_owned();
+    // A host that takes the stop and is gone before it says so, until the run has ended of it.
+    let relay = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = door.ostler.instance.data().join("address");
+    let at = format!("http://{}", relay.local_addr().unwrap());
+    std::fs::write(&address, at).unwrap();
+    let stop = door.ostler.starts(&["stop", &id]);
+    let unanswered = loop {
+        let (mut connection, _) = relay.accept().unwrap();
+        let Some((method, target, body)) = heard(&connection) else { continue };
+        let answer = door.owner(&method, &target, &body);
+        if method == "POST" {
+            assert_eq!(answer.status, 202, "{answer:?}");
+            break connection;
+        }
+        let head = format!("HTTP/1.1 {} -\r\nconnection: close\r\n", answer.status);
+        let length = format!("content-length: {}\r\n\r\n", answer.body.len());
+        connection.write_all([head, length, answer.body].concat().as_bytes()).unwrap();
+    };
+    assert_eq!(run.finish().code, 130, "the run was stopped");
+    std::fs::write(&address, format!("http://{}", door.address)).unwrap();
+    drop((relay, unanswered));
+    let said = stop.finish();
+    assert_eq!((said.code, said.stdout.contains("cancelled")), (0, true), "{said:?}");
 }
 
 #[test]
