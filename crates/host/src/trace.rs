@@ -107,3 +107,47 @@ pub(crate) fn resumed(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::{Code, Timestamp};
+    use runtimes::{Close, Utterance};
+
+    /// Remembers what it heard.
+    #[derive(Default)]
+    struct Ear(Vec<u8>);
+
+    impl Dialect for Ear {
+        fn open(&mut self) -> Option<Vec<u8>> {
+            None
+        }
+        fn hear(&mut self, frame: &Frame<'_>, _: &mut Out) {
+            self.0 = frame.bytes.to_vec();
+        }
+        fn say(&mut self, _: &Utterance, _: &mut Out) {}
+        fn tick(&mut self, _: Timestamp, _: &mut Out) {}
+        fn close(&mut self, _: Close, _: &mut Out) {}
+        fn farewell(&self, _: Code) -> Option<Vec<u8>> {
+            None
+        }
+        fn save(&self) -> Vec<u8> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn a_dialect_hears_no_half_of_a_secret_that_the_cut_went_through() {
+        let secret = "plum-otter-9f2c";
+        let mut tracer = Tracer::new(Seal::new([("KEY".to_owned(), secret.to_owned())]), None);
+        let line = format!("a long line that ends in {secret}");
+        for half in 4..secret.len() {
+            let bytes = &line.as_bytes()[..line.len() - secret.len() + half];
+            let mut ear = Ear::default();
+            let frame = Frame { stream: runtimes::Stream::Stdout, line: 1, bytes, cut: true };
+            tracer.hear(&mut ear, &frame, &mut Out::default());
+            let heard = String::from_utf8(ear.0).unwrap();
+            assert!(heard.starts_with("a long line") && !heard.contains("plum"), "{heard}");
+        }
+    }
+}

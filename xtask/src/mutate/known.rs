@@ -35,6 +35,10 @@ pub const KNOWN: &[(&str, &str)] = &[
          its event and with the machine, and leaving either out is caught",
     ),
     (
+        "seal/host/ops/start/start_new/seal.given(id)",
+        "the id was read from the store, where it is sealed already",
+    ),
+    (
         "rule/the agent's group is not killed",
         "the agent is killed by the next line and the rest of its family by the sweep: only later",
     ),

@@ -121,6 +121,28 @@ fn an_agent_that_ends_while_nobody_hosts_it_is_heard_to_its_last_word() {
 }
 
 #[test]
+fn words_whose_secrets_are_lost_are_not_kept_and_that_is_told() {
+    let ostler = Ostler::new();
+    let script = "--burst 5 --echo-env OSTLER_LEASE_TOKEN --sleep-ms 900 --burst 20";
+    let mut run = ostler.starts(&["run", "--process", &ostler.fake(script), "x", "--json"]);
+    let (id, _) = begun(&mut run);
+    killed(run);
+    until("the agent and its keeper to end", BOUND_MS, || keepers(&id).is_empty().then_some(()));
+    let kept = ostler.files().into_iter().find(|path| path.ends_with("keepsake")).unwrap();
+    std::fs::remove_file(kept).unwrap();
+    let events = ostler.events(&["watch", &id, "--json"]);
+    assert_gap_free(&events);
+    assert_eq!(result(&events)["outcome"], "succeeded", "{:#?}", events.last());
+    let adopted = events.iter().position(|event| event["phase"] == "adopted").unwrap();
+    let after = &events[adopted..];
+    let told =
+        |event: &&Value| event["text"].as_str().is_some_and(|text| text.contains("not kept"));
+    assert_eq!(after.iter().filter(told).count(), 1, "{after:#?}");
+    let words = after.iter().filter(|event| event["kind"] == "progress" || event["delta"] == true);
+    assert_eq!(words.count(), 0, "{after:#?}");
+}
+
+#[test]
 fn the_spool_of_a_run_that_was_settled_just_before_its_host_died_is_removed() {
     let ostler = Ostler::new();
     let agent = ostler.fake("--burst 1");

@@ -560,6 +560,27 @@ fn the_proxy_answers_what_it_cannot_pass_on() {
 }
 
 #[test]
+fn an_agent_is_shown_the_tools_of_a_server_that_it_is_offered_and_no_others() {
+    let ostler = Ostler::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/mcp_server.py");
+    let agent = ostler.instance.root().join("agent.sh");
+    std::fs::write(&agent, AGENT).unwrap();
+    let config = json!({
+        "mcpServers": { "near": { "command": "python3", "args": [script] } },
+        "adapters": { "here": { "type": "process", "binary": "sh", "args": [agent] } },
+        "agents": { "one": { "adapter": "here", "tools": ["read_task", "near__add"] } },
+    });
+    ostler.instance.write_config(&config.to_string());
+    let guest = Guest::of(&ostler, &mut ostler.command(&["run", "one", "be there", "--json"]));
+    let (_, answer) = guest.post(&list());
+    let tools = answer["result"]["tools"].as_array().unwrap().iter();
+    let names: Vec<_> = tools.filter_map(|tool| tool["name"].as_str()).collect();
+    assert_eq!(names, ["read_task", "near__add"]);
+    assert_eq!(guest.call("near__env", &json!({})), Err("unknown_tool".to_owned()));
+    guest.finish();
+}
+
+#[test]
 fn servers_of_the_configuration_are_offered_and_end_with_the_run() {
     let (ostler, other) = (Ostler::new(), Ostler::new());
     let far = Guest::new(&other, &[]);

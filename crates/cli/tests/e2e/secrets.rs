@@ -161,8 +161,9 @@ fn canaries_shown_in_every_presentation_by_every_way_in_are_nowhere_afterwards()
 
     let prompt = format!("sing {CANARY} and {MULTI}");
     let traced = ostler.instance.root().join("trace.ndjson");
+    let system = format!("never say {CANARY}");
     let run = ["run", "leaky", &prompt, "--json", "--trace", traced.to_str().unwrap()];
-    let said = says(&ostler, &run);
+    let said = says(&ostler, &[&run[..], &["--system", &system]].concat());
     let events = said.events();
     assert_eq!(result(&events)["outcome"], "succeeded", "{}", said.stderr);
     for mark in ["[redacted:CANARY]", "[redacted:MULTI]", "[redacted:LITERAL_TOKEN]"] {

@@ -4,7 +4,7 @@
 use super::{Place, Tally, bad_headers, runs};
 use crate::door::{Door, written};
 use crate::mcp::Guest;
-use contract::limits::BODY_BYTES_MAX;
+use contract::limits::{BODY_BYTES_MAX, PROMPT_BYTES_MAX};
 
 /// The token that a place takes: the owner's, or that of the run that is open meanwhile.
 fn bearer(place: &Place, door: &Door, guest: &Guest) -> String {
@@ -61,6 +61,16 @@ fn no_body_is_taken_that_is_not_what_a_route_wants() {
     tally.row(runs(&door) == before, || "a run was started".to_owned());
     guest.finish();
     tally.close(200);
+}
+
+#[test]
+fn a_body_within_its_limit_is_read() {
+    let door = Door::open();
+    let prompt = "x".repeat(PROMPT_BYTES_MAX);
+    assert!(prompt.len() < BODY_BYTES_MAX);
+    let body = format!(r#"{{"agent":"nobody","cwd":"/","environment":{{}},"prompt":"{prompt}"}}"#);
+    let answer = door.owner("POST", "/api/v1/runs", &body);
+    assert!(answer.body.contains("nobody"), "it was read, and its agent is not known: {answer:?}");
 }
 
 #[test]
