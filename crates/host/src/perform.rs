@@ -157,9 +157,10 @@ impl Drive {
                 }
                 self.speak();
             }
+            // Done when the run has ended: an order that is on its way is lost with its sender, and
+            // to stop twice is to stop once.
             Effect::Stop { reason, farewell_ms, term_ms } => {
                 self.stop(reason, farewell_ms, term_ms);
-                self.pending.done.push(n);
             }
             Effect::Relay(call) => self.relay(now, n, call),
             Effect::Settle => self.pending.done.push(n),

@@ -390,3 +390,38 @@ echo '{"type":"complete","output":{"text":"done"}}'"#;
     assert_gap_free(&events);
     assert_eq!(result(&events)["outcome"], "cancelled", "{:#?}", events.last());
 }
+
+#[test]
+fn a_stop_is_owed_to_the_keeper_until_the_run_has_ended() {
+    let ostler = Ostler::new();
+    let deaf = r#"trap '' TERM; echo '{"type":"progress","summary":"deaf"}'
+while [ ! -e enough ]; do echo '{"type":"progress","summary":"what?"}'; sleep 0.05; done"#;
+    let agent = script(&ostler, "deaf.sh", deaf);
+    let mut run = ostler.starts(&["run", "--process", &agent, "be deaf", "--json"]);
+    let begun = run.event("a deaf agent", |event| event["summary"] == "deaf");
+    let id = begun["run_id"].as_str().unwrap().to_owned();
+    let mut stop = ostler.starts(&["stop", &id]);
+    run.event("the stop", |event| event["phase"] == "stopping");
+    // Whatever the host writes down of it is written by then.
+    std::thread::sleep(Duration::from_secs(1));
+    for running in [&mut run, &mut stop] {
+        signal(running.child.id() as i32, Signal::KILL);
+        running.child.wait().unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let owed = runtime.block_on(async {
+        let store = store::Store::open(&ostler.instance.data()).unwrap();
+        let point = store.resume_point(id.parse().unwrap()).await.unwrap().unwrap();
+        store.close().await;
+        point.effects
+    });
+    let words: Vec<_> = owed.iter().map(|owed| String::from_utf8_lossy(&owed.bytes)).collect();
+    assert!(words.iter().any(|words| words.contains("cancelled")), "{words:?}");
+    // Asked twice, the keeper stops it once.
+    std::fs::write(ostler.instance.work().join("enough"), "").unwrap();
+    let events = ostler.says(&["watch", &id, "--json"]).events();
+    assert_gap_free(&events);
+    assert_eq!(result(&events)["outcome"], "cancelled", "{:#?}", events.last());
+    let stopping = events.iter().filter(|event| event["phase"] == "stopping").count();
+    assert_eq!(stopping, 1, "{events:#?}");
+}
