@@ -199,11 +199,11 @@ impl Drive {
         }
     }
 
-    /// A run that never became durable: its keeper leaves by itself, and is waited for.
+    /// A run that never became durable.
     pub fn abandon(mut self) {
-        self.keeping = None;
-        let child = self.child.take();
-        tokio::task::spawn_blocking(move || child.map(|mut child| child.wait()));
+        if let Some(child) = self.child.take() {
+            let_go(self.keeping.take(), child);
+        }
     }
 
     /// Commits what must not wait.
@@ -716,6 +716,12 @@ impl Drive {
             Leave::Fenced | Leave::Expired | Leave::HandedOver => {}
         }
     }
+}
+
+/// A keeper that gets no plan leaves when its socket closes, and is waited for.
+pub(crate) fn let_go<Control>(control: Control, mut child: Child) {
+    drop(control);
+    tokio::task::spawn_blocking(move || child.wait());
 }
 
 async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {

@@ -29,6 +29,7 @@ use keeper::plan::{LeaseClock, StdinMode};
 use runtimes::{Spec, registry, template};
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use store::seal::Seal;
@@ -153,8 +154,33 @@ pub(super) async fn drive_again(
         lease_token: host.inner.lease_token(row.id, row.fence),
         ..identity(host, &request, row.id)
     };
-    let prepared = prepare(host, &request, adapter, &identity).await?;
-    drive(host, &request, &identity, prepared)
+    let (prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
+    drive(host, &request, &identity, prepared, keeper)
+}
+
+/// Prepares the run while its keeper starts: a process takes as long to come up as all of this, and
+/// without its plan it does nothing.
+async fn prepare_beside_keeper(
+    host: &Host,
+    request: &RunRequest,
+    adapter: Adapter,
+    identity: &Identity,
+) -> Result<(Prepared, Spawned), Fault> {
+    let program = host.inner.program.clone();
+    let failed = move |error| {
+        Fault::new(Code::SpawnFailed, format!("{}: {error}", host.inner.program.display()))
+    };
+    let starting = tokio::task::spawn_blocking(move || keeper::door::spawn(&program, None));
+    let prepared = prepare(host, request, adapter, identity).await;
+    let keeper = starting.await.map_err(io::Error::other).flatten().map_err(failed)?;
+    failpoint::hit(Point::KeeperSpawned);
+    match prepared {
+        Ok(prepared) => Ok((prepared, keeper)),
+        Err(fault) => {
+            drive::let_go(keeper.control, keeper.child);
+            Err(fault)
+        }
+    }
 }
 
 /// Starts a run that is not there yet. When this returns, task, run and its first events are
@@ -170,7 +196,7 @@ pub(super) async fn start_new(
     }
     let (request, adapter) = request.completed(host)?;
     let identity = identity(host, &request, run);
-    let mut prepared = prepare(host, &request, adapter, &identity).await?;
+    let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
     let now = clock::now();
@@ -203,9 +229,8 @@ pub(super) async fn start_new(
         },
     };
 
-    // The keeper starts while the store writes; without its plan it does nothing.
     let short = short_secrets(&kept.secrets);
-    let mut drive = drive(host, &request, &identity, prepared)?;
+    let mut drive = drive(host, &request, &identity, prepared, keeper)?;
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.pending.drafts.extend(short.into_iter().map(too_short));
     drive.pending.drafts.extend(warnings);
@@ -251,12 +276,13 @@ fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
     }
 }
 
-/// Puts the driver together and starts its keeper, which waits for the plan.
+/// Puts the driver together, with its keeper that waits for the plan.
 fn drive(
     host: &Host,
     request: &RunRequest,
     identity: &Identity,
     prepared: Prepared,
+    spawned: Spawned,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
     let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, .. } = prepared;
@@ -266,10 +292,6 @@ fn drive(
         None => Vec::new(),
     };
     let terms = Terms { session_spent, ..terms(request, &checked, house.lease_ms) };
-    let spawned: Spawned = keeper::door::spawn(&house.program, None).map_err(|error| {
-        Fault::new(Code::SpawnFailed, format!("{}: {error}", house.program.display()))
-    })?;
-    failpoint::hit(Point::KeeperSpawned);
     let now = clock::now();
     let lease_ms = house.lease_ms;
     let keeping = Keeping::new(spawned.control)
