@@ -84,3 +84,7 @@ pub const FAMILY_PIDS_MAX: u32 = 16_384;
 /// Pause between two looks for strangers that ended as our children: time enough for whoever owns a
 /// child to wait for it.
 pub const STRAYS_LOOK_MS: u64 = 1_000;
+
+/// What the kernel is told of an agent for the case that memory runs out, of a thousand: enough to go
+/// before whoever holds it, and before most of what else there is.
+pub const AGENT_OOM_SCORE_ADJ: i32 = 300;

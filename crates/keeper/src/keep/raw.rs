@@ -11,9 +11,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, umask};
+
+use crate::limits::AGENT_OOM_SCORE_ADJ;
 
 /// The signals a keeper hears: a child's end, and requests to stop.
 const HEARD: [libc::c_int; 5] =
@@ -150,6 +152,7 @@ pub fn bind_to_keeper(
     group: Option<BorrowedFd<'_>>,
 ) {
     let nothing = signal_set(&[]);
+    let score = AGENT_OOM_SCORE_ADJ.to_string();
     let group = group.map(|group| group.as_raw_fd());
     let bind = move || {
         if let Some(group) = group {
@@ -162,6 +165,7 @@ pub fn bind_to_keeper(
         if getppid() != Some(keeper) {
             return Err(Errno::SRCH.into());
         }
+        offer_first(&score);
         umask(mask);
         set_signal_mask(&nothing)?;
         Err(image.execute())
@@ -169,6 +173,21 @@ pub fn bind_to_keeper(
     // SAFETY: between fork and exec of a single-threaded process. A few system calls; nothing
     // allocates or takes a lock.
     unsafe { command.pre_exec(bind) };
+}
+
+/// When memory runs out the kernel is to take the agent and its family, and not whoever holds them.
+/// Where it cannot be told, or was told more already, things stay as they are.
+fn offer_first(wanted: &str) {
+    let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::RDWR, Mode::empty())
+    else {
+        return;
+    };
+    let mut text = [0; 8];
+    let length = rustix::io::read(&file, &mut text).unwrap_or(0);
+    let score = str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse().ok());
+    if score.is_some_and(|score: i32| score < AGENT_OOM_SCORE_ADJ) {
+        let _ = rustix::io::write(&file, wanted.as_bytes());
+    }
 }
 
 /// A program to become: where it may be, its arguments and its environment, ready for the kernel.

@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
+use keeper::limits::AGENT_OOM_SCORE_ADJ;
 use keeper::wire::{Assembler, Refusal, Report};
 use keeper::{door, packet};
 
@@ -93,6 +94,19 @@ fn a_file_that_is_no_program_is_testified_and_given_to_no_shell() {
         assert!(words.contains("words: not a program"), "{words}");
         assert!(!trace.exists(), "a shell ran it");
     }
+}
+
+#[test]
+fn when_memory_runs_out_the_agent_goes_before_its_keeper() {
+    let mut scene = Scene::sh("cat /proc/self/oom_score_adj; cat");
+    scene.read_until_out("\n");
+    let score = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    let keeper = format!("/proc/{}/oom_score_adj", scene.hello.keeper_pid);
+    assert_eq!(std::fs::read_to_string(keeper).unwrap(), score, "the keeper keeps its place");
+    let wanted = score.trim().parse::<i32>().unwrap().max(AGENT_OOM_SCORE_ADJ);
+    scene.stop(0, 0);
+    scene.end();
+    assert_eq!(scene.out().trim(), wanted.to_string());
 }
 
 #[test]
