@@ -28,13 +28,9 @@ pub mod openclaw;
 pub mod opencode;
 pub mod openhands;
 pub mod pi;
-#[cfg(test)]
-mod played;
 pub mod process;
 pub mod provider;
 pub mod registry;
-#[cfg(test)]
-mod rehearsal;
 mod saved;
 pub mod skills;
 pub mod template;

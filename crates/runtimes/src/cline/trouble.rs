@@ -50,7 +50,9 @@ pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cline;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_has_its_code() {
@@ -76,9 +78,6 @@ mod tests {
             (None, "Not authenticated. Run cline auth.", None),
             (Some(1), "", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Cline, &rows);
     }
 }

@@ -62,7 +62,9 @@ pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Copilot;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_has_its_code() {
@@ -112,9 +114,6 @@ mod tests {
             (None, "Error: No authentication information found.", None),
             (Some(1), "", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Copilot, &rows);
     }
 }

@@ -33,7 +33,9 @@ fn status_in(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Droid;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_has_its_code() {
@@ -64,9 +66,6 @@ mod tests {
             (Some(0), "set a valid FACTORY_API_KEY", None),
             (None, "set a valid FACTORY_API_KEY", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Droid, &rows);
     }
 }

@@ -99,7 +99,9 @@ fn status_in(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Gemini;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_message_of_the_provider_has_its_code() {
@@ -159,10 +161,7 @@ mod tests {
             (Some(1), "", None),
             (None, key, None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Gemini, &rows);
     }
 
     #[test]

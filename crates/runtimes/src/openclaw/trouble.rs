@@ -54,7 +54,9 @@ pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Openclaw;
     use super::*;
+    use crate::trial;
     use serde_json::json;
 
     #[test]
@@ -83,9 +85,6 @@ mod tests {
             (Some(0), "Error: workspace appears to have disappeared", None),
             (None, "Error: workspace appears to have disappeared", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Openclaw, &rows);
     }
 }

@@ -54,7 +54,9 @@ pub(crate) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::OpenCode;
     use super::*;
+    use crate::trial;
     use serde_json::json;
 
     #[test]
@@ -87,9 +89,6 @@ mod tests {
             (Some(1), "", None),
             (None, "Error: Session not found", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&OpenCode, &rows);
     }
 }

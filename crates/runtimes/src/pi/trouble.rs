@@ -42,7 +42,9 @@ fn status_in(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pi;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_of_the_provider_has_its_code() {
@@ -74,9 +76,6 @@ mod tests {
             (Some(143), "", None),
             (None, "No API key found for anthropic.", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Pi, &rows);
     }
 }
