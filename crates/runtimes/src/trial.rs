@@ -347,6 +347,9 @@ pub(crate) fn assert_unknown_session_is_found(
         assert_eq!(unknown(None, *stream, words), 0, "{stream:?}");
         assert_eq!(unknown(Some("x"), *stream, "Error: something else"), 0, "{stream:?}");
     }
+    // Words of the model in a line that was cut are none of the agent's.
+    let cut = format!(r#"{{"type":"text","text":"{words}"#);
+    assert_eq!(unknown(Some("x"), Stream::Stdout, &cut), 0);
 }
 
 /// Plays single lines of the recordings, each broken somewhere, to their end. None does harm, and

@@ -376,7 +376,9 @@ impl Ear<'_> {
     /// A line of standard output that is no line of the protocol; a conversation that is not known
     /// may be told here too.
     fn stray(&mut self) {
-        if trouble::session_unknown(self.line) && self.state.resumes.is_some() {
+        // What a model said may be in a line of the protocol that was cut.
+        let is_words = !self.line.trim_start().starts_with('{');
+        if is_words && trouble::session_unknown(self.line) && self.state.resumes.is_some() {
             self.signal(Signal::SessionUnknown);
         }
         self.keep(Some(UNRECOGNISED));

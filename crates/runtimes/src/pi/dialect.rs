@@ -342,7 +342,9 @@ impl Ear<'_> {
 
     /// A line that is none of the protocol; a conversation that is not known is told in one.
     fn stray(&mut self, level: Option<&str>) {
-        if trouble::session_unknown(self.line) && self.state.resumes.is_some() {
+        // What a model said may be in a line of the protocol that was cut.
+        let is_words = !self.line.trim_start().starts_with('{');
+        if is_words && trouble::session_unknown(self.line) && self.state.resumes.is_some() {
             self.signal(Signal::SessionUnknown);
         }
         self.keep(level);
