@@ -131,8 +131,14 @@ pub fn binary(spec: &Spec, name: &str) -> String {
 /// Where our own MCP server is, if it is to be offered. A run without a relay has no such address,
 /// and then there is nothing to offer.
 pub fn mcp_url(spec: &Spec) -> Option<String> {
-    let url = template::fill("{{mcpUrl}}", "mcpUrl", &spec.context, &spec.caller_env).ok();
-    url.filter(|url| spec.adapter.mcp && !url.is_empty())
+    placeholder(spec, "mcpUrl").filter(|_| spec.adapter.mcp)
+}
+
+/// What the run knows under this name, if anything.
+pub fn placeholder(spec: &Spec, name: &str) -> Option<String> {
+    let template = format!("{{{{{name}}}}}");
+    let value = template::fill(&template, name, &spec.context, &spec.caller_env).ok();
+    value.filter(|value| !value.is_empty())
 }
 
 /// The keys that every CLI takes in its adapter.

@@ -23,7 +23,6 @@ pub mod jsonlines;
 pub mod kilo;
 pub mod launch;
 pub mod mapped;
-mod oneshot;
 pub mod openclaw;
 pub mod opencode;
 pub mod openhands;
@@ -34,7 +33,6 @@ pub mod registry;
 mod saved;
 pub mod skills;
 pub mod template;
-mod told;
 #[cfg(test)]
 mod trial;
 

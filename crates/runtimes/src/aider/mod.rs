@@ -11,12 +11,13 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 
 /// The name of the program.
 const BINARY: &str = "aider";
@@ -104,7 +105,7 @@ impl Runtime for Aider {
             dont_use_when: "commands must be run, a conversation must go on, or the workspace is \
                             no git repository and shall stay none"
                 .to_owned(),
-            config_schema: oneshot::config_schema(),
+            config_schema: launch::cli_schema(),
         }
     }
 
@@ -119,16 +120,16 @@ impl Runtime for Aider {
         let text = plain(launch::with_system_prompt(spec));
         let files = vec![PlanFile { name: PROMPT_FILE.to_owned(), text }];
         let env = OWN.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let program = oneshot::program(spec, BINARY);
+        let program = launch::binary(spec, BINARY);
         Start { program, args, env, files, ..Start::default() }.plan(spec, &card)
     }
 
-    fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::Aider::new())
+    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
+        headless::dialect::<State>(spec, None)
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Aider::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

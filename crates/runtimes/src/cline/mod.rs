@@ -4,7 +4,6 @@
 //! a daemon behind. The user's own settings are never written.
 
 mod dialect;
-mod state;
 mod tools;
 mod trouble;
 mod wire;
@@ -13,12 +12,13 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 
 /// The name of the program.
 const BINARY: &str = "cline";
@@ -101,11 +101,11 @@ impl Runtime for Cline {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::Cline::new(spec.session.is_some(), spec.model.clone()))
+        headless::dialect::<State>(spec, None)
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Cline::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

@@ -4,7 +4,6 @@
 //! a run adds is in flags and a file of its own.
 
 mod dialect;
-mod state;
 mod tools;
 mod trouble;
 mod wire;
@@ -13,12 +12,13 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 use serde_json::json;
 
 /// The name of the program.
@@ -120,12 +120,11 @@ impl Runtime for Copilot {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let prompt = launch::with_system_prompt(spec);
-        Box::new(dialect::Copilot::new(prompt, spec.session.clone()))
+        headless::dialect::<State>(spec, Some(launch::with_system_prompt(spec)))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Copilot::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

@@ -12,13 +12,14 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, Model, PolicyRow, Reports, Requirement, Retries,
     SystemPrompt,
 };
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 
 /// The name of the program; it is also installed as `agent`, which is too common a word.
 const BINARY: &str = "cursor-agent";
@@ -73,7 +74,7 @@ impl Runtime for CursorAgent {
             dont_use_when: "you want to be asked before each step, to speak during the run, or to \
                             offer it tools of your own"
                 .to_owned(),
-            config_schema: oneshot::config_schema(),
+            config_schema: launch::cli_schema(),
         }
     }
 
@@ -87,18 +88,17 @@ impl Runtime for CursorAgent {
         if let Some(session) = &spec.session {
             args.extend(["--resume".to_owned(), session.clone()]);
         }
-        let program = oneshot::program(spec, BINARY);
+        let program = launch::binary(spec, BINARY);
         let start = Start { program, args, stdin: StdinMode::Prompt, ..Start::default() };
         start.plan(spec, &card)
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let prompt = launch::with_system_prompt(spec);
-        Box::new(dialect::CursorAgent::new(prompt, spec.session.clone()))
+        headless::dialect::<State>(spec, Some(launch::with_system_prompt(spec)))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::CursorAgent::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

@@ -88,12 +88,6 @@ pub(super) struct Count {
     pub cache_write_tokens: u64,
 }
 
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
-}
-
 impl Said {
     /// The text of all its parts.
     pub(super) fn text(&self) -> String {

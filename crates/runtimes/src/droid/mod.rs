@@ -11,13 +11,14 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, Skills,
     SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 use serde_json::json;
 
 /// The name of the program.
@@ -112,11 +113,11 @@ impl Runtime for Droid {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::Droid::new(spec.prompt.clone(), spec.session.clone()))
+        headless::dialect::<State>(spec, Some(spec.prompt.clone()))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Droid::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

@@ -4,7 +4,6 @@
 //! what a run adds is in flags, variables and files of its own.
 
 mod dialect;
-mod state;
 mod tools;
 mod trouble;
 mod wire;
@@ -13,13 +12,14 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, Model, PolicyRow, Reports, Requirement, Retries,
     Skills, SystemPrompt,
 };
 use contract::plan::{Lane, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 use serde_json::json;
 
 /// The name of the program.
@@ -112,12 +112,11 @@ impl Runtime for Gemini {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let prompt = launch::with_system_prompt(spec);
-        Box::new(dialect::Gemini::new(prompt, spec.session.clone()))
+        headless::dialect::<State>(spec, Some(launch::with_system_prompt(spec)))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Gemini::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

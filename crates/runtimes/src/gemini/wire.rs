@@ -90,9 +90,3 @@ pub(super) struct Count {
     pub output_tokens: u64,
     pub cached: u64,
 }
-
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
-}

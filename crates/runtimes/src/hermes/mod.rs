@@ -1,22 +1,23 @@
 //! Hermes Agent, driven by its one-shot mode: the prompt as an argument, the bare answer on stdout
-//! and a report on stderr, one turn for one process. `report` reads the report, `dialect` hears both
+//! and a report on stderr, one turn for one process. `wire` mirrors the report, `dialect` hears both
 //! streams and `trouble` knows its words; `NOTES.md` says where each fact was found. The user's own
 //! settings are never written.
 
 mod dialect;
-mod report;
 mod trouble;
+mod wire;
 
 #[cfg(test)]
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
 use contract::plan::{Lane, ProjectContext};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 
 /// The name of the program.
 const BINARY: &str = "hermes";
@@ -76,7 +77,7 @@ impl Runtime for Hermes {
             dont_use_when: "you want to see what it does while it does it, to be asked first, to \
                             go on with a conversation, or to give a prompt above 96 KiB"
                 .to_owned(),
-            config_schema: oneshot::config_schema(),
+            config_schema: launch::cli_schema(),
         }
     }
 
@@ -91,19 +92,19 @@ impl Runtime for Hermes {
             Some(ProjectContext::Isolate) => args.push("--ignore-rules".to_owned()),
             Some(ProjectContext::Load) | None => {}
         }
-        let prompt = oneshot::prompt_argument(&card.label, launch::with_system_prompt(spec))?;
+        let prompt = launch::argv_prompt(spec, &card)?;
         // In one word, because a prompt may begin like a flag.
         args.push(format!("--oneshot={prompt}"));
-        let program = oneshot::program(spec, BINARY);
+        let program = launch::binary(spec, BINARY);
         Start { program, args, ..Start::default() }.plan(spec, &card)
     }
 
-    fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::Hermes::new())
+    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
+        headless::dialect::<State>(spec, None)
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Hermes::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

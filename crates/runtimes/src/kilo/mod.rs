@@ -7,7 +7,7 @@ mod tests;
 
 use crate::launch;
 use crate::opencode::{self, Family, Steps};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Login, Requirement};
 use contract::{Card, Code, Fault, LaunchPlan};
 
@@ -52,12 +52,11 @@ impl Runtime for Kilo {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let (session, model) = (spec.session.clone(), spec.model.clone());
-        Box::new(Steps::new(spec.prompt.clone(), session, model))
+        headless::dialect::<Steps>(spec, Some(spec.prompt.clone()))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(Steps::restore(state)?))
+        headless::restore::<Steps>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

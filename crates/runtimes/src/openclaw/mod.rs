@@ -5,7 +5,6 @@
 //! points it at the run's. The user's settings are never written.
 
 mod dialect;
-mod state;
 mod trouble;
 mod wire;
 
@@ -13,12 +12,13 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, template};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 
 /// The name of the program.
 const BINARY: &str = "openclaw";
@@ -116,12 +116,11 @@ impl Runtime for Openclaw {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let workspace = placeholder(spec, "workspacePath");
-        Box::new(dialect::Openclaw::new(spec.session.clone(), workspace))
+        headless::dialect::<State>(spec, None)
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Openclaw::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
@@ -163,13 +162,6 @@ fn policies() -> Vec<PolicyRow> {
 /// The conversation: one that is taken up again, or one that is called as the run is. It makes what
 /// it does not know, so none is ever unknown.
 fn session(spec: &Spec) -> String {
-    let run = || placeholder(spec, "runId");
+    let run = || launch::placeholder(spec, "runId");
     spec.session.clone().or_else(run).unwrap_or_else(|| SESSION.to_owned())
-}
-
-/// What the run knows under this name, if anything.
-fn placeholder(spec: &Spec, name: &str) -> Option<String> {
-    let template = format!("{{{{{name}}}}}");
-    let value = template::fill(&template, name, &spec.context, &spec.caller_env).ok();
-    value.filter(|value| !value.is_empty())
 }

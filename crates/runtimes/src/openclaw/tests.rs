@@ -3,7 +3,7 @@
 //! is cut or too long, and that no line, however broken, does harm.
 
 use super::Openclaw;
-use super::state::DOCUMENT_BYTES_MAX;
+use super::dialect::DOCUMENT_BYTES_MAX;
 use crate::trial::{
     self, Style, Sum, booked, fresh, hear, heard, lines, played, recordings, results, spec_with,
 };

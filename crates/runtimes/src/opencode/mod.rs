@@ -5,7 +5,6 @@
 
 mod dialect;
 mod family;
-mod state;
 mod tools;
 mod trouble;
 mod wire;
@@ -18,7 +17,7 @@ pub(crate) use family::{Family, policies};
 pub(crate) use trouble::at_exit;
 
 use crate::launch;
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, Reports, Requirement, Retries, Skills, SystemPrompt,
 };
@@ -68,12 +67,11 @@ impl Runtime for OpenCode {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let (session, model) = (spec.session.clone(), spec.model.clone());
-        Box::new(Steps::new(spec.prompt.clone(), session, model))
+        headless::dialect::<Steps>(spec, Some(spec.prompt.clone()))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(Steps::restore(state)?))
+        headless::restore::<Steps>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

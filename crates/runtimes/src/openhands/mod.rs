@@ -12,13 +12,14 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::plan::{Lane, PlanFile};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 
 /// The name of the program.
 const BINARY: &str = "openhands";
@@ -81,7 +82,7 @@ impl Runtime for OpenHands {
             dont_use_when: "tokens or dollars must be counted, something must be asked first, or \
                             the prompt must not be seen among the processes of the machine"
                 .to_owned(),
-            config_schema: oneshot::config_schema(),
+            config_schema: launch::cli_schema(),
         }
     }
 
@@ -104,17 +105,17 @@ impl Runtime for OpenHands {
         }
         let mut env = OWN.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         env.extend(spec.model.clone().map(|model| (MODEL_VARIABLE.to_owned(), model)));
-        let program = oneshot::program(spec, BINARY);
+        let program = launch::binary(spec, BINARY);
         let start = Start { program, args, env, files, ..Start::default() };
         start.plan(spec, &card)
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::OpenHands::new(spec.session.clone()))
+        headless::dialect::<State>(spec, None)
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::OpenHands::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     /// It says nothing by its exits: 0 is every failure of the model, and its words are on stdout.

@@ -4,7 +4,6 @@
 //! tools it is given.
 
 mod dialect;
-mod state;
 mod tools;
 mod trouble;
 mod wire;
@@ -13,13 +12,14 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, Seen, Skills,
     SystemPrompt,
 };
 use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use dialect::State;
 use serde_json::json;
 
 /// The name of the program.
@@ -126,11 +126,11 @@ impl Runtime for Pi {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::Pi::new(spec.prompt.clone(), spec.session.clone()))
+        headless::dialect::<State>(spec, Some(spec.prompt.clone()))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Pi::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

@@ -127,12 +127,6 @@ pub(super) struct RetryEnd {
     pub success: bool,
 }
 
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
-}
-
 /// The texts of a list of contents, joined; `None` when there is none.
 pub(super) fn text_in(content: &Value) -> Option<String> {
     let part = |part: &Value| {
