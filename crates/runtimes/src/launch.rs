@@ -4,10 +4,9 @@
 
 use crate::template::{self, Context};
 use crate::{Spec, skills};
-use contract::card::PolicyRow;
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::plan::{
-    Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, StdinMode,
+    Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, ProjectContext, StdinMode,
 };
 use contract::{Card, Code, Fault, Policy};
 use serde_json::{Value, json};
@@ -128,6 +127,31 @@ pub fn binary(spec: &Spec, name: &str) -> String {
     binary.unwrap_or(name).to_owned()
 }
 
+/// Words as arguments.
+pub fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// A flag with its value, where there is one.
+pub fn given(flag: &str, value: Option<&str>) -> Vec<String> {
+    value.map(|value| words(&[flag, value])).unwrap_or_default()
+}
+
+/// Where a file of the run will lie.
+pub fn path(spec: &Spec, name: &str) -> String {
+    format!("{}/{name}", spec.files)
+}
+
+/// A file of the run.
+pub fn file(name: &str, text: impl Into<String>) -> PlanFile {
+    PlanFile { name: name.to_owned(), text: text.into() }
+}
+
+/// Whether the agent is to leave out what the project and the user instruct.
+pub fn isolates(spec: &Spec) -> bool {
+    spec.adapter.project_context == Some(ProjectContext::Isolate)
+}
+
 /// Where our own MCP server is, if it is to be offered. A run without a relay has no such address,
 /// and then there is nothing to offer.
 pub fn mcp_url(spec: &Spec) -> Option<String> {
@@ -148,16 +172,6 @@ pub fn cli_schema() -> BTreeMap<String, Value> {
         ("extraArgs", json!({ "type": "array", "items": { "type": "string" } })),
     ];
     rows.map(|(key, schema)| (key.to_owned(), schema)).into()
-}
-
-/// One cell of the matrix of the native lane; without flags the policy is not possible.
-pub fn native_policy((policy, flags, note): (Policy, Option<&[&str]>, &str)) -> PolicyRow {
-    PolicyRow {
-        policy,
-        lane: Lane::Native,
-        flags: flags.map(|flags| flags.iter().map(|flag| (*flag).to_owned()).collect()),
-        note: Some(note.to_owned()),
-    }
 }
 
 /// The flags that a policy becomes on the native lane.
@@ -239,11 +253,6 @@ fn secrets(adapter: &Adapter, card: &Card) -> Vec<String> {
             .map(|(name, _)| name.clone()),
     );
     names.into_iter().collect()
-}
-
-/// Those of a runtime's variables that are the key of a provider.
-pub fn keys(names: &[&'static str]) -> Vec<&'static str> {
-    names.iter().copied().filter(|name| name.ends_with("_KEY")).collect()
 }
 
 /// Whether a variable of this name holds something that must not be shown.
