@@ -81,6 +81,9 @@ impl Start {
         let mut args = skills::flags(spec, card);
         args.extend(self.args);
         args.extend(filled(spec, "extraArgs", &adapter.extra_args)?);
+        if args.iter().any(|arg| arg.contains('\0')) {
+            return Err(nul("what the agent is started with"));
+        }
         Ok(LaunchPlan {
             lane: self.lane,
             program: without_nul(self.program, &format!("adapters.{}.binary", adapter.name))?,
@@ -273,9 +276,10 @@ fn variable<'a>(name: &'a str, key: &str) -> Result<&'a str, Fault> {
 
 /// A text that can be handed to a process at all.
 fn without_nul(text: String, key: &str) -> Result<String, Fault> {
-    if text.contains('\0') {
-        let message = format!("{key}: a NUL character cannot be given to a process");
-        return Err(Fault::new(Code::InvalidConfig, message));
-    }
-    Ok(text)
+    if text.contains('\0') { Err(nul(key)) } else { Ok(text) }
+}
+
+fn nul(key: &str) -> Fault {
+    let message = format!("{key}: a NUL character cannot be given to a process");
+    Fault::new(Code::InvalidConfig, message)
 }
