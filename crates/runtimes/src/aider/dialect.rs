@@ -5,8 +5,8 @@
 
 use super::trouble;
 use super::wire::{Entry, Properties};
+use crate::Stream;
 use crate::headless::{Answer, Ear, Listener, preview};
-use crate::{Spec, Stream};
 use contract::event::{Body, Diff, Session, StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Close, Limited};
@@ -48,10 +48,6 @@ pub(super) struct State {
 
 impl Listener for State {
     const VERSION: u32 = 1;
-
-    fn new(_: &Spec) -> Self {
-        Self::default()
-    }
 
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.stream {

@@ -116,8 +116,8 @@ impl Runtime for Aider {
         Start { program, args, env, files, ..Start::default() }.plan(spec, &card)
     }
 
-    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        headless::dialect::<State>(spec, None)
+    fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
+        headless::dialect(None, State::default())
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

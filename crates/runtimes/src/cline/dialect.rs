@@ -51,11 +51,6 @@ enum Voice {
 impl Listener for State {
     const VERSION: u32 = 1;
 
-    fn new(spec: &Spec) -> Self {
-        let (resumes, model) = (spec.session.is_some(), spec.model.clone());
-        Self { resumes, model, ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Blank => {}
@@ -73,6 +68,11 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        let (resumes, model) = (spec.session.is_some(), spec.model.clone());
+        Self { resumes, model, ..Self::default() }
+    }
+
     fn event(&mut self, event: Event, ear: &mut Ear<'_>) {
         match event {
             Event::IterationStart(_) => self.start(ear),

@@ -54,10 +54,6 @@ pub(super) struct State {
 impl Listener for State {
     const VERSION: u32 = 2;
 
-    fn new(spec: &Spec) -> Self {
-        Self { resumes: spec.session.clone(), ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Blank => {}
@@ -78,6 +74,10 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
+
     /// The last line alone has no `data`, so it is none of the others and is read by itself.
     fn last(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {

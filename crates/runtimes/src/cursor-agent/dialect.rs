@@ -39,10 +39,6 @@ pub(super) struct State {
 impl Listener for State {
     const VERSION: u32 = 2;
 
-    fn new(spec: &Spec) -> Self {
-        Self { resumes: spec.session.clone(), ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Blank => {}
@@ -59,6 +55,10 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
+
     fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
             Line::System(init) => self.init(init, ear),

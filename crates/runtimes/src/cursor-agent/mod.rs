@@ -84,7 +84,7 @@ impl Runtime for CursorAgent {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        headless::dialect::<State>(spec, Some(launch::with_system_prompt(spec)))
+        headless::dialect(Some(launch::with_system_prompt(spec)), State::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

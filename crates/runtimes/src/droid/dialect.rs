@@ -36,10 +36,6 @@ pub(super) struct State {
 impl Listener for State {
     const VERSION: u32 = 1;
 
-    fn new(spec: &Spec) -> Self {
-        Self { resumes: spec.session.clone(), ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         self.heard |= !ear.is_blank();
         match ear.read() {
@@ -64,6 +60,10 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
+
     fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
             Line::System(init) => self.init(init, ear),

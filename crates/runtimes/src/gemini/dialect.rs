@@ -45,10 +45,6 @@ pub(super) struct State {
 impl Listener for State {
     const VERSION: u32 = 2;
 
-    fn new(spec: &Spec) -> Self {
-        Self { resumes: spec.session.clone(), ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Blank => {}
@@ -65,6 +61,10 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
+
     fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
             Line::Init(init) => self.init(init, ear),

@@ -111,7 +111,7 @@ impl Runtime for Gemini {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        headless::dialect::<State>(spec, Some(launch::with_system_prompt(spec)))
+        headless::dialect(Some(launch::with_system_prompt(spec)), State::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

@@ -19,7 +19,7 @@ pub(crate) use text::{Answer, bounded, preview};
 pub(crate) use tools::{About, change, kept, part, short, todos, tool_use};
 pub(crate) use turns::{Trouble, Turns};
 
-use crate::{Dialect, ExitEvidence, Frame, Out, Spec, provider, saved};
+use crate::{Dialect, ExitEvidence, Frame, Out, provider, saved};
 use contract::event::{self, Body, Log};
 use contract::speech::Close;
 use contract::{Code, Draft, Fault, Timestamp, Utterance};
@@ -33,9 +33,6 @@ pub(crate) trait Listener: Serialize + DeserializeOwned + Send + 'static {
     /// The version of the saved form; state of another one is refused.
     const VERSION: u32;
 
-    /// Nothing was heard yet.
-    fn new(spec: &Spec) -> Self;
-
     /// Hears one line of either stream. It cannot fail: what is not understood is kept.
     fn hear(&mut self, ear: &mut Ear<'_>);
 
@@ -44,8 +41,8 @@ pub(crate) trait Listener: Serialize + DeserializeOwned + Send + 'static {
 }
 
 /// A fresh run. The prompt is given where standard input takes it.
-pub(crate) fn dialect<L: Listener>(spec: &Spec, prompt: Option<String>) -> Box<dyn Dialect> {
-    Box::new(Run { prompt, listener: L::new(spec) })
+pub(crate) fn dialect(prompt: Option<String>, listener: impl Listener) -> Box<dyn Dialect> {
+    Box::new(Run { prompt, listener })
 }
 
 /// The run that was saved.

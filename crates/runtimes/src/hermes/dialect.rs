@@ -5,8 +5,8 @@
 
 use super::trouble;
 use super::wire::{Gathering, Heard, Report};
+use crate::Stream;
 use crate::headless::{Answer, Ear, Listener, REPEATED, preview};
-use crate::{Spec, Stream};
 use contract::Code;
 use contract::event::{Body, Session, StopReason};
 use contract::speech::Close;
@@ -35,10 +35,6 @@ struct Verdict {
 
 impl Listener for State {
     const VERSION: u32 = 1;
-
-    fn new(_: &Spec) -> Self {
-        Self::default()
-    }
 
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.stream {

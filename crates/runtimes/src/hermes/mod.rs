@@ -90,8 +90,8 @@ impl Runtime for Hermes {
         Start { program, args, ..Start::default() }.plan(spec, &card)
     }
 
-    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        headless::dialect::<State>(spec, None)
+    fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
+        headless::dialect(None, State::default())
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

@@ -66,7 +66,7 @@ impl Runtime for Kilo {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        headless::dialect::<Steps>(spec, Some(spec.prompt.clone()))
+        headless::dialect(Some(spec.prompt.clone()), Steps::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

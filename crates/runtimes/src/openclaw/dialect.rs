@@ -31,11 +31,6 @@ pub(super) struct State {
 impl Listener for State {
     const VERSION: u32 = 1;
 
-    fn new(spec: &Spec) -> Self {
-        let workspace = launch::placeholder(spec, "workspacePath");
-        Self { resumes: spec.session.clone(), workspace, ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.stream {
             _ if ear.is_blank() => {}
@@ -52,6 +47,11 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        let workspace = launch::placeholder(spec, "workspacePath");
+        Self { resumes: spec.session.clone(), workspace, ..Self::default() }
+    }
+
     /// The document begins with a brace at the very left and ends with one.
     fn gather(&mut self, ear: &mut Ear<'_>) {
         let begins = ear.line.starts_with('{');

@@ -45,11 +45,6 @@ pub(crate) struct Steps {
 impl Listener for Steps {
     const VERSION: u32 = 1;
 
-    fn new(spec: &Spec) -> Self {
-        let (resumes, model) = (spec.session.clone(), spec.model.clone());
-        Self { resumes, model, ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Blank => {}
@@ -69,6 +64,11 @@ impl Listener for Steps {
 }
 
 impl Steps {
+    pub(crate) fn new(spec: &Spec) -> Self {
+        let (resumes, model) = (spec.session.clone(), spec.model.clone());
+        Self { resumes, model, ..Self::default() }
+    }
+
     fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
             Line::StepStart(said) => {

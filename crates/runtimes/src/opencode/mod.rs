@@ -79,7 +79,7 @@ impl Runtime for OpenCode {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        headless::dialect::<Steps>(spec, Some(spec.prompt.clone()))
+        headless::dialect(Some(spec.prompt.clone()), Steps::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

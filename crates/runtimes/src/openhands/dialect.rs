@@ -46,10 +46,6 @@ pub(super) struct State {
 impl Listener for State {
     const VERSION: u32 = 2;
 
-    fn new(spec: &Spec) -> Self {
-        Self { resumes: spec.session.clone(), ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match (ear.stream, ear.whole) {
             _ if ear.is_blank() => {}
@@ -70,6 +66,10 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
+
     /// Words for people, some of which are all that is told of a fact.
     fn words(&mut self, ear: &mut Ear<'_>) {
         let line = ear.line;

@@ -52,10 +52,6 @@ struct Last {
 impl Listener for State {
     const VERSION: u32 = 1;
 
-    fn new(spec: &Spec) -> Self {
-        Self { resumes: spec.session.clone(), message: 1, ..Self::default() }
-    }
-
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Blank => {}
@@ -73,6 +69,10 @@ impl Listener for State {
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), message: 1, ..Self::default() }
+    }
+
     fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
             Line::Session(session) => self.session(session, ear),

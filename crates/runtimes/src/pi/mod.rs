@@ -112,7 +112,7 @@ impl Runtime for Pi {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        headless::dialect::<State>(spec, Some(spec.prompt.clone()))
+        headless::dialect(Some(spec.prompt.clone()), State::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
