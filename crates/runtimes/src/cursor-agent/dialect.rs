@@ -8,13 +8,13 @@ use super::wire::{Count, Finish, Init, Line, Said, Thought, ToolCall};
 use crate::headless::{
     Answer, Calls, Came, Ear, Listener, REPEATED, Read, UNRECOGNISED, preview, tool_use,
 };
+use crate::lenient::Lenient;
 use crate::{Spec, provider};
 use contract::event::{Body, Session, StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::Close;
 use contract::{Code, Signal, Tokens};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 /// What is remembered of a run: one prompt, one turn.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -156,7 +156,9 @@ impl State {
     fn finish(&mut self, finish: &Finish, ear: &mut Ear<'_>) {
         ear.abandon(&mut self.calls);
         (self.ended, self.turn_open) = (true, false);
-        self.spent(&finish.usage, ear);
+        if let Some(count) = finish.usage.as_ref().and_then(Lenient::known) {
+            self.spent(count, ear);
+        }
         let words = finish.result.as_str().unwrap_or_default();
         let success = finish.subtype == "success" && finish.is_error == false;
         let idle = self.answer.words().is_none() && !self.acted && words.trim().is_empty();
@@ -173,8 +175,7 @@ impl State {
         ear.result(code, self.answer.words(), detail);
     }
 
-    fn spent(&self, usage: &Value, ear: &mut Ear<'_>) {
-        let Ok(count) = Count::deserialize(usage) else { return };
+    fn spent(&self, count: &Count, ear: &mut Ear<'_>) {
         let tokens = Tokens {
             input_uncached: count.input_tokens,
             cache_read: count.cache_read_tokens,

@@ -2,6 +2,7 @@
 //! line of an unknown type is no error of ours: whoever hears it keeps it as a `log`. Nothing
 //! outside this folder may know these shapes.
 
+use crate::lenient::Lenient;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -74,8 +75,7 @@ pub(super) struct Finish {
     pub is_error: Value,
     #[serde(default)]
     pub result: Value,
-    #[serde(default)]
-    pub usage: Value,
+    pub usage: Option<Lenient<Count>>,
 }
 
 /// What the whole process spent. The cached tokens are not among `input_tokens`.

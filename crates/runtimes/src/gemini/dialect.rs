@@ -10,6 +10,7 @@ use crate::headless::{
     Answer, Calls, Came, Ear, Listener, REPEATED, Read, UNRECOGNISED, WARNING, is_id, preview,
     tool_use,
 };
+use crate::lenient::Lenient;
 use contract::event::{Body, Quota, QuotaWindow, Session, StopReason, ToolStatus, Usage};
 use contract::money::Basis;
 use contract::speech::Close;
@@ -195,12 +196,11 @@ impl State {
     }
 
     /// The tokens of every model that was asked, the small one that chooses among models included.
-    fn spent(&mut self, stats: Value, ear: &mut Ear<'_>) {
-        if stats.is_null() {
-            return;
-        }
-        let Ok(Stats { all, models }) = serde_json::from_value(stats) else {
-            return ear.keep(Some(UNRECOGNISED));
+    fn spent(&mut self, stats: Option<Lenient<Stats>>, ear: &mut Ear<'_>) {
+        let Stats { all, models } = match stats {
+            None => return,
+            Some(Lenient::Other(_)) => return ear.keep(Some(UNRECOGNISED)),
+            Some(Lenient::Known(stats)) => stats,
         };
         // Without models the sum is all there is.
         let rows: Vec<_> = match models.is_empty() {

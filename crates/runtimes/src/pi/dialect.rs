@@ -4,13 +4,14 @@
 //! after every error.
 
 use super::wire::{
-    self, Line, Message, Piece, RetryStart, Session, Spent, ToolEnd, ToolStart, ToolUpdate,
+    self, Line, Message, Piece, RetryStart, Session, ToolEnd, ToolStart, ToolUpdate,
 };
 use super::{tools, trouble};
 use crate::Spec;
 use crate::headless::{
     Calls, Came, Ear, Listener, REPEATED, Read, UNRECOGNISED, bounded, is_id, preview, tool_use,
 };
+use crate::lenient::Lenient;
 use contract::event::{self, StopReason, ToolStatus, Usage};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
@@ -228,11 +229,10 @@ impl State {
 
 /// Each message tells what it cost alone, in tokens and, by the agent's own prices, in dollars.
 fn spent(message: &Message, ear: &mut Ear<'_>) {
-    if message.usage.is_null() {
-        return;
-    }
-    let Ok(spent) = Spent::deserialize(&message.usage) else {
-        return ear.keep(Some(UNRECOGNISED));
+    let spent = match &message.usage {
+        None => return,
+        Some(Lenient::Other(_)) => return ear.keep(Some(UNRECOGNISED)),
+        Some(Lenient::Known(spent)) => spent,
     };
     let tokens = Tokens {
         input_uncached: spent.input,
@@ -245,7 +245,7 @@ fn spent(message: &Message, ear: &mut Ear<'_>) {
         return;
     }
     // No dollars for tokens are a model without a price, not one that is free.
-    let usd = spent.cost.and_then(|cost| cost.total).filter(|usd| *usd > 0.0);
+    let usd = spent.cost.as_ref().and_then(|cost| cost.total).filter(|usd| *usd > 0.0);
     let usd = usd.and_then(NanoUsd::from_usd);
     ear.spent(Usage {
         model: message.model.clone(),
