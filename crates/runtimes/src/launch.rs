@@ -4,10 +4,9 @@
 
 use crate::template::{self, Context};
 use crate::{Spec, skills};
-use contract::card::PolicyRow;
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::plan::{
-    Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, StdinMode,
+    Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, ProjectContext, StdinMode,
 };
 use contract::{Card, Code, Fault, Policy};
 use serde_json::{Value, json};
@@ -82,6 +81,9 @@ impl Start {
         let mut args = skills::flags(spec, card);
         args.extend(self.args);
         args.extend(filled(spec, "extraArgs", &adapter.extra_args)?);
+        if args.iter().any(|arg| arg.contains('\0')) {
+            return Err(nul("what the agent is started with"));
+        }
         Ok(LaunchPlan {
             lane: self.lane,
             program: without_nul(self.program, &format!("adapters.{}.binary", adapter.name))?,
@@ -128,11 +130,42 @@ pub fn binary(spec: &Spec, name: &str) -> String {
     binary.unwrap_or(name).to_owned()
 }
 
+/// Words as arguments.
+pub fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+/// A flag with its value, where there is one.
+pub fn given(flag: &str, value: Option<&str>) -> Vec<String> {
+    value.map(|value| words(&[flag, value])).unwrap_or_default()
+}
+
+/// Where a file of the run will lie.
+pub fn path(spec: &Spec, name: &str) -> String {
+    format!("{}/{name}", spec.files)
+}
+
+/// A file of the run.
+pub fn file(name: &str, text: impl Into<String>) -> PlanFile {
+    PlanFile { name: name.to_owned(), text: text.into() }
+}
+
+/// Whether the agent is to leave out what the project and the user instruct.
+pub fn isolates(spec: &Spec) -> bool {
+    spec.adapter.project_context == Some(ProjectContext::Isolate)
+}
+
 /// Where our own MCP server is, if it is to be offered. A run without a relay has no such address,
 /// and then there is nothing to offer.
 pub fn mcp_url(spec: &Spec) -> Option<String> {
-    let url = template::fill("{{mcpUrl}}", "mcpUrl", &spec.context, &spec.caller_env).ok();
-    url.filter(|url| spec.adapter.mcp && !url.is_empty())
+    placeholder(spec, "mcpUrl").filter(|_| spec.adapter.mcp)
+}
+
+/// What the run knows under this name, if anything.
+pub fn placeholder(spec: &Spec, name: &str) -> Option<String> {
+    let template = format!("{{{{{name}}}}}");
+    let value = template::fill(&template, name, &spec.context, &spec.caller_env).ok();
+    value.filter(|value| !value.is_empty())
 }
 
 /// The keys that every CLI takes in its adapter.
@@ -142,16 +175,6 @@ pub fn cli_schema() -> BTreeMap<String, Value> {
         ("extraArgs", json!({ "type": "array", "items": { "type": "string" } })),
     ];
     rows.map(|(key, schema)| (key.to_owned(), schema)).into()
-}
-
-/// One cell of the matrix of the native lane; without flags the policy is not possible.
-pub fn native_policy((policy, flags, note): (Policy, Option<&[&str]>, &str)) -> PolicyRow {
-    PolicyRow {
-        policy,
-        lane: Lane::Native,
-        flags: flags.map(|flags| flags.iter().map(|flag| (*flag).to_owned()).collect()),
-        note: Some(note.to_owned()),
-    }
 }
 
 /// The flags that a policy becomes on the native lane.
@@ -235,11 +258,6 @@ fn secrets(adapter: &Adapter, card: &Card) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Those of a runtime's variables that are the key of a provider.
-pub fn keys(names: &[&'static str]) -> Vec<&'static str> {
-    names.iter().copied().filter(|name| name.ends_with("_KEY")).collect()
-}
-
 /// Whether a variable of this name holds something that must not be shown.
 pub fn sounds_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
@@ -258,9 +276,10 @@ fn variable<'a>(name: &'a str, key: &str) -> Result<&'a str, Fault> {
 
 /// A text that can be handed to a process at all.
 fn without_nul(text: String, key: &str) -> Result<String, Fault> {
-    if text.contains('\0') {
-        let message = format!("{key}: a NUL character cannot be given to a process");
-        return Err(Fault::new(Code::InvalidConfig, message));
-    }
-    Ok(text)
+    if text.contains('\0') { Err(nul(key)) } else { Ok(text) }
+}
+
+fn nul(key: &str) -> Fault {
+    let message = format!("{key}: a NUL character cannot be given to a process");
+    Fault::new(Code::InvalidConfig, message)
 }

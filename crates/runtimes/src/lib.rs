@@ -1,12 +1,14 @@
 //! Runtimes: how each agent is started and how it talks, as pure code. A `Runtime` makes a launch
 //! plan and a dialect; a `Dialect` turns bytes into drafts and signals and utterances into frames.
 //! Nothing here does IO, reads a clock or rolls dice: time is an argument, values are passed in.
-//! `registry` lists the runtimes, `jsonlines` is the process protocol, `template` fills in
-//! placeholders and `join` joins deltas before they are sealed.
+//! `registry` lists the runtimes; `headless` is the dialect of those that are only listened to,
+//! `jsonlines` the process protocol, `acp` and `mapped` know no agent by name; `card` and `launch`
+//! have what cards and plans share, and `join` joins deltas before they are sealed.
 
 pub mod account;
 pub mod acp;
 pub mod aider;
+mod card;
 pub mod claude;
 pub mod cline;
 pub mod codex;
@@ -22,23 +24,18 @@ pub mod join;
 pub mod jsonlines;
 pub mod kilo;
 pub mod launch;
+mod lenient;
 pub mod mapped;
-mod oneshot;
 pub mod openclaw;
 pub mod opencode;
 pub mod openhands;
 pub mod pi;
-#[cfg(test)]
-mod played;
 pub mod process;
 pub mod provider;
 pub mod registry;
-#[cfg(test)]
-mod rehearsal;
 mod saved;
 pub mod skills;
 pub mod template;
-mod told;
 #[cfg(test)]
 mod trial;
 

@@ -62,8 +62,18 @@ const WORDS: &[(&str, Code)] = &[
 /// What a message of a provider, or of an agent about its provider, means; `None` when its words
 /// tell nothing.
 pub fn of_words(text: &str) -> Option<Code> {
+    in_words(text, WORDS)
+}
+
+/// What words in a text mean, by a table in lower case whose more particular rows come first.
+pub(crate) fn in_words(text: &str, table: &[(&str, Code)]) -> Option<Code> {
     let text = text.to_lowercase();
-    WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, code)| *code)
+    table.iter().find(|(words, _)| text.contains(words)).map(|(_, code)| *code)
+}
+
+/// A text that is the HTTP status of an answer, and nothing else.
+pub(crate) fn status(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|status| (100..600).contains(status))
 }
 
 /// By the words where they tell something, else by the status.

@@ -112,6 +112,35 @@ mod tests {
     }
 
     #[test]
+    fn no_runtime_puts_a_nul_where_a_process_cannot_take_it() {
+        let changes: [fn(&mut crate::Spec); 4] = [
+            |spec| spec.prompt = "a\0b".to_owned(),
+            |spec| spec.system_prompt = Some("a\0b".to_owned()),
+            |spec| spec.model = Some("a\0b".to_owned()),
+            |spec| spec.session = Some("a\0b".to_owned()),
+        ];
+        let mut refused = 0;
+        for runtime in all() {
+            for change in changes {
+                let spec = crate::trial::spec_with(&runtime.card().id, |spec| {
+                    spec.adapter.binary = Some("agent".to_owned());
+                    change(spec);
+                });
+                match runtime.plan(&spec) {
+                    Ok(plan) => {
+                        assert!(!plan.args.concat().contains('\0'), "{}", runtime.card().id)
+                    }
+                    Err(fault) => {
+                        assert_eq!(fault.code, contract::Code::InvalidConfig);
+                        refused += 1;
+                    }
+                }
+            }
+        }
+        assert!(refused > 0, "nothing was refused");
+    }
+
+    #[test]
     fn every_card_states_every_policy_for_every_lane_it_has() {
         for runtime in all() {
             let card = runtime.card();

@@ -151,7 +151,7 @@ pub fn introduced(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rehearsal::spec_with;
+    use crate::trial::spec_with;
     use crate::{Runtime, registry};
     use contract::plan::{LaunchPlan, Skill};
 

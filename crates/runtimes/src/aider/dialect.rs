@@ -5,16 +5,13 @@
 
 use super::trouble;
 use super::wire::{Entry, Properties};
-use crate::oneshot::{Answer, Ear, bounded, unsaid};
-use crate::{Dialect, Frame, Out, Stream, saved};
+use crate::Stream;
+use crate::headless::{Answer, Ear, Listener, preview};
 use contract::event::{Body, Diff, Session, StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Close, Limited};
-use contract::{Code, Fault, NanoUsd, Signal, Timestamp, Tokens, Utterance};
+use contract::{Code, NanoUsd, Signal, Tokens};
 use serde::{Deserialize, Serialize};
-
-/// The version of the saved form.
-const VERSION: u32 = 1;
 
 /// How the lines begin that mean something.
 const MODEL: &str = "Model: ";
@@ -28,9 +25,9 @@ const OWN: &[&str] =
 /// The reason of an exit after all messages.
 const COMPLETED: &str = "Completed --message";
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct State {
-    version: u32,
+/// What is remembered of a run: one prompt, one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
     model: Option<String>,
     turn_open: bool,
     /// The number of the message that is being heard, and whether something of it was.
@@ -49,77 +46,27 @@ struct State {
     exit: Option<String>,
 }
 
-/// A run of the agent: one prompt, one turn.
-pub(super) struct Aider {
-    state: State,
-}
+impl Listener for State {
+    const VERSION: u32 = 1;
 
-impl Aider {
-    pub(super) fn new() -> Self {
-        let state = State {
-            version: VERSION,
-            model: None,
-            turn_open: false,
-            block: 0,
-            speaking: false,
-            heard: Answer::default(),
-            held: None,
-            explaining: false,
-            answer: None,
-            trouble: None,
-            limited: false,
-            exit: None,
-        };
-        Self { state }
-    }
-
-    pub(super) fn restore(state: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { state: saved::load(state, VERSION)? })
-    }
-}
-
-impl Dialect for Aider {
-    /// The prompt is a file.
-    fn open(&mut self) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
-        let line = text.trim_end_matches('\r');
-        let mut ear = Ear::of(frame, line, out);
-        match frame.stream {
-            Stream::Stdout => self.state.hear(&mut ear),
-            Stream::Stderr => self.state.aside(&mut ear),
+    fn hear(&mut self, ear: &mut Ear<'_>) {
+        match ear.stream {
+            Stream::Stdout => self.line(ear),
+            Stream::Stderr => self.aside(ear),
         }
     }
 
-    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        unsaid(utterance, out);
-    }
-
-    /// It waits for nothing that a clock could end.
-    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
-
-    fn close(&mut self, how: Close, out: &mut Out) {
+    fn close(&mut self, how: Close, ear: &mut Ear<'_>) {
         match how {
-            Close::Ended => self.state.finish(&mut Ear::at_close(out)),
+            Close::Ended => self.finish(ear),
             // The rest of what it said may be missing.
             Close::Cut => {}
         }
     }
-
-    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn save(&self) -> Vec<u8> {
-        saved::save(&self.state)
-    }
 }
 
 impl State {
-    fn hear(&mut self, ear: &mut Ear<'_>) {
+    fn line(&mut self, ear: &mut Ear<'_>) {
         let line = ear.line;
         if let Some(code) = trouble::of(line) {
             return self.trouble(code, ear);
@@ -138,7 +85,7 @@ impl State {
         } else if self.explaining || (!self.speaking && is_own(line)) {
             ear.keep(None);
         } else if !self.speaking && self.answer.is_some() && self.held.is_none() {
-            self.held = Some(bounded(line));
+            self.held = Some(preview(line));
         } else {
             self.say_held(ear);
             self.message(line, ear);
@@ -154,17 +101,18 @@ impl State {
         ear.keep(None);
         if let Some(model) = line.strip_prefix(MODEL) {
             let name = model.split_once(" with ").map_or(model, |(name, _)| name);
-            self.model = Some(bounded(name));
+            self.model = Some(preview(name));
         }
         if line.starts_with(READY) {
             self.turn_open = true;
-            ear.begin(Session {
+            ear.introduce(Session {
                 model: self.model.clone(),
                 tools: None,
                 cwd: None,
                 native_session: None,
                 resumed: false,
             });
+            ear.start_turn();
         }
     }
 
@@ -182,7 +130,7 @@ impl State {
         }
         let piece = format!("{line}\n");
         self.heard.push(&piece);
-        ear.say(piece, format!("message-{}", self.block), true);
+        ear.say(piece, Some(format!("message-{}", self.block)), true);
     }
 
     /// Its tokens close a message. They are rounded, and the log has them as they are.
@@ -194,7 +142,7 @@ impl State {
             ear.signal(Signal::LimitLifted);
         }
         if std::mem::take(&mut self.speaking) {
-            self.answer = self.heard.get();
+            self.answer = self.heard.words();
             self.trouble = None;
         }
     }
@@ -216,7 +164,7 @@ impl State {
         let code = if cut { Code::EndedWithoutResult } else { code };
         self.explaining = true;
         ear.error(code, ear.line);
-        self.trouble = Some((code, bounded(ear.line)));
+        self.trouble = Some((code, preview(ear.line)));
         if code == Code::AuthRequired {
             // It would go on to offer a login in a browser and wait for that.
             let (terminal, wait_ms, resets_at) = (true, None, None);
@@ -228,8 +176,7 @@ impl State {
         ear.keep(None);
         (self.limited, self.explaining) = (true, false);
         let code = self.trouble.as_ref().map_or(Code::UpstreamError, |(code, _)| *code);
-        let (terminal, wait_ms, resets_at) = (false, Some(wait_ms), None);
-        ear.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
+        ear.limited(code, Some(wait_ms));
     }
 
     fn aside(&mut self, ear: &mut Ear<'_>) {
@@ -245,9 +192,9 @@ impl State {
                 let words = properties.exception.unwrap_or_default();
                 let code = trouble::of(&words).unwrap_or(Code::AgentFailed);
                 ear.error(code, &words);
-                self.trouble = Some((code, bounded(&words)));
+                self.trouble = Some((code, preview(&words)));
             }
-            "exit" => self.exit = Some(bounded(&properties.reason.unwrap_or_default())),
+            "exit" => self.exit = Some(preview(&properties.reason.unwrap_or_default())),
             // What it would tell its makers of its settings; the trace has the line.
             _ => {}
         }
@@ -285,8 +232,7 @@ impl State {
         if std::mem::take(&mut self.turn_open) {
             ear.end_turn(if code.is_none() { StopReason::EndTurn } else { StopReason::Error });
         }
-        let text = self.answer.take().filter(|_| code.is_none());
-        ear.result(code, text, detail);
+        ear.result(code, self.answer.take(), detail);
     }
 }
 

@@ -10,16 +10,14 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::card::Cell::{By, Not};
+use crate::card::{Policies, Product, REPORTS};
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
-use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
-};
-use contract::plan::{Lane, PlanFile};
-use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
+use contract::card::{Dollars, Login, Reports, Retries};
+use contract::{Card, Code, Fault, LaunchPlan};
+use dialect::State;
 
-/// The name of the program.
-const BINARY: &str = "aider";
 const PROMPT_FILE: &str = "prompt.md";
 
 /// Text as it is, whole messages so that their tokens are those of the provider, and its log where
@@ -51,84 +49,79 @@ const HEADLESS: [&str; 18] = [
 /// opened in nothing.
 const OWN: [(&str, &str); 2] = [("PYTHONUNBUFFERED", "1"), ("BROWSER", "true")];
 
+const PRODUCT: Product = Product {
+    id: "aider",
+    label: "Aider",
+    binary: "aider",
+    install: "uv tool install aider-chat --python 3.12",
+    recorded: &["0.86.2"],
+    // Its own variables: keys, models, and whether LiteLLM asks the network for prices.
+    env: &[
+        "AIDER_MODEL",
+        "AIDER_WEAK_MODEL",
+        "ANTHROPIC_API_KEY",
+        "DEEPSEEK_API_KEY",
+        "GEMINI_API_KEY",
+        "LITELLM_LOCAL_MODEL_COST_MAP",
+        "OPENAI_API_BASE",
+        "OPENAI_API_KEY",
+        "OPENROUTER_API_KEY",
+    ],
+    retries: Retries::Bounded,
+    closing: "a message that is closed by its line of tokens, nothing wrong after it, and \
+                    `Completed --message-file` in its log; exit 0 alone is none",
+    use_when: "a change in a git repository can be written down in one go by any model \
+                    that LiteLLM knows, without tools",
+    dont_use_when: "commands must be run, a conversation must go on, or the workspace is \
+                    no git repository and shall stay none",
+};
+
+/// It asks in a terminal or says yes to everything; there is nothing between.
+const POLICIES: Policies = Policies {
+    deny: Not("it edits the files of its chat unasked"),
+    ask: Not("without a terminal, nobody can be asked"),
+    allow_reads: Not("it edits the files of its chat unasked"),
+    allow_all: By(
+        &["--yes-always"],
+        "dangerous: it changes any file without asking, and makes a git repository where there \
+         is none; it runs no shell commands and commits nothing",
+    ),
+};
+
 /// Aider.
 pub struct Aider;
 
 impl Runtime for Aider {
     fn card(&self) -> Card {
         Card {
-            id: "aider".to_owned(),
-            label: "Aider".to_owned(),
-            versions_recorded: vec!["0.86.2".to_owned()],
-            evidence: CardEvidence::Recorded,
-            requires: vec![Requirement {
-                binary: BINARY.to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "uv tool install aider-chat --python 3.12".to_owned(),
-            }],
-            lanes: vec![Lane::Native],
-            models: Vec::new(),
-            context_window: None,
-            reports: Reports {
-                tokens: true,
-                dollars: Dollars::Shown,
-                quota: false,
-                activity: true,
-            },
-            can: Can {
-                resume: false,
-                interrupt: false,
-                message: false,
-                permissions: false,
-                compaction: false,
-                system_prompt: Some(SystemPrompt::Prepend),
-                mcp: Mcp::None,
-                api: true,
-            },
-            env: ENV.map(str::to_owned).into(),
-            retries: Retries::Bounded,
-            closing: "a message that is closed by its line of tokens, nothing wrong after it, and \
-                      `Completed --message-file` in its log; exit 0 alone is none"
-                .to_owned(),
-            policies: policies(),
-            skills: None,
+            reports: Reports { dollars: Dollars::Shown, ..REPORTS },
             login: Some(Login::seen_by(
-                &launch::keys(&ENV),
+                &PRODUCT.keys(),
                 &["~/.aider.conf.yml"],
                 "set the key of a provider, or write it to ~/.aider.conf.yml",
             )),
-            handshake: None,
-            use_when: "a change in a git repository can be written down in one go by any model \
-                       that LiteLLM knows, without tools"
-                .to_owned(),
-            dont_use_when: "commands must be run, a conversation must go on, or the workspace is \
-                            no git repository and shall stay none"
-                .to_owned(),
-            config_schema: oneshot::config_schema(),
+            ..PRODUCT.card(POLICIES.rows())
         }
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
         let card = self.card();
-        let mut args = HEADLESS.map(str::to_owned).to_vec();
+        let mut args = launch::words(&HEADLESS);
         args.extend(launch::policy_flags(&card, spec.policy)?);
-        if let Some(model) = &spec.model {
-            args.extend(["--model".to_owned(), model.clone()]);
-        }
-        args.extend(["--message-file".to_owned(), format!("{}/{PROMPT_FILE}", spec.files)]);
-        let text = plain(launch::with_system_prompt(spec));
-        let files = vec![PlanFile { name: PROMPT_FILE.to_owned(), text }];
+        args.extend(launch::given("--model", spec.model.as_deref()));
+        args.extend(["--message-file".to_owned(), launch::path(spec, PROMPT_FILE)]);
+        let files = vec![launch::file(PROMPT_FILE, plain(launch::with_system_prompt(spec)))];
         let env = OWN.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-        let program = oneshot::program(spec, BINARY);
+        let program = launch::binary(spec, PRODUCT.binary);
         Start { program, args, env, files, ..Start::default() }.plan(spec, &card)
     }
 
     fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::Aider::new())
+        headless::dialect(None, State::default())
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Aider::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
@@ -139,33 +132,4 @@ impl Runtime for Aider {
 /// A prompt that begins like one of its commands would be taken for one, and `!` runs a shell.
 fn plain(prompt: String) -> String {
     if prompt.starts_with(['/', '!']) { format!("\n{prompt}") } else { prompt }
-}
-
-/// Its own variables: keys, models, and whether LiteLLM asks the network for prices.
-const ENV: [&str; 9] = [
-    "AIDER_MODEL",
-    "AIDER_WEAK_MODEL",
-    "ANTHROPIC_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "GEMINI_API_KEY",
-    "LITELLM_LOCAL_MODEL_COST_MAP",
-    "OPENAI_API_BASE",
-    "OPENAI_API_KEY",
-    "OPENROUTER_API_KEY",
-];
-
-/// It asks in a terminal or says yes to everything; there is nothing between.
-fn policies() -> Vec<PolicyRow> {
-    let rows: [(Policy, Option<&[&str]>, &str); 4] = [
-        (Policy::Deny, None, "it edits the files of its chat unasked"),
-        (Policy::Ask, None, "without a terminal, nobody can be asked"),
-        (Policy::AllowReads, None, "it edits the files of its chat unasked"),
-        (
-            Policy::AllowAll,
-            Some(&["--yes-always"]),
-            "dangerous: it changes any file without asking, and makes a git repository where there \
-             is none; it runs no shell commands and commits nothing",
-        ),
-    ];
-    rows.map(launch::native_policy).into()
 }

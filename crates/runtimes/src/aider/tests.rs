@@ -3,18 +3,14 @@
 //! and that no line, however broken, does harm.
 
 use super::{Aider, trouble};
-use crate::played::{PLANS, booked, broken, hear, plans, play, recordings, served, spec};
+use crate::trial::{self, ROWS, Style, booked, fresh, hear, played, recordings, spec_with};
 use crate::{Out, Runtime, Stream};
 use contract::event::Body;
 use contract::speech::Close;
 use contract::{Code, Signal};
-use proptest::prelude::*;
 use serde_json::Value;
-use std::sync::LazyLock;
-use testkit::recorded::Recording;
 
-/// Read once: the property looks at them for every case.
-static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| recordings("aider"));
+const ID: &str = "aider";
 
 /// Two recordings of the plain flags, without the log.
 const UNLOGGED: [&str; 2] = ["unlogged", "unlogged_tool"];
@@ -25,7 +21,7 @@ fn lines(text: &str) -> Vec<Vec<u8>> {
 
 /// What comes of two streams heard one after the other.
 fn heard(stdout: &str, stderr: &str, stdout_first: bool) -> Out {
-    let mut dialect = Aider.dialect(&spec(&Aider));
+    let mut dialect = fresh(&Aider);
     let mut streams = [(Stream::Stdout, lines(stdout)), (Stream::Stderr, lines(stderr))];
     if !stdout_first {
         streams.reverse();
@@ -50,23 +46,23 @@ fn endings(out: &Out) -> Vec<(Option<Code>, Option<&str>)> {
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    insta::assert_snapshot!(plans(&Aider, PLANS));
+    insta::assert_snapshot!(trial::plans(&Aider, &ROWS, Style::Quoted));
 }
 
 #[test]
 fn a_prompt_is_never_taken_for_a_command() {
     for (prompt, written) in [("/exit", "\n/exit"), ("!ls", "\n!ls"), ("look", "look")] {
-        let mut spec = spec(&Aider);
-        spec.prompt = prompt.to_owned();
+        let spec = spec_with(ID, |spec| spec.prompt = prompt.to_owned());
         assert_eq!(Aider.plan(&spec).unwrap().files.first().unwrap().text, written);
     }
 }
 
 #[test]
 fn the_ledger_equals_the_figures_of_the_agent_and_of_the_model_server() {
+    let all = recordings(ID);
     let mut compared = 0;
-    for recording in RECORDINGS.iter() {
-        let tokens = booked(&play(&Aider, &spec(&Aider), recording));
+    for recording in &all {
+        let tokens = booked(&played(&Aider, recording));
         let sum = |name: &str| -> u64 {
             let entries = recording.stderr.iter().filter_map(|line| {
                 let value: Value = serde_json::from_slice(line).ok()?;
@@ -74,15 +70,16 @@ fn the_ledger_equals_the_figures_of_the_agent_and_of_the_model_server() {
             });
             entries.sum()
         };
-        assert_eq!(tokens.input_uncached, sum("prompt_tokens"), "{}", recording.name);
+        assert_eq!(tokens.uncached, sum("prompt_tokens"), "{}", recording.name);
         assert_eq!(tokens.output, sum("completion_tokens"), "{}", recording.name);
         if tokens.total() == 0 {
             continue;
         }
-        let server = served(recording);
-        let sent = server.input_uncached + server.cache_read + server.cache_write;
-        assert_eq!(tokens.input_uncached, sent, "{}", recording.name);
-        assert_eq!(tokens.output, server.output, "{}", recording.name);
+        // It does not tell what was cached from what was not.
+        let served = trial::served(recording, &all);
+        let sent = served.uncached + served.cached;
+        assert_eq!((tokens.uncached, tokens.cached), (sent, 0), "{}", recording.name);
+        assert_eq!(tokens.output, served.output, "{}", recording.name);
         compared += 1;
     }
     assert_eq!(compared, 8, "recordings with tokens");
@@ -90,10 +87,11 @@ fn the_ledger_equals_the_figures_of_the_agent_and_of_the_model_server() {
 
 #[test]
 fn rounded_tokens_are_no_tokens() {
-    for recording in RECORDINGS.iter().filter(|one| UNLOGGED.contains(&one.name.as_str())) {
+    for name in UNLOGGED {
+        let recording = trial::recording(ID, name);
         let text = recording.stdout.join(&b'\n');
         assert!(String::from_utf8(text).unwrap().contains("Tokens: 2.3k sent"));
-        let out = play(&Aider, &spec(&Aider), recording);
+        let out = played(&Aider, &recording);
         assert!(!out.drafts.iter().any(|draft| matches!(draft.body, Body::Usage(_))));
     }
 }
@@ -149,13 +147,9 @@ fn a_changed_file_is_told_and_its_name_is_no_message() {
     ];
     for (rest, expected, changes) in rows {
         let out = heard(&format!("{first}{rest}"), "", true);
-        let said = out.drafts.iter().filter_map(|draft| match &draft.body {
-            Body::AssistantText(text) => Some(text.text.as_str()),
-            _ => None,
-        });
-        assert_eq!(said.collect::<Vec<_>>(), expected, "{rest:?}");
-        let diffs = out.drafts.iter().filter(|draft| matches!(draft.body, Body::Diff(_)));
-        assert_eq!(diffs.count(), changes, "{rest:?}");
+        let said: Vec<_> = trial::texts(&out).into_iter().map(|(_, text)| text).collect();
+        assert_eq!(said, expected, "{rest:?}");
+        assert_eq!(trial::diffs(&out).len(), changes, "{rest:?}");
     }
 }
 
@@ -177,19 +171,12 @@ fn a_wait_is_read_where_it_is_told() {
     assert_eq!(trouble::wait_ms("Retrying"), None);
 }
 
-proptest! {
-    #[test]
-    fn a_broken_line_does_no_harm_and_is_no_success(
-        pick in any::<prop::sample::Index>(),
-        at in any::<prop::sample::Index>(),
-        junk in proptest::collection::vec(any::<u8>(), 0..8),
-        aside in any::<bool>(),
-    ) {
-        let lines = RECORDINGS.iter().flat_map(|one| one.stdout.iter().chain(&one.stderr));
-        let all: Vec<_> = lines.collect();
-        let line = pick.get(&all);
-        let stream = if aside { Stream::Stderr } else { Stream::Stdout };
-        let (_, endings) = broken(&Aider, line, at.index(line.len() + 1), junk, stream);
-        prop_assert!(endings.is_empty());
-    }
+#[test]
+fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
+    trial::assert_it_takes_nothing_and_knows_its_state(&Aider);
+}
+
+#[test]
+fn a_broken_line_does_no_harm_and_is_no_success() {
+    trial::assert_broken_lines_do_no_harm(&Aider, trial::never_a_success);
 }

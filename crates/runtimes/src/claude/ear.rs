@@ -6,8 +6,9 @@
 use super::result;
 use super::state::{ID_BYTES_MAX, State, Streamed};
 use super::tools;
-use super::wire::{Block, BlockKind, Kind, Line, Message, Told};
+use super::wire::{Block, BlockKind, Kind, Line, Message};
 use crate::Out;
+use crate::lenient::Lenient;
 use contract::event::{self, Body, Log, Quota, Raw, StopReason, Text, TurnPhase, Via};
 use contract::event::{ToolStatus, ToolUpdate, UpdateStatus};
 use contract::speech::{Ending, Limited};
@@ -283,7 +284,7 @@ impl Ear<'_> {
             }
             "message_delta" => {
                 let State { streamed, spending, .. } = &mut *self.state;
-                let counts = event.usage.as_ref().and_then(Told::counts);
+                let counts = event.usage.as_ref().and_then(Lenient::known);
                 if let (Some(streamed), Some(counts)) = (streamed, counts) {
                     spending.note(&streamed.message, None, counts);
                 }
@@ -294,7 +295,7 @@ impl Ear<'_> {
 
     /// An answer of the model tells what it has cost so far.
     fn note_spending(&mut self, message: &Message) {
-        let counts = message.usage.as_ref().and_then(Told::counts);
+        let counts = message.usage.as_ref().and_then(Lenient::known);
         if let (Some(id), Some(counts)) = (&message.id, counts) {
             self.state.spending.note(id, message.model.as_deref(), counts);
         }

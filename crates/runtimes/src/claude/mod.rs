@@ -16,19 +16,17 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
-use crate::launch::Start;
-use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
+use crate::card::{CAN, Product, REPORTS};
+use crate::launch::{self, Start};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
-    Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Requirement,
-    Retries, Seen, Skills, SystemPrompt,
+    Can, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Seen, Skills,
+    SystemPrompt,
 };
-use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
+use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy, limits};
 use serde_json::json;
 use std::collections::BTreeMap;
-
-/// The runtime of Claude Code.
-pub struct Claude;
 
 /// Talks by JSON lines both ways, and shows text while it comes.
 const HEADLESS: &[&str] = &[
@@ -45,27 +43,6 @@ const HEADLESS: &[&str] = &[
 const ASKING: &[&str] = &["--permission-prompt-tool", "stdio", "--permission-mode", "manual"];
 const TRUSTING: &[&str] = &["--dangerously-skip-permissions"];
 
-/// Its own variables, taken over from the caller where they are set.
-const ENV: &[&str] = &[
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_CUSTOM_HEADERS",
-    "ANTHROPIC_MODEL",
-    "CLAUDE_CODE_OAUTH_TOKEN",
-    "CLAUDE_CONFIG_DIR",
-    "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
-    "CLAUDE_CODE_MAX_RETRIES",
-    "CLAUDE_CODE_USE_BEDROCK",
-    "CLAUDE_CODE_USE_VERTEX",
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-    "DISABLE_AUTOUPDATER",
-    "DISABLE_ERROR_REPORTING",
-    "DISABLE_TELEMETRY",
-    "DO_NOT_TRACK",
-    "MAX_THINKING_TOKENS",
-];
-
 /// Those of them that hold secrets.
 const SECRETS: &[&str] = &[
     "ANTHROPIC_API_KEY",
@@ -78,27 +55,47 @@ const SECRETS: &[&str] = &[
 const MCP_FILE: &str = "mcp.json";
 const SYSTEM_FILE: &str = "system-prompt.md";
 
+const PRODUCT: Product = Product {
+    id: "claude",
+    label: "Claude Code",
+    binary: "claude",
+    install: "npm install -g @anthropic-ai/claude-code",
+    recorded: &["2.1.325"],
+    env: &[
+        "ANTHROPIC_API_KEY",
+        "ANTHROPIC_AUTH_TOKEN",
+        "ANTHROPIC_BASE_URL",
+        "ANTHROPIC_CUSTOM_HEADERS",
+        "ANTHROPIC_MODEL",
+        "CLAUDE_CODE_OAUTH_TOKEN",
+        "CLAUDE_CONFIG_DIR",
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
+        "CLAUDE_CODE_MAX_RETRIES",
+        "CLAUDE_CODE_USE_BEDROCK",
+        "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "DISABLE_AUTOUPDATER",
+        "DISABLE_ERROR_REPORTING",
+        "DISABLE_TELEMETRY",
+        "DO_NOT_TRACK",
+        "MAX_THINKING_TOKENS",
+    ],
+    retries: Retries::Bounded,
+    closing: "a result line without error whose terminal reason is `completed`, after something \
+              was said or done",
+    use_when: "code is to be read, changed and tried out with Anthropic's models, with questions, \
+               messages and interrupts during the work",
+    dont_use_when: "the model is another vendor's, or no file and no command may be touched at all",
+};
+
+/// The runtime of Claude Code.
+pub struct Claude;
+
 impl Runtime for Claude {
     fn card(&self) -> Card {
         Card {
-            id: "claude".to_owned(),
-            label: "Claude Code".to_owned(),
-            versions_recorded: vec!["2.1.325".to_owned()],
-            evidence: CardEvidence::Recorded,
-            requires: vec![Requirement {
-                binary: "claude".to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "npm install -g @anthropic-ai/claude-code".to_owned(),
-            }],
-            lanes: vec![Lane::Native],
             models: models(),
-            context_window: None,
-            reports: Reports {
-                tokens: true,
-                dollars: Dollars::Trusted,
-                quota: true,
-                activity: true,
-            },
+            reports: Reports { dollars: Dollars::Trusted, quota: true, ..REPORTS },
             can: Can {
                 resume: true,
                 interrupt: true,
@@ -107,14 +104,8 @@ impl Runtime for Claude {
                 compaction: true,
                 system_prompt: Some(SystemPrompt::Flag),
                 mcp: Mcp::Http,
-                api: true,
+                ..CAN
             },
-            env: owned(ENV),
-            retries: Retries::Bounded,
-            closing: "a result line without error whose terminal reason is `completed`, after \
-                      something was said or done"
-                .to_owned(),
-            policies: policies(),
             skills: Some(Skills::AddDir {
                 flag: "--add-dir".to_owned(),
                 subdir: ".claude/skills".to_owned(),
@@ -131,7 +122,7 @@ impl Runtime for Claude {
                 .billed_by(&["ANTHROPIC_API_KEY"]),
             ),
             handshake: Some(Handshake {
-                args: owned(&[
+                args: launch::words(&[
                     "--print",
                     "--input-format",
                     "stream-json",
@@ -147,62 +138,51 @@ impl Runtime for Claude {
                 .to_string(),
                 answer: "/response/response".to_owned(),
             }),
-            use_when: "code is to be read, changed and tried out with Anthropic's models, with \
-                       questions, messages and interrupts during the work"
-                .to_owned(),
-            dont_use_when: "the model is another vendor's, or no file and no command may be \
-                            touched at all"
-                .to_owned(),
             config_schema: BTreeMap::from([
                 ("binary".to_owned(), json!({ "type": "string" })),
                 ("extraArgs".to_owned(), json!({ "type": "array", "items": { "type": "string" } })),
                 ("projectContext".to_owned(), json!({ "enum": ["load", "isolate"] })),
             ]),
+            ..PRODUCT.card(policies())
         }
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
         let card = self.card();
-        let mut args = owned(HEADLESS);
+        let mut args = launch::words(HEADLESS);
         let mut files = Vec::new();
-        let mut add = |flag: &str, value: &str| args.extend([flag.to_owned(), value.to_owned()]);
-        if let Some(model) = &spec.model {
-            add("--model", model);
-        }
-        if let Some(session) = &spec.session {
-            add("--resume", session);
-        }
+        args.extend(launch::given("--model", spec.model.as_deref()));
+        args.extend(launch::given("--resume", spec.session.as_deref()));
         if let Some(system) = &spec.system_prompt {
             if system.len() <= limits::PROMPT_ARGV_BYTES_MAX {
-                add("--append-system-prompt", system);
+                args.extend(launch::words(&["--append-system-prompt", system]));
             } else {
-                add("--append-system-prompt-file", &format!("{}/{SYSTEM_FILE}", spec.files));
-                files.push(PlanFile { name: SYSTEM_FILE.to_owned(), text: system.clone() });
+                let path = launch::path(spec, SYSTEM_FILE);
+                args.extend(["--append-system-prompt-file".to_owned(), path]);
+                files.push(launch::file(SYSTEM_FILE, system));
             }
         }
         // The flag takes all that follows up to the next flag, so it never stands last.
-        if let Some(servers) = servers(spec) {
-            add("--mcp-config", &format!("{}/{MCP_FILE}", spec.files));
-            files.push(PlanFile { name: MCP_FILE.to_owned(), text: servers });
+        if let Some(url) = launch::mcp_url(spec) {
+            args.extend(["--mcp-config".to_owned(), launch::path(spec, MCP_FILE)]);
+            files.push(launch::file(MCP_FILE, servers(&url)));
         }
-        if spec.adapter.project_context == Some(ProjectContext::Isolate) {
-            add("--setting-sources", "user");
-            args.push("--strict-mcp-config".to_owned());
+        if launch::isolates(spec) {
+            args.extend(launch::words(&["--setting-sources", "user", "--strict-mcp-config"]));
         }
-        args.extend(owned(flags(spec.policy)));
+        args.extend(launch::words(flags(spec.policy)));
         let dangerous = spec.as_root && spec.policy == Policy::AllowAll;
         let sandbox = dangerous.then(|| ("IS_SANDBOX".to_owned(), "1".to_owned()));
-        let program = spec.adapter.binary.clone().filter(|binary| !binary.trim().is_empty());
         let start = Start {
-            lane: Lane::Native,
-            program: program.unwrap_or_else(|| "claude".to_owned()),
+            program: launch::binary(spec, PRODUCT.binary),
             args,
             env: sandbox.into_iter().collect(),
             stdin: StdinMode::StreamJson,
             files,
+            ..Start::default()
         };
         let mut plan = start.plan(spec, &card)?;
-        plan.secrets.extend(owned(SECRETS));
+        plan.secrets.extend(launch::words(SECRETS));
         plan.secrets.sort();
         plan.secrets.dedup();
         Ok(plan)
@@ -263,7 +243,7 @@ fn policies() -> Vec<PolicyRow> {
         .map(|policy| PolicyRow {
             policy,
             lane: Lane::Native,
-            flags: Some(owned(flags(policy))),
+            flags: Some(launch::words(flags(policy))),
             note: Some(match policy {
                 Policy::Deny => format!("every question is answered with no; {unasked}"),
                 Policy::Ask => format!("every question waits for a person; {unasked}"),
@@ -281,18 +261,11 @@ fn policies() -> Vec<PolicyRow> {
 }
 
 /// Our own MCP server, as the agent is told of it. The token stays in the environment.
-fn servers(spec: &Spec) -> Option<String> {
-    let none = BTreeMap::new();
-    let url = template::fill("{{mcpUrl}}", "mcpUrl", &spec.context, &none).ok();
-    let url = url.filter(|url| spec.adapter.mcp && !url.is_empty())?;
+fn servers(url: &str) -> String {
     let server = json!({
         "type": "http",
         "url": url,
         "headers": { "Authorization": "Bearer ${OSTLER_LEASE_TOKEN}" },
     });
-    Some(json!({ "mcpServers": { (tools::OWN_SERVER): server } }).to_string())
-}
-
-fn owned(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
+    json!({ "mcpServers": { (tools::OWN_SERVER): server } }).to_string()
 }

@@ -3,10 +3,9 @@
 //! The recordings themselves are played by the suite that plays those of every runtime.
 
 use super::*;
-use crate::template::Context;
-use crate::{Frame, Out, Stream};
+use crate::{Frame, Out, Stream, trial};
 use contract::event::Body;
-use contract::plan::{Adapter, EnvSource};
+use contract::plan::{Adapter, EnvSource, ProjectContext};
 use contract::speech::Close;
 use contract::{NanoUsd, Signal, Tokens, Utterance};
 use proptest::prelude::*;
@@ -14,27 +13,12 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 
 fn spec() -> Spec {
-    let mut context = Context::new();
-    context.set("mcpUrl", "http://127.0.0.1:9/mcp").set("leaseToken", "lease-1");
-    Spec {
-        adapter: Adapter {
-            name: "mine".to_owned(),
-            runtime: "claude".to_owned(),
-            mcp: true,
-            ..Adapter::default()
-        },
-        context,
-        model: None,
-        prompt: "mend it".to_owned(),
-        system_prompt: None,
-        policy: Policy::Ask,
-        lane: Lane::Native,
-        session: None,
-        files: "/run/files".to_owned(),
-        as_root: false,
-        own_program: "/bin/ostler".to_owned(),
-        caller_env: BTreeMap::new(),
-    }
+    trial::spec_with("claude", |spec| {
+        spec.context.set("mcpUrl", "http://127.0.0.1:9/mcp").set("leaseToken", "lease-1");
+        spec.adapter.name = "mine".to_owned();
+        spec.prompt = "mend it".to_owned();
+        spec.policy = Policy::Ask;
+    })
 }
 
 fn frame(stream: Stream, line: usize, bytes: &[u8]) -> Frame<'_> {

@@ -3,8 +3,8 @@
 //! order (`type` may be the last), so one struct holds the fields of all lines and a line is read in
 //! one pass. Nothing here decides what a line means; that is in `ear.rs` and `result.rs`.
 
+use crate::lenient::Lenient;
 use contract::Tokens;
-use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -117,26 +117,10 @@ pub(super) struct Message {
     pub id: Option<String>,
     pub model: Option<String>,
     pub content: Option<Content>,
-    pub usage: Option<Told>,
+    pub usage: Option<Lenient<AnswerSpent>>,
 }
 
-/// What an answer has cost so far, or a shape that is not known: then the line counts all the same.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Told {
-    Counts(AnswerSpent),
-    Other(IgnoredAny),
-}
-
-impl Told {
-    pub(super) fn counts(&self) -> Option<&AnswerSpent> {
-        match self {
-            Self::Counts(counts) => Some(counts),
-            Self::Other(_) => None,
-        }
-    }
-}
-
+/// What an answer has cost so far.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct AnswerSpent {
@@ -221,7 +205,7 @@ pub(super) struct StreamEvent {
     pub index: Option<u64>,
     pub message: Option<Message>,
     pub delta: Option<Delta>,
-    pub usage: Option<Told>,
+    pub usage: Option<Lenient<AnswerSpent>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

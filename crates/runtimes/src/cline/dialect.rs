@@ -1,77 +1,44 @@
 //! Hears `--json`. Texts and thoughts come in pieces, each with all of the text so far beside it, and
 //! are repeated at their end: only the pieces are heard. Every answer tells its tokens, and the last
-//! line those of the whole run. That line is the end. It takes no word after its prompt, which was
-//! given with the launch.
+//! line those of the whole run. That line is the end.
 
-use super::state::{Said, State};
 use super::wire::{Content, Event, Failure, Line, RunResult, Spent};
 use super::{tools, trouble};
-use crate::headless::{self, Came, REPEATED, UNRECOGNISED};
-use crate::{Dialect, Frame, Out, Stream};
-use contract::event::{self, Body, Text, UpdateStatus, Usage};
+use crate::Spec;
+use crate::headless::{Calls, Came, Ear, Listener, REPEATED, Read, UNRECOGNISED, bounded};
+use contract::event::{self, Usage};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
-use contract::speech::{Close, Ending};
-use contract::{Code, Fault, NanoUsd, Signal, Timestamp, Tokens, Utterance};
+use contract::speech::Close;
+use contract::{Code, NanoUsd, Tokens};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A run of the agent: one prompt, one turn.
-pub(super) struct Cline {
-    state: State,
+/// What is remembered of a run: one prompt, one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// A conversation was to be taken up again.
+    resumes: bool,
+    /// The model that was asked for; the one that answers is named only at the end.
+    model: Option<String>,
+    turn_open: bool,
+    ended: bool,
+    /// The text and the thought that are being said, by number, and whether a piece of each was
+    /// heard, so that its end repeats it.
+    text: Said,
+    thought: Said,
+    /// A tool was used at all.
+    worked: bool,
+    /// What the agent told of its last error.
+    failed: Option<Code>,
+    calls: Calls,
 }
 
-impl Cline {
-    pub(super) fn new(resumes: bool, model: Option<String>) -> Self {
-        Self { state: State::new(resumes, model) }
-    }
-
-    pub(super) fn restore(saved: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { state: State::load(saved)? })
-    }
-}
-
-impl Dialect for Cline {
-    fn open(&mut self) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let Some((text, whole)) = headless::text(frame) else {
-            return;
-        };
-        let line = headless::Line::new(frame, &text, out);
-        let mut ear = Ear { state: &mut self.state, line };
-        let read = match frame.stream {
-            Stream::Stderr => return ear.line.keep(None),
-            Stream::Stdout => whole.then(|| Line::read(ear.line.text).ok()).flatten(),
-        };
-        match read {
-            Some(_) if ear.state.ended => ear.line.keep(Some(REPEATED)),
-            Some(Line::AgentEvent { event }) => ear.hear(event),
-            Some(Line::RunResult(result)) => ear.end(result),
-            Some(Line::HookEvent(_)) => {}
-            None => ear.line.keep(Some(UNRECOGNISED)),
-        }
-    }
-
-    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        headless::say(utterance, out);
-    }
-
-    /// It waits for nothing that a clock could end.
-    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
-
-    fn close(&mut self, _: Close, out: &mut Out) {
-        self.state.calls.abandon(out);
-    }
-
-    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn save(&self) -> Vec<u8> {
-        self.state.save()
-    }
+/// Where one of the two kinds of texts stands.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Said {
+    number: u32,
+    streamed: bool,
 }
 
 /// Which of the two kinds of texts.
@@ -81,59 +48,77 @@ enum Voice {
     Thought,
 }
 
-/// One line being heard.
-struct Ear<'a> {
-    state: &'a mut State,
-    line: headless::Line<'a>,
+impl Listener for State {
+    const VERSION: u32 = 1;
+
+    fn hear(&mut self, ear: &mut Ear<'_>) {
+        match ear.read() {
+            Read::Blank => {}
+            Read::Aside | Read::Stray => ear.keep_stray(),
+            Read::Line(_) if self.ended => ear.keep(Some(REPEATED)),
+            Read::Line(Line::AgentEvent { event }) => self.event(event, ear),
+            Read::Line(Line::RunResult(result)) => self.end(result, ear),
+            Read::Line(Line::HookEvent(_)) => {}
+        }
+    }
+
+    fn close(&mut self, _: Close, ear: &mut Ear<'_>) {
+        ear.abandon(&mut self.calls);
+    }
 }
 
-impl Ear<'_> {
-    fn hear(&mut self, event: Event) {
+impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        let (resumes, model) = (spec.session.is_some(), spec.model.clone());
+        Self { resumes, model, ..Self::default() }
+    }
+
+    fn event(&mut self, event: Event, ear: &mut Ear<'_>) {
         match event {
-            Event::IterationStart(_) => self.start(),
+            Event::IterationStart(_) => self.start(ear),
             Event::ContentStart(content) => match content.content_type.as_deref() {
-                Some("text") => self.piece(Voice::Text, content.text),
-                Some("reasoning") => self.piece(Voice::Thought, content.reasoning),
-                Some("tool") => self.tool_start(content),
-                Some(_) | None => self.line.keep(Some(UNRECOGNISED)),
+                Some("text") => self.piece(Voice::Text, content.text, ear),
+                Some("reasoning") => self.piece(Voice::Thought, content.reasoning, ear),
+                Some("tool") => self.tool_start(content, ear),
+                Some(_) | None => ear.keep(Some(UNRECOGNISED)),
             },
-            Event::ContentUpdate(content) => self.tool_update(content),
+            Event::ContentUpdate(content) => self.tool_update(content, ear),
             Event::ContentEnd(content) => match content.content_type.as_deref() {
-                Some("text") => self.whole(Voice::Text, content.text),
-                Some("reasoning") => self.whole(Voice::Thought, content.reasoning),
-                Some("tool") => self.tool_end(content),
-                Some(_) | None => self.line.keep(Some(UNRECOGNISED)),
+                Some("text") => self.whole(Voice::Text, content.text, ear),
+                Some("reasoning") => self.whole(Voice::Thought, content.reasoning, ear),
+                Some("tool") => self.tool_end(content, ear),
+                Some(_) | None => ear.keep(Some(UNRECOGNISED)),
             },
-            Event::Usage(spent) => self.spent(&spent, Basis::Increment),
-            Event::Error(failure) => self.failure(&failure),
+            Event::Usage(spent) => self.spent(&spent, Basis::Increment, ear),
+            Event::Error(failure) => self.failure(&failure, ear),
             Event::IterationEnd(_) | Event::Done(_) => {}
         }
     }
 
     /// The first round with the model begins the turn; the others are inside it.
-    fn start(&mut self) {
-        if std::mem::replace(&mut self.state.turn_open, true) {
+    fn start(&mut self, ear: &mut Ear<'_>) {
+        if std::mem::replace(&mut self.turn_open, true) {
             return;
         }
-        let (model, resumed) = (self.state.model.clone(), self.state.resumes);
+        let (model, resumed) = (self.model.clone(), self.resumes);
         let (tools, cwd, native_session) = (None, None, None);
         let session = event::Session { model, tools, cwd, native_session, resumed };
-        self.line.draft(Body::Session(session));
-        self.line.turn_started();
+        ear.introduce(session);
+        ear.start_turn();
     }
 
-    fn piece(&mut self, voice: Voice, text: Option<String>) {
+    fn piece(&mut self, voice: Voice, text: Option<String>, ear: &mut Ear<'_>) {
         let Some(text) = text else {
-            return self.line.keep(Some(UNRECOGNISED));
+            return ear.keep(Some(UNRECOGNISED));
         };
         self.said(voice).streamed = true;
-        self.speak(voice, text, true);
+        self.speak(voice, text, true, ear);
     }
 
     /// The end of a text, which repeats it unless no piece came.
-    fn whole(&mut self, voice: Voice, text: Option<String>) {
+    fn whole(&mut self, voice: Voice, text: Option<String>, ear: &mut Ear<'_>) {
         if let (false, Some(text)) = (self.said(voice).streamed, text) {
-            self.speak(voice, text, false);
+            self.speak(voice, text, false, ear);
         }
         let number = self.said(voice).number.saturating_add(1);
         *self.said(voice) = Said { number, streamed: false };
@@ -141,52 +126,43 @@ impl Ear<'_> {
 
     fn said(&mut self, voice: Voice) -> &mut Said {
         match voice {
-            Voice::Text => &mut self.state.text,
-            Voice::Thought => &mut self.state.thought,
+            Voice::Text => &mut self.text,
+            Voice::Thought => &mut self.thought,
         }
     }
 
-    fn speak(&mut self, voice: Voice, text: String, delta: bool) {
+    fn speak(&mut self, voice: Voice, text: String, delta: bool, ear: &mut Ear<'_>) {
         let number = self.said(voice).number;
-        self.line.draft(match voice {
-            Voice::Text => {
-                let block = Some(format!("text-{number}"));
-                Body::AssistantText(Text { text, block, delta })
-            }
-            Voice::Thought => {
-                let block = Some(format!("thought-{number}"));
-                Body::Thinking(Text { text, block, delta })
-            }
-        });
-    }
-
-    fn tool_start(&mut self, call: Content) {
-        self.state.worked = true;
-        let changes = tools::changes(&call);
-        self.line.tool_opened(&mut self.state.calls, tools::event(call), changes);
-    }
-
-    fn tool_update(&mut self, update: Content) {
-        let open = update.tool_call_id.filter(|id| self.state.calls.is_open(id));
-        let chunk = update.update.and_then(|update| update.chunk);
-        if let (Some(tool_call_id), Some(chunk)) = (open, chunk.filter(|chunk| !chunk.is_empty())) {
-            let (status, content) = (Some(UpdateStatus::InProgress), Some(Value::from(chunk)));
-            let (title, locations) = (None, Vec::new());
-            let update = event::ToolUpdate { tool_call_id, status, title, content, locations };
-            self.line.draft(Body::ToolUpdate(update));
+        match voice {
+            Voice::Text => ear.say(text, Some(format!("text-{number}")), delta),
+            Voice::Thought => ear.think(text, Some(format!("thought-{number}")), delta),
         }
     }
 
-    fn tool_end(&mut self, done: Content) {
+    fn tool_start(&mut self, call: Content, ear: &mut Ear<'_>) {
+        self.worked = true;
+        let changes = tools::changes(&call);
+        ear.open(&mut self.calls, tools::event(call), changes);
+    }
+
+    fn tool_update(&mut self, update: Content, ear: &mut Ear<'_>) {
+        let open = update.tool_call_id.filter(|id| self.calls.is_open(id));
+        let chunk = update.update.and_then(|update| update.chunk);
+        if let (Some(id), Some(chunk)) = (open, chunk.filter(|chunk| !chunk.is_empty())) {
+            ear.update(&id, Value::from(chunk));
+        }
+    }
+
+    fn tool_end(&mut self, done: Content, ear: &mut Ear<'_>) {
         let (status, duration_ms) = (tools::status(&done), done.duration_ms);
         let output = if done.output.is_null() { done.error } else { done.output };
-        let came = Came { status, denied: false, output, duration_ms };
-        self.line.tool_closed(&mut self.state.calls, done.tool_call_id.as_deref(), came);
+        let came = Came { status, denied: false, output, duration_ms, changes: Vec::new() };
+        ear.close(&mut self.calls, done.tool_call_id.as_deref(), came);
     }
 
     /// Each answer tells its own tokens. The model that answers is named only at the very end, so
     /// all are booked under the one that was asked for, if there was one.
-    fn spent(&mut self, spent: &Spent, basis: Basis) {
+    fn spent(&mut self, spent: &Spent, basis: Basis, ear: &mut Ear<'_>) {
         let cached = spent.cache_read_tokens.saturating_add(spent.cache_write_tokens);
         let tokens = Tokens {
             input_uncached: spent.input_tokens.saturating_sub(cached),
@@ -201,8 +177,8 @@ impl Ear<'_> {
         // The dollars beside one answer are those of the run so far. None for tokens are a model
         // without a price, not one that is free.
         let usd = spent.total_cost.filter(|usd| *usd > 0.0 && basis == Basis::RunTotal);
-        self.line.spent(Usage {
-            model: self.state.model.clone(),
+        ear.spent(Usage {
+            model: self.model.clone(),
             tokens: Some(tokens),
             basis,
             reported_nanousd: usd.and_then(NanoUsd::from_usd),
@@ -211,30 +187,30 @@ impl Ear<'_> {
         });
     }
 
-    fn failure(&mut self, failure: &Failure) {
+    fn failure(&mut self, failure: &Failure, ear: &mut Ear<'_>) {
         let said = failure.error.as_ref().and_then(|error| error.message.as_deref());
         let said = said.unwrap_or_default();
         let code = trouble::of(failure.error_class.as_deref(), said);
-        self.state.failed = Some(code);
-        self.line.error(code, said);
+        self.failed = Some(code);
+        ear.error(code, said);
     }
 
     /// The last line. Only `completed` is a success, and only if something was said or done.
-    fn end(&mut self, result: RunResult) {
-        self.state.calls.abandon(self.line.out);
-        (self.state.ended, self.state.turn_open) = (true, false);
+    fn end(&mut self, result: RunResult, ear: &mut Ear<'_>) {
+        ear.abandon(&mut self.calls);
+        (self.ended, self.turn_open) = (true, false);
         if let Some(spent) = result.aggregate_usage.or(result.usage) {
-            self.spent(&spent, Basis::RunTotal);
+            self.spent(&spent, Basis::RunTotal, ear);
         }
         let reason = result.finish_reason.as_deref();
-        let (stop, code) = trouble::of_end(reason, self.state.failed);
+        let (stop, code) = trouble::of_end(reason, self.failed);
         let said = result.text.filter(|text| !text.is_empty());
-        let said = said.map(|text| headless::bounded(&text, TEXT_BYTES_MAX));
-        let nothing = said.is_none() && !self.state.worked;
+        let said = said.map(|text| bounded(&text, TEXT_BYTES_MAX));
+        let nothing = said.is_none() && !self.worked;
         let code = code.or(nothing.then_some(Code::EndedWithoutResult));
-        self.line.turn_ended(stop);
+        ear.end_turn(stop);
         // The text of a run that failed is the error's.
         let (text, detail) = if code.is_none() { (said, None) } else { (None, said) };
-        self.line.signal(Signal::Result(Ending { code, text, output: None, detail }));
+        ear.result(code, text, detail);
     }
 }

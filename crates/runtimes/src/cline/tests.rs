@@ -2,36 +2,32 @@
 //! figures and against what the model server reported, and that no line, however broken, does harm.
 
 use super::Cline;
-use crate::trial::{self, hear, line, played, spec};
-use crate::{Out, Runtime, Spec, Stream};
+use crate::trial::{self, Style, Sum, heard, played, recordings, spec};
+use crate::{Out, Runtime, Spec};
 use contract::event::Body;
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::money::Basis;
 use contract::{Code, Signal};
-use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
-use testkit::recorded::Recording;
 
-/// Read once: the property looks at them for every case.
-static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| trial::recordings("cline"));
+const ID: &str = "cline";
 
-fn heard(lines: &[Vec<u8>]) -> Out {
-    hear(&mut *Cline.dialect(&spec("cline")), Stream::Stdout, lines)
-}
-
-fn event(event: Value) -> Vec<u8> {
-    line(json!({"type": "agent_event", "event": event}))
+fn event(event: Value) -> Value {
+    json!({"type": "agent_event", "event": event})
 }
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    let more: [trial::Row; 3] = [
+    let rows = trial::rows_with(&[
+        ("isolated, with more arguments", |spec| {
+            spec.adapter.project_context = Some(contract::plan::ProjectContext::Isolate);
+            spec.adapter.extra_args = vec!["--verbose".to_owned()];
+        }),
         ("a prompt like a flag", |spec| spec.prompt = "--help me".to_owned()),
         ("a prompt like a command", |spec| spec.prompt = "doctor".to_owned()),
         ("a prompt with a NUL", |spec| spec.prompt = "a\0b".to_owned()),
-    ];
-    insta::assert_snapshot!(trial::plans(&Cline, &more));
+    ]);
+    insta::assert_snapshot!(trial::plans(&Cline, &rows, Style::Spelled));
 }
 
 #[test]
@@ -46,7 +42,7 @@ fn a_prompt_that_has_no_room_is_a_fault_before_anything_is_started() {
     for (bytes, system, refused) in rows {
         let prompt = format!("- {}", "x".repeat(bytes - 2));
         let system_prompt = system.map(|bytes| "s".repeat(bytes));
-        let plan = Cline.plan(&Spec { prompt, system_prompt, ..spec("cline") });
+        let plan = Cline.plan(&Spec { prompt, system_prompt, ..spec(ID) });
         let fault = plan.err();
         assert_eq!(fault.is_some(), refused, "{bytes} {system:?}");
         if let Some(fault) = fault {
@@ -57,86 +53,52 @@ fn a_prompt_that_has_no_room_is_a_fault_before_anything_is_started() {
     }
 }
 
-/// Sums of the buckets: uncached input, cached input and output.
-#[derive(Debug, Default, PartialEq, Clone, Copy)]
-struct Sum {
-    uncached: u64,
-    cached: u64,
-    output: u64,
-}
-
-fn sum(out: &Out, basis: Basis) -> Sum {
-    let mut sum = Sum::default();
-    for signal in &out.signals {
-        if let Signal::Spent(usage) = signal
-            && usage.basis == basis
-        {
-            let tokens = usage.tokens.unwrap();
-            assert_eq!((usage.reported_nanousd, usage.effective_nanousd), (None, None));
-            sum.uncached += tokens.input_uncached + tokens.cache_write;
-            sum.cached += tokens.cache_read;
-            sum.output += tokens.output;
-        }
-    }
-    sum
+/// What was booked on this basis: answer by answer, or once more as a whole that adds nothing to it.
+fn booked(out: &Out, basis: Basis) -> Sum {
+    let is_other = |signal: &Signal| matches!(signal, Signal::Spent(usage) if usage.basis != basis);
+    let signals = out.signals.iter().filter(|signal| !is_other(signal)).cloned().collect();
+    trial::booked(&Out { signals, ..Out::default() })
 }
 
 #[test]
-fn the_ledger_equals_the_figures_of_the_vendor() {
-    let mut compared = 0;
-    for recording in &*RECORDINGS {
-        let result = recording.stdout.iter().find_map(|line| {
-            let line: Value = serde_json::from_slice(line).ok()?;
-            (line["type"] == "run_result").then_some(line)
-        });
-        let Some(result) = result else { continue };
-        let count = |name: &str| result["aggregateUsage"][name].as_u64().unwrap();
-        let vendor = Sum {
-            uncached: count("inputTokens") - count("cacheReadTokens"),
-            cached: count("cacheReadTokens"),
-            output: count("outputTokens"),
-        };
+fn the_ledger_equals_the_figures_of_the_vendor_and_of_the_model_server() {
+    let all = recordings(ID);
+    let (mut by_vendor, mut by_server) = (0, 0);
+    for recording in &all {
         let out = played(&Cline, recording);
-        // Told answer by answer, and once more as a whole that adds nothing to it.
-        assert_eq!(sum(&out, Basis::Increment), vendor, "{}", recording.name);
-        assert_eq!(sum(&out, Basis::RunTotal), vendor, "{}", recording.name);
-        compared += 1;
-    }
-    assert_eq!(compared, 10, "recordings with a result");
-}
-
-#[test]
-fn the_ledger_equals_what_the_model_server_reported() {
-    let mut compared = 0;
-    for recording in &*RECORDINGS {
-        let booked = sum(&played(&Cline, recording), Basis::Increment);
+        let sum = booked(&out, Basis::Increment);
+        if let Some(result) = trial::values(recording).find(|line| line["type"] == "run_result") {
+            let count = |name: &str| result["aggregateUsage"][name].as_u64().unwrap();
+            let vendor = Sum {
+                uncached: count("inputTokens") - count("cacheReadTokens"),
+                cached: count("cacheReadTokens"),
+                output: count("outputTokens"),
+                ..Sum::default()
+            };
+            assert_eq!(sum, vendor, "{}", recording.name);
+            assert_eq!(booked(&out, Basis::RunTotal), vendor, "{}", recording.name);
+            by_vendor += 1;
+        }
         // An answer that could not be read is counted by the server alone.
-        if booked == Sum::default() {
-            continue;
+        if sum != Sum::default() {
+            let served = Sum { reasoning: 0, ..trial::served(recording, &all) };
+            assert_eq!(sum, served, "{}", recording.name);
+            by_server += 1;
         }
-        let mut served = Sum::default();
-        for request in &recording.requests {
-            let usage = |name: &str| request["usage"][name].as_u64().unwrap_or(0);
-            served.uncached += usage("input") + usage("cache_create");
-            served.cached += usage("cache_read");
-            served.output += usage("output");
-        }
-        assert_eq!(booked, served, "{}", recording.name);
-        compared += 1;
     }
-    assert_eq!(compared, 7, "recordings with tokens, the one that was killed among them");
+    assert_eq!(by_vendor, 10, "recordings with a result");
+    assert_eq!(by_server, 7, "recordings with tokens, the one that was killed among them");
 }
 
 #[test]
 fn dollars_are_shown_for_the_run_and_never_for_a_model_without_a_price() {
     let told = |usd: f64| {
         let usage = json!({"inputTokens": 10, "outputTokens": 1, "totalCost": usd});
-        let out = heard(&[
+        let lines = [
             event(json!({"type": "usage", "inputTokens": 10, "outputTokens": 1, "totalCost": usd})),
-            line(
-                json!({"type": "run_result", "finishReason": "completed", "aggregateUsage": usage}),
-            ),
-        ]);
+            json!({"type": "run_result", "finishReason": "completed", "aggregateUsage": usage}),
+        ];
+        let out = heard(&Cline, &lines);
         let spent = out.signals.into_iter().filter_map(|signal| match signal {
             Signal::Spent(usage) => Some((usage.reported_nanousd.map(|usd| usd.0), usage.basis)),
             _ => None,
@@ -149,42 +111,28 @@ fn dollars_are_shown_for_the_run_and_never_for_a_model_without_a_price() {
 
 #[test]
 fn a_text_is_told_once_however_often_it_is_repeated() {
-    let slow = RECORDINGS.iter().find(|one| one.name == "slow").unwrap();
-    let result: Value = serde_json::from_slice(slow.stdout.last().unwrap()).unwrap();
-    let texts: String = played(&Cline, slow)
-        .drafts
-        .into_iter()
-        .filter_map(|draft| match draft.body {
-            Body::AssistantText(text) => Some(text.text),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(texts, result["text"].as_str().unwrap());
+    let slow = trial::recording(ID, "slow");
+    let result = trial::values(&slow).last().unwrap();
+    let out = played(&Cline, &slow);
+    let said = trial::texts(&out).into_iter().filter(|(kind, _)| *kind == "assistant_text");
+    assert_eq!(said.map(|(_, text)| text).collect::<String>(), result["text"].as_str().unwrap());
     // And an end without pieces is told whole, in a block of its own.
     let end =
         |text: &str| event(json!({"type": "content_end", "contentType": "text", "text": text}));
     let piece = event(
         json!({"type": "content_start", "contentType": "text", "text": "a", "accumulated": "a"}),
     );
-    let out = heard(&[piece, end("a"), end("b")]);
-    let texts: Vec<_> = out
-        .drafts
-        .iter()
-        .filter_map(|draft| match &draft.body {
-            Body::AssistantText(text) => {
-                Some((text.text.as_str(), text.block.as_deref(), text.delta))
-            }
-            _ => None,
-        })
-        .collect();
+    let out = heard(&Cline, &[piece, end("a"), end("b")]);
+    let texts = trial::told(&out, |body| match body {
+        Body::AssistantText(text) => Some((text.text.as_str(), text.block.as_deref(), text.delta)),
+        _ => None,
+    });
     assert_eq!(texts, [("a", Some("text-0"), true), ("b", Some("text-1"), false)]);
 }
 
 #[test]
 fn every_call_that_was_opened_is_closed_once() {
-    let calls: usize =
-        RECORDINGS.iter().map(|recording| trial::calls(&played(&Cline, recording))).sum();
-    assert_eq!(calls, 5);
+    assert_eq!(trial::assert_calls_are_paired(&Cline), 5);
 }
 
 #[test]
@@ -198,56 +146,38 @@ fn a_change_is_told_when_it_was_made() {
         event(json!({"type": "content_end", "contentType": "tool", "toolCallId": id,
             "output": {"success": success}}))
     };
-    let out = heard(&[start("1", "a"), start("2", "b"), end("2", false), end("1", true)]);
-    let diffs: Vec<_> = out
-        .drafts
-        .iter()
-        .filter_map(|draft| match &draft.body {
-            Body::Diff(diff) => Some((diff.path.as_str(), diff.new_text.as_deref())),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(diffs, [("a", Some("y"))]);
+    let lines = [start("1", "a"), start("2", "b"), end("2", false), end("1", true)];
+    let out = heard(&Cline, &lines);
+    assert_eq!(trial::diffs(&out), [("a", Some("y"))]);
 }
 
 #[test]
 fn only_a_run_that_completed_something_is_a_success() {
     let result = |reason: Value, text: &str| {
-        vec![line(json!({"type": "run_result", "finishReason": reason, "text": text}))]
+        [json!({"type": "run_result", "finishReason": reason, "text": text})]
     };
     let rows = [
         (result(json!("completed"), "Done."), None),
-        (result(json!("completed"), ""), Some("ended_without_result")),
-        (result(json!("aborted"), "Done."), Some("cancelled")),
-        (result(json!("max_iterations"), "Done."), Some("max_turns")),
-        (result(json!("error"), "Done."), Some("upstream_error")),
-        (result(json!("halted"), "Done."), Some("agent_failed")),
-        (result(Value::Null, "Done."), Some("agent_failed")),
+        (result(json!("completed"), ""), Some(Code::EndedWithoutResult)),
+        (result(json!("aborted"), "Done."), Some(Code::Cancelled)),
+        (result(json!("max_iterations"), "Done."), Some(Code::MaxTurns)),
+        (result(json!("error"), "Done."), Some(Code::UpstreamError)),
+        (result(json!("halted"), "Done."), Some(Code::AgentFailed)),
+        (result(Value::Null, "Done."), Some(Code::AgentFailed)),
     ];
     for (lines, expected) in rows {
-        assert_eq!(trial::ended(&heard(&lines)), Some(expected), "{lines:?}");
+        assert_eq!(trial::results(&heard(&Cline, &lines)), [expected], "{lines:?}");
     }
 }
 
 #[test]
 fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
-    trial::assert_it_is_deaf_and_its_state_has_a_version(&Cline);
+    trial::assert_it_takes_nothing_and_knows_its_state(&Cline);
 }
 
-proptest! {
-    #[test]
-    fn a_broken_line_does_no_harm_and_is_no_success(
-        pick in any::<prop::sample::Index>(),
-        at in any::<prop::sample::Index>(),
-        junk in proptest::collection::vec(any::<u8>(), 0..8),
-        aside in any::<bool>(),
-    ) {
-        let broken = trial::broken(&RECORDINGS, pick, at, junk);
-        let stated = String::from_utf8_lossy(&broken).contains("completed");
-        let stream = if aside { Stream::Stderr } else { Stream::Stdout };
-        let mut dialect = Cline.dialect(&spec("cline"));
-        let out = hear(&mut *dialect, stream, &[broken]);
-        prop_assert!(Cline.restore(&dialect.save()).is_ok());
-        prop_assert!(stated || !matches!(trial::ended(&out), Some(None)));
-    }
+#[test]
+fn a_broken_line_does_no_harm_and_is_no_success() {
+    trial::assert_broken_lines_do_no_harm(&Cline, |line, results| {
+        line.contains("completed") || trial::never_a_success(line, results)
+    });
 }

@@ -3,29 +3,23 @@
 //! name alone. Arguments are the model's words, so every part may be missing.
 
 use super::wire::Content;
-use crate::headless;
-use contract::event::{self, Diff, Location, ToolStatus, Via};
+use crate::headless::{About, change, kept, part, tool_use};
+use contract::event::{self, Diff, ToolStatus};
 use serde_json::Value;
 
-/// The call as an event.
+/// The call as an event. What it does to several things at once is in lists.
 pub(super) fn event(call: Content) -> event::ToolUse {
-    let name = call.tool_name.unwrap_or_default();
-    let path = text(&call.input, "path").map(str::to_owned);
-    let title = words(&call.input["commands"])
-        .or_else(|| path.clone())
-        .or_else(|| words(&call.input["queries"]))
-        .or_else(|| words(&call.input["files"]));
-    let location = |path: String| Location { path, line: None };
-    event::ToolUse {
-        tool_call_id: call.tool_call_id.unwrap_or_default(),
-        tool_kind: kind(&name).map(str::to_owned),
-        name,
-        title,
-        locations: path.map(location).into_iter().collect(),
-        input: call.input,
-        via: Via::Native,
-        parent: None,
-    }
+    let list = |name: &str| words(&call.input[name]);
+    let path = || part(&call.input, "path").map(str::to_owned);
+    let title = list("commands").or_else(path).or_else(|| list("queries"));
+    let title = title.or_else(|| list("files"));
+    let id = call.tool_call_id.unwrap_or_default();
+    let event = tool_use(id, call.tool_name.unwrap_or_default(), call.input, about);
+    event::ToolUse { title, ..event }
+}
+
+fn about<'v>(name: &str, input: &'v Value) -> About<'v> {
+    About { kind: kind(name), title: None, path: part(input, "path") }
 }
 
 fn kind(name: &str) -> Option<&'static str> {
@@ -39,24 +33,15 @@ fn kind(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What a call changes if it goes well; what is too long to be remembered is in the call's event.
+/// What a call changes if it goes well.
 pub(super) fn changes(call: &Content) -> Vec<Diff> {
-    let path = text(&call.input, "path");
-    let (Some(path), Some("editor")) = (path, call.tool_name.as_deref()) else {
-        return Vec::new();
-    };
-    let part = |name: &str| text(&call.input, name).map(str::to_owned);
-    let change = Diff {
-        path: path.to_owned(),
-        patch: None,
-        old_text: part("old_text"),
-        new_text: part("new_text"),
-        tool_call_id: call.tool_call_id.clone(),
-    };
-    if headless::can_be_kept(std::slice::from_ref(&change)) {
-        vec![change]
-    } else {
-        vec![Diff { old_text: None, new_text: None, ..change }]
+    let id = call.tool_call_id.as_deref().unwrap_or_default();
+    let text = |name: &str| part(&call.input, name);
+    match (text("path"), call.tool_name.as_deref()) {
+        (Some(path), Some("editor")) => {
+            kept(vec![change(id, path, text("old_text"), text("new_text"))])
+        }
+        (_, _) => Vec::new(),
     }
 }
 
@@ -72,13 +57,9 @@ pub(super) fn status(done: &Content) -> ToolStatus {
 fn words(list: &Value) -> Option<String> {
     let list = list.as_array()?;
     let word = |item: &Value| {
-        let word = item.as_str().or_else(|| text(item, "path"))?;
+        let word = item.as_str().or_else(|| part(item, "path"))?;
         Some(word.to_owned())
     };
     let words: Vec<_> = list.iter().filter_map(word).collect();
     (!words.is_empty()).then(|| words.join("; "))
-}
-
-fn text<'a>(input: &'a Value, name: &str) -> Option<&'a str> {
-    input.get(name).and_then(Value::as_str)
 }

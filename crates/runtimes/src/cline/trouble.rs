@@ -1,8 +1,7 @@
 //! What this agent's words mean. It names the class of an error (`auth`, mostly `unknown`) and gives
 //! the provider's words without its status. What is common to all providers is asked of `provider`.
 
-use crate::headless::in_words;
-use crate::{ExitEvidence, provider};
+use crate::{ExitEvidence, headless, provider};
 use contract::Code;
 use contract::event::StopReason;
 
@@ -20,7 +19,7 @@ const AT_EXIT: &[(&str, Code)] = &[
 
 /// The meaning of an error of the provider.
 pub(super) fn of(class: Option<&str>, text: &str) -> Code {
-    in_words(text, WORDS)
+    provider::in_words(text, WORDS)
         .or_else(|| provider::of_words(text))
         .or(match class {
             Some("auth") => Some(Code::AuthFailed),
@@ -44,13 +43,14 @@ pub(super) fn of_end(reason: Option<&str>, failed: Option<Code>) -> (StopReason,
 
 /// What the last words mean when there was no result.
 pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    evidence.exit_code.filter(|exit| *exit != 0)?;
-    in_words(evidence.stderr_tail, AT_EXIT)
+    headless::at_exit(evidence, &[], AT_EXIT)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Cline;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_has_its_code() {
@@ -76,9 +76,6 @@ mod tests {
             (None, "Not authenticated. Run cline auth.", None),
             (Some(1), "", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Cline, &rows);
     }
 }

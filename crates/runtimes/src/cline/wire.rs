@@ -90,9 +90,3 @@ pub(super) struct RunResult {
     /// With the agents that were started by the first one.
     pub aggregate_usage: Option<Spent>,
 }
-
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
-}

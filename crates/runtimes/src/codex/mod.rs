@@ -14,21 +14,32 @@ mod words;
 #[cfg(test)]
 mod tests;
 
-use crate::launch::Start;
-use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
+use crate::card::{CAN, Product, REPORTS};
+use crate::launch::{self, Start};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
-    Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Requirement,
-    Retries, Skills, SystemPrompt,
+    Can, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Skills, SystemPrompt,
 };
-use contract::plan::{Lane, ProjectContext, StdinMode};
+use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::json;
 use state::{State, Wanted};
 
-/// The program's own name.
-const BINARY: &str = "codex";
 /// The variable that holds the token of the relay.
 const TOKEN_VARIABLE: &str = "OSTLER_LEASE_TOKEN";
+
+const PRODUCT: Product = Product {
+    id: "codex",
+    label: "Codex",
+    binary: "codex",
+    install: "npm install -g @openai/codex",
+    recorded: &["0.166.0"],
+    env: &["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
+    retries: Retries::Unbounded,
+    closing: "turn/completed with status completed",
+    use_when: "the task is code, and messages, interrupts or permission questions are wanted",
+    dont_use_when: "dollars must come from the agent itself: it tells tokens only",
+};
 
 /// The runtime for Codex.
 pub struct Codex;
@@ -36,35 +47,19 @@ pub struct Codex;
 impl Runtime for Codex {
     fn card(&self) -> Card {
         Card {
-            id: "codex".to_owned(),
-            label: "Codex".to_owned(),
-            versions_recorded: vec!["0.166.0".to_owned()],
-            evidence: CardEvidence::Recorded,
-            requires: vec![Requirement {
-                binary: BINARY.to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "npm install -g @openai/codex".to_owned(),
-            }],
-            lanes: vec![Lane::Native],
             models: vec![Model { id: "gpt-5.5".to_owned(), label: "GPT-5.5".to_owned() }],
             context_window: Some(258_400),
-            reports: Reports { tokens: true, dollars: Dollars::None, quota: true, activity: true },
+            reports: Reports { quota: true, ..REPORTS },
             can: Can {
                 resume: true,
                 interrupt: true,
                 message: true,
                 permissions: true,
-                compaction: false,
                 system_prompt: Some(SystemPrompt::Flag),
                 mcp: Mcp::Http,
                 api: false,
+                ..CAN
             },
-            env: ["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"]
-                .map(str::to_owned)
-                .into(),
-            retries: Retries::Unbounded,
-            closing: "turn/completed with status completed".to_owned(),
-            policies: policies(),
             skills: Some(Skills::HomeLinks { dir: "${CODEX_HOME:-~/.codex}/skills".to_owned() }),
             login: Some(
                 Login::seen_by(
@@ -84,22 +79,18 @@ impl Runtime for Codex {
                 .to_string(),
                 answer: "/result".to_owned(),
             }),
-            use_when:
-                "the task is code, and messages, interrupts or permission questions are wanted"
-                    .to_owned(),
-            dont_use_when: "dollars must come from the agent itself: it tells tokens only"
-                .to_owned(),
             config_schema: [(
                 "binary",
                 json!({ "type": "string", "description": "a name on PATH, or a path" }),
             )]
             .map(|(key, schema)| (key.to_owned(), schema))
             .into(),
+            ..PRODUCT.card(policies())
         }
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
-        let program = spec.adapter.binary.clone().unwrap_or_else(|| BINARY.to_owned());
+        let program = launch::binary(spec, PRODUCT.binary);
         let mut args = vec!["app-server".to_owned()];
         args.extend(overrides(spec).into_iter().flat_map(|pair| ["-c".to_owned(), pair]));
         let stdin = StdinMode::Jsonrpc;
@@ -110,7 +101,7 @@ impl Runtime for Codex {
         let wanted = Wanted {
             policy: spec.policy,
             model: spec.model.clone(),
-            cwd: placeholder(spec, "{{workspacePath}}"),
+            cwd: launch::placeholder(spec, "workspacePath"),
             system_prompt: spec.system_prompt.clone(),
             resume: spec.session.clone(),
         };
@@ -139,11 +130,10 @@ impl Runtime for Codex {
 fn overrides(spec: &Spec) -> Vec<String> {
     let mut pairs = Vec::new();
     // Of what a project keeps, its instructions can be left out; the user's own settings cannot.
-    match spec.adapter.project_context {
-        Some(ProjectContext::Isolate) => pairs.push("project_doc_max_bytes=0".to_owned()),
-        Some(ProjectContext::Load) | None => {}
+    if launch::isolates(spec) {
+        pairs.push("project_doc_max_bytes=0".to_owned());
     }
-    if let Some(url) = placeholder(spec, "{{mcpUrl}}").filter(|_| spec.adapter.mcp) {
+    if let Some(url) = launch::mcp_url(spec) {
         pairs.push(format!("mcp_servers.ostler.url={}", json!(url)));
         pairs.push(format!("mcp_servers.ostler.bearer_token_env_var={}", json!(TOKEN_VARIABLE)));
         // Whoever answers behind that address keeps the policy and asks; asking here as well would
@@ -151,11 +141,6 @@ fn overrides(spec: &Spec) -> Vec<String> {
         pairs.push("mcp_servers.ostler.default_tools_approval_mode=\"approve\"".to_owned());
     }
     pairs
-}
-
-/// A value of the run's context, if it has one.
-fn placeholder(spec: &Spec, template: &str) -> Option<String> {
-    template::fill(template, template, &spec.context, &spec.caller_env).ok()
 }
 
 /// Each policy as what a thread is started with.

@@ -3,10 +3,10 @@
 //! and that no line can break the dialect. Outcomes are tested for all runtimes at once elsewhere.
 
 use super::*;
-use crate::{Frame, Out, Stream};
+use crate::{Frame, Out, Stream, trial};
 use contract::event::Body;
 use contract::money::Basis;
-use contract::plan::{Adapter, EnvSource};
+use contract::plan::{Adapter, EnvSource, ProjectContext};
 use contract::speech::{Close, Ending};
 use contract::{Signal, Tokens, Utterance};
 use proptest::prelude::*;
@@ -14,23 +14,10 @@ use serde_json::Value;
 use std::path::PathBuf;
 
 fn spec() -> Spec {
-    let mut context = template::Context::new();
-    context.set("mcpUrl", "http://127.0.0.1:9/mcp").set("workspacePath", "/w/1");
-    let (name, runtime) = ("codex".to_owned(), "codex".to_owned());
-    Spec {
-        adapter: Adapter { name, runtime, mcp: true, ..Adapter::default() },
-        context,
-        model: None,
-        prompt: "mend it".into(),
-        system_prompt: None,
-        policy: Policy::AllowAll,
-        lane: Lane::Native,
-        session: None,
-        files: "/files".into(),
-        as_root: false,
-        own_program: "/bin/ostler".into(),
-        caller_env: Default::default(),
-    }
+    trial::spec_with("codex", |spec| {
+        spec.context.set("mcpUrl", "http://127.0.0.1:9/mcp").set("workspacePath", "/w/1");
+        spec.prompt = "mend it".to_owned();
+    })
 }
 
 fn hear(dialect: &mut dyn Dialect, stream: Stream, line: &str) -> Out {

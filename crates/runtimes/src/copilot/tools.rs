@@ -3,27 +3,22 @@
 //! that is not known here is shown by its name alone.
 
 use super::wire::{ToolComplete, ToolStart};
-use contract::event::{self, Diff, Location, Via};
+use crate::headless::{About, part, tool_use};
+use contract::event::{self, Diff};
 use serde_json::Value;
 
-/// The call as an event.
+/// The call as an event. The agent has a title too, for those that tell nothing by themselves.
 pub(super) fn event(call: ToolStart) -> event::ToolUse {
-    let name = call.tool_name.unwrap_or_default();
-    let text = |key: &str| call.arguments.get(key).and_then(Value::as_str);
-    let (path, command) = (text("path"), text("command"));
-    let title = command.or(path).or_else(|| text("pattern")).map(str::to_owned).or(call.tool_title);
-    let location = |path: &str| Location { path: path.to_owned(), line: None };
-    let locations = path.map(location).into_iter().collect();
-    event::ToolUse {
-        tool_call_id: call.tool_call_id.unwrap_or_default(),
-        tool_kind: kind(&name).map(str::to_owned),
-        name,
-        title,
-        locations,
-        input: call.arguments,
-        via: Via::Native,
-        parent: call.parent_tool_call_id,
-    }
+    let id = call.tool_call_id.unwrap_or_default();
+    let event = tool_use(id, call.tool_name.unwrap_or_default(), call.arguments, about);
+    let title = event.title.or(call.tool_title);
+    event::ToolUse { title, parent: call.parent_tool_call_id, ..event }
+}
+
+fn about<'v>(name: &str, input: &'v Value) -> About<'v> {
+    let path = part(input, "path");
+    let title = part(input, "command").or(path).or_else(|| part(input, "pattern"));
+    About { kind: kind(name), title, path }
 }
 
 fn kind(name: &str) -> Option<&'static str> {
@@ -39,9 +34,8 @@ fn kind(name: &str) -> Option<&'static str> {
 
 /// The files that a call changed, with the agent's own patch where it can only mean one of them.
 pub(super) fn changes(done: &ToolComplete) -> Vec<Diff> {
-    let patch = done.result.get("detailedContent").and_then(Value::as_str);
-    let patch =
-        patch.filter(|_| done.file_edits.len() == 1).map(|patch| patch.trim_start_matches('\n'));
+    let patch = part(&done.result, "detailedContent").filter(|_| done.file_edits.len() == 1);
+    let patch = patch.map(|patch| patch.trim_start_matches('\n'));
     let paths = done.file_edits.iter().filter_map(|edit| edit.path.as_ref());
     let diff = |path: &String| Diff {
         path: path.clone(),

@@ -2,8 +2,7 @@
 //! `query`), gives the provider's status where there was one, and says the rest in words. What is
 //! common to all providers is asked of `provider`.
 
-use crate::headless::in_words;
-use crate::{ExitEvidence, provider};
+use crate::{ExitEvidence, headless, provider};
 use contract::Code;
 
 /// Words that are this agent's own, the more particular first.
@@ -20,7 +19,7 @@ const AT_EXIT: &[(&str, Code)] = &[
 ];
 
 /// Words by which the conversation that was to be taken up is not known.
-const SESSION_UNKNOWN: &[&str] = &[
+pub(super) const SESSION_UNKNOWN: &[&str] = &[
     "no session or task matched",
     "no session, task, or name matched",
     "was found but could not be loaded",
@@ -28,7 +27,7 @@ const SESSION_UNKNOWN: &[&str] = &[
 
 /// The meaning of an error of the provider or of the agent itself.
 pub(super) fn of(kind: Option<&str>, status: Option<u64>, text: &str) -> Code {
-    in_words(text, WORDS)
+    provider::in_words(text, WORDS)
         .or_else(|| provider::of_words(text))
         .or_else(|| of_kind(kind?))
         .or_else(|| provider::of_status(status?))
@@ -45,24 +44,16 @@ fn of_kind(kind: &str) -> Option<Code> {
     }
 }
 
-/// Whether a line says that the conversation to be taken up is not known.
-pub(super) fn session_unknown(line: &str) -> bool {
-    let line = line.to_lowercase();
-    SESSION_UNKNOWN.iter().any(|words| line.contains(words))
-}
-
 /// What the last words mean when there was no result.
 pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    evidence.exit_code.filter(|exit| *exit != 0)?;
-    if session_unknown(evidence.stderr_tail) {
-        return Some(Code::NativeSessionUnknown);
-    }
-    in_words(evidence.stderr_tail, AT_EXIT)
+    headless::at_exit(evidence, SESSION_UNKNOWN, AT_EXIT)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Copilot;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_has_its_code() {
@@ -112,9 +103,6 @@ mod tests {
             (None, "Error: No authentication information found.", None),
             (Some(1), "", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Copilot, &rows);
     }
 }

@@ -198,16 +198,3 @@ pub(super) struct Result {
 pub(super) struct Used {
     pub premium_requests: Option<f64>,
 }
-
-/// What a line turned out to be.
-pub(super) enum Read {
-    Line(Line),
-    Result(Result),
-}
-
-pub(super) fn read(line: &str) -> Option<Read> {
-    match serde_json::from_str(line) {
-        Ok(line) => Some(Read::Line(line)),
-        Err(_) => serde_json::from_str(line).ok().map(Read::Result),
-    }
-}

@@ -1,26 +1,24 @@
 //! Hears `-p --output-format stream-json`. Messages come whole, thoughts in pieces, tools in pairs,
 //! and one result closes a run that went well; one that did not ends without a result, with words
-//! in place of a line and an exit of 1. It takes no word after its prompt.
+//! in place of a line and an exit of 1.
 
-use super::tools::Tool;
+use super::tools::{self, Tool};
 use super::trouble;
 use super::wire::{Count, Finish, Init, Line, Said, Thought, ToolCall};
-use crate::oneshot::{Answer, Calls, Ear, Open, REPEATED, UNRECOGNISED, bounded, unsaid};
-use crate::{Dialect, Frame, Out, Stream, provider, saved};
+use crate::headless::{
+    Answer, Calls, Came, Ear, Listener, REPEATED, Read, UNRECOGNISED, preview, tool_use,
+};
+use crate::lenient::Lenient;
+use crate::{Spec, provider};
 use contract::event::{Body, Session, StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::Close;
-use contract::{Code, Fault, Signal, Timestamp, Tokens, Utterance};
+use contract::{Code, Signal, Tokens};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
-use std::borrow::Cow;
 
-/// The version of the saved form.
-const VERSION: u32 = 1;
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct State {
-    version: u32,
+/// What is remembered of a run: one prompt, one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
     /// The conversation that was to be taken up again.
     resumes: Option<String>,
     model: Option<String>,
@@ -38,84 +36,30 @@ struct State {
     calls: Calls,
 }
 
-/// A run of the agent: one prompt, one turn.
-pub(super) struct CursorAgent {
-    /// Said once, before anything is heard, and therefore no part of what is saved.
-    prompt: Option<String>,
-    state: State,
-}
+impl Listener for State {
+    const VERSION: u32 = 2;
 
-impl CursorAgent {
-    pub(super) fn new(prompt: String, resumes: Option<String>) -> Self {
-        let state = State {
-            version: VERSION,
-            resumes,
-            model: None,
-            turn_open: false,
-            ended: false,
-            block: 0,
-            pieces: false,
-            thinking: false,
-            answer: Answer::default(),
-            acted: false,
-            calls: Calls::default(),
-        };
-        Self { prompt: Some(prompt), state }
-    }
-
-    pub(super) fn restore(state: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { prompt: None, state: saved::load(state, VERSION)? })
-    }
-}
-
-impl Dialect for CursorAgent {
-    fn open(&mut self) -> Option<Vec<u8>> {
-        self.prompt.take().map(String::into_bytes)
-    }
-
-    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
-        let line = text.trim_end_matches('\r');
-        if line.trim_ascii().is_empty() {
-            return;
-        }
-        // Replaced characters could turn one value into another, so such a line is only kept.
-        let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
-        let mut ear = Ear::of(frame, line, out);
-        match frame.stream {
-            Stream::Stderr => self.state.aside(&mut ear),
-            Stream::Stdout => match whole.then(|| Line::read(line)) {
-                Some(Ok(line)) => self.state.hear(line, &mut ear),
-                Some(Err(_)) | None => self.state.stray(&mut ear),
-            },
+    fn hear(&mut self, ear: &mut Ear<'_>) {
+        match ear.read() {
+            Read::Blank => {}
+            Read::Aside => self.aside(ear),
+            Read::Stray => self.stray(ear),
+            Read::Line(_) if self.ended => ear.keep(Some(REPEATED)),
+            Read::Line(line) => self.line(line, ear),
         }
     }
 
-    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        unsaid(utterance, out);
-    }
-
-    /// It waits for nothing that a clock could end.
-    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
-
-    fn close(&mut self, _: Close, out: &mut Out) {
-        self.state.calls.abandon(out);
-    }
-
-    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn save(&self) -> Vec<u8> {
-        saved::save(&self.state)
+    fn close(&mut self, _: Close, ear: &mut Ear<'_>) {
+        ear.abandon(&mut self.calls);
     }
 }
 
 impl State {
-    fn hear(&mut self, line: Line, ear: &mut Ear<'_>) {
-        if self.ended {
-            return ear.keep(Some(REPEATED));
-        }
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
+
+    fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
             Line::System(init) => self.init(init, ear),
             // It is an event already, and the trace has the line.
@@ -133,13 +77,14 @@ impl State {
         }
         self.turn_open = true;
         self.model.clone_from(&init.model);
-        ear.begin(Session {
+        ear.introduce(Session {
             resumed: init.session_id.is_some() && init.session_id == self.resumes,
             model: init.model,
             tools: None,
             cwd: init.cwd,
             native_session: init.session_id,
         });
+        ear.start_turn();
     }
 
     /// A message comes whole. Pieces come only to those who ask for them, and are followed by the
@@ -157,13 +102,13 @@ impl State {
             let block = self.next_block(!self.pieces);
             (self.pieces, self.thinking) = (true, false);
             self.answer.push(&text);
-            return ear.say(text, block, true);
+            return ear.say(text, Some(block), true);
         }
         if !std::mem::take(&mut self.pieces) {
             self.thinking = false;
             self.answer.set(&text);
             let block = self.next_block(true);
-            ear.say(text, block, false);
+            ear.say(text, Some(block), false);
         }
     }
 
@@ -173,7 +118,7 @@ impl State {
                 self.pieces = false;
                 let first = !std::mem::replace(&mut self.thinking, true);
                 let block = self.next_block(first);
-                ear.think(text, block, true);
+                ear.think(text, Some(block), true);
             }
             (Some("completed"), None) => self.thinking = false,
             _ => ear.keep(Some(UNRECOGNISED)),
@@ -189,19 +134,18 @@ impl State {
         (self.pieces, self.thinking) = (false, false);
         match call.subtype.as_deref() {
             Some("started") => {
-                if !self.calls.open(Open { id: id.clone(), change: None }) {
-                    return ear.keep(Some(REPEATED));
-                }
-                self.acted = true;
-                ear.open(tool.event(id));
-                if let Some(plan) = tool.plan() {
-                    ear.draft(Body::Plan(plan));
+                let plan = tool.plan();
+                let call = tool_use(id, tool.name.to_owned(), tool.args, tools::about);
+                if ear.open(&mut self.calls, call, Vec::new()) {
+                    self.acted = true;
+                    plan.into_iter().for_each(|plan| ear.draft(Body::Plan(plan)));
                 }
             }
             Some("completed") => {
-                let Some(open) = self.calls.close(&id) else { return ear.keep(Some(REPEATED)) };
                 let (status, denied, output) = tool.outcome();
-                ear.close(Open { change: tool.change(&id), ..open }, status, denied, output);
+                let changes = tool.change(&id).into_iter().collect();
+                let came = Came { status, denied, output, duration_ms: None, changes };
+                ear.close(&mut self.calls, Some(&id), came);
             }
             Some(_) | None => ear.keep(Some(UNRECOGNISED)),
         }
@@ -212,26 +156,26 @@ impl State {
     fn finish(&mut self, finish: &Finish, ear: &mut Ear<'_>) {
         ear.abandon(&mut self.calls);
         (self.ended, self.turn_open) = (true, false);
-        self.spent(&finish.usage, ear);
+        if let Some(count) = finish.usage.as_ref().and_then(Lenient::known) {
+            self.spent(count, ear);
+        }
         let words = finish.result.as_str().unwrap_or_default();
         let success = finish.subtype == "success" && finish.is_error == false;
-        let idle = self.answer.get().is_none() && !self.acted && words.trim().is_empty();
+        let idle = self.answer.words().is_none() && !self.acted && words.trim().is_empty();
         let code = match (success, idle) {
             (true, false) => None,
             (true, true) => Some(Code::EndedWithoutResult),
             (false, _) => Some(provider::of_words(words).unwrap_or(Code::AgentFailed)),
         };
-        let detail = code.and_then(|_| (!words.is_empty()).then(|| bounded(words)));
-        if self.answer.get().is_none() {
+        let detail = code.and_then(|_| (!words.is_empty()).then(|| preview(words)));
+        if self.answer.words().is_none() {
             self.answer.set(words);
         }
-        let text = self.answer.get().filter(|_| code.is_none());
         ear.end_turn(if code.is_none() { StopReason::EndTurn } else { StopReason::Error });
-        ear.result(code, text, detail);
+        ear.result(code, self.answer.words(), detail);
     }
 
-    fn spent(&self, usage: &Value, ear: &mut Ear<'_>) {
-        let Ok(count) = Count::deserialize(usage) else { return };
+    fn spent(&self, count: &Count, ear: &mut Ear<'_>) {
         let tokens = Tokens {
             input_uncached: count.input_tokens,
             cache_read: count.cache_read_tokens,

@@ -11,21 +11,49 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::card::Cell::{By, Not};
+use crate::card::{CAN, Policies, Product};
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
-use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, Model, PolicyRow, Reports, Requirement, Retries,
-    SystemPrompt,
-};
-use contract::plan::{Lane, StdinMode};
-use contract::{Card, Code, Fault, LaunchPlan, Policy};
-
-/// The name of the program; it is also installed as `agent`, which is too common a word.
-const BINARY: &str = "cursor-agent";
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
+use contract::card::{Can, Login, Model, Retries};
+use contract::plan::StdinMode;
+use contract::{Card, Code, Fault, LaunchPlan};
+use dialect::State;
 
 /// Headless, with every line as JSON. A directory that nobody trusted before is refused without
 /// `--trust`, because nobody can be asked.
 const HEADLESS: [&str; 4] = ["-p", "--output-format", "stream-json", "--trust"];
+
+const PRODUCT: Product = Product {
+    id: "cursor-agent",
+    label: "Cursor Agent",
+    // The name of the program; it is also installed as `agent`, which is too common a word.
+    binary: "cursor-agent",
+    install: "curl https://cursor.com/install -fsS | bash",
+    recorded: &[],
+    env: &["CURSOR_API_KEY", "CURSOR_CONFIG_DIR"],
+    retries: Retries::Silent,
+    closing: "a result line of subtype success that is no error, after something was said \
+                    or done",
+    use_when: "the account is one of Cursor",
+    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
+                    offer it tools of your own",
+};
+
+const POLICIES: Policies = Policies {
+    deny: Not("headless, its tools that only read run unasked"),
+    ask: Not("headless, nobody can be asked"),
+    allow_reads: By(
+        &["--mode", "ask"],
+        "its mode for questions, read-only by its documentation; that is kept by Cursor's \
+         servers and not by this machine",
+    ),
+    allow_all: By(
+        &["--force"],
+        "dangerous: every tool runs without asking, shell commands included, except what its \
+         own configuration denies",
+    ),
+};
 
 /// Cursor's agent.
 pub struct CursorAgent;
@@ -33,95 +61,37 @@ pub struct CursorAgent;
 impl Runtime for CursorAgent {
     fn card(&self) -> Card {
         Card {
-            id: "cursor-agent".to_owned(),
-            label: "Cursor Agent".to_owned(),
-            versions_recorded: Vec::new(),
-            evidence: CardEvidence::Documented,
-            requires: vec![Requirement {
-                binary: BINARY.to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "curl https://cursor.com/install -fsS | bash".to_owned(),
-            }],
-            lanes: vec![Lane::Native],
             models: vec![Model { id: "auto".to_owned(), label: "chosen by Cursor".to_owned() }],
-            context_window: None,
-            reports: Reports { tokens: true, dollars: Dollars::None, quota: false, activity: true },
-            can: Can {
-                resume: true,
-                interrupt: false,
-                message: false,
-                permissions: false,
-                compaction: false,
-                system_prompt: Some(SystemPrompt::Prepend),
-                mcp: Mcp::None,
-                api: false,
-            },
-            env: ["CURSOR_API_KEY", "CURSOR_CONFIG_DIR"].map(str::to_owned).into(),
-            retries: Retries::Silent,
-            closing: "a result line of subtype success that is no error, after something was said \
-                      or done"
-                .to_owned(),
-            policies: policies(),
-            skills: None,
+            can: Can { resume: true, api: false, ..CAN },
             login: Some(Login::seen_by(
                 &["CURSOR_API_KEY"],
                 &["~/.config/cursor/auth.json"],
                 "run `cursor-agent login`",
             )),
-            handshake: None,
-            use_when: "the account is one of Cursor".to_owned(),
-            dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                            offer it tools of your own"
-                .to_owned(),
-            config_schema: oneshot::config_schema(),
+            ..PRODUCT.card(POLICIES.rows())
         }
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
         let card = self.card();
-        let mut args = HEADLESS.map(str::to_owned).to_vec();
+        let mut args = launch::words(&HEADLESS);
         args.extend(launch::policy_flags(&card, spec.policy)?);
-        if let Some(model) = &spec.model {
-            args.extend(["--model".to_owned(), model.clone()]);
-        }
-        if let Some(session) = &spec.session {
-            args.extend(["--resume".to_owned(), session.clone()]);
-        }
-        let program = oneshot::program(spec, BINARY);
+        args.extend(launch::given("--model", spec.model.as_deref()));
+        args.extend(launch::given("--resume", spec.session.as_deref()));
+        let program = launch::binary(spec, PRODUCT.binary);
         let start = Start { program, args, stdin: StdinMode::Prompt, ..Start::default() };
         start.plan(spec, &card)
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let prompt = launch::with_system_prompt(spec);
-        Box::new(dialect::CursorAgent::new(prompt, spec.session.clone()))
+        headless::dialect(Some(launch::with_system_prompt(spec)), State::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::CursorAgent::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
         trouble::at_exit(evidence)
     }
-}
-
-fn policies() -> Vec<PolicyRow> {
-    let rows: [(Policy, Option<&[&str]>, &str); 4] = [
-        (Policy::Deny, None, "headless, its tools that only read run unasked"),
-        (Policy::Ask, None, "headless, nobody can be asked"),
-        (
-            Policy::AllowReads,
-            Some(&["--mode", "ask"]),
-            "its mode for questions, read-only by its documentation; that is kept by Cursor's \
-             servers and not by this machine",
-        ),
-        (
-            Policy::AllowAll,
-            Some(&["--force"]),
-            "dangerous: every tool runs without asking, shell commands included, except what its \
-             own configuration denies",
-        ),
-    ];
-    rows.map(launch::native_policy).into()
 }

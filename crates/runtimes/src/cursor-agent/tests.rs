@@ -2,49 +2,38 @@
 //! figures, pieces of text that are not doubled, and that no line, however broken, does harm.
 
 use super::CursorAgent;
-use crate::played::{PLANS, booked, broken, calls_closed, hear, plans, play, recordings, spec};
-use crate::{ExitEvidence, Runtime, Stream};
+use crate::Stream;
+use crate::trial::{self, ROWS, Style, booked, fresh, hear, heard, played, recordings};
 use contract::event::Body;
 use contract::{Code, Signal};
-use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
-use testkit::recorded::Recording;
 
-/// Read once: the property looks at them for every case.
-static EXAMPLES: LazyLock<Vec<Recording>> = LazyLock::new(|| recordings("cursor-agent"));
-
-fn lines(values: &[Value]) -> Vec<Vec<u8>> {
-    values.iter().map(|value| value.to_string().into_bytes()).collect()
-}
+const ID: &str = "cursor-agent";
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    insta::assert_snapshot!(plans(&CursorAgent, PLANS));
+    insta::assert_snapshot!(trial::plans(&CursorAgent, &ROWS, Style::Plain));
 }
 
 #[test]
 fn the_ledger_equals_the_figures_of_the_agent() {
     let mut compared = 0;
-    for example in EXAMPLES.iter() {
-        let tokens = booked(&play(&CursorAgent, &spec(&CursorAgent), example));
-        let told = example.stdout.iter().find_map(|line| {
-            let value: Value = serde_json::from_slice(line).ok()?;
-            value.get("usage").cloned()
-        });
+    for example in recordings(ID) {
+        let sum = booked(&played(&CursorAgent, &example));
+        let told = trial::values(&example).find_map(|line| line.get("usage").cloned());
         let figure = |name: &str| told.as_ref().and_then(|told| told[name].as_u64()).unwrap_or(0);
-        assert_eq!(tokens.input_uncached, figure("inputTokens"), "{}", example.name);
-        assert_eq!(tokens.cache_read, figure("cacheReadTokens"), "{}", example.name);
-        assert_eq!(tokens.cache_write, figure("cacheWriteTokens"), "{}", example.name);
-        assert_eq!(tokens.output, figure("outputTokens"), "{}", example.name);
-        compared += usize::from(tokens.total() > 0);
+        let fresh = figure("inputTokens") + figure("cacheWriteTokens");
+        assert_eq!(sum.uncached, fresh, "{}", example.name);
+        assert_eq!(sum.cached, figure("cacheReadTokens"), "{}", example.name);
+        assert_eq!(sum.output, figure("outputTokens"), "{}", example.name);
+        compared += usize::from(sum.total() > 0);
     }
     assert_eq!(compared, 3, "examples with usage");
 }
 
 #[test]
 fn every_call_that_was_opened_is_closed_once() {
-    assert_eq!(calls_closed(&CursorAgent, &EXAMPLES), 5);
+    assert_eq!(trial::assert_calls_are_paired(&CursorAgent), 5);
 }
 
 #[test]
@@ -54,7 +43,7 @@ fn pieces_that_are_said_once_more_whole_are_not_doubled() {
         line.as_object_mut().unwrap().extend(marks.as_object().unwrap().clone());
         line
     };
-    let heard = [
+    let lines = [
         said("ha", json!({"timestamp_ms": 1})),
         said("ha", json!({"timestamp_ms": 2})),
         said("haha", json!({"timestamp_ms": 3, "model_call_id": "m"})),
@@ -62,7 +51,7 @@ fn pieces_that_are_said_once_more_whole_are_not_doubled() {
         said("pi", json!({"timestamp_ms": 4})),
         said("pi", json!({})),
     ];
-    let out = hear(&mut *CursorAgent.dialect(&spec(&CursorAgent)), Stream::Stdout, &lines(&heard));
+    let out = heard(&CursorAgent, &lines);
     let texts: Vec<_> = out
         .drafts
         .iter()
@@ -95,13 +84,8 @@ fn only_a_result_that_says_success_after_something_was_said_is_one() {
     ];
     for (mut line, expected) in rows {
         line["type"] = json!("result");
-        let mut dialect = CursorAgent.dialect(&spec(&CursorAgent));
-        let out = hear(&mut *dialect, Stream::Stdout, &lines(std::slice::from_ref(&line)));
-        let ended = out.signals.iter().find_map(|signal| match signal {
-            Signal::Result(ending) => Some(ending.code),
-            _ => None,
-        });
-        assert_eq!(ended, Some(expected), "{line}");
+        let out = heard(&CursorAgent, std::slice::from_ref(&line));
+        assert_eq!(trial::results(&out), [expected], "{line}");
     }
 }
 
@@ -121,34 +105,24 @@ fn words_in_place_of_lines_are_understood_on_either_stream() {
         ("cleaning up", None),
     ];
     for (line, expected) in rows {
-        let mut dialect = CursorAgent.dialect(&spec(&CursorAgent));
-        let out = hear(&mut *dialect, Stream::Stdout, &[line.as_bytes().to_vec()]);
+        let out = hear(&mut *fresh(&CursorAgent), Stream::Stdout, &[line.as_bytes().to_vec()]);
         let code = out.signals.iter().find_map(|signal| match signal {
             Signal::ModelError { code } => Some(*code),
             _ => None,
         });
         assert_eq!(code, expected, "{line}");
-        let at_exit = |exit_code| {
-            CursorAgent.classify(&ExitEvidence { exit_code, signal: None, stderr_tail: line })
-        };
-        assert_eq!(at_exit(Some(1)), expected, "{line}");
-        assert_eq!(at_exit(Some(0)), None, "{line}");
+        trial::assert_exits_mean(&CursorAgent, &[(Some(1), line, expected), (Some(0), line, None)]);
     }
 }
 
-proptest! {
-    #[test]
-    fn a_broken_line_does_no_harm_and_is_no_success(
-        pick in any::<prop::sample::Index>(),
-        at in any::<prop::sample::Index>(),
-        junk in proptest::collection::vec(any::<u8>(), 0..8),
-        aside in any::<bool>(),
-    ) {
-        let all: Vec<_> = EXAMPLES.iter().flat_map(|one| one.stdout.iter().chain(&one.stderr)).collect();
-        let line = pick.get(&all);
-        let stream = if aside { Stream::Stderr } else { Stream::Stdout };
-        let (line, endings) = broken(&CursorAgent, line, at.index(line.len() + 1), junk, stream);
-        let stated = String::from_utf8_lossy(&line).contains("success");
-        prop_assert!(endings.iter().all(|code| code.is_some() || stated));
-    }
+#[test]
+fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
+    trial::assert_it_takes_nothing_and_knows_its_state(&CursorAgent);
+}
+
+#[test]
+fn a_broken_line_does_no_harm_and_is_no_success() {
+    trial::assert_broken_lines_do_no_harm(&CursorAgent, |line, results| {
+        line.contains("success") || trial::never_a_success(line, results)
+    });
 }

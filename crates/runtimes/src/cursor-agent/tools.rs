@@ -2,8 +2,8 @@
 //! file a call is about, the change it made and the plan it writes. A tool that is not known here is
 //! shown by its name alone. Arguments are the model's words, so every part may be missing.
 
-use contract::event::{Diff, Location, Plan, PlanEntry, ToolStatus, ToolUse, Via};
-use contract::limits::TEXT_BYTES_MAX;
+use crate::headless::{About, change, part, short};
+use contract::event::{Diff, Plan, PlanEntry, ToolStatus};
 use serde_json::{Map, Value};
 
 /// The end of a key that names a tool.
@@ -28,26 +28,8 @@ impl<'a> Tool<'a> {
         let given = body.get("arguments").cloned().unwrap_or_default();
         // Arguments may be JSON within a text.
         let read = given.as_str().and_then(|text| serde_json::from_str(text).ok());
-        let name = text(body, "name")?;
+        let name = part(body, "name")?;
         Some(Self { name, args: read.unwrap_or(given), result: body.get("result") })
-    }
-
-    /// The call as an event.
-    pub(super) fn event(&self, id: String) -> ToolUse {
-        let path = text(&self.args, "path");
-        let words = ["command", "globPattern", "pattern", "query", "url", "toolName"];
-        let title = path.or_else(|| words.iter().find_map(|word| text(&self.args, word)));
-        let location = |path: &str| Location { path: path.to_owned(), line: None };
-        ToolUse {
-            tool_call_id: id,
-            tool_kind: kind(self.name).map(str::to_owned),
-            name: self.name.to_owned(),
-            input: self.args.clone(),
-            via: Via::Native,
-            title: title.map(str::to_owned),
-            locations: path.map(location).into_iter().collect(),
-            parent: None,
-        }
     }
 
     /// How it went, whether it was held back, and what is told of it. Only `success` is one, and
@@ -63,21 +45,16 @@ impl<'a> Tool<'a> {
         (if failed { ToolStatus::Error } else { ToolStatus::Ok }, false, success.clone())
     }
 
-    /// What it changed. A text too long to be kept here is in the call's own event.
+    /// What it changed.
     pub(super) fn change(&self, id: &str) -> Option<Diff> {
         if kind(self.name) != Some("edit") {
             return None;
         }
-        let success = self.result?.get("success")?;
-        let kept = |text: &str| (text.len() <= TEXT_BYTES_MAX).then(|| text.to_owned());
-        let new = text(&self.args, "fileText").or_else(|| text(success, "afterFullFileContent"));
-        Some(Diff {
-            path: text(&self.args, "path").or_else(|| text(success, "path"))?.to_owned(),
-            patch: text(success, "diffString").and_then(kept),
-            old_text: None,
-            new_text: new.and_then(kept),
-            tool_call_id: Some(id.to_owned()),
-        })
+        let told = self.result?.get("success")?;
+        let path = part(&self.args, "path").or_else(|| part(told, "path"))?;
+        let new = part(&self.args, "fileText").or_else(|| part(told, "afterFullFileContent"));
+        let patch = part(told, "diffString").filter(short).map(str::to_owned);
+        Some(Diff { patch, ..change(id, path, None, new.filter(short)) })
     }
 
     /// The plan that a call writes down.
@@ -86,13 +63,21 @@ impl<'a> Tool<'a> {
             return None;
         }
         let entry = |todo: &Value| {
-            let status = text(todo, "status").unwrap_or("pending").to_lowercase();
+            let status = part(todo, "status").unwrap_or("pending").to_lowercase();
             let status = status.strip_prefix("todo_status_").unwrap_or(&status).to_owned();
-            Some(PlanEntry { text: text(todo, "content")?.to_owned(), status, priority: None })
+            Some(PlanEntry { text: part(todo, "content")?.to_owned(), status, priority: None })
         };
         let todos = self.args.get("todos")?.as_array()?;
         Some(Plan { entries: todos.iter().filter_map(entry).collect() })
     }
+}
+
+/// What a call is about.
+pub(super) fn about<'v>(name: &str, args: &'v Value) -> About<'v> {
+    let path = part(args, "path");
+    let words = ["command", "globPattern", "pattern", "query", "url", "toolName"];
+    let title = path.or_else(|| words.iter().find_map(|word| part(args, word)));
+    About { kind: kind(name), title, path }
 }
 
 fn kind(name: &str) -> Option<&'static str> {
@@ -104,8 +89,4 @@ fn kind(name: &str) -> Option<&'static str> {
         "webFetch" | "webSearch" | "fetch" => "fetch",
         _ => return None,
     })
-}
-
-fn text<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
-    value.get(name).and_then(Value::as_str)
 }

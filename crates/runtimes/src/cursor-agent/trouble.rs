@@ -17,9 +17,7 @@ const WORDS: &[(&str, Code)] = &[
 
 /// The meaning of a line that is no line of the protocol; `None` when it tells nothing.
 pub(super) fn of(line: &str) -> Option<Code> {
-    let lower = line.to_lowercase();
-    let own = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|(_, code)| *code);
-    own.or_else(|| provider::of_words(line))
+    provider::in_words(line, WORDS).or_else(|| provider::of_words(line))
 }
 
 /// What the last words mean when there was no result: the first line that says something.

@@ -2,6 +2,7 @@
 //! line of an unknown type is no error of ours: whoever hears it keeps it as a `log`. Nothing
 //! outside this folder may know these shapes.
 
+use crate::lenient::Lenient;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -74,8 +75,7 @@ pub(super) struct Finish {
     pub is_error: Value,
     #[serde(default)]
     pub result: Value,
-    #[serde(default)]
-    pub usage: Value,
+    pub usage: Option<Lenient<Count>>,
 }
 
 /// What the whole process spent. The cached tokens are not among `input_tokens`.
@@ -86,12 +86,6 @@ pub(super) struct Count {
     pub output_tokens: u64,
     pub cache_read_tokens: u64,
     pub cache_write_tokens: u64,
-}
-
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
 }
 
 impl Said {

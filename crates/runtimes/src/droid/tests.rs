@@ -3,37 +3,29 @@
 //! no line, however broken, does harm.
 
 use super::Droid;
-use crate::rehearsal::{self, Sum, booked, hear, heard, recordings, served, spec, spec_with};
-use crate::{Out, Runtime, Stream};
-use contract::event::Body;
+use crate::trial::{
+    self, ROWS, Row, Style, Sum, booked, hear, heard, recordings, results, spec_with, texts,
+};
+use crate::{Runtime, Stream};
 use contract::speech::Close;
-use contract::{Code, Policy, Signal};
-use serde_json::{Value, json};
+use contract::{Code, Signal};
+use serde_json::json;
 
 const ID: &str = "droid";
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    let rows = vec![
-        ("allow-all", spec(ID)),
-        ("allow-reads", spec_with(ID, |spec| spec.policy = Policy::AllowReads)),
-        ("ask", spec_with(ID, |spec| spec.policy = Policy::Ask)),
-        ("deny", spec_with(ID, |spec| spec.policy = Policy::Deny)),
-        ("a model", spec_with(ID, |spec| spec.model = Some("custom:mine".to_owned()))),
-        ("a conversation", spec_with(ID, |spec| spec.session = Some("fc144036".to_owned()))),
-        (
-            "a system prompt",
-            spec_with(ID, |spec| spec.system_prompt = Some("Be brief.".to_owned())),
-        ),
-        (
-            "another binary, with more arguments",
-            spec_with(ID, |spec| {
-                spec.adapter.binary = Some("/opt/droid".to_owned());
-                spec.adapter.extra_args = vec!["--reasoning-effort".to_owned(), "high".to_owned()];
-            }),
-        ),
+    let own: [Row; 4] = [
+        ("a model", |spec| spec.model = Some("custom:mine".to_owned())),
+        ("a conversation", |spec| spec.session = Some("fc144036".to_owned())),
+        ("a system prompt", |spec| spec.system_prompt = Some("Be brief.".to_owned())),
+        ("another binary, with more arguments", |spec| {
+            spec.adapter.binary = Some("/opt/droid".to_owned());
+            spec.adapter.extra_args = vec!["--reasoning-effort".to_owned(), "high".to_owned()];
+        }),
     ];
-    insta::assert_snapshot!(rehearsal::shown(&Droid, rows));
+    let rows = [&ROWS[..4], &own].concat();
+    insta::assert_snapshot!(trial::plans(&Droid, &rows, Style::Plain));
 }
 
 #[test]
@@ -42,20 +34,18 @@ fn the_ledger_equals_the_figures_of_the_vendor_and_of_the_model_server() {
     let mut compared = 0;
     for recording in &all {
         let mut vendor = Sum::default();
-        for line in &recording.stdout {
-            let line: Value = serde_json::from_slice(line).unwrap_or_default();
+        for line in trial::values(recording) {
             let count = |name: &str| line["usage"][name].as_u64().unwrap_or(0);
             vendor.uncached += count("input_tokens") + count("cache_creation_input_tokens");
             vendor.cached += count("cache_read_input_tokens");
             vendor.output += count("output_tokens");
         }
-        let out = hear(&mut *Droid.dialect(&spec(ID)), Stream::Stdout, &recording.stdout);
-        assert_eq!(booked(&out), vendor, "{}", recording.name);
+        assert_eq!(booked(&trial::played(&Droid, recording)), vendor, "{}", recording.name);
         // Of answers without a word it asks for again, it counts every second.
         if vendor == Sum::default() || recording.name == "empty" {
             continue;
         }
-        let served = Sum { reasoning: 0, ..served(recording, &all) };
+        let served = Sum { reasoning: 0, ..trial::served(recording, &all) };
         assert_eq!(vendor, served, "{}", recording.name);
         compared += 1;
     }
@@ -64,25 +54,7 @@ fn the_ledger_equals_the_figures_of_the_vendor_and_of_the_model_server() {
 
 #[test]
 fn every_call_that_was_opened_is_closed_once() {
-    assert_eq!(rehearsal::assert_calls_are_paired(&Droid), 7);
-}
-
-fn results(out: &Out) -> Vec<Option<Code>> {
-    let result = |signal: &Signal| match signal {
-        Signal::Result(ending) => Some(ending.code),
-        _ => None,
-    };
-    out.signals.iter().filter_map(result).collect()
-}
-
-fn texts(out: &Out) -> Vec<(&'static str, &str)> {
-    let text = out.drafts.iter().filter_map(|draft| match &draft.body {
-        Body::AssistantText(text) | Body::Thinking(text) => {
-            Some((draft.body.kind(), text.text.as_str()))
-        }
-        _ => None,
-    });
-    text.collect()
+    assert_eq!(trial::assert_calls_are_paired(&Droid), 7);
 }
 
 #[test]
@@ -90,7 +62,7 @@ fn a_thought_that_is_printed_twice_is_told_once_and_another_time_again() {
     let thought = |text: &str| json!({"type": "reasoning", "id": "1", "text": text});
     let lines =
         [thought("a"), thought("a"), thought("b"), thought("b"), thought("b"), thought("b")];
-    let out = heard(&Droid, &spec(ID), &lines);
+    let out = heard(&Droid, &lines);
     assert_eq!(texts(&out), [("thinking", "a"), ("thinking", "b"), ("thinking", "b")]);
 }
 
@@ -105,10 +77,7 @@ fn an_error_is_the_end_unless_the_agent_goes_on() {
         (vec![error, said, done], None),
     ];
     for (lines, expected) in rows {
-        let mut dialect = Droid.dialect(&spec(ID));
-        let bytes: Vec<_> = lines.iter().map(|line| line.to_string().into_bytes()).collect();
-        let mut out = hear(&mut *dialect, Stream::Stdout, &bytes);
-        dialect.close(Close::Ended, &mut out);
+        let out = trial::heard_to_the_end(&Droid, &lines, Close::Ended);
         assert_eq!(results(&out), [expected], "{lines:?}");
     }
 }
@@ -119,18 +88,17 @@ fn what_comes_after_a_completion_is_kept_and_changes_nothing() {
     let done = json!({"type": "completion", "finalText": "Hello.", "usage": {"input_tokens": 1}});
     let error = json!({"type": "error", "source": "cli", "message": "Exec failed"});
     let lines = [said.clone(), done.clone(), said, done, error];
-    let out = heard(&Droid, &spec(ID), &lines);
+    let out = heard(&Droid, &lines);
     assert_eq!(results(&out), [None]);
     assert_eq!(texts(&out), [("assistant_text", "Hello.")]);
     assert_eq!(booked(&out).uncached, 1);
-    let kept = out.drafts.iter().filter(|draft| matches!(draft.body, Body::Log(_)));
-    assert_eq!(kept.count(), 3);
+    assert_eq!(trial::logs(&out).len(), 3);
 }
 
 #[test]
 fn an_answer_that_is_cut_again_and_again_never_is_an_end() {
     let cut = json!({"type": "message", "role": "assistant", "text": "This answer was cut by the"});
-    let out = heard(&Droid, &spec(ID), &vec![cut; 50]);
+    let out = heard(&Droid, &vec![cut; 50]);
     assert_eq!(results(&out), []);
     assert_eq!(texts(&out).len(), 50);
 }
@@ -151,7 +119,8 @@ fn one_that_was_to_go_on_and_left_without_a_word_did_not_know_the_conversation()
         let unknown = out.signals.iter().filter(|signal| **signal == Signal::SessionUnknown);
         assert_eq!(unknown.count(), expected, "{session:?} {how:?}");
     }
-    rehearsal::assert_unknown_session_is_found(&Droid, "Session not found: x");
+    let words = "Session not found: x";
+    trial::assert_unknown_session_is_found(&Droid, words, &[Stream::Stdout, Stream::Stderr]);
 }
 
 #[test]
@@ -164,24 +133,16 @@ fn a_change_is_told_when_it_was_made() {
         |id: &str, is_error: bool| json!({"type": "tool_result", "id": id, "isError": is_error});
     let lines =
         [call("1", "a"), call("2", "b"), result("2", true), result("1", false), result("1", false)];
-    let out = heard(&Droid, &spec(ID), &lines);
-    let diffs: Vec<_> = out
-        .drafts
-        .iter()
-        .filter_map(|draft| match &draft.body {
-            Body::Diff(diff) => Some((diff.path.as_str(), diff.new_text.as_deref())),
-            _ => None,
-        })
-        .collect();
-    assert_eq!(diffs, [("a", Some("y"))]);
+    let out = heard(&Droid, &lines);
+    assert_eq!(trial::diffs(&out), [("a", Some("y"))]);
 }
 
 #[test]
 fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
-    rehearsal::assert_it_takes_nothing_and_knows_its_state(&Droid);
+    trial::assert_it_takes_nothing_and_knows_its_state(&Droid);
 }
 
 #[test]
 fn a_broken_line_does_no_harm() {
-    rehearsal::assert_broken_lines_do_no_harm(&Droid);
+    trial::assert_broken_lines_do_no_harm(&Droid, trial::never_a_success);
 }

@@ -2,18 +2,14 @@
 //! file a call is about, the change it makes and the plan it writes. A tool that is not known here is
 //! shown by its name alone. Parameters are the model's words, so every part may be missing.
 
-use super::wire::ToolCall;
-use crate::headless::can_be_kept;
-use crate::told::{self, part};
-use contract::event::{self, Diff, Plan};
+use crate::headless::{About, change, kept, part, todos};
+use contract::event::{Diff, Plan};
+use serde_json::Value;
 
-/// The call as an event.
-pub(super) fn event(call: &ToolCall, id: &str) -> event::ToolUse {
-    let name = call.tool_name.as_deref().unwrap_or_default();
-    let input = &call.parameters;
+pub(super) fn about<'v>(name: &str, input: &'v Value) -> About<'v> {
     let path = part(input, "file_path").or_else(|| part(input, "directory_path"));
     let title = part(input, "command").or(path).or_else(|| part(input, "pattern"));
-    told::tool_use(id, name, kind(name), input, title, path)
+    About { kind: kind(name), title, path }
 }
 
 fn kind(name: &str) -> Option<&'static str> {
@@ -27,30 +23,19 @@ fn kind(name: &str) -> Option<&'static str> {
     })
 }
 
-/// What a call changes if it goes well. Texts too long to be remembered are left out; the call's own
-/// event has them.
-pub(super) fn changes(call: &ToolCall, id: &str) -> Vec<Diff> {
-    let either = |one: &str, other: &str| {
-        part(&call.parameters, one).or_else(|| part(&call.parameters, other)).map(str::to_owned)
+/// What a call changes if it goes well.
+pub(super) fn changes(id: &str, name: &str, input: &Value) -> Vec<Diff> {
+    let either = |one: &str, other: &str| part(input, one).or_else(|| part(input, other));
+    let (old, new) = match name {
+        "Create" => (None, either("content", "text")),
+        "Edit" => (either("old_str", "old_string"), either("new_str", "new_string")),
+        _ => return Vec::new(),
     };
-    let (old_text, new_text) = match call.tool_name.as_deref() {
-        Some("Create") => (None, either("content", "text")),
-        Some("Edit") => (either("old_str", "old_string"), either("new_str", "new_string")),
-        Some(_) | None => return Vec::new(),
-    };
-    let Some(path) = part(&call.parameters, "file_path").map(str::to_owned) else {
-        return Vec::new();
-    };
-    let tool_call_id = Some(id.to_owned());
-    let change = vec![Diff { path, patch: None, old_text, new_text, tool_call_id }];
-    if can_be_kept(&change) {
-        return change;
-    }
-    change.into_iter().map(|diff| Diff { old_text: None, new_text: None, ..diff }).collect()
+    let path = part(input, "file_path");
+    kept(path.map(|path| change(id, path, old, new)).into_iter().collect())
 }
 
 /// The plan that a call writes down.
-pub(super) fn plan(call: &ToolCall) -> Option<Plan> {
-    let plans = call.tool_name.as_deref() == Some("TodoWrite");
-    plans.then(|| told::todos(&call.parameters)).flatten()
+pub(super) fn plan(name: &str, input: &Value) -> Option<Plan> {
+    (name == "TodoWrite").then(|| todos(input, "content")).flatten()
 }

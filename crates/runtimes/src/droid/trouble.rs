@@ -1,8 +1,7 @@
 //! What this agent's words mean. Errors of the provider begin with their status, as in `429 Rate limit
 //! reached`; what is common to all providers is asked of `provider`. Its retries are not told at all.
 
-use crate::headless::in_words;
-use crate::{ExitEvidence, provider, told};
+use crate::{ExitEvidence, headless, provider};
 use contract::Code;
 
 /// Words of the agent itself, not of a provider.
@@ -13,27 +12,26 @@ const WORDS: &[(&str, Code)] = &[
 ];
 
 /// Words by which the conversation that was to be taken up is not known.
-pub(super) const SESSION_UNKNOWN: &str = "session not found";
+pub(super) const SESSION_UNKNOWN: &[&str] = &["session not found"];
 
 /// The meaning of an error.
 pub(super) fn of(text: &str) -> Code {
-    let own = in_words(text, WORDS);
-    own.or_else(|| provider::of(status_in(text), text)).unwrap_or(Code::UpstreamError)
+    let status = || text.split_once(' ').and_then(|(status, _)| provider::status(status));
+    provider::in_words(text, WORDS)
+        .or_else(|| provider::of(status(), text))
+        .unwrap_or(Code::UpstreamError)
 }
 
 /// What the last words mean when nothing told the end.
 pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    told::at_exit(evidence, SESSION_UNKNOWN, WORDS)
-}
-
-fn status_in(text: &str) -> Option<u64> {
-    let (status, _) = text.split_once(' ')?;
-    status.parse().ok().filter(|status| (100..600).contains(status))
+    headless::at_exit(evidence, SESSION_UNKNOWN, WORDS)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Droid;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_has_its_code() {
@@ -64,9 +62,6 @@ mod tests {
             (Some(0), "set a valid FACTORY_API_KEY", None),
             (None, "set a valid FACTORY_API_KEY", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Droid, &rows);
     }
 }

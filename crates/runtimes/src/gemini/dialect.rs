@@ -1,225 +1,162 @@
 //! Hears `-o stream-json`. Standard output has the facts: text in pieces, tools in pairs, and one
 //! result with the tokens of every model that was asked. Retries are told on stderr only. The end
 //! is a `result` of status success and nothing else: this agent exits 0 after SIGTERM, after an
-//! empty answer and after a broken stream. It takes no word after its prompt.
+//! empty answer and after a broken stream.
 
-use super::state::{CALL_ID_BYTES_MAX, Open, State};
 use super::wire::{Complaint, Count, Finish, Init, Line, Message, Stats, ToolResult, ToolUse};
 use super::{tools, trouble};
-use crate::{Dialect, Frame, Out, Stream};
-use contract::event::{
-    self, Body, Log, Quota, QuotaWindow, Raw, Session, StopReason, Text, ToolStatus, TurnPhase,
-    Usage,
+use crate::Spec;
+use crate::headless::{
+    Answer, Calls, Came, Ear, Listener, REPEATED, Read, UNRECOGNISED, WARNING, is_id, preview,
+    tool_use,
 };
+use crate::lenient::Lenient;
+use contract::event::{Body, Quota, QuotaWindow, Session, StopReason, ToolStatus, Usage};
 use contract::money::Basis;
-use contract::speech::{Close, Ending, Limited};
-use contract::{Code, Draft, Fault, Signal, Timestamp, Tokens, Utterance};
+use contract::speech::Close;
+use contract::{Code, Signal, Tokens};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::borrow::Cow;
-
-/// The level of a line that was not understood.
-const UNRECOGNISED: &str = "unrecognised";
-/// The level of a line that was understood and comes too late or twice.
-const REPEATED: &str = "repeated";
-const WARNING: &str = "warning";
 
 /// Who makes the models.
 const PROVIDER: &str = "google";
 /// The one window that is told of, and only when nothing is left of it.
 const QUOTA_WINDOW: &str = "gemini_model_quota";
 
-/// A run of the agent: one prompt, one turn.
-pub(super) struct Gemini {
-    /// Said once, before anything is heard, and therefore no part of what is saved.
-    prompt: Option<String>,
-    state: State,
+/// What is remembered of a run: one prompt, one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// The conversation that was to be taken up again.
+    resumes: Option<String>,
+    /// The first line was heard and the last was not.
+    turn_open: bool,
+    ended: bool,
+    /// The number of the text that is being said; a tool between two pieces begins another.
+    block: u32,
+    text: Answer,
+    text_open: bool,
+    calls: Calls,
+    /// What the provider holds the agent back with, by the last word of stderr.
+    limited: Option<Code>,
+    quota_told: bool,
+    /// What the last `error` line said, for a result that does not repeat it.
+    complaint: Option<String>,
 }
 
-impl Gemini {
-    pub(super) fn new(prompt: String, resumes: Option<String>) -> Self {
-        Self { prompt: Some(prompt), state: State::new(resumes) }
-    }
+impl Listener for State {
+    const VERSION: u32 = 2;
 
-    pub(super) fn restore(saved: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { prompt: None, state: State::load(saved)? })
-    }
-}
-
-impl Dialect for Gemini {
-    fn open(&mut self) -> Option<Vec<u8>> {
-        self.prompt.take().map(String::into_bytes)
-    }
-
-    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
-        let line = text.trim_end_matches('\r');
-        if line.trim_ascii().is_empty() {
-            return;
-        }
-        let raw = Raw { stream: frame.stream.into(), line: frame.line };
-        let mut ear = Ear { state: &mut self.state, out, raw, line };
-        match frame.stream {
-            Stream::Stderr => ear.aside(),
-            Stream::Stdout => {
-                // Replaced characters could turn one value into another, so such a line is only kept.
-                let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
-                match whole.then(|| Line::read(line)) {
-                    Some(Ok(line)) => ear.hear(line),
-                    Some(Err(_)) | None => ear.stray(),
-                }
-            }
+    fn hear(&mut self, ear: &mut Ear<'_>) {
+        match ear.read() {
+            Read::Blank => {}
+            Read::Aside => self.aside(ear),
+            Read::Stray => ear.stray(trouble::SESSION_UNKNOWN, self.resumes.is_some()),
+            Read::Line(_) if self.ended => ear.keep(Some(REPEATED)),
+            Read::Line(line) => self.line(line, ear),
         }
     }
 
-    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        let what = match utterance {
-            // Nobody is told of a budget, and SIGTERM is all the goodbye it knows.
-            Utterance::BudgetUpdate { .. } | Utterance::Shutdown { .. } => return,
-            Utterance::ToolResult { .. } => "a tool's answer",
-            Utterance::Decide { .. } => "a decision",
-            Utterance::Message { .. } => "a message",
-            Utterance::Interrupt => "an interrupt",
-        };
-        let code = Code::NotSupported;
-        let text =
-            format!("{code}: the agent takes nothing after its prompt, so {what} was not said");
-        let (stream, level) = (event::Stream::Ostler, Some(WARNING.to_owned()));
-        out.drafts.push(Draft::ostler(Body::Log(Log { stream, text, level })));
-    }
-
-    /// It waits for nothing that a clock could end.
-    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
-
-    fn close(&mut self, _: Close, out: &mut Out) {
-        abandon(&mut self.state, out);
-    }
-
-    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn save(&self) -> Vec<u8> {
-        self.state.save()
+    fn close(&mut self, _: Close, ear: &mut Ear<'_>) {
+        ear.abandon(&mut self.calls);
     }
 }
 
-/// One line being heard.
-struct Ear<'a> {
-    state: &'a mut State,
-    out: &'a mut Out,
-    raw: Raw,
-    /// The line as it came.
-    line: &'a str,
-}
+impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
 
-impl Ear<'_> {
-    fn hear(&mut self, line: Line) {
-        if self.state.ended {
-            return self.keep(Some(REPEATED));
-        }
+    fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
-            Line::Init(init) => self.init(init),
-            Line::Message(message) => self.message(message),
-            Line::ToolUse(call) => self.tool_use(call),
-            Line::ToolResult(result) => self.tool_result(result),
-            Line::Error(complaint) => self.complaint(complaint),
-            Line::Result(finish) => self.finish(*finish),
+            Line::Init(init) => self.init(init, ear),
+            Line::Message(message) => self.message(message, ear),
+            Line::ToolUse(call) => self.tool_use(call, ear),
+            Line::ToolResult(result) => self.tool_result(result, ear),
+            Line::Error(complaint) => self.complaint(complaint, ear),
+            Line::Result(finish) => self.finish(*finish, ear),
         }
     }
 
-    fn init(&mut self, init: Init) {
-        if self.state.turn_open {
-            return self.keep(Some(REPEATED));
+    fn init(&mut self, init: Init, ear: &mut Ear<'_>) {
+        if std::mem::replace(&mut self.turn_open, true) {
+            return ear.keep(Some(REPEATED));
         }
-        self.state.turn_open = true;
-        let resumed = init.session_id.is_some() && init.session_id == self.state.resumes;
-        if let Some(id) = &init.session_id {
-            self.signal(Signal::Session { id: id.clone() });
-        }
-        self.draft(Body::Session(Session {
+        ear.introduce(Session {
+            resumed: init.session_id.is_some() && init.session_id == self.resumes,
             model: init.model,
             tools: None,
             cwd: None,
             native_session: init.session_id,
-            resumed,
-        }));
-        let (phase, n, stop_reason) = (TurnPhase::Started, 1, None);
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnStarted);
+        });
+        ear.start_turn();
     }
 
-    fn message(&mut self, message: Message) {
+    fn message(&mut self, message: Message, ear: &mut Ear<'_>) {
         let Message { role, content: Some(content), delta } = message else {
-            return self.keep(Some(UNRECOGNISED));
+            return ear.keep(Some(UNRECOGNISED));
         };
         match role.as_deref() {
             Some("assistant") => {
-                self.lift();
-                let block = Some(self.state.hear_text(&content, delta));
-                self.draft(Body::AssistantText(Text { text: content, block, delta }));
+                self.lift(ear);
+                if !(delta && self.text_open) {
+                    self.block = self.block.saturating_add(1);
+                    self.text.set("");
+                }
+                self.text.push(&content);
+                self.text_open = delta;
+                ear.say(content, Some(format!("text-{}", self.block)), delta);
             }
             // The prompt said back: it is an event already, and the trace has the line.
             Some("user") => {}
-            Some(_) | None => self.keep(Some(UNRECOGNISED)),
+            Some(_) | None => ear.keep(Some(UNRECOGNISED)),
         }
     }
 
-    fn tool_use(&mut self, call: ToolUse) {
-        let Some(id) = call.tool_id.clone().filter(|id| is_id(id)) else {
-            return self.keep(Some(UNRECOGNISED));
+    fn tool_use(&mut self, call: ToolUse, ear: &mut Ear<'_>) {
+        let Some(id) = call.tool_id.filter(|id| is_id(id)) else {
+            return ear.keep(Some(UNRECOGNISED));
         };
-        self.lift();
-        self.state.end_text();
-        let change = tools::change(&call, &id);
-        if !self.state.open(Open { id: id.clone(), change }) {
-            return self.keep(Some(REPEATED));
+        self.lift(ear);
+        self.text_open = false;
+        let (name, input) = (call.tool_name.unwrap_or_default(), call.parameters);
+        let (changes, plan) = (tools::changes(&id, &name, &input), tools::plan(&name, &input));
+        if ear.open(&mut self.calls, tool_use(id, name, input, tools::about), changes) {
+            plan.into_iter().for_each(|plan| ear.draft(Body::Plan(plan)));
         }
-        self.draft(Body::ToolUse(tools::event(&call, &id)));
-        if let Some(plan) = tools::plan(&call) {
-            self.draft(Body::Plan(plan));
-        }
-        self.signal(Signal::ToolOpened { tool_call_id: id });
     }
 
-    fn tool_result(&mut self, result: ToolResult) {
-        let open = result.tool_id.as_deref().and_then(|id| self.state.close(id));
-        let Some(Open { id, change }) = open else {
-            return self.keep(Some(REPEATED));
-        };
-        self.state.end_text();
+    fn tool_result(&mut self, result: ToolResult, ear: &mut Ear<'_>) {
         let status = match result.status.as_deref() {
             Some("success") => ToolStatus::Ok,
             Some(_) | None => ToolStatus::Error,
         };
-        let denied = refused(&result.error).then_some(true);
+        // Held back by a policy, it never ran.
+        let denied = result.error.get("type").is_some_and(|kind| kind == "policy_violation");
         let output = if result.output.is_null() { result.error } else { result.output };
-        let tool_call_id = id.clone();
-        let result = event::ToolResult { tool_call_id, status, denied, output, duration_ms: None };
-        self.draft(Body::ToolResult(result));
-        if let (ToolStatus::Ok, Some(change)) = (status, change) {
-            self.draft(Body::Diff(change));
+        let came = Came { status, denied, output, duration_ms: None, changes: Vec::new() };
+        if ear.close(&mut self.calls, result.tool_id.as_deref(), came) {
+            self.text_open = false;
         }
-        self.signal(Signal::ToolClosed { tool_call_id: id });
     }
 
-    fn complaint(&mut self, complaint: Complaint) {
+    fn complaint(&mut self, complaint: Complaint, ear: &mut Ear<'_>) {
         let message = complaint.message.unwrap_or_default();
         if complaint.severity.as_deref() != Some("error") {
-            return self.keep(Some(WARNING));
+            return ear.keep(Some(WARNING));
         }
-        self.state.end_text();
+        self.text_open = false;
         let code = trouble::of(&message).unwrap_or(Code::UpstreamError);
-        self.error(code, &message);
-        self.signal(Signal::ModelError { code });
-        self.state.complaint = Some(bounded(&message));
+        ear.error(code, &message);
+        ear.signal(Signal::ModelError { code });
+        self.complaint = Some(preview(&message));
     }
 
     /// Only a status of success is one.
-    fn finish(&mut self, finish: Finish) {
-        self.lift();
-        abandon(self.state, self.out);
-        (self.state.ended, self.state.turn_open) = (true, false);
-        self.spent(finish.stats);
+    fn finish(&mut self, finish: Finish, ear: &mut Ear<'_>) {
+        self.lift(ear);
+        ear.abandon(&mut self.calls);
+        (self.ended, self.turn_open) = (true, false);
+        self.spent(finish.stats, ear);
         let success = finish.status == "success";
         let code = (!success).then(|| self.fault(&finish.error));
         let stop = match code {
@@ -227,18 +164,15 @@ impl Ear<'_> {
             Some(Code::MaxTurns) => StopReason::MaxTurns,
             Some(_) => StopReason::Error,
         };
-        let (phase, n, stop_reason) = (TurnPhase::Ended, 1, Some(stop));
         let detail = if success { None } else { self.detail(&finish.error) };
         if let Some(code) = code {
             if finish.error.is_object() {
-                self.error(code, detail.as_deref().unwrap_or_default());
+                ear.error(code, detail.as_deref().unwrap_or_default());
             }
-            self.quota(code);
+            self.quota(code, ear);
         }
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnEnded { stop });
-        let text = self.state.answer().filter(|_| success);
-        self.signal(Signal::Result(Ending { code, text, output: None, detail }));
+        ear.end_turn(stop);
+        ear.result(code, self.text.said(), detail);
     }
 
     /// What a result that is no success means. One without an error of its own follows an `error`
@@ -257,17 +191,16 @@ impl Ear<'_> {
     }
 
     fn detail(&self, error: &Value) -> Option<String> {
-        let message = error.get("message").and_then(Value::as_str).map(bounded);
-        message.or_else(|| self.state.complaint.clone())
+        let message = error.get("message").and_then(Value::as_str).map(preview);
+        message.or_else(|| self.complaint.clone())
     }
 
     /// The tokens of every model that was asked, the small one that chooses among models included.
-    fn spent(&mut self, stats: Value) {
-        if stats.is_null() {
-            return;
-        }
-        let Ok(Stats { all, models }) = serde_json::from_value(stats) else {
-            return self.keep(Some(UNRECOGNISED));
+    fn spent(&mut self, stats: Option<Lenient<Stats>>, ear: &mut Ear<'_>) {
+        let Stats { all, models } = match stats {
+            None => return,
+            Some(Lenient::Other(_)) => return ear.keep(Some(UNRECOGNISED)),
+            Some(Lenient::Known(stats)) => stats,
         };
         // Without models the sum is all there is.
         let rows: Vec<_> = match models.is_empty() {
@@ -276,31 +209,32 @@ impl Ear<'_> {
         };
         for (model, count) in rows {
             let tokens = tokens(count);
-            if tokens.total() == 0 {
-                continue;
+            if tokens.total() > 0 {
+                ear.spent(Usage {
+                    model,
+                    provider: Some(PROVIDER.to_owned()),
+                    tokens: Some(tokens),
+                    basis: Basis::RunTotal,
+                    ..Usage::default()
+                });
             }
-            let usage = Usage {
-                model,
-                provider: Some(PROVIDER.to_owned()),
-                tokens: Some(tokens),
-                basis: Basis::RunTotal,
-                ..Usage::default()
-            };
-            self.signal(Signal::Spent(usage.clone()));
-            self.draft(Body::Usage(usage));
         }
     }
 
     /// A line of stderr: a retry, an error of the provider, or noise.
-    fn aside(&mut self) {
-        let line = self.line;
-        if trouble::session_unknown(line) && self.state.resumes.is_some() {
-            self.error(Code::NativeSessionUnknown, line);
-            return self.signal(Signal::SessionUnknown);
+    fn aside(&mut self, ear: &mut Ear<'_>) {
+        let line = ear.line;
+        if trouble::session_unknown(line) && self.resumes.is_some() {
+            ear.error(Code::NativeSessionUnknown, line);
+            return ear.signal(Signal::SessionUnknown);
         }
+        let wait_ms = trouble::wait_ms_in(line);
         if !trouble::about_the_provider(line) {
-            self.waits(trouble::wait_ms_in(line));
-            return self.keep(None);
+            // The wait that belongs to the retry before.
+            if let (Some(code), Some(_)) = (self.limited, wait_ms) {
+                ear.limited(code, wait_ms);
+            }
+            return ear.keep(None);
         }
         let code = trouble::of(line).unwrap_or(Code::UpstreamError);
         let retries = line.starts_with("Attempt ");
@@ -308,46 +242,27 @@ impl Ear<'_> {
         // because the provider's message goes on in the lines below.
         let passes = retries && code == Code::ProviderQuota;
         let code = if passes { Code::RateLimited } else { code };
-        self.error(code, line);
-        self.quota(code);
-        if retries && !self.state.ended {
-            self.state.limited = Some(code);
-            let wait_ms = trouble::wait_ms_in(line);
-            self.signal(Signal::Limited(Limited {
-                code,
-                terminal: false,
-                wait_ms,
-                resets_at: None,
-            }));
-        }
-    }
-
-    /// The wait that belongs to the retry before.
-    fn waits(&mut self, wait_ms: Option<u64>) {
-        if let (Some(code), Some(_)) = (self.state.limited, wait_ms) {
-            self.signal(Signal::Limited(Limited {
-                code,
-                terminal: false,
-                wait_ms,
-                resets_at: None,
-            }));
+        ear.error(code, line);
+        self.quota(code, ear);
+        if retries && !self.ended {
+            self.limited = Some(code);
+            ear.limited(code, wait_ms);
         }
     }
 
     /// The model answers, so whatever held it back is over.
-    fn lift(&mut self) {
-        if self.state.limited.take().is_some() {
-            self.signal(Signal::LimitLifted);
+    fn lift(&mut self, ear: &mut Ear<'_>) {
+        if self.limited.take().is_some() {
+            ear.signal(Signal::LimitLifted);
         }
     }
 
     /// Says once that nothing is left; when there will be is never told.
-    fn quota(&mut self, code: Code) {
-        if code != Code::ProviderQuota || self.state.quota_told {
+    fn quota(&mut self, code: Code, ear: &mut Ear<'_>) {
+        if code != Code::ProviderQuota || std::mem::replace(&mut self.quota_told, true) {
             return;
         }
-        self.state.quota_told = true;
-        self.draft(Body::Quota(Quota {
+        ear.draft(Body::Quota(Quota {
             provider: PROVIDER.to_owned(),
             account: None,
             windows: vec![QuotaWindow {
@@ -360,52 +275,6 @@ impl Ear<'_> {
             rate_limited: true,
             resets_at: None,
         }));
-    }
-
-    fn error(&mut self, code: Code, detail: &str) {
-        self.draft(Body::Error(event::Error {
-            code,
-            message: code.row().message.to_owned(),
-            retryable: code.retryable(),
-            retry_at: None,
-            hint: None,
-            detail: (!detail.is_empty()).then(|| bounded(detail)),
-        }));
-    }
-
-    /// A line of standard output that is no line of the protocol; a conversation that is not known
-    /// may be told here too.
-    fn stray(&mut self) {
-        if trouble::session_unknown(self.line) && self.state.resumes.is_some() {
-            self.signal(Signal::SessionUnknown);
-        }
-        self.keep(Some(UNRECOGNISED));
-    }
-
-    /// Keeps the line as it came.
-    fn keep(&mut self, level: Option<&str>) {
-        let (stream, text) = (self.raw.stream, self.line.to_owned());
-        self.draft(Body::Log(Log { stream, text, level: level.map(str::to_owned) }));
-    }
-
-    fn draft(&mut self, body: Body) {
-        self.out.drafts.push(Draft { raw: Some(self.raw), ..Draft::agent(body) });
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        self.out.signals.push(signal);
-    }
-}
-
-/// Closes the calls whose results will not come.
-fn abandon(state: &mut State, out: &mut Out) {
-    for Open { id, .. } in state.close_all() {
-        let output = Value::from("the agent ended before it told a result");
-        let (tool_call_id, status) = (id.clone(), ToolStatus::Error);
-        let result =
-            event::ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };
-        out.drafts.push(Draft::ostler(Body::ToolResult(result)));
-        out.signals.push(Signal::ToolClosed { tool_call_id: id });
     }
 }
 
@@ -420,19 +289,4 @@ fn tokens(count: Count) -> Tokens {
         output: output_tokens.saturating_add(thoughts),
         reasoning: (thoughts > 0).then_some(thoughts),
     }
-}
-
-/// Whether a tool was held back by a policy and never ran.
-fn refused(error: &Value) -> bool {
-    let kind = error.get("type").and_then(Value::as_str).unwrap_or_default();
-    kind == "policy_violation"
-}
-
-fn is_id(id: &str) -> bool {
-    !id.is_empty() && id.len() <= CALL_ID_BYTES_MAX
-}
-
-/// A foreign text as long as a detail may be.
-fn bounded(text: &str) -> String {
-    text[..text.floor_char_boundary(contract::limits::PREVIEW_BYTES)].to_owned()
 }

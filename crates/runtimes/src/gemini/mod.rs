@@ -4,7 +4,6 @@
 //! what a run adds is in flags, variables and files of its own.
 
 mod dialect;
-mod state;
 mod tools;
 mod trouble;
 mod wire;
@@ -12,20 +11,60 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::card::Cell::{By, Not};
+use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
-use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, Model, PolicyRow, Reports, Requirement, Retries,
-    Skills, SystemPrompt,
-};
-use contract::plan::{Lane, ProjectContext, StdinMode};
-use contract::{Card, Code, Fault, LaunchPlan, Policy};
-use serde_json::json;
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
+use contract::card::{Can, Login, Model, Reports, Retries, Skills};
+use contract::plan::StdinMode;
+use contract::{Card, Code, Fault, LaunchPlan};
+use dialect::State;
 
-/// The name of the program.
-const BINARY: &str = "gemini";
 /// Headless, an unknown folder is refused unless this says that it is meant.
 const TRUST_VARIABLE: &str = "GEMINI_CLI_TRUST_WORKSPACE";
+
+const PRODUCT: Product = Product {
+    id: "gemini",
+    label: "Gemini CLI",
+    binary: "gemini",
+    install: "npm install -g @google/gemini-cli (Node 20 or newer)",
+    recorded: &["0.61.0"],
+    // Its own variables: keys, the way to Google's cloud, and where its home is.
+    env: &[
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+        "GOOGLE_GEMINI_BASE_URL",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+        "GOOGLE_GENAI_USE_GCA",
+        "GOOGLE_CLOUD_PROJECT",
+        "GOOGLE_CLOUD_LOCATION",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GEMINI_MODEL",
+        "GEMINI_CLI_HOME",
+        "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+    ],
+    retries: Retries::Bounded,
+    closing: "a result line of status success; exit 0 alone is none",
+    use_when: "the task needs a long context, or the account is one of Google",
+    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
+                    see dollars",
+};
+
+/// Headless, whatever would be asked is refused: the modes that ask therefore only read.
+const POLICIES: Policies = Policies {
+    deny: Not("headless, its tools that only read run unasked; its ACP mode asks for the others"),
+    ask: Not("headless, nobody can be asked; its ACP mode can"),
+    allow_reads: By(
+        &["--approval-mode", "default"],
+        "what it would ask for is refused, by its documentation; what the settings and policies \
+         of the user or of the workspace allow stays allowed, so it is no guard against a \
+         workspace that means harm",
+    ),
+    allow_all: By(
+        &["--yolo"],
+        "dangerous: every tool runs without asking, shell commands included",
+    ),
+};
 
 /// Google's Gemini CLI.
 pub struct Gemini;
@@ -33,33 +72,10 @@ pub struct Gemini;
 impl Runtime for Gemini {
     fn card(&self) -> Card {
         Card {
-            id: "gemini".to_owned(),
-            label: "Gemini CLI".to_owned(),
-            versions_recorded: vec!["0.61.0".to_owned()],
-            evidence: CardEvidence::Recorded,
-            requires: vec![Requirement {
-                binary: BINARY.to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "npm install -g @google/gemini-cli (Node 20 or newer)".to_owned(),
-            }],
-            lanes: vec![Lane::Native],
             models: models(),
             context_window: Some(1_048_576),
-            reports: Reports { tokens: true, dollars: Dollars::None, quota: true, activity: true },
-            can: Can {
-                resume: true,
-                interrupt: false,
-                message: false,
-                permissions: false,
-                compaction: false,
-                system_prompt: Some(SystemPrompt::Prepend),
-                mcp: Mcp::None,
-                api: true,
-            },
-            env: ENV.map(str::to_owned).into(),
-            retries: Retries::Bounded,
-            closing: "a result line of status success; exit 0 alone is none".to_owned(),
-            policies: policies(),
+            reports: Reports { quota: true, ..REPORTS },
+            can: Can { resume: true, ..CAN },
             // Its own skills have to be activated, which is refused where nobody can be asked.
             skills: Some(Skills::Prompt { flag: Some("--include-directories".to_owned()) }),
             login: Some(
@@ -70,75 +86,42 @@ impl Runtime for Gemini {
                 )
                 .billed_by(&["GEMINI_API_KEY"]),
             ),
-            handshake: None,
-            use_when: "the task needs a long context, or the account is one of Google".to_owned(),
-            dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                            see dollars"
-                .to_owned(),
-            config_schema: [
-                ("binary", json!({ "type": "string", "description": "a name on PATH, or a path" })),
-                ("extraArgs", json!({ "type": "array", "items": { "type": "string" } })),
-            ]
-            .map(|(key, schema)| (key.to_owned(), schema))
-            .into(),
+            ..PRODUCT.card(POLICIES.rows())
         }
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
         let card = self.card();
-        let mut args = ["-p", "", "-o", "stream-json"].map(str::to_owned).to_vec();
+        let mut args = launch::words(&["-p", "", "-o", "stream-json"]);
         args.extend(launch::policy_flags(&card, spec.policy)?);
-        if let Some(model) = &spec.model {
-            args.extend(["--model".to_owned(), model.clone()]);
-        }
-        if let Some(session) = &spec.session {
-            args.extend(["--resume".to_owned(), session.clone()]);
-        }
-        match spec.adapter.project_context {
+        args.extend(launch::given("--model", spec.model.as_deref()));
+        args.extend(launch::given("--resume", spec.session.as_deref()));
+        if launch::isolates(spec) {
             // Its settings and context files have no switch; the extensions have.
-            Some(ProjectContext::Isolate) => args.extend(["-e".to_owned(), "none".to_owned()]),
-            Some(ProjectContext::Load) | None => {}
+            args.extend(launch::words(&["-e", "none"]));
         }
-        let binary = spec.adapter.binary.as_deref().filter(|binary| !binary.trim().is_empty());
         let start = Start {
-            lane: Lane::Native,
-            program: binary.unwrap_or(BINARY).to_owned(),
+            program: launch::binary(spec, PRODUCT.binary),
             args,
             env: vec![(TRUST_VARIABLE.to_owned(), "true".to_owned())],
             stdin: StdinMode::Prompt,
-            files: Vec::new(),
+            ..Start::default()
         };
         start.plan(spec, &card)
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let prompt = launch::with_system_prompt(spec);
-        Box::new(dialect::Gemini::new(prompt, spec.session.clone()))
+        headless::dialect(Some(launch::with_system_prompt(spec)), State::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Gemini::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
         trouble::at_exit(evidence)
     }
 }
-
-/// Its own variables: keys, the way to Google's cloud, and where its home is.
-const ENV: [&str; 11] = [
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "GOOGLE_GEMINI_BASE_URL",
-    "GOOGLE_GENAI_USE_VERTEXAI",
-    "GOOGLE_GENAI_USE_GCA",
-    "GOOGLE_CLOUD_PROJECT",
-    "GOOGLE_CLOUD_LOCATION",
-    "GOOGLE_APPLICATION_CREDENTIALS",
-    "GEMINI_MODEL",
-    "GEMINI_CLI_HOME",
-    "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
-];
 
 fn models() -> Vec<Model> {
     let rows = [
@@ -151,29 +134,4 @@ fn models() -> Vec<Model> {
         ("gemini-3.1-pro-preview", "Gemini 3.1 Pro (preview)"),
     ];
     rows.map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() }).into()
-}
-
-/// Headless, whatever would be asked is refused: the modes that ask therefore only read.
-fn policies() -> Vec<PolicyRow> {
-    let rows: [(Policy, Option<&[&str]>, &str); 4] = [
-        (
-            Policy::Deny,
-            None,
-            "headless, its tools that only read run unasked; its ACP mode asks for the others",
-        ),
-        (Policy::Ask, None, "headless, nobody can be asked; its ACP mode can"),
-        (
-            Policy::AllowReads,
-            Some(&["--approval-mode", "default"]),
-            "what it would ask for is refused, by its documentation; what the settings and policies \
-             of the user or of the workspace allow stays allowed, so it is no guard against a \
-             workspace that means harm",
-        ),
-        (
-            Policy::AllowAll,
-            Some(&["--yolo"]),
-            "dangerous: every tool runs without asking, shell commands included",
-        ),
-    ];
-    rows.map(launch::native_policy).into()
 }

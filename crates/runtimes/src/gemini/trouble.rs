@@ -2,6 +2,7 @@
 //! for a limit of a minute and for one of a day: whether it names a wait tells them apart. Pure
 //! tables; what is common to all providers is asked of `provider`.
 
+use crate::headless::says;
 use crate::{ExitEvidence, provider};
 use contract::Code;
 
@@ -20,8 +21,8 @@ const WORDS: &[(&str, Code)] = &[
 ];
 
 /// Words by which the conversation that was to be taken up is not known.
-const SESSION_UNKNOWN: [&str; 3] =
-    ["error resuming session", "invalid session identifier", "no previous sessions found"];
+pub(super) const SESSION_UNKNOWN: &[&str] =
+    &["error resuming session", "invalid session identifier", "no previous sessions found"];
 
 /// Beginnings of the lines of stderr that are about the provider; others may quote anything.
 const ABOUT_THE_PROVIDER: [&str; 3] =
@@ -40,15 +41,12 @@ pub(super) fn of(text: &str) -> Option<Code> {
 }
 
 fn with_status(status: Option<u64>, text: &str) -> Option<Code> {
-    let lower = text.to_lowercase();
-    let own = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|(_, code)| *code);
-    own.or_else(|| provider::of(status, text))
+    provider::in_words(text, WORDS).or_else(|| provider::of(status, text))
 }
 
 /// Whether a line says that the conversation to be taken up is not known.
 pub(super) fn session_unknown(line: &str) -> bool {
-    let line = line.to_lowercase();
-    SESSION_UNKNOWN.iter().any(|words| line.contains(words))
+    says(line, SESSION_UNKNOWN)
 }
 
 /// Whether a line of stderr is about the provider.
@@ -92,14 +90,16 @@ fn status_in(text: &str) -> Option<u64> {
         let (_, rest) = text.split_once(mark)?;
         let rest = rest.trim_start();
         let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest[..digits].parse::<u64>().ok().filter(|status| (100..600).contains(status))
+        provider::status(&rest[..digits])
     };
     after("\"code\":").or_else(|| after("with status "))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Gemini;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_message_of_the_provider_has_its_code() {
@@ -159,10 +159,7 @@ mod tests {
             (Some(1), "", None),
             (None, key, None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Gemini, &rows);
     }
 
     #[test]

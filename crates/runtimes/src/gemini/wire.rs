@@ -2,6 +2,7 @@
 //! unknown type is no error of ours: whoever hears it keeps it as a `log`. Nothing outside this
 //! folder may know these shapes.
 
+use crate::lenient::Lenient;
 use serde::Deserialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -67,8 +68,7 @@ pub(super) struct Finish {
     pub status: Value,
     #[serde(default)]
     pub error: Value,
-    #[serde(default)]
-    pub stats: Value,
+    pub stats: Option<Lenient<Stats>>,
 }
 
 /// What a whole process spent, and each of its models.
@@ -89,10 +89,4 @@ pub(super) struct Count {
     pub input_tokens: u64,
     pub output_tokens: u64,
     pub cached: u64,
-}
-
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
 }

@@ -1,26 +1,23 @@
 //! Hears `-z`: standard output is the bare answer, all at once at the end, and what else there is to
 //! know stands in a report on stderr. The answer is no evidence of anything, because errors of the
 //! provider are printed in its place with an exit of 0; the report says whether the task was
-//! completed. The end is therefore told when both streams are over. It takes no word after its
-//! prompt and tells nothing of its tools.
+//! completed. The end is therefore told when both streams are over. It tells nothing of its tools.
 
-use super::report::{Gathering, Heard, Report};
 use super::trouble;
-use crate::oneshot::{Answer, Ear, REPEATED, bounded, unsaid};
-use crate::{Dialect, Frame, Out, Stream, saved};
+use super::wire::{Gathering, Heard, Report};
+use crate::Stream;
+use crate::headless::{Answer, Ear, Listener, REPEATED, preview};
+use contract::Code;
 use contract::event::{Body, Session, StopReason};
 use contract::speech::Close;
-use contract::{Code, Fault, Timestamp, Utterance};
 use serde::{Deserialize, Serialize};
 
-/// The version of the saved form.
-const VERSION: u32 = 1;
 /// The one text of a run.
 const BLOCK: &str = "answer";
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct State {
-    version: u32,
+/// What is remembered of a run: one prompt, one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
     begun: bool,
     answer: Answer,
     gathering: Gathering,
@@ -36,67 +33,23 @@ struct Verdict {
     failure: Option<String>,
 }
 
-/// A run of the agent: one prompt, one turn.
-pub(super) struct Hermes {
-    state: State,
-}
+impl Listener for State {
+    const VERSION: u32 = 1;
 
-impl Hermes {
-    pub(super) fn new() -> Self {
-        let state = State {
-            version: VERSION,
-            begun: false,
-            answer: Answer::default(),
-            gathering: Gathering::default(),
-            verdict: None,
-        };
-        Self { state }
-    }
-
-    pub(super) fn restore(state: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { state: saved::load(state, VERSION)? })
-    }
-}
-
-impl Dialect for Hermes {
-    /// The prompt is an argument.
-    fn open(&mut self) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
-        let line = text.trim_end_matches('\r');
-        let mut ear = Ear::of(frame, line, out);
-        match frame.stream {
-            Stream::Stdout => self.state.say(&mut ear),
-            Stream::Stderr => self.state.aside(&mut ear),
+    fn hear(&mut self, ear: &mut Ear<'_>) {
+        match ear.stream {
+            Stream::Stdout => self.say(ear),
+            Stream::Stderr => self.aside(ear),
         }
     }
 
-    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        unsaid(utterance, out);
-    }
-
-    /// It waits for nothing that a clock could end.
-    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
-
-    fn close(&mut self, how: Close, out: &mut Out) {
-        let mut ear = Ear::at_close(out);
-        ear.keep_all(Stream::Stderr, &self.state.gathering.rest());
+    fn close(&mut self, how: Close, ear: &mut Ear<'_>) {
+        ear.keep_all(Stream::Stderr, &self.gathering.rest());
         match how {
-            Close::Ended => self.state.finish(&mut ear),
+            Close::Ended => self.finish(ear),
             // The rest of the answer may be missing.
             Close::Cut => {}
         }
-    }
-
-    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn save(&self) -> Vec<u8> {
-        saved::save(&self.state)
     }
 }
 
@@ -109,7 +62,7 @@ impl State {
         }
         self.begin(None, ear);
         self.answer.push(&piece);
-        ear.say(piece, BLOCK.to_owned(), true);
+        ear.say(piece, Some(BLOCK.to_owned()), true);
     }
 
     fn aside(&mut self, ear: &mut Ear<'_>) {
@@ -129,7 +82,7 @@ impl State {
         self.verdict = Some(Verdict {
             completed: report.completed == Some(true),
             failed: report.failed != Some(false),
-            failure: report.failure.as_deref().map(bounded),
+            failure: report.failure.as_deref().map(preview),
         });
     }
 
@@ -153,7 +106,7 @@ impl State {
     /// Only a report of a completed task beside an answer is a success.
     fn finish(&mut self, ear: &mut Ear<'_>) {
         let Some(verdict) = self.verdict.take() else { return };
-        let answer = self.answer.get();
+        let answer = self.answer.words();
         let words = verdict.failure.or_else(|| answer.clone()).unwrap_or_default();
         let code = match (verdict.failed, verdict.completed, &answer) {
             (true, _, _) => Some(trouble::of(&words)),
@@ -168,7 +121,7 @@ impl State {
             Some(Code::ModelRefusal) => StopReason::Refusal,
             Some(_) => StopReason::Error,
         });
-        let detail = code.map(|_| bounded(&words)).filter(|words| !words.is_empty());
-        ear.result(code, answer.filter(|_| code.is_none()), detail);
+        let detail = code.map(|_| preview(&words)).filter(|words| !words.is_empty());
+        ear.result(code, answer, detail);
     }
 }

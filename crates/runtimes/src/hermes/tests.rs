@@ -3,18 +3,15 @@
 //! and that no line, however broken, does harm.
 
 use super::Hermes;
-use crate::played::{PLANS, booked, broken, hear, plans, play, recordings, served, spec};
-use crate::{ExitEvidence, Runtime, Stream};
+use crate::trial::{self, ROWS, Style, booked, fresh, hear, played, recordings, spec_with};
+use crate::{Out, Runtime, Stream};
 use contract::event::Body;
 use contract::speech::Close;
 use contract::{Code, NanoUsd, Signal};
-use proptest::prelude::*;
 use serde_json::{Value, json};
-use std::sync::LazyLock;
 use testkit::recorded::Recording;
 
-/// Read once: the property looks at them for every case.
-static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| recordings("hermes"));
+const ID: &str = "hermes";
 
 /// The report of a recording, if it has one.
 fn report(recording: &Recording) -> Option<Value> {
@@ -30,19 +27,16 @@ fn printed(report: &Value) -> Vec<Vec<u8>> {
 
 /// How a run ends whose streams are heard one after the other.
 fn ended(streams: &[(Stream, Vec<Vec<u8>>)], how: Close) -> (Vec<Option<Code>>, usize) {
-    let mut dialect = Hermes.dialect(&spec(&Hermes));
+    let mut dialect = fresh(&Hermes);
     let (mut codes, mut logs) = (Vec::new(), 0);
-    let mut count = |out: &crate::Out| {
-        logs += out.drafts.iter().filter(|draft| matches!(draft.body, Body::Log(_))).count();
-        codes.extend(out.signals.iter().filter_map(|signal| match signal {
-            Signal::Result(ending) => Some(ending.code),
-            _ => None,
-        }));
+    let mut count = |out: &Out| {
+        logs += trial::logs(out).len();
+        codes.extend(trial::results(out));
     };
     for (stream, lines) in streams {
         count(&hear(&mut *dialect, *stream, lines));
     }
-    let mut out = crate::Out::default();
+    let mut out = Out::default();
     dialect.close(how, &mut out);
     count(&out);
     (codes, logs)
@@ -50,13 +44,12 @@ fn ended(streams: &[(Stream, Vec<Vec<u8>>)], how: Close) -> (Vec<Option<Code>>, 
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    insta::assert_snapshot!(plans(&Hermes, PLANS));
+    insta::assert_snapshot!(trial::plans(&Hermes, &ROWS, Style::Plain));
 }
 
 #[test]
 fn a_prompt_without_room_is_refused_and_one_like_a_flag_stays_a_prompt() {
-    let mut spec = spec(&Hermes);
-    spec.prompt = "--yolo".to_owned();
+    let mut spec = spec_with(ID, |spec| spec.prompt = "--yolo".to_owned());
     let plan = Hermes.plan(&spec).unwrap();
     assert_eq!(plan.args.last().map(String::as_str), Some("--oneshot=--yolo"));
     spec.prompt = "long ".repeat(40_000);
@@ -65,25 +58,23 @@ fn a_prompt_without_room_is_refused_and_one_like_a_flag_stays_a_prompt() {
 
 #[test]
 fn the_ledger_equals_the_figures_of_the_agent_and_of_the_model_server() {
+    let all = recordings(ID);
     let mut compared = 0;
-    for recording in RECORDINGS.iter() {
-        let tokens = booked(&play(&Hermes, &spec(&Hermes), recording));
+    for recording in &all {
+        let sum = booked(&played(&Hermes, recording));
         let told = report(recording).unwrap_or_default();
         let figure = |name: &str| told[name].as_u64().unwrap_or(0);
-        assert_eq!(tokens.input_uncached, figure("input_tokens"), "{}", recording.name);
-        assert_eq!(tokens.cache_read, figure("cache_read_tokens"), "{}", recording.name);
-        assert_eq!(tokens.cache_write, figure("cache_write_tokens"), "{}", recording.name);
-        assert_eq!(tokens.output, figure("output_tokens"), "{}", recording.name);
-        assert_eq!(tokens.total(), figure("total_tokens"), "{}", recording.name);
-        if tokens.total() == 0 {
+        let fresh = figure("input_tokens") + figure("cache_write_tokens");
+        assert_eq!(sum.uncached, fresh, "{}", recording.name);
+        assert_eq!(sum.cached, figure("cache_read_tokens"), "{}", recording.name);
+        assert_eq!(sum.output, figure("output_tokens"), "{}", recording.name);
+        assert_eq!(sum.total(), figure("total_tokens"), "{}", recording.name);
+        if sum.total() == 0 {
             continue;
         }
-        // Its protocol does not tell what was written to a cache from what was merely read.
-        let server = served(recording);
-        let fresh = server.input_uncached + server.cache_write;
-        assert_eq!(tokens.input_uncached, fresh, "{}", recording.name);
-        assert_eq!(tokens.cache_read, server.cache_read, "{}", recording.name);
-        assert_eq!(tokens.output, server.output, "{}", recording.name);
+        let served = trial::served(recording, &all);
+        assert_eq!(sum.total(), served.total(), "{}", recording.name);
+        assert_eq!((sum.cached, sum.output), (served.cached, served.output), "{}", recording.name);
         compared += 1;
     }
     assert_eq!(compared, 8, "recordings with tokens");
@@ -100,8 +91,7 @@ fn dollars_are_told_only_when_there_is_a_price() {
     for (status, cost, expected) in rows {
         let report = json!({"failed": false, "input_tokens": 1, "output_tokens": 2,
             "cost_status": status, "estimated_cost_usd": cost});
-        let mut dialect = Hermes.dialect(&spec(&Hermes));
-        let out = hear(&mut *dialect, Stream::Stderr, &printed(&report));
+        let out = hear(&mut *fresh(&Hermes), Stream::Stderr, &printed(&report));
         let told = out.signals.iter().find_map(|signal| match signal {
             Signal::Spent(usage) => Some((usage.reported_nanousd, usage.effective_nanousd)),
             _ => None,
@@ -158,8 +148,7 @@ fn what_stands_around_a_report_is_kept_and_no_other_json_is_one() {
 
 #[test]
 fn a_conversation_that_cannot_be_taken_up_again_is_shown_and_not_kept() {
-    let recording = RECORDINGS.iter().find(|one| one.name == "hello").unwrap();
-    let out = play(&Hermes, &spec(&Hermes), recording);
+    let out = played(&Hermes, &trial::recording(ID, "hello"));
     assert!(!Hermes.card().can.resume);
     assert!(!out.signals.iter().any(|signal| matches!(signal, Signal::Session { .. })));
     let shown = out.drafts.iter().any(|draft| match &draft.body {
@@ -172,25 +161,16 @@ fn a_conversation_that_cannot_be_taken_up_again_is_shown_and_not_kept() {
 #[test]
 fn last_words_mean_something_only_with_an_exit_that_is_not_0() {
     let words = "hermes -z: agent failed: No inference provider configured. Run 'hermes model'";
-    for (exit_code, expected) in [(Some(1), Some(Code::AuthRequired)), (Some(0), None)] {
-        let evidence = ExitEvidence { exit_code, signal: None, stderr_tail: words };
-        assert_eq!(Hermes.classify(&evidence), expected);
-    }
+    let rows = [(Some(1), words, Some(Code::AuthRequired)), (Some(0), words, None)];
+    trial::assert_exits_mean(&Hermes, &rows);
 }
 
-proptest! {
-    #[test]
-    fn a_broken_line_does_no_harm_and_is_no_success(
-        pick in any::<prop::sample::Index>(),
-        at in any::<prop::sample::Index>(),
-        junk in proptest::collection::vec(any::<u8>(), 0..8),
-        aside in any::<bool>(),
-    ) {
-        let lines = RECORDINGS.iter().flat_map(|one| one.stdout.iter().chain(&one.stderr));
-        let all: Vec<_> = lines.collect();
-        let line = pick.get(&all);
-        let stream = if aside { Stream::Stderr } else { Stream::Stdout };
-        let (_, endings) = broken(&Hermes, line, at.index(line.len() + 1), junk, stream);
-        prop_assert!(endings.is_empty());
-    }
+#[test]
+fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
+    trial::assert_it_takes_nothing_and_knows_its_state(&Hermes);
+}
+
+#[test]
+fn a_broken_line_does_no_harm_and_is_no_success() {
+    trial::assert_broken_lines_do_no_harm(&Hermes, trial::never_a_success);
 }

@@ -32,13 +32,8 @@ pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
 }
 
 fn known(words: &str) -> Option<Code> {
-    let lower = words.to_lowercase();
-    let own = WORDS.iter().find(|(words, _)| lower.contains(words)).map(|(_, code)| *code);
-    own.or_else(|| provider::of(status_in(words), words))
-}
-
-/// The status of `HTTP 401: …`.
-fn status_in(words: &str) -> Option<u64> {
-    let (status, _) = words.strip_prefix("HTTP ")?.split_once(':')?;
-    status.parse().ok().filter(|status| (100..600).contains(status))
+    // As in `HTTP 401: …`.
+    let status = || words.strip_prefix("HTTP ")?.split_once(':');
+    let status = || provider::status(status()?.0);
+    provider::in_words(words, WORDS).or_else(|| provider::of(status(), words))
 }

@@ -5,10 +5,11 @@
 #[cfg(test)]
 mod tests;
 
-use crate::launch;
-use crate::opencode::{self, Family, Steps};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
-use contract::card::{Login, Requirement};
+use crate::card::Product;
+use crate::opencode::family::{self, Family};
+use crate::opencode::{self, Steps};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
+use contract::card::Login;
 use contract::{Card, Code, Fault, LaunchPlan};
 
 const FAMILY: Family = Family {
@@ -19,32 +20,45 @@ const FAMILY: Family = Family {
     system_file: "kilo-system.md",
 };
 
+const PRODUCT: Product = Product {
+    id: "kilo",
+    label: "Kilo Code",
+    binary: FAMILY.binary,
+    install: "npm install -g @kilocode/cli",
+    recorded: &["7.7.7"],
+    // Keys of the providers it is used with most, and its own switches; others pass by
+    // `envPassthrough`.
+    env: &[
+        "KILO_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "KILO_CONFIG",
+        "KILO_CONFIG_DIR",
+        "KILO_DISABLE_AUTOUPDATE",
+        "KILO_DISABLE_MODELS_FETCH",
+        "KILO_DISABLE_SHARE",
+        "KILO_TELEMETRY_LEVEL",
+    ],
+    retries: family::RETRIES,
+    closing: family::CLOSING,
+    use_when: "the account is one of Kilo, or its modes are wanted",
+    dont_use_when: "a start of more than ten seconds is too slow, or you want to be asked \
+                    before each step or to speak during the run",
+};
+
 /// The Kilo Code agent.
 pub struct Kilo;
 
 impl Runtime for Kilo {
     fn card(&self) -> Card {
-        Card {
-            id: "kilo".to_owned(),
-            label: "Kilo Code".to_owned(),
-            versions_recorded: vec!["7.7.7".to_owned()],
-            requires: vec![Requirement {
-                binary: FAMILY.binary.to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "npm install -g @kilocode/cli".to_owned(),
-            }],
-            env: ENV.map(str::to_owned).into(),
-            login: Some(Login::seen_by(
-                &launch::keys(&ENV),
-                &["${XDG_DATA_HOME:-~/.local/share}/kilo/auth.json"],
-                "run `kilo auth login`, or set the key of a provider",
-            )),
-            use_when: "the account is one of Kilo, or its modes are wanted".to_owned(),
-            dont_use_when: "a start of more than ten seconds is too slow, or you want to be asked \
-                            before each step or to speak during the run"
-                .to_owned(),
-            ..opencode::shared_card()
-        }
+        let login = Login::seen_by(
+            &PRODUCT.keys(),
+            &["${XDG_DATA_HOME:-~/.local/share}/kilo/auth.json"],
+            "run `kilo auth login`, or set the key of a provider",
+        );
+        family::card(&PRODUCT, login)
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
@@ -52,31 +66,14 @@ impl Runtime for Kilo {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let (session, model) = (spec.session.clone(), spec.model.clone());
-        Box::new(Steps::new(spec.prompt.clone(), session, model))
+        headless::dialect(Some(spec.prompt.clone()), Steps::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(Steps::restore(state)?))
+        headless::restore::<Steps>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
         opencode::at_exit(evidence)
     }
 }
-
-/// Keys of the providers it is used with most, and its own switches; others pass by
-/// `envPassthrough`.
-const ENV: [&str; 11] = [
-    "KILO_API_KEY",
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "KILO_CONFIG",
-    "KILO_CONFIG_DIR",
-    "KILO_DISABLE_AUTOUPDATE",
-    "KILO_DISABLE_MODELS_FETCH",
-    "KILO_DISABLE_SHARE",
-    "KILO_TELEMETRY_LEVEL",
-];

@@ -3,36 +3,29 @@
 //! `log`. Decides by the mapping alone.
 
 use super::book::Book;
-use super::dialect::{REPEATED, UNRECOGNISED};
 use super::path::Place;
-use super::state::{Ends, Kind, Open, State, Told, bounded};
+use super::state::{Ends, Kind, State, Told};
 use super::tools::{self, Call};
 use super::trouble;
-use crate::Out;
-use contract::event::{
-    self, Body, Log, Quota, QuotaWindow, Raw, StopReason, ToolStatus, TurnPhase, UpdateStatus,
-};
-use contract::limits::{MAPPING_ID_BYTES_MAX, PREVIEW_BYTES, TEXT_BYTES_MAX};
+use crate::headless::{Came, Ear, UNRECOGNISED, bounded, preview};
+use contract::event::{self, Body, Quota, QuotaWindow, StopReason, ToolStatus};
+use contract::limits::{MAPPING_ID_BYTES_MAX, TEXT_BYTES_MAX};
 use contract::mapping::{self, Rule, Verdict};
 use contract::money::CostSource;
-use contract::speech::{Ending, Limited};
-use contract::{Code, Draft, NanoUsd, Signal, Tokens};
-use serde_json::Value;
+use contract::speech::Limited;
+use contract::{Code, NanoUsd, Signal, Tokens};
 
 /// Who is said to hold an account when nobody says who makes the models.
 const SOME_PROVIDER: &str = "unknown";
 
-/// One line being heard.
-pub(super) struct Ear<'a> {
+/// One line being heard by the rules.
+pub(super) struct Rules<'a, 'line> {
     pub book: &'a Book,
     pub state: &'a mut State,
-    pub out: &'a mut Out,
-    pub raw: Raw,
-    /// The line as it came.
-    pub line: &'a str,
+    pub ear: &'a mut Ear<'line>,
 }
 
-impl Ear<'_> {
+impl Rules<'_, '_> {
     /// Everything that a rule gives, in this order.
     pub(super) fn apply(&mut self, rule: &Rule, place: Place<'_>) {
         if let Some(session) = &rule.session {
@@ -75,7 +68,7 @@ impl Ear<'_> {
             self.state.verdict = self.judge(verdict, told.as_ref(), place);
         }
         if let Some(level) = &rule.log {
-            self.keep((!level.is_empty()).then_some(level.as_str()));
+            self.ear.keep((!level.is_empty()).then_some(level.as_str()));
         }
         if let Some(end) = &rule.end {
             self.end(end, told.as_ref(), place);
@@ -93,7 +86,7 @@ impl Ear<'_> {
             self.limit(limit, told.as_ref(), place);
         }
         if let Some(level) = &rule.log {
-            self.keep((!level.is_empty()).then_some(level.as_str()));
+            self.ear.keep((!level.is_empty()).then_some(level.as_str()));
         }
     }
 
@@ -103,37 +96,31 @@ impl Ear<'_> {
             return;
         }
         let resumed = id.is_some() && id == self.state.resumes;
-        if let Some(id) = &id {
-            self.state.session = Some(id.clone());
-            self.signal(Signal::Session { id: id.clone() });
-        }
-        self.draft(Body::Session(event::Session {
+        self.state.session = id.clone().or(self.state.session.take());
+        self.ear.introduce(event::Session {
             model: self.book.text(session.model.as_ref(), place),
             tools: None,
             cwd: self.book.text(session.cwd.as_ref(), place),
             native_session: id,
             resumed,
-        }));
+        });
     }
 
     /// Only a conversation that was asked for can be unknown.
     fn session_unknown(&mut self) {
         if self.state.resumes.is_none() {
-            return self.unknown();
+            return self.ear.keep_stray();
         }
-        let line = self.line;
+        let line = self.ear.line;
         self.complain(&Told { code: Code::NativeSessionUnknown, detail: Some(line.to_owned()) });
-        self.signal(Signal::SessionUnknown);
+        self.ear.signal(Signal::SessionUnknown);
     }
 
     /// The agent may start again by itself; for us it is the same turn.
     fn start(&mut self) {
-        if std::mem::replace(&mut self.state.turn_open, true) {
-            return;
+        if !std::mem::replace(&mut self.state.turn_open, true) {
+            self.ear.start_turn();
         }
-        let (phase, n, stop_reason) = (TurnPhase::Started, 1, None);
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnStarted);
     }
 
     fn text(&mut self, kind: Kind, rule: &mapping::Text, place: Place<'_>) {
@@ -157,17 +144,16 @@ impl Ear<'_> {
 
     fn say(&mut self, kind: Kind, key: Option<&str>, text: &str, delta: bool) {
         let block = Some(self.state.hear(kind, key, text, delta));
-        let text = event::Text { text: text.to_owned(), block, delta };
-        self.draft(match kind {
-            Kind::Text => Body::AssistantText(text),
-            Kind::Thinking => Body::Thinking(text),
-        });
+        match kind {
+            Kind::Text => self.ear.say(text.to_owned(), block, delta),
+            Kind::Thinking => self.ear.think(text.to_owned(), block, delta),
+        }
     }
 
     fn tool_use(&mut self, rule: &mapping::ToolUse, place: Place<'_>) {
         let book = self.book;
         let Some(id) = book.text(Some(&rule.id), place).filter(|id| is_id(id)) else {
-            return self.keep(Some(UNRECOGNISED));
+            return self.ear.keep(Some(UNRECOGNISED));
         };
         let name = book.text(Some(&rule.name), place).unwrap_or_default();
         let input = book.value(rule.input.as_ref(), place).unwrap_or_default();
@@ -175,47 +161,35 @@ impl Ear<'_> {
         let call = Call { id, name, input, parent };
         self.lift();
         self.state.end_text();
-        let open = Open { id: call.id.clone(), changes: tools::changes(book, &call) };
-        if !self.state.open_call(open) {
-            return self.keep(Some(REPEATED));
+        let (changes, plan) = (tools::changes(book, &call), tools::plan(book, &call));
+        if self.ear.open(&mut self.state.calls, tools::event(book, call), changes) {
+            self.state.worked = true;
+            plan.into_iter().for_each(|plan| self.ear.draft(Body::Plan(plan)));
         }
-        self.state.worked = true;
-        self.draft(Body::ToolUse(tools::event(book, &call)));
-        if let Some(plan) = tools::plan(book, &call) {
-            self.draft(Body::Plan(plan));
-        }
-        self.signal(Signal::ToolOpened { tool_call_id: call.id });
     }
 
     fn tool_update(&mut self, rule: &mapping::ToolUpdate, place: Place<'_>) {
-        let id = self.book.text(Some(&rule.id), place).filter(|id| self.state.is_open(id));
-        let content = self.book.value(Some(&rule.content), place);
-        if let (Some(tool_call_id), Some(_)) = (id, &content) {
-            let status = Some(UpdateStatus::InProgress);
-            let (title, locations) = (None, Vec::new());
-            let update = event::ToolUpdate { tool_call_id, status, title, content, locations };
-            self.draft(Body::ToolUpdate(update));
+        let id = self.book.text(Some(&rule.id), place);
+        let open = id.filter(|id| self.state.calls.is_open(id));
+        if let (Some(id), Some(content)) = (open, self.book.value(Some(&rule.content), place)) {
+            self.ear.update(&id, content);
         }
     }
 
     fn tool_result(&mut self, rule: &mapping::ToolResult, place: Place<'_>) {
         let book = self.book;
-        let id = book.text(Some(&rule.id), place);
-        let Some(Open { id, changes }) = id.and_then(|id| self.state.close_call(&id)) else {
-            return self.keep(Some(REPEATED));
-        };
-        self.state.end_text();
         let ok = book.holds(&rule.ok, place);
-        let status = if ok { ToolStatus::Ok } else { ToolStatus::Error };
-        let denied = (!rule.denied.is_empty() && book.holds(&rule.denied, place)).then_some(true);
-        let output = book.value(rule.output.as_ref(), place).unwrap_or_default();
-        let (tool_call_id, duration_ms) = (id.clone(), None);
-        let result = event::ToolResult { tool_call_id, status, denied, output, duration_ms };
-        self.draft(Body::ToolResult(result));
-        if status == ToolStatus::Ok {
-            changes.into_iter().for_each(|change| self.draft(Body::Diff(change)));
+        let came = Came {
+            status: if ok { ToolStatus::Ok } else { ToolStatus::Error },
+            denied: !rule.denied.is_empty() && book.holds(&rule.denied, place),
+            output: book.value(rule.output.as_ref(), place).unwrap_or_default(),
+            duration_ms: None,
+            changes: Vec::new(),
+        };
+        let id = book.text(Some(&rule.id), place);
+        if self.ear.close(&mut self.state.calls, id.as_deref(), came) {
+            self.state.end_text();
         }
-        self.signal(Signal::ToolClosed { tool_call_id: id });
     }
 
     /// What is not told is not zero: without a single number there is nothing to say.
@@ -239,7 +213,7 @@ impl Ear<'_> {
             return;
         }
         let provider = book.text(rule.provider.as_ref(), place);
-        let usage = event::Usage {
+        self.ear.spent(event::Usage {
             model: book.text(rule.model.as_ref(), place),
             provider: provider.or_else(|| book.mapping.provider.clone()),
             tokens,
@@ -248,32 +222,23 @@ impl Ear<'_> {
             effective_nanousd: usd,
             cost_source: if usd.is_some() { CostSource::Runtime } else { CostSource::Unpriced },
             ..event::Usage::default()
-        };
-        self.signal(Signal::Spent(usage.clone()));
-        self.draft(Body::Usage(usage));
+        });
     }
 
     fn error(&mut self, rule: &mapping::Trouble, place: Place<'_>) -> Told {
         let (code, message) = trouble::of(self.book, rule, place);
-        let detail = (!message.is_empty()).then(|| bounded(&message, PREVIEW_BYTES));
+        let detail = (!message.is_empty()).then(|| preview(&message));
         let told = Told { code, detail };
         self.complain(&told);
         if rule.fatal {
-            self.signal(Signal::ModelError { code });
+            self.ear.signal(Signal::ModelError { code });
         }
         self.state.trouble = Some(told.clone());
         told
     }
 
     fn complain(&mut self, Told { code, detail }: &Told) {
-        self.draft(Body::Error(event::Error {
-            code: *code,
-            message: code.row().message.to_owned(),
-            retryable: code.retryable(),
-            retry_at: None,
-            hint: None,
-            detail: detail.as_deref().map(|detail| bounded(detail, PREVIEW_BYTES)),
-        }));
+        self.ear.error(*code, detail.as_deref().unwrap_or_default());
         self.quota(*code);
     }
 
@@ -284,7 +249,7 @@ impl Ear<'_> {
             return;
         }
         let provider = self.book.mapping.provider.as_deref().unwrap_or(SOME_PROVIDER);
-        self.draft(Body::Quota(Quota {
+        self.ear.draft(Body::Quota(Quota {
             provider: provider.to_owned(),
             account: None,
             windows: vec![QuotaWindow {
@@ -306,13 +271,13 @@ impl Ear<'_> {
         let Some(code) = own.or(self.state.limited.filter(|_| wait_ms.is_some())) else { return };
         self.state.limited = Some(code);
         let terminal = rule.terminal;
-        self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at: None }));
+        self.ear.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at: None }));
     }
 
     /// The model answers, so whatever held it back is over.
     fn lift(&mut self) {
         if self.state.limited.take().is_some() {
-            self.signal(Signal::LimitLifted);
+            self.ear.signal(Signal::LimitLifted);
         }
     }
 
@@ -339,55 +304,18 @@ impl Ear<'_> {
     /// The end. A success without a text and without a call is none: nothing was done.
     fn end(&mut self, rule: &Verdict, told: Option<&Told>, place: Place<'_>) {
         self.lift();
-        abandon(self.state, self.out);
+        self.ear.abandon(&mut self.state.calls);
         (self.state.ended, self.state.turn_open) = (true, false);
         let judged = self.judge(rule, told, place).or_else(|| self.state.verdict.take());
         let nothing = Some(Code::EndedWithoutResult);
         let Ends { code, stop, detail, text } =
             judged.unwrap_or(Ends { code: nothing, stop: None, detail: None, text: None });
-        let text = text.or_else(|| self.state.answer().map(str::to_owned));
+        let text = text.or_else(|| self.state.answer());
         let empty = code.is_none() && text.is_none() && !self.state.worked;
         let (code, stop) = if empty { (nothing, None) } else { (code, stop) };
         let stop = stop.unwrap_or(stop_of(code));
-        let (phase, n, stop_reason) = (TurnPhase::Ended, 1, Some(stop));
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnEnded { stop });
-        let text = text.filter(|_| code.is_none());
-        self.signal(Signal::Result(Ending { code, text, output: None, detail }));
-    }
-
-    /// A line that no rule knows.
-    pub(super) fn unknown(&mut self) {
-        match self.raw.stream {
-            event::Stream::Stderr => self.keep(None),
-            event::Stream::Stdout | event::Stream::Ostler => self.keep(Some(UNRECOGNISED)),
-        }
-    }
-
-    /// Keeps the line as it came.
-    pub(super) fn keep(&mut self, level: Option<&str>) {
-        let (stream, text) = (self.raw.stream, self.line.to_owned());
-        self.draft(Body::Log(Log { stream, text, level: level.map(str::to_owned) }));
-    }
-
-    fn draft(&mut self, body: Body) {
-        self.out.drafts.push(Draft { raw: Some(self.raw), ..Draft::agent(body) });
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        self.out.signals.push(signal);
-    }
-}
-
-/// Closes the calls whose results will not come.
-pub(super) fn abandon(state: &mut State, out: &mut Out) {
-    for Open { id, .. } in state.close_all() {
-        let output = Value::from("the agent ended before it told a result");
-        let (tool_call_id, status) = (id.clone(), ToolStatus::Error);
-        let result =
-            event::ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };
-        out.drafts.push(Draft::ostler(Body::ToolResult(result)));
-        out.signals.push(Signal::ToolClosed { tool_call_id: id });
+        self.ear.end_turn(stop);
+        self.ear.result(code, text, detail);
     }
 }
 

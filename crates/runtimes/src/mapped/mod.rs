@@ -18,8 +18,9 @@ mod tests;
 
 pub use check::{Mistake, mistakes};
 
+use crate::headless::{self, Listener};
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, saved};
 use book::Book;
 use contract::card::{
     Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
@@ -76,8 +77,8 @@ impl Mapped {
 
     /// The runtime of a saved conversation, which holds its mapping.
     pub fn of_saved(saved: &[u8]) -> Result<Self, Fault> {
-        let (name, mapping, _) = state::load(saved)?;
-        Ok(Self { name, binary: None, book: Arc::new(Book::new(mapping)) })
+        let dialect::Mapped { name, book, .. } = saved::load(saved, dialect::Mapped::VERSION)?;
+        Ok(Self { name, binary: None, book })
     }
 
     fn label(&self) -> String {
@@ -166,11 +167,11 @@ impl Runtime for Mapped {
             PromptBy::Argument | PromptBy::File => None,
         };
         let (name, book) = (self.name.clone(), Arc::clone(&self.book));
-        Box::new(dialect::Mapped::new(name, book, prompt, spec.session.clone()))
+        headless::dialect(prompt, dialect::Mapped::new(name, book, spec.session.clone()))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::Mapped::restore(state)?))
+        headless::restore::<dialect::Mapped>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {

@@ -3,14 +3,14 @@
 
 use super::{Mapped, mistakes};
 use crate::template::Context;
-use crate::{Dialect, ExitEvidence, Frame, Out, Runtime, Spec, Stream};
+use crate::{Dialect, ExitEvidence, Frame, Out, Runtime, Spec, Stream, trial};
 use contract::event::{Body, ToolStatus};
 use contract::limits::{
     MAPPING_BYTES_MAX, MAPPING_RULES_MAX, PROMPT_ARGV_BYTES_MAX, TEXT_BYTES_MAX,
     TOOL_CALLS_OPEN_MAX,
 };
 use contract::mapping::Mapping;
-use contract::plan::{Adapter, Lane, ProjectContext, StdinMode};
+use contract::plan::{Adapter, ProjectContext, StdinMode};
 use contract::speech::Close;
 use contract::{Code, Policy, Signal, Utterance};
 use proptest::prelude::*;
@@ -69,20 +69,8 @@ fn adapter(mapping: Mapping) -> Adapter {
 }
 
 fn spec(adapter: Adapter) -> Spec {
-    Spec {
-        adapter,
-        context: Context::new(),
-        model: None,
-        prompt: "do it".to_owned(),
-        system_prompt: None,
-        policy: Policy::AllowAll,
-        lane: Lane::Native,
-        session: None,
-        files: "/run/files".to_owned(),
-        as_root: false,
-        own_program: "/usr/bin/ostler".to_owned(),
-        caller_env: Default::default(),
-    }
+    let context = Context::new();
+    Spec { adapter, context, prompt: "do it".to_owned(), ..trial::spec("toy") }
 }
 
 fn toy(value: Value) -> (Mapped, Spec) {

@@ -4,6 +4,7 @@
 
 use super::book::Book;
 use super::path::Place;
+use crate::headless::{change as change_of, kept};
 use contract::event::{self, Diff, Location, Plan, PlanEntry, Via};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::mapping::Change;
@@ -18,20 +19,20 @@ pub(super) struct Call {
 }
 
 /// The call as an event.
-pub(super) fn event(book: &Book, call: &Call) -> event::ToolUse {
+pub(super) fn event(book: &Book, call: Call) -> event::ToolUse {
     let tools = &book.mapping.tools;
     let place = Place::line(&call.input);
     let first = |paths: &[String]| paths.iter().find_map(|path| book.text_at(path, place));
     let location = |path: String| Location { path, line: None };
     event::ToolUse {
-        tool_call_id: call.id.clone(),
-        name: call.name.clone(),
-        input: call.input.clone(),
-        via: Via::Native,
         title: first(&tools.title),
         tool_kind: tools.kinds.get(&call.name).cloned(),
         locations: first(&tools.location).map(location).into_iter().collect(),
-        parent: call.parent.clone(),
+        tool_call_id: call.id,
+        name: call.name,
+        input: call.input,
+        via: Via::Native,
+        parent: call.parent,
     }
 }
 
@@ -46,26 +47,16 @@ pub(super) fn changes(book: &Book, call: &Call) -> Vec<Diff> {
         return Vec::new();
     };
     let Change { each, old, new, .. } = change;
-    let diff = |old_text, new_text| Diff {
-        path: path.clone(),
-        patch: None,
-        old_text,
-        new_text,
-        tool_call_id: Some(call.id.clone()),
-    };
     let listed = each.as_ref().and_then(|each| book.members_at(each, place));
     let text = |path: &Option<String>, here| {
         path.as_ref().and_then(|path| book.text_at(path, place.inside(here)))
     };
     let heres = listed.unwrap_or_else(|| vec![&call.input]);
-    let changes: Vec<_> =
-        heres.into_iter().map(|here| diff(text(old, here), text(new, here))).collect();
-    let bytes = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let size = |diff: &Diff| diff.path.len() + bytes(&diff.old_text) + bytes(&diff.new_text);
-    if changes.iter().map(size).sum::<usize>() > TEXT_BYTES_MAX {
-        return vec![diff(None, None)];
-    }
-    changes
+    let changes = heres.into_iter().map(|here| {
+        let (old, new) = (text(old, here), text(new, here));
+        change_of(&call.id, &path, old.as_deref(), new.as_deref())
+    });
+    kept(changes.collect())
 }
 
 /// The plan that a call writes down.

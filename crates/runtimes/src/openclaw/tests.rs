@@ -3,68 +3,44 @@
 //! is cut or too long, and that no line, however broken, does harm.
 
 use super::Openclaw;
-use super::state::DOCUMENT_BYTES_MAX;
-use crate::trial::{self, hear, line, played, spec};
-use crate::{Out, Runtime, Spec, Stream};
-use contract::Signal;
+use super::dialect::DOCUMENT_BYTES_MAX;
+use crate::trial::{
+    self, Style, Sum, booked, fresh, hear, heard, lines, played, recordings, results, spec_with,
+};
+use crate::{Out, Runtime, Stream};
 use contract::event::Body;
 use contract::speech::Close;
-use proptest::prelude::*;
+use contract::{Code, Signal};
 use serde_json::{Value, json};
-use std::sync::LazyLock;
-use testkit::recorded::Recording;
 
-/// Read once: the property looks at them for every case.
-static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| trial::recordings("openclaw"));
-
-fn heard(lines: &[Vec<u8>]) -> Out {
-    hear(&mut *Openclaw.dialect(&spec("openclaw")), Stream::Stdout, lines)
-}
+const ID: &str = "openclaw";
 
 /// The document of a run, with some of it replaced.
-fn document(change: impl FnOnce(&mut Value)) -> Vec<u8> {
+fn document(change: impl FnOnce(&mut Value)) -> Value {
     let mut document = json!({
         "payloads": [{"text": "Done."}],
         "meta": {"aborted": false, "stopReason": "stop", "finalAssistantVisibleText": "Done."},
     });
     change(&mut document);
-    line(document)
+    document
 }
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    let more: [trial::Row; 1] =
-        [("a run without an id", |spec| spec.context = crate::template::Context::new())];
-    insta::assert_snapshot!(trial::plans(&Openclaw, &more));
-}
-
-/// Tokens by bucket, and nano-dollars.
-#[derive(Debug, Default, PartialEq, Clone, Copy)]
-struct Sum {
-    uncached: u64,
-    cached: u64,
-    output: u64,
-    nanousd: i64,
-}
-
-fn booked(out: &Out) -> Sum {
-    let mut sum = Sum::default();
-    for signal in &out.signals {
-        if let Signal::Spent(usage) = signal {
-            let tokens = usage.tokens.unwrap();
-            sum.uncached += tokens.input_uncached + tokens.cache_write;
-            sum.cached += tokens.cache_read;
-            sum.output += tokens.output;
-            sum.nanousd += usage.effective_nanousd.unwrap().0;
-        }
-    }
-    sum
+    let rows = trial::rows_with(&[
+        ("isolated, with more arguments", |spec| {
+            spec.adapter.project_context = Some(contract::plan::ProjectContext::Isolate);
+            spec.adapter.extra_args = vec!["--verbose".to_owned()];
+        }),
+        ("a run without an id", |spec| spec.context = crate::template::Context::new()),
+    ]);
+    insta::assert_snapshot!(trial::plans(&Openclaw, &rows, Style::Spelled));
 }
 
 #[test]
 fn the_ledger_equals_the_figures_of_the_vendor_and_of_the_model_server() {
-    let mut compared = 0;
-    for recording in &*RECORDINGS {
+    let all = recordings(ID);
+    for recording in &all {
         let told: Value = serde_json::from_slice(&recording.stdout.concat()).unwrap();
         let usage = &told["meta"]["agentMeta"]["usage"];
         let count = |name: &str| usage[name].as_u64().unwrap();
@@ -74,35 +50,30 @@ fn the_ledger_equals_the_figures_of_the_vendor_and_of_the_model_server() {
             uncached: count("input") + count("cacheWrite"),
             cached: count("cacheRead"),
             output: count("output"),
+            reasoning: 0,
             nanousd: (usd * 1e9).round() as i64,
         };
         let sum = booked(&played(&Openclaw, recording));
         assert_eq!(sum, vendor, "{}", recording.name);
-        let mut served = Sum { nanousd: sum.nanousd, ..Sum::default() };
-        for request in &recording.requests {
-            let usage = |name: &str| request["usage"][name].as_u64().unwrap_or(0);
-            served.uncached += usage("input") + usage("cache_create");
-            served.cached += usage("cache_read");
-            served.output += usage("output");
-        }
+        let served = trial::served(recording, &all);
+        let served = Sum { nanousd: sum.nanousd, reasoning: 0, ..served };
         assert_eq!(sum, served, "{}", recording.name);
         // By the prices that it was recorded with: 3, 0.3 and 15 dollars for a million.
         let price = sum.uncached * 3000 + sum.cached * 300 + sum.output * 15000;
         assert_eq!(sum.nanousd, i64::try_from(price).unwrap(), "{}", recording.name);
-        compared += 1;
     }
-    assert_eq!(compared, 2);
+    assert_eq!(all.len(), 2);
 }
 
 #[test]
 fn a_document_that_is_cut_anywhere_is_kept_and_is_no_result() {
-    for recording in &*RECORDINGS {
+    for recording in recordings(ID) {
         for lines in 1..recording.stdout.len() {
-            let mut dialect = Openclaw.dialect(&spec("openclaw"));
+            let mut dialect = fresh(&Openclaw);
             let mut out = hear(&mut *dialect, Stream::Stdout, &recording.stdout[..lines]);
             assert_eq!(out, Out::default(), "{} after {lines} lines", recording.name);
             dialect.close(Close::Cut, &mut out);
-            assert_eq!(trial::ended(&out), None);
+            assert_eq!(results(&out), []);
             let Body::Log(log) = &out.drafts[0].body else { panic!("{:?}", out.drafts) };
             assert_eq!(log.text.lines().count(), lines);
         }
@@ -112,36 +83,26 @@ fn a_document_that_is_cut_anywhere_is_kept_and_is_no_result() {
 #[test]
 fn a_document_of_one_line_is_heard_like_one_of_many_and_lines_around_it_are_kept() {
     let banner = b"plugins loaded".to_vec();
-    let other = line(json!({"level": "info"}));
-    let pretty: Value = serde_json::from_slice(&document(|_| {})).unwrap();
-    let pretty = serde_json::to_string_pretty(&pretty).unwrap();
+    let pretty = serde_json::to_string_pretty(&document(|_| {})).unwrap();
     let many: Vec<Vec<u8>> = pretty.lines().map(|line| line.as_bytes().to_vec()).collect();
-    for lines in [vec![document(|_| {})], many] {
+    for lines in [lines(&[document(|_| {})]), many] {
         let around = [vec![banner.clone()], lines, vec![banner.clone()]].concat();
-        let out = heard(&around);
-        assert_eq!(trial::ended(&out), Some(None));
-        let logs = out.drafts.iter().filter(|draft| matches!(draft.body, Body::Log(_)));
-        assert_eq!(logs.count(), 2);
+        let out = hear(&mut *fresh(&Openclaw), Stream::Stdout, &around);
+        assert_eq!(results(&out), [None]);
+        assert_eq!(trial::logs(&out).len(), 2);
     }
     // Any object begins a document, but only one that tells of a run or an error is the end.
-    assert_eq!(trial::ended(&heard(&[other])), None);
+    assert_eq!(results(&heard(&Openclaw, &[json!({"level": "info"})])), []);
 }
 
 #[test]
 fn a_document_that_is_too_long_is_kept_line_by_line_and_is_no_result() {
     let long = format!("  \"text\": \"{}\",", "x".repeat(DOCUMENT_BYTES_MAX / 2)).into_bytes();
     let lines = [b"{".to_vec(), long.clone(), long.clone(), long, b"}".to_vec()];
-    let mut dialect = Openclaw.dialect(&spec("openclaw"));
+    let mut dialect = fresh(&Openclaw);
     let out = hear(&mut *dialect, Stream::Stdout, &lines);
-    let kept: usize = out
-        .drafts
-        .iter()
-        .map(|draft| match &draft.body {
-            Body::Log(log) => log.text.lines().count(),
-            other => panic!("{other:?}"),
-        })
-        .sum();
-    assert_eq!((kept, trial::ended(&out)), (lines.len(), None));
+    let kept: usize = trial::logs(&out).iter().map(|log| log.lines().count()).sum();
+    assert_eq!((kept, results(&out)), (lines.len(), vec![]));
     assert!(dialect.save().len() < DOCUMENT_BYTES_MAX);
 }
 
@@ -149,43 +110,47 @@ fn a_document_that_is_too_long_is_kept_line_by_line_and_is_no_result() {
 fn only_a_run_that_stopped_by_itself_and_was_not_aborted_is_a_success() {
     let rows = [
         (document(|_| {}), None),
-        (document(|run| run["meta"]["aborted"] = true.into()), Some("cancelled")),
-        (document(|run| run["meta"]["stopReason"] = "length".into()), Some("ended_without_result")),
-        (document(|run| run["meta"]["stopReason"] = "refusal".into()), Some("model_refusal")),
-        (document(|run| run["meta"]["stopReason"] = Value::Null), Some("ended_without_result")),
+        (document(|run| run["meta"]["aborted"] = true.into()), Some(Code::Cancelled)),
+        (
+            document(|run| run["meta"]["stopReason"] = "length".into()),
+            Some(Code::EndedWithoutResult),
+        ),
+        (document(|run| run["meta"]["stopReason"] = "refusal".into()), Some(Code::ModelRefusal)),
+        (document(|run| run["meta"]["stopReason"] = Value::Null), Some(Code::EndedWithoutResult)),
         (
             document(|run| run["meta"]["finalAssistantVisibleText"] = "".into()),
-            Some("ended_without_result"),
+            Some(Code::EndedWithoutResult),
         ),
         (
             document(|run| run["meta"]["error"] = json!({"kind": "context_overflow"})),
-            Some("context_overflow"),
+            Some(Code::ContextOverflow),
         ),
         (
             document(|run| {
                 run["payloads"][0] = json!({"text": "Rate limit reached", "isError": true});
             }),
-            Some("rate_limited"),
+            Some(Code::RateLimited),
         ),
-        (document(|run| run["ok"] = false.into()), Some("agent_failed")),
+        (document(|run| run["ok"] = false.into()), Some(Code::AgentFailed)),
         (
-            line(json!({"ok": false, "error": {"message": "No API key found for provider x"}})),
-            Some("auth_required"),
+            json!({"ok": false, "error": {"message": "No API key found for provider x"}}),
+            Some(Code::AuthRequired),
         ),
-        (line(json!({"ok": true})), Some("ended_without_result")),
+        (json!({"ok": true}), Some(Code::EndedWithoutResult)),
     ];
-    for (lines, expected) in rows {
-        let shown = String::from_utf8_lossy(&lines).into_owned();
-        assert_eq!(trial::ended(&heard(&[lines])), Some(expected), "{shown}");
+    for (document, expected) in rows {
+        let out = heard(&Openclaw, std::slice::from_ref(&document));
+        assert_eq!(results(&out), [expected], "{document}");
     }
 }
 
 #[test]
 fn a_conversation_is_named_and_told_as_resumed_only_when_it_is_the_one_asked_for() {
     let named = document(|run| run["meta"]["agentMeta"] = json!({"sessionId": "t1"}));
+    let named = lines(&[named]);
     for (asked, expected) in [(None, false), (Some("t1"), true), (Some("t2"), false)] {
-        let spec = Spec { session: asked.map(str::to_owned), ..spec("openclaw") };
-        let out = hear(&mut *Openclaw.dialect(&spec), Stream::Stdout, std::slice::from_ref(&named));
+        let spec = spec_with(ID, |spec| spec.session = asked.map(str::to_owned));
+        let out = hear(&mut *Openclaw.dialect(&spec), Stream::Stdout, &named);
         assert!(out.signals.contains(&Signal::Session { id: "t1".to_owned() }));
         let resumed = out.drafts.iter().find_map(|draft| match &draft.body {
             Body::Session(session) => Some(session.resumed),
@@ -201,35 +166,22 @@ fn a_run_that_worked_elsewhere_is_told_so() {
         document(|run| run["meta"]["systemPromptReport"] = json!({"workspaceDir": path}))
     };
     for (path, expected) in [("/workspace", 0), ("/srv/agent/.openclaw/workspace", 1)] {
-        let out = heard(&[at(path)]);
+        let out = heard(&Openclaw, &[at(path)]);
         let warned = out.drafts.iter().filter(|draft| match &draft.body {
             Body::Log(log) => log.level.as_deref() == Some("warning") && log.text.contains(path),
             _ => false,
         });
         assert_eq!(warned.count(), expected, "{path}");
-        assert_eq!(trial::ended(&out), Some(None));
+        assert_eq!(results(&out), [None]);
     }
 }
 
 #[test]
 fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
-    trial::assert_it_is_deaf_and_its_state_has_a_version(&Openclaw);
+    trial::assert_it_takes_nothing_and_knows_its_state(&Openclaw);
 }
 
-proptest! {
-    #[test]
-    fn a_broken_line_does_no_harm_and_is_no_success(
-        pick in any::<prop::sample::Index>(),
-        at in any::<prop::sample::Index>(),
-        junk in proptest::collection::vec(any::<u8>(), 0..8),
-        aside in any::<bool>(),
-    ) {
-        let broken = trial::broken(&RECORDINGS, pick, at, junk);
-        let stream = if aside { Stream::Stderr } else { Stream::Stdout };
-        let mut dialect = Openclaw.dialect(&spec("openclaw"));
-        let mut out = hear(&mut *dialect, stream, &[broken]);
-        prop_assert!(Openclaw.restore(&dialect.save()).is_ok());
-        dialect.close(Close::Ended, &mut out);
-        prop_assert_eq!(trial::ended(&out), None);
-    }
+#[test]
+fn a_broken_line_does_no_harm_and_is_no_result() {
+    trial::assert_broken_lines_do_no_harm(&Openclaw, |_, results| results.is_empty());
 }

@@ -2,8 +2,8 @@
 //! so they are read by the words that all providers share, and by a few of its own that others told
 //! of.
 
-use crate::headless::in_words;
-use crate::{ExitEvidence, provider};
+use crate::provider::{self, in_words};
+use crate::{ExitEvidence, headless};
 use contract::Code;
 use contract::event::StopReason;
 use serde_json::Value;
@@ -22,7 +22,7 @@ const WORDS: &[(&str, Code)] = &[
 
 /// The meaning of an error in its document, which is a text or an object with a kind and words.
 pub(super) fn of(error: &Value) -> (Code, String) {
-    let part = |name: &str| error.get(name).and_then(Value::as_str).unwrap_or_default();
+    let part = |name: &str| headless::part(error, name).unwrap_or_default();
     let words = match error {
         Value::String(words) => words.clone(),
         _ => part("message").to_owned(),
@@ -48,13 +48,14 @@ pub(super) fn of_end(reason: Option<&str>) -> (StopReason, Option<Code>) {
 
 /// What the last words mean when there was no document.
 pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    evidence.exit_code.filter(|exit| *exit != 0)?;
-    in_words(evidence.stderr_tail, WORDS)
+    headless::at_exit(evidence, &[], WORDS)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Openclaw;
     use super::*;
+    use crate::trial;
     use serde_json::json;
 
     #[test]
@@ -83,9 +84,6 @@ mod tests {
             (Some(0), "Error: workspace appears to have disappeared", None),
             (None, "Error: workspace appears to have disappeared", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Openclaw, &rows);
     }
 }

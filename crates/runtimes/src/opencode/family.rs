@@ -1,12 +1,14 @@
-//! How this agent and those made from it are started: the same flags, and variables that differ by
+//! How this agent and those made from it are started, and what their cards share: the same flags, and variables that differ by
 //! their first word. What a run adds goes by flags, variables and files of its own; the user's and the
 //! project's configuration are never written. Policies are rules of an agent that is made up for the
 //! run, because the rules of an agent come after all others, and the last rule that fits decides.
 
+use crate::card::Cell::{By, Not};
+use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
-use crate::{Spec, skills, template};
-use contract::card::PolicyRow;
-use contract::plan::{Lane, PlanFile, ProjectContext, StdinMode};
+use crate::{Spec, skills};
+use contract::card::{Can, Dollars, Login, Mcp, Reports, Retries, Skills, SystemPrompt};
+use contract::plan::StdinMode;
 use contract::{Card, Fault, LaunchPlan, Policy};
 use serde_json::{Map, Value, json};
 
@@ -32,16 +34,54 @@ const READS: &str = "ostler-allow-reads";
 const OWN_SERVER: &str = "ostler";
 const OWN_TOOLS: &str = "ostler_*";
 
+/// The policies of every member.
+pub(crate) const POLICIES: Policies = Policies {
+    deny: By(
+        &["--agent", DENIES],
+        "it has no tools but ours, by rules given in variables; by its source, not recorded",
+    ),
+    ask: Not(
+        "headless, whatever it would ask for is refused and ends the run; its ACP mode can ask",
+    ),
+    allow_reads: By(
+        &["--agent", READS],
+        "it may read and search inside the project, by rules given in variables; by its source, \
+         not recorded; plugins of the project run all the same unless it is isolated",
+    ),
+    allow_all: By(
+        &["--auto"],
+        "dangerous: every tool runs without asking, shell commands included, except what the \
+         configuration of the user denies",
+    ),
+};
+
+/// A wait that a provider asks for is kept, an hour too, without a word on either stream.
+pub(crate) const RETRIES: Retries = Retries::Silent;
+pub(crate) const CLOSING: &str =
+    "a step that finished with stop, without an error after it; exit 0 is none";
+
+/// The card of a member.
+pub(crate) fn card(product: &Product, login: Login) -> Card {
+    let mut card = Card {
+        // It speaks to many providers; its command `models` tells which are there.
+        models: Vec::new(),
+        reports: Reports { dollars: Dollars::Trusted, ..REPORTS },
+        can: Can { resume: true, system_prompt: Some(SystemPrompt::File), mcp: Mcp::Http, ..CAN },
+        skills: Some(Skills::Setting { key: "skills.paths".to_owned() }),
+        login: Some(login),
+        ..product.card(POLICIES.rows())
+    };
+    let context = json!({ "enum": ["load", "isolate"] });
+    card.config_schema.insert("projectContext".to_owned(), context);
+    card
+}
+
 impl Family {
     pub(crate) fn plan(&self, spec: &Spec, card: &Card) -> Result<LaunchPlan, Fault> {
-        let mut args = HEADLESS.map(str::to_owned).to_vec();
+        let mut args = launch::words(&HEADLESS);
         args.extend(launch::policy_flags(card, spec.policy)?);
-        if let Some(model) = &spec.model {
-            args.extend(["--model".to_owned(), model.clone()]);
-        }
-        if let Some(session) = &spec.session {
-            args.extend(["--session".to_owned(), session.clone()]);
-        }
+        args.extend(launch::given("--model", spec.model.as_deref()));
+        args.extend(launch::given("--session", spec.session.as_deref()));
         let mut env = Vec::new();
         let mut set = |name: &str, value: String| env.push((name.to_owned(), value));
         if let Some(config) = self.config(spec) {
@@ -51,21 +91,17 @@ impl Family {
         if let Some((_, rules)) = rules(spec) {
             set(self.permission, rules.to_string());
         }
-        match spec.adapter.project_context {
-            Some(ProjectContext::Isolate) => set(self.isolate, "1".to_owned()),
-            Some(ProjectContext::Load) | None => {}
+        if launch::isolates(spec) {
+            set(self.isolate, "1".to_owned());
         }
-        let system = spec.system_prompt.as_ref();
-        let file =
-            |text: &String| PlanFile { name: self.system_file.to_owned(), text: text.clone() };
-        let binary = spec.adapter.binary.as_deref().filter(|binary| !binary.trim().is_empty());
+        let file = |system: &String| launch::file(self.system_file, system);
         let start = Start {
-            lane: Lane::Native,
-            program: binary.unwrap_or(self.binary).to_owned(),
+            program: launch::binary(spec, self.binary),
             args,
             env,
             stdin: StdinMode::Prompt,
-            files: system.map(file).into_iter().collect(),
+            files: spec.system_prompt.iter().map(file).collect(),
+            ..Start::default()
         };
         start.plan(spec, card)
     }
@@ -78,7 +114,7 @@ impl Family {
             config.insert("agent".to_owned(), agent);
         }
         if spec.system_prompt.is_some() {
-            let path = format!("{}/{}", spec.files, self.system_file);
+            let path = launch::path(spec, self.system_file);
             config.insert("instructions".to_owned(), json!([path]));
         }
         if let Some(server) = server(spec) {
@@ -93,14 +129,9 @@ impl Family {
 
 /// Our own server. The token stays in the environment, where the agent finds it by its name.
 fn server(spec: &Spec) -> Option<Value> {
-    if !spec.adapter.mcp {
-        return None;
-    }
-    // A run without a relay has no such address, and then there is nothing to offer.
-    let url = template::fill("{{mcpUrl}}", "mcpUrl", &spec.context, &spec.caller_env).ok()?;
     Some(json!({
         "type": "remote",
-        "url": url,
+        "url": launch::mcp_url(spec)?,
         "headers": { "Authorization": "Bearer {env:OSTLER_LEASE_TOKEN}" },
         "oauth": false,
         "enabled": true,
@@ -138,32 +169,4 @@ fn rules(spec: &Spec) -> Option<(&'static str, Value)> {
         }
         Policy::Ask | Policy::AllowAll => None,
     }
-}
-
-pub(crate) fn policies() -> Vec<PolicyRow> {
-    let rows: [(Policy, Option<&[&str]>, &str); 4] = [
-        (
-            Policy::Deny,
-            Some(&["--agent", DENIES]),
-            "it has no tools but ours, by rules given in variables; by its source, not recorded",
-        ),
-        (
-            Policy::Ask,
-            None,
-            "headless, whatever it would ask for is refused and ends the run; its ACP mode can ask",
-        ),
-        (
-            Policy::AllowReads,
-            Some(&["--agent", READS]),
-            "it may read and search inside the project, by rules given in variables; by its source, \
-             not recorded; plugins of the project run all the same unless it is isolated",
-        ),
-        (
-            Policy::AllowAll,
-            Some(&["--auto"]),
-            "dangerous: every tool runs without asking, shell commands included, except what the \
-             configuration of the user denies",
-        ),
-    ];
-    rows.map(launch::native_policy).into()
 }

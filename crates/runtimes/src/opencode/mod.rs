@@ -4,8 +4,7 @@
 //! fact was found.
 
 mod dialect;
-mod family;
-mod state;
+pub(crate) mod family;
 mod tools;
 mod trouble;
 mod wire;
@@ -14,17 +13,13 @@ mod wire;
 mod tests;
 
 pub(crate) use dialect::Steps;
-pub(crate) use family::{Family, policies};
 pub(crate) use trouble::at_exit;
 
-use crate::launch;
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
-use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, Reports, Requirement, Retries, Skills, SystemPrompt,
-};
-use contract::plan::Lane;
+use crate::card::Product;
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
+use contract::card::Login;
 use contract::{Card, Code, Fault, LaunchPlan};
-use serde_json::json;
+use family::Family;
 
 const FAMILY: Family = Family {
     binary: "opencode",
@@ -34,33 +29,49 @@ const FAMILY: Family = Family {
     system_file: "opencode-system.md",
 };
 
+const PRODUCT: Product = Product {
+    id: "opencode",
+    label: "OpenCode",
+    binary: FAMILY.binary,
+    install: "npm install -g opencode-ai",
+    recorded: &["1.18.33"],
+    // Keys of the providers it is used with most, and its own switches; others pass by
+    // `envPassthrough`.
+    env: &[
+        "OPENCODE_API_KEY",
+        "ANTHROPIC_API_KEY",
+        "OPENAI_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_GENERATIVE_AI_API_KEY",
+        "OPENROUTER_API_KEY",
+        "GROQ_API_KEY",
+        "MISTRAL_API_KEY",
+        "XAI_API_KEY",
+        "DEEPSEEK_API_KEY",
+        "OPENCODE_CONFIG",
+        "OPENCODE_CONFIG_DIR",
+        "OPENCODE_DISABLE_AUTOUPDATE",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD",
+        "OPENCODE_DISABLE_MODELS_FETCH",
+    ],
+    retries: family::RETRIES,
+    closing: family::CLOSING,
+    use_when: "you want any provider's model with an open agent, and its dollars",
+    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
+                    see text and commands while they come",
+};
+
 /// The OpenCode agent.
 pub struct OpenCode;
 
 impl Runtime for OpenCode {
     fn card(&self) -> Card {
-        Card {
-            id: "opencode".to_owned(),
-            label: "OpenCode".to_owned(),
-            versions_recorded: vec!["1.18.33".to_owned()],
-            requires: vec![Requirement {
-                binary: FAMILY.binary.to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "npm install -g opencode-ai".to_owned(),
-            }],
-            env: ENV.map(str::to_owned).into(),
-            login: Some(Login::seen_by(
-                &launch::keys(&ENV),
-                &["${XDG_DATA_HOME:-~/.local/share}/opencode/auth.json"],
-                "run `opencode auth login`, or set the key of a provider",
-            )),
-            use_when: "you want any provider's model with an open agent, and its dollars"
-                .to_owned(),
-            dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                            see text and commands while they come"
-                .to_owned(),
-            ..shared_card()
-        }
+        let login = Login::seen_by(
+            &PRODUCT.keys(),
+            &["${XDG_DATA_HOME:-~/.local/share}/opencode/auth.json"],
+            "run `opencode auth login`, or set the key of a provider",
+        );
+        family::card(&PRODUCT, login)
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
@@ -68,79 +79,14 @@ impl Runtime for OpenCode {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let (session, model) = (spec.session.clone(), spec.model.clone());
-        Box::new(Steps::new(spec.prompt.clone(), session, model))
+        headless::dialect(Some(spec.prompt.clone()), Steps::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(Steps::restore(state)?))
+        headless::restore::<Steps>(state)
     }
 
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
         at_exit(evidence)
     }
 }
-
-/// What is on the card of every member of the family.
-pub(crate) fn shared_card() -> Card {
-    Card {
-        id: String::new(),
-        label: String::new(),
-        versions_recorded: Vec::new(),
-        evidence: CardEvidence::Recorded,
-        requires: Vec::new(),
-        lanes: vec![Lane::Native],
-        // It speaks to many providers; its command `models` tells which are there.
-        models: Vec::new(),
-        context_window: None,
-        reports: Reports { tokens: true, dollars: Dollars::Trusted, quota: false, activity: true },
-        can: Can {
-            resume: true,
-            interrupt: false,
-            message: false,
-            permissions: false,
-            compaction: false,
-            system_prompt: Some(SystemPrompt::File),
-            mcp: Mcp::Http,
-            api: true,
-        },
-        env: Vec::new(),
-        // A wait that a provider asks for is kept, an hour too, without a word on either stream.
-        retries: Retries::Silent,
-        closing: "a step that finished with stop, without an error after it; exit 0 is none"
-            .to_owned(),
-        policies: policies(),
-        skills: Some(Skills::Setting { key: "skills.paths".to_owned() }),
-        login: None,
-        handshake: None,
-        use_when: String::new(),
-        dont_use_when: String::new(),
-        config_schema: [
-            ("binary", json!({ "type": "string", "description": "a name on PATH, or a path" })),
-            ("extraArgs", json!({ "type": "array", "items": { "type": "string" } })),
-            ("projectContext", json!({ "enum": ["load", "isolate"] })),
-        ]
-        .map(|(key, schema)| (key.to_owned(), schema))
-        .into(),
-    }
-}
-
-/// Keys of the providers it is used with most, and its own switches; others pass by
-/// `envPassthrough`.
-const ENV: [&str; 15] = [
-    "OPENCODE_API_KEY",
-    "ANTHROPIC_API_KEY",
-    "OPENAI_API_KEY",
-    "GEMINI_API_KEY",
-    "GOOGLE_GENERATIVE_AI_API_KEY",
-    "OPENROUTER_API_KEY",
-    "GROQ_API_KEY",
-    "MISTRAL_API_KEY",
-    "XAI_API_KEY",
-    "DEEPSEEK_API_KEY",
-    "OPENCODE_CONFIG",
-    "OPENCODE_CONFIG_DIR",
-    "OPENCODE_DISABLE_AUTOUPDATE",
-    "OPENCODE_DISABLE_LSP_DOWNLOAD",
-    "OPENCODE_DISABLE_MODELS_FETCH",
-];

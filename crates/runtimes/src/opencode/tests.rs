@@ -3,55 +3,38 @@
 //! known, and that no line, however broken, does harm.
 
 use super::OpenCode;
-use crate::rehearsal::{self, Sum, booked, hear, heard, recordings, served, spec, spec_with};
-use crate::{Out, Runtime, Stream};
+use crate::trial::{self, Style, Sum, booked, hear, heard, recordings, results, spec, spec_with};
+use crate::{Runtime, Stream};
 use contract::event::{Body, ToolStatus};
 use contract::plan::{self, ProjectContext};
 use contract::speech::Close;
-use contract::{Code, Policy, Signal};
+use contract::{Policy, Signal};
 use serde_json::{Value, json};
+use testkit::recorded::Recording;
 
 const ID: &str = "opencode";
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    let rows = vec![
-        ("allow-all", spec(ID)),
-        ("allow-reads", spec_with(ID, |spec| spec.policy = Policy::AllowReads)),
-        ("ask", spec_with(ID, |spec| spec.policy = Policy::Ask)),
-        ("deny", spec_with(ID, |spec| spec.policy = Policy::Deny)),
-        (
-            "a model",
-            spec_with(ID, |spec| spec.model = Some("anthropic/claude-sonnet-5".to_owned())),
-        ),
-        ("a conversation", spec_with(ID, |spec| spec.session = Some("ses_1".to_owned()))),
-        (
-            "a system prompt",
-            spec_with(ID, |spec| spec.system_prompt = Some("Be brief.".to_owned())),
-        ),
-        (
-            "isolated, with more arguments",
-            spec_with(ID, |spec| {
-                spec.adapter.project_context = Some(ProjectContext::Isolate);
-                spec.adapter.extra_args = vec!["--variant".to_owned(), "high".to_owned()];
-            }),
-        ),
-        (
-            "another binary, no tools of ours",
-            spec_with(ID, |spec| {
-                spec.adapter.binary = Some("/opt/opencode".to_owned());
-                spec.adapter.mcp = false;
-            }),
-        ),
-    ];
-    insta::assert_snapshot!(rehearsal::shown(&OpenCode, rows));
+    let rows = trial::rows_with(&[
+        ("a model", |spec| spec.model = Some("anthropic/claude-sonnet-5".to_owned())),
+        ("a conversation", |spec| spec.session = Some("ses_1".to_owned())),
+        ("isolated, with more arguments", |spec| {
+            spec.adapter.project_context = Some(ProjectContext::Isolate);
+            spec.adapter.extra_args = vec!["--variant".to_owned(), "high".to_owned()];
+        }),
+        ("another binary, no tools of ours", |spec| {
+            spec.adapter.binary = Some("/opt/opencode".to_owned());
+            spec.adapter.mcp = false;
+        }),
+    ]);
+    insta::assert_snapshot!(trial::plans(&OpenCode, &rows, Style::Plain));
 }
 
 /// The figures of the lines themselves, read without the dialect.
-fn vendor(lines: &[Vec<u8>]) -> Sum {
+fn vendor(recording: &Recording) -> Sum {
     let mut sum = Sum::default();
-    for line in lines {
-        let line: Value = serde_json::from_slice(line).unwrap_or_default();
+    for line in trial::values(recording) {
         let part = &line["part"];
         let count = |value: &Value| value.as_u64().unwrap_or(0);
         let tokens = &part["tokens"];
@@ -76,14 +59,13 @@ fn the_ledger_equals_the_figures_of_the_vendor_and_of_the_model_server() {
     let all = recordings(ID);
     let mut compared = 0;
     for recording in &all {
-        let out = hear(&mut *OpenCode.dialect(&spec(ID)), Stream::Stdout, &recording.stdout);
-        let sum = booked(&out);
-        assert_eq!(sum, vendor(&recording.stdout), "{}", recording.name);
+        let sum = booked(&trial::played(&OpenCode, recording));
+        assert_eq!(sum, vendor(recording), "{}", recording.name);
         if sum == Sum::default() {
             continue;
         }
         assert!(sum.nanousd > 0, "{}", recording.name);
-        let served = Sum { nanousd: sum.nanousd, ..served(recording, &all) };
+        let served = Sum { nanousd: sum.nanousd, ..trial::served(recording, &all) };
         assert_eq!(sum, served, "{}", recording.name);
         compared += 1;
     }
@@ -92,7 +74,7 @@ fn the_ledger_equals_the_figures_of_the_vendor_and_of_the_model_server() {
 
 #[test]
 fn every_call_that_was_opened_is_closed_once() {
-    assert_eq!(rehearsal::assert_calls_are_paired(&OpenCode), 11);
+    assert_eq!(trial::assert_calls_are_paired(&OpenCode), 11);
 }
 
 fn line(kind: &str, part: Value) -> Value {
@@ -107,29 +89,20 @@ fn tool(name: &str, state: Value) -> Value {
     line("tool_use", json!({"tool": name, "callID": "call_1", "state": state}))
 }
 
-fn results(out: &Out) -> Vec<Option<Code>> {
-    let result = |signal: &Signal| match signal {
-        Signal::Result(ending) => Some(ending.code),
-        _ => None,
-    };
-    out.signals.iter().filter_map(result).collect()
-}
-
 #[test]
 fn a_step_that_used_a_tool_is_not_the_end_whatever_its_reason() {
     let worked = tool("bash", json!({"status": "completed", "output": "ok"}));
     let lines = [line("step_start", json!({})), worked, finish("stop")];
-    assert_eq!(results(&heard(&OpenCode, &spec(ID), &lines)), []);
+    assert_eq!(results(&heard(&OpenCode, &lines)), []);
     let told = line("text", json!({"text": "Done."}));
     let more = [line("step_start", json!({})), told, finish("stop")];
     let lines: Vec<_> = lines.into_iter().chain(more).collect();
-    assert_eq!(results(&heard(&OpenCode, &spec(ID), &lines)), [None]);
+    assert_eq!(results(&heard(&OpenCode, &lines)), [None]);
 }
 
 #[test]
 fn a_last_line_that_was_cut_is_no_end() {
-    let all = recordings(ID);
-    let hello = all.iter().find(|one| one.name == "hello").unwrap();
+    let hello = trial::recording(ID, "hello");
     let (last, before) = hello.stdout.split_last().unwrap();
     for length in 0..last.len() {
         let lines: Vec<_> = before.iter().cloned().chain([last[..length].to_vec()]).collect();
@@ -147,10 +120,7 @@ fn what_follows_an_end_is_a_turn_of_its_own() {
     let overflow =
         json!({"type": "error", "sessionID": "ses_1", "error": {"name": "ContextOverflowError"}});
     let lines: Vec<_> = step.clone().into_iter().chain([overflow]).chain(step).collect();
-    let mut dialect = OpenCode.dialect(&spec(ID));
-    let lines: Vec<_> = lines.iter().map(|line| line.to_string().into_bytes()).collect();
-    let mut out = hear(&mut *dialect, Stream::Stdout, &lines);
-    dialect.close(Close::Ended, &mut out);
+    let out = trial::heard_to_the_end(&OpenCode, &lines, Close::Ended);
     let turns = out.signals.iter().filter(|signal| **signal == Signal::TurnStarted).count();
     assert_eq!(turns, 2);
     // The error was not the end, because a step followed it.
@@ -162,7 +132,7 @@ fn a_part_that_is_printed_twice_is_told_once() {
     let told = line("text", json!({"id": "prt_1", "text": "Hello."}));
     let thought = line("reasoning", json!({"id": "prt_2", "text": "Hm."}));
     let lines = [told.clone(), thought.clone(), told, thought];
-    let out = heard(&OpenCode, &spec(ID), &lines);
+    let out = heard(&OpenCode, &lines);
     let kinds: Vec<_> = out.drafts.iter().map(|draft| draft.body.kind()).collect();
     assert_eq!(kinds, ["session", "assistant_text", "thinking", "log", "log"]);
 }
@@ -177,12 +147,12 @@ fn a_command_that_ended_badly_and_a_tool_that_does_not_exist_did_not_go_well() {
         ("read", json!({}), ToolStatus::Error),
     ];
     for (name, state, expected) in rows {
-        let out = heard(&OpenCode, &spec(ID), &[tool(name, state.clone())]);
-        let status = out.drafts.iter().find_map(|draft| match &draft.body {
+        let out = heard(&OpenCode, &[tool(name, state.clone())]);
+        let statuses = trial::told(&out, |body| match body {
             Body::ToolResult(result) => Some(result.status),
             _ => None,
         });
-        assert_eq!(status, Some(expected), "{name} {state}");
+        assert_eq!(statuses, [expected], "{name} {state}");
     }
 }
 
@@ -198,7 +168,7 @@ fn changes_and_plans_are_told_when_they_were_made() {
         tool("apply_patch", json!({"status": "completed", "metadata": {"files": files}})),
         tool("todowrite", json!({"status": "completed", "input": todos})),
     ];
-    let out = heard(&OpenCode, &spec(ID), &rows);
+    let out = heard(&OpenCode, &rows);
     let told: Vec<_> = out
         .drafts
         .iter()
@@ -213,7 +183,7 @@ fn the_model_that_was_asked_for_names_what_was_spent() {
     let tokens = json!({"input": 1, "output": 2, "reasoning": 3});
     let lines = [line("step_finish", json!({"reason": "stop", "tokens": tokens, "cost": 0}))];
     let spec = spec_with(ID, |spec| spec.model = Some("acme/big/model".to_owned()));
-    let out = heard(&OpenCode, &spec, &lines);
+    let out = hear(&mut *OpenCode.dialect(&spec), Stream::Stdout, &trial::lines(&lines));
     let usage = out.signals.iter().find_map(|signal| match signal {
         Signal::Spent(usage) => Some(usage),
         _ => None,
@@ -227,22 +197,18 @@ fn the_model_that_was_asked_for_names_what_was_spent() {
 
 #[test]
 fn a_conversation_that_is_not_known_is_found_by_words_and_only_when_one_was_asked_for() {
-    rehearsal::assert_unknown_session_is_found(&OpenCode, "Error: Session not found");
-    // Words of the model in a line that was cut are none of the agent's.
-    let cut = [br#"{"type":"text","part":{"text":"session not found"#.to_vec()];
-    let spec = spec_with(ID, |spec| spec.session = Some("x".to_owned()));
-    let out = hear(&mut *OpenCode.dialect(&spec), Stream::Stdout, &cut);
-    assert_eq!(out.signals, []);
+    let words = "Error: Session not found";
+    trial::assert_unknown_session_is_found(&OpenCode, words, &[Stream::Stdout, Stream::Stderr]);
 }
 
 #[test]
 fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
-    rehearsal::assert_it_takes_nothing_and_knows_its_state(&OpenCode);
+    trial::assert_it_takes_nothing_and_knows_its_state(&OpenCode);
 }
 
 #[test]
 fn a_broken_line_does_no_harm_and_is_no_success() {
-    rehearsal::assert_broken_lines_do_no_harm(&OpenCode);
+    trial::assert_broken_lines_do_no_harm(&OpenCode, trial::never_a_success);
 }
 
 #[test]

@@ -4,8 +4,7 @@
 
 use super::trouble;
 use super::wire::{Tool, ToolState};
-use crate::headless::Came;
-use crate::told::{self, part};
+use crate::headless::{About, Came, change, part, todos, tool_use};
 use contract::event::{self, Diff, Plan, ToolStatus};
 use serde_json::Value;
 
@@ -13,13 +12,17 @@ use serde_json::Value;
 const INVALID: &str = "invalid";
 const COMPLETED: &str = "completed";
 
-/// The call as an event.
+/// The call as an event. What the agent itself calls it comes after a command and before a file.
 pub(super) fn call(tool: &Tool, id: &str) -> event::ToolUse {
-    let name = tool.tool.as_deref().unwrap_or_default();
-    let input = &tool.state.input;
+    let (name, input) = (tool.tool.clone().unwrap_or_default(), tool.state.input.clone());
+    let call = tool_use(id.to_owned(), name, input, about);
+    let own = tool.state.title.clone().filter(|_| part(&call.input, "command").is_none());
+    event::ToolUse { title: own.or(call.title), ..call }
+}
+
+fn about<'v>(name: &str, input: &'v Value) -> About<'v> {
     let path = part(input, "filePath").or_else(|| part(input, "path"));
-    let title = part(input, "command").or(tool.state.title.as_deref()).or(path);
-    told::tool_use(id, name, kind(name), input, title, path)
+    About { kind: kind(name), title: part(input, "command").or(path), path }
 }
 
 fn kind(name: &str) -> Option<&'static str> {
@@ -45,6 +48,7 @@ pub(super) fn came(tool: &Tool) -> Came {
         denied: denied(state).is_some(),
         output: output.map_or(Value::Null, |output| Value::from(output.as_str())),
         duration_ms: state.time.as_ref().and_then(|time| time.end?.checked_sub(time.start?)),
+        changes: Vec::new(),
     }
 }
 
@@ -56,31 +60,21 @@ pub(super) fn denied(state: &ToolState) -> Option<&str> {
 /// What a call changed. The agent tells it as patches where it made some.
 pub(super) fn changes(tool: &Tool, id: &str) -> Vec<Diff> {
     let ToolState { input, metadata, .. } = &tool.state;
-    let diff = |path: &str| Diff {
-        path: path.to_owned(),
-        patch: None,
-        old_text: None,
-        new_text: None,
-        tool_call_id: Some(id.to_owned()),
+    let patched = |path: &str, patch: Option<&str>| {
+        let patch = patch.map(str::to_owned);
+        Diff { patch, ..change(id, path, None, None) }
     };
-    let owned = |text: Option<&str>| text.map(str::to_owned);
-    let path = part(input, "filePath");
-    match (tool.tool.as_deref(), path) {
-        (Some("write"), Some(path)) => {
-            vec![Diff { new_text: owned(part(input, "content")), ..diff(path) }]
-        }
-        (Some("edit"), Some(path)) => match part(metadata, "diff") {
-            Some(patch) => vec![Diff { patch: Some(patch.to_owned()), ..diff(path) }],
-            None => {
-                let (old, new) = (part(input, "oldString"), part(input, "newString"));
-                vec![Diff { old_text: owned(old), new_text: owned(new), ..diff(path) }]
-            }
-        },
+    match (tool.tool.as_deref(), part(input, "filePath")) {
+        (Some("write"), Some(path)) => vec![change(id, path, None, part(input, "content"))],
+        (Some("edit"), Some(path)) => vec![match part(metadata, "diff") {
+            patch @ Some(_) => patched(path, patch),
+            None => change(id, path, part(input, "oldString"), part(input, "newString")),
+        }],
         (Some("apply_patch"), _) => {
             let files = metadata["files"].as_array().into_iter().flatten();
             let change = |file: &Value| {
                 let path = part(file, "movePath").or_else(|| part(file, "filePath"))?;
-                Some(Diff { patch: owned(part(file, "patch")), ..diff(path) })
+                Some(patched(path, part(file, "patch")))
             };
             files.filter_map(change).collect()
         }
@@ -91,5 +85,5 @@ pub(super) fn changes(tool: &Tool, id: &str) -> Vec<Diff> {
 /// The plan that a call wrote down.
 pub(super) fn plan(tool: &Tool) -> Option<Plan> {
     let plans = tool.tool.as_deref() == Some("todowrite");
-    plans.then(|| told::todos(&tool.state.input)).flatten()
+    plans.then(|| todos(&tool.state.input, "content")).flatten()
 }

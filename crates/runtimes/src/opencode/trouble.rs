@@ -2,8 +2,8 @@
 //! provider, of which `provider` knows what is common to all. Its retries are not told at all. Pure
 //! tables, no state.
 
-use crate::headless::in_words;
-use crate::{ExitEvidence, provider, told};
+use crate::provider::{self, in_words};
+use crate::{ExitEvidence, headless};
 use contract::Code;
 use serde_json::Value;
 
@@ -26,7 +26,7 @@ const WORDS: &[(&str, Code)] = &[
 ];
 
 /// Words by which the conversation that was to be taken up is not known.
-pub(super) const SESSION_UNKNOWN: &str = "session not found";
+pub(super) const SESSION_UNKNOWN: &[&str] = &["session not found"];
 
 /// The meaning of an error, and its words.
 pub(super) fn of(error: &Value) -> (Code, String) {
@@ -49,12 +49,14 @@ pub(super) fn denied(error: &str) -> bool {
 
 /// What the last words mean when no line told the end.
 pub(crate) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    told::at_exit(evidence, SESSION_UNKNOWN, WORDS)
+    headless::at_exit(evidence, SESSION_UNKNOWN, WORDS)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::OpenCode;
     use super::*;
+    use crate::trial;
     use serde_json::json;
 
     #[test]
@@ -87,9 +89,6 @@ mod tests {
             (Some(1), "", None),
             (None, "Error: Session not found", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&OpenCode, &rows);
     }
 }

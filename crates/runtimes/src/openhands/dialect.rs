@@ -1,20 +1,18 @@
 //! Hears `--headless --json`: JSON lines between words for people. That the agent came to its end
 //! is one of the words, `Agent finished`, and the conversation is named in another, the last but
 //! one; both are needed for a success, because the exit is 0 after every failure of the model too.
-//! It takes no word after its prompt, and tells no tokens.
+//! It tells no tokens.
 
 use super::wire::{Action, Line, Message, Observation, Trouble, joined};
 use super::{tools, trouble};
-use crate::oneshot::{Answer, Calls, Ear, Open, REPEATED, UNRECOGNISED, bounded, unsaid};
-use crate::{Dialect, Frame, Out, Stream, saved};
+use crate::headless::{
+    Answer, Calls, Came, Ear, Listener, REPEATED, UNRECOGNISED, preview, tool_use,
+};
+use crate::{Spec, Stream};
 use contract::event::{Body, Session, StopReason};
 use contract::speech::Close;
-use contract::{Code, Fault, Signal, Timestamp, Utterance};
+use contract::{Code, Signal};
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
-
-/// The version of the saved form.
-const VERSION: u32 = 1;
 
 /// The words that mean something, as they begin their lines.
 const MODEL: &str = "✓ Agent initialized with model: ";
@@ -24,9 +22,9 @@ const CONVERSATION: &str = "Conversation ID: ";
 /// The heading of what repeats the last message for people.
 const SUMMARY: &str = " CONVERSATION SUMMARY ";
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct State {
-    version: u32,
+/// What is remembered of a run: one prompt, one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
     /// The conversation that was to be taken up again.
     resumes: Option<String>,
     model: Option<String>,
@@ -45,82 +43,33 @@ struct State {
     calls: Calls,
 }
 
-/// A run of the agent: one prompt, one turn.
-pub(super) struct OpenHands {
-    state: State,
-}
+impl Listener for State {
+    const VERSION: u32 = 2;
 
-impl OpenHands {
-    pub(super) fn new(resumes: Option<String>) -> Self {
-        let state = State {
-            version: VERSION,
-            resumes,
-            model: None,
-            turn_open: false,
-            finished: false,
-            ended: false,
-            repeats: false,
-            block: 0,
-            trouble: None,
-            answer: Answer::default(),
-            acted: false,
-            calls: Calls::default(),
-        };
-        Self { state }
-    }
-
-    pub(super) fn restore(state: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { state: saved::load(state, VERSION)? })
-    }
-}
-
-impl Dialect for OpenHands {
-    /// The prompt is an argument.
-    fn open(&mut self) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
-        let line = text.trim_end_matches('\r');
-        if line.trim_ascii().is_empty() {
-            return;
-        }
-        // Replaced characters could turn one value into another, so such a line is only kept.
-        let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
-        let mut ear = Ear::of(frame, line, out);
-        match (frame.stream, whole) {
+    fn hear(&mut self, ear: &mut Ear<'_>) {
+        match (ear.stream, ear.whole) {
+            _ if ear.is_blank() => {}
             (Stream::Stderr, _) => ear.keep(None),
             (Stream::Stdout, false) => ear.keep(Some(UNRECOGNISED)),
-            (Stream::Stdout, true) if line.starts_with('{') => match Line::read(line) {
-                Ok(line) => self.state.hear(line, &mut ear),
+            (Stream::Stdout, true) if !ear.line.starts_with('{') => self.words(ear),
+            (Stream::Stdout, true) => match serde_json::from_str(ear.line) {
+                Ok(_) if self.ended => ear.keep(Some(REPEATED)),
+                Ok(line) => self.line(line, ear),
                 Err(_) => ear.keep(Some(UNRECOGNISED)),
             },
-            (Stream::Stdout, true) => self.state.words(&mut ear),
         }
     }
 
-    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        unsaid(utterance, out);
-    }
-
-    /// It waits for nothing that a clock could end.
-    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
-
-    fn close(&mut self, _: Close, out: &mut Out) {
-        self.state.calls.abandon(out);
-    }
-
-    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn save(&self) -> Vec<u8> {
-        saved::save(&self.state)
+    fn close(&mut self, _: Close, ear: &mut Ear<'_>) {
+        ear.abandon(&mut self.calls);
     }
 }
 
 impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), ..Self::default() }
+    }
+
     /// Words for people, some of which are all that is told of a fact.
     fn words(&mut self, ear: &mut Ear<'_>) {
         let line = ear.line;
@@ -135,7 +84,7 @@ impl State {
             return;
         }
         if let Some(model) = line.strip_prefix(MODEL) {
-            self.model = Some(bounded(model));
+            self.model = Some(preview(model));
         } else if line == WORKING {
             return self.begin(ear);
         } else if line == FINISHED && self.turn_open && !self.repeats {
@@ -153,7 +102,7 @@ impl State {
             return ear.keep(Some(REPEATED));
         }
         self.turn_open = true;
-        ear.begin(Session {
+        ear.introduce(Session {
             model: self.model.clone(),
             tools: None,
             cwd: None,
@@ -161,15 +110,13 @@ impl State {
             native_session: None,
             resumed: self.resumes.is_some(),
         });
+        ear.start_turn();
     }
 
-    fn hear(&mut self, line: Line, ear: &mut Ear<'_>) {
-        if self.ended {
-            return ear.keep(Some(REPEATED));
-        }
+    fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
             Line::MessageEvent(message) => self.message(message, ear),
-            Line::ActionEvent(call) => self.call(&call, ear),
+            Line::ActionEvent(call) => self.call(*call, ear),
             Line::ObservationEvent(result) | Line::AgentErrorEvent(result) => {
                 self.observe(&result, false, ear);
             }
@@ -190,29 +137,27 @@ impl State {
         }
     }
 
-    fn call(&mut self, call: &Action, ear: &mut Ear<'_>) {
-        self.think(call.reasoning_content.clone(), ear);
+    fn call(&mut self, call: Action, ear: &mut Ear<'_>) {
+        self.think(call.reasoning_content, ear);
         self.say(joined(&call.thought), ear);
-        let id = call.tool_call_id.clone().unwrap_or_default();
-        if !self.calls.open(Open { id: id.clone(), change: None }) {
-            return ear.keep(Some(REPEATED));
+        let (id, name) =
+            (call.tool_call_id.unwrap_or_default(), call.tool_name.unwrap_or_default());
+        let (plan, answer) = (tools::plan(&name, &call.action), tools::answer(&name, &call.action));
+        let input = tools::input(call.action, &call.tool_call);
+        if !ear.open(&mut self.calls, tool_use(id, name, input, tools::about), Vec::new()) {
+            return;
         }
         self.acted = true;
-        ear.open(tools::event(call, &id));
-        if let Some(plan) = tools::plan(call) {
-            ear.draft(Body::Plan(plan));
-        }
-        if let Some(answer) = tools::answer(call) {
-            self.say(answer.to_owned(), ear);
-        }
+        plan.into_iter().for_each(|plan| ear.draft(Body::Plan(plan)));
+        answer.into_iter().for_each(|answer| self.say(answer, ear));
     }
 
     fn observe(&mut self, result: &Observation, denied: bool, ear: &mut Ear<'_>) {
-        let open = result.tool_call_id.as_deref().and_then(|id| self.calls.close(id));
-        let Some(open) = open else { return ear.keep(Some(REPEATED)) };
+        let id = result.tool_call_id.as_deref();
         let (status, output) = tools::outcome(result);
-        let change = tools::change(result, &open.id);
-        ear.close(Open { change, ..open }, status, denied, output);
+        let changes = tools::change(id.unwrap_or_default(), result).into_iter().collect();
+        let came = Came { status, denied, output, duration_ms: None, changes };
+        ear.close(&mut self.calls, id, came);
     }
 
     fn trouble(&mut self, trouble: &Trouble, ear: &mut Ear<'_>) {
@@ -221,7 +166,7 @@ impl State {
         let code = trouble::of(kind, detail);
         ear.error(code, detail);
         ear.signal(Signal::ModelError { code });
-        self.trouble = Some((code, bounded(detail)));
+        self.trouble = Some((code, preview(detail)));
     }
 
     /// The conversation is named when all is over, however it went.
@@ -232,15 +177,14 @@ impl State {
         ear.abandon(&mut self.calls);
         self.ended = true;
         let id = id.to_owned();
-        ear.signal(Signal::Session { id: id.clone() });
-        ear.draft(Body::Session(Session {
+        ear.introduce(Session {
             resumed: self.resumes.as_deref().is_some_and(|asked| same(asked, &id)),
             model: self.model.clone(),
             tools: None,
             cwd: None,
             native_session: Some(id),
-        }));
-        let idle = self.answer.get().is_none() && !self.acted;
+        });
+        let idle = self.answer.words().is_none() && !self.acted;
         let (code, detail) = match (self.trouble.take(), self.finished, idle) {
             (Some((code, detail)), _, _) => (Some(code), Some(detail)),
             (None, true, false) => (None, None),
@@ -255,22 +199,21 @@ impl State {
                 Some(_) => StopReason::Error,
             });
         }
-        let text = self.answer.get().filter(|_| code.is_none());
-        ear.result(code, text, detail);
+        ear.result(code, self.answer.words(), detail);
     }
 
     fn say(&mut self, text: String, ear: &mut Ear<'_>) {
         if !text.trim().is_empty() {
             self.answer.set(&text);
             let block = self.next_block();
-            ear.say(text, block, false);
+            ear.say(text, Some(block), false);
         }
     }
 
     fn think(&mut self, text: Option<String>, ear: &mut Ear<'_>) {
         if let Some(text) = text.filter(|text| !text.trim().is_empty()) {
             let block = self.next_block();
-            ear.think(text, block, false);
+            ear.think(text, Some(block), false);
         }
     }
 

@@ -11,22 +11,57 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::card::Cell::{By, Not};
+use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
-use contract::card::{
-    Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
-};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
+use contract::card::{Can, Login, Reports, Retries};
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
-use contract::plan::{Lane, PlanFile};
-use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use contract::{Card, Code, Fault, LaunchPlan};
+use dialect::State;
 
-/// The name of the program.
-const BINARY: &str = "openhands";
 /// Without `--override-with-envs` it does not look at its own variables.
 const HEADLESS: [&str; 3] = ["--headless", "--json", "--override-with-envs"];
 const MODEL_VARIABLE: &str = "LLM_MODEL";
 /// The file of a prompt that has no room on a command line.
 const PROMPT_FILE: &str = "prompt.md";
+
+const PRODUCT: Product = Product {
+    id: "openhands",
+    label: "OpenHands",
+    binary: "openhands",
+    install: "uv tool install openhands --python 3.12",
+    recorded: &["1.16.0"],
+    // Its own variables: the model and its key, where its home is, and whether LiteLLM asks the
+    // network for prices.
+    env: &[
+        "LLM_API_KEY",
+        "LLM_BASE_URL",
+        MODEL_VARIABLE,
+        "LITELLM_LOCAL_MODEL_COST_MAP",
+        "OPENHANDS_CONVERSATIONS_DIR",
+        "OPENHANDS_PERSISTENCE_DIR",
+    ],
+    retries: Retries::Silent,
+    closing: "the words `Agent finished`, without an error of the conversation before \
+                    them, and then the conversation's id; exit 0 alone is none",
+    use_when: "the model is one that LiteLLM knows and everything may be done in the \
+                    workspace",
+    dont_use_when: "tokens or dollars must be counted, something must be asked first, or \
+                    the prompt must not be seen among the processes of the machine",
+};
+
+/// Headless, it approves everything itself, and there is no switch against that.
+const POLICIES: Policies = Policies {
+    deny: Not("headless, it approves every tool itself"),
+    ask: Not("headless, it approves every tool itself"),
+    allow_reads: Not("headless, it approves every tool itself, also those that write"),
+    allow_all: By(
+        &[],
+        "dangerous: every tool runs without asking, shell commands included; headless, it \
+         knows nothing else",
+    ),
+};
 
 /// OpenHands, by its own CLI.
 pub struct OpenHands;
@@ -34,64 +69,22 @@ pub struct OpenHands;
 impl Runtime for OpenHands {
     fn card(&self) -> Card {
         Card {
-            id: "openhands".to_owned(),
-            label: "OpenHands".to_owned(),
-            versions_recorded: vec!["1.16.0".to_owned()],
-            evidence: CardEvidence::Recorded,
-            requires: vec![Requirement {
-                binary: BINARY.to_owned(),
-                version_args: vec!["--version".to_owned()],
-                install_hint: "uv tool install openhands --python 3.12".to_owned(),
-            }],
-            lanes: vec![Lane::Native],
-            models: Vec::new(),
-            context_window: None,
-            reports: Reports {
-                tokens: false,
-                dollars: Dollars::None,
-                quota: false,
-                activity: true,
-            },
-            can: Can {
-                resume: true,
-                interrupt: false,
-                message: false,
-                permissions: false,
-                compaction: true,
-                system_prompt: Some(SystemPrompt::Prepend),
-                mcp: Mcp::None,
-                api: true,
-            },
-            env: ENV.map(str::to_owned).into(),
-            retries: Retries::Silent,
-            closing: "the words `Agent finished`, without an error of the conversation before \
-                      them, and then the conversation's id; exit 0 alone is none"
-                .to_owned(),
-            policies: policies(),
-            skills: None,
+            reports: Reports { tokens: false, ..REPORTS },
+            can: Can { resume: true, compaction: true, ..CAN },
             login: Some(Login::seen_by(
                 &["LLM_API_KEY"],
                 &["~/.openhands/agent_settings.json"],
                 "run `openhands` and choose a model, or set LLM_API_KEY and LLM_MODEL",
             )),
-            handshake: None,
-            use_when: "the model is one that LiteLLM knows and everything may be done in the \
-                       workspace"
-                .to_owned(),
-            dont_use_when: "tokens or dollars must be counted, something must be asked first, or \
-                            the prompt must not be seen among the processes of the machine"
-                .to_owned(),
-            config_schema: oneshot::config_schema(),
+            ..PRODUCT.card(POLICIES.rows())
         }
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
         let card = self.card();
-        let mut args = HEADLESS.map(str::to_owned).to_vec();
+        let mut args = launch::words(&HEADLESS);
         args.extend(launch::policy_flags(&card, spec.policy)?);
-        if let Some(session) = &spec.session {
-            args.extend(["--resume".to_owned(), session.clone()]);
-        }
+        args.extend(launch::given("--resume", spec.session.as_deref()));
         // A file is shown to the model as a file, so it is taken only where an argument has no room.
         let prompt = launch::with_system_prompt(spec);
         let mut files = Vec::new();
@@ -99,22 +92,22 @@ impl Runtime for OpenHands {
             // In one word, because a prompt may begin like a flag.
             args.push(format!("--task={prompt}"));
         } else {
-            args.extend(["-f".to_owned(), format!("{}/{PROMPT_FILE}", spec.files)]);
-            files.push(PlanFile { name: PROMPT_FILE.to_owned(), text: prompt });
+            args.extend(["-f".to_owned(), launch::path(spec, PROMPT_FILE)]);
+            files.push(launch::file(PROMPT_FILE, prompt));
         }
         let mut env = OWN.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
         env.extend(spec.model.clone().map(|model| (MODEL_VARIABLE.to_owned(), model)));
-        let program = oneshot::program(spec, BINARY);
+        let program = launch::binary(spec, PRODUCT.binary);
         let start = Start { program, args, env, files, ..Start::default() };
         start.plan(spec, &card)
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        Box::new(dialect::OpenHands::new(spec.session.clone()))
+        headless::dialect(None, State::new(spec))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
-        Ok(Box::new(dialect::OpenHands::restore(state)?))
+        headless::restore::<State>(state)
     }
 
     /// It says nothing by its exits: 0 is every failure of the model, and its words are on stdout.
@@ -125,34 +118,3 @@ impl Runtime for OpenHands {
 
 /// What every run sets: without the first its lines are held back until there are many of them.
 const OWN: [(&str, &str); 2] = [("PYTHONUNBUFFERED", "1"), ("OPENHANDS_SUPPRESS_BANNER", "1")];
-
-/// Its own variables: the model and its key, where its home is, and whether LiteLLM asks the
-/// network for prices.
-const ENV: [&str; 6] = [
-    "LLM_API_KEY",
-    "LLM_BASE_URL",
-    MODEL_VARIABLE,
-    "LITELLM_LOCAL_MODEL_COST_MAP",
-    "OPENHANDS_CONVERSATIONS_DIR",
-    "OPENHANDS_PERSISTENCE_DIR",
-];
-
-/// Headless, it approves everything itself, and there is no switch against that.
-fn policies() -> Vec<PolicyRow> {
-    let rows: [(Policy, Option<&[&str]>, &str); 4] = [
-        (Policy::Deny, None, "headless, it approves every tool itself"),
-        (Policy::Ask, None, "headless, it approves every tool itself"),
-        (
-            Policy::AllowReads,
-            None,
-            "headless, it approves every tool itself, also those that write",
-        ),
-        (
-            Policy::AllowAll,
-            Some(&[]),
-            "dangerous: every tool runs without asking, shell commands included; headless, it \
-             knows nothing else",
-        ),
-    ];
-    rows.map(launch::native_policy).into()
-}

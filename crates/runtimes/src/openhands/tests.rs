@@ -3,42 +3,32 @@
 
 use super::OpenHands;
 use super::trouble;
-use crate::played::{PLANS, booked, broken, calls_closed, hear, plans, play, recordings, spec};
-use crate::{Runtime, Spec, Stream};
+use crate::trial::{self, ROWS, Style, fresh, hear, played, recordings, spec_with};
+use crate::{Runtime, Stream};
 use contract::event::Body;
-use contract::{Code, Signal, Tokens};
-use proptest::prelude::*;
-use std::sync::LazyLock;
-use testkit::recorded::Recording;
+use contract::{Code, Signal};
 
-/// Read once: the property looks at them for every case.
-static RECORDINGS: LazyLock<Vec<Recording>> = LazyLock::new(|| recordings("openhands"));
+const ID: &str = "openhands";
 
-const ID: &str = "Conversation ID: 20316b47b33a48eaafca81c77e7106eb";
+const NAMED: &str = "Conversation ID: 20316b47b33a48eaafca81c77e7106eb";
 const ANSWER: &str = r#"{"source": "agent", "kind": "MessageEvent",
     "llm_message": {"content": [{"text": "Done."}]}}"#;
 const TROUBLE: &str =
     r#"{"kind": "ConversationErrorEvent", "code": "RateLimitError", "detail": "x"}"#;
 
-fn ended(spec: &Spec, lines: &[&str]) -> Vec<Option<Code>> {
+fn ended(lines: &[&str]) -> Vec<Option<Code>> {
     let lines: Vec<_> = lines.iter().map(|line| line.replace('\n', " ").into_bytes()).collect();
-    let out = hear(&mut *OpenHands.dialect(spec), Stream::Stdout, &lines);
-    let endings = out.signals.iter().filter_map(|signal| match signal {
-        Signal::Result(ending) => Some(ending.code),
-        _ => None,
-    });
-    endings.collect()
+    trial::results(&hear(&mut *fresh(&OpenHands), Stream::Stdout, &lines))
 }
 
 #[test]
 fn every_plan_reads_as_it_was_reviewed() {
-    insta::assert_snapshot!(plans(&OpenHands, PLANS));
+    insta::assert_snapshot!(trial::plans(&OpenHands, &ROWS, Style::Quoted));
 }
 
 #[test]
 fn a_prompt_without_room_on_the_command_line_is_a_file() {
-    let mut spec = spec(&OpenHands);
-    spec.prompt = "long ".repeat(40_000);
+    let spec = spec_with(ID, |spec| spec.prompt = "long ".repeat(40_000));
     let plan = OpenHands.plan(&spec).unwrap();
     assert_eq!(plan.args.last().map(String::as_str), Some("/run/files/prompt.md"));
     assert_eq!(plan.files.first().map(|file| file.text.len()), Some(200_000));
@@ -47,9 +37,10 @@ fn a_prompt_without_room_on_the_command_line_is_a_file() {
 
 #[test]
 fn no_tokens_are_told_and_none_are_invented() {
-    for recording in RECORDINGS.iter() {
-        let out = play(&OpenHands, &spec(&OpenHands), recording);
-        assert_eq!(booked(&out), Tokens::default(), "{}", recording.name);
+    for recording in recordings(ID) {
+        let out = played(&OpenHands, &recording);
+        let spent = out.signals.iter().any(|signal| matches!(signal, Signal::Spent(_)));
+        assert!(!spent, "{}", recording.name);
         assert!(!out.drafts.iter().any(|draft| matches!(draft.body, Body::Usage(_))));
     }
     assert!(!OpenHands.card().reports.tokens);
@@ -57,7 +48,7 @@ fn no_tokens_are_told_and_none_are_invented() {
 
 #[test]
 fn every_call_that_was_opened_is_closed_once() {
-    let calls = calls_closed(&OpenHands, &RECORDINGS);
+    let calls = trial::assert_calls_are_paired(&OpenHands);
     assert!(calls >= 4, "{calls} calls");
 }
 
@@ -66,17 +57,17 @@ fn only_an_answer_the_word_of_the_end_and_the_id_together_are_a_success() {
     let working = "Agent is working";
     let finished = "Agent finished";
     let rows: [(&[&str], Vec<Option<Code>>); 8] = [
-        (&[working, ANSWER, finished, ID], vec![None]),
+        (&[working, ANSWER, finished, NAMED], vec![None]),
         (&[working, ANSWER, finished], vec![]),
-        (&[working, ANSWER, ID], vec![Some(Code::AgentFailed)]),
-        (&[working, finished, ID], vec![Some(Code::EndedWithoutResult)]),
-        (&[working, ANSWER, TROUBLE, finished, ID], vec![Some(Code::RateLimited)]),
-        (&[ANSWER, finished, ID], vec![Some(Code::AgentFailed)]),
-        (&[working, ANSWER, finished, ID, ID], vec![None]),
+        (&[working, ANSWER, NAMED], vec![Some(Code::AgentFailed)]),
+        (&[working, finished, NAMED], vec![Some(Code::EndedWithoutResult)]),
+        (&[working, ANSWER, TROUBLE, finished, NAMED], vec![Some(Code::RateLimited)]),
+        (&[ANSWER, finished, NAMED], vec![Some(Code::AgentFailed)]),
+        (&[working, ANSWER, finished, NAMED, NAMED], vec![None]),
         (&[working, ANSWER, finished, "Conversation ID: none"], vec![]),
     ];
     for (lines, expected) in rows {
-        assert_eq!(ended(&spec(&OpenHands), lines), expected, "{lines:?}");
+        assert_eq!(ended(lines), expected, "{lines:?}");
     }
 }
 
@@ -95,19 +86,12 @@ fn an_error_has_its_code_by_words_and_by_class() {
     }
 }
 
-proptest! {
-    #[test]
-    fn a_broken_line_does_no_harm_and_is_no_success(
-        pick in any::<prop::sample::Index>(),
-        at in any::<prop::sample::Index>(),
-        junk in proptest::collection::vec(any::<u8>(), 0..8),
-        aside in any::<bool>(),
-    ) {
-        let lines = RECORDINGS.iter().flat_map(|one| one.stdout.iter().chain(&one.stderr));
-        let all: Vec<_> = lines.collect();
-        let line = pick.get(&all);
-        let stream = if aside { Stream::Stderr } else { Stream::Stdout };
-        let (_, endings) = broken(&OpenHands, line, at.index(line.len() + 1), junk, stream);
-        prop_assert!(endings.iter().all(Option::is_some));
-    }
+#[test]
+fn what_cannot_be_said_is_told_and_saved_state_of_another_version_is_refused() {
+    trial::assert_it_takes_nothing_and_knows_its_state(&OpenHands);
+}
+
+#[test]
+fn a_broken_line_does_no_harm_and_is_no_success() {
+    trial::assert_broken_lines_do_no_harm(&OpenHands, trial::never_a_success);
 }

@@ -70,12 +70,6 @@ pub(super) struct Trouble {
     pub detail: Option<String>,
 }
 
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
-}
-
 /// The texts of all parts.
 pub(super) fn joined(parts: &[Part]) -> String {
     parts.iter().filter_map(|part| part.text.as_deref()).collect()

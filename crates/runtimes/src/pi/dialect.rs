@@ -1,208 +1,161 @@
 //! Hears `--mode json`. The model's messages come in pieces and are repeated whole three times over,
 //! so only the pieces, the end of each message and the tools' own lines are heard. The end is
 //! `agent_settled`, and what it means is how the model's last message ended: this agent exits 0
-//! after every error. It takes no word after its prompt.
+//! after every error.
 
-use super::state::{CALL_ID_BYTES_MAX, Last, Open, State};
 use super::wire::{
-    self, Line, Message, Piece, RetryStart, Session, Spent, ToolEnd, ToolStart, ToolUpdate,
+    self, Line, Message, Piece, RetryStart, Session, ToolEnd, ToolStart, ToolUpdate,
 };
 use super::{tools, trouble};
-use crate::{Dialect, Frame, Out, Stream};
-use contract::event::{
-    self, Body, Log, Raw, StopReason, Text, ToolStatus, TurnPhase, UpdateStatus, Usage,
+use crate::Spec;
+use crate::headless::{
+    Calls, Came, Ear, Listener, REPEATED, Read, UNRECOGNISED, bounded, is_id, preview, tool_use,
 };
-use contract::limits::{PREVIEW_BYTES, TEXT_BYTES_MAX};
+use crate::lenient::Lenient;
+use contract::event::{self, StopReason, ToolStatus, Usage};
+use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
-use contract::speech::{Close, Ending, Limited};
-use contract::{Code, Draft, Fault, NanoUsd, Signal, Timestamp, Tokens, Utterance};
+use contract::speech::Close;
+use contract::{Code, NanoUsd, Signal, Tokens};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::borrow::Cow;
 
-/// The level of a line that was not understood.
-const UNRECOGNISED: &str = "unrecognised";
-/// The level of a line that was understood and comes too late or twice.
-const REPEATED: &str = "repeated";
-const WARNING: &str = "warning";
-
-/// A run of the agent: one prompt, one turn.
-pub(super) struct Pi {
-    /// Said once, before anything is heard, and therefore no part of what is saved.
-    prompt: Option<String>,
-    state: State,
+/// What is remembered of a run: one prompt, one turn.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// The conversation that was to be taken up again.
+    resumes: Option<String>,
+    turn_open: bool,
+    settled: bool,
+    /// The number of the model's message that is being said; its blocks are named by it.
+    message: u32,
+    /// A piece of text of this message was heard, so that its end repeats it.
+    streamed: bool,
+    /// A tool was used at all.
+    worked: bool,
+    /// How the model's last message ended.
+    last: Option<Last>,
+    /// What the provider holds the agent back with.
+    limited: Option<Code>,
+    calls: Calls,
 }
 
-impl Pi {
-    pub(super) fn new(prompt: String, resumes: Option<String>) -> Self {
-        Self { prompt: Some(prompt), state: State::new(resumes) }
-    }
-
-    pub(super) fn restore(saved: &[u8]) -> Result<Self, Fault> {
-        Ok(Self { prompt: None, state: State::load(saved)? })
-    }
+/// The end of one of the model's messages.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+struct Last {
+    stop: Option<String>,
+    /// What the provider called it.
+    raw_stop: Option<String>,
+    error: Option<String>,
+    text: Option<String>,
 }
 
-impl Dialect for Pi {
-    fn open(&mut self) -> Option<Vec<u8>> {
-        self.prompt.take().map(String::into_bytes)
-    }
+impl Listener for State {
+    const VERSION: u32 = 1;
 
-    fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
-        let line = text.trim_end_matches('\r');
-        if line.trim_ascii().is_empty() {
-            return;
-        }
-        let raw = Raw { stream: frame.stream.into(), line: frame.line };
-        let mut ear = Ear { state: &mut self.state, out, raw, line };
-        // Replaced characters could turn one value into another, so such a line is only kept.
-        let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
-        match frame.stream {
-            Stream::Stderr => ear.stray(None),
-            Stream::Stdout => match whole.then(|| Line::read(line)) {
-                Some(Ok(line)) => ear.hear(line),
-                Some(Err(_)) | None => ear.stray(Some(UNRECOGNISED)),
-            },
+    fn hear(&mut self, ear: &mut Ear<'_>) {
+        match ear.read() {
+            Read::Blank => {}
+            Read::Aside | Read::Stray => {
+                ear.stray(trouble::SESSION_UNKNOWN, self.resumes.is_some());
+            }
+            Read::Line(_) if self.settled => ear.keep(Some(REPEATED)),
+            Read::Line(line) => self.line(line, ear),
         }
     }
 
-    fn say(&mut self, utterance: &Utterance, out: &mut Out) {
-        let what = match utterance {
-            // Nobody is told of a budget, and SIGTERM is all the goodbye it knows.
-            Utterance::BudgetUpdate { .. } | Utterance::Shutdown { .. } => return,
-            Utterance::ToolResult { .. } => "a tool's answer",
-            Utterance::Decide { .. } => "a decision",
-            Utterance::Message { .. } => "a message",
-            Utterance::Interrupt => "an interrupt",
-        };
-        let code = Code::NotSupported;
-        let text =
-            format!("{code}: the agent takes nothing after its prompt, so {what} was not said");
-        let (stream, level) = (event::Stream::Ostler, Some(WARNING.to_owned()));
-        out.drafts.push(Draft::ostler(Body::Log(Log { stream, text, level })));
-    }
-
-    /// It waits for nothing that a clock could end.
-    fn tick(&mut self, _: Timestamp, _: &mut Out) {}
-
-    fn close(&mut self, _: Close, out: &mut Out) {
-        abandon(&mut self.state, out);
-    }
-
-    fn farewell(&self, _: Code) -> Option<Vec<u8>> {
-        None
-    }
-
-    fn save(&self) -> Vec<u8> {
-        self.state.save()
+    fn close(&mut self, _: Close, ear: &mut Ear<'_>) {
+        ear.abandon(&mut self.calls);
     }
 }
 
-/// One line being heard.
-struct Ear<'a> {
-    state: &'a mut State,
-    out: &'a mut Out,
-    raw: Raw,
-    /// The line as it came.
-    line: &'a str,
-}
+impl State {
+    pub(super) fn new(spec: &Spec) -> Self {
+        Self { resumes: spec.session.clone(), message: 1, ..Self::default() }
+    }
 
-impl Ear<'_> {
-    fn hear(&mut self, line: Line) {
-        if self.state.settled {
-            return self.keep(Some(REPEATED));
-        }
+    fn line(&mut self, line: Line, ear: &mut Ear<'_>) {
         match line {
-            Line::Session(session) => self.session(session),
-            Line::AgentStart => self.start(),
+            Line::Session(session) => self.session(session, ear),
+            Line::AgentStart => self.start(ear),
             Line::MessageUpdate(update) => {
                 if let Some(piece) = update.assistant_message_event {
-                    self.piece(piece);
+                    self.piece(piece, ear);
                 }
             }
             Line::MessageEnd(end) => match end.message {
-                Some(message) => self.message(message),
-                None => self.keep(Some(UNRECOGNISED)),
+                Some(message) => self.message(message, ear),
+                None => ear.keep(Some(UNRECOGNISED)),
             },
-            Line::ToolExecutionStart(call) => self.tool_start(call),
-            Line::ToolExecutionUpdate(update) => self.tool_update(update),
-            Line::ToolExecutionEnd(end) => self.tool_end(end),
-            Line::AutoRetryStart(retry) => self.retry(retry),
+            Line::ToolExecutionStart(call) => self.tool_start(call, ear),
+            Line::ToolExecutionUpdate(update) => self.tool_update(&update, ear),
+            Line::ToolExecutionEnd(end) => self.tool_end(end, ear),
+            Line::AutoRetryStart(retry) => self.retry(&retry, ear),
             Line::AutoRetryEnd(end) => {
                 if end.success {
-                    self.lift();
+                    self.lift(ear);
                 }
             }
-            Line::AgentSettled => self.settle(),
+            Line::AgentSettled => self.settle(ear),
             Line::TurnStart | Line::TurnEnd | Line::MessageStart | Line::AgentEnd => {}
         }
     }
 
-    fn session(&mut self, session: Session) {
-        let resumed = session.id.is_some() && session.id == self.state.resumes;
-        if let Some(id) = &session.id {
-            self.signal(Signal::Session { id: id.clone() });
-        }
-        self.draft(Body::Session(event::Session {
+    fn session(&mut self, session: Session, ear: &mut Ear<'_>) {
+        ear.introduce(event::Session {
+            resumed: session.id.is_some() && session.id == self.resumes,
             model: None,
             tools: None,
             cwd: session.cwd,
             native_session: session.id,
-            resumed,
-        }));
+        });
     }
 
     /// A retry starts the agent again; for us it is the same turn.
-    fn start(&mut self) {
-        if std::mem::replace(&mut self.state.turn_open, true) {
-            return;
+    fn start(&mut self, ear: &mut Ear<'_>) {
+        if !std::mem::replace(&mut self.turn_open, true) {
+            ear.start_turn();
         }
-        let (phase, n, stop_reason) = (TurnPhase::Started, 1, None);
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnStarted);
     }
 
-    fn piece(&mut self, piece: Piece) {
+    fn piece(&mut self, piece: Piece, ear: &mut Ear<'_>) {
         let Some(text) = piece.delta else {
             return;
         };
-        let block = Some(format!("message-{}-{}", self.state.message, piece.content_index));
-        let text = Text { text, block, delta: true };
+        let block = || Some(format!("message-{}-{}", self.message, piece.content_index));
         match piece.kind.as_deref() {
             Some("text_delta") => {
-                self.lift();
-                self.state.streamed = true;
-                self.draft(Body::AssistantText(text));
+                ear.say(text, block(), true);
+                self.streamed = true;
+                self.lift(ear);
             }
             Some("thinking_delta") => {
-                self.lift();
-                self.draft(Body::Thinking(text));
+                ear.think(text, block(), true);
+                self.lift(ear);
             }
             // A call is told whole when it begins to run.
             Some("toolcall_delta") => {}
-            Some(_) | None => self.keep(Some(UNRECOGNISED)),
+            Some(_) | None => ear.keep(Some(UNRECOGNISED)),
         }
     }
 
-    fn message(&mut self, message: Message) {
+    fn message(&mut self, message: Message, ear: &mut Ear<'_>) {
         if message.role.as_deref() != Some("assistant") {
             return;
         }
         let text = wire::text_in(&message.content);
-        if let (false, Some(text)) = (self.state.streamed, text.clone()) {
-            let block = Some(format!("message-{}", self.state.message));
-            self.draft(Body::AssistantText(Text { text, block, delta: false }));
+        if let (false, Some(text)) = (self.streamed, text.clone()) {
+            ear.say(text, Some(format!("message-{}", self.message)), false);
         }
-        self.state.streamed = false;
-        self.state.message = self.state.message.saturating_add(1);
-        self.spent(&message);
-        let failed = message.stop_reason.as_deref() == Some("error");
-        let error = message.error_message.as_deref().map(|error| bounded(error, PREVIEW_BYTES));
-        if failed {
-            let error = error.clone().unwrap_or_default();
-            self.error(trouble::of(&error), &error);
+        self.streamed = false;
+        self.message = self.message.saturating_add(1);
+        spent(&message, ear);
+        let error = message.error_message.as_deref().map(preview);
+        if message.stop_reason.as_deref() == Some("error") {
+            let error = error.as_deref().unwrap_or_default();
+            ear.error(trouble::of(error), error);
         }
-        self.state.last = Some(Last {
+        self.last = Some(Last {
             stop: message.stop_reason,
             raw_stop: message.raw_stop_reason,
             error,
@@ -210,107 +163,54 @@ impl Ear<'_> {
         });
     }
 
-    /// Each message tells what it cost alone, in tokens and, by the agent's own prices, in dollars.
-    fn spent(&mut self, message: &Message) {
-        if message.usage.is_null() {
-            return;
-        }
-        let Ok(spent) = serde_json::from_value::<Spent>(message.usage.clone()) else {
-            return self.keep(Some(UNRECOGNISED));
+    fn tool_start(&mut self, call: ToolStart, ear: &mut Ear<'_>) {
+        let Some(id) = call.tool_call_id.filter(|id| is_id(id)) else {
+            return ear.keep(Some(UNRECOGNISED));
         };
-        let tokens = Tokens {
-            input_uncached: spent.input,
-            cache_read: spent.cache_read,
-            cache_write: spent.cache_write,
-            output: spent.output,
-            reasoning: spent.reasoning.filter(|reasoning| *reasoning > 0),
-        };
-        if tokens.total() == 0 {
-            return;
-        }
-        // No dollars for tokens are a model without a price, not one that is free.
-        let usd = spent.cost.and_then(|cost| cost.total).filter(|usd| *usd > 0.0);
-        let usd = usd.and_then(NanoUsd::from_usd);
-        let usage = Usage {
-            model: message.model.clone(),
-            provider: message.provider.clone(),
-            tokens: Some(tokens),
-            basis: Basis::Increment,
-            reported_nanousd: usd,
-            effective_nanousd: usd,
-            cost_source: if usd.is_some() { CostSource::Runtime } else { CostSource::Unpriced },
-            ..Usage::default()
-        };
-        self.signal(Signal::Spent(usage.clone()));
-        self.draft(Body::Usage(usage));
-    }
-
-    fn tool_start(&mut self, call: ToolStart) {
-        let is_id = |id: &String| !id.is_empty() && id.len() <= CALL_ID_BYTES_MAX;
-        let Some(id) = call.tool_call_id.clone().filter(is_id) else {
-            return self.keep(Some(UNRECOGNISED));
-        };
-        let changes = tools::changes(&call, &id);
-        if !self.state.open(Open { id: id.clone(), changes }) {
-            return self.keep(Some(REPEATED));
-        }
-        self.state.worked = true;
-        self.draft(Body::ToolUse(tools::event(&call, &id)));
-        self.signal(Signal::ToolOpened { tool_call_id: id });
-    }
-
-    fn tool_update(&mut self, update: ToolUpdate) {
-        let content = wire::text_in(&update.partial_result["content"]).map(Value::from);
-        let open = update.tool_call_id.filter(|id| self.state.is_open(id));
-        if let (Some(tool_call_id), Some(_)) = (open, &content) {
-            let status = Some(UpdateStatus::InProgress);
-            let (title, locations) = (None, Vec::new());
-            let update = event::ToolUpdate { tool_call_id, status, title, content, locations };
-            self.draft(Body::ToolUpdate(update));
+        let (name, input) = (call.tool_name.unwrap_or_default(), call.args);
+        let changes = tools::changes(&id, &name, &input);
+        if ear.open(&mut self.calls, tool_use(id, name, input, tools::about), changes) {
+            self.worked = true;
         }
     }
 
-    fn tool_end(&mut self, end: ToolEnd) {
-        let open = end.tool_call_id.as_deref().and_then(|id| self.state.close(id));
-        let Some(Open { id, changes }) = open else {
-            return self.keep(Some(REPEATED));
-        };
+    fn tool_update(&mut self, update: &ToolUpdate, ear: &mut Ear<'_>) {
+        let open = update.tool_call_id.as_deref().filter(|id| self.calls.is_open(id));
+        let content = wire::text_in(&update.partial_result["content"]);
+        if let (Some(id), Some(content)) = (open, content) {
+            ear.update(id, Value::from(content));
+        }
+    }
+
+    fn tool_end(&mut self, end: ToolEnd, ear: &mut Ear<'_>) {
         let status = if end.is_error == Some(false) { ToolStatus::Ok } else { ToolStatus::Error };
         let output = wire::text_in(&end.result["content"]).map_or(end.result, Value::from);
-        let (tool_call_id, denied, duration_ms) = (id.clone(), None, None);
-        let result = event::ToolResult { tool_call_id, status, denied, output, duration_ms };
-        self.draft(Body::ToolResult(result));
-        if status == ToolStatus::Ok {
-            changes.into_iter().for_each(|change| self.draft(Body::Diff(change)));
-        }
-        self.signal(Signal::ToolClosed { tool_call_id: id });
+        let came = Came { status, denied: false, output, duration_ms: None, changes: Vec::new() };
+        ear.close(&mut self.calls, end.tool_call_id.as_deref(), came);
     }
 
-    fn retry(&mut self, retry: RetryStart) {
+    fn retry(&mut self, retry: &RetryStart, ear: &mut Ear<'_>) {
         let code = trouble::of(retry.error_message.as_deref().unwrap_or_default());
-        self.state.limited = Some(code);
-        let wait_ms = retry.delay_ms;
-        self.signal(Signal::Limited(Limited { code, terminal: false, wait_ms, resets_at: None }));
+        self.limited = Some(code);
+        ear.limited(code, retry.delay_ms);
     }
 
     /// The model answers, so whatever held it back is over.
-    fn lift(&mut self) {
-        if self.state.limited.take().is_some() {
-            self.signal(Signal::LimitLifted);
+    fn lift(&mut self, ear: &mut Ear<'_>) {
+        if self.limited.take().is_some() {
+            ear.signal(Signal::LimitLifted);
         }
     }
 
     /// The end. Only a last message that stopped by itself is a success, and only if something was
     /// said or done at all.
-    fn settle(&mut self) {
-        self.lift();
-        abandon(self.state, self.out);
-        (self.state.settled, self.state.turn_open) = (true, false);
-        let last = self.state.last.take();
-        let Last { stop, raw_stop, error, text } =
-            last.unwrap_or(Last { stop: None, raw_stop: None, error: None, text: None });
+    fn settle(&mut self, ear: &mut Ear<'_>) {
+        self.lift(ear);
+        ear.abandon(&mut self.calls);
+        (self.settled, self.turn_open) = (true, false);
+        let Last { stop, raw_stop, error, text } = self.last.take().unwrap_or_default();
         let (stop, code) = match stop.as_deref() {
-            Some("stop") if text.is_some() || self.state.worked => (StopReason::EndTurn, None),
+            Some("stop") if text.is_some() || self.worked => (StopReason::EndTurn, None),
             Some("length") => (StopReason::MaxTokens, Some(Code::EndedWithoutResult)),
             Some("aborted") => (StopReason::Cancelled, Some(Code::Cancelled)),
             Some("error") => {
@@ -322,60 +222,39 @@ impl Ear<'_> {
             }
             Some(_) | None => (StopReason::Error, Some(Code::EndedWithoutResult)),
         };
-        let (phase, n, stop_reason) = (TurnPhase::Ended, 1, Some(stop));
-        self.draft(Body::Turn(event::Turn { phase, n, stop_reason }));
-        self.signal(Signal::TurnEnded { stop });
-        let text = text.filter(|_| code.is_none());
-        self.signal(Signal::Result(Ending { code, text, output: None, detail: error }));
-    }
-
-    fn error(&mut self, code: Code, detail: &str) {
-        self.draft(Body::Error(event::Error {
-            code,
-            message: code.row().message.to_owned(),
-            retryable: code.retryable(),
-            retry_at: None,
-            hint: None,
-            detail: (!detail.is_empty()).then(|| detail.to_owned()),
-        }));
-    }
-
-    /// A line that is none of the protocol; a conversation that is not known is told in one.
-    fn stray(&mut self, level: Option<&str>) {
-        if trouble::session_unknown(self.line) && self.state.resumes.is_some() {
-            self.signal(Signal::SessionUnknown);
-        }
-        self.keep(level);
-    }
-
-    /// Keeps the line as it came.
-    fn keep(&mut self, level: Option<&str>) {
-        let (stream, text) = (self.raw.stream, self.line.to_owned());
-        self.draft(Body::Log(Log { stream, text, level: level.map(str::to_owned) }));
-    }
-
-    fn draft(&mut self, body: Body) {
-        self.out.drafts.push(Draft { raw: Some(self.raw), ..Draft::agent(body) });
-    }
-
-    fn signal(&mut self, signal: Signal) {
-        self.out.signals.push(signal);
+        ear.end_turn(stop);
+        ear.result(code, text, error);
     }
 }
 
-/// Closes the calls whose results will not come.
-fn abandon(state: &mut State, out: &mut Out) {
-    for Open { id, .. } in state.close_all() {
-        let output = Value::from("the agent ended before it told a result");
-        let (tool_call_id, status) = (id.clone(), ToolStatus::Error);
-        let result =
-            event::ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };
-        out.drafts.push(Draft::ostler(Body::ToolResult(result)));
-        out.signals.push(Signal::ToolClosed { tool_call_id: id });
+/// Each message tells what it cost alone, in tokens and, by the agent's own prices, in dollars.
+fn spent(message: &Message, ear: &mut Ear<'_>) {
+    let spent = match &message.usage {
+        None => return,
+        Some(Lenient::Other(_)) => return ear.keep(Some(UNRECOGNISED)),
+        Some(Lenient::Known(spent)) => spent,
+    };
+    let tokens = Tokens {
+        input_uncached: spent.input,
+        cache_read: spent.cache_read,
+        cache_write: spent.cache_write,
+        output: spent.output,
+        reasoning: spent.reasoning.filter(|reasoning| *reasoning > 0),
+    };
+    if tokens.total() == 0 {
+        return;
     }
-}
-
-/// A foreign text, not longer than this.
-fn bounded(text: &str, bytes_max: usize) -> String {
-    text[..text.floor_char_boundary(bytes_max)].to_owned()
+    // No dollars for tokens are a model without a price, not one that is free.
+    let usd = spent.cost.as_ref().and_then(|cost| cost.total).filter(|usd| *usd > 0.0);
+    let usd = usd.and_then(NanoUsd::from_usd);
+    ear.spent(Usage {
+        model: message.model.clone(),
+        provider: message.provider.clone(),
+        tokens: Some(tokens),
+        basis: Basis::Increment,
+        reported_nanousd: usd,
+        effective_nanousd: usd,
+        cost_source: if usd.is_some() { CostSource::Runtime } else { CostSource::Unpriced },
+        ..Usage::default()
+    });
 }

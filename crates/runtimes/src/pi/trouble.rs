@@ -1,48 +1,37 @@
 //! What this agent's words mean. Errors of the provider begin with their status, as in `429: {…}`;
 //! the exit is 0 after all of them. What is common to all providers is asked of `provider`.
 
-use crate::{ExitEvidence, provider};
+use crate::{ExitEvidence, headless, provider};
 use contract::Code;
 
 /// Words that mean something else here than elsewhere, the more particular first.
 const WORDS: &[(&str, Code)] =
     &[("no api key found", Code::AuthRequired), ("content_filter", Code::ModelRefusal)];
 
+/// Last words of a run that never began.
+const AT_EXIT: &[(&str, Code)] = &[("no api key found", Code::AuthRequired)];
+
 /// Words by which the conversation that was to be taken up is not known.
-const SESSION_UNKNOWN: &str = "no session found";
+pub(super) const SESSION_UNKNOWN: &[&str] = &["no session found"];
 
 /// The meaning of an error of the provider.
 pub(super) fn of(text: &str) -> Code {
-    in_words(text).or_else(|| provider::of(status_in(text), text)).unwrap_or(Code::UpstreamError)
-}
-
-fn in_words(text: &str) -> Option<Code> {
-    let text = text.to_lowercase();
-    WORDS.iter().find(|(words, _)| text.contains(words)).map(|(_, code)| *code)
-}
-
-/// Whether a line says that the conversation to be taken up is not known.
-pub(super) fn session_unknown(line: &str) -> bool {
-    line.to_lowercase().contains(SESSION_UNKNOWN)
+    let status = || text.split_once(':').and_then(|(status, _)| provider::status(status));
+    provider::in_words(text, WORDS)
+        .or_else(|| provider::of(status(), text))
+        .unwrap_or(Code::UpstreamError)
 }
 
 /// What the last words mean when it did not settle.
 pub(super) fn at_exit(evidence: &ExitEvidence<'_>) -> Option<Code> {
-    evidence.exit_code.filter(|exit| *exit != 0)?;
-    if evidence.stderr_tail.lines().any(session_unknown) {
-        return Some(Code::NativeSessionUnknown);
-    }
-    in_words(evidence.stderr_tail).filter(|code| *code == Code::AuthRequired)
-}
-
-fn status_in(text: &str) -> Option<u64> {
-    let (status, _) = text.split_once(':')?;
-    status.trim().parse().ok().filter(|status| (100..600).contains(status))
+    headless::at_exit(evidence, SESSION_UNKNOWN, AT_EXIT)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Pi;
     use super::*;
+    use crate::trial;
 
     #[test]
     fn every_error_of_the_provider_has_its_code() {
@@ -74,9 +63,6 @@ mod tests {
             (Some(143), "", None),
             (None, "No API key found for anthropic.", None),
         ];
-        for (exit_code, stderr_tail, expected) in rows {
-            let evidence = ExitEvidence { exit_code, signal: None, stderr_tail };
-            assert_eq!(at_exit(&evidence), expected, "{exit_code:?} {stderr_tail}");
-        }
+        trial::assert_exits_mean(&Pi, &rows);
     }
 }

@@ -2,6 +2,7 @@
 //! repeat what others tell are known and carry nothing. A line of an unknown type is kept as a `log`
 //! by whoever hears it. Nothing outside this folder may know these shapes.
 
+use crate::lenient::Lenient;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -63,8 +64,7 @@ pub(super) struct Message {
     pub content: Value,
     pub provider: Option<String>,
     pub model: Option<String>,
-    #[serde(default)]
-    pub usage: Value,
+    pub usage: Option<Lenient<Spent>>,
     pub stop_reason: Option<String>,
     pub raw_stop_reason: Option<String>,
     pub error_message: Option<String>,
@@ -125,12 +125,6 @@ pub(super) struct RetryStart {
 pub(super) struct RetryEnd {
     #[serde(default)]
     pub success: bool,
-}
-
-impl Line {
-    pub(super) fn read(line: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(line)
-    }
 }
 
 /// The texts of a list of contents, joined; `None` when there is none.
