@@ -8,6 +8,7 @@
 )]
 
 mod acp;
+mod acp_deaths;
 mod activity;
 mod adopted;
 mod asks;
