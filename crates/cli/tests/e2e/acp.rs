@@ -44,7 +44,11 @@ const TOLD: &[Told] = &[
     well("hermes-tool", ALLOW, "Tool rounds so far: 1."),
     well("droid-tool", &["--permission", "allow-all", "--model", "custom:fake"], "so far: 1."),
     badly("copilot-tool.reject", 12, "permission_denied", "I will create the file now."),
-    badly("codex-acp-rate_limit", 6, "rate_limited", "429 Too Many Requests"),
+    // Under another policy its mode would be set first, which was not recorded.
+    Told {
+        flags: ALLOW,
+        ..badly("codex-acp-rate_limit", 6, "rate_limited", "429 Too Many Requests")
+    },
     badly("cline-hello", 5, "auth_required", ""),
 ];
 

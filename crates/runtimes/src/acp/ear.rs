@@ -2,6 +2,7 @@
 //! a `log`. The history that an agent tells while a session is taken up again is no news and makes
 //! no events. Calls of tools are heard in `call`; beginnings and ends of turns in `turn`.
 
+use super::mode;
 use super::state::{State, short};
 use super::wire::{Cost, Entry, Update, Updated};
 use super::words;
@@ -69,7 +70,8 @@ impl Ear<'_> {
             "plan" => self.plan(update.entries),
             "current_mode_update" => {
                 let mode = short(update.current_mode_id).unwrap_or_default();
-                self.note(format!("its mode is now '{mode}'"), None);
+                let loose = mode::is_loose(self.state.wanted.policy, &mode);
+                self.note(format!("its mode is now '{mode}'"), loose.then_some(WARNING));
             }
             "available_commands_update" => {
                 let commands = update.available_commands.len();

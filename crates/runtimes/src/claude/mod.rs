@@ -16,6 +16,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp;
 use crate::launch::Start;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
@@ -90,7 +91,7 @@ impl Runtime for Claude {
                 version_args: vec!["--version".to_owned()],
                 install_hint: "npm install -g @anthropic-ai/claude-code".to_owned(),
             }],
-            lanes: vec![Lane::Native],
+            lanes: vec![Lane::Native, Lane::Acp],
             models: models(),
             context_window: None,
             reports: Reports {
@@ -114,7 +115,7 @@ impl Runtime for Claude {
             closing: "a result line without error whose terminal reason is `completed`, after \
                       something was said or done"
                 .to_owned(),
-            policies: policies(),
+            policies: acp::lane::both("claude", policies()),
             skills: Some(Skills::AddDir {
                 flag: "--add-dir".to_owned(),
                 subdir: ".claude/skills".to_owned(),

@@ -14,6 +14,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use crate::acp;
 use crate::launch::Start;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
@@ -45,7 +46,7 @@ impl Runtime for Codex {
                 version_args: vec!["--version".to_owned()],
                 install_hint: "npm install -g @openai/codex".to_owned(),
             }],
-            lanes: vec![Lane::Native],
+            lanes: vec![Lane::Native, Lane::Acp],
             models: vec![Model { id: "gpt-5.5".to_owned(), label: "GPT-5.5".to_owned() }],
             context_window: Some(258_400),
             reports: Reports { tokens: true, dollars: Dollars::None, quota: true, activity: true },
@@ -64,7 +65,7 @@ impl Runtime for Codex {
                 .into(),
             retries: Retries::Unbounded,
             closing: "turn/completed with status completed".to_owned(),
-            policies: policies(),
+            policies: acp::lane::both("codex", policies()),
             skills: Some(Skills::HomeLinks { dir: "${CODEX_HOME:-~/.codex}/skills".to_owned() }),
             login: Some(
                 Login::seen_by(

@@ -12,6 +12,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
@@ -43,7 +44,7 @@ impl Runtime for Copilot {
                 version_args: vec!["--version".to_owned()],
                 install_hint: "npm install -g @github/copilot (Node 22 or newer)".to_owned(),
             }],
-            lanes: vec![Lane::Native],
+            lanes: vec![Lane::Native, Lane::Acp],
             // Which models there are depends on the subscription or on the provider of one's own.
             models: Vec::new(),
             context_window: None,
@@ -67,7 +68,7 @@ impl Runtime for Copilot {
             retries: Retries::Bounded,
             closing: "a result line with exit 0 after an answer and no abort; exit 0 alone is none"
                 .to_owned(),
-            policies: policies(),
+            policies: acp::lane::both("copilot", policies()),
             skills: None,
             login: Some(Login::seen_by(
                 &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL"],

@@ -10,6 +10,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
@@ -42,7 +43,7 @@ impl Runtime for Droid {
                 version_args: vec!["--version".to_owned()],
                 install_hint: "npm install -g droid".to_owned(),
             }],
-            lanes: vec![Lane::Native],
+            lanes: vec![Lane::Native, Lane::Acp],
             // `droid exec --help` tells which are there; models of one's own are `custom:NAME`.
             models: Vec::new(),
             context_window: None,
@@ -61,7 +62,7 @@ impl Runtime for Droid {
             // Some are bounded, others went on for four minutes; nothing is printed of any.
             retries: Retries::Silent,
             closing: "a completion line; exit 0 is none, it comes after SIGTERM too".to_owned(),
-            policies: policies(),
+            policies: acp::lane::both("droid", policies()),
             skills: Some(Skills::HomeLinks { dir: "~/.factory/skills".to_owned() }),
             login: Some(Login::seen_by(
                 &["FACTORY_API_KEY"],

@@ -12,6 +12,7 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
@@ -42,7 +43,7 @@ impl Runtime for Gemini {
                 version_args: vec!["--version".to_owned()],
                 install_hint: "npm install -g @google/gemini-cli (Node 20 or newer)".to_owned(),
             }],
-            lanes: vec![Lane::Native],
+            lanes: vec![Lane::Native, Lane::Acp],
             models: models(),
             context_window: Some(1_048_576),
             reports: Reports { tokens: true, dollars: Dollars::None, quota: true, activity: true },
@@ -59,7 +60,7 @@ impl Runtime for Gemini {
             env: ENV.map(str::to_owned).into(),
             retries: Retries::Bounded,
             closing: "a result line of status success; exit 0 alone is none".to_owned(),
-            policies: policies(),
+            policies: acp::lane::both("gemini", policies()),
             // Its own skills have to be activated, which is refused where nobody can be asked.
             skills: Some(Skills::Prompt { flag: Some("--include-directories".to_owned()) }),
             login: Some(

@@ -10,6 +10,7 @@ mod trouble;
 #[cfg(test)]
 mod tests;
 
+use crate::acp;
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, oneshot};
 use contract::card::{
@@ -38,7 +39,7 @@ impl Runtime for Hermes {
                 version_args: vec!["--version".to_owned()],
                 install_hint: "uv tool install 'hermes-agent[acp]' --python 3.12".to_owned(),
             }],
-            lanes: vec![Lane::Native],
+            lanes: vec![Lane::Native, Lane::Acp],
             models: Vec::new(),
             context_window: None,
             reports: Reports {
@@ -62,7 +63,7 @@ impl Runtime for Hermes {
             closing: "a report on stderr that the task was completed and did not fail, beside an \
                       answer on stdout; exit 0 with an answer alone is none"
                 .to_owned(),
-            policies: policies(),
+            policies: acp::lane::both("hermes", policies()),
             skills: None,
             login: Some(Login::seen_by(
                 &launch::keys(&ENV),

@@ -5,6 +5,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::acp;
 use crate::launch;
 use crate::opencode::{self, Family, Steps};
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
@@ -34,6 +35,7 @@ impl Runtime for Kilo {
                 install_hint: "npm install -g @kilocode/cli".to_owned(),
             }],
             env: ENV.map(str::to_owned).into(),
+            policies: acp::lane::both("kilo", opencode::policies()),
             login: Some(Login::seen_by(
                 &launch::keys(&ENV),
                 &["${XDG_DATA_HOME:-~/.local/share}/kilo/auth.json"],
@@ -63,6 +65,11 @@ impl Runtime for Kilo {
     fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
         opencode::at_exit(evidence)
     }
+}
+
+/// What it is given over ACP, so that it asks.
+pub(crate) fn asking_rules(spec: &Spec) -> Vec<(String, String)> {
+    FAMILY.asking(spec)
 }
 
 /// Keys of the providers it is used with most, and its own switches; others pass by

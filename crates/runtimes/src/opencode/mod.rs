@@ -17,6 +17,7 @@ pub(crate) use dialect::Steps;
 pub(crate) use family::{Family, policies};
 pub(crate) use trouble::at_exit;
 
+use crate::acp;
 use crate::launch;
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{
@@ -49,6 +50,7 @@ impl Runtime for OpenCode {
                 install_hint: "npm install -g opencode-ai".to_owned(),
             }],
             env: ENV.map(str::to_owned).into(),
+            policies: acp::lane::both("opencode", policies()),
             login: Some(Login::seen_by(
                 &launch::keys(&ENV),
                 &["${XDG_DATA_HOME:-~/.local/share}/opencode/auth.json"],
@@ -81,6 +83,11 @@ impl Runtime for OpenCode {
     }
 }
 
+/// What it is given over ACP, so that it asks.
+pub(crate) fn asking_rules(spec: &Spec) -> Vec<(String, String)> {
+    FAMILY.asking(spec)
+}
+
 /// What is on the card of every member of the family.
 pub(crate) fn shared_card() -> Card {
     Card {
@@ -89,7 +96,7 @@ pub(crate) fn shared_card() -> Card {
         versions_recorded: Vec::new(),
         evidence: CardEvidence::Recorded,
         requires: Vec::new(),
-        lanes: vec![Lane::Native],
+        lanes: vec![Lane::Native, Lane::Acp],
         // It speaks to many providers; its command `models` tells which are there.
         models: Vec::new(),
         context_window: None,
