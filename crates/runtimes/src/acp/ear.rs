@@ -84,6 +84,11 @@ impl Ear<'_> {
                 let options: Vec<_> = update.config_options.iter().map(shown).collect();
                 self.note(format!("its options are now {}", options.join(", ")), None);
             }
+            "notice" => self.notice(update),
+            "compaction_update" => {
+                let status = short(update.call.status).unwrap_or_default();
+                self.note(format!("it makes its conversation shorter: {status}"), None);
+            }
             "session_info_update" => self.info(update.call.title, update.meta.as_ref()),
             "usage_update" => self.fill(update),
             _ => self.unrecognised(),
@@ -118,6 +123,16 @@ impl Ear<'_> {
         };
         let entries = entries.into_iter().map(entry).collect();
         self.push(Body::Plan(Plan { entries }));
+    }
+
+    /// Something for people that is no part of the conversation.
+    fn notice(&mut self, update: Update) {
+        let Update { call, description, severity, .. } = update;
+        let said: Vec<_> = call.title.into_iter().chain(description).collect();
+        match said.is_empty() {
+            true => self.unrecognised(),
+            false => self.note(clipped(&said.join(": ")), short(severity).as_deref()),
+        }
     }
 
     /// A new title, or what the bridge to Codex tells of its model beside the protocol.

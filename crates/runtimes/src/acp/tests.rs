@@ -569,6 +569,17 @@ fn rows() -> Vec<(Value, Vec<Value>)> {
             note("its options are now model = m-0"),
         ),
         (
+            json!({ "sessionUpdate": "notice", "severity": "warning", "title": "Old model",
+                "description": "it is gone in May" }),
+            vec![json!({ "kind": "log", "stream": "ostler", "level": "warning",
+                "text": "Old model: it is gone in May" })],
+        ),
+        (
+            json!({ "sessionUpdate": "compaction_update", "compactionId": "c",
+                "status": "in_progress" }),
+            note("it makes its conversation shorter: in_progress"),
+        ),
+        (
             json!({ "sessionUpdate": "session_info_update", "title": "Mending" }),
             note("its session is called 'Mending'"),
         ),

@@ -208,6 +208,8 @@ pub(super) struct Update {
     /// One piece of a text, or a list of what a call brought.
     pub content: Option<Value>,
     pub message_id: Option<String>,
+    pub description: Option<String>,
+    pub severity: Option<String>,
     #[serde(flatten)]
     pub call: Call,
     #[serde(deserialize_with = "lenient")]

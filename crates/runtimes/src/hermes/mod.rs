@@ -126,8 +126,8 @@ const ENV: [&str; 7] = [
 /// In its one-shot mode it approves everything itself, and there is no switch against that.
 fn policies() -> Vec<PolicyRow> {
     let rows: [(Policy, Option<&[&str]>, &str); 4] = [
-        (Policy::Deny, None, "its one-shot mode approves every tool itself; its ACP mode asks"),
-        (Policy::Ask, None, "its one-shot mode approves every tool itself; its ACP mode asks"),
+        (Policy::Deny, None, "its one-shot mode approves every tool itself"),
+        (Policy::Ask, None, "its one-shot mode approves every tool itself"),
         (
             Policy::AllowReads,
             None,
