@@ -28,6 +28,7 @@ struct Row {
     denied: Denied,
     resumes: Resumes,
     quota: Quota,
+    speaks: Speaks,
 }
 
 struct Own {
@@ -43,8 +44,6 @@ enum Denied {
     GoesOn,
     /// It takes the no for the end of its turn.
     Ends,
-    /// It is not asked for: its own sandbox keeps it from writing.
-    Sandboxed,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,11 +53,16 @@ enum Resumes {
     Afresh,
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Speaks {
+    InPieces,
+    Whole,
+}
+
 /// What it tells of a quota that is used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quota {
     Named,
-    Limited,
     /// It waits without a word, and a clock of ours ends it.
     Silent,
 }
@@ -73,6 +77,7 @@ const ROWS: &[Row] = &[
         // Of this version: "No previous sessions found for this project", though the file is there.
         resumes: Resumes::Afresh,
         quota: Quota::Named,
+        speaks: Speaks::InPieces,
     },
     Row {
         runtime: "opencode",
@@ -82,6 +87,7 @@ const ROWS: &[Row] = &[
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
         quota: Quota::Silent,
+        speaks: Speaks::InPieces,
     },
     Row {
         runtime: "claude",
@@ -91,15 +97,17 @@ const ROWS: &[Row] = &[
         denied: Denied::GoesOn,
         resumes: Resumes::ItsOwn,
         quota: Quota::Named,
+        speaks: Speaks::InPieces,
     },
     Row {
         runtime: "codex",
         programs: &["codex-acp"],
         own: None,
         model: None,
-        denied: Denied::Sandboxed,
+        denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
         quota: Quota::Named,
+        speaks: Speaks::InPieces,
     },
     Row {
         runtime: "copilot",
@@ -120,6 +128,7 @@ const ROWS: &[Row] = &[
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
         quota: Quota::Named,
+        speaks: Speaks::InPieces,
     },
     Row {
         runtime: "kilo",
@@ -141,6 +150,7 @@ const ROWS: &[Row] = &[
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
         quota: Quota::Silent,
+        speaks: Speaks::InPieces,
     },
     Row {
         runtime: "droid",
@@ -158,7 +168,8 @@ const ROWS: &[Row] = &[
         model: Some("custom:fake"),
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Limited,
+        quota: Quota::Named,
+        speaks: Speaks::Whole,
     },
 ];
 
@@ -247,7 +258,12 @@ impl Stage {
     fn held(&self, scenario: &str, exit: i32, events: &[Value]) {
         self.assert_nothing_left();
         let Some(dir) = std::env::var_os("OSTLER_AGENTS_ROWS") else { return };
-        let (end, cli) = (result(events), format!("{} by ACP", self.row.runtime));
+        let (end, program) = (result(events), self.row.programs[0]);
+        // A bridge has a name of its own.
+        let cli = match program == self.row.runtime {
+            true => format!("{program} by ACP"),
+            false => program.to_owned(),
+        };
         let row = json!({
             "cli": cli,
             "scenario": scenario,
@@ -333,11 +349,11 @@ pub fn write_denied(runtime: &str) {
     assert_eq!(written(&stage), None, "it was not allowed: {events:#?}");
     let asked = of_kind(&events, "permission");
     let expected = match stage.row.denied {
-        Denied::GoesOn | Denied::Sandboxed => (0, Value::Null),
+        Denied::GoesOn => (0, Value::Null),
         Denied::Ends => (12, "permission_denied".into()),
     };
     assert_eq!((said.code, end["code"].clone()), expected, "{events:#?}");
-    assert_eq!(asked.is_empty(), stage.row.denied == Denied::Sandboxed, "{events:#?}");
+    assert!(!asked.is_empty(), "it asks: {events:#?}");
     let denied = asked.iter().filter(|event| event["decision"] == "deny").count();
     assert_eq!(denied * 2, asked.len(), "each question is denied: {asked:#?}");
     stage.held("write a file and may not", said.code, &events);
@@ -355,9 +371,15 @@ pub fn thinking(runtime: &str) {
 
 /// Is interrupted in the middle of an answer, and stopped after that.
 pub fn interrupted(runtime: &str) {
-    let stage = Stage::new(runtime, "very_slow");
+    let row = ROWS.iter().find(|row| row.runtime == runtime).expect("a row");
+    // One that tells an answer only when it is whole is interrupted in a tool instead.
+    let (scenario, kind) = match row.speaks {
+        Speaks::InPieces => ("very_slow", "assistant_text"),
+        Speaks::Whole => ("tool_sleep", "tool_use"),
+    };
+    let stage = Stage::new(runtime, scenario);
     let mut run = Running::of(&mut stage.command(ALLOW, "Tell me something long."));
-    let begun = run.event("it to speak", |event| event["kind"] == "assistant_text");
+    let begun = run.event("it to be at work", |event| event["kind"] == kind);
     let id = begun["run_id"].as_str().expect("an id").to_owned();
     assert_eq!(stage.ostler.says(&["interrupt", &id]).code, 0);
     let ended = run.event("the turn to end", |event| event["phase"] == "ended");
@@ -379,7 +401,6 @@ pub fn quota(runtime: &str) {
     let end = result(&events);
     let (exit, outcome, code) = match stage.row.quota {
         Quota::Named => (6, "failed", "provider_quota"),
-        Quota::Limited => (6, "failed", "rate_limited"),
         Quota::Silent => (8, "timed_out", "timeout_silence"),
     };
     let seen = (said.code, &end["outcome"], &end["code"]);

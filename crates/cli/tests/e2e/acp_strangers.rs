@@ -11,6 +11,8 @@ use testkit::{find_marked, until};
 
 /// The Python SDK, as it is on PyPI.
 const SDK: &str = "agent-client-protocol==0.12.1";
+/// The longest the other one may be built for in a test; `scripts/test` builds it before.
+const BUILD_SEC: u32 = 150;
 /// Set by whoever has put both there.
 const THERE: &str = "OSTLER_TEST_ACP_SDK";
 
@@ -67,7 +69,9 @@ fn rust() -> Option<String> {
         let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stranger/Cargo.toml");
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let home = target().join("stranger");
-        let mut build = Command::new(cargo);
+        // What is not done in time goes on where it stopped when it is wanted the next time.
+        let mut build = Command::new("timeout");
+        build.arg(BUILD_SEC.to_string()).arg(cargo);
         build.args(["build", "--quiet", "--locked", "--manifest-path", manifest]);
         let program = home.join("debug/stranger");
         succeeds(build.arg("--target-dir").arg(&home)).then_some(program)

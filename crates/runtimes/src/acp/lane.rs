@@ -18,7 +18,7 @@ pub enum Held {
     Asking,
     /// It asks because of rules that are given to it in variables.
     ByRules,
-    /// It does not ask, but has a mode in which it changes nothing.
+    /// It does not ask about everything, but has a mode in which it changes nothing unasked.
     ReadOnly,
     /// It was not seen to ask.
     Unasked,
@@ -97,7 +97,11 @@ impl Held {
             ),
             (Self::Unasked, _) => (false, "it was not seen to ask before it acts"),
             (Self::ReadOnly, Policy::Ask) => (false, "it asks only where its own sandbox stops it"),
-            (Self::ReadOnly, _) => (true, "its mode 'read-only' is set, which its sandbox keeps"),
+            (Self::ReadOnly, _) => (
+                true,
+                "its mode 'read-only' is set, which its sandbox keeps, and every question is \
+                 answered with no",
+            ),
             (Self::Asking, Policy::Deny) => (
                 true,
                 "its mode that asks is set, and every question is answered with no; what it only \

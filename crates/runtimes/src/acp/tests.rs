@@ -848,6 +848,17 @@ fn an_agent_that_takes_a_no_for_the_end_has_not_succeeded() {
 }
 
 #[test]
+fn a_turn_that_the_agent_cancels_because_of_a_no_was_denied_and_not_cancelled_by_anybody() {
+    let mut dialect = in_turn();
+    let out = told(&mut *dialect, &permission(json!(5), &[("cancel", "reject_once")]));
+    let request = question(&out).request.clone();
+    say(&mut *dialect, &Utterance::Decide { request, option: Some("cancel".into()) });
+    let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "cancelled" })));
+    assert!(out.signals.contains(&Signal::TurnEnded { stop: StopReason::Cancelled }));
+    assert_eq!(ending(&out).unwrap().code, Some(Code::PermissionDenied));
+}
+
+#[test]
 fn an_interrupt_is_a_notification_and_open_questions_are_cancelled() {
     let mut dialect = in_turn();
     told(&mut *dialect, &permission(json!(5), &[("y", "allow_once")]));

@@ -178,10 +178,15 @@ impl Ear<'_> {
     /// the message that waits, or with the next one.
     fn cancelled(&mut self) {
         let asked_for = std::mem::take(&mut self.state.interrupting);
+        let refused = self.state.refused;
         self.turn_ended(StopReason::Cancelled);
-        match asked_for {
-            true => self.begin(),
-            false => self.conclude(Some(Code::Cancelled), None),
+        match (asked_for, refused) {
+            (true, _) => self.begin(),
+            // The bridge to Codex cancels its own turn when it is not allowed something.
+            (false, true) => {
+                self.conclude(Some(Code::PermissionDenied), Some(NOT_ALLOWED.to_owned()));
+            }
+            (false, false) => self.conclude(Some(Code::Cancelled), None),
         }
     }
 
