@@ -21,7 +21,8 @@ type Mode = Arc<Mutex<String>>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let (cancelled, mode) = (Arc::new(Notify::new()), Mode::default());
+    let cancelled = Arc::new(Notify::new());
+    let mode = Mode::new(Mutex::new("yolo".to_owned()));
     let (of_prompt, of_cancel) = (Arc::clone(&cancelled), cancelled);
     let (asked, set) = (Arc::clone(&mode), mode);
     Agent
