@@ -46,6 +46,19 @@ pub struct Card {
     pub config_schema: BTreeMap<String, serde_json::Value>,
 }
 
+impl Card {
+    /// Whether a policy can be kept on a lane.
+    pub fn keeps(&self, lane: Lane, policy: Policy) -> bool {
+        let mut rows = self.policies.iter();
+        rows.any(|row| row.lane == lane && row.policy == policy && row.flags.is_some())
+    }
+
+    /// The first lane on which a policy can be kept.
+    pub fn lane_for(&self, policy: Policy) -> Option<Lane> {
+        self.lanes.iter().copied().find(|lane| self.keeps(*lane, policy))
+    }
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CardEvidence {

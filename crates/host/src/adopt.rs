@@ -519,7 +519,7 @@ pub(crate) fn restore(
 ) -> Option<(Machine, Box<dyn Dialect>, HostState)> {
     let machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
     let dialect = runtime.restore(&seal.unheld(&point.dialect)).ok()?;
-    let host = serde_json::from_slice(&point.host).ok()?;
+    let host = serde_json::from_slice(&seal.unheld(&point.host)).ok()?;
     Some((machine, dialect, host))
 }
 
@@ -545,7 +545,8 @@ impl Drive {
         // A frame that the keeper holds is on its way into the pipe and must not be said again.
         let reached = reply.held.unwrap_or(0).max(reply.last_said);
         for effect in point.effects {
-            let Ok(intent) = serde_json::from_slice::<StoredIntent<'_>>(&effect.bytes) else {
+            let words = self.words.seal.unheld(&effect.bytes);
+            let Ok(intent) = serde_json::from_slice::<StoredIntent<'_>>(&words) else {
                 continue;
             };
             let said = intent.frames.iter().filter(|n| **n <= reached).count();

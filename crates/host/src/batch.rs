@@ -205,9 +205,9 @@ impl Drive {
             fence: self.fence,
             first_seq,
             events,
-            machine: seal.json(&self.machine),
-            dialect: seal.json(&saved(&*self.dialect)),
-            host: seal.json(&host),
+            machine: seal.state(&self.machine),
+            dialect: seal.state(&saved(&*self.dialect)),
+            host: seal.state(&host),
             spool_offset: marks.offset(),
             taken: std::mem::take(&mut self.pending.taken),
             effects_todo: effects.iter().map(|intent| stored(seal, intent)).collect(),
@@ -267,7 +267,7 @@ fn stored(seal: &Seal, intent: &Intent) -> store::Effect {
         words: String::from_utf8_lossy(&words).into_owned(),
         cuts: intent.frames.iter().map(|frame| frame.bytes.len()).collect(),
     };
-    store::Effect { n: intent.n, bytes: seal.json(&stored) }
+    store::Effect { n: intent.n, bytes: seal.state(&stored) }
 }
 
 impl Words {

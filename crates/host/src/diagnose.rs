@@ -399,11 +399,16 @@ fn directory(path: &Path) -> Check {
 
 /// Which policies can be kept, and what the dangerous one means here.
 fn policies(card: &Card, configured: Option<Policy>) -> Vec<Check> {
-    let possible = |policy: Policy| {
-        card.policies.iter().any(|row| row.policy == policy && row.flags.is_some())
-    };
+    let possible = |policy: Policy| card.lane_for(policy).is_some();
     let all = [Policy::Deny, Policy::Ask, Policy::AllowReads, Policy::AllowAll];
-    let kept: Vec<&str> = all.into_iter().filter(|p| possible(*p)).map(Policy::word).collect();
+    let kept: Vec<String> = all
+        .into_iter()
+        .filter_map(|policy| match card.lane_for(policy)? {
+            // What needs another lane than the usual one says which.
+            Lane::Acp if card.lanes.len() > 1 => Some(format!("{} (lane acp)", policy.word())),
+            Lane::Native | Lane::Acp | Lane::Process | Lane::Http => Some(policy.word().to_owned()),
+        })
+        .collect();
     let mut checks = vec![Check::new(
         CheckCode::PolicyPossible,
         format!("can be run with --permission {}", kept.join(", ")),

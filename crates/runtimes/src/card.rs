@@ -2,6 +2,7 @@
 //! words are a `Product`, its matrix of policies is `Policies`, and `REPORTS` and `CAN` are those of
 //! an agent that is only listened to. What a card means is in `contract::card`.
 
+use crate::acp::lane;
 use crate::launch;
 use contract::card::{
     Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
@@ -60,7 +61,8 @@ pub(crate) const CAN: Can = Can {
 };
 
 impl Product {
-    /// The card with all that is said here; the rest is to be put over it.
+    /// The card with all that is said here and what its second lane adds, if it has one; the rest
+    /// is to be put over it.
     pub fn card(&self, policies: Vec<PolicyRow>) -> Card {
         let documented = self.recorded.is_empty();
         Card {
@@ -73,7 +75,7 @@ impl Product {
                 version_args: vec!["--version".to_owned()],
                 install_hint: self.install.to_owned(),
             }],
-            lanes: vec![Lane::Native],
+            lanes: lane::lanes(self.id),
             models: Vec::new(),
             context_window: None,
             reports: REPORTS,
@@ -81,7 +83,7 @@ impl Product {
             env: launch::words(self.env),
             retries: self.retries,
             closing: self.closing.to_owned(),
-            policies,
+            policies: lane::both(self.id, policies),
             skills: None,
             login: None,
             handshake: None,

@@ -1,14 +1,16 @@
 //! The list of runtimes: one line each, and the only place besides its own folder where a runtime
 //! is known. Nothing else may match on a runtime's id. Agents that a mapping describes are in no
-//! list: `of` makes their runtime from the adapter, `adopted` from the saved conversation.
+//! list: `of` makes their runtime from the adapter, `adopted` from the saved conversation. A runtime
+//! that speaks ACP too has a second lane: `on_lane` takes it, and `kept_as` says so in what is stored.
 
 use crate::account::Account;
+use crate::acp::lane::ByAcp;
 use crate::mapped::{self, Mapped};
 use crate::{
     Runtime, acp, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes,
     kilo, openclaw, opencode, openhands, pi, process,
 };
-use contract::plan::Adapter;
+use contract::plan::{Adapter, Lane};
 use contract::{Code, Fault};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -51,6 +53,8 @@ pub fn account(id: &str) -> Option<&'static dyn Account> {
 pub enum Chosen {
     Listed(&'static dyn Runtime),
     Mapped(Arc<Mapped>),
+    /// A listed one on its second lane.
+    ByAcp(ByAcp),
 }
 
 impl Deref for Chosen {
@@ -60,6 +64,7 @@ impl Deref for Chosen {
         match self {
             Self::Listed(runtime) => *runtime,
             Self::Mapped(mapped) => &**mapped,
+            Self::ByAcp(by_acp) => by_acp,
         }
     }
 }
@@ -75,8 +80,36 @@ pub fn of(adapter: &Adapter) -> Result<Chosen, Fault> {
     }
 }
 
+/// The same runtime on the lane that a run takes. One that has only that lane is as it was.
+pub fn on_lane(chosen: Chosen, lane: Lane) -> Chosen {
+    match (&chosen, lane) {
+        (Chosen::Listed(native), Lane::Acp) => ByAcp::of(*native).map_or(chosen, Chosen::ByAcp),
+        (Chosen::Listed(_) | Chosen::Mapped(_) | Chosen::ByAcp(_), _) => chosen,
+    }
+}
+
+/// What the id of a runtime ends with when a run took its second lane.
+const BY_ACP: &str = ":acp";
+
+/// What is kept as the runtime of a run: its id, and the lane where there are two.
+pub fn kept_as(chosen: &Chosen, adapter: &Adapter) -> String {
+    match chosen {
+        Chosen::Listed(_) | Chosen::Mapped(_) => adapter.runtime.clone(),
+        Chosen::ByAcp(_) => format!("{}{BY_ACP}", adapter.runtime),
+    }
+}
+
+/// Whether two kept ids are one product on two lanes.
+pub fn differ_by_lane(one: &str, other: &str) -> bool {
+    let stem = |id: &str| id.strip_suffix(BY_ACP).unwrap_or(id).to_owned();
+    one != other && stem(one) == stem(other)
+}
+
 /// The runtime of a run that goes on elsewhere, by its id and its saved conversation.
 pub fn adopted(id: &str, saved: &[u8]) -> Option<Chosen> {
+    if let Some(native) = id.strip_suffix(BY_ACP) {
+        return find(native).and_then(ByAcp::of).map(Chosen::ByAcp);
+    }
     if mapped::is_id(id) {
         return Mapped::of_saved(saved).ok().map(|mapped| Chosen::Mapped(Arc::new(mapped)));
     }
@@ -138,6 +171,32 @@ mod tests {
             }
         }
         assert!(refused > 0, "nothing was refused");
+    }
+
+    #[test]
+    fn a_runtime_has_the_lanes_that_it_can_be_driven_by() {
+        for runtime in all() {
+            let card = runtime.card();
+            let chosen = Chosen::Listed(*runtime);
+            let by_acp = matches!(on_lane(chosen, Lane::Acp), Chosen::ByAcp(_));
+            let both = card.lanes.contains(&Lane::Acp) && card.lanes.len() > 1;
+            assert_eq!(by_acp, both, "{}: {:?}", card.id, card.lanes);
+        }
+    }
+
+    #[test]
+    fn a_run_on_the_second_lane_is_found_again_by_what_is_kept_of_it() {
+        for laned in crate::acp::lane::LANED {
+            let adapter = Adapter { runtime: laned.runtime.to_owned(), ..Adapter::default() };
+            let chosen = on_lane(of(&adapter).unwrap(), Lane::Acp);
+            let kept = kept_as(&chosen, &adapter);
+            assert!(differ_by_lane(&kept, laned.runtime) && !differ_by_lane(&kept, &kept));
+            let card = adopted(&kept, b"{}").expect("its runtime").card();
+            assert_eq!((card.id.as_str(), card.lanes), (laned.runtime, vec![Lane::Acp]));
+            let native = adopted(laned.runtime, b"{}").expect("its runtime").card();
+            assert_eq!(native.lanes, [Lane::Native, Lane::Acp]);
+        }
+        assert!(!differ_by_lane("one", "other"));
     }
 
     #[test]

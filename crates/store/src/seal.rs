@@ -148,6 +148,12 @@ impl Seal {
         Sealed(walk::rewrite(self, &written(value), Scope::State))
     }
 
+    /// State that only a successor reads, who knows the same values: a known value is written as its
+    /// place among them, and `unheld` gives it back. Whoever does not know it learns nothing of it.
+    pub fn state(&self, value: &impl Serialize) -> Sealed {
+        Sealed(walk::rewrite(self, &written(value), Scope::Kept))
+    }
+
     /// JSON for people (a launch plan, a card): by all rules, telling names included.
     pub fn view(&self, value: &impl Serialize) -> Sealed {
         Sealed(self.clean_json(written(value)))

@@ -131,6 +131,21 @@ pub const PINS: &[Pin] = &[
         newer_node: true,
         everyday: false,
     },
+    Pin {
+        id: "claude-agent-acp",
+        package: "@agentclientprotocol/claude-agent-acp",
+        version: "0.99.1",
+        program: ".bin/claude-agent-acp",
+        everyday: true,
+        ..NODE
+    },
+    Pin {
+        id: "codex-acp",
+        package: "@agentclientprotocol/codex-acp",
+        version: "2.6.0",
+        program: ".bin/codex-acp",
+        ..NODE
+    },
 ];
 
 /// Where the CLIs are: `$OSTLER_AGENTS`, else `ostler-agents` in the person's cache.

@@ -11,6 +11,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use testkit::agents::Pin;
 
 const PAGE: &str = "docs/agents/real.md";
+/// What a row has behind the name of a CLI that was driven on its second lane.
+const BY_ACP: &str = " by ACP";
 
 /// What one test saw of one CLI.
 #[derive(Debug, Clone, Deserialize)]
@@ -76,9 +78,11 @@ pub fn of(pins: &[Pin], rows: &[Row]) -> String {
             row.duration_ms % 1000 / 100,
         );
     }
+    page.push_str("\nOf agents by ACP the tokens are what they tell, which is not compared.\n");
     page.push_str("\n| pinned | version | package | |\n|---|---|---|---|\n");
     for pin in pins {
-        let driven = rows.iter().filter(|row| row.cli == pin.id).count();
+        let is_of = |row: &&Row| row.cli.strip_suffix(BY_ACP).unwrap_or(&row.cli) == pin.id;
+        let driven = rows.iter().filter(is_of).count();
         let known = runtimes::registry::find(pin.id).is_some();
         let what = match (driven, known, pin.everyday) {
             (0, true, _) => "installs; no scenario held".to_owned(),

@@ -10,12 +10,12 @@ use crate::hosting::OWN_PROGRAM;
 use crate::render::{self, Practice as Shown};
 use contract::card::Requirement;
 use contract::diagnosis::{Check, CheckCode, Diagnosis, Status};
-use contract::plan::Adapter;
-use contract::{Card, Code, Fault, limits};
+use contract::plan::{Adapter, Lane, LaneChoice};
+use contract::{Card, Code, Fault, Policy, limits};
 use futures::StreamExt as _;
 use host::diagnose::{Patient, Practice};
 use runtimes::acp::cards::{self, Known};
-use runtimes::registry;
+use runtimes::registry::{self, Chosen};
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -90,10 +90,10 @@ async fn look(practice: &Practice, config: &Config, name: &str) -> Diagnosis {
 
 fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
     let Resolved { adapter, cwd, repository, permission, .. } = resolve(name, config)?;
-    let mut card = registry::of(&adapter)?.card();
+    let mut card = on_its_lane(registry::of(&adapter)?, &adapter, permission).card();
     match (config.file.adapters.get(&adapter.name), cards::find(&adapter.name)) {
         (Some(configured), _) => describe(&mut card, configured, &adapter),
-        (None, Some(known)) => introduce(&mut card, known, &adapter),
+        (None, Some(known)) => introduce(&mut card, known),
         (None, None) => {}
     }
     Ok(Patient {
@@ -103,6 +103,21 @@ fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
         cwd: cwd.or(repository),
         policy: permission,
     })
+}
+
+/// The runtime on the lane that a run would take: the configured one, else the first that keeps the
+/// configured permission.
+fn on_its_lane(runtime: Chosen, adapter: &Adapter, permission: Option<Policy>) -> Chosen {
+    let card = runtime.card();
+    let lane = match adapter.lane {
+        Some(LaneChoice::Acp) => Some(Lane::Acp),
+        Some(LaneChoice::Native) => None,
+        Some(LaneChoice::Auto) | None => permission.and_then(|policy| card.lane_for(policy)),
+    };
+    match lane {
+        Some(lane) => registry::on_lane(runtime, lane),
+        None => runtime,
+    }
 }
 
 /// What configuration alone knows of an agent that speaks ACP: its program, how it tells its
@@ -121,14 +136,16 @@ fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
 }
 
 /// What is known of an agent that speaks ACP by its name.
-fn introduce(card: &mut Card, known: &Known, adapter: &Adapter) {
-    let version_args = known.version_args.iter().map(|arg| (*arg).to_owned()).collect();
+fn introduce(card: &mut Card, known: &Known) {
+    let words =
+        |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
+    let version_args = words(known.version_args);
     let (binary, install_hint) = (known.binary.to_owned(), known.install_hint.to_owned());
     card.requires = vec![Requirement { binary, version_args, install_hint }];
     known.id.clone_into(&mut card.id);
     known.label.clone_into(&mut card.label);
     card.evidence = known.evidence;
-    card.handshake = runtimes::acp::handshake(&adapter.args);
+    card.handshake = runtimes::acp::handshake(&words(known.args));
 }
 
 /// The fault that a run would end with.

@@ -295,8 +295,13 @@ fn clocks(from: &Adapter) -> Clocks {
     }
 }
 
-/// An agent that speaks ACP, with nothing configured.
+/// An agent that speaks ACP, with nothing configured. One that is a runtime here is that runtime, on
+/// its second lane.
 fn known_by_name(known: &runtimes::acp::cards::Known) -> plan::Adapter {
+    if let Some(runtime) = runtimes::acp::lane::runtime_of(known) {
+        let (runtime, lane) = (runtime.to_owned(), Some(plan::LaneChoice::Acp));
+        return plan::Adapter { runtime, lane, ..bare(known.id) };
+    }
     plan::Adapter {
         runtime: AdapterType::Acp.word().to_owned(),
         binary: Some(known.binary.to_owned()),

@@ -3,7 +3,8 @@
 //! and runs this; a CLI that is not there is a failure.
 //!
 //! `clis` says how each one is pointed at the model and what is peculiar to it, `scenarios` what is
-//! done with all of them, `tokens` what the model says it spent, `stage` how it is put together.
+//! done with all of them, `acp` what is done with those that have a second lane, `tokens` what the model
+//! says it spent, `stage` how it is put together.
 
 #![allow(clippy::print_stderr, reason = "a test of size prints its figures")]
 #![allow(
@@ -11,6 +12,7 @@
     reason = "tests start processes and read the clock for themselves"
 )]
 
+mod acp;
 mod clis;
 #[path = "../e2e/ostler.rs"]
 #[allow(dead_code, unused_imports, reason = "the other suite uses the rest of it")]
@@ -74,6 +76,8 @@ driven!(claude codex gemini opencode);
 
 /// Those beyond every day: whether they can be driven at all.
 mod beyond {
+    mod by_acp;
+
     macro_rules! greeted {
         ($($cli:ident)*) => {
             $(mod $cli {

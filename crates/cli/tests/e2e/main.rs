@@ -8,6 +8,8 @@
 )]
 
 mod acp;
+mod acp_deaths;
+mod acp_strangers;
 mod activity;
 mod adopted;
 mod asks;

@@ -12,6 +12,7 @@ use contract::{Card, Code, Draft, Fault, RunId};
 use engine::SessionSpent;
 use engine::rules::handover::{Past, handover};
 use engine::rules::resume::{WornOut, worn_out};
+use runtimes::registry::{self, Chosen};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use store::Conversation;
@@ -48,11 +49,12 @@ pub(super) async fn take_up(
     resume: Option<Resume>,
     agent: &str,
     adapter: &Adapter,
-    card: &Card,
+    runtime: &Chosen,
     cwd: &Path,
     prompt: &str,
 ) -> Result<TakenUp, Fault> {
     let Some(resume) = resume else { return Ok(TakenUp::default()) };
+    let card = &runtime.card();
     if !card.can.resume {
         let message = format!("{} cannot take up a conversation again", card.label);
         return Err(Fault::new(Code::NotSupported, message).with_hint("run it without --resume"));
@@ -63,8 +65,9 @@ pub(super) async fn take_up(
         Resume::Run(run) => host.store().conversation_of(find(host, run).await?).await,
     };
     let Some(conversation) = found.map_err(stored)? else { return Err(nothing(&resume, agent)) };
-    if conversation.runtime != adapter.runtime {
-        let (had, has) = (&conversation.runtime, &adapter.runtime);
+    let (had, has) = (&conversation.runtime, &registry::kept_as(runtime, adapter));
+    let other_lane = registry::differ_by_lane(had, has);
+    if had != has && !other_lane {
         let message =
             format!("{} was a conversation of {had}, and this is {has}", conversation.run);
         return Err(Fault::new(Code::Conflict, message).with_hint("name the agent that had it"));
@@ -89,6 +92,14 @@ pub(super) async fn take_up(
         };
         taken.warnings.push(warning(format!(
             "the conversation has come to its limit of {had}: a fresh one is begun with a hand-over"
+        )));
+    }
+    if other_lane {
+        // The two lanes need not know each other's conversations.
+        (taken.session, taken.spent) = (None, Vec::new());
+        taken.warnings.push(warning(format!(
+            "the conversation was held as {had}, and this run is {has}: a fresh one is begun with a \
+             hand-over"
         )));
     }
     if conversation.failures >= FAILURES_MAX {

@@ -97,7 +97,7 @@ async fn prepare(
         request.resume.clone(),
         &request.agent,
         &checked.adapter,
-        &checked.runtime.card(),
+        &checked.runtime,
         checked.workspace.path(),
         &request.prompt,
     )
@@ -221,7 +221,7 @@ pub(super) async fn start_new(
         head: RunHead {
             agent: request.agent.clone(),
             adapter: checked.adapter.name.clone(),
-            runtime: checked.adapter.runtime.clone(),
+            runtime: registry::kept_as(&checked.runtime, &checked.adapter),
             cwd: checked.workspace.path().display().to_string(),
             model: spec.model.clone(),
             resumes: spec.session.as_deref().map(|id| seal.given(id)),
@@ -381,6 +381,7 @@ async fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Ch
     };
     let policy = policy(host, request, &adapter);
     let lane = lane(&runtime.card(), &adapter, policy)?;
+    let runtime = registry::on_lane(runtime, lane);
     let (skills, adapter) = skilled(adapter).await?;
     Ok(Checked { adapter, runtime, workspace, environment, policy, lane, skills })
 }
@@ -408,14 +409,10 @@ fn lane(card: &Card, adapter: &Adapter, policy: Policy) -> Result<Lane, Fault> {
         LaneChoice::Acp => Some(Lane::Acp),
     };
     let candidates = card.lanes.iter().filter(|lane| wanted.is_none_or(|wanted| wanted == **lane));
-    let keeps = |lane: &Lane, policy: Policy| {
-        let row = card.policies.iter().find(|row| row.lane == *lane && row.policy == policy);
-        row.is_some_and(|row| row.flags.is_some())
-    };
     let mut any = false;
     for lane in candidates {
         any = true;
-        if keeps(lane, policy) {
+        if card.keeps(*lane, policy) {
             return Ok(*lane);
         }
     }
@@ -424,12 +421,13 @@ fn lane(card: &Card, adapter: &Adapter, policy: Policy) -> Result<Lane, Fault> {
         let message = format!("adapters.{name}.lane: {} has no such lane", card.label);
         return Err(Fault::new(Code::InvalidConfig, message).with_hint("take lane: auto"));
     }
-    let policy = policy.word();
-    let message = format!("{} cannot be held to --permission {policy}", card.label);
+    let (word, elsewhere) = (policy.word(), card.lane_for(policy));
+    let message = format!("{} cannot be held to --permission {word}", card.label);
     let mut ways = vec!["--permission allow-all in a directory of its own"];
-    if card.lanes.contains(&Lane::Acp) && wanted == Some(Lane::Native) {
-        ways.push("lane: acp");
-    }
+    ways.extend(elsewhere.map(|lane| match lane {
+        Lane::Acp => "lane: acp",
+        Lane::Native | Lane::Process | Lane::Http => "lane: auto",
+    }));
     Err(Fault::new(Code::PolicyNotPossible, message).with_hint(ways.join(", or ")))
 }
 

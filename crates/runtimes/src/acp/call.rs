@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 /// What a call is known by that only looks.
 const READING: [&str; 2] = ["read", "search"];
 
+/// Where an exit code stands in what a call brought.
+const EXIT_CODES: [&str; 3] = ["/metadata/exit", "/exit_code", "/exitCode"];
+
 impl Ear<'_> {
     /// A call, or what changed of one; an update of a call that was never announced announces it.
     pub(super) fn call(&mut self, call: Call, content: Option<Value>, meta: Option<&Value>) {
@@ -130,6 +133,12 @@ impl Ear<'_> {
     fn ended(&mut self, id: &str, status: ToolStatus, call: Call, content: &Value) {
         let Some(open) = self.state.close(id) else { return };
         let raw = call.raw_output.filter(|output| !is_empty(output));
+        let exit = raw.as_ref().and_then(exit_code).or(open.exit_code);
+        // Some call a command completed that ended badly, and only its exit code tells.
+        let status = match (status, exit) {
+            (ToolStatus::Ok, Some(code)) if code != 0 => ToolStatus::Error,
+            (status, _) => status,
+        };
         let output = raw.unwrap_or_else(|| match shown(content) {
             shown if !is_empty(&shown) => shown,
             _ => printed(&open),
@@ -194,6 +203,13 @@ fn shown(content: &Value) -> Value {
     });
     let texts: Vec<_> = texts.collect();
     if texts.is_empty() { Value::Null } else { Value::from(texts.join("\n")) }
+}
+
+/// The exit code of a command, where agents put it into what a call brought.
+fn exit_code(raw: &Value) -> Option<i64> {
+    let told = EXIT_CODES.iter().find_map(|place| raw.pointer(place)?.as_i64());
+    let mut ends = raw["contents"].as_array().into_iter().flatten();
+    told.or_else(|| ends.find(|item| item["type"] == "shell_exit")?["exitCode"].as_i64())
 }
 
 fn printed(open: &OpenCall) -> Value {

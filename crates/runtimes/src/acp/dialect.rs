@@ -1,4 +1,4 @@
-//! Talks ACP, version 1, as the client: greeting, session, model, prompt, and answers to what the
+//! Talks ACP, version 1, as the client: greeting, session, mode, model, prompt, and answers to what the
 //! agent asks. Requests that are not ours to serve are refused by name, so that nobody waits for
 //! ever; what is not known is kept as a `log`; nothing is fatal here. The end is what the reply to
 //! the prompt states (`turn`), and nothing else.
@@ -152,6 +152,7 @@ impl Ear<'_> {
             (Ours::New | Ours::Load, None) => {
                 self.opened(&read::<Opened>(result).unwrap_or_default());
             }
+            (Ours::Setting, None) => self.setting_taken(),
             (Ours::Model, None) => self.wish_granted(),
             (Ours::Prompt, None) => self.prompted(&read(result).unwrap_or_default()),
             (Ours::Initialize | Ours::New, Some(refusal)) => {
@@ -166,6 +167,7 @@ impl Ear<'_> {
                 };
                 self.give_up(code, words::said(&refusal));
             }
+            (Ours::Setting, Some(refusal)) => self.setting_refused(&refusal),
             (Ours::Model, Some(refusal)) => self.wish_refused(&refusal),
             (Ours::Prompt, Some(refusal)) => self.prompt_refused(&refusal),
         }

@@ -2,6 +2,7 @@
 //! a `log`. The history that an agent tells while a session is taken up again is no news and makes
 //! no events. Calls of tools are heard in `call`; beginnings and ends of turns in `turn`.
 
+use super::mode;
 use super::state::{State, short};
 use super::wire::{Cost, Entry, Update, Updated};
 use super::words;
@@ -69,7 +70,8 @@ impl Ear<'_> {
             "plan" => self.plan(update.entries),
             "current_mode_update" => {
                 let mode = short(update.current_mode_id).unwrap_or_default();
-                self.note(format!("its mode is now '{mode}'"), None);
+                let loose = mode::is_loose(self.state.wanted.policy, &mode);
+                self.note(format!("its mode is now '{mode}'"), loose.then_some(WARNING));
             }
             "available_commands_update" => {
                 let commands = update.available_commands.len();
@@ -81,6 +83,11 @@ impl Ear<'_> {
                 self.state.model = short(model.map(str::to_owned)).or(self.state.model.take());
                 let options: Vec<_> = update.config_options.iter().map(shown).collect();
                 self.note(format!("its options are now {}", options.join(", ")), None);
+            }
+            "notice" => self.notice(update),
+            "compaction_update" => {
+                let status = short(update.call.status).unwrap_or_default();
+                self.note(format!("it makes its conversation shorter: {status}"), None);
             }
             "session_info_update" => self.info(update.call.title, update.meta.as_ref()),
             "usage_update" => self.fill(update),
@@ -116,6 +123,16 @@ impl Ear<'_> {
         };
         let entries = entries.into_iter().map(entry).collect();
         self.push(Body::Plan(Plan { entries }));
+    }
+
+    /// Something for people that is no part of the conversation.
+    fn notice(&mut self, update: Update) {
+        let Update { call, description, severity, .. } = update;
+        let said: Vec<_> = call.title.into_iter().chain(description).collect();
+        match said.is_empty() {
+            true => self.unrecognised(),
+            false => self.note(clipped(&said.join(": ")), short(severity).as_deref()),
+        }
     }
 
     /// A new title, or what the bridge to Codex tells of its model beside the protocol.

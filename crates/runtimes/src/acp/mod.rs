@@ -1,14 +1,16 @@
 //! Any agent that speaks the Agent Client Protocol over its standard input and output, driven by
 //! configuration alone: a binary and its arguments. `wire` mirrors the messages, `dialect` answers
 //! requests and replies, `ear` and `call` hear updates, `turn` begins and ends, `usage` counts,
-//! `words` reads errors, `state` is what is saved, `cards` the agents
-//! that are known by name. The facts are in `NOTES.md`; what one agent does
+//! `words` reads errors, `mode` sets the one that fits the policy, `state` is what is saved, `cards`
+//! the agents that are known by name, `lane` those of them that are runtimes here. The facts are in `NOTES.md`; what one agent does
 //! differently from the others is told by its own words alone, never by how it is configured.
 
 mod call;
 pub mod cards;
 mod dialect;
 mod ear;
+pub mod lane;
+mod mode;
 mod state;
 mod turn;
 mod usage;
@@ -101,6 +103,7 @@ impl Runtime for Acp {
             models: spec.model.iter().chain(fallback(spec)).cloned().collect(),
             resume: spec.session.clone(),
             relay: relay(spec),
+            policy: spec.policy,
         };
         Box::new(dialect::Acp::new(State::new(wanted, with_system_prompt(spec))))
     }

@@ -7,7 +7,7 @@
 use super::wire::Opened;
 use crate::saved;
 use contract::event::{ContextFill, Diff, ToolUse};
-use contract::{Fault, NanoUsd, limits};
+use contract::{Fault, NanoUsd, Policy, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -31,6 +31,14 @@ pub(super) struct Wanted {
     pub resume: Option<String>,
     /// Dropped when it was offered.
     pub relay: Option<Relay>,
+    /// What it may do, for the mode it is to have.
+    #[serde(default = "allow_all")]
+    pub policy: Policy,
+}
+
+/// What a state without a policy was kept under: no mode was set then.
+fn allow_all() -> Policy {
+    Policy::AllowAll
 }
 
 /// Where our own tools are, and how the agent reaches them.
@@ -90,6 +98,8 @@ pub(super) enum Ours {
     New,
     /// Takes a session up again: its history may be told first.
     Load,
+    /// A mode, or an option beside it.
+    Setting,
     Model,
     Prompt,
 }
@@ -100,6 +110,16 @@ pub(super) struct ModelWish {
     pub model: String,
     /// The option it is chosen by; without one it is `session/set_model`.
     pub option: Option<String>,
+}
+
+/// Something that is set before the first turn, because of the policy.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Setting {
+    /// The option it is set by; without one it is `session/set_mode`.
+    pub option: Option<String>,
+    pub value: String,
+    /// As it stands now the policy is not kept.
+    pub loose: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -115,6 +135,9 @@ pub(super) struct State {
     pub agent: Option<String>,
     pub session: Option<String>,
     pub model: Option<String>,
+    /// What is still to be set before the first turn.
+    #[serde(default)]
+    pub settings: VecDeque<Setting>,
     /// Wishes for a model that were not yet tried.
     pub wishes: VecDeque<ModelWish>,
     pub turns: u32,
@@ -184,6 +207,7 @@ impl State {
             agent: None,
             session: None,
             model: None,
+            settings: VecDeque::new(),
             wishes: VecDeque::new(),
             turns: 0,
             interrupting: false,

@@ -3,6 +3,8 @@
 //! What real agents said is played for all runtimes at once elsewhere; here a few of their lines
 //! are the rows.
 
+mod modes;
+
 use super::*;
 use crate::{Frame, Out, Stream};
 use contract::event::{Body, StopReason, ToolStatus};
@@ -13,7 +15,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use std::path::PathBuf;
 
-fn spec() -> Spec {
+pub(super) fn spec() -> Spec {
     let mut context = template::Context::new();
     context
         .set("mcpUrl", "http://127.0.0.1:9/mcp")
@@ -394,6 +396,42 @@ fn rows() -> Vec<(Value, Vec<Value>)> {
             ],
         ),
         (
+            json!({ "sessionUpdate": "agent_message_chunk",
+                "content": { "type": "resource_link", "uri": "file:///a", "name": "a" } }),
+            vec![json!({ "kind": "assistant_text", "text": "[resource_link file:///a]",
+                    "block": "message 1", "delta": true })],
+        ),
+        (
+            json!({ "sessionUpdate": "user_message_chunk",
+                "content": { "type": "resource", "resource": { "uri": "file:///b", "text": "…" } } }),
+            vec![json!({ "kind": "user_text", "text": "[resource file:///b]" })],
+        ),
+        (
+            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "d", "status": "completed",
+                "kind": "edit", "content": [
+                    { "type": "diff", "path": "a", "oldText": null, "newText": "y" },
+                    { "type": "content", "content": text("done") },
+                    { "type": "terminal", "terminalId": "t" },
+                ] }),
+            vec![
+                json!({ "kind": "tool_use", "tool_call_id": "d", "name": "edit", "input": null,
+                    "via": "native", "tool_kind": "edit" }),
+                json!({ "kind": "tool_result", "tool_call_id": "d", "status": "ok",
+                    "output": "done" }),
+                json!({ "kind": "diff", "path": "a", "new_text": "y", "tool_call_id": "d" }),
+            ],
+        ),
+        (
+            json!({ "sessionUpdate": "tool_call", "toolCallId": "f", "status": "failed",
+                "name": "Bash", "rawOutput": "exit 1" }),
+            vec![
+                json!({ "kind": "tool_use", "tool_call_id": "f", "name": "Bash", "input": null,
+                    "via": "native" }),
+                json!({ "kind": "tool_result", "tool_call_id": "f", "status": "error",
+                    "output": "exit 1" }),
+            ],
+        ),
+        (
             json!({ "sessionUpdate": "plan",
                 "entries": [{ "content": "look", "status": "completed", "priority": "high" }] }),
             vec![json!({ "kind": "plan",
@@ -410,6 +448,17 @@ fn rows() -> Vec<(Value, Vec<Value>)> {
         (
             json!({ "sessionUpdate": "config_option_update", "configOptions": model_option() }),
             note("its options are now model = m-0"),
+        ),
+        (
+            json!({ "sessionUpdate": "notice", "severity": "warning", "title": "Old model",
+                "description": "it is gone in May" }),
+            vec![json!({ "kind": "log", "stream": "ostler", "level": "warning",
+                "text": "Old model: it is gone in May" })],
+        ),
+        (
+            json!({ "sessionUpdate": "compaction_update", "compactionId": "c",
+                "status": "in_progress" }),
+            note("it makes its conversation shorter: in_progress"),
         ),
         (
             json!({ "sessionUpdate": "session_info_update", "title": "Mending" }),
@@ -503,6 +552,27 @@ fn a_call_is_told_when_its_input_is_known_and_once() {
     ];
     for (line, told_of) in steps {
         assert_eq!(bodies(&told(&mut *dialect, &update(line.clone()))).len(), told_of, "{line}");
+    }
+}
+
+#[test]
+fn a_command_that_ended_badly_did_not_go_well_whatever_its_call_is_called() {
+    let shell = |code: i64| json!({ "contents": [{ "type": "shell_exit", "exitCode": code }] });
+    let rows = [
+        (json!({ "rawOutput": { "metadata": { "exit": 3 } } }), "error"),
+        (json!({ "rawOutput": { "metadata": { "exit": 0 } } }), "ok"),
+        (json!({ "rawOutput": shell(1) }), "error"),
+        (json!({ "rawOutput": shell(0) }), "ok"),
+        (json!({ "_meta": { "terminal_exit": { "exit_code": 2 } } }), "error"),
+        (json!({ "rawOutput": "exit 3" }), "ok"),
+    ];
+    for (fields, status) in rows {
+        let mut call =
+            json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "status": "completed" });
+        call.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+        let out = told(&mut *in_turn(), &update(call));
+        let result = bodies(&out).into_iter().find(|body| body["kind"] == "tool_result").unwrap();
+        assert_eq!(result["status"], status, "{fields}");
     }
 }
 
@@ -656,6 +726,17 @@ fn an_agent_that_takes_a_no_for_the_end_has_not_succeeded() {
         let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
         assert_eq!(ending(&out).unwrap().code, code);
     }
+}
+
+#[test]
+fn a_turn_that_the_agent_cancels_because_of_a_no_was_denied_and_not_cancelled_by_anybody() {
+    let mut dialect = in_turn();
+    let out = told(&mut *dialect, &permission(json!(5), &[("cancel", "reject_once")]));
+    let request = question(&out).request.clone();
+    say(&mut *dialect, &Utterance::Decide { request, option: Some("cancel".into()) });
+    let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "cancelled" })));
+    assert!(out.signals.contains(&Signal::TurnEnded { stop: StopReason::Cancelled }));
+    assert_eq!(ending(&out).unwrap().code, Some(Code::PermissionDenied));
 }
 
 #[test]

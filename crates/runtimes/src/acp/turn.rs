@@ -4,6 +4,7 @@
 //! nothing was said or done.
 
 use super::ear::{Ear, WARNING};
+use super::mode;
 use super::state::{Asked, Ours, frame, short};
 use super::usage;
 use super::wire::{Opened, Prompted, Refusal};
@@ -20,7 +21,7 @@ const NOTHING_DONE: &str = "the turn ended, but nothing was said or done in it";
 const NOT_ALLOWED: &str = "it ended the turn when it was not allowed what it asked for";
 
 impl Ear<'_> {
-    /// The session is open: the wanted model is asked for, then the first turn begins.
+    /// The session is open: mode and model are asked for, then the first turn begins.
     pub(super) fn opened(&mut self, opened: &Opened) {
         let resumed = self.state.wanted.resume.take();
         let id = short(opened.session_id.clone()).or_else(|| resumed.clone());
@@ -37,7 +38,16 @@ impl Ear<'_> {
         self.state.model = short(current.or(named));
         self.state.plan_model(opened);
         self.signal(Signal::Session { id });
-        self.next_wish();
+        let (settings, stuck) = mode::settings(self.state.wanted.policy, opened);
+        if let Some(mode) = stuck {
+            let policy = self.state.wanted.policy.word();
+            let detail = format!(
+                "it is in the mode '{mode}', offers none that asks, and cannot be held to {policy}"
+            );
+            return self.give_up(Code::PolicyNotPossible, detail);
+        }
+        self.state.settings = settings;
+        self.next_setting();
     }
 
     /// Asks for the next model on the list, or goes on with the one there is.
@@ -168,10 +178,15 @@ impl Ear<'_> {
     /// the message that waits, or with the next one.
     fn cancelled(&mut self) {
         let asked_for = std::mem::take(&mut self.state.interrupting);
+        let refused = self.state.refused;
         self.turn_ended(StopReason::Cancelled);
-        match asked_for {
-            true => self.begin(),
-            false => self.conclude(Some(Code::Cancelled), None),
+        match (asked_for, refused) {
+            (true, _) => self.begin(),
+            // The bridge to Codex cancels its own turn when it is not allowed something.
+            (false, true) => {
+                self.conclude(Some(Code::PermissionDenied), Some(NOT_ALLOWED.to_owned()));
+            }
+            (false, false) => self.conclude(Some(Code::Cancelled), None),
         }
     }
 

@@ -75,6 +75,8 @@ pub(super) struct Opened {
     #[serde(deserialize_with = "lenient")]
     pub models: Option<Models>,
     #[serde(deserialize_with = "lenient")]
+    pub modes: Option<Modes>,
+    #[serde(deserialize_with = "lenient")]
     pub config_options: Vec<ConfigOption>,
 }
 
@@ -86,12 +88,35 @@ pub(super) struct Models {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
+pub(super) struct Modes {
+    pub current_mode_id: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub available_modes: Vec<Mode>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Mode {
+    pub id: Option<String>,
+}
+
+/// One value of an option.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct OptionValue {
+    pub value: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
 pub(super) struct ConfigOption {
     pub id: Option<String>,
     pub category: Option<String>,
     #[serde(rename = "type")]
     pub kind: Option<String>,
     pub current_value: Option<Value>,
+    #[serde(deserialize_with = "lenient")]
+    pub options: Vec<OptionValue>,
 }
 
 impl ConfigOption {
@@ -99,6 +124,20 @@ impl ConfigOption {
     pub fn is_model(&self) -> bool {
         let named = [&self.category, &self.id].into_iter().flatten().any(|word| word == "model");
         named && self.kind.as_deref().is_none_or(|kind| kind == "select")
+    }
+
+    /// Whether the mode is chosen by this one.
+    pub fn is_mode(&self) -> bool {
+        self.category.as_deref() == Some("mode")
+    }
+
+    /// Whether it has this value, as a text or as a yes or no.
+    pub fn is(&self, value: &str) -> bool {
+        match &self.current_value {
+            Some(Value::String(current)) => current == value,
+            Some(Value::Bool(current)) => *current == (value == "on"),
+            _ => false,
+        }
     }
 }
 
@@ -169,6 +208,8 @@ pub(super) struct Update {
     /// One piece of a text, or a list of what a call brought.
     pub content: Option<Value>,
     pub message_id: Option<String>,
+    pub description: Option<String>,
+    pub severity: Option<String>,
     #[serde(flatten)]
     pub call: Call,
     #[serde(deserialize_with = "lenient")]

@@ -3,6 +3,7 @@
 //! project's configuration are never written. Policies are rules of an agent that is made up for the
 //! run, because the rules of an agent come after all others, and the last rule that fits decides.
 
+use crate::acp::lane;
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
@@ -106,6 +107,21 @@ impl Family {
         start.plan(spec, card)
     }
 
+    /// Variables that let it ask over ACP. Its agent that is made up for this is one of its modes, and
+    /// is chosen as such.
+    pub(crate) fn asking(&self, spec: &Spec) -> Vec<(String, String)> {
+        let mut set = Vec::new();
+        if let Some(rules) = asking(spec) {
+            let agent = json!({ lane::MADE_UP: { "mode": "primary", "permission": rules } });
+            set.push((self.config.to_owned(), json!({ "agent": agent }).to_string()));
+            set.push((self.permission.to_owned(), rules.to_string()));
+        }
+        if launch::isolates(spec) {
+            set.push((self.isolate.to_owned(), "1".to_owned()));
+        }
+        set
+    }
+
     /// What the run adds to the configuration; it is merged over the user's and the project's.
     fn config(&self, spec: &Spec) -> Option<Value> {
         let mut config = Map::new();
@@ -169,4 +185,23 @@ fn rules(spec: &Spec) -> Option<(&'static str, Value)> {
         }
         Policy::Ask | Policy::AllowAll => None,
     }
+}
+
+/// Rules by which somebody is asked. Under `deny` that is so for what only reads, too.
+fn asking(spec: &Spec) -> Option<Value> {
+    let reads = match spec.policy {
+        Policy::AllowAll => return None,
+        Policy::Deny => "ask",
+        Policy::Ask | Policy::AllowReads => "allow",
+    };
+    let read = json!({ "*": reads, "*.env": "ask", "*.env.*": "ask", "*.env.example": reads });
+    Some(json!({
+        "*": "ask",
+        "glob": reads,
+        "grep": reads,
+        "list": reads,
+        "read": read,
+        "todowrite": "allow",
+        OWN_TOOLS: "allow",
+    }))
 }

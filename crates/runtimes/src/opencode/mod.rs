@@ -90,3 +90,8 @@ impl Runtime for OpenCode {
         at_exit(evidence)
     }
 }
+
+/// What it is given over ACP, so that it asks.
+pub(crate) fn asking_rules(spec: &Spec) -> Vec<(String, String)> {
+    FAMILY.asking(spec)
+}

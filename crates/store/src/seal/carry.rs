@@ -2,12 +2,14 @@
 //! value is held back, as it is or with colours in it; everything before it is released at once.
 //! A `Carry` can be stored: it says which pattern was begun and how far, and holds no byte of any
 //! secret. A whole text takes the same way as pieces do, so both come to the same.
-//! State that ends in the middle of a value is held in the same way: `hold` and `unheld`.
+//! State that ends in the middle of a value is held in the same way: `hold` and `unheld`; state for a
+//! successor holds whole values so, too: `keep`.
 //! Splits across streams or kinds of events are out of scope.
 
 use super::Seal;
 use super::ansi::{Begun, Brush, End, Part};
 use super::known::Known;
+use super::rules;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -62,9 +64,22 @@ impl Carry {
     }
 }
 
+/// What stands in the place of a known value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Redacted,
+    /// Its place among the values, for whoever knows them.
+    Held,
+}
+
+/// A part of a known value as its place.
+fn place_of(known: &Known, pattern: usize, from: usize, to: usize) -> String {
+    format!("{HELD}{pattern}:{from}:{to}:{}]", known.tag(pattern, from, to))
+}
+
 /// Replaces the known values of a text behind what is held back of it: first those that stand as
 /// they are, then those that sequences run through.
-fn pass(known: &Known, painted: Vec<u8>, text: &[u8], end: End) -> (Vec<u8>, Held) {
+fn pass(known: &Known, painted: Vec<u8>, text: &[u8], end: End, mark: Mark) -> (Vec<u8>, Held) {
     let mut brush = Brush::new(known, painted, text.len());
     let mut done = 0;
     let open = loop {
@@ -77,7 +92,10 @@ fn pass(known: &Known, painted: Vec<u8>, text: &[u8], end: End) -> (Vec<u8>, Hel
             // A value that starts before anything undecided is itself decided.
             (Some(hit), open) if open.is_none_or(|(start, _)| hit.start < start) => {
                 brush.piece(&text[done..hit.start], &[], End::Over);
-                brush.mark(known.mark(hit.pattern));
+                match mark {
+                    Mark::Redacted => brush.mark(known.mark(hit.pattern)),
+                    Mark::Held => brush.mark(&place_of(known, hit.pattern, 0, hit.end - hit.start)),
+                }
                 done = hit.end;
             }
             (_, open) => break open,
@@ -102,7 +120,7 @@ impl Seal {
         let (painted, mut whole) = carry.take(known, stream);
         whole.extend_from_slice(text.as_bytes());
         carry.shape = known.shape();
-        let (out, held) = pass(known, painted, &whole, End::Open);
+        let (out, held) = pass(known, painted, &whole, End::Open, Mark::Redacted);
         if !held.is_empty() {
             carry.held.insert(stream.to_owned(), held);
         }
@@ -113,7 +131,7 @@ impl Seal {
     pub fn flush(&self, carry: &mut Carry, stream: &str) -> Option<String> {
         let (painted, plain) = carry.take(&self.known, stream);
         let held = !painted.is_empty() || !plain.is_empty();
-        held.then(|| into_text(pass(&self.known, painted, &plain, End::Over).0))
+        held.then(|| into_text(pass(&self.known, painted, &plain, End::Over, Mark::Redacted).0))
     }
 
     /// The text with every known value replaced, as it is or with colours in it; `None` when there
@@ -122,7 +140,7 @@ impl Seal {
         if self.known.first(text, 0).is_none() && !self.known.may_be_painted(text) {
             return None;
         }
-        let (out, _) = pass(&self.known, Vec::new(), text, End::Over);
+        let (out, _) = pass(&self.known, Vec::new(), text, End::Over, Mark::Redacted);
         (out != text).then_some(out)
     }
 }
@@ -136,7 +154,7 @@ impl Seal {
     /// The text with an end that begins a known value written as the place it was cut at; `None`
     /// when there is no such end.
     pub(super) fn hold(&self, text: &[u8]) -> Option<Vec<u8>> {
-        let (mut out, held) = pass(&self.known, Vec::new(), text, End::Open);
+        let (mut out, held) = pass(&self.known, Vec::new(), text, End::Open, Mark::Redacted);
         let begun = [held.painted, held.plain];
         let bytes: u32 = begun.iter().flatten().map(|begun| begun.bytes).sum();
         if (bytes as usize) < HELD_BYTES_MIN {
@@ -149,16 +167,25 @@ impl Seal {
                 Part::Value { bytes: [], .. } => {}
                 Part::Value { from, bytes } => {
                     let to = from + bytes.len();
-                    let tag = self.known.tag(pattern, from, to);
-                    out.extend_from_slice(format!("{HELD}{pattern}:{from}:{to}:{tag}]").as_bytes());
+                    out.extend_from_slice(place_of(&self.known, pattern, from, to).as_bytes());
                 }
             })?;
         }
         Some(out)
     }
 
-    /// Our own state as it was before it passed `json`, as far as the same values are known. What
-    /// merely looks held, because an agent wrote it, is left as it is.
+    /// The text for a successor: known values as their places, vendors' keys replaced, and an end
+    /// that begins a known value held; `None` when there is nothing of these.
+    pub(super) fn keep(&self, text: &[u8]) -> Option<Vec<u8>> {
+        let known = self.known.first(text, 0).is_some() || self.known.may_be_painted(text);
+        let kept = known.then(|| pass(&self.known, Vec::new(), text, End::Over, Mark::Held).0);
+        let clean = rules::redact_by(kept.as_deref().unwrap_or(text), rules::Which::Forms);
+        let clean = clean.or(kept.filter(|kept| kept != text));
+        self.hold(clean.as_deref().unwrap_or(text)).or(clean)
+    }
+
+    /// Our own state as it was before it passed `json` or `state`, as far as the same values are
+    /// known. What merely looks held, because an agent wrote it, is left as it is.
     pub fn unheld(&self, json: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(json.len());
         let mut rest = json;
@@ -327,6 +354,38 @@ mod tests {
         assert_eq!(seal.unheld(kept.bytes()), painted.to_string().as_bytes());
         let other = Seal::new([("X".to_owned(), "something else".to_owned())]);
         assert_eq!(other.unheld(stored.bytes()), stored.bytes(), "a stranger learns nothing");
+    }
+
+    #[test]
+    fn a_successor_that_knows_the_values_finds_them_again_and_nobody_else_does() {
+        let seal = seal();
+        for text in [
+            "Bearer abcabd",
+            "abcabdabcabc and abcabd, then abcab",
+            "{\"value\":\"bdabc\u{e9}\\\"ab\"}",
+            "nothing of the kind",
+            "[held:0:0:6:0000000000000000] abcabd",
+        ] {
+            let state = serde_json::json!({ "words": text, "n": [1, text] });
+            let stored = seal.state(&state);
+            for value in ["abcab", "bdabc"] {
+                assert!(!stored.text().contains(value), "{stored:?}");
+            }
+            let back: serde_json::Value =
+                serde_json::from_slice(&seal.unheld(stored.bytes())).unwrap();
+            assert_eq!(back, state);
+            let other = Seal::new([("X".to_owned(), "something else".to_owned())]);
+            assert_eq!(other.unheld(stored.bytes()), stored.bytes(), "a stranger learns nothing");
+        }
+    }
+
+    #[test]
+    fn a_vendors_key_that_nobody_named_is_not_given_back() {
+        let key = format!("sk-ant-api03-{}", "Ab1_".repeat(20));
+        let stored = seal().state(&serde_json::json!([format!("{key} abcabd")]));
+        assert!(!stored.text().contains(&key), "{stored:?}");
+        let back = seal().unheld(stored.bytes());
+        assert_eq!(String::from_utf8(back).unwrap(), r#"["[redacted] abcabd"]"#);
     }
 
     /// Values that begin with what sequences are made of, and one that holds a sequence.

@@ -14,6 +14,8 @@ pub(super) enum Scope {
     Event,
     /// Our own state, to be read back: known values and vendors' keys are replaced.
     State,
+    /// The same for a successor that knows the same values: it finds them again.
+    Kept,
     /// Anyone's: all rules everywhere.
     View,
 }
@@ -188,6 +190,7 @@ impl<'a> Walk<'a> {
                 let clean = self.seal.redact_forms(&text);
                 self.seal.hold(clean.as_deref().unwrap_or(&text)).or(clean)
             }
+            Scope::Kept => self.seal.keep(&text),
             Scope::Event | Scope::View => self.seal.redact(&text),
         };
         match changed {

@@ -1,27 +1,51 @@
 //! An agent that speaks ACP, for what no recording shows: messages in a later turn, an interrupt, the
-//! tools of the relay, a process that stays after its end or dies before it. The first word of each
-//! prompt says what to do; anything else is echoed. It knows the protocol by itself, so that it does
-//! not share mistakes with the dialect it is driven by.
+//! tools of the relay, a process that stays after its end or dies before it, one that answers late or
+//! does not listen. The first word of each prompt says what to do; anything else is echoed, and `work`
+//! is in `labour`. It knows the protocol by itself, so that it does not share mistakes with the
+//! dialect it is driven by.
+
+mod labour;
 
 use serde_json::{Value, json};
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// The first word of the command line that means it.
 pub const ACP: &str = "--acp";
+/// Answers the greeting when the file that follows is there.
+pub const GREETS_WHEN: &str = "--greets-when";
+/// Answers the greeting and listens to nothing more until the file that follows is there.
+pub const DEAF_UNTIL: &str = "--deaf-until";
 /// How long it stays when it is told to linger: longer than any test waits.
 const LINGER: Duration = Duration::from_secs(120);
+/// How often a file is looked for.
+const LOOK: Duration = Duration::from_millis(5);
+/// More than a pipe takes: what answers a request of this length stays on its way.
+const LONG_ID_BYTES: usize = 300_000;
 
 /// Talks until its input ends.
-pub fn talk() -> ExitCode {
+pub fn talk(mut args: impl Iterator<Item = String>) -> ExitCode {
+    let (how, file) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
+    let file = Path::new(&file);
     let mut agent = Agent { lines: io::stdin().lines(), server: Value::Null };
     while let Some(message) = agent.next() {
         let id = &message["id"];
         match message["method"].as_str().unwrap_or_default() {
             "initialize" => {
+                if how == GREETS_WHEN && !appears(file) {
+                    return ExitCode::FAILURE;
+                }
+                if how == DEAF_UNTIL {
+                    let id = "x".repeat(LONG_ID_BYTES);
+                    say(&json!({ "jsonrpc": "2.0", "id": id, "method": "not/served" }));
+                }
                 let info = json!({ "name": "fake", "version": "1" });
                 answer(id, &json!({ "protocolVersion": 1, "agentInfo": info }));
+                if how == DEAF_UNTIL && !appears(file) {
+                    return ExitCode::FAILURE;
+                }
             }
             "session/new" => {
                 agent.server = message["params"]["mcpServers"][0].clone();
@@ -68,6 +92,7 @@ impl Agent {
                 while self.next()?["method"] != "session/cancel" {}
                 return Some("cancelled");
             }
+            "work" => return labour::work(self, text),
             "silent" => {}
             _ => chunk(&format!("you said {text}")),
         }
@@ -115,9 +140,25 @@ impl Agent {
     }
 }
 
+/// Waits until a file is there; false when it never comes.
+fn appears(file: &Path) -> bool {
+    let looks = LINGER.as_millis() / LOOK.as_millis();
+    (0..looks).any(|_| {
+        std::thread::sleep(LOOK);
+        file.exists()
+    })
+}
+
 fn chunk(text: &str) {
+    piece("agent_message_chunk", text);
+}
+
+fn piece(kind: &str, text: &str) {
     let content = json!({ "type": "text", "text": text });
-    let update = json!({ "sessionUpdate": "agent_message_chunk", "content": content });
+    update(&json!({ "sessionUpdate": kind, "content": content }));
+}
+
+fn update(update: &Value) {
     let params = json!({ "sessionId": "fake-session", "update": update });
     say(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
 }

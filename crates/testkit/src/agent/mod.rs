@@ -41,7 +41,7 @@ pub fn main() -> ExitCode {
         return escape::live(args.skip(1));
     }
     if args.peek().is_some_and(|arg| arg == acp::ACP) {
-        return acp::talk();
+        return acp::talk(args.skip(1));
     }
     if args.peek().is_some_and(|arg| arg == again::AGAIN) {
         return args.nth(1).map_or(ExitCode::FAILURE, |path| again::play(path.as_ref()));

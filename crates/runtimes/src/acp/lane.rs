@@ -1,0 +1,298 @@
+//! Runtimes that speak ACP too: the second lane of a product that has one of its own here. It is
+//! started by the command of `cards` and heard by the one dialect, with what its own card knows:
+//! which variables it needs, how a login is told. Which policies it keeps there, and why, is a table.
+//! `registry` puts the lanes together; nothing here knows how the other lane is driven.
+
+use super::cards::{self, Known};
+use super::{Acp, handshake, mode};
+use crate::launch::{self, Start};
+use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use contract::card::{PolicyRow, Requirement};
+use contract::plan::{Lane, StdinMode};
+use contract::{Card, Code, Fault, LaunchPlan, Policy};
+
+/// How an agent is held to a policy over ACP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// It asks before it changes anything, in the mode that is set.
+    Asking,
+    /// It asks because of rules that are given to it in variables.
+    ByRules,
+    /// It does not ask about everything, but has a mode in which it changes nothing unasked.
+    ReadOnly,
+    /// It was not seen to ask.
+    Unasked,
+}
+
+/// One runtime by ACP.
+#[derive(Debug, Clone, Copy)]
+pub struct Laned {
+    /// The id of the runtime.
+    pub runtime: &'static str,
+    /// What it is called among the agents that speak ACP.
+    pub known: &'static str,
+    pub held: Held,
+    /// Variables that it is given for a policy.
+    pub env: fn(&Spec) -> Vec<(String, String)>,
+}
+
+fn nothing(_: &Spec) -> Vec<(String, String)> {
+    Vec::new()
+}
+
+/// Every runtime with both lanes.
+pub const LANED: &[Laned] = &[
+    Laned { runtime: "claude", known: "claude-acp", held: Held::Asking, env: nothing },
+    Laned { runtime: "codex", known: "codex-acp", held: Held::ReadOnly, env: nothing },
+    Laned { runtime: "copilot", known: "copilot-acp", held: Held::Asking, env: nothing },
+    Laned { runtime: "droid", known: "droid-acp", held: Held::Asking, env: nothing },
+    Laned { runtime: "gemini", known: "gemini-acp", held: Held::Asking, env: nothing },
+    Laned { runtime: "hermes", known: "hermes-acp", held: Held::Unasked, env: nothing },
+    Laned {
+        runtime: "kilo",
+        known: "kilo-acp",
+        held: Held::ByRules,
+        env: crate::kilo::asking_rules,
+    },
+    Laned {
+        runtime: "opencode",
+        known: "opencode-acp",
+        held: Held::ByRules,
+        env: crate::opencode::asking_rules,
+    },
+];
+
+/// The second lane of this runtime.
+pub fn of(runtime: &str) -> Option<&'static Laned> {
+    LANED.iter().find(|laned| laned.runtime == runtime)
+}
+
+/// The runtime that an agent is here.
+pub fn runtime_of(known: &Known) -> Option<&'static str> {
+    LANED.iter().find(|laned| laned.known == known.id).map(|laned| laned.runtime)
+}
+
+/// The lanes of a runtime with one of its own.
+pub fn lanes(runtime: &str) -> Vec<Lane> {
+    [Some(Lane::Native), of(runtime).map(|_| Lane::Acp)].into_iter().flatten().collect()
+}
+
+/// The rows of a card for both lanes: these, and those of the runtime's second one.
+pub fn both(runtime: &str, mut native: Vec<PolicyRow>) -> Vec<PolicyRow> {
+    native.extend(of(runtime).into_iter().flat_map(|laned| laned.held.policies()));
+    native
+}
+
+impl Held {
+    fn policies(self) -> Vec<PolicyRow> {
+        let row = |policy: Policy| {
+            let (possible, note) = self.keeps(policy);
+            let flags = possible.then(Vec::new);
+            PolicyRow { policy, lane: Lane::Acp, flags, note: Some(note.to_owned()) }
+        };
+        [Policy::Deny, Policy::Ask, Policy::AllowReads, Policy::AllowAll].map(row).into()
+    }
+
+    /// Whether a policy is kept, and how.
+    fn keeps(self, policy: Policy) -> (bool, &'static str) {
+        match (self, policy) {
+            (_, Policy::AllowAll) => (
+                true,
+                "dangerous: every question is answered with yes, each time for that one time",
+            ),
+            (Self::Unasked, _) => (false, "it was not seen to ask before it acts"),
+            (Self::ReadOnly, Policy::Ask) => (false, "it asks only where its own sandbox stops it"),
+            (Self::ReadOnly, _) => (
+                true,
+                "its mode 'read-only' is set, which its sandbox keeps, and every question is \
+                 answered with no",
+            ),
+            (Self::Asking, Policy::Deny) => (
+                true,
+                "its mode that asks is set, and every question is answered with no; what it only \
+                 reads it does not ask about",
+            ),
+            (Self::Asking, Policy::Ask) => {
+                (true, "its mode that asks is set, and every question waits for a person")
+            }
+            (Self::Asking, Policy::AllowReads) => (
+                true,
+                "its mode that asks is set; a question to read or search is answered with yes, \
+                 others with no",
+            ),
+            (Self::ByRules, Policy::Deny) => {
+                (true, "rules let it ask before every tool, and every question is answered with no")
+            }
+            (Self::ByRules, Policy::Ask) => (
+                true,
+                "rules let it ask before every tool that does not only read, and every question \
+                 waits for a person",
+            ),
+            (Self::ByRules, Policy::AllowReads) => (
+                true,
+                "rules let it ask before every tool that does not only read, and every question is \
+                 answered with no",
+            ),
+        }
+    }
+}
+
+/// The mode that an agent with rules is to be in.
+pub(crate) const MADE_UP: &str = mode::MADE_UP;
+
+/// A runtime on its second lane.
+#[derive(Clone, Copy)]
+pub struct ByAcp {
+    laned: &'static Laned,
+    known: &'static Known,
+    native: &'static dyn Runtime,
+}
+
+impl ByAcp {
+    /// The second lane of a runtime, if it has one.
+    pub fn of(native: &'static dyn Runtime) -> Option<Self> {
+        let laned = of(&native.card().id)?;
+        Some(Self { laned, known: cards::find(laned.known)?, native })
+    }
+
+    /// Whether the same program speaks both ways; a bridge is another one.
+    fn is_same_program(&self, card: &Card) -> bool {
+        card.requires.iter().any(|required| required.binary == self.known.binary)
+    }
+}
+
+impl Runtime for ByAcp {
+    /// What is known of the product, with what holds on this lane.
+    fn card(&self) -> Card {
+        let (native, acp) = (self.native.card(), Acp.card());
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let versions_recorded = match self.is_same_program(&native) {
+            true => native.versions_recorded,
+            false => Vec::new(),
+        };
+        Card {
+            versions_recorded,
+            evidence: self.known.evidence,
+            requires: vec![Requirement {
+                binary: self.known.binary.to_owned(),
+                version_args: words(self.known.version_args),
+                install_hint: self.known.install_hint.to_owned(),
+            }],
+            lanes: vec![Lane::Acp],
+            reports: acp.reports,
+            can: acp.can,
+            retries: acp.retries,
+            closing: acp.closing,
+            policies: self.laned.held.policies(),
+            skills: None,
+            handshake: handshake(&words(self.known.args)),
+            ..native
+        }
+    }
+
+    fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
+        let same = self.is_same_program(&self.native.card());
+        let mut spec = spec.clone();
+        if !same {
+            // Both are for the program of the other lane.
+            spec.adapter.binary = None;
+            spec.adapter.extra_args.clear();
+        }
+        let start = Start {
+            lane: Lane::Acp,
+            program: launch::binary(&spec, self.known.binary),
+            args: self.known.args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: (self.laned.env)(&spec),
+            stdin: StdinMode::Jsonrpc,
+            ..Start::default()
+        };
+        start.plan(&spec, &self.card())
+    }
+
+    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
+        Acp.dialect(spec)
+    }
+
+    fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
+        Acp.restore(state)
+    }
+
+    fn classify(&self, evidence: &ExitEvidence<'_>) -> Option<Code> {
+        Acp.classify(evidence)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::acp::tests::spec;
+    use crate::registry;
+    use contract::plan::EnvSource;
+
+    fn on_acp(runtime: &str) -> ByAcp {
+        ByAcp::of(registry::find(runtime).expect("a runtime")).expect("a second lane")
+    }
+
+    #[test]
+    fn every_row_names_a_runtime_and_an_agent_that_speaks_acp() {
+        for laned in LANED {
+            let known = cards::find(laned.known).expect("a known agent");
+            assert!(registry::find(laned.runtime).is_some(), "{}", laned.runtime);
+            assert_eq!(runtime_of(known), Some(laned.runtime));
+        }
+    }
+
+    #[test]
+    fn the_second_lane_starts_the_command_with_the_variables_of_the_product() {
+        for laned in LANED {
+            let (by_acp, known) = (on_acp(laned.runtime), cards::find(laned.known).unwrap());
+            let mut spec = Spec { policy: Policy::AllowAll, ..spec() };
+            spec.adapter.binary = None;
+            let plan = by_acp.plan(&spec).unwrap();
+            let argv = (plan.program.as_str(), plan.lane, plan.stdin);
+            assert_eq!(argv, (known.binary, Lane::Acp, StdinMode::Jsonrpc));
+            assert_eq!(plan.args, known.args);
+            for name in by_acp.native.card().env {
+                let given = plan.env.iter().any(|entry| entry.name == name);
+                assert!(given, "{}: {name}", laned.runtime);
+            }
+        }
+    }
+
+    #[test]
+    fn a_configured_program_is_that_of_its_own_lane() {
+        let mut spec = spec();
+        spec.adapter.binary = Some("/opt/it".to_owned());
+        spec.adapter.extra_args = vec!["--more".to_owned()];
+        let same = on_acp("gemini").plan(&spec).unwrap();
+        assert_eq!(
+            (same.program.as_str(), same.args.join(" ")),
+            ("/opt/it", "--acp --more".into())
+        );
+        let bridge = on_acp("claude").plan(&spec).unwrap();
+        assert_eq!((bridge.program.as_str(), bridge.args.len()), ("claude-agent-acp", 0));
+    }
+
+    #[test]
+    fn rules_that_let_it_ask_are_given_under_every_policy_but_one() {
+        for policy in [Policy::Deny, Policy::Ask, Policy::AllowReads, Policy::AllowAll] {
+            let spec = Spec { policy, ..spec() };
+            for (runtime, config) in
+                [("opencode", "OPENCODE_CONFIG_CONTENT"), ("kilo", "KILO_CONFIG_CONTENT")]
+            {
+                let plan = on_acp(runtime).plan(&spec).unwrap();
+                let given = plan.env.iter().find(|entry| entry.name == config);
+                let Some(given) = given else {
+                    assert_eq!(policy, Policy::AllowAll, "{runtime}");
+                    continue;
+                };
+                let EnvSource::Runtime { value } = &given.source else { panic!("{given:?}") };
+                let value: serde_json::Value = serde_json::from_str(value).unwrap();
+                let rules = &value["agent"][MADE_UP]["permission"];
+                assert_eq!((&rules["*"], &rules["ostler_*"]), (&"ask".into(), &"allow".into()));
+                let reads = if policy == Policy::Deny { "ask" } else { "allow" };
+                assert_eq!((&rules["grep"], &rules["read"]["*"]), (&reads.into(), &reads.into()));
+            }
+        }
+    }
+}

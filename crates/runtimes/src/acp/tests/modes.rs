@@ -1,0 +1,125 @@
+//! Modes by conversations that were not recorded: which one is set under which policy, by which way,
+//! and what becomes of an agent that does not take it.
+
+use super::*;
+
+/// A session that was opened in a mode, with those that are offered.
+fn opened_in(current: &str, offered: &[&str]) -> Value {
+    let offered: Vec<_> = offered.iter().map(|id| json!({ "id": id, "name": id })).collect();
+    json!({ "sessionId": "s",
+        "modes": { "currentModeId": current, "availableModes": offered } })
+}
+
+/// A session that was opened by an agent whose modes are an option.
+fn opened_by_option(current: &str, offered: &[&str]) -> Value {
+    let options: Vec<_> = offered.iter().map(|id| json!({ "value": id, "name": id })).collect();
+    json!({ "sessionId": "s", "configOptions": [{ "id": "level", "category": "mode",
+        "type": "select", "currentValue": current, "options": options }] })
+}
+
+#[test]
+fn the_mode_that_fits_the_policy_is_set_before_the_first_turn() {
+    let claude = ["default", "acceptEdits", "plan", "bypassPermissions"];
+    let copilot = "https://agentclientprotocol.com/protocol/session-modes#";
+    let (agent, autopilot) = (format!("{copilot}agent"), format!("{copilot}autopilot"));
+    let codex = ["read-only", "agent", "agent-full-access"];
+    let rows = [
+        (Policy::Ask, opened_in("default", &claude), None),
+        (Policy::Ask, opened_in("bypassPermissions", &claude), Some("default")),
+        (Policy::Deny, opened_in("plan", &claude), Some("default")),
+        (Policy::AllowAll, opened_in("plan", &claude), None),
+        (Policy::Deny, opened_in(&autopilot, &[&agent, &autopilot]), Some(agent.as_str())),
+        (Policy::Deny, opened_in("agent", &codex), Some("read-only")),
+        (Policy::AllowReads, opened_in("agent", &codex), Some("read-only")),
+        // A mode that changes nothing would let nobody be asked.
+        (Policy::Ask, opened_in("agent", &codex), None),
+        (Policy::Ask, opened_in("build", &["build", "plan"]), None),
+        (Policy::Ask, opened_in("build", &["build", "ostler-asks"]), Some("ostler-asks")),
+    ];
+    for (policy, opened, mode) in rows {
+        let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+        let out = told(&mut *dialect, &reply(1, opened.clone()));
+        let said = frames(&out);
+        let Some(mode) = mode else {
+            assert_eq!(said[0]["method"], "session/prompt", "{policy:?} {opened}");
+            continue;
+        };
+        assert_eq!(said.len(), 1, "nothing else is said before it is set");
+        assert_eq!(said[0]["method"], "session/set_mode");
+        assert_eq!(said[0]["params"], json!({ "sessionId": "s", "modeId": mode }));
+        // Left and taken up between the wish and its reply.
+        let mut dialect = Acp.restore(&dialect.save()).unwrap();
+        let out = told(&mut *dialect, &reply(2, json!({})));
+        assert_eq!(frames(&out)[0]["method"], "session/prompt");
+    }
+}
+
+#[test]
+fn a_mode_that_is_an_option_is_set_as_one_and_before_the_model() {
+    let spec = Spec { policy: Policy::Ask, model: Some("m-1".into()), ..spec() };
+    let (mut dialect, _) = greeted(&spec, json!({}));
+    let opened = opened_by_option("auto-high", &["normal", "auto-high"]);
+    let said = frames(&told(&mut *dialect, &reply(1, opened)));
+    let set = json!({ "sessionId": "s", "configId": "level", "value": "normal" });
+    assert_eq!(
+        (&said[0]["method"], &said[0]["params"]),
+        (&json!("session/set_config_option"), &set)
+    );
+    let said = frames(&told(&mut *dialect, &reply(2, json!({}))));
+    assert_eq!(said[0]["method"], "session/set_model");
+    let said = frames(&told(&mut *dialect, &reply(3, json!({}))));
+    assert_eq!(said[0]["method"], "session/prompt");
+}
+
+#[test]
+fn an_option_that_allows_everything_is_turned_off() {
+    for (value, is_set) in [(json!("on"), true), (json!(true), true), (json!("off"), false)] {
+        let (mut dialect, _) = greeted(&Spec { policy: Policy::Deny, ..spec() }, json!({}));
+        let option = json!({ "id": "allow_all", "category": "permissions", "currentValue": value });
+        let opened = json!({ "sessionId": "s", "configOptions": [option] });
+        let said = frames(&told(&mut *dialect, &reply(1, opened)));
+        let off = json!({ "sessionId": "s", "configId": "allow_all", "value": "off" });
+        assert_eq!(said[0]["params"] == off, is_set, "{value}: {said:?}");
+    }
+}
+
+#[test]
+fn an_agent_that_stays_in_a_mode_that_does_as_it_likes_is_not_run() {
+    let policy = Policy::Deny;
+    // It offers no other.
+    let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+    let out = told(&mut *dialect, &reply(1, opened_in("yolo", &["yolo", "autoEdit"])));
+    assert_eq!(ending(&out).unwrap().code, Some(Code::PolicyNotPossible));
+    assert!(out.frames.is_empty(), "no turn begins");
+    // It offers one and does not take it, or has no login.
+    let rows = [
+        ("yolo", -32_601, Some(Code::PolicyNotPossible)),
+        ("plan", -32_000, Some(Code::AuthRequired)),
+        // It is no worse than it was.
+        ("plan", -32_603, None),
+    ];
+    for (current, number, code) in rows {
+        let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+        told(&mut *dialect, &reply(1, opened_in(current, &["default", "yolo", "plan"])));
+        let out = told(&mut *dialect, &refusal(2, number, "no"));
+        assert_eq!(ending(&out).and_then(|ending| ending.code), code, "{current}");
+        match code {
+            Some(_) => assert!(out.frames.is_empty()),
+            None => {
+                assert_eq!(frames(&out)[0]["method"], "session/prompt");
+                assert!(bodies(&out).iter().any(|body| body["level"] == "warning"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_mode_that_the_agent_takes_by_itself_and_that_breaks_the_policy_is_a_warning() {
+    let changed = json!({ "sessionUpdate": "current_mode_update", "currentModeId": "acceptEdits" });
+    for (policy, level) in [(Policy::Ask, json!("warning")), (Policy::AllowAll, Value::Null)] {
+        let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+        told(&mut *dialect, &reply(1, json!({ "sessionId": "s" })));
+        let out = told(&mut *dialect, &update(changed.clone()));
+        assert_eq!(bodies(&out)[0]["level"], level);
+    }
+}
