@@ -200,7 +200,7 @@ pub enum LaneChoice {
 }
 
 /// How the quota of an account is learned: from what the agent tells, or by asking its provider with
-/// the agent's own login as well.
+/// the agent's own login as well; `off` keeps neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaSource {

@@ -21,7 +21,7 @@ use crate::trouble::STORE_RETRY;
 use crate::{Inner, Shown};
 use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
-use contract::plan::PlanFile;
+use contract::plan::{PlanFile, QuotaSource};
 use contract::speech::Close;
 use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
 use engine::rules::lease::{self, Held};
@@ -61,6 +61,7 @@ pub struct Drive {
     pub(crate) bench: Bench,
     pub(crate) standing: tool::Standing,
     pub(crate) cost_model: Option<String>,
+    pub(crate) quota: Option<QuotaSource>,
     /// Where the agent was told to find the host that started it.
     pub(crate) told: Option<String>,
     pub(crate) spool: PathBuf,
@@ -358,6 +359,9 @@ impl Drive {
     fn draft(&mut self, now: Now, mut draft: Draft) {
         if let Body::Usage(usage) = &mut draft.body {
             self.price(now, usage);
+        }
+        if matches!(draft.body, Body::Quota(_)) && self.quota == Some(QuotaSource::Off) {
+            return;
         }
         self.standing.note(&draft.body);
         self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);

@@ -312,6 +312,7 @@ fn drive(
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
+        quota: checked.adapter.quota,
         told: Some(house.address().to_owned()),
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,
