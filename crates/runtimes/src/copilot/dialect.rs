@@ -96,6 +96,10 @@ impl Ear<'_> {
             Line::ToolsUpdated(tools) => self.introduce(tools.model),
             Line::ServersLoaded(loaded) if loaded.servers.is_empty() => {}
             Line::ServersLoaded(_) => self.line.keep(Some(INFO)),
+            Line::ServerStatus(server) => match server.status.as_deref() {
+                Some("pending" | "connected") => {}
+                Some(_) | None => self.line.keep(Some(WARNING)),
+            },
             Line::UserMessage(_) | Line::TurnStart(_) => self.start(),
             Line::MessageDelta(delta) => self.piece(delta),
             Line::Message(message) => self.message(message),
