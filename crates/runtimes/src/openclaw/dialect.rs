@@ -19,8 +19,12 @@ pub(super) struct Openclaw {
 }
 
 impl Openclaw {
-    pub(super) fn new(resumes: Option<String>, workspace: Option<String>) -> Self {
-        Self { state: State::new(resumes, workspace) }
+    pub(super) fn new(
+        resumes: Option<String>,
+        workspace: Option<String>,
+        owned: Option<String>,
+    ) -> Self {
+        Self { state: State::new(resumes, workspace, owned) }
     }
 
     pub(super) fn restore(saved: &[u8]) -> Result<Self, Fault> {
@@ -169,8 +173,12 @@ impl Ear<'_> {
         if let Some(id) = native_session.clone() {
             self.line.signal(Signal::Session { id });
         }
-        let cwd = report.and_then(|report| report.workspace_dir.clone());
         let meant = self.state.workspace.clone();
+        let cwd = match report.and_then(|report| report.workspace_dir.clone()) {
+            // With a workspace that the run owns, its tools work where the run does.
+            cwd if cwd.is_some() && cwd == self.state.owned => meant.clone(),
+            cwd => cwd,
+        };
         let elsewhere = cwd.clone().zip(meant).filter(|(cwd, meant)| cwd != meant);
         self.line.draft(Body::Session(event::Session {
             model: agent.and_then(|agent| agent.model.clone()),

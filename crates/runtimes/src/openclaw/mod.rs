@@ -1,10 +1,10 @@
 //! OpenClaw, its embedded agent driven once: the prompt in a file of the run, one JSON document on
 //! stdout when all is over, one turn for one process. `wire` mirrors the document, `dialect` hears it
-//! and `trouble` knows its words; `NOTES.md` says where each fact was found. It works in the
-//! workspace of its own configuration and writes its own files there; `NOTES.md` has the recipe that
-//! points it at the run's. The user's settings are never written.
+//! and `trouble` knows its words; `NOTES.md` says where each fact was found. It writes files of its
+//! own into its workspace, so `owned` gives each run one. The user's settings are never written.
 
 mod dialect;
+mod owned;
 mod state;
 mod trouble;
 mod wire;
@@ -17,7 +17,7 @@ use crate::{Dialect, ExitEvidence, Runtime, Spec, template};
 use contract::card::{
     Can, CardEvidence, Dollars, Login, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
 };
-use contract::plan::{Lane, PlanFile, StdinMode};
+use contract::plan::{Lane, PlanFile};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 
 /// The name of the program.
@@ -84,10 +84,8 @@ impl Runtime for Openclaw {
                        the same books"
                 .to_owned(),
             dont_use_when:
-                "you want to see what it does while it does it, or its configuration does \
-                            not name the run's workspace: it works in the workspace of that \
-                            configuration, whatever the working directory is, and writes files of \
-                            its own there"
+                "you want to see what it does while it does it, or its memory and persona: \
+                            a run has a workspace of its own, and those are in the user's"
                     .to_owned(),
             config_schema: launch::cli_schema(),
         }
@@ -105,19 +103,22 @@ impl Runtime for Openclaw {
         let path = format!("{}/{MESSAGE_FILE}", spec.files);
         args.extend(["--message-file".to_owned(), path]);
         let text = launch::with_system_prompt(spec);
-        let start = Start {
-            program: launch::binary(spec, BINARY),
-            args,
-            stdin: StdinMode::None,
-            files: vec![PlanFile { name: MESSAGE_FILE.to_owned(), text }],
-            ..Start::default()
-        };
+        let mut files = vec![PlanFile { name: MESSAGE_FILE.to_owned(), text }];
+        let mut env = Vec::new();
+        let cwd = placeholder(spec, "workspacePath");
+        if let Some(owned) = cwd.and_then(|cwd| owned::of(spec, &cwd)) {
+            files.push(owned.file);
+            env = owned.env;
+        }
+        let program = launch::binary(spec, BINARY);
+        let start = Start { program, args, env, files, ..Start::default() };
         start.plan(spec, &card)
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
         let workspace = placeholder(spec, "workspacePath");
-        Box::new(dialect::Openclaw::new(spec.session.clone(), workspace))
+        let owned = owned::dir(spec).filter(|_| workspace.is_some());
+        Box::new(dialect::Openclaw::new(spec.session.clone(), workspace, owned))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
@@ -154,7 +155,7 @@ fn policies() -> Vec<PolicyRow> {
             Policy::AllowAll,
             Some(&[]),
             "dangerous: every tool of its own configuration runs without asking, shell commands \
-             included, in the workspace of that configuration",
+             included",
         ),
     ];
     rows.map(launch::native_policy).into()

@@ -18,14 +18,22 @@ pub(super) struct State {
     pub resumes: Option<String>,
     /// Where the run is meant to work.
     pub workspace: Option<String>,
+    /// The workspace of its own that it was given for this run.
+    #[serde(default)]
+    pub owned: Option<String>,
     pub ended: bool,
     /// The lines of the document so far, each with its newline.
     pub document: String,
 }
 
 impl State {
-    pub(super) fn new(resumes: Option<String>, workspace: Option<String>) -> Self {
-        Self { version: VERSION, resumes, workspace, ended: false, document: String::new() }
+    pub(super) fn new(
+        resumes: Option<String>,
+        workspace: Option<String>,
+        owned: Option<String>,
+    ) -> Self {
+        let (version, ended, document) = (VERSION, false, String::new());
+        Self { version, resumes, workspace, owned, ended, document }
     }
 
     pub(super) fn load(bytes: &[u8]) -> Result<Self, Fault> {
