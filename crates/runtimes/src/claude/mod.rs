@@ -200,6 +200,7 @@ impl Runtime for Claude {
             env: sandbox.into_iter().collect(),
             stdin: StdinMode::StreamJson,
             files,
+            linger_ms: None,
         };
         let mut plan = start.plan(spec, &card)?;
         plan.secrets.extend(owned(SECRETS));

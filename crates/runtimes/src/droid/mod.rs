@@ -27,6 +27,10 @@ const SYSTEM_FILE: &str = "droid-system.md";
 /// Its own variables; keys of custom models pass by `envPassthrough`.
 const ENV: [&str; 2] = ["FACTORY_API_KEY", "FACTORY_DISABLE_AUTO_UPDATE"];
 
+/// All its files are written when it says that it is done; then it looks for its vendor for about six
+/// seconds, five times, and leaves. Ended before that, it takes the same time again.
+const LINGER_MS: u64 = 8_000;
+
 /// Factory's droid.
 pub struct Droid;
 
@@ -107,6 +111,7 @@ impl Runtime for Droid {
             env: Vec::new(),
             stdin: StdinMode::Prompt,
             files: spec.system_prompt.as_ref().map(file).into_iter().collect(),
+            linger_ms: Some(LINGER_MS),
         };
         start.plan(spec, &card)
     }

@@ -107,6 +107,7 @@ impl Runtime for Gemini {
             env: vec![(TRUST_VARIABLE.to_owned(), "true".to_owned())],
             stdin: StdinMode::Prompt,
             files: Vec::new(),
+            linger_ms: None,
         };
         start.plan(spec, &card)
     }

@@ -66,6 +66,7 @@ impl Family {
             env,
             stdin: StdinMode::Prompt,
             files: system.map(file).into_iter().collect(),
+            linger_ms: None,
         };
         start.plan(spec, card)
     }

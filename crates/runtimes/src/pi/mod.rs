@@ -121,6 +121,7 @@ impl Runtime for Pi {
             env: Vec::new(),
             stdin: StdinMode::Prompt,
             files,
+            linger_ms: None,
         };
         start.plan(spec, &card)
     }
