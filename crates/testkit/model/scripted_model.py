@@ -154,7 +154,8 @@ PLAN_NAMES = ["update_plan", "todowrite", "todo_write", "write_todos", "settodol
               "taskcreate", "update_todo_list"]
 CMD_PROPS = ["command", "cmd", "script", "commands", "shell_command", "command_line", "input", "code"]
 PATH_PROPS = ["file_path", "filepath", "path", "filename", "target_file", "file", "absolute_path", "notebook_path"]
-CONTENT_PROPS = ["content", "contents", "text", "file_text", "file_content", "code", "new_string", "instructions"]
+CONTENT_PROPS = ["content", "contents", "text", "file_text", "file_content", "code", "new_string", "new_text",
+                 "instructions"]
 
 
 def tok(n_bytes: int) -> int:
