@@ -228,7 +228,9 @@ impl State {
         ear.keep(None);
         (self.limited, self.explaining) = (true, false);
         let code = self.trouble.as_ref().map_or(Code::UpstreamError, |(code, _)| *code);
-        let (terminal, wait_ms, resets_at) = (false, Some(wait_ms), None);
+        // It waits for seconds, and tries again for a minute; a quota that is used up takes longer.
+        let terminal = code == Code::ProviderQuota;
+        let (wait_ms, resets_at) = (Some(wait_ms), None);
         ear.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
     }
 

@@ -212,9 +212,11 @@ fn a_run_that_worked_elsewhere_is_told_so() {
     }
 }
 
+type Vars<'a> = &'a [(&'a str, &'a str)];
+
 /// The plan and the dialect of a person with this environment and this adapter.
-fn for_whom(vars: &[(&str, &str)], env: &[(&str, &str)]) -> (LaunchPlan, Out) {
-    let owned = |pairs: &[(&str, &str)]| {
+fn for_whom(vars: Vars<'_>, env: Vars<'_>) -> (LaunchPlan, Out) {
+    let owned = |pairs: Vars<'_>| {
         pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     };
     let mut spec = Spec { caller_env: owned(vars), files: "/run/1".into(), ..spec("openclaw") };
@@ -230,7 +232,7 @@ fn for_whom(vars: &[(&str, &str)], env: &[(&str, &str)]) -> (LaunchPlan, Out) {
 #[test]
 fn a_run_owns_its_workspace_and_takes_over_the_configuration_that_the_program_would_find() {
     let home = ("HOME", "/srv/me");
-    let rows: [(&[(&str, &str)], &[(&str, &str)], Option<&str>); 8] = [
+    let rows: [(Vars<'_>, Vars<'_>, Option<&str>); 8] = [
         (&[home], &[], Some("/srv/me/.openclaw/openclaw.json")),
         (&[home, ("OPENCLAW_PROFILE", "work")], &[], Some("/srv/me/.openclaw-work/openclaw.json")),
         (&[home, ("OPENCLAW_HOME", "/svc")], &[], Some("/svc/.openclaw/openclaw.json")),
