@@ -11,6 +11,7 @@ use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
+use crate::missing;
 use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
@@ -312,12 +313,16 @@ impl Drive {
                     stderr_tail: &stderr_tail,
                 };
                 let classified = self.runtime.classify(&evidence);
+                let not_found =
+                    testimony.spawn_errno == Some(rustix::io::Errno::NOENT.raw_os_error());
+                let error = testimony.spawn_error.as_deref().filter(|_| not_found);
+                let missing = error.and_then(|error| missing::told(&self.runtime.card(), error));
+                self.pending.drafts.extend(missing);
                 Input::Ended(Testimony {
                     exit_code: testimony.exit_code,
                     signal: testimony.signal,
                     spawn_error: testimony.spawn_error.clone(),
-                    not_found: testimony.spawn_errno
-                        == Some(rustix::io::Errno::NOENT.raw_os_error()),
+                    not_found,
                     asked_by: testimony.asked_by.clone(),
                     forced: testimony.forced,
                     stderr_tail,
