@@ -1,7 +1,7 @@
 //! `cargo xtask agents [--all] [--install] [--write]`: the agent CLIs of others, pinned, driven by
 //! our product against a scripted model on loopback.
 //!
-//! `install` puts what is missing into a cache, by npm; one that does not install is a failure. Then
+//! `install` puts what is missing into a cache, by npm or pip; one that does not install is a failure. Then
 //! the suite `crates/cli/tests/agents` is built, and run where no network but loopback exists. What
 //! each test found is a row; `page` makes them the page that `--write` keeps.
 

@@ -173,6 +173,18 @@ impl<W: Write> Screen<W> {
         }
     }
 
+    /// Somebody typed a line. The terminal has shown it behind the status line and gone on to the next:
+    /// both are taken away, so that no status of a moment that is over stays among the text.
+    pub fn typed(&mut self) -> Result<(), Gone> {
+        match self.status {
+            Status::Here => {
+                self.status = Status::Absent;
+                self.write_raw(&format!("\u{1b}[A\r{WIPE_BELOW}"))
+            }
+            Status::Below | Status::Absent => Ok(()),
+        }
+    }
+
     /// Leaves the terminal as it was found: no status line, the cursor on a new line.
     pub fn finish(&mut self) -> Result<(), Gone> {
         let end = if self.open_columns.take().is_some() { "\n" } else { "" };
@@ -218,6 +230,17 @@ mod tests {
         let mut bytes = Vec::new();
         act(&mut Screen::new(&mut bytes, is_terminal, 40));
         String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_line_that_somebody_typed_goes_with_the_status_it_was_typed_behind() {
+        let shown = written(true, |screen| {
+            screen.status("waiting").unwrap();
+            screen.typed().unwrap();
+            screen.typed().unwrap();
+            screen.say("allowed").unwrap();
+        });
+        assert_eq!(shown, "\r\u{1b}[Kwaiting\u{1b}[A\r\u{1b}[Jallowed\n");
     }
 
     #[test]

@@ -34,6 +34,10 @@ pub struct LaunchPlan {
     /// Skills, and where the agent finds each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
+    /// How long this agent is known to live on after its end, where that is longer than usual; what
+    /// the configuration says comes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub linger_ms: Option<u64>,
 }
 
 /// A file that an agent is given beside its workspace: a long prompt, a list of MCP servers.
@@ -200,7 +204,7 @@ pub enum LaneChoice {
 }
 
 /// How the quota of an account is learned: from what the agent tells, or by asking its provider with
-/// the agent's own login as well.
+/// the agent's own login as well; `off` keeps neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum QuotaSource {

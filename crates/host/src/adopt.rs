@@ -433,6 +433,7 @@ async fn adopted(
         },
         standing,
         cost_model: state.cost_model,
+        quota: state.quota,
         told: state.told,
         spool,
         spool_dropped: 0,

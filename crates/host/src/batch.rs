@@ -4,6 +4,7 @@
 use crate::drive::Drive;
 use crate::intake::Marks;
 use contract::event::{Body, Envelope, RunResult, Text};
+use contract::plan::QuotaSource;
 use contract::state::Review;
 use contract::{CommandId, Draft, RunState, TaskState};
 use engine::{Booked, Covers, Effect, Now};
@@ -118,6 +119,9 @@ pub struct HostState {
     /// The adapter's, so that whoever adopts the run prices it the same.
     #[serde(default)]
     pub cost_model: Option<String>,
+    /// The same, for whether what the agent tells of its account is kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quota: Option<QuotaSource>,
     /// Where the agent was told to find the host: whoever adopts it listens there too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
@@ -194,6 +198,7 @@ impl Drive {
             next_effect: self.mouth.next_effect,
             next_frame: self.mouth.next_frame,
             cost_model: self.cost_model.clone(),
+            quota: self.quota,
             told: self.told.clone(),
             asked: self.callers.ids(),
             policy: Some(self.bench.policy),

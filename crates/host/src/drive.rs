@@ -11,6 +11,7 @@ use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
+use crate::missing;
 use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
@@ -21,7 +22,7 @@ use crate::trouble::STORE_RETRY;
 use crate::{Inner, Shown};
 use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
-use contract::plan::PlanFile;
+use contract::plan::{PlanFile, QuotaSource};
 use contract::speech::Close;
 use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
 use engine::rules::lease::{self, Held};
@@ -61,6 +62,7 @@ pub struct Drive {
     pub(crate) bench: Bench,
     pub(crate) standing: tool::Standing,
     pub(crate) cost_model: Option<String>,
+    pub(crate) quota: Option<QuotaSource>,
     /// Where the agent was told to find the host that started it.
     pub(crate) told: Option<String>,
     pub(crate) spool: PathBuf,
@@ -311,12 +313,16 @@ impl Drive {
                     stderr_tail: &stderr_tail,
                 };
                 let classified = self.runtime.classify(&evidence);
+                let not_found =
+                    testimony.spawn_errno == Some(rustix::io::Errno::NOENT.raw_os_error());
+                let error = testimony.spawn_error.as_deref().filter(|_| not_found);
+                let missing = error.and_then(|error| missing::told(&self.runtime.card(), error));
+                self.pending.drafts.extend(missing);
                 Input::Ended(Testimony {
                     exit_code: testimony.exit_code,
                     signal: testimony.signal,
                     spawn_error: testimony.spawn_error.clone(),
-                    not_found: testimony.spawn_errno
-                        == Some(rustix::io::Errno::NOENT.raw_os_error()),
+                    not_found,
                     asked_by: testimony.asked_by.clone(),
                     forced: testimony.forced,
                     stderr_tail,
@@ -358,6 +364,9 @@ impl Drive {
     fn draft(&mut self, now: Now, mut draft: Draft) {
         if let Body::Usage(usage) = &mut draft.body {
             self.price(now, usage);
+        }
+        if matches!(draft.body, Body::Quota(_)) && self.quota == Some(QuotaSource::Off) {
+            return;
         }
         self.standing.note(&draft.body);
         self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);

@@ -19,6 +19,7 @@ pub mod frame;
 mod intake;
 mod keeping;
 mod keepsake;
+mod missing;
 pub mod ops;
 mod patch;
 mod perform;

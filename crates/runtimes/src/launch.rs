@@ -56,6 +56,8 @@ pub struct Start {
     pub env: Vec<(String, String)>,
     pub stdin: StdinMode,
     pub files: Vec<PlanFile>,
+    /// How long it lives on after its end, where that is longer than usual.
+    pub linger_ms: Option<u64>,
 }
 
 impl Default for Start {
@@ -67,6 +69,7 @@ impl Default for Start {
             env: Vec::new(),
             stdin: StdinMode::None,
             files: Vec::new(),
+            linger_ms: None,
         }
     }
 }
@@ -94,6 +97,7 @@ impl Start {
             secrets: secrets(adapter, card),
             files: self.files,
             mounts,
+            linger_ms: self.linger_ms,
         })
     }
 }

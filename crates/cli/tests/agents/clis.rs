@@ -14,6 +14,15 @@ pub struct Cli {
     pub env: &'static [(&'static str, &'static str)],
     /// Variables of our configuration.
     pub given: &'static [(&'static str, &'static str)],
+    /// The model, where it must be named to it.
+    pub model: Option<&'static str>,
+    /// How long a prompt it takes.
+    pub prompt: Prompt,
+    /// Whether it tells what it spent.
+    pub tokens: Tokens,
+    /// Whether its calls of tools are told one by one.
+    pub calls: Calls,
+    pub resumes: Resumes,
     /// Whether thoughts are printed, or only counted.
     pub thinking: Thinking,
     pub quota: Quota,
@@ -36,6 +45,39 @@ pub enum Thinking {
     Counted,
 }
 
+/// How long a prompt can be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Prompt {
+    AnyLength,
+    /// It has to be an argument, and there is little room for those.
+    Argument,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tokens {
+    Told,
+    /// What came from a cache is not told apart from the rest of what was sent.
+    Undivided,
+    Untold,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Calls {
+    Told,
+    Untold,
+}
+
+/// What becomes of `--continue`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resumes {
+    /// It goes on with its own conversation.
+    ItsOwn,
+    /// It does not know the conversation, and is begun afresh with a hand-over.
+    Afresh,
+    /// It has no conversations, and the command is refused.
+    Never,
+}
+
 /// What it tells of a quota that is used up for an hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
@@ -43,7 +85,27 @@ pub enum Quota {
     Named,
     /// Nothing at all: it waits without a word, and a clock of ours has to end it.
     Silent,
+    /// That somebody has to pay: it takes the one for the other, in words of its own.
+    Billing,
 }
+
+/// One that shows and tells everything, for the rows to say what is otherwise.
+const OPEN: Cli = Cli {
+    id: "",
+    files: &[],
+    env: &[],
+    given: &[],
+    model: None,
+    prompt: Prompt::AnyLength,
+    tokens: Tokens::Told,
+    calls: Calls::Told,
+    resumes: Resumes::ItsOwn,
+    thinking: Thinking::Shown,
+    quota: Quota::Named,
+    side_calls: true,
+    tools: None,
+    obeys: false,
+};
 
 pub const CLIS: &[Cli] = &[
     Cli {
@@ -63,6 +125,7 @@ pub const CLIS: &[Cli] = &[
         side_calls: true,
         tools: Some(OUR_TOOL),
         obeys: true,
+        ..OPEN
     },
     Cli {
         id: "codex",
@@ -90,6 +153,7 @@ wire_api = "responses"
         side_calls: true,
         tools: Some("\\n- ostler\\n"),
         obeys: false,
+        ..OPEN
     },
     Cli {
         id: "gemini",
@@ -109,6 +173,7 @@ wire_api = "responses"
         side_calls: true,
         tools: None,
         obeys: false,
+        ..OPEN
     },
     Cli {
         id: "opencode",
@@ -133,6 +198,7 @@ wire_api = "responses"
         side_calls: false,
         tools: Some(OUR_TOOL),
         obeys: false,
+        ..OPEN
     },
     Cli {
         id: "pi",
@@ -156,6 +222,135 @@ wire_api = "responses"
         side_calls: true,
         tools: None,
         obeys: false,
+        ..OPEN
+    },
+    Cli {
+        id: "copilot",
+        env: &[
+            ("COPILOT_PROVIDER_BASE_URL", "{base}/v1"),
+            ("COPILOT_PROVIDER_TYPE", "openai"),
+            ("COPILOT_PROVIDER_API_KEY", "test-key"),
+            ("COPILOT_MODEL", "gpt-5"),
+            ("COPILOT_OFFLINE", "true"),
+            ("COPILOT_AUTO_UPDATE", "false"),
+        ],
+        // Headless it prints none; its card says so.
+        tokens: Tokens::Untold,
+        tools: Some(OUR_TOOL),
+        ..OPEN
+    },
+    Cli {
+        id: "kilo",
+        files: &[(
+            ".config/kilo/kilo.json",
+            r#"{ "autoupdate": false, "share": "disabled",
+  "model": "scripted/fake-model", "small_model": "scripted/fake-model",
+  "provider": { "scripted": { "npm": "@ai-sdk/openai-compatible", "name": "Scripted",
+    "options": { "baseURL": "{base}/v1", "apiKey": "test-key" },
+    "models": { "fake-model": { "name": "Fake", "reasoning": true, "tool_call": true,
+      "limit": { "context": 200000, "output": 32000 },
+      "cost": { "input": 3, "output": 15, "cache_read": 0.3, "cache_write": 3.75 } } } } } }"#,
+        )],
+        env: &[
+            ("KILO_DISABLE_AUTOUPDATE", "1"),
+            ("KILO_DISABLE_MODELS_FETCH", "1"),
+            ("KILO_DISABLE_SHARE", "1"),
+            ("KILO_TELEMETRY_LEVEL", "off"),
+        ],
+        given: &[("XDG_CONFIG_HOME", "{home}/.config")],
+        quota: Quota::Silent,
+        side_calls: false,
+        tools: Some(OUR_TOOL),
+        ..OPEN
+    },
+    Cli {
+        id: "droid",
+        files: &[(
+            ".factory/settings.json",
+            r#"{ "enableTelemetry": false, "customModels": [{
+  "model": "fake-model", "id": "custom:fake", "displayName": "Fake", "baseUrl": "{base}/v1",
+  "apiKey": "test-key", "provider": "generic-chat-completion-api", "maxOutputTokens": 8000 }] }"#,
+        )],
+        env: &[("FACTORY_API_KEY", "test-key"), ("FACTORY_DISABLE_AUTO_UPDATE", "1")],
+        model: Some("custom:fake"),
+        // Without its vendor it leaves with 1 and without a word when it is to go on.
+        resumes: Resumes::Afresh,
+        ..OPEN
+    },
+    Cli {
+        id: "cline",
+        files: &[(
+            ".cline/data/settings/providers.json",
+            r#"{ "version": 1, "lastUsedProvider": "openai-compatible", "modes": {},
+  "providers": { "openai-compatible": {
+    "settings": { "provider": "openai-compatible", "apiKey": "test-key", "model": "fake-model",
+      "baseUrl": "{base}/v1" },
+    "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual" } } }"#,
+        )],
+        env: &[("CLINE_DISABLE_TELEMETRY", "1"), ("CLINE_NO_AUTO_UPDATE", "1")],
+        prompt: Prompt::Argument,
+        // It names no conversation, and takes none up where it prints JSON.
+        resumes: Resumes::Never,
+        ..OPEN
+    },
+    Cli {
+        id: "openclaw",
+        files: &[(
+            ".openclaw/openclaw.json",
+            r#"{ "models": { "mode": "merge", "providers": { "scripted": {
+    "baseUrl": "{base}/v1", "apiKey": "test-key", "api": "openai-completions", "models": [{
+      "id": "fake-model", "name": "Fake", "reasoning": false, "input": ["text"],
+      "cost": { "input": 3, "output": 15, "cacheRead": 0.3, "cacheWrite": 3.75 },
+      "contextWindow": 200000, "maxTokens": 8192 }] } } },
+  "agents": { "defaults": { "model": { "primary": "scripted/fake-model" } } },
+  "gateway": { "mode": "local" } }"#,
+        )],
+        env: &[("OPENCLAW_NO_AUTO_UPDATE", "1")],
+        calls: Calls::Untold,
+        quota: Quota::Billing,
+        ..OPEN
+    },
+    Cli {
+        id: "hermes",
+        files: &[(
+            ".hermes/config.yaml",
+            "model:\n  default: fake-model\n  provider: custom\n  base_url: {base}/v1\n  api_key: test-key\n",
+        )],
+        env: &[("OPENAI_BASE_URL", "{base}/v1"), ("OPENAI_API_KEY", "test-key")],
+        prompt: Prompt::Argument,
+        calls: Calls::Untold,
+        // Of this version: it drops the flag for it without a word.
+        resumes: Resumes::Never,
+        quota: Quota::Silent,
+        ..OPEN
+    },
+    Cli {
+        id: "aider",
+        env: &[
+            ("OPENAI_API_BASE", "{base}/v1"),
+            ("OPENAI_API_KEY", "test-key"),
+            ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
+        ],
+        // For a model it does not know it takes another format than the scripted model writes.
+        given: &[("AIDER_EDIT_FORMAT", "diff")],
+        model: Some("openai/fake-model"),
+        tokens: Tokens::Undivided,
+        // It has no tools: what it changes it writes itself.
+        calls: Calls::Untold,
+        resumes: Resumes::Never,
+        ..OPEN
+    },
+    Cli {
+        id: "openhands",
+        env: &[
+            ("LLM_API_KEY", "test-key"),
+            ("LLM_BASE_URL", "{base}/v1"),
+            ("LLM_MODEL", "openai/fake-model"),
+            ("LITELLM_LOCAL_MODEL_COST_MAP", "True"),
+        ],
+        given: &[("OPENHANDS_SUPPRESS_BANNER", "1")],
+        tokens: Tokens::Untold,
+        ..OPEN
     },
 ];
 

@@ -74,20 +74,47 @@ macro_rules! driven {
 
 driven!(claude codex gemini opencode);
 
-/// Those beyond every day: whether they can be driven at all.
+/// A plan that is used up is known of one alone.
+mod plan {
+    #[test]
+    fn codex_says_when_a_used_up_plan_resets() {
+        crate::scenarios::plan_limit("codex");
+    }
+}
+
+/// Those beyond every day: whether they can be driven at all, and what is cheap to see of them.
 mod beyond {
     mod by_acp;
 
     macro_rules! greeted {
         ($($cli:ident)*) => {
             $(mod $cli {
+                use crate::scenarios;
+
+                const CLI: &str = stringify!($cli);
+
                 #[test]
-                fn a_prompt_of_200_kb_arrives_and_is_answered() {
-                    crate::scenarios::hello(stringify!($cli));
+                fn a_long_prompt_arrives_and_is_answered() {
+                    scenarios::hello(CLI);
+                }
+
+                #[test]
+                fn a_file_is_really_written() {
+                    scenarios::write(CLI);
+                }
+
+                #[test]
+                fn a_conversation_goes_on() {
+                    scenarios::goes_on(CLI);
+                }
+
+                #[test]
+                fn a_used_up_quota_is_named() {
+                    scenarios::quota(CLI);
                 }
             })*
         };
     }
 
-    greeted!(pi);
+    greeted!(pi copilot kilo droid cline openclaw hermes aider openhands);
 }

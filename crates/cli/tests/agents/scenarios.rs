@@ -1,7 +1,7 @@
 //! What is done with every CLI, and what must come of it. Each function is one scenario and takes
 //! the CLI by name; what differs between them is in their rows, never here.
 
-use crate::clis::{OUR_TOOL, Quota, Thinking};
+use crate::clis::{Calls, OUR_TOOL, Prompt, Quota, Resumes, Thinking, Tokens};
 use crate::ostler::{Said, assert_gap_free, result, signal};
 use crate::stage::{QUOTA, Stage};
 use crate::tokens;
@@ -12,6 +12,11 @@ use std::fs;
 /// Words that no CLI has of its own.
 const WORD: &str = "heron-47-at-the-weir";
 
+/// A prompt that no command line has room for.
+const LONG_BYTES: usize = 200 * 1024;
+/// One that an argument has room for, together with what is said around it.
+const ARGUMENT_BYTES: usize = 90 * 1024;
+
 /// How a program that handles SIGTERM leaves after it.
 const SIGTERM_EXIT: i32 = 143;
 
@@ -21,13 +26,19 @@ fn succeeded(stage: &Stage, said: &Said) -> Vec<Value> {
     assert_gap_free(&events);
     let end = result(&events);
     assert_eq!((said.code, &end["outcome"]), (0, &"succeeded".into()), "{end}\n{}", said.stderr);
-    assert_eq!(
-        tokens::told(end),
-        tokens::reported(stage.cli, &stage.model.requests()),
-        "tokens of {end}"
-    );
+    assert_tokens(stage, end, &stage.model.requests());
     stage.assert_nothing_left();
     events
+}
+
+/// What was spent is what the model says of these requests, or nothing is said of it.
+fn assert_tokens(stage: &Stage, end: &Value, requests: &[Value]) {
+    let expected = match stage.cli.tokens {
+        Tokens::Told => tokens::reported(stage.cli, requests),
+        Tokens::Undivided => tokens::undivided(tokens::reported(stage.cli, requests)),
+        Tokens::Untold => tokens::reported(stage.cli, &[]),
+    };
+    assert_eq!(tokens::told(end), expected, "tokens of {end}");
 }
 
 fn of_kind<'a>(events: &'a [Value], kind: &str) -> Vec<&'a Value> {
@@ -42,20 +53,31 @@ fn text_of(events: &[Value], kind: &str) -> String {
 pub fn hello(cli: &str) {
     let stage = Stage::new(cli, "hello");
     let line = "a line of a long prompt that says nothing of any use\n";
-    let prompt = format!("begin-{WORD}\n{}end-{WORD}\n", line.repeat(200 * 1024 / line.len() + 1));
-    let said = stage.run(&[], &prompt);
+    let long =
+        |bytes: usize| format!("begin-{WORD}\n{}end-{WORD}\n", line.repeat(bytes / line.len() + 1));
+    let bytes = match stage.cli.prompt {
+        Prompt::AnyLength => LONG_BYTES,
+        Prompt::Argument => {
+            let said = stage.run(&[], &long(LONG_BYTES));
+            assert_eq!(said.code, 3, "{said:?}");
+            assert!(said.stderr.contains("prompt_too_large"), "{said:?}");
+            ARGUMENT_BYTES
+        }
+    };
+    let said = stage.run(&[], &long(bytes));
     let events = succeeded(&stage, &said);
     assert_eq!(result(&events)["text"], "Hello from the fake model.");
     let requests = stage.model.requests();
     let whole = requests.iter().map(|request| stage.model.body(request)).any(|body| {
         let (begin, end) = (body.find("begin-heron"), body.find("end-heron"));
-        begin.zip(end).is_some_and(|(begin, end)| end - begin >= 200 * 1024)
+        begin.zip(end).is_some_and(|(begin, end)| end - begin >= bytes)
     });
     assert!(whole, "the model has seen the whole prompt: {requests:#?}");
     let word = stage.cli.tools.unwrap_or(OUR_TOOL);
     let offered = requests.iter().any(|request| stage.model.body(request).contains(word));
     assert_eq!(offered, stage.cli.tools.is_some(), "our tools are offered: {requests:#?}");
-    stage.held("hello, with a prompt of 200 KB", said.code, &events);
+    let name = format!("hello, with a prompt of {} KB", bytes / 1024);
+    stage.held(&name, said.code, &events);
 }
 
 pub fn write(cli: &str) {
@@ -64,7 +86,10 @@ pub fn write(cli: &str) {
     let events = succeeded(&stage, &said);
     let written = fs::read_to_string(stage.ostler.instance.work().join("written.txt"));
     assert_eq!(written.unwrap_or_default().trim_end(), "line one\nline two", "{events:#?}");
-    assert_paired(&events, 1);
+    match stage.cli.calls {
+        Calls::Told => assert_paired(&events, 1),
+        Calls::Untold => assert_paired(&events, 0),
+    }
     stage.held("write a file", said.code, &events);
 }
 
@@ -118,30 +143,33 @@ pub fn goes_on(cli: &str) {
     let first = succeeded(&stage, &stage.run(&[], &format!("Remember the word {WORD}.")));
     let before = stage.model.requests();
     let said = stage.run(&["--continue"], "Which word was it?");
+    if stage.cli.resumes == Resumes::Never {
+        assert_eq!(said.code, 3, "{said:?}");
+        assert!(said.stderr.contains("not_supported"), "{said:?}");
+        return stage.held("goes on with nothing: it has no conversations", 0, &first);
+    }
     let events = said.events();
     let end = result(&events);
     assert_eq!((said.code, &end["outcome"]), (0, &"succeeded".into()), "{end}\n{}", said.stderr);
     let after = stage.model.requests().split_off(before.len());
-    assert_eq!(
-        tokens::told(end),
-        tokens::reported(stage.cli, &after),
-        "only what the second run spent"
-    );
-    let native = |events: &[Value]| {
-        of_kind(events, "session").into_iter().find_map(|event| {
-            let id = event["native_session"].as_str()?;
-            Some((id.to_owned(), event["resumed"] == true))
-        })
-    };
-    let (first, second) = (native(&first).expect("a session"), native(&events).expect("a session"));
-    assert_eq!((first.1, second.1), (false, true));
+    // Only what the second run spent.
+    assert_tokens(&stage, end, &after);
+    // Some name their conversation only at its end; what they took up they tell all the same.
+    let resumed =
+        |events: &[Value]| of_kind(events, "session").iter().any(|event| event["resumed"] == true);
+    let taken_up = (resumed(&first), resumed(&events));
+    assert_eq!(taken_up, (false, stage.cli.resumes == Resumes::ItsOwn), "{events:#?}");
     let remembered = after.iter().any(|request| {
         let body = stage.model.body(request);
         body.contains(WORD) && body.contains("Which word was it?")
     });
     assert!(remembered, "the model was told both: {after:#?}");
     stage.assert_nothing_left();
-    stage.held("go on with a conversation", said.code, &events);
+    let name = match stage.cli.resumes {
+        Resumes::ItsOwn | Resumes::Never => "go on with a conversation",
+        Resumes::Afresh => "go on with a conversation, begun afresh",
+    };
+    stage.held(name, said.code, &events);
 }
 
 pub fn quota(cli: &str) {
@@ -153,6 +181,7 @@ pub fn quota(cli: &str) {
     let (exit, outcome, code) = match stage.cli.quota {
         Quota::WithReset | Quota::Named => (6, "failed", "provider_quota"),
         Quota::Silent => (8, "timed_out", "timeout_first_output"),
+        Quota::Billing => (5, "failed", "billing"),
     };
     let seen = (said.code, &end["outcome"], &end["code"]);
     assert_eq!(seen, (exit, &outcome.into(), &code.into()), "{events:#?}");
@@ -164,6 +193,22 @@ pub fn quota(cli: &str) {
     assert_eq!(told, stage.cli.quota == Quota::WithReset, "whether the reset is told: {events:#?}");
     stage.assert_nothing_left();
     stage.held("a used-up quota", said.code, &events);
+}
+
+/// A subscription whose window is used up until a time that is told.
+pub fn plan_limit(cli: &str) {
+    let stage = Stage::new(cli, "plan_limit");
+    let said = stage.run(&[], "Say hello.");
+    let events = said.events();
+    let end = result(&events);
+    assert_eq!((said.code, &end["code"]), (6, &"provider_quota".into()), "{events:#?}");
+    let resets =
+        of_kind(&events, "quota").into_iter().find_map(|event| event["resets_at"].as_str());
+    let resets = resets.unwrap_or_else(|| panic!("no reset is told: {events:#?}"));
+    let message = end["message"].as_str().unwrap_or_default();
+    assert!(message.ends_with(&format!("it resets at {resets}")), "{message}");
+    stage.assert_nothing_left();
+    stage.held("a used-up plan, with its reset", said.code, &events);
 }
 
 /// Starts a tool that takes half a minute, and gives the run's id and the agent's pid once it runs.

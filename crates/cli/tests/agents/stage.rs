@@ -44,6 +44,9 @@ impl Stage {
             .map(|(name, value)| ((*name).to_owned(), stage.filled(value).into()))
             .collect();
         let mut adapter = json!({ "type": "cli", "env": given });
+        if let Some(model) = cli.model {
+            adapter["model"] = json!(model);
+        }
         if cli.quota == Quota::Silent && scenario == QUOTA {
             adapter["firstOutputSec"] = json!(SILENT_SEC);
         }

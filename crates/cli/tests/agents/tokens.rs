@@ -24,6 +24,16 @@ pub fn reported(cli: &Cli, requests: &[Value]) -> Value {
     json!({ "input_uncached": input, "cache_read": read, "cache_write": write, "output": output })
 }
 
+/// The same, where all input is in one bucket.
+pub fn undivided(mut reported: Value) -> Value {
+    let names = ["input_uncached", "cache_read", "cache_write"];
+    let sum: u64 = names.iter().filter_map(|name| reported[name].as_u64()).sum();
+    for name in names {
+        reported[name] = json!(if name == "input_uncached" { sum } else { 0 });
+    }
+    reported
+}
+
 /// The same buckets of a run's result.
 pub fn told(result: &Value) -> Value {
     let tokens = &result["totals"]["tokens"];

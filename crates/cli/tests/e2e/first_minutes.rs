@@ -1,7 +1,7 @@
 //! A visitor's first five minutes: the demo, then what was kept of it.
 
-use crate::ostler::{Ostler, assert_gap_free, kinds, result};
-use serde_json::Value;
+use crate::ostler::{Ostler, Said, assert_gap_free, kinds, result};
+use serde_json::{Value, json};
 
 #[test]
 fn the_demo_shows_text_thinking_tools_and_cost_with_nothing_installed() {
@@ -117,4 +117,23 @@ fn quiet_prints_the_answer_and_nothing_else() {
     let said = ostler.says(&["run", "demo", "hello", "--quiet"]);
     assert_eq!((said.code, said.stderr.as_str()), (0, ""));
     assert!(said.stdout.contains("hello") && said.stdout.lines().count() < 8, "{said:?}");
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_told_with_how_to_get_it() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    let mut command = ostler.command(&["run", "codex", "hello"]);
+    let said = Said::from(command.env("PATH", bin).output().unwrap());
+    assert_eq!(said.code, 4, "{said:?}");
+    let shown = format!("{}{}", said.stdout, said.stderr);
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    let hint = "→ install it with `npm install -g @openai/codex`, or set the adapter's binary";
+    assert!(shown.contains(hint), "{shown}");
+    // Who configured another program knows where it comes from.
+    let other = json!({ "type": "cli", "runtime": "codex", "binary": "/no/such/codex" });
+    ostler.instance.write_config(&json!({ "adapters": { "codex": other } }).to_string());
+    let said = ostler.says(&["run", "codex", "hello"]);
+    let shown = format!("{}{}", said.stdout, said.stderr);
+    assert!(said.code == 4 && !shown.contains("npm install"), "{shown}");
 }

@@ -29,6 +29,7 @@ mod mcp;
 mod moment;
 mod money;
 mod ostler;
+mod owned;
 mod processes;
 mod protocol;
 mod read_only;

@@ -89,6 +89,48 @@ fn when_a_quota_resets_is_shown_with_the_end_of_its_run() {
     assert!(shown.contains("it resets at 2026-11-15T20:11:28.000Z"), "{shown}");
 }
 
+#[test]
+fn who_wants_no_quota_kept_is_shown_the_end_of_its_run_and_nothing_else_of_the_account() {
+    let ostler = Ostler::new();
+    let binary = agent(&ostler, "claude", "usage_limit", "");
+    let told = |source: &str| {
+        configure(&ostler, "claude", &binary, json!({ "quota": { "source": source } }));
+        let said = ostler.says(&["run", "mine", "x", "--json"]);
+        assert_eq!(said.code, 6, "{said:#?}");
+        let events = said.events();
+        let message = result(&events)["message"].as_str().unwrap();
+        assert!(message.ends_with("; it resets at 2026-11-15T20:11:28.000Z"), "{message}");
+        events.iter().filter(|event| event["kind"] == "quota").count()
+    };
+    assert_eq!((told("auto"), told("off")), (1, 0));
+}
+
+#[test]
+fn a_conversation_that_is_taken_up_with_other_skills_says_so_once() {
+    let ostler = Ostler::new();
+    let binary = agent(&ostler, "gemini", "hello", "cat > /dev/null; exec < /dev/null");
+    let run = |skills: Value, flags: &[&str]| {
+        configure(&ostler, "gemini", &binary, json!({ "skills": skills }));
+        let words = ["run", "mine", "some words", "--json"];
+        let events = went_well(&ostler.says(&[&words, flags].concat()));
+        let logs = events.iter().filter(|event| event["kind"] == "log");
+        let texts = logs.filter_map(|log| log["text"].as_str());
+        let warned: Vec<String> = texts
+            .filter(|text| text.starts_with("the skills are not"))
+            .map(str::to_owned)
+            .collect();
+        warned
+    };
+    let shipped = json!(["using-ostler", { "name": "hiring-an-agent", "always": true }]);
+    assert_eq!(run(shipped.clone(), &[]), [""; 0], "nothing is taken up");
+    assert_eq!(run(shipped, &["--continue"]), [""; 0], "they are the same");
+    let changed = run(json!(["using-ostler"]), &["--continue"]);
+    let words = "the skills are not those that the conversation was left with: ";
+    assert_eq!(changed, [format!("{words}hiring-an-agent, using-ostler then, using-ostler now")]);
+    assert_eq!(run(json!(["using-ostler"]), &["--continue"]), [""; 0]);
+    assert_eq!(run(json!([]), &["--continue"]), [format!("{words}using-ostler then, none now")]);
+}
+
 /// A usage endpoint for a few questions; what it was asked comes by the channel.
 fn endpoint(answer: &'static str, questions: usize) -> (String, mpsc::Receiver<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

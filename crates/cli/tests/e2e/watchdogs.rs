@@ -2,6 +2,7 @@
 
 use crate::ostler::{Ostler, result};
 use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt as _;
 
 fn configured(ostler: &Ostler, clocks: Value, flags: &[&str]) {
     let mut adapter = json!({
@@ -39,6 +40,33 @@ fn each_clock_names_itself_and_its_limit() {
             (8, &code.into(), &"timed_out".into(), &stopped_by.into()),
             "{result}"
         );
+    }
+}
+
+/// An agent that says that it is done and stays.
+fn stays(linger: Value) -> Value {
+    let ostler = Ostler::new();
+    let script = ostler.instance.root().join("agent.sh");
+    let recordings = concat!(env!("CARGO_MANIFEST_DIR"), "/../runtimes/src/droid/recordings/hello");
+    let fake = testkit::fake_agent();
+    let text = format!("#!/bin/sh\n{} --again {recordings}\nexec sleep 60\n", fake.display());
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let adapter = json!({
+        "type": "cli", "runtime": "droid", "binary": script.display().to_string(), "graceSec": 1,
+        "lingerSec": linger, "permission": "allow-all",
+    });
+    ostler.instance.write_config(&json!({ "adapters": { "mine": adapter } }).to_string());
+    result(&ostler.says(&["run", "mine", "x", "--json"]).events()).clone()
+}
+
+#[test]
+fn an_agent_that_is_known_to_leave_late_is_given_the_time_unless_the_configuration_says_otherwise()
+{
+    for (linger, stopped_by) in [(json!(0), "linger 8 s"), (json!(1), "linger 1 s")] {
+        let end = stays(linger);
+        let seen = (&end["outcome"], &end["evidence"]["stopped_by"]);
+        assert_eq!(seen, (&"succeeded".into(), &stopped_by.into()), "{end}");
     }
 }
 

@@ -273,13 +273,16 @@ impl Machine {
 
     /// The end: every obligation is met, then comes the one result.
     pub(super) fn settle(&mut self, now: Now, gone: &Gone, out: &mut Vec<Step>) {
-        let verdict = outcome::judge(&Facts {
+        let facts = Facts {
             said: self.said.as_ref(),
             stopped: self.stopped.as_ref(),
             trouble: self.turns.model_error.or(self.turns.trouble()),
             resets_at: self.held.and_then(|held| held.resets_at),
+            told: self.turns.model_error.or(self.held.map(|held| held.code)),
             gone,
-        });
+        };
+        let verdict = outcome::judge(&facts);
+        let last_words = outcome::last_words(&verdict, &facts);
         // A turn that went well before someone stopped the run did go well.
         if self.stopped.is_some() {
             self.keep_session(out);
@@ -291,7 +294,7 @@ impl Machine {
         if gone.lease_ran_out() && !std::mem::replace(&mut self.lease_lost, true) {
             out.push(lease(LeaseAction::Lost, None));
         }
-        out.extend(outcome::last_words(&verdict, gone).map(Step::Append));
+        out.extend(last_words.map(Step::Append));
         out.push(lease(LeaseAction::Released, None));
         let ending = self.said.take().map(|said| said.ending);
         let (text, output) = ending.map_or((None, None), |ending| (ending.text, ending.output));

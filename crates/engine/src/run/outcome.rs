@@ -30,6 +30,8 @@ pub(super) struct Facts<'a> {
     pub trouble: Option<Code>,
     /// When the provider takes requests again, as it was last told.
     pub resets_at: Option<Timestamp>,
+    /// The trouble that was told with words of its own when it came.
+    pub told: Option<Code>,
     pub gone: &'a Gone,
 }
 
@@ -166,10 +168,12 @@ fn note(facts: &Facts<'_>, code: Option<Code>) -> Option<String> {
     }
 }
 
-/// The end of stderr, as an error seen on the way: the result itself stays short.
-pub(super) fn last_words(verdict: &Verdict, gone: &Gone) -> Option<Draft> {
-    let tail = gone.testimony()?.stderr_tail.trim_end();
-    let code = verdict.code.filter(|code| *code != Code::Cancelled && !tail.is_empty())?;
+/// The end of stderr, as an error seen on the way: the result itself stays short. Only where nothing
+/// else says why the run ended: most of what agents write there is noise, and all of it is kept as
+/// `log` anyway.
+pub(super) fn last_words(verdict: &Verdict, facts: &Facts<'_>) -> Option<Draft> {
+    let tail = facts.gone.testimony()?.stderr_tail.trim_end();
+    let code = verdict.code.filter(|code| !tail.is_empty() && !facts.explain(*code))?;
     let detail = Some(tail_of(tail, STDERR_TAIL_BYTES).to_owned());
     Some(Draft::ostler(Body::Error(error(code, None, None, detail, verdict.retry_at))))
 }
@@ -222,6 +226,17 @@ fn bounded(text: &str) -> &str {
 
 fn tail_of(text: &str, bytes_max: usize) -> &str {
     &text[text.ceil_char_boundary(text.len().saturating_sub(bytes_max))..]
+}
+
+impl Facts<'_> {
+    /// Whether a fault has better words than the last ones on stderr: the agent's own about its end,
+    /// those that came with the trouble, or the limit of ours that ended it.
+    fn explain(&self, code: Code) -> bool {
+        let early = self.said.filter(|said| !said.late);
+        let words = early.and_then(|said| said.ending.detail.as_deref()).unwrap_or_default();
+        let ours = matches!(code, Code::Cancelled | Code::BudgetExceeded);
+        ours || !words.trim().is_empty() || self.told == Some(code)
+    }
 }
 
 impl Gone {

@@ -7,13 +7,14 @@ use crate::Host;
 use crate::clock;
 use crate::trace::warning;
 use contract::event::{Body, Event};
-use contract::plan::Adapter;
+use contract::plan::{Adapter, LaunchPlan};
 use contract::{Card, Code, Draft, Fault, RunId};
 use engine::SessionSpent;
 use engine::rules::handover::{Past, handover};
 use engine::rules::resume::{WornOut, worn_out};
 use runtimes::registry::{self, Chosen};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 use store::Conversation;
 use store::backend::Backend as _;
@@ -149,7 +150,28 @@ async fn differences(
     if let Some(row) = host.store().run(conversation.run).await.map_err(stored)? {
         differs("the directory", &row.cwd, here);
     }
+    let had = skills_of(host, conversation.run).await?;
+    let has: BTreeSet<String> = adapter.skills.iter().map(|skill| skill.name.clone()).collect();
+    if had != has {
+        let named = |names: &BTreeSet<String>| match names.is_empty() {
+            true => "none".to_owned(),
+            false => names.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+        };
+        warnings.push(warning(format!(
+            "the skills are not those that the conversation was left with: {} then, {} now",
+            named(&had),
+            named(&has)
+        )));
+    }
     Ok(warnings)
+}
+
+/// The skills that a run was given, as its plan has them. One without a plan had none.
+async fn skills_of(host: &Host, run: RunId) -> Result<BTreeSet<String>, Fault> {
+    let plan = host.store().plan(run).await.map_err(stored)?.unwrap_or_default();
+    let plan: Option<LaunchPlan> = serde_json::from_slice(&plan).ok();
+    let mounts = plan.map(|plan| plan.mounts).unwrap_or_default();
+    Ok(mounts.into_iter().map(|mount| mount.skill).collect())
 }
 
 fn nothing(resume: &Resume, agent: &str) -> Fault {

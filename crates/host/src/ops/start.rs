@@ -18,7 +18,7 @@ use crate::usage;
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
-use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
+use contract::plan::{self, Adapter, Clocks, Lane, LaneChoice, LaunchPlan};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::rules::lease::Lease;
@@ -291,7 +291,7 @@ fn drive(
         Some(_) => prepared.session_spent,
         None => Vec::new(),
     };
-    let terms = Terms { session_spent, ..terms(request, &checked, house.lease_ms) };
+    let terms = Terms { session_spent, ..terms(request, &checked, &plan, house.lease_ms) };
     let now = clock::now();
     let lease_ms = house.lease_ms;
     let keeping = Keeping::new(spawned.control)
@@ -334,6 +334,7 @@ fn drive(
         },
         standing: tool::Standing::default(),
         cost_model: checked.adapter.cost_model,
+        quota: checked.adapter.quota,
         told: Some(house.address().to_owned()),
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,
@@ -597,8 +598,9 @@ fn too_short(name: String) -> Draft {
     ))
 }
 
-fn terms(request: &RunRequest, checked: &Checked, lease_ms: u64) -> Terms {
-    let clocks = request.clocks.over(checked.adapter.clocks);
+fn terms(request: &RunRequest, checked: &Checked, plan: &LaunchPlan, lease_ms: u64) -> Terms {
+    let planned = Clocks { linger_ms: plan.linger_ms, ..Clocks::default() };
+    let clocks = request.clocks.over(checked.adapter.clocks).over(planned);
     let Budget { nanousd, tokens, turns, ms } = request.budget;
     let offered = |tool: &str| {
         request.tools.as_ref().is_none_or(|tools| tools.iter().any(|given| given == tool))

@@ -176,7 +176,10 @@ impl State {
         ear.keep(None);
         (self.limited, self.explaining) = (true, false);
         let code = self.trouble.as_ref().map_or(Code::UpstreamError, |(code, _)| *code);
-        ear.limited(code, Some(wait_ms));
+        // It waits for seconds, and tries again for a minute; a quota that is used up takes longer.
+        let terminal = code == Code::ProviderQuota;
+        let (wait_ms, resets_at) = (Some(wait_ms), None);
+        ear.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
     }
 
     fn aside(&mut self, ear: &mut Ear<'_>) {

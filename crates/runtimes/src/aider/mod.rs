@@ -47,7 +47,12 @@ const HEADLESS: [&str; 18] = [
 
 /// What every run sets: its lines come as they are said, and what it would open in a browser is
 /// opened in nothing.
-const OWN: [(&str, &str); 2] = [("PYTHONUNBUFFERED", "1"), ("BROWSER", "true")];
+const OWN: [(&str, &str); 3] =
+    [("PYTHONUNBUFFERED", "1"), ("BROWSER", "true"), ("COLUMNS", COLUMNS)];
+
+/// It breaks its own lines at the width of a terminal, and words are known whole or not at all. Longer
+/// than any of its lines, and short enough for one that is filled up to the width.
+const COLUMNS: &str = "4096";
 
 const PRODUCT: Product = Product {
     id: "aider",

@@ -164,6 +164,23 @@ fn a_missing_key_ends_the_run_before_a_browser_would_be_waited_for() {
 }
 
 #[test]
+fn a_quota_that_is_used_up_is_not_waited_for_by_trying_again() {
+    let words = "litellm.RateLimitError: RateLimitError: OpenAIException - ";
+    for (said, expected) in [
+        ("Rate limit reached for m", (Code::RateLimited, false)),
+        ("You exceeded your current quota, please check your plan", (Code::ProviderQuota, true)),
+    ] {
+        let text = format!("Repo-map: off\n{words}{said}\nRetrying in 0.2 seconds...\n");
+        let out = heard(&text, "", true);
+        let limits = out.signals.iter().filter_map(|signal| match signal {
+            Signal::Limited(limited) => Some((limited.code, limited.terminal)),
+            _ => None,
+        });
+        assert_eq!(limits.collect::<Vec<_>>(), [expected], "{said}");
+    }
+}
+
+#[test]
 fn a_wait_is_read_where_it_is_told() {
     assert_eq!(trouble::wait_ms("Retrying in 0.2 seconds..."), Some(200));
     assert_eq!(trouble::wait_ms("Retrying in 1e99 seconds..."), None);

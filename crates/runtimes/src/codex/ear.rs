@@ -149,7 +149,7 @@ impl Ear<'_> {
             detail: Some(message),
         }));
         if tries_again || quota {
-            self.state.limited = true;
+            (self.state.limited, self.state.used_up) = (true, quota);
             let resets_at = resets_at.filter(|_| quota);
             self.signal(Signal::Limited(Limited { code, terminal: quota, wait_ms, resets_at }));
         } else {
@@ -160,6 +160,7 @@ impl Ear<'_> {
     /// The model answers, so nothing holds the agent back.
     fn lift(&mut self) {
         if std::mem::take(&mut self.state.limited) {
+            self.state.used_up = false;
             self.signal(Signal::LimitLifted);
         }
     }
@@ -331,6 +332,11 @@ impl Ear<'_> {
         if self.state.quota.as_ref() != Some(&quota) {
             self.state.quota = Some(quota.clone());
             self.push(Body::Quota(quota));
+        }
+        // Some versions tell of the windows only after the limit itself.
+        if let (true, Some(_)) = (self.state.used_up, resets_at) {
+            let (code, terminal, wait_ms) = (Code::ProviderQuota, true, None);
+            self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
         }
     }
 

@@ -77,6 +77,9 @@ pub(super) struct State {
     pub interrupting: bool,
     pub model: Option<String>,
     pub limited: bool,
+    /// What limits it is a quota that is used up.
+    #[serde(default)]
+    pub used_up: bool,
     /// When the fullest of the account's windows begins anew.
     pub resets_at: Option<Timestamp>,
     /// What was last told of the account.
@@ -116,6 +119,7 @@ impl State {
             interrupting: false,
             model: None,
             limited: false,
+            used_up: false,
             resets_at: None,
             quota: None,
             counted: None,

@@ -8,7 +8,7 @@ use contract::event::Body;
 use contract::money::Basis;
 use contract::plan::{Adapter, EnvSource, ProjectContext};
 use contract::speech::{Close, Ending};
-use contract::{Signal, Tokens, Utterance};
+use contract::{Signal, Timestamp, Tokens, Utterance};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -232,6 +232,26 @@ fn troubles_hold_back_or_end_by_what_the_agent_says_of_them() {
         shown.push_str(&format!("    a turn that fails so: {code}\n"));
     }
     insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn when_a_used_up_plan_resets_is_told_whichever_of_its_two_notices_comes_first() {
+    let error = json!({ "message": "odd", "codexErrorInfo": "usageLimitExceeded" });
+    let limit = note("error", json!({ "error": error, "willRetry": false }));
+    let full = json!({ "usedPercent": 100, "windowDurationMins": 300, "resetsAt": 1_794_813_613 });
+    let windows = note("account/rateLimits/updated", json!({ "rateLimits": { "primary": full } }));
+    for order in [[&windows, &limit], [&limit, &windows]] {
+        let mut dialect = in_turn();
+        let heard = order.map(|line| told(&mut *dialect, line).signals).concat();
+        let last = heard.iter().rev().find_map(|signal| match signal {
+            Signal::Limited(limited) => Some((limited.code, limited.terminal, limited.resets_at)),
+            _ => None,
+        });
+        let resets_at = Some(Timestamp(1_794_813_613_000));
+        assert_eq!(last, Some((Code::ProviderQuota, true, resets_at)), "{order:?}");
+    }
+    // Windows that are full say nothing of a run that goes on: credits may pay for it.
+    assert!(told(&mut *in_turn(), &windows).signals.is_empty());
 }
 
 #[test]

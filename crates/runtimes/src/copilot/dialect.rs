@@ -4,7 +4,7 @@
 //! no tokens.
 
 use super::wire::{
-    self, Delta, Failure, Line, Message, Reasoning, Retry, SessionError, ToolComplete, ToolPartial,
+    self, Delta, Failure, Last, Line, Message, Reasoning, Retry, SessionError, ToolComplete, ToolPartial,
     ToolStart,
 };
 use super::{tools, trouble};
@@ -82,7 +82,7 @@ impl State {
     fn last(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Line(_) if self.ended => ear.keep(Some(REPEATED)),
-            Read::Line(result) => self.end(result, ear),
+            Read::Line(Last::Result(result)) => self.end(result, ear),
             Read::Blank | Read::Stray | Read::Aside => {
                 ear.stray(trouble::SESSION_UNKNOWN, self.resumes.is_some());
             }
@@ -94,6 +94,10 @@ impl State {
             Line::ToolsUpdated(tools) => self.introduce(tools.model, ear),
             Line::ServersLoaded(loaded) if loaded.servers.is_empty() => {}
             Line::ServersLoaded(_) => ear.keep(Some(INFO)),
+            Line::ServerStatus(server) => match server.status.as_deref() {
+                Some("pending" | "connected") => {}
+                Some(_) | None => ear.keep(Some(WARNING)),
+            },
             Line::UserMessage(_) | Line::TurnStart(_) => self.start(ear),
             Line::MessageDelta(delta) => self.piece(delta, ear),
             Line::Message(message) => self.message(message, ear),

@@ -14,6 +14,8 @@ pub(super) enum Line {
     ToolsUpdated(Tools),
     #[serde(rename = "session.mcp_servers_loaded")]
     ServersLoaded(Servers),
+    #[serde(rename = "session.mcp_server_status_changed")]
+    ServerStatus(ServerStatus),
     #[serde(rename = "user.message")]
     UserMessage(IgnoredAny),
     #[serde(rename = "assistant.turn_start")]
@@ -47,6 +49,7 @@ pub(super) enum Line {
     // What these say, the others say too.
     #[serde(
         rename = "session.skills_loaded",
+        alias = "session.mcp_server_tools_loaded",
         alias = "session.background_tasks_changed",
         alias = "assistant.message_start",
         alias = "assistant.tool_call_delta",
@@ -69,6 +72,11 @@ pub(super) struct Tools {
 pub(super) struct Servers {
     #[serde(default)]
     pub servers: Vec<Value>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct ServerStatus {
+    pub status: Option<String>,
 }
 
 /// A piece of a text (`messageId`) or of a thought (`reasoningId`).
@@ -183,9 +191,16 @@ pub(super) struct SessionError {
     pub status_code: Option<u64>,
 }
 
-/// The last line, which alone has no `data`.
+/// The last line, which alone has no `data`. An enum, because the tag of a mere struct is not looked at:
+/// every line of an unknown type would be the last one.
 #[derive(Debug, Deserialize)]
-#[serde(tag = "type", rename = "result", rename_all = "camelCase")]
+#[serde(tag = "type", rename_all = "camelCase")]
+pub(super) enum Last {
+    Result(Result),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Result {
     pub session_id: Option<String>,
     pub exit_code: Option<i64>,

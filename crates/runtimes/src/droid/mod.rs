@@ -21,6 +21,10 @@ use dialect::State;
 
 /// The file that holds the system prompt of a run.
 const SYSTEM_FILE: &str = "droid-system.md";
+/// All its files are written when it says that it is done; then it looks for its vendor for about six
+/// seconds, five times, and leaves. Ended before that, it takes the same time again.
+const LINGER_MS: u64 = 8_000;
+
 const PRODUCT: Product = Product {
     id: "droid",
     label: "Factory Droid",
@@ -87,6 +91,7 @@ impl Runtime for Droid {
             args,
             stdin: StdinMode::Prompt,
             files,
+            linger_ms: Some(LINGER_MS),
             ..Start::default()
         };
         start.plan(spec, &card)

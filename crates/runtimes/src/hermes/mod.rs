@@ -48,8 +48,8 @@ const PRODUCT: Product = Product {
 
 /// In its one-shot mode it approves everything itself, and there is no switch against that.
 const POLICIES: Policies = Policies {
-    deny: Not("its one-shot mode approves every tool itself; its ACP mode asks"),
-    ask: Not("its one-shot mode approves every tool itself; its ACP mode asks"),
+    deny: Not("its one-shot mode approves every tool itself"),
+    ask: Not("its one-shot mode approves every tool itself"),
     allow_reads: Not("its one-shot mode approves every tool itself, also those that write"),
     allow_all: By(
         &["--yolo"],

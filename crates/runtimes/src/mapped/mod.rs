@@ -158,7 +158,7 @@ impl Runtime for Mapped {
             PromptBy::Argument | PromptBy::File => StdinMode::None,
         };
         let files = files.into_iter().filter_map(file).collect();
-        Start { lane: Lane::Native, program, args, env: Vec::new(), stdin, files }.plan(spec, &card)
+        Start { program, args, stdin, files, ..Start::default() }.plan(spec, &card)
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {

@@ -2,7 +2,7 @@
 //! lines are gathered up to a bound and read when one closes the document, or when no more come;
 //! what turns out to be no document is kept as a log.
 
-use super::trouble;
+use super::{owned, trouble};
 use super::wire::{AgentMeta, Document, Meta, Payload, ToolSummary};
 use crate::headless::{Ear, INFO, Listener, REPEATED, UNRECOGNISED, WARNING, bounded, preview};
 use crate::{Spec, Stream, launch};
@@ -23,6 +23,9 @@ pub(super) struct State {
     resumes: Option<String>,
     /// Where the run is meant to work.
     workspace: Option<String>,
+    /// The workspace of its own that it was given for this run.
+    #[serde(default)]
+    owned: Option<String>,
     ended: bool,
     /// The lines of the document so far, each with its newline.
     document: String,
@@ -49,7 +52,8 @@ impl Listener for State {
 impl State {
     pub(super) fn new(spec: &Spec) -> Self {
         let workspace = launch::placeholder(spec, "workspacePath");
-        Self { resumes: spec.session.clone(), workspace, ..Self::default() }
+        let owned = owned::dir(spec).filter(|_| workspace.is_some());
+        Self { resumes: spec.session.clone(), workspace, owned, ..Self::default() }
     }
 
     /// The document begins with a brace at the very left and ends with one.
@@ -111,8 +115,12 @@ impl State {
         let report = meta.and_then(|meta| meta.system_prompt_report.as_ref());
         let tools = report.and_then(|report| report.tools.as_ref());
         let native_session = agent.and_then(|agent| agent.session_id.clone());
-        let cwd = report.and_then(|report| report.workspace_dir.clone());
         let meant = self.workspace.clone();
+        let cwd = match report.and_then(|report| report.workspace_dir.clone()) {
+            // With a workspace that the run owns, its tools work where the run does.
+            cwd if cwd.is_some() && cwd == self.owned => meant.clone(),
+            cwd => cwd,
+        };
         let elsewhere = cwd.clone().zip(meant).filter(|(cwd, meant)| cwd != meant);
         ear.introduce(event::Session {
             model: agent.and_then(|agent| agent.model.clone()),

@@ -1,10 +1,10 @@
 //! OpenClaw, its embedded agent driven once: the prompt in a file of the run, one JSON document on
 //! stdout when all is over, one turn for one process. `wire` mirrors the document, `dialect` hears it
-//! and `trouble` knows its words; `NOTES.md` says where each fact was found. It works in the
-//! workspace of its own configuration and writes its own files there; `NOTES.md` has the recipe that
-//! points it at the run's. The user's settings are never written.
+//! and `trouble` knows its words; `NOTES.md` says where each fact was found. It writes files of its
+//! own into its workspace, so `owned` gives each run one. The user's settings are never written.
 
 mod dialect;
+mod owned;
 mod trouble;
 mod wire;
 
@@ -54,10 +54,8 @@ const PRODUCT: Product = Product {
                     aborted",
     use_when: "you have OpenClaw set up and want its agent, its memory and its dollars in \
                     the same books",
-    dont_use_when: "you want to see what it does while it does it, or its configuration does \
-                    not name the run's workspace: it works in the workspace of that \
-                    configuration, whatever the working directory is, and writes files of \
-                    its own there",
+    dont_use_when: "you want to see what it does while it does it, or its memory and persona: \
+                    a run has a workspace of its own, and those are in the user's",
 };
 
 /// What its tools may do is in its own configuration, and no flag changes it.
@@ -68,7 +66,7 @@ const POLICIES: Policies = Policies {
     allow_all: By(
         &[],
         "dangerous: every tool of its own configuration runs without asking, shell commands \
-         included, in the workspace of that configuration",
+         included",
     ),
 };
 
@@ -99,12 +97,15 @@ impl Runtime for Openclaw {
         args.extend(launch::given("--model", spec.model.as_deref()));
         args.extend(["--timeout".to_owned(), TIMEOUT_SEC.to_string()]);
         args.extend(["--message-file".to_owned(), launch::path(spec, MESSAGE_FILE)]);
-        let start = Start {
-            program: launch::binary(spec, PRODUCT.binary),
-            args,
-            files: vec![launch::file(MESSAGE_FILE, launch::with_system_prompt(spec))],
-            ..Start::default()
-        };
+        let mut files = vec![launch::file(MESSAGE_FILE, launch::with_system_prompt(spec))];
+        let mut env = Vec::new();
+        let cwd = launch::placeholder(spec, "workspacePath");
+        if let Some(owned) = cwd.and_then(|cwd| owned::of(spec, &cwd)) {
+            files.push(owned.file);
+            env = owned.env;
+        }
+        let program = launch::binary(spec, PRODUCT.binary);
+        let start = Start { program, args, env, files, ..Start::default() };
         start.plan(spec, &card)
     }
 

@@ -9,6 +9,7 @@ use crate::trial::{
 };
 use crate::{Out, Runtime, Stream};
 use contract::event::Body;
+use contract::plan::LaunchPlan;
 use contract::speech::Close;
 use contract::{Code, Signal};
 use serde_json::{Value, json};
@@ -173,6 +174,58 @@ fn a_run_that_worked_elsewhere_is_told_so() {
         });
         assert_eq!(warned.count(), expected, "{path}");
         assert_eq!(results(&out), [None]);
+    }
+}
+
+type Vars<'a> = &'a [(&'a str, &'a str)];
+
+/// The plan and the dialect of a person with this environment and this adapter.
+fn for_whom(vars: Vars<'_>, env: Vars<'_>) -> (LaunchPlan, Out) {
+    let owned = |pairs: Vars<'_>| {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let spec = spec_with(ID, |spec| {
+        (spec.caller_env, spec.adapter.env) = (owned(vars), owned(env));
+        spec.files = "/run/1".to_owned();
+        spec.policy = contract::Policy::AllowAll;
+    });
+    let told = document(|run| {
+        run["meta"]["systemPromptReport"] = json!({"workspaceDir": "/run/1/workspace"});
+    });
+    let out = hear(&mut *Openclaw.dialect(&spec), Stream::Stdout, &lines(&[told]));
+    (Openclaw.plan(&spec).unwrap(), out)
+}
+
+#[test]
+fn a_run_owns_its_workspace_and_takes_over_the_configuration_that_the_program_would_find() {
+    let home = ("HOME", "/srv/me");
+    let rows: [(Vars<'_>, Vars<'_>, Option<&str>); 8] = [
+        (&[home], &[], Some("/srv/me/.openclaw/openclaw.json")),
+        (&[home, ("OPENCLAW_PROFILE", "work")], &[], Some("/srv/me/.openclaw-work/openclaw.json")),
+        (&[home, ("OPENCLAW_HOME", "/svc")], &[], Some("/svc/.openclaw/openclaw.json")),
+        (&[home, ("OPENCLAW_STATE_DIR", "~/state")], &[], Some("/srv/me/state/openclaw.json")),
+        (&[home, ("OPENCLAW_CONFIG_PATH", "/etc/c.json5")], &[], Some("/etc/c.json5")),
+        (&[home], &[("OPENCLAW_STATE_DIR", "/given")], Some("/given/openclaw.json")),
+        // The adapter decides, or no home is known.
+        (&[home], &[("OPENCLAW_CONFIG_PATH", "/own.json")], None),
+        (&[], &[], None),
+    ];
+    for (vars, env, expected) in rows {
+        let (plan, out) = for_whom(vars, env);
+        let file = plan.files.iter().find(|file| file.name == "openclaw.json");
+        let config: Option<Value> = file.map(|file| serde_json::from_str(&file.text).unwrap());
+        let included = config.as_ref().map(|config| config["$include"].as_str().unwrap());
+        assert_eq!(included, expected, "{vars:?} {env:?}");
+        let defaults = config.as_ref().map(|config| &config["agents"]["defaults"]);
+        let places = defaults.map(|of| (of["workspace"].as_str(), of["cwd"].as_str()));
+        let owned = expected.map(|_| (Some("/run/1/workspace"), Some("/workspace")));
+        assert_eq!(places, owned, "{vars:?} {env:?}");
+        let cwd = out.drafts.iter().find_map(|draft| match &draft.body {
+            Body::Session(session) => session.cwd.as_deref(),
+            _ => None,
+        });
+        let told = if expected.is_some() { "/workspace" } else { "/run/1/workspace" };
+        assert_eq!(cwd, Some(told), "{vars:?} {env:?}");
     }
 }
 
