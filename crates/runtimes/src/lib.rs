@@ -41,6 +41,7 @@ pub mod template;
 mod told;
 #[cfg(test)]
 mod trial;
+pub mod verdict;
 
 use contract::event;
 use contract::plan::{Adapter, Lane};

@@ -9,6 +9,7 @@ mod call;
 pub mod cards;
 mod dialect;
 mod ear;
+pub mod judge;
 mod state;
 mod turn;
 mod usage;
