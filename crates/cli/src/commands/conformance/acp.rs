@@ -18,7 +18,7 @@ pub(super) async fn findings(
     let mut adapter = acp_adapter("agent")?;
     adapter.env_passthrough = args.env.clone();
     let judged = &args.judged;
-    let stage = Stage::new(context, &judged.command, adapter, Lane::Acp, FAREWELL_MS)?;
+    let stage = Stage::new(context, &judged.command, adapter, Lane::Acp)?;
     let mut recordings: Vec<Recording> = Vec::new();
     for scene in Scene::ALL {
         if !scene.is_worth_playing(&recordings) {
@@ -32,7 +32,9 @@ pub(super) async fn findings(
             patience_ms: patience_ms(judged.patience),
         };
         let mut client = Client::new(scene, setting, &recordings);
-        let played = stage.play(scene.word(), &room, &mut client);
+        let deaf = recordings.iter().any(|played| played.done.killed);
+        let term_ms = if deaf { judge::HURRIED_MS } else { FAREWELL_MS };
+        let played = stage.play(scene.word(), &room, term_ms, &mut client);
         let Heeded { lines, exit, forced } = interrupted(played).await?;
         let (exchanges, mut done) = client.done();
         done.killed = forced;

@@ -14,7 +14,7 @@ pub(super) async fn findings(
     args: &args::Judged,
 ) -> Result<Vec<Finding>, Stopped> {
     let adapter = process_adapter("agent")?;
-    let stage = Stage::new(context, &args.command, adapter, Lane::Process, 0)?;
+    let stage = Stage::new(context, &args.command, adapter, Lane::Process)?;
     let mut recordings: Vec<Recording> = Vec::new();
     for scene in Scene::ALL {
         if !scene.is_worth_playing(&recordings) {
@@ -22,7 +22,7 @@ pub(super) async fn findings(
         }
         let room = stage.room(scene.word(), &[(judge::NOTE, judge::NOTE_TEXT)])?;
         let mut orchestrator = Orchestrator::new(scene, patience_ms(args.patience));
-        let played = stage.play(scene.word(), &room, &mut orchestrator);
+        let played = stage.play(scene.word(), &room, 0, &mut orchestrator);
         let Heeded { lines, exit, forced } = interrupted(played).await?;
         let mut done = orchestrator.done();
         done.stopped = done.stopped || forced;

@@ -49,8 +49,6 @@ pub(super) struct Stage {
     pub root: PathBuf,
     adapter: Adapter,
     lane: Lane,
-    /// How long it may take to obey SIGTERM.
-    term_ms: u64,
     vars: BTreeMap<String, String>,
 }
 
@@ -68,7 +66,6 @@ impl Stage {
         command: &[String],
         mut adapter: Adapter,
         lane: Lane,
-        term_ms: u64,
     ) -> Result<Self, Fault> {
         let surroundings = &context.surroundings;
         let vars = surroundings.vars.clone();
@@ -80,7 +77,7 @@ impl Stage {
             command.iter().map(|word| absolute(&surroundings.cwd, word)).collect();
         adapter.binary = words.first().cloned();
         adapter.args = words.into_iter().skip(1).collect();
-        Ok(Self { root, adapter, lane, term_ms, vars })
+        Ok(Self { root, adapter, lane, vars })
     }
 
     /// A directory for the agent of this name, made where it is not there yet.
@@ -96,15 +93,17 @@ impl Stage {
         Ok(room)
     }
 
-    /// One launch of the agent in this directory, to its end; `name` is new for each.
+    /// One launch of the agent in this directory, to its end; `name` is new for each. When it is
+    /// stopped it may take `term_ms` to obey SIGTERM.
     pub(super) async fn play(
         &self,
         name: &str,
         room: &Path,
+        term_ms: u64,
         partner: &mut impl Partner,
     ) -> Result<Heeded, Fault> {
         let spool = self.root.join(format!("{name}.spool"));
-        let mut agent = Aside::start(Path::new(OWN_PROGRAM), self.launch(room, spool)?)?;
+        let mut agent = Aside::start(Path::new(OWN_PROGRAM), self.launch(room, spool, term_ms)?)?;
         let mut ears = Ears::default();
         let begun_ms = clock::now().mono_ms;
         act(&mut agent, partner.begin(0));
@@ -128,7 +127,7 @@ impl Stage {
     }
 
     /// What the product itself would start, in this directory.
-    fn launch(&self, work: &Path, spool: PathBuf) -> Result<Launch, Fault> {
+    fn launch(&self, work: &Path, spool: PathBuf, term_ms: u64) -> Result<Launch, Fault> {
         let (run, task, agent) = (chance::run_id(), chance::task_id(), chance::agent_id("judged"));
         let token = chance::token().map_err(|error| cannot(work, &error))?;
         let mut context = template::Context::new();
@@ -182,7 +181,7 @@ impl Stage {
             first_frame: None,
             spool,
             wall_ms: SCENE_MS_MAX,
-            term_ms: self.term_ms,
+            term_ms,
             output_bytes_max: OUTPUT_BYTES_MAX,
             level: Default::default(),
         })

@@ -5,7 +5,7 @@
 
 use super::message::{self, Kind, Message, Seen};
 use super::script::{self, Answer, Ask, Scene, Step, Then};
-use super::{Act, Cancel, Done, Exchange, Recording};
+use super::{Act, Cancel, Done, Exchange, HURRIED_MS, Recording};
 use crate::acp::dialect;
 use contract::limits::FAREWELL_MS;
 use serde_json::{Value, json};
@@ -67,6 +67,8 @@ impl Client {
     /// A scene after those that were played.
     pub fn new(scene: Scene, setting: Setting, played: &[Recording]) -> Self {
         let session = (scene == Scene::Loaded).then(|| script::session(played)).flatten();
+        // The end of input in the middle of a turn is a point of its own.
+        let hurried = played.iter().any(|played| played.done.told) && scene != Scene::Eof;
         Self {
             scene,
             setting,
@@ -79,7 +81,7 @@ impl Client {
             next_id: 1,
             session,
             stage: Stage::Talking,
-            done: Done::default(),
+            done: Done { hurried, ..Done::default() },
         }
     }
 
@@ -323,7 +325,8 @@ impl Client {
         self.done.mid_turn = self.waiting
             && self.exchanges.last().is_some_and(|last| in_turn(last) && last.reply.is_none());
         self.waiting = false;
-        self.stage = Stage::Leaving { by_ms: now_ms + FAREWELL_MS };
+        let patience_ms = if self.done.hurried { HURRIED_MS } else { FAREWELL_MS };
+        self.stage = Stage::Leaving { by_ms: now_ms + patience_ms };
         acts.push(Act::CloseStdin);
     }
 }

@@ -21,6 +21,9 @@ pub use points::POINTS;
 pub use script::{Ask, FILE, Scene, Step, Then};
 pub use verdict::judge;
 
+/// How long one that did not leave in time before is given again: nothing more is learned by waiting.
+pub const HURRIED_MS: u64 = 500;
+
 /// What happened in one scene.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
@@ -70,6 +73,8 @@ pub struct Done {
     pub withdrawn: usize,
     /// It did not leave by itself and was sent SIGTERM.
     pub told: bool,
+    /// It had not left by itself before, so it was given less time.
+    pub hurried: bool,
     /// It did not leave then either and was killed.
     pub killed: bool,
     /// The file that it was asked to make is there.
