@@ -16,7 +16,7 @@ const STAY: Duration = Duration::from_millis(super::LIFE_MS_MAX);
 /// A line that an agent with small buffers does not survive.
 const SMALL_BYTES: usize = 100 * 1024;
 /// Later than a turn that ended by itself could still be told.
-const LATE_MS: u64 = 600;
+const LATE_MS: u64 = 4_000;
 
 /// What it does about a line.
 #[derive(Debug, Clone, PartialEq)]
@@ -133,9 +133,10 @@ impl Agent {
 
     fn new_session(&mut self, id: &Value, params: &Value, exists: &dyn Fn(&str) -> bool) {
         let opened = match params["cwd"].as_str() {
-            None if !self.breaks("errors.params") => {
-                return self.refuse(id, -32_602, "cwd is missing");
+            None if self.breaks("errors.params") => {
+                return self.refuse(id, -32_603, "internal error");
             }
+            None => return self.refuse(id, -32_602, "cwd is missing"),
             Some(cwd) if !exists(cwd) && !self.breaks("session.nowhere") => {
                 return self.refuse(id, -32_602, "there is no such directory");
             }

@@ -230,7 +230,7 @@ impl Client {
         }
     }
 
-    /// A reply to what was said last leads to the next step.
+    /// A reply to what was said last leads to the next step; one that comes late is kept.
     fn reply(
         &mut self,
         now_ms: u64,
@@ -239,18 +239,22 @@ impl Client {
         message: &Message,
         acts: &mut Vec<Act>,
     ) {
-        let Some(last) = self.exchanges.last_mut().filter(|_| self.waiting) else { return };
         let number = id.as_u64().or_else(|| id.as_str()?.parse().ok());
-        if number != last.id {
+        let asked = |exchange: &Exchange| exchange.id.is_some() && exchange.id == number;
+        let Some(place) = self.exchanges.iter().position(asked) else { return };
+        let awaited = self.waiting && place + 1 == self.exchanges.len();
+        let exchange = &mut self.exchanges[place];
+        // The first answer counts.
+        exchange.reply.get_or_insert(at);
+        if !awaited {
             return;
         }
-        last.reply = Some(at);
-        let step = last.step;
+        let step = exchange.step;
         let refused = message.error().is_some();
         if step == Step::New {
             let id = message.result().and_then(|result| result["sessionId"].as_str());
             let id = id.filter(|id| !id.is_empty()).map(str::to_owned);
-            last.session = id.clone();
+            exchange.session = id.clone();
             self.session = id;
         }
         let lost = step.is_vital() && (refused || (step == Step::New && self.session.is_none()));

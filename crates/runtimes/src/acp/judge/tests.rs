@@ -97,14 +97,14 @@ fn what_real_agents_were_recorded_to_say_offends_in_nothing() {
     assert!(spoiled > 90 && judged > 8 * spoiled, "{spoiled} spoiled, {judged} judged");
 }
 
+fn setting(patience_ms: u64) -> Setting {
+    let (cwd, nowhere) = ("/srv/work".to_owned(), "/srv/nowhere".to_owned());
+    Setting { cwd, nowhere, wish: None, patience_ms }
+}
+
 /// The first scene up to a turn that is cancelled, which is answered so late and with this reason.
 fn cancelled_after(ms: u64, reason: &str) -> Verdict {
-    let setting = Setting {
-        cwd: "/srv/work".to_owned(),
-        nowhere: "/srv/nowhere".to_owned(),
-        wish: None,
-        patience_ms: 60_000,
-    };
+    let setting = setting(60_000);
     let mut client = Client::new(Scene::Cancelled, setting, &[]);
     client.begin(0);
     let update = json!({ "sessionUpdate": "agent_message_chunk",
@@ -141,13 +141,23 @@ fn a_turn_that_ends_as_it_is_cancelled_is_not_held_against_anyone() {
 }
 
 #[test]
+fn an_answer_that_comes_late_is_an_answer() {
+    let mut client = Client::new(Scene::Strangers, setting(60_000), &[]);
+    client.begin(0);
+    let greeting = json!({ "jsonrpc": "2.0", "id": 1, "result": { "protocolVersion": 1 } });
+    client.hear(1, greeting.to_string().as_bytes());
+    // The method that nobody has is not answered in time, and the conversation goes on.
+    assert!(!client.tick(6_000).is_empty());
+    let error = json!({ "code": -32_601, "message": "no" });
+    let late = json!({ "jsonrpc": "2.0", "id": 2, "error": error });
+    assert_eq!(client.hear(6_001, late.to_string().as_bytes()), []);
+    let (exchanges, _) = client.done();
+    assert_eq!((exchanges[1].step, exchanges[1].reply), (Step::UnknownMethod, Some(1)));
+}
+
+#[test]
 fn a_quiet_agent_is_left_by_and_by() {
-    let setting = Setting {
-        cwd: "/srv/work".to_owned(),
-        nowhere: "/srv/nowhere".to_owned(),
-        wish: None,
-        patience_ms: 1_000,
-    };
+    let setting = setting(1_000);
     let mut client = Client::new(Scene::Plain, setting, &[]);
     let begun = client.begin(0);
     let [Act::Say(line)] = &begun[..] else { panic!("{begun:?}") };
@@ -178,12 +188,7 @@ fn questions_are_answered_with_the_narrowest_option_of_the_kind_that_is_wanted()
         (Scene::Withdrawn, json!({ "outcome": "cancelled" })),
     ];
     for (scene, expected) in rows {
-        let setting = Setting {
-            cwd: "/srv/work".to_owned(),
-            nowhere: "/srv/nowhere".to_owned(),
-            wish: None,
-            patience_ms: 1_000,
-        };
+        let setting = setting(1_000);
         let mut client = Client::new(scene, setting, &[]);
         client.begin(0);
         for message in [

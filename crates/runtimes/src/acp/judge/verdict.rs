@@ -10,8 +10,9 @@ use super::{Exchange, Exit, Finding, Heard, Point, Recording, lines};
 use crate::verdict::{Case, Place};
 use serde_json::Value;
 
-/// A turn that ends so soon after it was cancelled may have ended by itself.
-const RACE_MS: u64 = 250;
+/// A turn that ends so soon after it was cancelled may have ended by itself: what is asked for takes
+/// far longer, but a model need not do as it is asked.
+const RACE_MS: u64 = 3_000;
 const METHOD_NOT_FOUND: i64 = -32_601;
 const INVALID_PARAMS: i64 = -32_602;
 
@@ -404,12 +405,14 @@ fn turn_after(case: &mut Case, scenes: &[Played]) {
     }
 }
 
-/// Questions of a scene were answered, and its turn ends all the same.
+/// Questions were answered so, and the turns in which they were asked end all the same.
 fn asked(case: &mut Case, scenes: &[Played], scene: Scene, count: fn(&Played) -> usize) {
     case.missing = lines::NEVER_ASKED;
-    let Some(played) = of_scene(scenes, scene).filter(|played| count(played) > 0) else { return };
-    for turn in played.turns() {
-        played.result(case, turn);
+    let whole = |played: &&Played| [scene, Scene::Plain].contains(&played.recording.scene);
+    for played in scenes.iter().filter(whole).filter(|played| count(played) > 0) {
+        for turn in played.turns() {
+            played.result(case, turn);
+        }
     }
 }
 
