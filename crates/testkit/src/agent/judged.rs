@@ -72,8 +72,9 @@ impl Agent {
 
     /// Whether it leaves at the end of its input.
     pub fn leaves(&self) -> bool {
-        let stays = self.breaks("leaves.eof") || self.breaks("leaves.term");
-        !stays && !(self.breaks("leaves.midturn") && self.open.is_some())
+        let in_turn = self.open.is_some() && self.breaks("leaves.midturn");
+        let stays = in_turn || self.breaks("leaves.eof") || self.breaks("leaves.term");
+        !stays
     }
 
     /// Whether it obeys SIGTERM.

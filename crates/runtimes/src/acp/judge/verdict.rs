@@ -248,7 +248,7 @@ fn session_opens(case: &mut Case, scenes: &[Played]) {
     for played in scenes {
         for exchange in played.exchanges().filter(|exchange| exchange.step == Step::New) {
             let Some((at, result)) = played.result(case, exchange) else { continue };
-            if !result["sessionId"].as_str().is_some_and(|id| !id.is_empty()) {
+            if result["sessionId"].as_str().is_none_or(str::is_empty) {
                 case.offend(played, Some(at), "sessionId must be a text with something in it");
             }
         }
