@@ -5,7 +5,7 @@
 //! the suite `crates/cli/tests/agents` is built, and run where no network but loopback exists. What
 //! each test found is a row; `page` makes them the page that `--write` keeps.
 
-mod install;
+pub(crate) mod install;
 mod page;
 
 use std::path::{Path, PathBuf};

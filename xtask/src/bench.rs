@@ -6,6 +6,7 @@
 //! with the machine's load, are (`instructions.rs`). Everything lives in temporary directories and
 //! on loopback, and ends with the bench. `all --write` puts the table into `docs/benchmarks.md`.
 
+mod acp;
 mod adapter;
 mod agent;
 mod cold;
@@ -49,12 +50,14 @@ pub struct Programs {
 /// work whose instructions are counted.
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     match words {
+        ["bench-agent", "acp", rest @ ..] => acp::agent::run(rest),
         ["bench-agent", rest @ ..] => agent::run(rest),
         ["bench-count", rest @ ..] => counted::run(rest),
         ["bench-built", rest @ ..] => measure(root, rest),
         ["bench", rest @ ..] if is_known(rest) => build(root, rest),
         _ => Err(format!(
-            "cargo xtask bench takes one of: {}, all [--write], instructions [--check | --write]",
+            "cargo xtask bench takes one of: {}, all [--write], acp [--write | --quick], \
+             instructions [--check | --write]",
             NAMES.join(", ")
         )),
     }
@@ -62,7 +65,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
 
 fn is_known(words: &[&str]) -> bool {
     match words {
-        ["all"] | ["all", "--write"] => true,
+        ["all" | "acp"] | ["all" | "acp", "--write"] | ["acp", "--quick"] => true,
         ["instructions"] | ["instructions", "--check" | "--write"] => true,
         [name] => NAMES.contains(name),
         _ => false,
@@ -81,6 +84,8 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     let programs = Programs::beside_this_one()?;
     match words {
+        ["acp", rest @ ..] => return acp::run(rest),
+        ["acp-alone", rest @ ..] => return acp::alone(root, &programs, rest),
         ["all", ..] => {
             for name in NAMES {
                 one(name, &programs, &mut report)?;

@@ -23,6 +23,9 @@ cargo xtask docs --check    compare them with what would be written
 cargo xtask bench NAME      measure against a floor of the same minutes: size, memory, cold, start,
                             stop, commit, growth, fanout, pipeline, or all (--write puts the table
                             into docs/benchmarks.md); builds what it needs with optimisation first
+cargo xtask bench acp [--write | --quick]
+                            one run of a scripted ACP agent through us and through others that drive
+                            such agents, which are installed first; lost updates beside the time
 cargo xtask bench instructions [--check | --write]
                             count instructions with valgrind; against those kept, or keep them
 cargo xtask agents          install the agents of others that are pinned, and drive them against a

@@ -250,6 +250,20 @@ pub enum Prices {
 pub enum Conformance {
     /// Play every scene of the process protocol with a command that speaks JSON lines
     Process(Judged),
+    /// Talk with a command that speaks ACP, scene by scene
+    Acp(JudgedAcp),
+}
+
+#[derive(Debug, Args)]
+pub struct JudgedAcp {
+    /// What it is asked in every scene [default: a word, a count, or a file]
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Hand a variable of this environment on to it
+    #[arg(long = "env", value_name = "NAME")]
+    pub env: Vec<String>,
+    #[command(flatten)]
+    pub judged: Judged,
 }
 
 #[derive(Debug, Args)]

@@ -6,6 +6,7 @@
 use crate::chance;
 use contract::{Code, Fault, limits};
 use keeper::door::{self, Spawned};
+use keeper::limits::FRAME_BYTES_MAX;
 use keeper::packet;
 use keeper::plan::{LeaseClock, Level, Plan, StdinMode};
 use keeper::record::{Begin, Kind, Testimony};
@@ -17,9 +18,14 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::Child;
+use std::time::Duration;
 
 /// The variable by which leftovers are found.
 const MARK: &str = "OSTLER_RUN_ID";
+
+/// How often, and after which pause each time, a busy keeper is told to end its program.
+const STOP_TRIES: u32 = 200;
+const STOP_AGAIN: Duration = Duration::from_millis(10);
 
 /// What to launch. Its environment is whole: nothing is inherited.
 pub struct Launch {
@@ -127,9 +133,11 @@ impl Aside {
         Ok(seen)
     }
 
-    /// Writes to its stdin, after what was said before.
+    /// Writes to its stdin, after what was said before. What is longer than a keeper takes at once
+    /// goes in pieces.
     pub fn say(&mut self, bytes: Vec<u8>) {
-        self.voice.waiting.push_back(Words::Say(bytes));
+        let pieces = bytes.chunks(FRAME_BYTES_MAX).map(|piece| Words::Say(piece.to_vec()));
+        self.voice.waiting.extend(pieces);
         self.voice.speak();
     }
 
@@ -156,7 +164,16 @@ impl Aside {
 
     /// Lets go of it, and waits until its keeper has left. One that still runs is ended.
     pub async fn leave(self) {
-        let Self { voice, mut child, .. } = self;
+        let Self { mut voice, mut child, .. } = self;
+        voice.stop();
+        // A keeper that is busy takes the order a moment later; one that does not take it at all
+        // ends with its time.
+        for _ in 0..STOP_TRIES {
+            if voice.flush() {
+                break;
+            }
+            tokio::time::sleep(STOP_AGAIN).await;
+        }
         drop(voice);
         let _ = tokio::task::spawn_blocking(move || child.wait()).await;
     }
@@ -174,6 +191,8 @@ struct Voice {
     assembler: Assembler,
     buffer: Box<[u8]>,
     waiting: VecDeque<Words>,
+    /// Packets that the keeper had no room for yet.
+    outbox: VecDeque<Vec<u8>>,
     next: u32,
     /// The frame the keeper has.
     said: Option<u32>,
@@ -197,6 +216,7 @@ impl Voice {
             assembler: Assembler::default(),
             buffer: packet::buffer(),
             waiting: VecDeque::new(),
+            outbox: VecDeque::new(),
             next: 0,
             said: None,
             term_ms,
@@ -223,16 +243,29 @@ impl Voice {
         }
     }
 
-    /// A keeper that does not take an order is gone, or will be when its time is over.
     fn send(&mut self, order: &Order) {
-        for packet in order.packets() {
-            if packet::send(&self.control, &packet).is_err() {
-                self.gone = true;
+        self.outbox.extend(order.packets());
+        self.flush();
+    }
+
+    /// Sends what there is room for; true when nothing is left to be sent. A socket that takes
+    /// nothing any more is that of a keeper that is gone.
+    fn flush(&mut self) -> bool {
+        while let Some(packet) = self.outbox.front() {
+            match packet::send(&self.control, packet) {
+                Ok(()) => drop(self.outbox.pop_front()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                Err(_) => {
+                    self.gone = true;
+                    self.outbox.clear();
+                }
             }
         }
+        true
     }
 
     fn listen(&mut self) {
+        self.flush();
         loop {
             let received = match packet::receive(&self.control, &mut self.buffer) {
                 Ok(Some(packet)) => self.assembler.push(packet),
@@ -242,9 +275,9 @@ impl Voice {
             };
             let report = received.and_then(|message| message.map(Report::from_message).transpose());
             match report {
-                Ok(Some(Report::SaidAck { n } | Report::Dropped { n })) if self.said == Some(n) => {
-                    self.said = None;
-                }
+                Ok(Some(
+                    Report::SaidAck { n } | Report::Dropped { n } | Report::Refused { n, .. },
+                )) if self.said == Some(n) => self.said = None,
                 Ok(Some(Report::Exit)) => break self.gone = true,
                 Ok(_) => {}
                 Err(_) => break self.gone = true,

@@ -38,6 +38,7 @@ pub mod skills;
 pub mod template;
 #[cfg(test)]
 mod trial;
+pub mod verdict;
 
 use contract::event;
 use contract::plan::{Adapter, Lane};

@@ -160,30 +160,35 @@ impl Report {
 
     /// Puts the table into the page, between its marks; what people wrote around it stays.
     pub fn write(&self, root: &Path) -> Result<(), String> {
-        let path = root.join(PAGE);
-        let page = std::fs::read_to_string(&path).map_err(said(format!("reading {PAGE}")))?;
         let made = format!(
             "{}\n\n### Promises\n\n{}\n### Every row\n\n{}",
             provenance(root),
             promises::table(root, &self.rows)?,
             self.table()
         );
-        let page = put_between(&page, &made)
-            .ok_or_else(|| format!("{PAGE} has no lines '{BEGIN}' and '{END}' to write between"))?;
-        std::fs::write(&path, page).map_err(said(format!("writing {PAGE}")))?;
-        println!("{PAGE} is written");
-        Ok(())
+        keep(root, &made, BEGIN, END)
     }
 }
 
-fn put_between(page: &str, made: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{}\n\n{END}{after}", made.trim_end()))
+/// Writes what was made into the page, between these marks.
+pub fn keep(root: &Path, made: &str, begin: &str, end: &str) -> Result<(), String> {
+    let path = root.join(PAGE);
+    let page = std::fs::read_to_string(&path).map_err(said(format!("reading {PAGE}")))?;
+    let page = put_between(&page, made, begin, end)
+        .ok_or_else(|| format!("{PAGE} has no lines '{begin}' and '{end}' to write between"))?;
+    std::fs::write(&path, page).map_err(said(format!("writing {PAGE}")))?;
+    println!("{PAGE} is written");
+    Ok(())
+}
+
+fn put_between(page: &str, made: &str, begin: &str, end: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n\n{}\n\n{end}{after}", made.trim_end()))
 }
 
 /// Where and when the figures were taken.
-fn provenance(root: &Path) -> String {
+pub fn provenance(root: &Path) -> String {
     let commit = said_by(root, "git", &["describe", "--always", "--dirty", "--abbrev=10"]);
     let toolchain = said_by(root, "rustc", &["--version"]);
     let kernel = said_by(root, "uname", &["-srm"]);
@@ -232,9 +237,9 @@ mod tests {
     #[test]
     fn only_what_stands_between_the_marks_is_written_anew() {
         let page = format!("by hand\n{BEGIN}\nold\n{END}\nby hand too\n");
-        let written = put_between(&page, "new\n").unwrap();
+        let written = put_between(&page, "new\n", BEGIN, END).unwrap();
         assert_eq!(written, format!("by hand\n{BEGIN}\n\nnew\n\n{END}\nby hand too\n"));
-        assert_eq!(put_between(&written, "new").unwrap(), written);
-        assert_eq!(put_between("no marks", "new"), None);
+        assert_eq!(put_between(&written, "new", BEGIN, END).unwrap(), written);
+        assert_eq!(put_between("no marks", "new", BEGIN, END), None);
     }
 }

@@ -53,6 +53,14 @@ impl Serve {
         self.child.id()
     }
 
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub fn token(&self) -> &str {
+        &self.token
+    }
+
     /// Starts a run of a command that speaks JSON lines, and gives its id.
     pub fn run(
         &mut self,

@@ -17,6 +17,7 @@ mod bad_input;
 mod budgets;
 mod burst;
 mod conformance;
+mod conformance_acp;
 mod deaths;
 mod doctor;
 mod door;

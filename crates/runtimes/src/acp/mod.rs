@@ -9,6 +9,7 @@ mod call;
 pub mod cards;
 mod dialect;
 mod ear;
+pub mod judge;
 pub mod lane;
 mod mode;
 mod state;

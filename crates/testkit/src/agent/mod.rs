@@ -5,7 +5,8 @@
 //! `LIFE_MS_MAX`, and the number of processes it starts is capped. `flags.rs` reads the script,
 //! this file plays it, `voice.rs` and `ears.rs` are its two pipes, `leak.rs` and `garbage.rs` hold
 //! what it says at its worst, `escape.rs` and `swarm.rs` the shapes in which it tries to outlive
-//! its run. `again.rs` plays a recording instead of a script; `acp.rs` speaks ACP.
+//! its run. `again.rs` plays a recording instead of a script; `acp.rs` speaks ACP, and `judged.rs` does
+//! so well, or breaks one point of it.
 
 pub mod acp;
 pub mod again;
@@ -14,6 +15,7 @@ pub mod encode;
 pub mod escape;
 pub mod flags;
 pub mod garbage;
+pub mod judged;
 pub mod leak;
 pub mod signals;
 pub mod swarm;
@@ -42,6 +44,9 @@ pub fn main() -> ExitCode {
     }
     if args.peek().is_some_and(|arg| arg == acp::ACP) {
         return acp::talk(args.skip(1));
+    }
+    if args.peek().is_some_and(|arg| arg == judged::JUDGED) {
+        return judged::talk(&args.nth(1).unwrap_or_default());
     }
     if args.peek().is_some_and(|arg| arg == again::AGAIN) {
         return args.nth(1).map_or(ExitCode::FAILURE, |path| again::play(path.as_ref()));

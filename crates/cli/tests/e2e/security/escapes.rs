@@ -166,6 +166,8 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
         row(&["serve", "--data", &format!("{prices}/{dirt}")]),
         row(&["conformance", "process", "--patience", "1s", "--", "cat", &format!("{root}/lines")]),
         row(&["conformance", "process", "--", &dirt]),
+        row(&["conformance", "acp", "--patience", "1s", "--", "cat", &format!("{root}/lines")]),
+        row(&["conformance", "acp", "--", &dirt]),
         row(&["runtimes", "--config", &fine]),
         row(&["doctor", &dirt]),
         row(&["doctor", "--config", &fine]),

@@ -11,15 +11,13 @@ mod verdict;
 #[cfg(test)]
 mod tests;
 
-pub use orchestrator::{Act, NOTE, NOTE_TEXT, Orchestrator};
-pub use points::{POINTS, Point};
-pub use verdict::{Finding, Verdict, judge};
-
-use serde::Serialize;
+pub use crate::verdict::{Act, Exit, Finding, Heard, Point, Verdict};
+pub use orchestrator::{NOTE, NOTE_TEXT, Orchestrator};
+pub use points::POINTS;
+pub use verdict::judge;
 
 /// One launch of the agent, and how it is treated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scene {
     /// Every call is answered at once, and nothing else is said.
     Plain,
@@ -77,15 +75,6 @@ impl Scene {
     }
 }
 
-/// One line of the agent's stdout, without its newline.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Heard {
-    pub at_ms: u64,
-    pub bytes: Vec<u8>,
-    /// False for a last line without a newline.
-    pub ended: bool,
-}
-
 /// What happened in one scene.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recording {
@@ -111,36 +100,4 @@ pub struct Done {
     pub spoken: bool,
     /// A hello accepted a message or an interrupt.
     pub accepts: bool,
-}
-
-/// How the process ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Exit {
-    pub code: Option<i32>,
-    pub signal: Option<i32>,
-    /// Why it could not be started.
-    pub spawn_error: Option<String>,
-}
-
-/// A foreign line as it can be shown: short, and without control characters.
-fn shown(bytes: &[u8]) -> String {
-    const SHOWN_CHARS_MAX: usize = 160;
-    let text = String::from_utf8_lossy(bytes);
-    let mut shown: String = text
-        .chars()
-        .take(SHOWN_CHARS_MAX)
-        .flat_map(|char| match char.is_control() || is_invisible(char) {
-            true => char.escape_unicode().collect::<Vec<_>>(),
-            false => vec![char],
-        })
-        .collect();
-    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
-        shown.push('…');
-    }
-    shown
-}
-
-/// Characters that reorder or hide what a person reads.
-fn is_invisible(char: char) -> bool {
-    matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

@@ -3,7 +3,7 @@
 //! to be done; the clock is an argument.
 
 use super::fields::{self, Kind, Seen};
-use super::{Done, Scene};
+use super::{Act, Done, Scene};
 use contract::limits::{FAREWELL_MS, LINGER_MS};
 use serde_json::{Value, json};
 use std::collections::HashSet;
@@ -14,16 +14,6 @@ const LATE_MS: u64 = 300;
 const FIRST_WORD_MS: u64 = 1_000;
 /// An agent that calls more often than this goes in a circle.
 const CALLS_MAX: usize = 1_000;
-
-/// What is to be done to the agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Act {
-    /// A line with its newline.
-    Say(Vec<u8>),
-    CloseStdin,
-    /// It does not go by itself: end it.
-    Stop,
-}
 
 /// One scene being played.
 #[derive(Debug)]

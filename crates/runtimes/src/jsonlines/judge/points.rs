@@ -1,15 +1,6 @@
 //! What is judged, as a table. A point that is required decides; one that is not is advice.
 
-use serde::Serialize;
-
-/// One thing an agent does right or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Point {
-    pub id: &'static str,
-    /// Completes the sentence "a good agent …".
-    pub what: &'static str,
-    pub required: bool,
-}
+use crate::verdict::Point;
 
 macro_rules! points {
     ($($name:ident $id:literal $required:literal $what:literal)+) => {

@@ -3,40 +3,11 @@
 
 use super::fields::{self, Kind, Line, Seen};
 use super::orchestrator::KNOWN_TOOLS;
-use super::points::{self, Point};
-use super::{Exit, Recording, Scene, shown};
-use serde::Serialize;
+use super::points;
+use super::{Exit, Finding, Heard, Point, Recording, Scene};
+use crate::verdict::{Case, Place};
 use serde_json::Value;
 use std::collections::HashSet;
-
-/// What was found about one point.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Finding {
-    #[serde(flatten)]
-    pub point: Point,
-    pub verdict: Verdict,
-    /// Where it was found.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub scene: Option<Scene>,
-    /// The number of the line that offends, from 1.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub line: Option<usize>,
-    /// The beginning of that line.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub why: Option<String>,
-    /// How often it was found besides.
-    pub more: usize,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Verdict {
-    Pass,
-    Fail,
-    NotSeen,
-}
 
 /// Judges every point, in the order of the table.
 pub fn judge(recordings: &[Recording]) -> Vec<Finding> {
@@ -45,7 +16,7 @@ pub fn judge(recordings: &[Recording]) -> Vec<Finding> {
 }
 
 fn rule(point: Point, scenes: &[Played]) -> Finding {
-    let mut case = Case { point, seen: false, offences: Vec::new(), missing: "it said nothing" };
+    let mut case = Case::new(point);
     match point.id {
         id if id == points::STARTS.id => starts(&mut case, scenes),
         id if id == points::FLUSH.id => flush(&mut case, scenes),
@@ -76,6 +47,16 @@ struct Played<'a> {
     marked: bool,
 }
 
+impl Place for Played<'_> {
+    fn scene(&self) -> &'static str {
+        self.recording.scene.word()
+    }
+
+    fn lines(&self) -> &[Heard] {
+        &self.recording.lines
+    }
+}
+
 impl<'a> Played<'a> {
     fn new(recording: &'a Recording) -> Self {
         let seen: Vec<Seen> =
@@ -89,7 +70,7 @@ impl<'a> Played<'a> {
         Self { recording, seen, ends, marked }
     }
 
-    fn lines(&self) -> impl Iterator<Item = (usize, &Line)> {
+    fn understood(&self) -> impl Iterator<Item = (usize, &Line)> {
         self.seen.iter().enumerate().filter_map(|(at, seen)| match seen {
             Seen::Line(line) => Some((at, line)),
             Seen::Blank | Seen::NotAnObject { .. } | Seen::NoType { .. } => None,
@@ -97,7 +78,7 @@ impl<'a> Played<'a> {
     }
 
     fn calls(&self) -> impl Iterator<Item = (usize, &Line)> {
-        self.lines().filter(|(_, line)| line.kind == Kind::ToolCall)
+        self.understood().filter(|(_, line)| line.kind == Kind::ToolCall)
     }
 
     /// It said its end and left without being told to.
@@ -147,56 +128,6 @@ fn tool(line: &Line) -> &str {
         | Kind::Failed
         | Kind::Hello
         | Kind::Event => "",
-    }
-}
-
-/// One point being judged.
-struct Case {
-    point: Point,
-    seen: bool,
-    offences: Vec<Offence>,
-    /// Why it may not have been seen.
-    missing: &'static str,
-}
-
-struct Offence {
-    scene: Scene,
-    line: Option<(usize, String)>,
-    why: String,
-}
-
-impl Case {
-    fn offend(&mut self, played: &Played, at: Option<usize>, why: impl Into<String>) {
-        self.seen = true;
-        let line = at.map(|at| (at + 1, shown(&played.recording.lines[at].bytes)));
-        self.offences.push(Offence { scene: played.recording.scene, line, why: why.into() });
-    }
-
-    fn finding(self) -> Finding {
-        let Self { point, seen, offences, missing } = self;
-        let more = offences.len().saturating_sub(1);
-        let mut finding = Finding {
-            point,
-            verdict: Verdict::Pass,
-            scene: None,
-            line: None,
-            text: None,
-            why: None,
-            more,
-        };
-        match (offences.into_iter().next(), seen) {
-            (Some(Offence { scene, line, why }), _) => {
-                finding.verdict = Verdict::Fail;
-                (finding.scene, finding.why) = (Some(scene), Some(why));
-                (finding.line, finding.text) = line.unzip();
-            }
-            (None, true) => {}
-            (None, false) => {
-                finding.verdict = Verdict::NotSeen;
-                finding.why = Some(missing.to_owned());
-            }
-        }
-        finding
     }
 }
 

@@ -1,0 +1,176 @@
+//! What every judge of a protocol says, whichever protocol it is: points, and what was found of
+//! each, with the line that offends. The judges themselves are `jsonlines::judge` and `acp::judge`;
+//! each plays the other side of a conversation, scene by scene, and rules over what was heard.
+//! Nothing here knows a protocol, waits, or starts anything.
+
+use serde::Serialize;
+
+/// One thing an agent does right or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Point {
+    pub id: &'static str,
+    /// Completes the sentence "a good agent …".
+    pub what: &'static str,
+    /// One that is required decides; one that is not is advice.
+    pub required: bool,
+}
+
+/// What was found about one point.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    #[serde(flatten)]
+    pub point: Point,
+    pub verdict: Verdict,
+    /// The scene in which it was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scene: Option<&'static str>,
+    /// The number of the line that offends, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub line: Option<usize>,
+    /// The beginning of that line.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// How often it was found besides.
+    pub more: usize,
+}
+
+impl Finding {
+    /// Whether it decides that the agent does not conform.
+    pub fn decides(&self) -> bool {
+        self.verdict == Verdict::Fail && self.point.required
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Pass,
+    Fail,
+    NotSeen,
+}
+
+/// One line of the agent's stdout, without its newline.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heard {
+    pub at_ms: u64,
+    pub bytes: Vec<u8>,
+    /// False for a last line without a newline.
+    pub ended: bool,
+}
+
+/// How the process ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Exit {
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    /// Why it could not be started.
+    pub spawn_error: Option<String>,
+}
+
+/// What is to be done to the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// A line with its newline.
+    Say(Vec<u8>),
+    CloseStdin,
+    /// It does not go by itself: end it.
+    Stop,
+}
+
+/// A scene that was played, as far as an offence must name it.
+pub(crate) trait Place {
+    fn scene(&self) -> &'static str;
+    fn lines(&self) -> &[Heard];
+}
+
+/// One point being judged.
+pub(crate) struct Case {
+    pub point: Point,
+    pub seen: bool,
+    /// Why it may not have been seen.
+    pub missing: &'static str,
+    offences: Vec<Offence>,
+}
+
+struct Offence {
+    scene: &'static str,
+    line: Option<(usize, String)>,
+    why: String,
+}
+
+impl Case {
+    pub(crate) fn new(point: Point) -> Self {
+        Self { point, seen: false, missing: "it said nothing", offences: Vec::new() }
+    }
+
+    /// Holds something against the agent: a line by its place from 0, or none.
+    pub(crate) fn offend(&mut self, place: &impl Place, at: Option<usize>, why: impl Into<String>) {
+        self.seen = true;
+        let line = at.and_then(|at| Some((at + 1, shown(&place.lines().get(at)?.bytes))));
+        self.offences.push(Offence { scene: place.scene(), line, why: why.into() });
+    }
+
+    pub(crate) fn finding(self) -> Finding {
+        let Self { point, seen, offences, missing } = self;
+        let more = offences.len().saturating_sub(1);
+        let mut finding = Finding {
+            point,
+            verdict: Verdict::Pass,
+            scene: None,
+            line: None,
+            text: None,
+            why: None,
+            more,
+        };
+        match (offences.into_iter().next(), seen) {
+            (Some(Offence { scene, line, why }), _) => {
+                finding.verdict = Verdict::Fail;
+                (finding.scene, finding.why) = (Some(scene), Some(why));
+                (finding.line, finding.text) = line.unzip();
+            }
+            (None, true) => {}
+            (None, false) => {
+                finding.verdict = Verdict::NotSeen;
+                finding.why = Some(missing.to_owned());
+            }
+        }
+        finding
+    }
+}
+
+/// A foreign line as it can be shown: short, and without control characters.
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    const SHOWN_CHARS_MAX: usize = 160;
+    let text = String::from_utf8_lossy(bytes);
+    let mut shown: String = text
+        .chars()
+        .take(SHOWN_CHARS_MAX)
+        .flat_map(|char| match char.is_control() || is_invisible(char) {
+            true => char.escape_unicode().collect::<Vec<_>>(),
+            false => vec![char],
+        })
+        .collect();
+    if text.chars().nth(SHOWN_CHARS_MAX).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+/// Characters that reorder or hide what a person reads.
+fn is_invisible(char: char) -> bool {
+    matches!(char, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_of_a_line_is_short_and_harmless() {
+        let text = shown("\u{1b}[31mred\u{202e}\u{0}".as_bytes());
+        assert_eq!(text, "\\u{1b}[31mred\\u{202e}\\u{0}");
+        assert_eq!(shown(&[b'x'; 1_000]).chars().count(), 161);
+    }
+}
