@@ -8,9 +8,11 @@
 
 mod adapter;
 mod agent;
+mod agents;
 mod cold;
 mod commit;
 mod counted;
+mod decode;
 mod fanout;
 mod figures;
 mod floor;
@@ -33,8 +35,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every bench, in the order of `all`.
-const NAMES: [&str; 9] =
-    ["size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline"];
+const NAMES: [&str; 10] =
+    ["size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline", "decode"];
 
 /// The programs under measurement, all built with optimisation.
 pub struct Programs {
@@ -52,9 +54,15 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         ["bench-agent", rest @ ..] => agent::run(rest),
         ["bench-count", rest @ ..] => counted::run(rest),
         ["bench-built", rest @ ..] => measure(root, rest),
+        ["bench", "agents", rest @ ..] => {
+            agents::Wanted::of(rest)?;
+            crate::agents::run(root, &["--install"])?;
+            build(root, &words[1..])
+        }
         ["bench", rest @ ..] if is_known(rest) => build(root, rest),
         _ => Err(format!(
-            "cargo xtask bench takes one of: {}, all [--write], instructions [--check | --write]",
+            "cargo xtask bench takes one of: {}, all [--write], instructions [--check | --write], \
+             agents [--pairs N] [--only ID] [--write]",
             NAMES.join(", ")
         )),
     }
@@ -80,13 +88,16 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
         return instructions::run(root, &own_path()?, then);
     }
     let programs = Programs::beside_this_one()?;
+    if let ["agents", rest @ ..] = words {
+        return agents::run(root, &programs, &agents::Wanted::of(rest)?);
+    }
     match words {
         ["all", ..] => {
             for name in NAMES {
-                one(name, &programs, &mut report)?;
+                one(root, name, &programs, &mut report)?;
             }
         }
-        [name, ..] => one(name, &programs, &mut report)?,
+        [name, ..] => one(root, name, &programs, &mut report)?,
         [] => return Err("no bench is named".to_owned()),
     }
     if words.first() == Some(&"all") {
@@ -98,7 +109,7 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
     }
 }
 
-fn one(name: &str, programs: &Programs, report: &mut Report) -> Result<(), String> {
+fn one(root: &Path, name: &str, programs: &Programs, report: &mut Report) -> Result<(), String> {
     match name {
         "pipeline" => pipeline::run(programs, report),
         "commit" => commit::run(report),
@@ -108,6 +119,7 @@ fn one(name: &str, programs: &Programs, report: &mut Report) -> Result<(), Strin
         "cold" => cold::run(programs, report),
         "growth" => growth::run(report),
         "fanout" => fanout::run(programs, report),
+        "decode" => decode::run(root, report),
         "size" => cold::size(programs, report),
         other => Err(format!("no bench is called '{other}': {}", NAMES.join(", "))),
     }
@@ -148,7 +160,12 @@ fn build(root: &Path, words: &[&str]) -> Result<(), String> {
         command.arg("--target-dir").arg(target).current_dir(root);
         succeed(&mut command)?;
     }
-    succeed(Command::new(target.join("release/xtask")).arg("bench-built").args(words))
+    let tool = target.join("release/xtask");
+    let mut command = match words.first() {
+        Some(&"agents") => agents::on_loopback_alone(&tool)?,
+        Some(_) | None => Command::new(tool),
+    };
+    succeed(command.arg("bench-built").args(words))
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {

@@ -7,7 +7,7 @@
 
 mod config;
 mod deltas;
-mod dialects;
+pub mod dialects;
 mod frame;
 mod jsonlines;
 mod mapped;

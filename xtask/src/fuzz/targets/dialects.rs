@@ -71,17 +71,7 @@ impl Reader for Spoken {
         let runtime = self.runtime;
         Box::new(move |input, chance| {
             let scene = Scene::of(runtime, input, chance);
-            let whole = scene.heard(runtime)?;
-            well_said(&whole, &scene)?;
-            let moved = scene.moved(runtime, chance)?;
-            holds(whole == moved, || {
-                format!(
-                    "cut and saved elsewhere, it hears something else: {}",
-                    other(&whole, &moved)
-                )
-            })?;
-            scene.damaged(runtime, chance);
-            scene.ends_once(runtime)?;
+            scene.holds(runtime, chance)?;
             match chance.one_in(LONG_RUN_ONE_IN) {
                 true => scene.stays_small(runtime),
                 false => Ok(()),
@@ -139,13 +129,25 @@ impl Scene {
         Self { spec: spec(runtime, chance), lines, streaks, close }
     }
 
+    /// Everything that must hold, but for what takes a long run to be seen.
+    fn holds(&self, runtime: &dyn Runtime, chance: &mut Chance) -> Result<(), String> {
+        let whole = self.heard(runtime);
+        well_said(&whole, self)?;
+        let moved = self.moved(runtime, chance)?;
+        holds(whole == moved, || {
+            format!("cut and saved elsewhere, it hears something else: {}", other(&whole, &moved))
+        })?;
+        self.damaged(runtime, chance);
+        self.ends_once(runtime)
+    }
+
     /// Line by line, in one go.
-    fn heard(&self, runtime: &dyn Runtime) -> Result<Vec<Out>, String> {
+    fn heard(&self, runtime: &dyn Runtime) -> Vec<Out> {
         let mut dialect = runtime.dialect(&self.spec);
         let mut all = vec![opened(&mut *dialect)];
         all.extend(self.lines.iter().map(|said| hear(&mut *dialect, said, &said.bytes)));
         all.push(closed(&mut *dialect, self.close));
-        Ok(all)
+        all
     }
 
     /// The same bytes in pieces, with the dialect saved and loaded between some of them.
@@ -380,6 +382,10 @@ fn other(whole: &[Out], moved: &[Out]) -> String {
 #[cfg(test)]
 mod tests {
     use super::growth::renamed;
+    use super::*;
+    use contract::event::{Lease, LeaseAction, Log};
+    use contract::{Card, Draft, Fault, LaunchPlan};
+    use runtimes::ExitEvidence;
 
     #[test]
     fn ids_are_other_ids_in_every_round_and_numbers_stay() {
@@ -388,5 +394,124 @@ mod tests {
         assert_eq!(renamed(line, 21), br#"{"id":"call_1a3\"2","n":12}"#);
         let all: std::collections::BTreeSet<_> = (0..1_000).map(|n| renamed(line, n)).collect();
         assert_eq!(all.len(), 1_000);
+    }
+
+    /// A runtime that is broken on purpose, in one way.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Broken {
+        Nowhere,
+        ForgetsWhenSaved,
+        RefusesItsOwnState,
+        RepeatsEverything,
+        SaysHalfALine,
+        GivesUpTheLeaseItself,
+        RemembersEverything,
+    }
+
+    /// Counts what it hears, as a `log`.
+    struct Parrot {
+        broken: Broken,
+        heard: Vec<String>,
+        count: usize,
+    }
+
+    impl Dialect for Parrot {
+        fn open(&mut self) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
+            self.count += 1;
+            let mut text = self.count.to_string();
+            if matches!(self.broken, Broken::RepeatsEverything | Broken::RemembersEverything) {
+                self.heard.push(String::from_utf8_lossy(frame.bytes).into_owned());
+            }
+            if self.broken == Broken::RepeatsEverything {
+                text = self.heard.concat();
+            }
+            let log = Log { stream: frame.stream.into(), text, level: None };
+            out.drafts.push(Draft::agent(Body::Log(log)));
+            if self.broken == Broken::SaysHalfALine {
+                out.frames.push(b"{}".to_vec());
+            }
+            if self.broken == Broken::GivesUpTheLeaseItself {
+                let (action, expires_at) = (LeaseAction::Released, None);
+                out.drafts.push(Draft::agent(Body::Lease(Lease { action, expires_at })));
+            }
+        }
+
+        fn say(&mut self, _: &Utterance, _: &mut Out) {}
+
+        fn tick(&mut self, _: Timestamp, _: &mut Out) {}
+
+        fn close(&mut self, _: Close, _: &mut Out) {}
+
+        fn farewell(&self, _: Code) -> Option<Vec<u8>> {
+            None
+        }
+
+        fn save(&self) -> Vec<u8> {
+            let count = if self.broken == Broken::ForgetsWhenSaved { 0 } else { self.count };
+            serde_json::to_vec(&(count, &self.heard)).unwrap()
+        }
+    }
+
+    impl Runtime for Broken {
+        fn card(&self) -> Card {
+            registry::all()[0].card()
+        }
+
+        fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {
+            registry::all()[0].plan(spec)
+        }
+
+        fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
+            Box::new(Parrot { broken: *self, heard: Vec::new(), count: 0 })
+        }
+
+        fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
+            let refused = |_| Fault::new(Code::ProcessLost, "no state");
+            if *self == Self::RefusesItsOwnState {
+                return Err(Fault::new(Code::ProcessLost, "no state"));
+            }
+            let (count, heard): (usize, _) = serde_json::from_slice(state).map_err(refused)?;
+            // A damaged count is no matter of this test.
+            Ok(Box::new(Parrot { broken: *self, heard, count: count.min(1_000_000) }))
+        }
+
+        fn classify(&self, _: &ExitEvidence<'_>) -> Option<Code> {
+            None
+        }
+    }
+
+    /// What is found first over some inputs of many lines, and in a long run.
+    fn found(broken: Broken) -> Option<String> {
+        let line = format!("{{\"id\":\"call_0a1b2\",\"text\":\"{}\"}}\n", "x".repeat(400));
+        let input = line.repeat(120).into_bytes();
+        let scene = |chance: &mut Chance| Scene::of(&broken, &input, chance);
+        let tried = (0..8).try_for_each(|number| {
+            let mut chance = Chance::of(1, "parrot", number);
+            scene(&mut chance).holds(&broken, &mut chance)
+        });
+        let tried =
+            tried.and_then(|()| scene(&mut Chance::of(1, "parrot", 0)).stays_small(&broken));
+        tried.err().map(|why| why.split(": ").next().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn a_dialect_broken_on_purpose_is_found_broken_each_way_and_a_sound_one_is_not() {
+        use Broken::*;
+        let rows = [
+            (Nowhere, None),
+            (ForgetsWhenSaved, Some("cut and saved elsewhere, it hears something else")),
+            (RefusesItsOwnState, Some("its own state is refused")),
+            (RepeatsEverything, Some("it tells more than it heard")),
+            (SaysHalfALine, Some("not one line")),
+            (GivesUpTheLeaseItself, Some("a dialect tells what is not its own")),
+            (RemembersEverything, Some("it remembers more and more")),
+        ];
+        for (broken, expected) in rows {
+            assert_eq!(found(broken).as_deref(), expected);
+        }
     }
 }
