@@ -87,6 +87,9 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
         };
         return instructions::run(root, &own_path()?, then);
     }
+    if words == ["decode"] {
+        return decode::run(root, &mut report);
+    }
     let programs = Programs::beside_this_one()?;
     if let ["agents", rest @ ..] = words {
         return agents::run(root, &programs, &agents::Wanted::of(rest)?);
@@ -148,9 +151,9 @@ impl Programs {
 fn build(root: &Path, words: &[&str]) -> Result<(), String> {
     let own = own_path()?;
     let target = own.ancestors().nth(2).unwrap_or(root);
-    // Two builds: the product has the features it ships with, whatever this tool needs. Only this
-    // tool's own instructions are counted.
-    let product = words.first() != Some(&"instructions");
+    // Two builds: the product has the features it ships with, whatever this tool needs. Instructions
+    // and dialects are this tool's own.
+    let product = !matches!(words.first(), Some(&("instructions" | "decode")));
     let product = product.then_some(&["--package", "cli", "--package", "testkit"][..]);
     for packages in product.into_iter().chain([&["--package", "xtask"][..]]) {
         println!("cargo build --release {}", packages.join(" "));
