@@ -9,9 +9,11 @@
 mod acp;
 mod adapter;
 mod agent;
+mod agents;
 mod cold;
 mod commit;
 mod counted;
+mod decode;
 mod fanout;
 mod figures;
 mod floor;
@@ -34,8 +36,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every bench, in the order of `all`.
-const NAMES: [&str; 9] =
-    ["size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline"];
+const NAMES: [&str; 10] =
+    ["size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline", "decode"];
 
 /// The programs under measurement, all built with optimisation.
 pub struct Programs {
@@ -54,10 +56,15 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
         ["bench-agent", rest @ ..] => agent::run(rest),
         ["bench-count", rest @ ..] => counted::run(rest),
         ["bench-built", rest @ ..] => measure(root, rest),
+        ["bench", "agents", rest @ ..] => {
+            agents::Wanted::of(rest)?;
+            crate::agents::run(root, &["--install"])?;
+            build(root, &words[1..])
+        }
         ["bench", rest @ ..] if is_known(rest) => build(root, rest),
         _ => Err(format!(
             "cargo xtask bench takes one of: {}, all [--write], acp [--write | --quick], \
-             instructions [--check | --write]",
+             agents [--pairs N] [--only ID] [--write], instructions [--check | --write]",
             NAMES.join(", ")
         )),
     }
@@ -82,16 +89,22 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
         };
         return instructions::run(root, &own_path()?, then);
     }
+    if words == ["decode"] {
+        return decode::run(root, &mut report);
+    }
     let programs = Programs::beside_this_one()?;
+    if let ["agents", rest @ ..] = words {
+        return agents::run(root, &programs, &agents::Wanted::of(rest)?);
+    }
     match words {
         ["acp", rest @ ..] => return acp::run(rest),
         ["acp-alone", rest @ ..] => return acp::alone(root, &programs, rest),
         ["all", ..] => {
             for name in NAMES {
-                one(name, &programs, &mut report)?;
+                one(root, name, &programs, &mut report)?;
             }
         }
-        [name, ..] => one(name, &programs, &mut report)?,
+        [name, ..] => one(root, name, &programs, &mut report)?,
         [] => return Err("no bench is named".to_owned()),
     }
     if words.first() == Some(&"all") {
@@ -103,7 +116,7 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
     }
 }
 
-fn one(name: &str, programs: &Programs, report: &mut Report) -> Result<(), String> {
+fn one(root: &Path, name: &str, programs: &Programs, report: &mut Report) -> Result<(), String> {
     match name {
         "pipeline" => pipeline::run(programs, report),
         "commit" => commit::run(report),
@@ -113,6 +126,7 @@ fn one(name: &str, programs: &Programs, report: &mut Report) -> Result<(), Strin
         "cold" => cold::run(programs, report),
         "growth" => growth::run(report),
         "fanout" => fanout::run(programs, report),
+        "decode" => decode::run(root, report),
         "size" => cold::size(programs, report),
         other => Err(format!("no bench is called '{other}': {}", NAMES.join(", "))),
     }
@@ -141,9 +155,9 @@ impl Programs {
 fn build(root: &Path, words: &[&str]) -> Result<(), String> {
     let own = own_path()?;
     let target = own.ancestors().nth(2).unwrap_or(root);
-    // Two builds: the product has the features it ships with, whatever this tool needs. Only this
-    // tool's own instructions are counted.
-    let product = words.first() != Some(&"instructions");
+    // Two builds: the product has the features it ships with, whatever this tool needs. Instructions
+    // and dialects are this tool's own.
+    let product = !matches!(words.first(), Some(&("instructions" | "decode")));
     let product = product.then_some(&["--package", "cli", "--package", "testkit"][..]);
     for packages in product.into_iter().chain([&["--package", "xtask"][..]]) {
         println!("cargo build --release {}", packages.join(" "));
@@ -153,7 +167,12 @@ fn build(root: &Path, words: &[&str]) -> Result<(), String> {
         command.arg("--target-dir").arg(target).current_dir(root);
         succeed(&mut command)?;
     }
-    succeed(Command::new(target.join("release/xtask")).arg("bench-built").args(words))
+    let tool = target.join("release/xtask");
+    let mut command = match words.first() {
+        Some(&"agents") => agents::on_loopback_alone(&tool)?,
+        Some(_) | None => Command::new(tool),
+    };
+    succeed(command.arg("bench-built").args(words))
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {

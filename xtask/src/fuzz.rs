@@ -9,12 +9,13 @@
 //! the checks of a debug build. `--everyday` is for the gate: a number of inputs that each target
 //! chose, in the build that is there already. `docs/fuzz.md` has what came of it.
 
+mod lines;
 pub(crate) mod mutate;
 mod search;
 mod targets;
 
 pub use mutate::Chance;
-use search::{Found, Target};
+use search::{Found, Reader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
@@ -36,12 +37,21 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn limits(&self, target: &Target) -> search::Limits {
-        let enough = if self.everyday { target.everyday } else { INPUTS_ENOUGH };
+    fn limits(&self, target: &dyn Reader) -> search::Limits {
+        let enough = if self.everyday { target.everyday() } else { INPUTS_ENOUGH };
         search::Limits {
             time: Duration::from_secs(self.seconds),
             inputs: self.inputs.unwrap_or(enough),
         }
+    }
+
+    /// One target by its name, or all whose names begin with it and a dash.
+    fn chooses(&self, name: &str) -> bool {
+        let is = |wanted: &String| {
+            name.strip_prefix(wanted.as_str())
+                .is_some_and(|rest| matches!(rest.as_bytes(), [] | [b'-', ..]))
+        };
+        self.target.as_ref().is_none_or(is)
     }
 }
 
@@ -75,9 +85,10 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
             other => return Err(format!("fuzz does not know '{other}'")),
         }
     }
-    let known: Vec<&str> = targets::ALL.iter().map(|target| target.name).collect();
+    let known = targets::all();
     match &wanted.target {
-        Some(name) if !known.contains(&name.as_str()) => {
+        Some(name) if !known.iter().any(|target| wanted.chooses(target.name())) => {
+            let known: Vec<&str> = known.iter().map(|target| target.name()).collect();
             Err(format!("no target is called '{name}': {}", known.join(", ")))
         }
         Some(_) | None => Ok(wanted),
@@ -97,8 +108,8 @@ fn build(root: &Path, words: &[&str]) -> Result<(), String> {
 /// Every target in a thread, as many at once as there are cores.
 fn fuzz(wanted: &Wanted) -> Result<(), String> {
     let dir = own_path()?.ancestors().nth(2).map(|target| target.join("fuzz")).unwrap_or_default();
-    let chosen = |target: &&Target| wanted.target.as_deref().is_none_or(|name| name == target.name);
-    let mut waiting: Vec<&Target> = targets::ALL.iter().filter(chosen).collect();
+    let mut waiting = targets::all();
+    waiting.retain(|target| wanted.chooses(target.name()));
     waiting.reverse();
     let waiting = Mutex::new(waiting);
     let broken = Mutex::new(0);
@@ -112,10 +123,10 @@ fn fuzz(wanted: &Wanted) -> Result<(), String> {
         for _ in 0..cores {
             threads.spawn(|| {
                 while let Some(target) = next(&waiting) {
-                    let limits = wanted.limits(target);
-                    let found = search::search(target, wanted.seed, &limits, &dir);
+                    let limits = wanted.limits(&*target);
+                    let found = search::search(&*target, wanted.seed, &limits, &dir);
                     *lock(&broken) += found.breaks.len();
-                    report(target, limits.inputs, &found, &dir);
+                    report(target.name(), limits.inputs, &found, &dir);
                 }
             });
         }
@@ -126,10 +137,9 @@ fn fuzz(wanted: &Wanted) -> Result<(), String> {
     }
 }
 
-fn report(target: &Target, inputs: u64, found: &Found, dir: &Path) {
+fn report(name: &str, inputs: u64, found: &Found, dir: &Path) {
     println!(
-        "{:<10} {:>9} of {} inputs in {:>3} s, slowest {} ms, {} breaks",
-        target.name,
+        "{name:<20} {:>9} of {} inputs in {:>3} s, slowest {} ms, {} breaks",
         found.inputs,
         inputs,
         found.took.as_secs(),
@@ -137,16 +147,16 @@ fn report(target: &Target, inputs: u64, found: &Found, dir: &Path) {
         found.breaks.len()
     );
     for broken in &found.breaks {
-        println!("{}: {}", target.name, broken.why);
+        println!("{name}: {}", broken.why);
         println!("  seed {} input {}, made smaller: {}", found.seed, broken.number, broken.hex());
-        match broken.write(dir, target.name) {
+        match broken.write(dir, name) {
             Ok(path) => println!("  {}", path.display()),
             Err(error) => println!("  could not be written: {error}"),
         }
     }
 }
 
-fn next<'a>(waiting: &Mutex<Vec<&'a Target>>) -> Option<&'a Target> {
+fn next(waiting: &Mutex<Vec<Box<dyn Reader>>>) -> Option<Box<dyn Reader>> {
     lock(waiting).pop()
 }
 

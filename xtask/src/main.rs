@@ -21,8 +21,11 @@ cargo xtask tidy            check the rules of the tree that the compiler does n
 cargo xtask docs            write the generated pages of docs/
 cargo xtask docs --check    compare them with what would be written
 cargo xtask bench NAME      measure against a floor of the same minutes: size, memory, cold, start,
-                            stop, commit, growth, fanout, pipeline, or all (--write puts the table
-                            into docs/benchmarks.md); builds what it needs with optimisation first
+                            stop, commit, growth, fanout, pipeline, decode, or all (--write puts
+                            the table into docs/benchmarks.md); builds what it needs with
+                            optimisation first
+cargo xtask bench agents    what Ostler adds to the agents of others that are greeted; --pairs N,
+                            --only ID, --write to keep it in docs/benchmarks.md
 cargo xtask bench acp [--write | --quick]
                             one run of a scripted ACP agent through us and through others that drive
                             such agents, which are installed first; lost updates beside the time
@@ -33,8 +36,8 @@ cargo xtask agents          install the agents of others that are pinned, and dr
                             to keep what came of it in docs/agents/real.md, --install alone
 cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N,
                             --inputs N and --seed S, --everyday for the gate, --target NAME for
-                            one: frame, jsonlines, seal, deltas, config, resolve, template, sse,
-                            spool
+                            one: frame, jsonlines, mapped, seal, deltas, config, resolve, template,
+                            sse, spool, dialect (of all runtimes), dialect-ID (of one)
 cargo xtask mutate          break the code in one place after another, and name the test that turns
                             red; --list, --kind K, --only PART, --rest (without those that are
                             settled), --narrow (only the nearest tests), --write for docs/mutations.md

@@ -90,7 +90,7 @@ fn line(n: u64) -> String {
 }
 
 /// Making them is other work, and the same number is made however many are heard.
-fn lines_of(count: u64) -> Vec<String> {
+pub fn lines_of(count: u64) -> Vec<String> {
     (0..count).map(line).collect()
 }
 

@@ -9,8 +9,6 @@ use std::path::Path;
 use std::process::Command;
 
 const PAGE: &str = "docs/benchmarks.md";
-const BEGIN: &str = "<!-- written by `cargo xtask bench all --write`: begin -->";
-const END: &str = "<!-- written by `cargo xtask bench all --write`: end -->";
 
 /// What a figure is worth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,37 +156,42 @@ impl Report {
         table
     }
 
-    /// Puts the table into the page, between its marks; what people wrote around it stays.
+    /// Puts the table into the page.
     pub fn write(&self, root: &Path) -> Result<(), String> {
-        let made = format!(
-            "{}\n\n### Promises\n\n{}\n### Every row\n\n{}",
-            provenance(root),
-            promises::table(root, &self.rows)?,
-            self.table()
-        );
-        keep(root, &made, BEGIN, END)
+        let promises = promises::table(root, &self.rows)?;
+        let made = format!("### Promises\n\n{promises}\n### Every row\n\n{}", self.table());
+        keep(root, "all", &made)
     }
 }
 
-/// Writes what was made into the page, between these marks.
-pub fn keep(root: &Path, made: &str, begin: &str, end: &str) -> Result<(), String> {
+/// Puts what a bench made into the page, between the marks of that bench; what people wrote around
+/// them stays.
+pub fn keep(root: &Path, bench: &str, made: &str) -> Result<(), String> {
     let path = root.join(PAGE);
     let page = std::fs::read_to_string(&path).map_err(said(format!("reading {PAGE}")))?;
-    let page = put_between(&page, made, begin, end)
-        .ok_or_else(|| format!("{PAGE} has no lines '{begin}' and '{end}' to write between"))?;
+    let marks = marks(bench);
+    let page = put_between(&page, &marks, &format!("{}\n\n{made}", provenance(root)));
+    let [begin, end] = &marks;
+    let page =
+        page.ok_or_else(|| format!("{PAGE} has no lines '{begin}' and '{end}' to write between"))?;
     std::fs::write(&path, page).map_err(said(format!("writing {PAGE}")))?;
     println!("{PAGE} is written");
     Ok(())
 }
 
-fn put_between(page: &str, made: &str, begin: &str, end: &str) -> Option<String> {
+fn marks(bench: &str) -> [String; 2] {
+    ["begin", "end"]
+        .map(|word| format!("<!-- written by `cargo xtask bench {bench} --write`: {word} -->"))
+}
+
+fn put_between(page: &str, [begin, end]: &[String; 2], made: &str) -> Option<String> {
     let (before, rest) = page.split_once(begin)?;
     let (_, after) = rest.split_once(end)?;
     Some(format!("{before}{begin}\n\n{}\n\n{end}{after}", made.trim_end()))
 }
 
 /// Where and when the figures were taken.
-pub fn provenance(root: &Path) -> String {
+fn provenance(root: &Path) -> String {
     let commit = said_by(root, "git", &["describe", "--always", "--dirty", "--abbrev=10"]);
     let toolchain = said_by(root, "rustc", &["--version"]);
     let kernel = said_by(root, "uname", &["-srm"]);
@@ -236,10 +239,20 @@ mod tests {
 
     #[test]
     fn only_what_stands_between_the_marks_is_written_anew() {
-        let page = format!("by hand\n{BEGIN}\nold\n{END}\nby hand too\n");
-        let written = put_between(&page, "new\n", BEGIN, END).unwrap();
-        assert_eq!(written, format!("by hand\n{BEGIN}\n\nnew\n\n{END}\nby hand too\n"));
-        assert_eq!(put_between(&written, "new", BEGIN, END).unwrap(), written);
-        assert_eq!(put_between("no marks", "new", BEGIN, END), None);
+        let marks = marks("all");
+        let [begin, end] = &marks;
+        let page = format!("by hand\n{begin}\nold\n{end}\nby hand too\n");
+        let written = put_between(&page, &marks, "new\n").unwrap();
+        assert_eq!(written, format!("by hand\n{begin}\n\nnew\n\n{end}\nby hand too\n"));
+        assert_eq!(put_between(&written, &marks, "new").unwrap(), written);
+        assert_eq!(put_between(&written, &super::marks("agents"), "new"), None);
+    }
+
+    #[test]
+    fn the_page_has_a_place_for_everything_that_is_written() {
+        let page = include_str!("../../../docs/benchmarks.md");
+        for mark in ["all", "agents", "acp"].map(marks).as_flattened() {
+            assert_eq!(page.matches(mark.as_str()).count(), 1, "{mark}");
+        }
     }
 }

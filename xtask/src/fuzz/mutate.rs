@@ -3,7 +3,7 @@
 //! machine's own chance, so an input can be had again from its number.
 
 /// Inputs stay below this, but for one in a while.
-const INPUT_BYTES_MAX: usize = 8 * 1024;
+pub const INPUT_BYTES_MAX: usize = 8 * 1024;
 
 /// What readers of text and JSON have tripped over before.
 const WORDS: &[&[u8]] = &[
@@ -99,7 +99,7 @@ impl Chance {
 }
 
 /// One input: a seed, or several, mutated one to eight times.
-pub fn input(chance: &mut Chance, seeds: &[Vec<u8>], words: &[&[u8]]) -> Vec<u8> {
+pub fn input(chance: &mut Chance, seeds: &[Vec<u8>], words: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut bytes = chance.pick(seeds).cloned().unwrap_or_default();
     for _ in 0..=chance.below(8) {
         mutate(chance, &mut bytes, seeds, words);
@@ -110,13 +110,19 @@ pub fn input(chance: &mut Chance, seeds: &[Vec<u8>], words: &[&[u8]]) -> Vec<u8>
     bytes
 }
 
-fn mutate(chance: &mut Chance, bytes: &mut Vec<u8>, seeds: &[Vec<u8>], words: &[&[u8]]) {
+/// One change to bytes, of whatever kind.
+pub fn mutate(
+    chance: &mut Chance,
+    bytes: &mut Vec<u8>,
+    seeds: &[Vec<u8>],
+    words: &[impl AsRef<[u8]>],
+) {
     let at = chance.below(bytes.len() + 1);
     match chance.below(13) {
         0 if at < bytes.len() => bytes[at] ^= 1 << chance.below(8),
         1 if at < bytes.len() => bytes[at] = chance.number() as u8,
         2 => insert(bytes, at, chance.pick(WORDS).copied().unwrap_or_default()),
-        3..=5 => insert(bytes, at, chance.pick(words).copied().unwrap_or_default()),
+        3..=5 => insert(bytes, at, chance.pick(words).map(AsRef::as_ref).unwrap_or_default()),
         6 => bytes.truncate(at),
         7 => {
             let end = at + chance.below(bytes.len() - at + 1);

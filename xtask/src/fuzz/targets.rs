@@ -7,6 +7,7 @@
 
 mod config;
 mod deltas;
+pub mod dialects;
 mod frame;
 mod jsonlines;
 mod mapped;
@@ -16,7 +17,7 @@ mod spool;
 mod sse;
 mod template;
 
-use super::search::Target;
+use super::search::{Reader, Target};
 use std::path::{Path, PathBuf};
 
 pub const ALL: &[Target] = &[
@@ -31,6 +32,12 @@ pub const ALL: &[Target] = &[
     sse::TARGET,
     spool::TARGET,
 ];
+
+/// Those of the list, then the dialect of every registered runtime.
+pub fn all() -> Vec<Box<dyn Reader>> {
+    let listed = ALL.iter().map(|target| Box::new(target) as Box<dyn Reader>);
+    listed.chain(dialects::all()).collect()
+}
 
 /// Of a long recording its beginning is enough: inputs are not longer.
 const RECORDING_BYTES_MAX: usize = 16 * 1024;

@@ -49,7 +49,9 @@ impl Codex {
         let state = &mut self.state;
         let under_way = state.in_turn && state.turn.is_some();
         if state.thread.is_none() || (under_way && state.interrupting) {
-            state.hold(text);
+            if !state.hold(text) {
+                note(out, "too much waits to be said already, so a message was not".to_owned());
+            }
         } else if under_way {
             out.frames.push(state.steer(text));
         } else {

@@ -146,12 +146,14 @@ impl State {
         frame(&json!({ "id": id, "method": method, "params": params }))
     }
 
-    /// Keeps a message until a turn can be started with it.
-    pub(super) fn hold(&mut self, text: &str) {
-        self.prompt = Some(match self.prompt.take() {
-            Some(held) => format!("{held}\n\n{text}"),
-            None => text.to_owned(),
-        });
+    /// Keeps a message until a turn can be started with it; false when too much waits already.
+    pub(super) fn hold(&mut self, text: &str) -> bool {
+        match &mut self.prompt {
+            Some(held) if held.len() + text.len() > limits::PROMPT_BYTES_MAX => return false,
+            Some(held) => held.extend(["\n\n", text]),
+            None => self.prompt = Some(text.to_owned()),
+        }
+        true
     }
 
     /// A turn with this as its input.

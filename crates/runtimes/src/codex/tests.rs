@@ -147,6 +147,19 @@ fn a_prompt_of_any_length_is_said_whole_and_then_forgotten() {
 }
 
 #[test]
+fn messages_that_wait_for_a_thread_are_bounded_and_one_too_many_is_told() {
+    let mut dialect = Codex.dialect(&spec());
+    let text = "x".repeat(contract::limits::PROMPT_BYTES_MAX / 4);
+    let mut out = Out::default();
+    for _ in 0..8 {
+        dialect.say(&Utterance::Message { text: text.clone() }, &mut out);
+    }
+    assert!(dialect.save().len() < 2 * contract::limits::PROMPT_BYTES_MAX);
+    let told = out.drafts.iter().filter(|draft| matches!(draft.body, Body::Log(_))).count();
+    assert_eq!((told, out.frames.len()), (5, 0), "three were kept");
+}
+
+#[test]
 fn a_message_steers_a_turn_begins_one_or_waits_for_one() {
     let message = |text: &str| Utterance::Message { text: text.into() };
     let mut dialect = in_turn();

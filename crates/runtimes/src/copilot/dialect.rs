@@ -4,8 +4,8 @@
 //! no tokens.
 
 use super::wire::{
-    self, Delta, Failure, Last, Line, Message, Reasoning, Retry, SessionError, ToolComplete, ToolPartial,
-    ToolStart,
+    self, Delta, Failure, Last, Line, Message, Reasoning, Retry, SessionError, ToolComplete,
+    ToolPartial, ToolStart,
 };
 use super::{tools, trouble};
 use crate::Spec;

@@ -2,8 +2,8 @@
 //! lines are gathered up to a bound and read when one closes the document, or when no more come;
 //! what turns out to be no document is kept as a log.
 
-use super::{owned, trouble};
 use super::wire::{AgentMeta, Document, Meta, Payload, ToolSummary};
+use super::{owned, trouble};
 use crate::headless::{Ear, INFO, Listener, REPEATED, UNRECOGNISED, WARNING, bounded, preview};
 use crate::{Spec, Stream, launch};
 use contract::event::{self, Usage};

@@ -7,8 +7,6 @@ use super::{Faster, Size};
 use std::fmt::Write as _;
 use std::path::Path;
 
-const BEGIN: &str = "<!-- written by `cargo xtask bench acp --write`: begin -->";
-const END: &str = "<!-- written by `cargo xtask bench acp --write`: end -->";
 /// How many times faster than each peer.
 const BOUND: Bound = Bound::AtLeast { gate: 1.0, goal: 3.0 };
 
@@ -98,8 +96,7 @@ pub fn table(size: Size, rows: &[Row]) -> String {
 }
 
 pub fn write(root: &Path, table: &str) -> Result<(), String> {
-    let made = format!("{}\n\n{table}", report::provenance(root));
-    report::keep(root, &made, BEGIN, END)
+    report::keep(root, "acp", table)
 }
 
 #[cfg(test)]
@@ -126,11 +123,5 @@ mod tests {
         assert!(
             table(super::super::WHOLE, &[silent]).contains("could not be measured. it said no")
         );
-    }
-
-    #[test]
-    fn the_page_has_a_place_for_it() {
-        let page = include_str!("../../../../docs/benchmarks.md");
-        assert_eq!((page.matches(BEGIN).count(), page.matches(END).count()), (1, 1));
     }
 }

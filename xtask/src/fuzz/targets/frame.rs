@@ -9,7 +9,7 @@ use crate::fuzz::search::Try;
 #[path = "../../../../crates/host/src/frame.rs"]
 mod host_frame;
 
-use host_frame::{Line, Lines};
+pub(super) use host_frame::{Line, Lines};
 
 pub const TARGET: Target = Target {
     name: "frame",
