@@ -52,6 +52,7 @@ const SPEAKERS: &[&str] = &["crates/host/", "crates/server/", "crates/cli/"];
 const DOORS: &[&str] = &[
     "given",
     "json",
+    "state",
     "view",
     "event",
     "line",
@@ -100,6 +101,7 @@ const LOOKS: &[(&str, Blind)] = &[
     ("redact_by(", Blind::Nothing),
     ("redact_known(", Blind::Nothing),
     ("redact_forms(", Blind::Nothing),
+    ("keep(", Blind::Nothing),
     ("bound::bound(", Blind::Nothing),
     ("may_hold_secrets(", Blind::No),
     ("may_apply(", Blind::No),
