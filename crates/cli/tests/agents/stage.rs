@@ -1,7 +1,7 @@
 //! An instance with one CLI in it and a scripted model beside it: the program on PATH under its own
 //! name, its settings in HOME, nothing of the machine's in its environment.
 
-use crate::clis::{Cli, Quota};
+use crate::clis::{Cli, Quota, Tokens};
 use crate::ostler::{BOUND_MS, Ostler, Running, Said, result};
 use crate::tokens;
 use serde_json::{Value, json};
@@ -94,13 +94,17 @@ impl Stage {
     pub fn held(&self, scenario: &str, exit: i32, events: &[Value]) {
         let Some(dir) = std::env::var_os("OSTLER_AGENTS_ROWS") else { return };
         let end = result(events);
+        let tokens = match self.cli.tokens {
+            Tokens::Told | Tokens::Undivided => tokens::told(end),
+            Tokens::Untold => json!({}),
+        };
         let row = json!({
             "cli": self.cli.id,
             "scenario": scenario,
             "outcome": end["outcome"],
             "code": end["code"],
             "exit": exit,
-            "tokens": tokens::told(end),
+            "tokens": tokens,
             "duration_ms": end["duration_ms"],
             "network": std::env::var("OSTLER_AGENTS_NETWORK").unwrap_or_default(),
         });
