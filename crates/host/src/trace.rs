@@ -111,8 +111,8 @@ pub(crate) fn resumed(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contract::{Code, Timestamp};
-    use runtimes::{Close, Utterance};
+    use contract::speech::Close;
+    use contract::{Code, Timestamp, Utterance};
 
     /// Remembers what it heard.
     #[derive(Default)]
