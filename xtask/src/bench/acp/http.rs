@@ -49,6 +49,12 @@ pub fn ask(
     }
 }
 
+/// A request whose answer nobody waits for.
+pub fn tell(address: &str, method: &str, path: &str) -> Result<(), String> {
+    let head = format!("{method} {path} HTTP/1.0\r\nhost: {address}\r\n\r\n");
+    connect(address)?.write_all(head.as_bytes()).map_err(said(format!("{method} {path}")))
+}
+
 /// A stream of events, behind its head.
 pub fn events(address: &str, path: &str, headers: &str) -> Result<BufReader<TcpStream>, String> {
     let doing = || format!("following {path}");

@@ -10,6 +10,7 @@ use super::super::{said, usage};
 use super::ours::{bounded, printed};
 use super::tally::{Tally, Timed};
 use super::{Driver, http};
+use runtimes::Runtime as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufReader, Read as _};
@@ -45,8 +46,6 @@ pub const PINS: [Pin; 2] = [
 
 /// What every update of an agent holds.
 const UPDATE: &str = "\"agent_message_chunk\"";
-/// The agent of sandbox-agent's list that ours stands for: it needs no other program.
-const STAND_IN: &str = "pi";
 /// A stream that was quiet for so long after the turn has nothing more.
 const QUIET: Duration = Duration::from_millis(500);
 /// The longest a server may take to listen.
@@ -132,7 +131,7 @@ pub struct Sandbox {
 impl Sandbox {
     pub fn new(home: &Path, agent: &str, updates: u32) -> Result<Self, String> {
         let instance = Instance::new();
-        stand_in(&instance, agent).map_err(said("putting the agent in place"))?;
+        put(&instance, agent).map_err(said("putting the agent in place"))?;
         // Free a moment ago, and nobody else listens here.
         let free = TcpListener::bind("127.0.0.1:0").map_err(said("finding a port"))?;
         let port = free.local_addr().map_err(said("finding a port"))?.port();
@@ -178,11 +177,17 @@ impl Sandbox {
     }
 }
 
+/// The agent of its list that ours stands for, one that needs no other program; it has the same name
+/// here.
+fn stand_in() -> String {
+    runtimes::pi::Pi.card().id
+}
+
 /// Puts our agent where the server keeps the launcher of one that it knows.
-fn stand_in(instance: &Instance, agent: &str) -> std::io::Result<()> {
+fn put(instance: &Instance, agent: &str) -> std::io::Result<()> {
     let folder = instance.root().join("data/sandbox-agent/bin/agent_processes");
     std::fs::create_dir_all(&folder)?;
-    let launcher = folder.join(format!("{STAND_IN}-acp"));
+    let launcher = folder.join(format!("{}-acp", stand_in()));
     std::fs::write(&launcher, format!("#!/bin/sh\nexec {agent}\n"))?;
     std::fs::set_permissions(&launcher, std::fs::Permissions::from_mode(0o755))
 }
@@ -193,7 +198,7 @@ impl Driver for Sandbox {
         let path = format!("/v1/acp/bench-{}", self.runs);
         let began_ns = usage::now_ns();
         let hello = json!({ "protocolVersion": 1, "clientCapabilities": {} });
-        self.say(&format!("{path}?agent={STAND_IN}"), 1, "initialize", &hello)?;
+        self.say(&format!("{path}?agent={}", stand_in()), 1, "initialize", &hello)?;
         let cwd = self.instance.work();
         let new = json!({ "cwd": cwd, "mcpServers": [] });
         let session = self.say(&path, 2, "session/new", &new)?["sessionId"].clone();
@@ -211,7 +216,9 @@ impl Driver for Sandbox {
         let answered_ns = usage::now_ns();
         over.store(true, Ordering::Relaxed);
         let (last_ns, tally) = reader.join().map_err(|_| "the reader failed")?;
-        http::ask(&self.address, "DELETE", &path, "", "")?;
+        // 0.4.2 does not answer this while the agent lives on, so nobody waits for it; what is left
+        // ends with the instance.
+        http::tell(&self.address, "DELETE", &path)?;
         answered?;
         let wall_ms = (last_ns.max(answered_ns) - began_ns) as f64 / 1e6;
         Ok(Timed { wall_ms, tally })
