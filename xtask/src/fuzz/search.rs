@@ -83,6 +83,8 @@ const BREAKS_MAX: usize = 5;
 const STEP: u64 = 256;
 /// How often a break is tried again while it is made smaller.
 const SMALLER_TRIES_MAX: usize = 2_000;
+/// And for how long: some breaks take seconds to be seen.
+const SMALLER_TIME_MAX: Duration = Duration::from_secs(20);
 
 pub fn search(target: &dyn Reader, seed: u64, limits: &Limits, dir: &Path) -> Found {
     let seeds = target.seeds();
@@ -143,10 +145,11 @@ fn attempt(run: &mut Try, input: &[u8], chance: &Chance) -> Result<(), String> {
 fn smaller(target: &dyn Reader, mut input: Vec<u8>, chance: &Chance, why: &str) -> Vec<u8> {
     let mut run = target.make();
     let mut piece = input.len() / 2;
-    let mut tries = 0;
+    let (mut tries, began) = (0, Instant::now());
     while piece > 0 {
         let mut at = 0;
-        while at < input.len() && tries < SMALLER_TRIES_MAX {
+        let more = |tries| tries < SMALLER_TRIES_MAX && began.elapsed() < SMALLER_TIME_MAX;
+        while at < input.len() && more(tries) {
             let mut less = input.clone();
             less.drain(at..(at + piece).min(input.len()));
             tries += 1;
