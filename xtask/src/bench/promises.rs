@@ -204,7 +204,10 @@ const PROMISES: [Promise; 20] = [
         what: "lines of Rust to add an ACP agent, a mapped CLI",
         gate: "0",
         goal: "0",
-        shown: NotBuilt,
+        shown: Tested {
+            command: "cargo nextest run -p cli -p runtimes acp mapped",
+            measured: "0: a command line is enough for the one, a few keys for the other",
+        },
     },
     Promise {
         what: "lines outside its own folder to add a native runtime",

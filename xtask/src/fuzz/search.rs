@@ -16,8 +16,8 @@ pub type Try = Box<dyn FnMut(&[u8], &mut Chance) -> Result<(), String>>;
 /// Something that reads what others wrote.
 pub trait Reader: Send {
     fn name(&self) -> &str;
-    /// How many inputs it gets in the gate, from the build of every day.
-    fn everyday(&self) -> u64;
+    /// Inputs that are enough in the gate; those without a number get their whole minute there too.
+    fn everyday(&self) -> Option<u64>;
     fn seeds(&self) -> Vec<Vec<u8>>;
     /// One input, which follows from its chance and the seeds alone.
     fn input(&self, chance: &mut Chance, seeds: &[Vec<u8>]) -> Vec<u8>;
@@ -27,8 +27,6 @@ pub trait Reader: Send {
 /// A reader that is all constants; its inputs are bytes of its seeds, mutated.
 pub struct Target {
     pub name: &'static str,
-    /// How many inputs it gets in the gate, from the build of every day.
-    pub everyday: u64,
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Words of its own that are put into inputs.
     pub words: &'static [&'static [u8]],
@@ -40,8 +38,8 @@ impl Reader for &Target {
         self.name
     }
 
-    fn everyday(&self) -> u64 {
-        self.everyday
+    fn everyday(&self) -> Option<u64> {
+        None
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
@@ -208,7 +206,6 @@ mod tests {
     /// Broken on purpose, in both ways in which a target can be.
     const BROKEN: Target = Target {
         name: "broken",
-        everyday: 0,
         seeds: || vec![b"{\"type\":\"hello\"}".to_vec()],
         words: &[b"magic", b"wrong"],
         make: || {

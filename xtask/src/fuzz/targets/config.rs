@@ -40,7 +40,6 @@ pub(super) use resolve::Config;
 
 pub const TARGET: Target = Target {
     name: "config",
-    everyday: 3_000,
     seeds: || {
         vec![
             include_bytes!("../../../../crates/cli/src/config/init.jsonc").to_vec(),

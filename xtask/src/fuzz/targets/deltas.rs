@@ -25,7 +25,6 @@ const KNOWN: [(&str, &str); 8] = [
 
 pub const TARGET: Target = Target {
     name: "deltas",
-    everyday: 4_000,
     seeds: || {
         let mut seeds = super::recordings();
         for (name, value) in KNOWN {

@@ -49,8 +49,8 @@ impl Reader for Spoken {
         &self.name
     }
 
-    fn everyday(&self) -> u64 {
-        EVERYDAY
+    fn everyday(&self) -> Option<u64> {
+        Some(EVERYDAY)
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {

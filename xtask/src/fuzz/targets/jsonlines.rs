@@ -12,7 +12,6 @@ use runtimes::{Dialect, Frame, Out, Stream};
 
 pub const TARGET: Target = Target {
     name: "jsonlines",
-    everyday: 1_500,
     seeds: || {
         let mut seeds = super::recordings();
         seeds.push(fresh().save());

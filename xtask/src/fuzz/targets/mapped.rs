@@ -14,7 +14,6 @@ use runtimes::{Dialect, ExitEvidence, Frame, Out, Runtime as _, Spec, Stream};
 
 pub const TARGET: Target = Target {
     name: "mapped",
-    everyday: 300,
     seeds,
     words: &[
         b"\n",

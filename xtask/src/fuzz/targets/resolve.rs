@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 
 pub const TARGET: Target = Target {
     name: "resolve",
-    everyday: 2_000,
     seeds: || {
         let mut seeds = (config::TARGET.seeds)();
         seeds.extend([

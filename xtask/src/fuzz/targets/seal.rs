@@ -22,7 +22,6 @@ const KNOWN: [(&str, &str); 6] = [
 
 pub const TARGET: Target = Target {
     name: "seal",
-    everyday: 1_000,
     seeds: || {
         let mut seeds = super::recordings();
         seeds.extend(KNOWN.map(|(name, value)| format!("{name}={value} said").into_bytes()));

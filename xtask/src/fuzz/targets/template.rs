@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 
 pub const TARGET: Target = Target {
     name: "template",
-    everyday: 10_000,
     seeds: || {
         let seeds = [
             "--workdir={{workspacePath}} {{ taskId }}/{{fencingToken}}",
