@@ -53,11 +53,12 @@ impl Wanted {
         }
     }
 
-    /// The CLIs that the gate drives every day: the first wave.
+    /// The CLIs that the gate drives every day: the first wave. A bridge to one of them has no row.
     fn pins(&self) -> Result<Vec<Pin>, String> {
+        let has_row = |pin: &&Pin| clis::CLIS.iter().any(|cli| cli.id == pin.id);
         let wanted = |pin: &&Pin| self.only.as_deref().is_none_or(|id| id == pin.id);
-        let pins: Vec<Pin> =
-            PINS.iter().filter(|pin| pin.everyday).filter(wanted).copied().collect();
+        let everyday = PINS.iter().filter(|pin| pin.everyday);
+        let pins: Vec<Pin> = everyday.filter(has_row).filter(wanted).copied().collect();
         match pins.is_empty() {
             true => Err(format!("no agent of every day is called {:?}", self.only)),
             false => Ok(pins),
