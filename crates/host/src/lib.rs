@@ -25,6 +25,7 @@ mod patch;
 mod perform;
 pub mod prices;
 pub mod skills;
+mod spare;
 mod told;
 mod trace;
 mod trouble;
@@ -101,6 +102,7 @@ pub(crate) struct Inner {
     pub data: DataDir,
     pub store: Store,
     pub program: PathBuf,
+    pub keepers: Arc<spare::Keepers>,
     pub token: String,
     pub prices: Prices,
     pub organization: String,
@@ -155,10 +157,12 @@ impl Host {
         let _ = keeper::door::become_subreaper();
         let prices = Prices::new(prices, data.path());
         let links = skills::Links::new(data.path());
+        let keepers = Arc::new(spare::Keepers::new(program.clone(), isolation, serves));
         let inner = Inner {
             data,
             store,
             program,
+            keepers,
             token,
             prices,
             organization,
@@ -227,6 +231,7 @@ impl Host {
             }
         });
         self.bury_strays();
+        self.inner.keepers.refill();
     }
 
     /// From now on waits for strangers that became our children and ended. Without it they would
@@ -238,6 +243,9 @@ impl Host {
             while house.strong_count() > 0 {
                 tokio::time::sleep(Duration::from_millis(keeper::limits::STRAYS_LOOK_MS)).await;
                 strays.look();
+                if let Some(inner) = house.upgrade() {
+                    inner.keepers.look();
+                }
             }
         });
     }
@@ -287,6 +295,7 @@ impl Host {
         let let_go = reasons.wait_for(|_| self.inner.live().is_empty());
         // A driver that is stuck in a store's trouble is left behind like any other.
         let _ = tokio::time::timeout(LET_GO_MAX, let_go).await;
+        self.inner.keepers.close().await;
         self.inner.store.close().await;
     }
 
