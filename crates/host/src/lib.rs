@@ -8,6 +8,7 @@
 mod activity;
 pub mod adopt;
 pub mod aside;
+pub mod audit;
 mod batch;
 pub mod chance;
 pub mod clock;
@@ -114,6 +115,7 @@ pub(crate) struct Inner {
     pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
+    audit: audit::Audit,
     /// Links to skills in directories that others use too.
     pub(crate) links: skills::Links,
     live: Mutex<HashMap<RunId, Live>>,
@@ -157,6 +159,7 @@ impl Host {
         let _ = keeper::door::become_subreaper();
         let prices = Prices::new(prices, data.path());
         let links = skills::Links::new(data.path());
+        let audit = audit::Audit::new(data.path());
         let keepers = Arc::new(spare::Keepers::new(program.clone(), isolation, serves));
         let inner = Inner {
             data,
@@ -173,6 +176,7 @@ impl Host {
             isolation,
             serves,
             address: OnceLock::new(),
+            audit,
             links,
             live: Mutex::default(),
             seals: Mutex::default(),
@@ -207,6 +211,11 @@ impl Host {
         let live = self.inner.live();
         let found = live.iter().find(|(_, live)| live.token == Some(given));
         found.map(|(run, live)| Bearer { run: *run, fence: live.fence })
+    }
+
+    /// Writes down that a request was refused for its token.
+    pub fn token_refused(&self, fault: &Fault, refused: audit::RefusedToken) {
+        self.inner.audit.refused(clock::now().wall, fault, refused);
     }
 
     /// A reason for the host to stay, for as long as the guard lives.
