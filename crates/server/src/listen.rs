@@ -120,6 +120,7 @@ async fn converse(
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(limits::HEADER_MS))
         .max_headers(limits::HEADERS_MAX)
+        .max_buf_size(limits::UNSENT_BYTES_MAX)
         .max_header_size(limits::HEADER_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // How a connection ends is the peer's affair; there is nobody to tell.
