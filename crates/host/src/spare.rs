@@ -1,8 +1,8 @@
 //! The keeper that is there before it is asked for. A process takes longer to come up than everything
 //! else that a start does, so a host that is here to stay has one in hand, and gets the next one when
 //! the launch that took it is over. A spare has no plan, touches nothing, and leaves when this
-//! process does, however that ends. One that died, or that does not see what was mounted since, is
-//! let go and counts as none; whoever finds none starts a keeper, as hosts that keep no spare do.
+//! process does, however that ends. One that died, that does not see what was mounted since, or that
+//! is in another control group than this process is now, is let go and counts as none; whoever finds none starts a keeper, as hosts that keep no spare do.
 
 use crate::drive::let_go;
 use keeper::door::{self, Spawned};
@@ -10,7 +10,7 @@ use keeper::plan::Level;
 use keeper::strays::{self, Hold};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +21,8 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(keeper::limits::SPARE_PAUSE_MS);
 /// What is mounted, as this process sees it; the kernel tells whoever has it open when that changes.
 const MOUNTS: &str = "/proc/self/mounts";
+/// The control groups of this process: whoever it starts is bounded by what bounds it.
+const GROUPS: &str = "/proc/self/cgroup";
 
 /// How this host comes by its keepers.
 #[derive(Debug)]
@@ -46,21 +48,24 @@ struct Spare {
     /// Keeps its pid from being given to another should it die.
     held: Hold,
     mounts: Option<File>,
+    groups: Option<Vec<u8>>,
 }
 
 impl Spare {
     fn start(program: &std::path::Path, level: Level) -> io::Result<Self> {
         // Before the keeper: what is mounted while it starts may or may not be seen by it.
         let mounts = File::open(MOUNTS).ok();
+        let groups = fs::read(GROUPS).ok();
         let spawned = door::spawn(program, level, None)?;
         let held = strays::hold(Pid::from_child(&spawned.child));
-        Ok(Self { spawned, held, mounts })
+        Ok(Self { spawned, held, mounts, groups })
     }
 
-    /// Whether it lives, and sees what an agent that is started now must see.
+    /// Whether it lives, and is where an agent that is started now must be.
     fn is_good(&mut self) -> bool {
         let lives = matches!(self.spawned.child.try_wait(), Ok(None));
-        lives && self.mounts.as_ref().is_none_or(|mounts| !has_changed(mounts))
+        let sees = self.mounts.as_ref().is_none_or(|mounts| !has_changed(mounts));
+        lives && sees && fs::read(GROUPS).ok() == self.groups
     }
 
     fn let_go(self) {
