@@ -113,10 +113,10 @@ limits! {
     /// Events in one page.
     PAGE_EVENTS_MAX: usize = 512;
     /// Where a page of events ends, whole events and at least one: a watcher who does not read holds
-    /// two of them.
+    /// one of them.
     PAGE_BYTES_MAX: usize = 64 * KIB;
     /// What waits in memory to be sent over one connection before more is asked for.
-    UNSENT_BYTES_MAX: usize = 64 * KIB;
+    UNSENT_BYTES_MAX: usize = 32 * KIB;
     /// One event in the stream of a watcher.
     FRAME_BYTES_MAX: usize = 16 * MIB;
     /// Wishes waiting in one run's inbox.
