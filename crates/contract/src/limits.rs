@@ -112,6 +112,11 @@ limits! {
     PAGE_ROWS_MAX: usize = 500;
     /// Events in one page.
     PAGE_EVENTS_MAX: usize = 512;
+    /// Where a page of events ends, whole events and at least one: a watcher who does not read holds
+    /// one of them.
+    PAGE_BYTES_MAX: usize = 64 * KIB;
+    /// What waits in memory to be sent over one connection before more is asked for.
+    UNSENT_BYTES_MAX: usize = 32 * KIB;
     /// One event in the stream of a watcher.
     FRAME_BYTES_MAX: usize = 16 * MIB;
     /// Wishes waiting in one run's inbox.
@@ -132,8 +137,18 @@ limits! {
     HEADER_MS: u64 = 10_000;
     /// How long the body of a request may take.
     BODY_MS: u64 = 30_000;
-    /// Connections to one host at once; the next ones wait for a place.
+    /// Connections to one host at once. The next one takes the place of the stranger who came first.
     CONNECTIONS_MAX: usize = 512;
+    /// How long requests without a good token are counted for an address.
+    REFUSED_MS: u64 = 60_000;
+    /// Such requests of one address in that time that are told why; the next ones are told to wait.
+    REFUSED_MAX: u32 = 60;
+    /// Such requests of one address in that time that are written down.
+    REFUSED_TOLD_MAX: u32 = 10;
+    /// Addresses that are counted apart.
+    REFUSED_ADDRESSES_MAX: usize = 256;
+    /// The file in which they are written down; the one before it is kept too.
+    AUDIT_BYTES_MAX: u64 = MIB as u64;
     /// Watchers of one host at once.
     WATCHERS_MAX: usize = 64;
     /// A file that `read_file` gives to an agent.

@@ -104,7 +104,8 @@ impl Aside {
             segment_bytes: limits::SPOOL_SEGMENT_BYTES,
             mark,
         };
-        let Spawned { control, child } = door::spawn(own_program, None).map_err(failed)?;
+        let Spawned { control, child } =
+            door::spawn(own_program, plan.level, None).map_err(failed)?;
         door::prepare_spool(&plan.spool_dir)
             .and_then(|()| door::send_plan(&control, &plan))
             .map_err(failed)?;

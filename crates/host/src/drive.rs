@@ -205,6 +205,7 @@ impl Drive {
     pub fn abandon(mut self) {
         if let Some(child) = self.child.take() {
             let_go(self.keeping.take(), child);
+            self.house.keepers.refill();
         }
     }
 

@@ -8,6 +8,7 @@
 mod activity;
 pub mod adopt;
 pub mod aside;
+pub mod audit;
 mod batch;
 pub mod chance;
 pub mod clock;
@@ -25,6 +26,7 @@ mod patch;
 mod perform;
 pub mod prices;
 pub mod skills;
+mod spare;
 mod told;
 mod trace;
 mod trouble;
@@ -101,6 +103,7 @@ pub(crate) struct Inner {
     pub data: DataDir,
     pub store: Store,
     pub program: PathBuf,
+    pub keepers: Arc<spare::Keepers>,
     pub token: String,
     pub prices: Prices,
     pub organization: String,
@@ -112,6 +115,7 @@ pub(crate) struct Inner {
     pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
+    audit: audit::Audit,
     /// Links to skills in directories that others use too.
     pub(crate) links: skills::Links,
     live: Mutex<HashMap<RunId, Live>>,
@@ -155,10 +159,13 @@ impl Host {
         let _ = keeper::door::become_subreaper();
         let prices = Prices::new(prices, data.path());
         let links = skills::Links::new(data.path());
+        let audit = audit::Audit::new(data.path());
+        let keepers = Arc::new(spare::Keepers::new(program.clone(), isolation, serves));
         let inner = Inner {
             data,
             store,
             program,
+            keepers,
             token,
             prices,
             organization,
@@ -169,6 +176,7 @@ impl Host {
             isolation,
             serves,
             address: OnceLock::new(),
+            audit,
             links,
             live: Mutex::default(),
             seals: Mutex::default(),
@@ -205,6 +213,11 @@ impl Host {
         found.map(|(run, live)| Bearer { run: *run, fence: live.fence })
     }
 
+    /// Writes down that a request was refused for its token.
+    pub fn token_refused(&self, fault: &Fault, refused: audit::RefusedToken) {
+        self.inner.audit.refused(clock::now().wall, fault, refused);
+    }
+
     /// A reason for the host to stay, for as long as the guard lives.
     pub fn attach(&self) -> Attached {
         self.inner.attach()
@@ -227,6 +240,7 @@ impl Host {
             }
         });
         self.bury_strays();
+        self.inner.keepers.refill();
     }
 
     /// From now on waits for strangers that became our children and ended. Without it they would
@@ -238,6 +252,9 @@ impl Host {
             while house.strong_count() > 0 {
                 tokio::time::sleep(Duration::from_millis(keeper::limits::STRAYS_LOOK_MS)).await;
                 strays.look();
+                if let Some(inner) = house.upgrade() {
+                    inner.keepers.look();
+                }
             }
         });
     }
@@ -287,6 +304,7 @@ impl Host {
         let let_go = reasons.wait_for(|_| self.inner.live().is_empty());
         // A driver that is stuck in a store's trouble is left behind like any other.
         let _ = tokio::time::timeout(LET_GO_MAX, let_go).await;
+        self.inner.keepers.close().await;
         self.inner.store.close().await;
     }
 

@@ -188,6 +188,7 @@ impl Drive {
                 crate::intake::Intake::open(&self.spool, crate::intake::Marks::default())
                     .map_err(std::io::Error::other)
             });
+        self.house.keepers.refill();
         self.pending.drafts.extend(notes.into_iter().map(crate::trace::warning));
         match launched {
             Ok(intake) => self.intake = Some(intake),
@@ -215,7 +216,7 @@ impl Drive {
         });
         self.attempt += 1;
         self.spool = self.house.data.spool(self.run, self.attempt);
-        let spawned = keeper::door::spawn(&self.house.program, None).and_then(|spawned| {
+        let spawned = self.house.keepers.take().and_then(|spawned| {
             Ok((crate::keeping::Keeping::new(spawned.control)?, spawned.child))
         });
         match spawned {

@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::limits::HELLO_TIMEOUT_MS;
 use crate::packet;
-use crate::plan::Plan;
+use crate::plan::{Level, Plan};
 use crate::wire::{Assembler, HelloReply, Order, Refusal, Report, VERSION};
 
 /// Name of the listening socket in the spool directory.
@@ -35,9 +35,10 @@ pub struct Spawned {
     pub child: Child,
 }
 
-/// Starts a keeper from `exe`, the product's own binary. Nothing runs between fork and exec, so
-/// the standard library takes the quick way (`posix_spawn`), whatever the server's size.
-pub fn spawn(exe: &Path, keeper_log: Option<File>) -> io::Result<Spawned> {
+/// Starts a keeper from `exe`, the product's own binary, for a plan that asks for this level. Nothing
+/// runs between fork and exec, so the standard library takes the quick way (`posix_spawn`), whatever
+/// the server's size.
+pub fn spawn(exe: &Path, level: Level, keeper_log: Option<File>) -> io::Result<Spawned> {
     let (control, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
         SocketType::SEQPACKET,
@@ -47,7 +48,7 @@ pub fn spawn(exe: &Path, keeper_log: Option<File>) -> io::Result<Spawned> {
     rustix::io::ioctl_fionbio(&control, true)?;
     let child = Command::new(exe)
         .arg0("ostler-keeper")
-        .arg("keep")
+        .args(["keep", level.word()])
         .env_clear()
         .envs(failpoint::passed_on())
         .stdin(Stdio::from(theirs))

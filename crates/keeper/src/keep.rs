@@ -1,8 +1,8 @@
 //! The keeper process from its first line to its last.
 //!
 //! Here is the order in which things come to be; `watch.rs` is the loop they then live in. A
-//! keeper without a plan has done nothing and leaves when its socket closes, so a server may start
-//! one before it has committed that it will.
+//! keeper without a plan has touched nothing but itself and leaves when its socket closes, so a
+//! server may start one before it has committed that it will, or long before it needs one.
 
 mod agent;
 pub(crate) mod cgroup;
@@ -17,7 +17,7 @@ mod raw;
 mod voice;
 mod watch;
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::ExitCode;
@@ -27,20 +27,23 @@ use failpoint::Point;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, openat};
 use rustix::process::{
-    DumpableBehavior, getpid, set_child_subreaper, set_dumpable_behavior, setsid, umask,
+    DumpableBehavior, Signal, getpid, set_child_subreaper, set_dumpable_behavior, setsid, umask,
 };
 
 use crate::door::{LOCK_NAME, open_dir};
 use crate::packet;
-use crate::plan::Plan;
+use crate::plan::{Level, Plan};
 use crate::record::{Begin, Kind};
 use crate::spool::Spool;
 use crate::wire::{Assembler, Order, Refusal, Report, VERSION, VERSION_OLDEST};
 use agent::{Agent, NotStarted};
-use contain::{Held, Side};
+use contain::{Held, Ready, Side};
 use control::Control;
 pub use raw::return_memory;
 use watch::{Seen, Watch};
+
+/// What a keeper without a plan is called.
+const SPARE_NAME: &CStr = c"spare keeper";
 
 /// The keeper itself, with its control socket at descriptor 0. Call it in the first lines of main,
 /// before any thread, allocator warm-up or configuration, when the first argument is `keep`.
@@ -66,27 +69,39 @@ fn attempt() -> io::Result<()> {
     rustix::process::chdir("/")?;
     let agent_umask = umask(Mode::RWXG | Mode::RWXO);
 
+    // Opened before the ways part: from here on no signal is lost, on either side.
+    let signals = raw::signal_fd()?;
+    let _ = rustix::thread::set_name(SPARE_NAME);
+    let readied = contain::ready(level_asked_for()?);
+    // The plan holds the agent's keys. Not earlier, for the kernel lets no such process map its user;
+    // the agent's own exec ends it again.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    let readied = match readied {
+        Ready::Keeper(readied) => readied,
+        Ready::Guard { keeper, line } => {
+            // The owner must see it when the keeper lets go of it.
+            drop(control);
+            return guard::guard(keeper, &signals, line);
+        }
+    };
+
     let mut packet = packet::buffer();
-    let Some(plan) = await_plan(&control, &mut packet)? else { return Ok(()) };
+    let Some(plan) = await_plan(&control, &signals, &mut packet)? else { return Ok(()) };
     // The part of the id that tells runs apart is its end; the kernel keeps 15 bytes of a name.
     let tail = plan.run_id.get(plan.run_id.len().saturating_sub(10)..).unwrap_or_default();
-    if let Ok(name) = CString::new(format!("keep {tail}")) {
+    let called = format!("keep {tail}");
+    if let Ok(name) = CString::new(called.as_str()) {
         let _ = rustix::thread::set_name(&name);
     }
     failpoint::hit(Point::PlanTaken);
     let dir = open_dir(&plan.spool_dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
     let lock = take_lock(&dir).inspect_err(|_| refuse(&control, Refusal::Spool))?;
+    readied.share(&lock, &called)?;
 
     failpoint::hit(Point::KeeperLocked);
 
-    // Opened before the ways part: from here on no signal is lost, on either side.
-    let signals = raw::signal_fd()?;
     let name = format!("{}.{}", plan.run_id, plan.attempt);
-    let entered = contain::enter(plan.level, &name, &dir);
-    // The plan holds the agent's keys. Not earlier, for the kernel lets no such process map its user;
-    // the agent's own exec ends it again.
-    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
-    let (held, agent) = match entered {
+    let (held, agent) = match readied.settle(plan.level, &name, &dir) {
         Side::Keeper(held) => {
             // A plan can come late: whoever sent it may have stood still, and the run be another's.
             let agent = match plan.clock.now_ms() >= plan.deadline_ms {
@@ -102,14 +117,6 @@ fn attempt() -> io::Result<()> {
             let level = plan.level;
             let words = format!("isolation {}: {why}", level.word());
             (held, Err(NotStarted { words, errno: None }))
-        }
-        Side::Guard(keeper) => {
-            // The owner must see it when the keeper lets go of it; only the lock is shared.
-            drop((control, dir, packet, plan));
-            raw::return_memory();
-            let outcome = guard::guard(keeper, &signals);
-            drop(lock);
-            return outcome;
         }
     };
     let outcome = hold(plan, held, agent, signals, control, dir, packet);
@@ -155,13 +162,30 @@ fn take_stdin() -> io::Result<OwnedFd> {
     Ok(control)
 }
 
-/// `None` when the server closed the socket instead, and so never launched.
-fn await_plan(control: &OwnedFd, buffer: &mut [u8]) -> io::Result<Option<Box<Plan>>> {
+/// The level that the server's agents are held on, which is the last of the arguments.
+fn level_asked_for() -> io::Result<Level> {
+    let word = std::env::args().next_back().unwrap_or_default();
+    Level::from_word(&word).ok_or_else(|| {
+        io::Error::other(format!("{word:?} is no level of isolation; a keeper is told one"))
+    })
+}
+
+/// `None` when the server closed the socket instead, and so never launched, or when someone wants
+/// this process to end: what is asked of it now must not be heard by the run that comes.
+fn await_plan(
+    control: &OwnedFd,
+    signals: &OwnedFd,
+    buffer: &mut [u8],
+) -> io::Result<Option<Box<Plan>>> {
     let mut assembler = Assembler::default();
     loop {
-        match poll(&mut [PollFd::new(control, PollFlags::IN)], None) {
+        let mut heard = [PollFd::new(control, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        match poll(&mut heard, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
+        }
+        if raw::read_signals(signals).iter().any(|signal| *signal != Signal::CHILD) {
+            return Ok(None);
         }
         let packet = match packet::receive(control, buffer) {
             Ok(Some(packet)) => packet,

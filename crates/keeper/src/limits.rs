@@ -85,6 +85,10 @@ pub const FAMILY_PIDS_MAX: u32 = 16_384;
 /// child to wait for it.
 pub const STRAYS_LOOK_MS: u64 = 1_000;
 
+/// Pause after a launch before the next spare keeper is started. An agent's own first instructions
+/// take less.
+pub const SPARE_PAUSE_MS: u64 = 10;
+
 /// What the kernel is told of an agent for the case that memory runs out, of a thousand: enough to go
 /// before whoever holds it, and before most of what else there is.
 pub const AGENT_OOM_SCORE_ADJ: i32 = 300;

@@ -1,18 +1,22 @@
 //! The guard before every route: Host, Origin, token, content type and size, in that order. It fails
 //! closed, answers in the words of the fault table, and is the same on loopback: any web page can
-//! reach a local port.
+//! reach a local port. Who comes without a good token is counted (`refused.rs`) and written down.
 
 use crate::App;
+use crate::places::Standing;
+use crate::refused::Refused;
 use crate::rest::Problem;
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use contract::{Code, Fault, limits};
 use futures::StreamExt as _;
+use host::audit::RefusedToken;
 use host::ops::relay::Bearer;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use subtle::ConstantTimeEq as _;
 
@@ -25,6 +29,7 @@ const RUN_SCOPED_PATHS: &[&str] = &["/mcp"];
 pub struct Guard {
     token: String,
     hosts: Vec<String>,
+    refused: Refused,
 }
 
 /// Who asks.
@@ -38,7 +43,7 @@ impl Guard {
     pub fn new(token: String, address: SocketAddr) -> Self {
         let port = address.port();
         let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        Self { token, hosts: hosts.into() }
+        Self { token, hosts: hosts.into(), refused: Refused::default() }
     }
 
     /// The names by which this server may be called.
@@ -148,6 +153,24 @@ async fn whole(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Fault> {
     tokio::time::timeout(Duration::from_millis(limits::BODY_MS), read).await.map_err(late)?
 }
 
+/// Counts a request that has no good token, writes it down while there are few of them, and gives
+/// what it is answered with.
+fn refused(app: &App, parts: &Parts, reason: Fault) -> Fault {
+    let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
+    let from = from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
+    let verdict = app.guard.refused.count(host::clock::now().mono_ms, from);
+    if verdict.told {
+        // Methods and addresses of their own making are their words, and not kept.
+        let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE];
+        let method = known.iter().find(|known| **known == parts.method);
+        let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
+        let method = method.map_or("other", Method::as_str).to_owned();
+        let before = verdict.before;
+        app.host.token_refused(&reason, RefusedToken { from, method, route, before });
+    }
+    verdict.fault(reason)
+}
+
 /// The request that may be answered, with who asks and all that is said.
 async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     let (mut parts, body) = request.into_parts();
@@ -156,7 +179,13 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     if OPEN_PATHS.contains(&parts.uri.path()) {
         return Ok(Request::from_parts(parts, Body::empty()));
     }
-    let caller = app.guard.caller(app, &parts.headers, parts.uri.path())?;
+    let caller = app
+        .guard
+        .caller(app, &parts.headers, parts.uri.path())
+        .map_err(|fault| refused(app, &parts, fault))?;
+    if let Some(standing) = parts.extensions.get::<Standing>() {
+        standing.vouch();
+    }
     parts.extensions.insert(caller);
     content_type(&parts.method, &parts.headers)?;
     let body = match parts.method {

@@ -7,6 +7,8 @@
 pub mod auth;
 mod listen;
 mod mcp;
+mod places;
+mod refused;
 pub mod rest;
 pub mod sse;
 

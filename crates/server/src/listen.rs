@@ -2,8 +2,10 @@
 //! what it says: its headers in number, size and time, and how many others there are. What is asked
 //! over it is the business of `auth.rs` and the routes.
 
+use crate::places::{Place, Places};
 use crate::{App, auth, mcp, router};
 use axum::body::Body;
+use axum::extract::ConnectInfo;
 use contract::{Code, Fault, limits};
 use host::Host;
 use hyper::server::conn::http1;
@@ -14,7 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt as _;
 
 /// How long to wait when the system gives no connection: it has no more descriptors, or no memory.
@@ -67,15 +69,15 @@ impl Listening {
             guard,
             watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
         });
-        let places = Arc::new(Semaphore::new(limits::CONNECTIONS_MAX));
+        let places = Places::new(limits::CONNECTIONS_MAX);
         let (leaving, _) = watch::channel(());
         let mut stop = pin!(stop);
         loop {
-            let (stream, place) = tokio::select! {
+            let (stream, peer, place) = tokio::select! {
                 next = next(&self.listener, &places) => next,
                 () = &mut stop => break,
             };
-            tokio::spawn(converse(stream, router.clone(), leaving.subscribe(), place));
+            tokio::spawn(converse(stream, peer, router.clone(), leaving.subscribe(), place));
         }
         drop(self.listener);
         let _ = leaving.send(());
@@ -85,17 +87,12 @@ impl Listening {
     }
 }
 
-/// The next connection, when there is a place for one. Until then the system keeps it waiting, so
+/// The next connection, with its place. While there is none the system keeps the others waiting, so
 /// that a crowd at the door takes no descriptors from the runs inside.
-async fn next(
-    listener: &TcpListener,
-    places: &Arc<Semaphore>,
-) -> (TcpStream, Option<OwnedSemaphorePermit>) {
-    // The semaphore is never closed; without a place a connection would only be unbounded.
-    let place = Arc::clone(places).acquire_owned().await.ok();
+async fn next(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAddr, Place) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, peer)) => return (stream, peer, places.take().await),
             Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
         }
     }
@@ -104,26 +101,34 @@ async fn next(
 /// One connection, to its end.
 async fn converse(
     stream: TcpStream,
+    peer: SocketAddr,
     router: axum::Router,
     mut leaving: watch::Receiver<()>,
-    _place: Option<OwnedSemaphorePermit>,
+    place: Place,
 ) {
     // Events are small and awaited: they are not held back for more to come.
     let _ = stream.set_nodelay(true);
-    let service = TowerToHyperService::new(
-        router.map_request(|request: hyper::Request<_>| request.map(Body::new)),
-    );
+    let standing = place.standing();
+    let service =
+        TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<_>| {
+            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(standing.clone());
+            request.map(Body::new)
+        }));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_millis(limits::HEADER_MS))
         .max_headers(limits::HEADERS_MAX)
+        .max_buf_size(limits::UNSENT_BYTES_MAX)
         .max_header_size(limits::HEADER_BYTES_MAX);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     // How a connection ends is the peer's affair; there is nobody to tell.
     let over = tokio::select! {
         _ = connection.as_mut() => true,
         _ = leaving.changed() => false,
+        // Someone who may have a token needs the place of one who has shown none.
+        () = place.asked_to_go() => true,
     };
     if !over {
         connection.as_mut().graceful_shutdown();

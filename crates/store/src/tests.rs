@@ -14,7 +14,7 @@ use crate::model::Model;
 use crate::spiteful::Spiteful;
 use crate::*;
 use contract::event::{Body, Comment, Envelope, Log, Origin, Stream, Totals};
-use contract::limits::{BATCH_EVENTS_MAX, TEXT_BYTES_MAX};
+use contract::limits::{BATCH_EVENTS_MAX, PAGE_BYTES_MAX, TEXT_BYTES_MAX};
 use contract::state::WaitingFor;
 use contract::{Code, TaskState, Wish};
 use std::cell::{Cell, RefCell};
@@ -234,6 +234,32 @@ fn envelope(held: &Holder, seq: u64) -> Envelope {
 fn long_event(held: &Holder, text: String) -> SealedEvent {
     let body = Body::Log(Log { stream: Stream::Stdout, text, level: None });
     Seal::default().event(&envelope(held, held.head_seq + 1), &body, None)
+}
+
+#[tokio::test]
+async fn a_page_ends_where_it_is_long_enough_and_loses_nothing() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let held = holder(&Sure(store.clone())).await;
+    let events = 7;
+    let mut batch = held.batch(&[]);
+    batch.events = (0..events)
+        .map(|n| {
+            let text = "x".repeat(PAGE_BYTES_MAX / 3);
+            long_event(&Holder { head_seq: held.head_seq + n, ..held }, text)
+        })
+        .collect();
+    store.commit(batch).await.unwrap();
+    let mut follower = store.follow(held.run, 0);
+    let mut seen = Vec::new();
+    while seen.len() < events as usize {
+        let page = follower.next(PAGE_EVENTS_MAX).await.unwrap().events;
+        let bytes: usize = page.iter().map(|event| event.bytes.len()).sum();
+        let last = page.last().map_or(0, |event| event.bytes.len());
+        assert!(bytes - last < PAGE_BYTES_MAX, "{bytes}");
+        seen.extend(page.iter().map(|event| event.seq));
+    }
+    assert_eq!(seen, (1..=events).collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ pub fn keepers(run: &str) -> Vec<i32> {
     let name = format!("keep {}", &run[run.len() - 10..]);
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    let mut pids: Vec<i32> = pids
+    let named: Vec<i32> = pids
         .filter(|pid| {
             let read = |file| fs::read_to_string(format!("/proc/{pid}/{file}"));
             // A zombie has a name but no arguments any more.
@@ -59,8 +59,18 @@ pub fn keepers(run: &str) -> Vec<i32> {
                 && read("cmdline").is_ok_and(|argv| !argv.is_empty())
         })
         .collect();
+    // A guard hears a moment later what it is called, but it is the parent of the other.
+    let guards: Vec<i32> = named.iter().filter_map(|pid| guard_of(*pid)).collect();
+    let mut pids: Vec<i32> = named.into_iter().chain(guards).collect();
     pids.sort_unstable();
+    pids.dedup();
     pids
+}
+
+fn guard_of(keeper: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{keeper}/status")).ok()?;
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+    command(u32::try_from(parent).ok()?).starts_with("ostler-keeper ").then_some(parent)
 }
 
 fn end(pid: u32) {

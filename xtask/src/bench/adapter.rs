@@ -43,7 +43,7 @@ pub fn run(programs: &Programs, writes: Writes, events: u64) -> Result<Cost, Str
     let mut upward = Upward::new();
 
     let door::Spawned { control, mut child } =
-        door::spawn(&programs.ostler, None).map_err(said("starting a keeper"))?;
+        door::spawn(&programs.ostler, plan.level, None).map_err(said("starting a keeper"))?;
     door::prepare_spool(&spool).map_err(said("making a spool"))?;
     let own_ns = usage::own_cpu_ns();
     door::send_plan(&control, &plan).map_err(said("sending the plan"))?;

@@ -88,9 +88,16 @@ fn read(store: &Store, heads: &[u64]) -> Result<f64, String> {
     for n in 0..PAGES as usize {
         // Runs are written to in order.
         let turn = (n * 7) % written.max(1);
-        let after = heads[turn].saturating_sub(PAGE_EVENTS);
-        let page = wait_for(store.events(run_number(turn as u64), after, PAGE_EVENTS as usize));
-        events += page.map_err(said("reading a page"))?.len() as u64;
+        let mut after = heads[turn].saturating_sub(PAGE_EVENTS);
+        // A page is bounded by its bytes too.
+        while after < heads[turn] {
+            let page = wait_for(store.events(run_number(turn as u64), after, PAGE_EVENTS as usize));
+            let read = page.map_err(said("reading a page"))?.len() as u64;
+            if read == 0 {
+                break;
+            }
+            (after, events) = (after + read, events + read);
+        }
     }
     let took_ns = usage::own_cpu_ns() - before_ns;
     match events == PAGES * PAGE_EVENTS {

@@ -17,6 +17,8 @@ const WARM_UP: usize = 10;
 /// Time for the last lines and commits after the agents are up.
 const CALM: Duration = Duration::from_millis(1_500);
 const PATIENCE_MS: u64 = 60_000;
+/// What a keeper without a plan is called.
+const SPARE: &str = "spare keeper";
 
 pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
     report.begin("memory", &format!("idle, then {WARM_UP} and {RUNS} more agents that wait"));
@@ -26,6 +28,7 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
     let mut serve = Serve::start(programs)?;
     std::thread::sleep(CALM);
     let idle = Memory::of(serve.pid())?;
+    let spare = spare(serve.pid())?;
     serve.ask("GET", "/api/v1/prices?model=none", "")?;
     std::thread::sleep(CALM);
     let priced = Memory::of(serve.pid())?;
@@ -37,6 +40,10 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
     let idle_bound = Bound::AtMost { gate: 25.0, goal: 12.0 };
     report.figure("idle server, RSS", "MB", idle.resident_kb / 1024.0, idle_bound);
     report.figure("idle server, private dirty", "MB", idle.private_dirty_kb / 1024.0, Bound::None);
+    for (what, kb) in ["dirty", "all its pages"].iter().zip(spare) {
+        let name = format!("its spare keeper with its guard, {what}, shared ones by their part");
+        report.figure(&name, "kB", kb, Bound::None);
+    }
 
     // Held from the first usage on that nothing else gives a price for.
     let table = (priced.private_dirty_kb - idle.private_dirty_kb) / 1024.0;
@@ -55,6 +62,19 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
     report.figure("private dirty of a keeper, median of 60", "kB", middle, keeper_bound);
     report.figure("private dirty of a keeper, largest", "kB", high(&keepers), Bound::None);
     Ok(())
+}
+
+/// What the keeper holds that waits for a plan, with its guard: dirty pages, and all of them.
+fn spare(server: u32) -> Result<[f64; 2], String> {
+    let outer = children_named(server, SPARE);
+    let inner = outer.iter().flat_map(|pid| children_named(*pid, SPARE));
+    let all: Vec<u32> = outer.iter().copied().chain(inner).collect();
+    if all.is_empty() {
+        return Err("an idle server has no spare keeper".to_owned());
+    }
+    let held: Vec<Memory> = all.into_iter().map(Memory::of).collect::<Result<_, _>>()?;
+    let sum = |of: fn(&Memory) -> f64| held.iter().map(of).sum();
+    Ok([sum(|held| held.own_dirty_kb), sum(|held| held.proportional_kb)])
 }
 
 /// What a keeper holds dirty, with its guard where it has one: pages that only these two share are

@@ -89,6 +89,8 @@ pub struct Memory {
     pub private_dirty_kb: f64,
     /// Dirty pages, each divided by the number of processes that share it.
     pub own_dirty_kb: f64,
+    /// All pages, likewise.
+    pub proportional_kb: f64,
 }
 
 impl Memory {
@@ -103,7 +105,8 @@ impl Memory {
         let private_dirty_kb = field("Private_Dirty:")?;
         // Kernels before 6.0 do not say it.
         let own_dirty_kb = field("Pss_Dirty:").unwrap_or(private_dirty_kb);
-        Ok(Self { resident_kb: field("Rss:")?, private_dirty_kb, own_dirty_kb })
+        let (resident_kb, proportional_kb) = (field("Rss:")?, field("Pss:")?);
+        Ok(Self { resident_kb, private_dirty_kb, own_dirty_kb, proportional_kb })
     }
 }
 

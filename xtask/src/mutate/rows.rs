@@ -31,6 +31,7 @@ const STORE: &[&Trial] = &[&trial::STORE];
 const KEEPER: &[&Trial] = &[&trial::KEEPER, &trial::DEATHS];
 const HOST: &[&Trial] = &[&trial::HOST, &trial::SECURITY];
 const SERVER: &[&Trial] = &[&trial::SERVER, &trial::SECURITY];
+const SPARE: &[&Trial] = &[&trial::SPARE];
 const DRIVEN: &[&Trial] = &[&trial::HOST, &trial::TOKENS];
 
 macro_rules! row {
@@ -170,7 +171,25 @@ pub const ROWS: &[Row] = &[
     row!("a body may take any time", Auth, AUTH,
         "Duration::from_millis(limits::BODY_MS)" => "Duration::from_secs(1 << 30)", SERVER),
     row!("any number of connections is taken", Auth, "crates/server/src/listen.rs",
-        "Semaphore::new(limits::CONNECTIONS_MAX)" => "Semaphore::new(1 << 20)", SERVER),
+        "Places::new(limits::CONNECTIONS_MAX)" => "Places::new(1 << 20)", SERVER),
+    row!("nobody makes room for the next one", Auth, "crates/server/src/places.rs",
+        "first.notify_one();" => "drop(first);", SERVER),
+    row!("who has shown a good token is a stranger", Auth, AUTH,
+        "standing.vouch();" => "let _ = standing;", SERVER),
+    row!("tokens may be guessed without end", Auth, "crates/server/src/refused.rs",
+        "match self.before < REFUSED_MAX" => "match self.before < u32::MAX", SERVER),
+    row!("every guess is written down", Auth, "crates/server/src/refused.rs",
+        "told: before < REFUSED_TOLD_MAX" => "told: before < u32::MAX", SERVER),
+    row!("no guess is written down", Auth, AUTH,
+        "if verdict.told {" => "if verdict.told && verdict.before == u32::MAX {", SERVER),
+    row!("a spare keeper is not looked at before it is taken", Rule, "crates/host/src/spare.rs",
+        "matches!(self.spawned.child.try_wait(), Ok(None))" => "true", SPARE),
+    row!("what was mounted since is not asked for", Rule, "crates/host/src/spare.rs",
+        "!has_changed(mounts)" => "has_changed(mounts) || true", SPARE),
+    row!("a spare keeper may be in any control group", Rule, "crates/host/src/spare.rs",
+        "fs::read(GROUPS).ok() == self.groups" => "(self.groups.is_none() || true)", SPARE),
+    row!("the guard does not hold the lock", Rule, "crates/keeper/src/keep/guard.rs",
+        "lock = take_over(line.as_fd());" => "lock = take_over(line.as_fd()).filter(|_| false);", KEEPER),
     row!("any number of watchers is taken", Auth, "crates/server/src/listen.rs",
         "Semaphore::new(limits::WATCHERS_MAX)" => "Semaphore::new(1 << 20)", SERVER),
     row!("a token of another run is good", Auth, "crates/host/src/lib.rs",

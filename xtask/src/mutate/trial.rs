@@ -54,6 +54,12 @@ pub const TOKENS: Trial = Trial {
     filter: "kind(test) and test(/^security::tokens::/)",
     env: &[],
 };
+pub const SPARE: Trial = Trial {
+    name: "end to end: spare keepers",
+    package: "cli",
+    filter: "kind(test) and (test(/^spare::/) or test(/^manners::pids::/))",
+    env: &[],
+};
 pub const SECURITY: Trial = Trial {
     name: "end to end: security",
     package: "cli",

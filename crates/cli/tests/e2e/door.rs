@@ -2,9 +2,14 @@
 //! test writes, as a library for HTTP would.
 
 use crate::ostler::{BOUND_MS, Ostler, Running};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
+
+/// Fewer than a server counts apart.
+const ADDRESSES: u8 = 128;
 
 /// A served instance.
 pub struct Door {
@@ -64,15 +69,29 @@ impl Door {
     }
 
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(BOUND_MS))).unwrap();
-        stream.set_write_timeout(Some(Duration::from_millis(BOUND_MS))).unwrap();
-        stream
+        bounded(TcpStream::connect(&self.address).unwrap())
     }
 
-    /// Sends raw bytes and gives what came back.
+    /// The same from an address of its own, so that what is counted by address is counted apart.
+    pub fn connect_from(&self, from: Ipv4Addr) -> TcpStream {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None).unwrap();
+        bind(&socket, &SocketAddrV4::new(from, 0)).unwrap();
+        let port = self.port().parse().unwrap();
+        connect(&socket, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, port)).unwrap();
+        bounded(TcpStream::from(socket))
+    }
+
+    /// Sends raw bytes and gives what came back. Many addresses take turns, so that none of them fails
+    /// too often.
     pub fn knock(&self, request: &[u8]) -> Answer {
-        let mut stream = self.connect();
+        static NEXT: AtomicU8 = AtomicU8::new(0);
+        let turn = NEXT.fetch_add(1, Ordering::Relaxed) % ADDRESSES;
+        self.knock_from(Ipv4Addr::new(127, 9, 0, turn), request)
+    }
+
+    pub fn knock_from(&self, from: Ipv4Addr, request: &[u8]) -> Answer {
+        let mut stream = self.connect_from(from);
         // A server that has heard enough closes before it has read everything.
         let _ = stream.write_all(request);
         let mut answer = Vec::new();
@@ -101,6 +120,12 @@ impl Door {
         ];
         self.request(method, target, &headers, body)
     }
+}
+
+fn bounded(stream: TcpStream) -> TcpStream {
+    stream.set_read_timeout(Some(Duration::from_millis(BOUND_MS))).unwrap();
+    stream.set_write_timeout(Some(Duration::from_millis(BOUND_MS))).unwrap();
+    stream
 }
 
 /// The bytes of a request.

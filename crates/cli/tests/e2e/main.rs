@@ -39,6 +39,7 @@ mod secrets;
 mod security;
 mod sessions;
 mod skills;
+mod spare;
 mod stop;
 mod storage;
 mod suite;

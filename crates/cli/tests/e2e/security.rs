@@ -12,6 +12,7 @@ mod knocks;
 mod listening;
 mod modes;
 mod paths;
+mod refused;
 mod strangers;
 mod tokens;
 mod wire;

@@ -158,26 +158,34 @@ pub(super) async fn drive_again(
     drive(host, &request, &identity, prepared, keeper)
 }
 
-/// Prepares the run while its keeper starts: a process takes as long to come up as all of this, and
-/// without its plan it does nothing.
+/// Prepares the run while its keeper starts, if none was there already: a process takes as long to
+/// come up as all of this, and without its plan it does nothing.
 async fn prepare_beside_keeper(
     host: &Host,
     request: &RunRequest,
     adapter: Adapter,
     identity: &Identity,
 ) -> Result<(Prepared, Spawned), Fault> {
-    let program = host.inner.program.clone();
+    let keepers = Arc::clone(&host.inner.keepers);
+    let spare = keepers.take_spare();
     let failed = move |error| {
         Fault::new(Code::SpawnFailed, format!("{}: {error}", host.inner.program.display()))
     };
-    let starting = tokio::task::spawn_blocking(move || keeper::door::spawn(&program, None));
+    let starting = match spare {
+        Some(spare) => Ok(spare),
+        None => Err(tokio::task::spawn_blocking(move || keepers.start())),
+    };
     let prepared = prepare(host, request, adapter, identity).await;
-    let keeper = starting.await.map_err(io::Error::other).flatten().map_err(failed)?;
+    let keeper = match starting {
+        Ok(spare) => spare,
+        Err(starting) => starting.await.map_err(io::Error::other).flatten().map_err(failed)?,
+    };
     failpoint::hit(Point::KeeperSpawned);
     match prepared {
         Ok(prepared) => Ok((prepared, keeper)),
         Err(fault) => {
             drive::let_go(keeper.control, keeper.child);
+            host.inner.keepers.refill();
             Err(fault)
         }
     }

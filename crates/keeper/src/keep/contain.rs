@@ -5,15 +5,16 @@
 //! stays outside as a guard (`guard.rs`). *cgroup*: the family is in a control group (`cgroup.rs`).
 //! *basic* needs nothing. Without a wish the strongest is taken that changes nothing else for the
 //! agent; a namespace of users would (no program can become another user in it), so that way to
-//! *strict* is for those who ask for it by name.
+//! *strict* is for those who ask for it by name. A namespace is the same whoever comes to live in
+//! it, so it is made before the plan is there; a group has the name of a run and comes after.
 
 use std::fs;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, openat};
-use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getgid, getpid, getuid, pidfd_open,
     set_parent_process_death_signal, setsid, waitpid,
@@ -21,6 +22,7 @@ use rustix::process::{
 
 use super::cgroup::Group;
 use super::family;
+use super::guard;
 use super::raw::{self, Cloned};
 use crate::plan::Level;
 use crate::record::Isolation;
@@ -41,10 +43,33 @@ pub struct Held {
 pub enum Side {
     /// It holds the agent.
     Keeper(Held),
-    /// It watches over the keeper, which is this child.
-    Guard(Pid),
     /// A level was asked for by name and cannot be had.
     Refused { held: Held, why: String },
+}
+
+/// Who this process is before it has a plan.
+pub enum Ready {
+    /// It waits for the plan.
+    Keeper(Readied),
+    /// It watches over the one that waits, which is this child, and hears of it by this line.
+    Guard { keeper: Pid, line: OwnedFd },
+}
+
+/// A keeper that has done what can be done without a plan.
+pub struct Readied {
+    level: Level,
+    keeper_pid: Pid,
+    keeper_start_ticks: Option<u64>,
+    /// The namespace it is in, or why it is in none; empty when none was wanted.
+    namespace: Result<Namespace, String>,
+}
+
+/// What the first process of a namespace has of the world outside.
+struct Namespace {
+    /// The processes as they are seen from outside.
+    outside: OwnedFd,
+    /// The line to the guard.
+    line: OwnedFd,
 }
 
 /// A namespace of users, or the privilege to do without.
@@ -54,59 +79,91 @@ enum Way {
     UserNamespace,
 }
 
-/// Goes to the level that is asked for. `name` is for the control group, `dir` for its note.
-pub fn enter(level: Level, name: &str, dir: &OwnedFd) -> Side {
+/// Goes as far towards a level as is possible without a plan.
+pub fn ready(level: Level) -> Ready {
     let keeper_pid = getpid();
-    let held = |isolation, note, group, outside| Held {
-        isolation,
-        note,
-        group,
-        keeper_pid,
-        keeper_start_ticks: family::start_ticks(keeper_pid),
-        outside,
-    };
-    let basic = |note| held(Isolation::Basic, note, None, None);
-    let mut why = String::new();
-
+    let keeper_start_ticks = family::start_ticks(keeper_pid);
     let ways: &[Way] = match level {
         Level::Basic | Level::Cgroup => &[],
         Level::Auto => &[Way::Privileged],
         Level::Strict => &[Way::Privileged, Way::UserNamespace],
     };
-    let ticks = family::start_ticks(keeper_pid);
+    let mut namespace = Err(String::new());
     for way in ways {
         match enter_namespace(*way) {
-            Ok(Entered::Outside(keeper)) => return Side::Guard(keeper),
-            Ok(Entered::Inside(outside)) => {
-                let held = held(Isolation::Strict, None, None, Some(outside));
-                return Side::Keeper(Held { keeper_start_ticks: ticks, ..held });
+            Ok(Entered::Outside { keeper, line }) => return Ready::Guard { keeper, line },
+            Ok(Entered::Inside(inside)) => {
+                namespace = Ok(inside);
+                break;
             }
-            Err(words) => why = format!("strict: {words}"),
+            Err(words) => namespace = Err(format!("strict: {words}")),
         }
     }
-    if matches!(level, Level::Auto | Level::Cgroup) {
-        match Group::of_family(name, dir) {
-            Ok(group) => {
-                let note = (level == Level::Auto).then_some(why);
-                return Side::Keeper(held(Isolation::Cgroup, note, Some(group), None));
-            }
-            Err(error) if why.is_empty() => why = format!("cgroup: {error}"),
-            Err(error) => why = format!("{why}; cgroup: {error}"),
+    Ready::Keeper(Readied { level, keeper_pid, keeper_start_ticks, namespace })
+}
+
+impl Readied {
+    /// Lets the guard share the lock that says "alive", which it must hold until the kernel has ended
+    /// the last of the family, and tells it what it is called from now on.
+    pub fn share(&self, lock: &OwnedFd, name: &str) -> io::Result<()> {
+        match &self.namespace {
+            Ok(namespace) => guard::hand_over(namespace.line.as_fd(), lock.as_fd(), name),
+            Err(_) => Ok(()),
         }
     }
-    match level {
-        Level::Basic => Side::Keeper(basic(None)),
-        Level::Auto => Side::Keeper(basic(Some(why))),
-        Level::Cgroup | Level::Strict => Side::Refused { held: basic(None), why },
+
+    /// Goes to the level that the plan asks for, which is the one that it was readied for. `name` is
+    /// for the control group, `dir` for its note.
+    pub fn settle(self, level: Level, name: &str, dir: &OwnedFd) -> Side {
+        let Self { level: readied, keeper_pid, keeper_start_ticks, namespace } = self;
+        let held = |isolation, note, group, outside| Held {
+            isolation,
+            note,
+            group,
+            keeper_pid,
+            keeper_start_ticks,
+            outside,
+        };
+        let basic = |note| held(Isolation::Basic, note, None, None);
+        if level != readied {
+            let why = format!("its keeper was readied for {}", readied.word());
+            return Side::Refused { held: basic(None), why };
+        }
+        let mut why = match namespace {
+            Ok(Namespace { outside, .. }) => {
+                return Side::Keeper(held(Isolation::Strict, None, None, Some(outside)));
+            }
+            Err(why) => why,
+        };
+        if matches!(level, Level::Auto | Level::Cgroup) {
+            match Group::of_family(name, dir) {
+                Ok(group) => {
+                    let note = (level == Level::Auto).then_some(why);
+                    return Side::Keeper(held(Isolation::Cgroup, note, Some(group), None));
+                }
+                Err(error) if why.is_empty() => why = format!("cgroup: {error}"),
+                Err(error) => why = format!("{why}; cgroup: {error}"),
+            }
+        }
+        match level {
+            Level::Basic => Side::Keeper(basic(None)),
+            Level::Auto => Side::Keeper(basic(Some(why))),
+            Level::Cgroup | Level::Strict => Side::Refused { held: basic(None), why },
+        }
     }
 }
 
 enum Entered {
     /// The namespace stands, and its first process is this child.
-    Outside(Pid),
-    /// This is its first process; with it, the processes as they are seen from outside.
-    Inside(OwnedFd),
+    Outside { keeper: Pid, line: OwnedFd },
+    /// This is its first process.
+    Inside(Namespace),
 }
+
+/// What the first process says when it has settled.
+const SETTLED: &[u8] = b"+";
+/// How much it may say of why it has not.
+const WORDS_BYTES_MAX: usize = 400;
 
 /// Makes the namespace. The child says whether it could settle there before anything depends on
 /// it, so the caller can still go another way.
@@ -115,8 +172,13 @@ fn enter_namespace(way: Way) -> Result<Entered, String> {
     let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY;
     let outside = rustix::fs::open("/proc", flags, Mode::empty())
         .map_err(|error| at("opening /proc")(error.into()))?;
-    let (read, write) =
-        pipe_with(PipeFlags::CLOEXEC).map_err(|error| at("making a pipe")(error.into()))?;
+    let (ours, theirs) = rustix::net::socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(|error| at("making a pair of sockets")(error.into()))?;
     let mut namespaces = libc::CLONE_NEWPID | libc::CLONE_NEWNS;
     if way == Way::UserNamespace {
         namespaces |= libc::CLONE_NEWUSER;
@@ -124,30 +186,25 @@ fn enter_namespace(way: Way) -> Result<Entered, String> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     match raw::clone_into(namespaces).map_err(at("making a PID namespace"))? {
         Cloned::Parent(child) => {
-            drop(write);
-            let mut words = Vec::new();
-            // One byte says that it is settled; words say why not; nothing, that it died.
-            let mut read = fs::File::from(read);
-            let mut first = [0];
-            match read.read(&mut first) {
-                Ok(1) if first == *b"+" => return Ok(Entered::Outside(child)),
-                _ => {}
+            drop(theirs);
+            // Words that are not the one say why not; nothing, that it died.
+            let mut words = [0; WORDS_BYTES_MAX];
+            let said = recv(&ours, &mut words[..], RecvFlags::empty()).map_or(0, |(said, _)| said);
+            if words.get(..said) == Some(SETTLED) {
+                return Ok(Entered::Outside { keeper: child, line: ours });
             }
-            words.extend(first.into_iter().filter(|byte| *byte != 0));
-            let _ = read.take(400).read_to_end(&mut words);
             let _ = waitpid(Some(child), WaitOptions::empty());
-            Err(String::from_utf8_lossy(&words).into_owned())
+            Err(String::from_utf8_lossy(&words[..said.min(words.len())]).into_owned())
         }
         Cloned::Child => {
-            drop(read);
-            let mut guard = fs::File::from(write);
+            drop(ours);
             let settled = settle_inside(way, uid, gid);
-            let word = settled.as_ref().map_or_else(String::as_str, |()| "+");
+            let word = settled.as_ref().map_or_else(|why| why.as_bytes(), |()| SETTLED);
             // A guard that is gone already could not end us any more.
-            if guard.write_all(word.as_bytes()).is_err() || settled.is_err() {
+            if send(&theirs, word, SendFlags::NOSIGNAL).is_err() || settled.is_err() {
                 std::process::exit(1);
             }
-            Ok(Entered::Inside(outside))
+            Ok(Entered::Inside(Namespace { outside, line: theirs }))
         }
     }
 }

@@ -26,9 +26,13 @@ fn at(level: Level, script: &str) -> Scene {
 }
 
 fn gone(scene: &Scene) -> bool {
+    comes_true(|| scene.family().is_empty())
+}
+
+fn comes_true(what: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        if scene.family().is_empty() {
+        if what() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -37,14 +41,14 @@ fn gone(scene: &Scene) -> bool {
 }
 
 /// A keeper without privileges: as it is, or as a stranger where the tests run as root.
-fn unprivileged(home: &Path) -> Spawned {
+fn unprivileged(home: &Path, level: Level) -> Spawned {
     if !getuid().is_root() {
-        return crate::scene::spawn();
+        return crate::scene::spawn(level);
     }
     let (program, start) = (home.join("keep-alone"), home.join("start"));
     fs::copy(env!("CARGO_BIN_EXE_keep-alone"), &program).unwrap();
     let script = format!(
-        "#!/bin/sh\nexec setpriv --reuid {STRANGER} --regid {STRANGER} --clear-groups {} keep\n",
+        "#!/bin/sh\nexec setpriv --reuid {STRANGER} --regid {STRANGER} --clear-groups {} \"$@\"\n",
         program.display()
     );
     fs::write(&start, script).unwrap();
@@ -58,14 +62,14 @@ fn unprivileged(home: &Path) -> Spawned {
             waiting.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
         }
     }
-    door::spawn(&start, None).unwrap()
+    door::spawn(&start, level, None).unwrap()
 }
 
 /// A strict keeper, with privileges or without, unless neither way is open on this machine; then
 /// nothing may have been started.
 fn strict(script: &str) -> Option<Scene> {
-    type Start = fn(&Path) -> Spawned;
-    let starts: [Start; 2] = [unprivileged, |_| crate::scene::spawn()];
+    type Start = fn(&Path, Level) -> Spawned;
+    let starts: [Start; 2] = [unprivileged, |_, level| crate::scene::spawn(level)];
     for start in starts {
         let mut scene = Scene::kept_by(start, script, |plan| plan.level = Level::Strict);
         if scene.hello.agent_pid.is_some() {
@@ -99,6 +103,21 @@ fn nothing_survives_a_strict_keeper_whichever_half_is_killed() {
         assert!(if kill_inner { scene.family().is_empty() } else { gone(&scene) });
         assert!(!door::is_alive(&scene.dir()));
     }
+}
+
+#[test]
+fn the_guard_says_alive_until_it_leaves_itself() {
+    let Some(mut scene) = strict("echo ready; exec sleep 61.5") else { return };
+    scene.read_until_out("ready");
+    let guard = Pid::from_child(&scene.keeper);
+    // One that stands still cannot leave, however dead the keeper is.
+    kill_process(guard, Signal::STOP).unwrap();
+    kill_process(inner(&scene), Signal::KILL).unwrap();
+    assert!(gone(&scene));
+    assert!(door::is_alive(&scene.dir()));
+    kill_process(guard, Signal::CONT).unwrap();
+    scene.keeper.wait().unwrap();
+    assert!(!door::is_alive(&scene.dir()));
 }
 
 #[test]
@@ -227,12 +246,51 @@ fn a_keeper_that_hangs_is_ended_by_its_identity_and_nobody_in_its_place() {
 
 #[test]
 fn a_keeper_that_comes_late_to_a_locked_spool_starts_nothing() {
-    let late = |home: &Path| {
-        let spawned = crate::scene::spawn();
+    let late = |home: &Path, level| {
+        let spawned = crate::scene::spawn(level);
         let spool = home.join("x".repeat(120)).join("run-1.1");
         std::mem::forget(door::lock_out(&spool).unwrap().expect("nobody has it yet"));
         spawned
     };
     let refused = std::panic::catch_unwind(|| Scene::kept_by(late, "touch started", |_| {}));
     assert!(refused.is_err(), "there is no hello");
+}
+
+/// What the kernel says a process is called.
+fn called(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+#[test]
+fn a_spare_keeper_is_where_its_agent_will_be_and_a_signal_to_it_reaches_no_run() {
+    let (ready, level) = ("spare keeper", Level::Auto);
+    let spare = crate::scene::spawn(level);
+    assert!(comes_true(|| called(spare.child.id()) == ready));
+    let mut asked = crate::scene::spawn(level);
+    assert!(comes_true(|| called(asked.child.id()) == ready));
+    kill_process(Pid::from_child(&asked.child), Signal::TERM).unwrap();
+    assert!(asked.child.wait().unwrap().success(), "it leaves in peace");
+
+    let mut scene = Scene::kept_by(|_, _| spare, "echo here; cat", |plan| plan.level = level);
+    scene.read_until_out("here");
+    assert!(door::is_alive(&scene.dir()));
+    let guarded = scene.hello.isolation == Isolation::Strict;
+    let halves = [Some(scene.keeper.id()), guarded.then(|| inner(&scene).as_raw_pid() as u32)];
+    for pid in halves.into_iter().flatten() {
+        assert!(comes_true(|| called(pid).starts_with("keep ")), "{pid} is {:?}", called(pid));
+    }
+    scene.stop(0, 0);
+    assert_eq!(scene.end().asked_by.as_deref(), Some("cancelled"));
+}
+
+#[test]
+fn a_keeper_that_was_readied_for_another_level_starts_nothing() {
+    let mut scene = Scene::kept_by(
+        |_, _| crate::scene::spawn(Level::Basic),
+        "touch started",
+        |plan| plan.level = Level::Auto,
+    );
+    let words = scene.end().spawn_error.unwrap();
+    assert_eq!(words, "isolation auto: its keeper was readied for basic");
+    assert!(!scene.plan.cwd.join("started").exists());
 }

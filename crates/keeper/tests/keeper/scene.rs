@@ -51,12 +51,12 @@ impl Scene {
 
     /// The same with changes to the plan.
     pub fn with(script: &str, change: impl FnOnce(&mut Plan)) -> Self {
-        Self::kept_by(|_| spawn(), script, change)
+        Self::kept_by(|_, level| spawn(level), script, change)
     }
 
     /// The same with a keeper of another kind, started in the scene's own directory.
     pub fn kept_by(
-        start: impl FnOnce(&Path) -> Spawned,
+        start: impl FnOnce(&Path, Level) -> Spawned,
         script: &str,
         change: impl FnOnce(&mut Plan),
     ) -> Self {
@@ -97,7 +97,7 @@ impl Scene {
         std::fs::create_dir_all(plan.spool_dir.parent().unwrap()).unwrap();
         door::prepare_spool(&plan.spool_dir).unwrap();
         let reader = Reader::open(&plan.spool_dir, 0).unwrap();
-        let Spawned { control, child } = start(home.path());
+        let Spawned { control, child } = start(home.path(), plan.level);
         door::send_plan(&control, &plan).unwrap();
         let mut scene = Self {
             home,
@@ -284,8 +284,8 @@ impl Drop for Scene {
     }
 }
 
-pub fn spawn() -> Spawned {
-    door::spawn(Path::new(env!("CARGO_BIN_EXE_keep-alone")), None).unwrap()
+pub fn spawn(level: Level) -> Spawned {
+    door::spawn(Path::new(env!("CARGO_BIN_EXE_keep-alone")), level, None).unwrap()
 }
 
 /// Deep enough that the socket's path is longer than an address may be.

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use keeper::limits::AGENT_OOM_SCORE_ADJ;
+use keeper::plan::Level;
 use keeper::wire::{Assembler, Refusal, Report};
 use keeper::{door, packet};
 
@@ -12,7 +13,7 @@ use crate::scene::{self, Scene};
 
 #[test]
 fn a_keeper_without_a_plan_leaves_when_its_socket_closes() {
-    let mut spawned = scene::spawn();
+    let mut spawned = scene::spawn(Level::Auto);
     std::thread::sleep(Duration::from_millis(50));
     assert!(spawned.child.try_wait().unwrap().is_none());
     drop(spawned.control);
@@ -37,7 +38,7 @@ fn a_spool_is_prepared_once() {
 fn a_second_keeper_with_the_same_plan_launches_nothing() {
     let mut scene = Scene::sh("echo launched; cat");
     scene.read_until_out("launched");
-    let mut second = scene::spawn();
+    let mut second = scene::spawn(Level::Basic);
     door::send_plan(&second.control, &scene.plan).unwrap();
     assert!(!second.child.wait().unwrap().success());
     let mut buffer = packet::buffer();

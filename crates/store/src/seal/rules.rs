@@ -15,11 +15,17 @@ use std::sync::LazyLock;
 
 /// What stands in the place of a value found by a rule.
 pub(super) const MARK: &str = "[redacted]";
+/// How that begins, and how what stands in the place of a known value does.
+const REDACTED: &[u8] = b"[redacted";
 
 /// A value under a telling name in running text is looked at from this length on.
 const VALUE_BYTES_MIN: usize = 6;
 /// What follows `Bearer` in prose is shorter than this; a token is not.
 const BEARER_BYTES_MIN: usize = 20;
+
+/// How often a text is looked at whose secrets run into each other. Each look needs a neighbour that
+/// the one before has replaced.
+const LOOKS_MAX: usize = 16;
 
 const NAMES: [&str; 8] =
     ["key", "token", "secret", "password", "passwd", "passphrase", "authorization", "cookie"];
@@ -278,6 +284,19 @@ pub(super) fn redact(text: &[u8]) -> Option<Vec<u8>> {
 }
 
 pub(super) fn redact_by(text: &[u8], which: Which) -> Option<Vec<u8>> {
+    let mut out = one_look(text, which)?;
+    // What was replaced runs into its neighbours no more, so a name may stand alone that did not
+    // before. Only a text with a secret in it is looked at again.
+    for _ in 1..LOOKS_MAX {
+        match one_look(&out, which) {
+            Some(next) if next != out => out = next,
+            Some(_) | None => break,
+        }
+    }
+    Some(out)
+}
+
+fn one_look(text: &[u8], which: Which) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut done = 0;
     each(text, |rule, at| -> Option<()> {
@@ -326,7 +345,7 @@ pub(super) fn telling(name: &str) -> bool {
 pub(super) fn harmless(name: &str, value: &[u8]) -> bool {
     value.is_empty()
         || is_variable(value)
-        || (value.starts_with(b"[redacted") && value.ends_with(b"]"))
+        || (value.starts_with(REDACTED) && value.ends_with(b"]"))
         // The user of an address may be called so; its password is gone already.
         || value.starts_with(b"[redacted]@")
         || value.iter().all(|byte| *byte == b'*')
@@ -358,8 +377,15 @@ fn is_variable(value: &[u8]) -> bool {
 
 /// A value under a telling name: `NAME=value`, `"name": "value"`, `authorization: scheme value`.
 fn named(text: &[u8], start: usize, end: usize, word: &str) -> Option<(usize, usize)> {
-    // A header's value has a scheme before it, so it is looked for first.
-    let as_header = (word == "authorization").then(|| header(text, end)).flatten();
+    // A header's value has a scheme before it, so it is looked for first; once the value is gone the
+    // scheme is no value either.
+    let as_header = match word {
+        "authorization" => match header(text, end) {
+            Some((from, to)) if text[from..to].starts_with(REDACTED) => return None,
+            found => found,
+        },
+        _ => None,
+    };
     as_header.or_else(|| environment(text, start, end)).or_else(|| {
         let part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
         let (from, to) = around(text, start, end, part);
@@ -426,7 +452,7 @@ fn quoted_field(text: &[u8], from: usize, to: usize) -> Option<(usize, usize)> {
     (telling(name) && !harmless_field(name, &text[value..end])).then_some((value, end))
 }
 
-/// What follows `authorization`, without the name of its scheme.
+/// What follows `authorization`, without the name of its scheme; also when it was redacted before.
 fn header(text: &[u8], to: usize) -> Option<(usize, usize)> {
     let to = to + quote_at(text, to).map_or(0, <[u8]>::len);
     let colon = run(text, to, |byte| byte == b' ');
@@ -447,7 +473,8 @@ fn header(text: &[u8], to: usize) -> Option<(usize, usize)> {
     // After any other word this may be prose, which is all letters.
     let prose = !credential && text[value..end].iter().all(u8::is_ascii_alphabetic);
     let long = end - value >= VALUE_BYTES_MIN;
-    (long && !prose && !harmless("", &text[value..end])).then_some((value, end))
+    let redacted = text[value..end].starts_with(REDACTED);
+    (long && !prose && (redacted || !harmless("", &text[value..end]))).then_some((value, end))
 }
 
 fn bearer(text: &[u8], start: usize, end: usize) -> Option<(usize, usize)> {

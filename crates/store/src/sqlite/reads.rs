@@ -5,7 +5,7 @@ use super::{blob_id, count, int};
 use crate::error::Error;
 use crate::row::*;
 use contract::event::Outcome;
-use contract::limits::{PAGE_EVENTS_MAX, PAGE_ROWS_MAX};
+use contract::limits::{PAGE_BYTES_MAX, PAGE_EVENTS_MAX, PAGE_ROWS_MAX};
 use contract::state::Review;
 use contract::{
     Code, Command, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens, Wish,
@@ -197,15 +197,21 @@ pub(super) fn page(
     let limit = limit.clamp(1, PAGE_EVENTS_MAX) as u64;
     let from = after_seq.saturating_add(1);
     let to = count(head_seq).min(after_seq.saturating_add(limit));
-    let mut events = Vec::new();
+    let mut events: Vec<StoredEvent> = Vec::new();
+    let mut bytes = 0;
     if from <= to {
-        for (first_id, last_id) in ranges(&snapshot, num, from, to)? {
+        'page: for (first_id, last_id) in ranges(&snapshot, num, from, to)? {
             let mut statement = snapshot.prepare_cached(
                 "SELECT seq, bytes FROM events WHERE id BETWEEN ?1 AND ?2 ORDER BY id",
             )?;
             let rows = statement.query_map(params![first_id, last_id], event_row)?;
             for row in rows {
-                events.push(row?);
+                let event = row?;
+                bytes += event.bytes.len();
+                events.push(event);
+                if bytes >= PAGE_BYTES_MAX {
+                    break 'page;
+                }
             }
         }
     }

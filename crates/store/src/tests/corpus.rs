@@ -168,6 +168,29 @@ fn keys_of_vendors_that_nobody_told_us_of_are_found() {
     assert!(count.percent() >= 99.0, "{}", count.missed.join("\n"));
 }
 
+/// A second look at what one look left finds nothing, through every door that gives a whole text.
+#[test]
+fn one_look_is_enough_for_every_kind_in_every_presentation() {
+    let stranger = Seal::default();
+    let mut count = Count::new();
+    let mut of = (String::new(), Seal::default());
+    each(|kind, value, presentation, shown, _| {
+        if of.0 != value {
+            of = (value.to_owned(), Seal::new([("V".to_owned(), value.to_owned())]));
+        }
+        for seal in [&of.1, &stranger] {
+            let line = |text: &[u8]| seal.line(text).bytes().to_vec();
+            let (text, raw) = (seal.text(&shown.text), line(shown.text.as_bytes()));
+            let again = (seal.text(&text), line(&raw));
+            count.row(again == (text, raw), || {
+                format!("{} as {}: {again:?}", kind.name, presentation.name)
+            });
+        }
+    });
+    println!("one look: {} of {} = {:.3} %", count.found, count.all, count.percent());
+    assert!(count.found == count.all, "{}", count.missed.join("\n"));
+}
+
 #[test]
 fn values_that_anyone_made_up_are_found_behind_their_names() {
     let seal = Seal::default();

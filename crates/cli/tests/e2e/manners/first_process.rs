@@ -19,7 +19,7 @@ const BYSTANDERS: u32 = 150;
 
 /// A command as the first process of a PID namespace with a `/proc` of its own, which the namespace
 /// leaves with.
-fn first(ostler: &Ostler, before: &str, args: &str) -> Option<Running> {
+pub fn first(ostler: &Ostler, before: &str, args: &str) -> Option<Running> {
     let mut words = vec!["--pid", "--fork", "--mount-proc", "--kill-child"];
     if !rustix::process::getuid().is_root() {
         words.extend(["--user", "--map-root-user"]);
@@ -36,14 +36,14 @@ fn first(ostler: &Ostler, before: &str, args: &str) -> Option<Running> {
 }
 
 /// The first process as seen from here: the one child of `unshare`.
-fn inner(running: &Running) -> u32 {
+pub fn inner(running: &Running) -> u32 {
     until("the first process", BOUND_MS, || {
         children(running.child.id()).first().map(|(pid, _)| *pid)
     })
 }
 
 /// Runs a script inside the namespace of a process.
-fn inside(ostler: &Ostler, pid: u32, script: &str) -> std::process::Command {
+pub fn inside(ostler: &Ostler, pid: u32, script: &str) -> std::process::Command {
     let mut command = ostler.instance.command("nsenter");
     let target = pid.to_string();
     command.args(["--target", &target, "--pid", "--mount", "--user", "--preserve-credentials"]);

@@ -6,13 +6,13 @@
 
 mod bytes;
 mod crowd;
-mod first_process;
+pub mod first_process;
 mod large;
 mod levels;
 mod page;
 mod pids;
 mod processes;
-mod stage;
+pub mod stage;
 
 use serde_json::Value;
 use stage::Seen;

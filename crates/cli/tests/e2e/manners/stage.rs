@@ -217,7 +217,11 @@ pub fn memory_kb(pid: u32, figure: &str) -> u64 {
     line.split_whitespace().nth(1).and_then(|kb| kb.parse().ok()).unwrap_or(0)
 }
 
-/// The children of a process, zombies included, each with the letter of its state.
+/// What the kernel says a keeper without a plan is called.
+pub const SPARE: &str = "(spare keeper)";
+
+/// The children of a process, zombies included, each with the letter of its state. The spare keeper of
+/// a server is no child of any run.
 pub fn children(pid: u32) -> Vec<(u32, char)> {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -225,7 +229,8 @@ pub fn children(pid: u32) -> Vec<(u32, char)> {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).ok()?;
         let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
         let state = fields.next()?.chars().next()?;
-        (fields.next()?.parse::<u32>().ok()? == pid).then_some((child, state))
+        let spare = stat.contains(SPARE) && state != 'Z';
+        (fields.next()?.parse::<u32>().ok()? == pid && !spare).then_some((child, state))
     })
     .collect()
 }

@@ -185,6 +185,56 @@ fn more_connections_than_there_are_places_wait_for_one() {
     tally.close(500);
 }
 
+/// As many as ten thousand, if this process may have so many open.
+const IDLE_MAX: usize = 10_000;
+/// The owner asks after so many more have come.
+const IDLE_STEP: usize = 500;
+
+#[test]
+fn a_crowd_that_says_nothing_keeps_nobody_waiting() {
+    let door = Door::open();
+    let files = || {
+        let held = std::fs::read_dir(format!("/proc/{}/fd", door.serve.child.id()));
+        held.map_or(0, Iterator::count)
+    };
+    let before = files();
+    // A connection that was good once is nobody's to take.
+    let bearer = format!("Bearer {}", door.token);
+    let headers = [("host", door.address.as_str()), ("authorization", &bearer)];
+    let request = written("GET", "/api/v1/host", &headers, b"");
+    let request = String::from_utf8(request).unwrap().replace("connection: close", "x-kept: yes");
+    let mut kept = door.connect();
+    let mut ask = || {
+        kept.write_all(request.as_bytes()).unwrap();
+        let mut head = [0; 12];
+        kept.read_exact(&mut head).unwrap();
+        // The rest of the answer is taken as it comes; the next question has its own.
+        kept.set_nonblocking(true).unwrap();
+        testkit::until("the rest of the answer", crate::ostler::BOUND_MS, || {
+            let mut rest = [0; 4096];
+            let read = kept.read(&mut rest);
+            read.is_ok_and(|count| rest[..count].ends_with(b"}")).then_some(())
+        });
+        kept.set_nonblocking(false).unwrap();
+        String::from_utf8_lossy(&head[9..]).into_owned()
+    };
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let room = limit.map_or(IDLE_MAX, |limit| (limit as usize).saturating_sub(200));
+    let mut tally = Tally::new("ten thousand who say nothing");
+    let mut crowd = Vec::new();
+    while crowd.len() < room.min(IDLE_MAX) {
+        crowd.extend((0..IDLE_STEP).map(|_| door.connect()));
+        let answer = door.owner("GET", "/api/v1/host", "");
+        tally.row(answer.status == 200, || format!("{} and then {answer:?}", crowd.len()));
+        let status = ask();
+        tally.row(status == "200", || format!("kept, {}: {status}", crowd.len()));
+        let held = files().saturating_sub(before);
+        tally.row(held < CONNECTIONS_MAX + CROWD_WAITS / 2, || format!("{held} files are held"));
+    }
+    eprintln!("{} connections that say nothing", crowd.len());
+    tally.close(3 * room.min(IDLE_MAX) / IDLE_STEP);
+}
+
 #[test]
 fn more_watchers_than_there_are_places_are_told_so() {
     let door = Door::open();

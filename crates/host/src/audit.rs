@@ -1,0 +1,110 @@
+//! What is written down of those who came with no token that is good here: when, from where, and for
+//! which route. Never the token, and no other word of theirs: addresses and routes are ours. One line
+//! of JSON each, in a private file of the data directory that is set aside when it is full, so that it
+//! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
+
+use contract::limits::AUDIT_BYTES_MAX;
+use contract::{Fault, Timestamp};
+use serde::Serialize;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+const NAME: &str = "audit.jsonl";
+/// The one before it.
+const EARLIER: &str = "audit.1.jsonl";
+
+/// A request that was refused for its token.
+#[derive(Debug, Clone, Serialize)]
+pub struct RefusedToken {
+    pub from: IpAddr,
+    pub method: String,
+    /// As the table of routes has it; `None` for an address that is none.
+    pub route: Option<String>,
+    /// How often this address was refused before, within a minute.
+    pub before: u32,
+}
+
+#[derive(Serialize)]
+struct Line<'a> {
+    ts: Timestamp,
+    what: &'static str,
+    code: &'static str,
+    #[serde(flatten)]
+    refused: &'a RefusedToken,
+}
+
+/// The file, one writer at a time.
+#[derive(Debug, Clone)]
+pub(crate) struct Audit {
+    dir: PathBuf,
+    writing: Arc<Mutex<()>>,
+}
+
+impl Audit {
+    pub fn new(dir: &Path) -> Self {
+        Self { dir: dir.to_owned(), writing: Arc::default() }
+    }
+
+    /// Writes one line, off the path of whoever asked.
+    pub fn refused(&self, ts: Timestamp, fault: &Fault, refused: RefusedToken) {
+        let (audit, code) = (self.clone(), fault.code.word());
+        tokio::task::spawn_blocking(move || {
+            let line = Line { ts, what: "token_refused", code, refused: &refused };
+            // Nobody is kept from asking because this cannot be written.
+            let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
+        });
+    }
+
+    fn add(&self, mut line: Vec<u8>) -> io::Result<()> {
+        line.push(b'\n');
+        let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = self.open()?;
+        if file.metadata()?.len() + line.len() as u64 > AUDIT_BYTES_MAX {
+            fs::rename(self.dir.join(NAME), self.dir.join(EARLIER))?;
+            file = self.open()?;
+        }
+        file.write_all(&line)
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+        let mut options = OpenOptions::new();
+        options.append(true).create(true).mode(0o600).custom_flags(flags);
+        options.open(self.dir.join(NAME))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_never_takes_more_room_than_two_full_files_and_keeps_the_latest() {
+        let dir = tempfile::tempdir().unwrap();
+        let audit = Audit::new(dir.path());
+        let line = vec![b'x'; 64 << 10];
+        let lines = 3 * AUDIT_BYTES_MAX as usize / line.len();
+        for _ in 0..lines {
+            audit.add(line.clone()).unwrap();
+        }
+        audit.add(b"last".to_vec()).unwrap();
+        let bytes = |name: &str| fs::metadata(dir.path().join(name)).unwrap().len();
+        assert!(bytes(NAME) <= AUDIT_BYTES_MAX && bytes(EARLIER) <= AUDIT_BYTES_MAX);
+        assert!(fs::read(dir.path().join(NAME)).unwrap().ends_with(b"last\n"));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn it_is_not_written_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        fs::write(&elsewhere, "").unwrap();
+        std::os::unix::fs::symlink(&elsewhere, dir.path().join(NAME)).unwrap();
+        assert!(Audit::new(dir.path()).add(b"line".to_vec()).is_err());
+        assert_eq!(fs::read(&elsewhere).unwrap(), b"");
+    }
+}
