@@ -371,8 +371,7 @@ pub fn runtime_ids() -> Vec<String> {
 fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
     let runtimes = runtime_ids();
     let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(&runtimes);
-    let all =
-        all.map(String::as_str).chain(runtimes::acp::cards::KNOWN.iter().map(|known| known.id));
+    let all = all.map(String::as_str).chain(runtimes::acp::cards::all().map(|known| known.id));
     let message = if asked == missing {
         format!("no agent, adapter or runtime is called '{asked}'")
     } else {

@@ -10,11 +10,13 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Held, Laned};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, Dollars, Login, Reports, Retries};
+use contract::card::{Can, CardEvidence, Dollars, Login, Reports, Retries};
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
 
@@ -45,6 +47,18 @@ const PRODUCT: Product = Product {
     dont_use_when: "you want to see what it does while it does it, to be asked first, to \
                     go on with a conversation, or to give a prompt above 96 KiB",
 };
+
+/// By ACP, which is a program of its own in the same package.
+pub(crate) const BY_ACP: Laned = Laned::new(
+    PRODUCT.id,
+    cards::row(
+        ("hermes-acp", "Hermes"),
+        ("hermes-acp", &[]),
+        "pip install 'hermes-agent[acp]'",
+        CardEvidence::Recorded,
+    ),
+    Held::Unasked,
+);
 
 /// In its one-shot mode it approves everything itself, and there is no switch against that.
 const POLICIES: Policies = Policies {
