@@ -7,7 +7,8 @@ use super::file::{
 };
 use super::nearest::nearest;
 use super::words::{
-    AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, QuotaSource, Window, Workspace,
+    AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, QuotaSource, TurnEnd, Window,
+    Workspace,
 };
 use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
@@ -239,6 +240,10 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         env_passthrough: from.env_passthrough.clone(),
         model: from.model.clone(),
         fallback_models: from.fallback_models.iter().map(|model| model.id().to_owned()).collect(),
+        turn_end: from.turn_end.map(|end| match end {
+            TurnEnd::Reply => plan::TurnEnd::Reply,
+            TurnEnd::Update => plan::TurnEnd::Update,
+        }),
         cost_model: from.cost_model.clone(),
         env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
         clocks: clocks(from),
@@ -321,6 +326,7 @@ fn bare(name: &str) -> plan::Adapter {
         env_passthrough: Vec::new(),
         model: None,
         fallback_models: Vec::new(),
+        turn_end: None,
         cost_model: None,
         env_compat: Vec::new(),
         clocks: Clocks::default(),

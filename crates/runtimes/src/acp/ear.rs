@@ -10,6 +10,7 @@ use super::words;
 use crate::{Out, registry};
 use contract::event::{self, Body, Log, Plan, PlanEntry, Raw, Text, Usage, UserText};
 use contract::money::Basis;
+use contract::plan::TurnEnd;
 use contract::speech::Limited;
 use contract::{Code, Draft, NanoUsd, Signal, limits};
 use serde_json::Value;
@@ -92,6 +93,7 @@ impl Ear<'_> {
             }
             "session_info_update" => self.info(update.call.title, update.meta.as_ref()),
             "usage_update" => self.fill(update),
+            "turn_end" if self.state.wanted.turn_end == TurnEnd::Update => self.over(update),
             _ => self.unrecognised(),
         }
     }

@@ -22,7 +22,7 @@ pub enum Held {
     ByRules,
     /// It does not ask about everything, but has a mode in which it changes nothing unasked.
     ReadOnly,
-    /// It was not seen to ask.
+    /// It does not ask before everything that changes something, and no mode of it does.
     Unasked,
 }
 
@@ -45,8 +45,15 @@ pub struct Laned {
 pub struct Aside {
     /// It says in plain text what its model's provider answered, and what it has to remark itself.
     pub confession: Option<Confession>,
+    /// What the id of a question's call begins with, where that is another one than the call's own.
+    pub asks_as: Option<&'static str>,
     /// What it says of its model beside the title of its session.
     pub meta: fn(&Value) -> Option<Told>,
+}
+
+impl Aside {
+    /// Nothing.
+    pub const NONE: Self = Self { confession: None, asks_as: None, meta: nothing_told };
 }
 
 /// How an agent confesses in text that its model failed, and then ends the turn as if all were well.
@@ -81,8 +88,7 @@ pub struct ToldError {
 impl Laned {
     /// A lane on which nothing is to be set and nothing is told beside the protocol.
     pub const fn new(runtime: &'static str, known: Known, held: Held) -> Self {
-        let aside = Aside { confession: None, meta: nothing_told };
-        Self { runtime, known, held, env: nothing_set, aside }
+        Self { runtime, known, held, env: nothing_set, aside: Aside::NONE }
     }
 }
 
@@ -133,7 +139,9 @@ impl Held {
                 true,
                 "dangerous: every question is answered with yes, each time for that one time",
             ),
-            (Self::Unasked, _) => (false, "it was not seen to ask before it acts"),
+            (Self::Unasked, _) => {
+                (false, "it asks before it edits a file, but runs commands unasked")
+            }
             (Self::ReadOnly, Policy::Ask) => (false, "it asks only where its own sandbox stops it"),
             (Self::ReadOnly, _) => (
                 true,

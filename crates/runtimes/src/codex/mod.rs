@@ -51,7 +51,7 @@ const PRODUCT: Product = Product {
 
 /// By ACP it is driven through a bridge, which is a program of its own.
 pub(crate) const BY_ACP: Laned = Laned {
-    aside: Aside { confession: None, meta: bridge::told },
+    aside: Aside { meta: bridge::told, ..Aside::NONE },
     ..Laned::new(
         PRODUCT.id,
         cards::row(

@@ -62,7 +62,7 @@ const PRODUCT: Product = Product {
 pub(crate) const BY_ACP: Laned = Laned {
     aside: Aside {
         confession: Some(Confession { agent: "Copilot", failure: "Error: ", remark: "Info: " }),
-        meta: |_| None,
+        ..Aside::NONE
     },
     ..Laned::new(
         PRODUCT.id,

@@ -11,7 +11,7 @@ mod wire;
 mod tests;
 
 use crate::acp::cards;
-use crate::acp::lane::{Held, Laned};
+use crate::acp::lane::{Aside, Held, Laned};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
@@ -48,17 +48,21 @@ const PRODUCT: Product = Product {
                     go on with a conversation, or to give a prompt above 96 KiB",
 };
 
-/// By ACP, which is a program of its own in the same package.
-pub(crate) const BY_ACP: Laned = Laned::new(
-    PRODUCT.id,
-    cards::row(
-        ("hermes-acp", "Hermes"),
-        ("hermes-acp", &[]),
-        "pip install 'hermes-agent[acp]'",
-        CardEvidence::Recorded,
-    ),
-    Held::Unasked,
-);
+/// By ACP, which is a program of its own in the same package. It asks about an edit under an id that
+/// is not the call's, and of this version never tells that the call ended.
+pub(crate) const BY_ACP: Laned = Laned {
+    aside: Aside { asks_as: Some("edit-approval-"), ..Aside::NONE },
+    ..Laned::new(
+        PRODUCT.id,
+        cards::row(
+            ("hermes-acp", "Hermes"),
+            ("hermes-acp", &[]),
+            "pip install 'hermes-agent[acp]'",
+            CardEvidence::Recorded,
+        ),
+        Held::Unasked,
+    )
+};
 
 /// In its one-shot mode it approves everything itself, and there is no switch against that.
 const POLICIES: Policies = Policies {
