@@ -141,6 +141,9 @@ pub struct Adapter {
     /// Models to ask for when the agent does not take the wanted one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallback_models: Vec<String>,
+    /// By what an agent that speaks ACP says that a turn is over; absent is its reply.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_end: Option<TurnEnd>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_model: Option<String>,
     #[serde(default)]
@@ -192,6 +195,15 @@ pub struct Adapter {
 pub enum ProjectContext {
     Load,
     Isolate,
+}
+
+/// What says that a turn over ACP is over: the reply to its prompt alone, as the protocol has it, or
+/// an update of the kind `turn_end` as well, for agents that never reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TurnEnd {
+    Reply,
+    Update,
 }
 
 /// Which lane drives a runtime that has several; `auto` takes the one that can keep the policy.

@@ -254,7 +254,10 @@ pub(crate) async fn give_up(host: &Host, run: RunId) -> Result<(), Fault> {
     }
     let attempt = host.inner.data.last_attempt(run);
     let keeper = find_keeper(host, &row, attempt, &host.inner.data.spool(run, attempt)).await?;
-    adopted(host, &row, attempt, None, keeper, None).await?.run(None).await;
+    // Nothing of its state is trusted but what it had asked for: numbers are given once.
+    let point = host.store().resume_point(run).await.map_err(stored)?;
+    let point = point.map(|point| ResumePoint { machine: Vec::new(), ..point });
+    adopted(host, &row, attempt, point, keeper, None).await?.run(None).await;
     Ok(())
 }
 
@@ -389,9 +392,13 @@ async fn adopted(
     let now = clock::now();
     // Whoever holds the directory's lock has nobody beside it; whoever reaped has its lease.
     let until_ms = until_ms.unwrap_or(now.mono_ms + house.lease_ms);
+    let undone: Vec<u64> = point.iter().flat_map(|point| &point.effects).map(|one| one.n).collect();
     let (machine, dialect, state) = restored.unwrap_or_else(|| {
         let terms = Terms::from(&Default::default(), row.fence, attempt);
-        (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, HostState::default())
+        // What is asked for from here on may not have the number of what was asked for before.
+        let next_effect = undone.iter().copied().max().unwrap_or_default();
+        let state = HostState { next_effect, ..HostState::default() };
+        (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, state)
     });
     let luggage = reply.as_ref().and_then(|reply| reply.luggage.as_deref());
     let upstream = luggage.and_then(|luggage| Upstream::unpacked(luggage, row.id));
@@ -461,6 +468,7 @@ async fn adopted(
     let _ = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
     if let Some(why) = lost {
         drive.ending = Ending::Told;
+        drive.pending.done.extend(undone);
         drive.step(now, Input::Lost { why: why.to_owned() });
         return Ok(drive);
     }

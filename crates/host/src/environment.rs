@@ -4,23 +4,9 @@
 
 use contract::plan::{EnvEntry, EnvSource};
 use contract::{AgentId, RunId, TaskId};
+use runtimes::registry;
 use std::collections::BTreeMap;
 use std::path::Path;
-
-/// Names by which agent CLIs notice that they run inside another one, and then refuse or change
-/// their manners.
-const NESTED_AGENT_MARKERS: &[&str] = &[
-    "CLAUDECODE",
-    "CLAUDE_CODE_ENTRYPOINT",
-    "CLAUDE_CODE_SSE_PORT",
-    "CODEX_SANDBOX",
-    "CODEX_SANDBOX_NETWORK_DISABLED",
-    "CURSOR_AGENT",
-    "CURSOR_TRACE_ID",
-    "GEMINI_CLI",
-    "OPENCODE",
-    "OPENCODE_BIN_PATH",
-];
 
 /// What the reserved names are made from.
 #[derive(Debug, Clone)]
@@ -63,8 +49,8 @@ pub fn without_run(
 /// agent around us.
 pub fn by_hand(caller: &BTreeMap<String, String>) -> Vec<(String, String)> {
     let mut built = caller.clone();
-    for marker in NESTED_AGENT_MARKERS {
-        built.remove(*marker);
+    for marker in registry::nested_markers() {
+        built.remove(marker);
     }
     given(built)
 }
@@ -93,8 +79,8 @@ fn asked_for(
             }
         }
     }
-    for marker in NESTED_AGENT_MARKERS {
-        built.remove(*marker);
+    for marker in registry::nested_markers() {
+        built.remove(marker);
     }
     built
 }

@@ -4,7 +4,7 @@
 //! that speaks ACP too has a second lane: `on_lane` takes it, and `kept_as` says so in what is stored.
 
 use crate::account::Account;
-use crate::acp::lane::ByAcp;
+use crate::acp::lane::{ByAcp, Laned};
 use crate::mapped::{self, Mapped};
 use crate::{
     Runtime, acp, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes,
@@ -40,12 +40,39 @@ pub fn find(id: &str) -> Option<&'static dyn Runtime> {
     RUNTIMES.into_iter().find(|runtime| runtime.card().id == id)
 }
 
+/// Those of them that speak ACP too, each by the lane that its own folder describes.
+static LANED: [&Laned; 8] = [
+    &claude::BY_ACP,
+    &codex::BY_ACP,
+    &copilot::BY_ACP,
+    &droid::BY_ACP,
+    &gemini::BY_ACP,
+    &hermes::BY_ACP,
+    &kilo::BY_ACP,
+    &opencode::BY_ACP,
+];
+
+/// Every runtime with both lanes, in the order people see.
+pub fn by_acp() -> &'static [&'static Laned] {
+    &LANED
+}
+
 /// The providers that answer how an account of a runtime stands.
 static ACCOUNTS: [(&str, &dyn Account); 1] = [("claude", &claude::account::Usage)];
 
 /// Whom to ask for the quota of this runtime's account.
 pub fn account(id: &str) -> Option<&'static dyn Account> {
     ACCOUNTS.into_iter().find(|(runtime, _)| *runtime == id).map(|(_, account)| account)
+}
+
+/// The variables that each agent sets for what it starts.
+static MARKERS: [&[&str]; 5] =
+    [claude::MARKERS, codex::MARKERS, cursor_agent::MARKERS, gemini::MARKERS, opencode::MARKERS];
+
+/// Names by which agents notice that they run inside another one, and then refuse or change their
+/// manners.
+pub fn nested_markers() -> impl Iterator<Item = &'static str> {
+    MARKERS.into_iter().flatten().copied()
 }
 
 /// A runtime that was chosen for a run.
@@ -186,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_run_on_the_second_lane_is_found_again_by_what_is_kept_of_it() {
-        for laned in crate::acp::lane::LANED {
+        for laned in by_acp() {
             let adapter = Adapter { runtime: laned.runtime.to_owned(), ..Adapter::default() };
             let chosen = on_lane(of(&adapter).unwrap(), Lane::Acp);
             let kept = kept_as(&chosen, &adapter);

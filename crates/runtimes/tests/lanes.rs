@@ -4,7 +4,7 @@
 
 use contract::event::{Body, ToolStatus};
 use contract::plan::Lane;
-use runtimes::acp::{cards, lane};
+use runtimes::acp::lane;
 use runtimes::registry::{self, Chosen};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn recording(folder: &str, name: &str) -> Option<Recording> {
 
 /// The name that recordings over ACP have for an agent: that of its program.
 fn recorded_as(laned: &lane::Laned) -> &'static str {
-    let program = cards::find(laned.known).expect("a known agent").binary;
+    let program = laned.known.binary;
     program.strip_suffix("-acp").filter(|stem| *stem == laned.runtime).unwrap_or(program)
 }
 
@@ -115,7 +115,7 @@ fn one_scenario_comes_to_the_same_events_on_both_lanes() {
     let mut differ = BTreeSet::new();
     let mut seen = Vec::new();
     let mut pairs = 0;
-    for laned in lane::LANED {
+    for laned in registry::by_acp() {
         let native = registry::find(laned.runtime).expect("a runtime");
         let by_acp = registry::on_lane(Chosen::Listed(native), Lane::Acp);
         for scenario in SCENARIOS {

@@ -184,6 +184,15 @@ pub const PINS: &[Pin] = &[
         newer_node: false,
         everyday: false,
     },
+    // The same package with what it needs for its second lane.
+    Pin {
+        id: "hermes-acp",
+        by: By::Pip,
+        package: "hermes-agent[acp]",
+        version: "0.19.0",
+        program: "hermes-acp",
+        ..NODE
+    },
     Pin {
         id: "claude-agent-acp",
         package: "@agentclientprotocol/claude-agent-acp",

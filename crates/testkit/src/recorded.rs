@@ -41,6 +41,8 @@ pub struct Recording {
     pub version: String,
     /// What the agent was allowed, where that is not everything.
     pub policy: Option<Policy>,
+    /// The conversation of the agent's own that it was to take up.
+    pub resumed: Option<String>,
     /// How many lines of stdout had come when all of stderr did. Nobody noted the times of stderr; an
     /// agent says there why it waits, so it is taken to have spoken in the longest pause of stdout.
     pub stderr_after: usize,
@@ -100,11 +102,12 @@ impl Recording {
             argv: meta["argv"].as_array().into_iter().flatten().filter_map(word).collect(),
             version: word(&meta["version"]).unwrap_or_default(),
             policy: serde_json::from_value(meta["policy"].clone()).ok(),
+            resumed: word(&meta["resumed_session"]),
         }
     }
 
-    /// The spec that leads to what the agent was told, as far as a transcript shows it: the session
-    /// that was taken up, the model that was asked for, and whether its questions were allowed.
+    /// The spec that leads to what the agent was told, as far as its notes or a transcript show it: the
+    /// session that was taken up, the model that was asked for, and whether its questions were allowed.
     pub fn as_it_was(&self, spec: &Spec) -> Spec {
         let param = |method: &str, name: &str| {
             let told = self.told.iter().find(|told| told["method"] == method)?;
@@ -116,7 +119,9 @@ impl Recording {
                 ["allow", "once", "always", "proceed"].iter().any(|word| option.starts_with(word))
             });
         Spec {
-            session: param("session/load", "sessionId").or(spec.session.clone()),
+            session: param("session/load", "sessionId")
+                .or(self.resumed.clone())
+                .or(spec.session.clone()),
             model: param("session/set_model", "modelId").or(spec.model.clone()),
             policy: if allowed { spec.policy } else { Policy::Deny },
             ..spec.clone()

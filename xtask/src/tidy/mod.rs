@@ -5,6 +5,7 @@
 //! fooled by a word in a sentence. What a rule lets pass is in `PARDONS`, one line with its reason.
 
 mod failpoints;
+mod names;
 mod prose;
 mod rooms;
 pub(crate) mod rust;
@@ -56,7 +57,6 @@ const PARDONS: &[(&str, &str, &str)] = &[
     ("machine-path", "xtask/src/tidy/", "the rule and its tests name what they look for"),
     ("sql", "xtask/src/", "measures SQLite's own limit, and tests this rule"),
     ("runtime-id", "xtask/src/tidy/", "the rule and its tests name what they look for"),
-    ("runtime-id", "crates/runtimes/src/acp/", "programs that speak ACP too, by their own names"),
     ("ignored-test", "xtask/src/tidy/", "the rule and its tests name what they look for"),
 ];
 
@@ -82,10 +82,12 @@ pub fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     for file in files {
         text::check(file, &mut findings);
         rooms::check(file, &mut findings);
+        names::check(file, &mut findings);
         prose::check(file, exists, &mut findings);
     }
     prose::check_decisions(files, &mut findings);
     failpoints::check(files, &mut findings);
+    names::check_folders(files, &mut findings);
     findings.retain(|finding| {
         !PARDONS
             .iter()

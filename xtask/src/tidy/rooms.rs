@@ -1,5 +1,5 @@
-//! Rules about rooms: who may depend on whom, where SQL may stand, and where a runtime may be
-//! called by its name. The table of rooms is the drawing of ARCHITECTURE.md as data.
+//! Rules about rooms: who may depend on whom, and where SQL may stand. The table of rooms is the
+//! drawing of ARCHITECTURE.md as data. Where a runtime may be called by its name is in `names.rs`.
 
 use super::rust::{Kind, pieces, tests_begin};
 use super::{File, Finding};
@@ -40,19 +40,6 @@ const ROOMS: &[Room] = &[
     Room { name: "xtask", ours: None, never: &[] },
     // No member of the workspace, and part of nothing that is shipped.
     Room { name: "stranger", ours: Some(&[]), never: &["rusqlite", "axum", "reqwest"] },
-];
-
-/// Ids of runtimes. A runtime is known in its own folder and in one line of the registry.
-const RUNTIME_IDS: &[&str] = &[
-    "aider", "amp", "claude", "codex", "copilot", "cursor", "demo", "droid", "gemini", "goose",
-    "hermes", "kilo", "openclaw", "opencode", "pi", "process", "qwen",
-];
-
-/// Id, beginning of a path, and why the id may stand there as a literal.
-const RUNTIME_NAMED: &[(&str, &str, &str)] = &[
-    ("process", "crates/cli/src/", "`type: \"process\"` is a word of the configuration"),
-    ("process", "crates/runtimes/src/", "any command that speaks JSON lines, not a product"),
-    ("demo", "crates/cli/src/", "the demo agent lives in the binary"),
 ];
 
 /// How SQL looks in a literal. Upper case, as it is written in this tree; English is not.
@@ -149,21 +136,7 @@ fn literals(file: &File, findings: &mut Vec<Finding>) {
         {
             find("sql", "SQL lives in crates/store alone: give the store a verb or a read".into());
         }
-        let text = piece.text.as_str();
-        if RUNTIME_IDS.contains(&text) && !may_name(&file.path, text) {
-            let what = format!(
-                "\"{text}\" is known in its folder and the registry alone: ask the card instead"
-            );
-            find("runtime-id", what);
-        }
     }
-}
-
-fn may_name(path: &str, id: &str) -> bool {
-    path == "crates/runtimes/src/registry.rs"
-        || path.starts_with(&format!("crates/runtimes/src/{id}/"))
-        || path == format!("crates/runtimes/src/{id}.rs")
-        || RUNTIME_NAMED.iter().any(|(named, below, _)| *named == id && path.starts_with(below))
 }
 
 #[cfg(test)]
@@ -220,22 +193,6 @@ mod tests {
         assert_eq!(found("web/a.sql", "SELECT 1;\n"), ["1 sql"]);
         let text =
             format!("{HEAD}// SELECT a FROM b\nconst A: &str = \"select one from the list\";\n");
-        assert_eq!(found("crates/host/src/a.rs", &text), [""; 0]);
-    }
-
-    #[test]
-    fn a_runtime_is_named_in_its_folder_the_registry_and_tests_alone() {
-        let text = format!("{HEAD}const A: &str = \"codex\"; // \"claude\"\n");
-        assert_eq!(found("crates/host/src/a.rs", &text), ["2 runtime-id"]);
-        assert_eq!(found("crates/runtimes/src/gemini/mod.rs", &text), ["2 runtime-id"]);
-        for path in [
-            "crates/runtimes/src/codex/mod.rs",
-            "crates/runtimes/src/registry.rs",
-            "crates/host/tests/a.rs",
-        ] {
-            assert_eq!(found(path, &text), [""; 0], "{path}");
-        }
-        let text = format!("{HEAD}#[cfg(test)]\nmod tests {{ const A: &str = \"codex\"; }}\n");
         assert_eq!(found("crates/host/src/a.rs", &text), [""; 0]);
     }
 }

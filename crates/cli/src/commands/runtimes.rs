@@ -2,7 +2,7 @@
 
 use super::{Context, Stopped};
 use crate::config as settings;
-use ::runtimes::acp::cards::{KNOWN, Known};
+use ::runtimes::acp::cards::{self, Known};
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
             "agents": agents,
             "adapters": adapters,
             "runtimes": cards,
-            "acp": KNOWN.iter().map(|known| known.id).collect::<Vec<_>>(),
+            "acp": cards::all().map(|known| known.id).collect::<Vec<_>>(),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -33,7 +33,7 @@ pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     }
     let known = |known: &Known| named("acp", known.id, known.label);
     lines.extend(cards.iter().map(|card| named("runtime", &card.id, &card.label)));
-    lines.extend(KNOWN.iter().map(known));
+    lines.extend(cards::all().map(known));
     context.print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -97,6 +97,9 @@ pub struct Adapter {
     /// The name it is shown under.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// By what it says that a turn is over: its reply, or an update as well.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn_end: Option<TurnEnd>,
     /// How its stream is framed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_format: Option<String>,
@@ -437,9 +440,16 @@ impl AdapterType {
         match self {
             Self::Process => &["binary", "args", "protocol"],
             Self::Cli => &["runtime", "binary", "extraArgs", "projectContext", "lane", "mapping"],
-            Self::Acp => {
-                &["bin", "args", "versionArgs", "fallbackModels", "id", "name", "streamFormat"]
-            }
+            Self::Acp => &[
+                "bin",
+                "args",
+                "versionArgs",
+                "fallbackModels",
+                "id",
+                "name",
+                "turnEnd",
+                "streamFormat",
+            ],
             Self::Http => {
                 &["baseUrl", "auth", "protocol", "maxConcurrentSessions", "allowInsecure"]
             }

@@ -7,7 +7,8 @@ use super::file::{
 };
 use super::nearest::nearest;
 use super::words::{
-    AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, QuotaSource, Window, Workspace,
+    AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, QuotaSource, TurnEnd, Window,
+    Workspace,
 };
 use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
@@ -239,6 +240,10 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         env_passthrough: from.env_passthrough.clone(),
         model: from.model.clone(),
         fallback_models: from.fallback_models.iter().map(|model| model.id().to_owned()).collect(),
+        turn_end: from.turn_end.map(|end| match end {
+            TurnEnd::Reply => plan::TurnEnd::Reply,
+            TurnEnd::Update => plan::TurnEnd::Update,
+        }),
         cost_model: from.cost_model.clone(),
         env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
         clocks: clocks(from),
@@ -321,6 +326,7 @@ fn bare(name: &str) -> plan::Adapter {
         env_passthrough: Vec::new(),
         model: None,
         fallback_models: Vec::new(),
+        turn_end: None,
         cost_model: None,
         env_compat: Vec::new(),
         clocks: Clocks::default(),
@@ -371,8 +377,7 @@ pub fn runtime_ids() -> Vec<String> {
 fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
     let runtimes = runtime_ids();
     let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(&runtimes);
-    let all =
-        all.map(String::as_str).chain(runtimes::acp::cards::KNOWN.iter().map(|known| known.id));
+    let all = all.map(String::as_str).chain(runtimes::acp::cards::all().map(|known| known.id));
     let message = if asked == missing {
         format!("no agent, adapter or runtime is called '{asked}'")
     } else {

@@ -410,6 +410,7 @@ fn an_acp_agent_is_configured_by_its_program_and_arguments_alone() {
         "short": { "type": "acp", "bin": "opencode" },
         "long": { "type": "acp", "id": "d", "name": "Devin", "bin": "devin", "versionArgs": ["-V"],
             "args": ["--permission-mode", "ask", "acp"], "streamFormat": "acp-json-rpc",
+            "turnEnd": "update",
             "fallbackModels": [{ "id": "default", "label": "default" }], "model": "m" }
     } }"#;
     let config = loaded(text).unwrap();
@@ -417,6 +418,7 @@ fn an_acp_agent_is_configured_by_its_program_and_arguments_alone() {
     assert_eq!((short.runtime.as_str(), short.binary.as_deref()), ("acp", Some("opencode")));
     assert_eq!(short.args, ["acp"]);
     let long = resolve("long", &config).unwrap().adapter;
+    assert_eq!((short.turn_end, long.turn_end), (None, Some(contract::plan::TurnEnd::Update)));
     assert_eq!(long.args, ["--permission-mode", "ask", "acp"]);
     assert_eq!((long.model.as_deref(), long.fallback_models), (Some("m"), vec!["default".into()]));
     let adapter = acp_adapter("copilot --acp").unwrap();

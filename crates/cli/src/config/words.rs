@@ -35,6 +35,7 @@ choices! {
     }
     ProjectContext { Load = "load", Isolate = "isolate" }
     LaneChoice { Auto = "auto", Native = "native", Acp = "acp" }
+    TurnEnd { Reply = "reply", Update = "update" }
     AuthType { Bearer = "bearer", Mtls = "mtls", None = "none" }
     AutoOff { Auto = "auto", Off = "off" }
     OnOff { On = "on", Off = "off" }

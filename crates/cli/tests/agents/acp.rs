@@ -44,6 +44,8 @@ enum Denied {
     GoesOn,
     /// It takes the no for the end of its turn.
     Ends,
+    /// It does not ask before everything it does, so that it is not started at all.
+    NotStarted,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -171,6 +173,17 @@ const ROWS: &[Row] = &[
         quota: Quota::Named,
         speaks: Speaks::Whole,
     },
+    Row {
+        runtime: "hermes",
+        programs: &["hermes-acp"],
+        own: None,
+        model: None,
+        // It asks before it edits a file, and runs commands unasked.
+        denied: Denied::NotStarted,
+        resumes: Resumes::ItsOwn,
+        quota: Quota::Silent,
+        speaks: Speaks::InPieces,
+    },
 ];
 
 /// An instance with one agent on its second lane and a scripted model beside it.
@@ -256,9 +269,14 @@ impl Stage {
 
     /// Writes down that all of a scenario held.
     fn held(&self, scenario: &str, exit: i32, events: &[Value]) {
+        self.came_to(scenario, exit, result(events));
+    }
+
+    /// The same of what came to this end.
+    fn came_to(&self, scenario: &str, exit: i32, end: &Value) {
         self.assert_nothing_left();
         let Some(dir) = std::env::var_os("OSTLER_AGENTS_ROWS") else { return };
-        let (end, program) = (result(events), self.row.programs[0]);
+        let program = self.row.programs[0];
         // A bridge has a name of its own.
         let cli = match program == self.row.runtime {
             true => format!("{program} by ACP"),
@@ -343,6 +361,9 @@ pub fn write_allowed(runtime: &str) {
 pub fn write_denied(runtime: &str) {
     let stage = Stage::new(runtime, "write");
     let said = stage.run(&["--permission", "deny"], "Write the file.");
+    if stage.row.denied == Denied::NotStarted {
+        return not_started(&stage, &said);
+    }
     let events = said.events();
     assert_gap_free(&events);
     let end = result(&events);
@@ -350,13 +371,22 @@ pub fn write_denied(runtime: &str) {
     let asked = of_kind(&events, "permission");
     let expected = match stage.row.denied {
         Denied::GoesOn => (0, Value::Null),
-        Denied::Ends => (12, "permission_denied".into()),
+        Denied::Ends | Denied::NotStarted => (12, "permission_denied".into()),
     };
     assert_eq!((said.code, end["code"].clone()), expected, "{events:#?}");
     assert!(!asked.is_empty(), "it asks: {events:#?}");
     let denied = asked.iter().filter(|event| event["decision"] == "deny").count();
     assert_eq!(denied * 2, asked.len(), "each question is denied: {asked:#?}");
     stage.held("write a file and may not", said.code, &events);
+}
+
+/// A policy that it cannot be held to keeps it from being started.
+fn not_started(stage: &Stage, said: &Said) {
+    assert_eq!((said.code, written(stage)), (3, None), "{said:?}");
+    assert!(said.stderr.contains("policy_not_possible"), "{said:?}");
+    assert_eq!(stage.model.requests().len(), 0, "no model was asked");
+    let end = json!({ "outcome": "not started", "code": "policy_not_possible", "duration_ms": 0 });
+    stage.came_to("write a file and may not", said.code, &end);
 }
 
 pub fn thinking(runtime: &str) {

@@ -1,6 +1,9 @@
 //! Agents made with the official SDKs of ACP, in Rust and in Python, driven as strangers: what they say
-//! and understand is the SDK's own. The SDKs are had from their registries on first use, and whoever
-//! cannot reach one is told that it was not tried; `scripts/test` puts both there and then it must be.
+//! and understand is the SDK's own. Driven are the examples that the SDKs are published with, had from
+//! their registries and nothing of ours, and an agent of ours made with each, which does everything:
+//! the examples only echo, that of Rust only greets, and the SDK's own test agent is not published.
+//! All are had on first use, and whoever cannot reach a registry is told that they were not tried;
+//! `scripts/test` puts them there, and then they must be.
 
 use crate::ostler::{BOUND_MS, Ostler, assert_gap_free, kinds, result};
 use serde_json::Value;
@@ -13,7 +16,9 @@ use testkit::{find_marked, until};
 const SDK: &str = "agent-client-protocol==0.12.1";
 /// The longest the other one may be built for in a test; `scripts/test` builds it before.
 const BUILD_SEC: u32 = 150;
-/// Set by whoever has put both there.
+/// What the agent of ours made with the Rust SDK is built from, which names its version.
+const STRANGER: &str = include_str!("../stranger/Cargo.toml");
+/// Set by whoever has put all of them there.
 const THERE: &str = "OSTLER_TEST_ACP_SDK";
 
 fn target() -> &'static Path {
@@ -33,8 +38,8 @@ fn found(what: &str, found: Option<String>) -> Option<String> {
     found
 }
 
-/// The command of the agent made with the Python SDK.
-fn python() -> Option<String> {
+/// The Python that has the SDK.
+fn interpreter() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let python = FOUND.get_or_init(|| {
         let home = target().join("acp-sdk");
@@ -58,8 +63,64 @@ fn python() -> Option<String> {
         let _ = std::fs::remove_dir_all(&part);
         has(&python).then_some(python)
     });
+    python.as_deref()
+}
+
+/// The command of the agent made with the Python SDK.
+fn python() -> Option<String> {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/acp_agent.py");
-    found(SDK, python.as_ref().map(|python| format!("{} {script}", python.display())))
+    found(SDK, interpreter().map(|python| format!("{} {script}", python.display())))
+}
+
+/// The command of an example of the Python SDK: its wheel has none, its source archive has.
+fn python_example(name: &str) -> Option<String> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let folder = FOUND.get_or_init(|| {
+        let (package, version) = SDK.split_once("==")?;
+        let home = target().join(format!("acp-sdk-examples-{version}"));
+        if home.join("agent.py").exists() {
+            return Some(home);
+        }
+        let part = target().join(format!("acp-sdk-examples.{}", std::process::id()));
+        let download = ["-m", "pip", "download", "-q", "--no-deps", "--no-binary", package, "-d"];
+        let got = succeeds(Command::new(interpreter()?).args(download).arg(&part).arg(SDK));
+        let archive = std::fs::read_dir(&part).ok()?.flatten().next()?.path();
+        let mut unpack = Command::new("tar");
+        unpack.args(["--strip-components=2", "--wildcards", "-xzf"]).arg(archive).arg("-C");
+        if got && succeeds(unpack.arg(&part).arg("*/examples/*.py")) {
+            let _ = std::fs::rename(&part, &home);
+        }
+        let _ = std::fs::remove_dir_all(&part);
+        home.join("agent.py").exists().then_some(home)
+    });
+    let command = || {
+        let script = folder.as_ref()?.join(name);
+        Some(format!("{} {}", interpreter()?.display(), script.display()))
+    };
+    found("the source of the Python SDK", command())
+}
+
+/// The command of the example agent of the Rust SDK, built from the package as it is published.
+fn rust_example() -> Option<String> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let program = FOUND.get_or_init(|| {
+        let (_, version) = STRANGER.split_once("agent-client-protocol = { version = \"=")?;
+        let (version, _) = version.split_once('"')?;
+        let home = target().join("stranger");
+        let root = home.join(format!("examples-{version}"));
+        let program = root.join("bin/simple_agent");
+        if program.exists() {
+            return Some(program);
+        }
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut install = Command::new("timeout");
+        install.arg(BUILD_SEC.to_string()).arg(cargo).args(["install", "--quiet", "--locked"]);
+        install.args(["--debug", "--example", "simple_agent", "--features", "stdio"]);
+        install.args(["--version", version, "agent-client-protocol"]);
+        install.arg("--root").arg(root).arg("--target-dir").arg(&home);
+        succeeds(install.env("CARGO_PROFILE_DEV_DEBUG", "false")).then_some(program)
+    });
+    found("the example of the Rust SDK", program.as_ref().map(|path| path.display().to_string()))
 }
 
 /// The command of the agent made with the Rust SDK, a package of its own.
@@ -132,4 +193,48 @@ fn an_agent_made_with_the_rust_sdk_is_driven() {
     if let Some(agent) = rust() {
         driven(&agent);
     }
+}
+
+/// One run of an example with a prompt.
+fn runs(ostler: &Ostler, agent: &str, args: &[&str]) -> (i32, Vec<Value>) {
+    let run = ["run", "--acp", agent, "good day", "--json", "--permission", "allow-all"];
+    let said = ostler.says(&[&run, args].concat());
+    let events = said.events();
+    assert_gap_free(&events);
+    (said.code, events)
+}
+
+#[test]
+fn the_example_agents_of_the_python_sdk_are_driven() {
+    for (name, text) in [("echo_agent.py", "good day"), ("agent.py", "Client sent:good day")] {
+        let Some(agent) = python_example(name) else { return };
+        let ostler = Ostler::new();
+        let (code, events) = runs(&ostler, &agent, &[]);
+        assert_eq!((code, &result(&events)["text"]), (0, &text.into()), "{events:#?}");
+        let unknown = events.iter().find(|event| event["level"] == "unrecognised");
+        assert_eq!(unknown, None, "everything it says is understood");
+        // Neither offers to take a session up again: what was said is handed over to a new one.
+        let (code, events) = runs(&ostler, &agent, &["--continue"]);
+        let said = result(&events)["text"].as_str().unwrap_or_default();
+        assert_eq!((code, said.matches("good day").count() > 1), (0, true), "{events:#?}");
+        let resumed = events.iter().any(|event| event["resumed"] == true);
+        assert!(!resumed, "{events:#?}");
+        until("it to be gone", BOUND_MS, || {
+            find_marked(&ostler.instance.mark()).is_empty().then_some(())
+        });
+    }
+}
+
+#[test]
+fn the_example_agent_of_the_rust_sdk_is_driven_as_far_as_it_goes() {
+    let Some(agent) = rust_example() else { return };
+    let ostler = Ostler::new();
+    let (code, events) = runs(&ostler, &agent, &[]);
+    let end = result(&events);
+    // It greets, and knows no request but that one.
+    assert_eq!((code, &end["code"]), (15, &"protocol_error".into()), "{events:#?}");
+    assert!(end["message"].as_str().is_some_and(|said| said.contains("session/new")), "{end}");
+    until("it to be gone", BOUND_MS, || {
+        find_marked(&ostler.instance.mark()).is_empty().then_some(())
+    });
 }

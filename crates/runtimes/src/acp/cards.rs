@@ -1,8 +1,11 @@
 //! Agents that speak ACP, by name: what to start, how it tells its version, how it is installed, and
 //! whether it was seen at work. Data only: all of them are driven by the one runtime, and what is
-//! configured under a name of these comes before it. What was seen of each is in `NOTES.md`.
+//! configured under a name of these comes before it. Those that are runtimes here stand in their own
+//! folders (`lane` has the mechanism), the others in the table below. What was seen of each is in
+//! `NOTES.md`.
 
-use contract::card::CardEvidence::{self, Documented, Recorded};
+use crate::registry;
+use contract::card::CardEvidence::{self, Documented};
 
 /// One agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +22,8 @@ pub struct Known {
 
 const VERSION: &[&str] = &["--version"];
 
-const fn row(
+/// A row of the agents, with what nearly all of them share.
+pub(crate) const fn row(
     (id, label): (&'static str, &'static str),
     (binary, args): (&'static str, &'static [&'static str]),
     install_hint: &'static str,
@@ -28,46 +32,8 @@ const fn row(
     Known { id, label, binary, args, version_args: VERSION, install_hint, evidence }
 }
 
-/// Every agent that is known by name.
-pub const KNOWN: &[Known] = &[
-    row(
-        ("claude-acp", "Claude Code, by its bridge"),
-        ("claude-agent-acp", &[]),
-        "npm install -g @agentclientprotocol/claude-agent-acp",
-        Recorded,
-    ),
-    row(
-        ("codex-acp", "Codex, by its bridge"),
-        ("codex-acp", &[]),
-        "npm install -g @agentclientprotocol/codex-acp",
-        Recorded,
-    ),
-    row(
-        ("copilot-acp", "GitHub Copilot"),
-        ("copilot", &["--acp"]),
-        "npm install -g @github/copilot",
-        Recorded,
-    ),
-    row(
-        ("droid-acp", "Factory Droid"),
-        ("droid", &["exec", "--output-format", "acp"]),
-        "npm install -g @factory/cli",
-        Recorded,
-    ),
-    row(
-        ("gemini-acp", "Gemini CLI"),
-        ("gemini", &["--acp"]),
-        "npm install -g @google/gemini-cli",
-        Recorded,
-    ),
-    row(("hermes-acp", "Hermes"), ("hermes-acp", &[]), "pip install 'hermes-agent[acp]'", Recorded),
-    row(("kilo-acp", "Kilo"), ("kilo", &["acp"]), "npm install -g @kilocode/cli", Recorded),
-    row(
-        ("opencode-acp", "OpenCode"),
-        ("opencode", &["acp"]),
-        "npm install -g opencode-ai",
-        Recorded,
-    ),
+/// Every agent that speaks ACP and is no runtime of its own here.
+const STRANGERS: &[Known] = &[
     row(
         ("auggie-acp", "Auggie"),
         ("auggie", &["--acp"]),
@@ -110,23 +76,28 @@ pub const KNOWN: &[Known] = &[
     row(("vibe-acp", "Mistral Vibe"), ("vibe-acp", &[]), "pip install mistral-vibe", Documented),
 ];
 
+/// Every agent that is known by name, in the order people see.
+pub fn all() -> impl Iterator<Item = &'static Known> {
+    registry::by_acp().iter().map(|laned| &laned.known).chain(STRANGERS)
+}
+
 /// The agent of this name.
 pub fn find(id: &str) -> Option<&'static Known> {
-    KNOWN.iter().find(|known| known.id == id)
+    all().find(|known| known.id == id)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry;
+    use contract::card::CardEvidence::Recorded;
     use std::collections::BTreeSet;
     use std::path::PathBuf;
 
     #[test]
     fn every_name_is_free_and_every_row_whole() {
-        let ids: BTreeSet<_> = KNOWN.iter().map(|known| known.id).collect();
-        assert_eq!(ids.len(), KNOWN.len(), "two agents share a name");
-        for known in KNOWN {
+        let ids: BTreeSet<_> = all().map(|known| known.id).collect();
+        assert_eq!(ids.len(), all().count(), "two agents share a name");
+        for known in all() {
             assert!(registry::find(known.id).is_none(), "{} is a runtime", known.id);
             assert!(!known.install_hint.is_empty() && !known.label.is_empty(), "{}", known.id);
             assert!(find(known.id).is_some());
@@ -152,7 +123,7 @@ mod tests {
                 commands.insert([&[program], &argv[1..]].concat().join(" "));
             }
         }
-        for known in KNOWN.iter().filter(|known| known.evidence == Recorded) {
+        for known in all().filter(|known| known.evidence == Recorded) {
             let command = [&[known.binary], known.args].concat().join(" ");
             assert!(commands.contains(&command), "{command} is not among {commands:?}");
         }

@@ -9,8 +9,9 @@ use super::state::{Asked, Ours, State, frame, short};
 use super::turn::cancelled;
 use super::wire::{Asking, Choice, Greeting, Line, Opened, Refusal, Updated};
 use super::words;
-use crate::{Dialect, Frame, Out, Stream};
+use crate::{Dialect, Frame, Out, Stream, registry};
 use contract::event::{Body, Log, PermissionOption, Raw};
+use contract::plan::TurnEnd;
 use contract::speech::{Close, Question};
 use contract::{Code, Signal, Timestamp, Utterance};
 use serde_json::{Value, json};
@@ -146,7 +147,14 @@ impl Ear<'_> {
 
     /// The reply to a request of ours: each leads to the next. One that nobody waits for is noise.
     fn reply(&mut self, id: &Value, result: Option<Value>, error: Option<Refusal>) {
-        let Some(ours) = self.state.answered_by(Some(id)) else { return self.unrecognised() };
+        let Some(ours) = self.state.answered_by(Some(id)) else {
+            return match self.state.wanted.turn_end {
+                TurnEnd::Reply => self.unrecognised(),
+                // The turn was ended by an update already.
+                TurnEnd::Update => {}
+            };
+        };
+        self.state.update_owed |= ours == Ours::Prompt;
         match (ours, error) {
             (Ours::Initialize, None) => self.greeted(read(result).unwrap_or_default()),
             (Ours::New | Ours::Load, None) => {
@@ -233,7 +241,7 @@ impl Ear<'_> {
     fn question(&mut self, id: &Value, params: Option<Value>) {
         let Asking { tool_call, options } = read(params).unwrap_or_default();
         let asked = tool_call.call;
-        let tool_call_id = short(asked.tool_call_id.clone());
+        let tool_call_id = short(asked.tool_call_id.clone()).map(|id| self.meant(id));
         let title = asked.title.clone().or(asked.kind.clone());
         let reads = call::reads(asked.kind.as_deref());
         if let Some(call) = &tool_call_id {
@@ -256,6 +264,17 @@ impl Ear<'_> {
         self.signal(Signal::Asked(Question { request, tool_call_id, title, reads, options }));
     }
 
+    /// The call that a question is about. Some ask under an id of its own about the call that they
+    /// announced last.
+    fn meant(&self, id: String) -> String {
+        let mut lanes = registry::by_acp().iter().filter_map(|laned| laned.aside.asks_as);
+        let known = self.state.open.iter().any(|call| call.id == id);
+        match self.state.open.last() {
+            Some(last) if !known && lanes.any(|prefix| id.starts_with(prefix)) => last.id.clone(),
+            _ => id,
+        }
+    }
+
     /// A question of the agent's has its answer.
     fn decided(&mut self, request: &str, option: Option<&str>) {
         let Some(asked) = self.state.answered(request) else {
@@ -264,7 +283,7 @@ impl Ear<'_> {
         let allowed = option.is_some_and(|id| asked.allowing.iter().any(|known| known == id));
         let call = asked.tool_call_id.as_deref().and_then(|id| self.state.call(id));
         if let Some(call) = call {
-            call.denied = !allowed;
+            (call.denied, call.allowed) = (!allowed, allowed);
         }
         self.state.refused |= !allowed;
         self.out.frames.push(match option {

@@ -2,13 +2,15 @@
 //! a `log`. The history that an agent tells while a session is taken up again is no news and makes
 //! no events. Calls of tools are heard in `call`; beginnings and ends of turns in `turn`.
 
+use super::lane::ToldError;
 use super::mode;
 use super::state::{State, short};
 use super::wire::{Cost, Entry, Update, Updated};
 use super::words;
-use crate::Out;
+use crate::{Out, registry};
 use contract::event::{self, Body, Log, Plan, PlanEntry, Raw, Text, Usage, UserText};
 use contract::money::Basis;
+use contract::plan::TurnEnd;
 use contract::speech::Limited;
 use contract::{Code, Draft, NanoUsd, Signal, limits};
 use serde_json::Value;
@@ -91,6 +93,7 @@ impl Ear<'_> {
             }
             "session_info_update" => self.info(update.call.title, update.meta.as_ref()),
             "usage_update" => self.fill(update),
+            "turn_end" if self.state.wanted.turn_end == TurnEnd::Update => self.over(update),
             _ => self.unrecognised(),
         }
     }
@@ -135,22 +138,17 @@ impl Ear<'_> {
         }
     }
 
-    /// A new title, or what the bridge to Codex tells of its model beside the protocol.
+    /// A new title, or what an agent tells of its model beside the protocol.
     fn info(&mut self, title: Option<String>, meta: Option<&Value>) {
-        let codex = meta.and_then(|meta| meta.get("codex"));
         if let Some(title) = short(title) {
             self.note(format!("its session is called '{title}'"), None);
         }
-        if codex.is_some_and(|codex| codex["threadStatus"]["type"] == "systemError") {
-            self.state.failing = true;
-        }
-        let Some(error) = codex.and_then(|codex| codex.get("error")) else { return };
-        let word = |name: &str| error[name].as_str().unwrap_or_default();
-        let said = [word("message"), word("additionalDetails")].join(": ");
-        let status = error["codexErrorInfo"].as_object().into_iter().flatten();
-        let status = status.filter_map(|(_, held)| held.get("httpStatusCode")?.as_u64()).next();
+        let Some(meta) = meta else { return };
+        let mut lanes = registry::by_acp().iter();
+        let Some(told) = lanes.find_map(|laned| (laned.aside.meta)(meta)) else { return };
+        self.state.failing |= told.failing;
+        let Some(ToldError { said, status, tries_again }) = told.error else { return };
         let code = words::of_text(status, &said).unwrap_or(Code::UpstreamError);
-        let tries_again = error["willRetry"] == true;
         self.trouble(code, said, tries_again);
         if tries_again {
             self.state.limited = true;

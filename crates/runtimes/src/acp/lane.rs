@@ -1,15 +1,17 @@
 //! Runtimes that speak ACP too: the second lane of a product that has one of its own here. It is
-//! started by the command of `cards` and heard by the one dialect, with what its own card knows:
-//! which variables it needs, how a login is told. Which policies it keeps there, and why, is a table.
-//! `registry` puts the lanes together; nothing here knows how the other lane is driven.
+//! started by a command and heard by the one dialect, with what its own card knows: which variables
+//! it needs, how a login is told. Here is how such a lane works, and which policies are kept on it by
+//! each way of asking; whose lane it is stands in the folder of that runtime, as a `Laned`. `registry`
+//! lists them; nothing here knows a runtime by name, or how the other lane is driven.
 
-use super::cards::{self, Known};
+use super::cards::Known;
 use super::{Acp, handshake, mode};
 use crate::launch::{self, Start};
-use crate::{Dialect, ExitEvidence, Runtime, Spec};
+use crate::{Dialect, ExitEvidence, Runtime, Spec, registry};
 use contract::card::{PolicyRow, Requirement};
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use serde_json::Value;
 
 /// How an agent is held to a policy over ACP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,56 +22,93 @@ pub enum Held {
     ByRules,
     /// It does not ask about everything, but has a mode in which it changes nothing unasked.
     ReadOnly,
-    /// It was not seen to ask.
+    /// It does not ask before everything that changes something, and no mode of it does.
     Unasked,
 }
 
-/// One runtime by ACP.
+/// One runtime by ACP, as its own folder tells it.
 #[derive(Debug, Clone, Copy)]
 pub struct Laned {
     /// The id of the runtime.
     pub runtime: &'static str,
-    /// What it is called among the agents that speak ACP.
-    pub known: &'static str,
+    /// The agent that it is among those that speak ACP.
+    pub known: Known,
     pub held: Held,
     /// Variables that it is given for a policy.
     pub env: fn(&Spec) -> Vec<(String, String)>,
+    /// What it is known to tell beside the protocol.
+    pub aside: Aside,
 }
 
-fn nothing(_: &Spec) -> Vec<(String, String)> {
+/// What an agent tells in its own way, where the protocol has no word for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Aside {
+    /// It says in plain text what its model's provider answered, and what it has to remark itself.
+    pub confession: Option<Confession>,
+    /// What the id of a question's call begins with, where that is another one than the call's own.
+    pub asks_as: Option<&'static str>,
+    /// What it says of its model beside the title of its session.
+    pub meta: fn(&Value) -> Option<Told>,
+}
+
+impl Aside {
+    /// Nothing.
+    pub const NONE: Self = Self { confession: None, asks_as: None, meta: nothing_told };
+}
+
+/// How an agent confesses in text that its model failed, and then ends the turn as if all were well.
+/// It is believed only of a turn whose reply counts no tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Confession {
+    /// The name that the agent gives itself.
+    pub agent: &'static str,
+    /// What such a text begins with.
+    pub failure: &'static str,
+    /// What a remark of its own begins with, which is no word of the model.
+    pub remark: &'static str,
+}
+
+/// What an agent told of its model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The model is not to be reached, whatever the turn says when it ends.
+    pub failing: bool,
+    pub error: Option<ToldError>,
+}
+
+/// An error of the model's provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldError {
+    pub said: String,
+    /// The HTTP status, where it is told.
+    pub status: Option<u64>,
+    pub tries_again: bool,
+}
+
+impl Laned {
+    /// A lane on which nothing is to be set and nothing is told beside the protocol.
+    pub const fn new(runtime: &'static str, known: Known, held: Held) -> Self {
+        Self { runtime, known, held, env: nothing_set, aside: Aside::NONE }
+    }
+}
+
+fn nothing_set(_: &Spec) -> Vec<(String, String)> {
     Vec::new()
 }
 
-/// Every runtime with both lanes.
-pub const LANED: &[Laned] = &[
-    Laned { runtime: "claude", known: "claude-acp", held: Held::Asking, env: nothing },
-    Laned { runtime: "codex", known: "codex-acp", held: Held::ReadOnly, env: nothing },
-    Laned { runtime: "copilot", known: "copilot-acp", held: Held::Asking, env: nothing },
-    Laned { runtime: "droid", known: "droid-acp", held: Held::Asking, env: nothing },
-    Laned { runtime: "gemini", known: "gemini-acp", held: Held::Asking, env: nothing },
-    Laned { runtime: "hermes", known: "hermes-acp", held: Held::Unasked, env: nothing },
-    Laned {
-        runtime: "kilo",
-        known: "kilo-acp",
-        held: Held::ByRules,
-        env: crate::kilo::asking_rules,
-    },
-    Laned {
-        runtime: "opencode",
-        known: "opencode-acp",
-        held: Held::ByRules,
-        env: crate::opencode::asking_rules,
-    },
-];
+fn nothing_told(_: &Value) -> Option<Told> {
+    None
+}
 
 /// The second lane of this runtime.
 pub fn of(runtime: &str) -> Option<&'static Laned> {
-    LANED.iter().find(|laned| laned.runtime == runtime)
+    registry::by_acp().iter().copied().find(|laned| laned.runtime == runtime)
 }
 
 /// The runtime that an agent is here.
 pub fn runtime_of(known: &Known) -> Option<&'static str> {
-    LANED.iter().find(|laned| laned.known == known.id).map(|laned| laned.runtime)
+    let laned = registry::by_acp().iter().find(|laned| laned.known.id == known.id);
+    laned.map(|laned| laned.runtime)
 }
 
 /// The lanes of a runtime with one of its own.
@@ -100,7 +139,9 @@ impl Held {
                 true,
                 "dangerous: every question is answered with yes, each time for that one time",
             ),
-            (Self::Unasked, _) => (false, "it was not seen to ask before it acts"),
+            (Self::Unasked, _) => {
+                (false, "it asks before it edits a file, but runs commands unasked")
+            }
             (Self::ReadOnly, Policy::Ask) => (false, "it asks only where its own sandbox stops it"),
             (Self::ReadOnly, _) => (
                 true,
@@ -144,20 +185,18 @@ pub(crate) const MADE_UP: &str = mode::MADE_UP;
 #[derive(Clone, Copy)]
 pub struct ByAcp {
     laned: &'static Laned,
-    known: &'static Known,
     native: &'static dyn Runtime,
 }
 
 impl ByAcp {
     /// The second lane of a runtime, if it has one.
     pub fn of(native: &'static dyn Runtime) -> Option<Self> {
-        let laned = of(&native.card().id)?;
-        Some(Self { laned, known: cards::find(laned.known)?, native })
+        Some(Self { laned: of(&native.card().id)?, native })
     }
 
     /// Whether the same program speaks both ways; a bridge is another one.
     fn is_same_program(&self, card: &Card) -> bool {
-        card.requires.iter().any(|required| required.binary == self.known.binary)
+        card.requires.iter().any(|required| required.binary == self.laned.known.binary)
     }
 }
 
@@ -172,11 +211,11 @@ impl Runtime for ByAcp {
         };
         Card {
             versions_recorded,
-            evidence: self.known.evidence,
+            evidence: self.laned.known.evidence,
             requires: vec![Requirement {
-                binary: self.known.binary.to_owned(),
-                version_args: words(self.known.version_args),
-                install_hint: self.known.install_hint.to_owned(),
+                binary: self.laned.known.binary.to_owned(),
+                version_args: words(self.laned.known.version_args),
+                install_hint: self.laned.known.install_hint.to_owned(),
             }],
             lanes: vec![Lane::Acp],
             reports: acp.reports,
@@ -185,7 +224,7 @@ impl Runtime for ByAcp {
             closing: acp.closing,
             policies: self.laned.held.policies(),
             skills: None,
-            handshake: handshake(&words(self.known.args)),
+            handshake: handshake(&words(self.laned.known.args)),
             ..native
         }
     }
@@ -200,8 +239,8 @@ impl Runtime for ByAcp {
         }
         let start = Start {
             lane: Lane::Acp,
-            program: launch::binary(&spec, self.known.binary),
-            args: self.known.args.iter().map(|arg| (*arg).to_owned()).collect(),
+            program: launch::binary(&spec, self.laned.known.binary),
+            args: self.laned.known.args.iter().map(|arg| (*arg).to_owned()).collect(),
             env: (self.laned.env)(&spec),
             stdin: StdinMode::Jsonrpc,
             ..Start::default()
@@ -225,8 +264,8 @@ impl Runtime for ByAcp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::acp::cards;
     use crate::acp::tests::spec;
-    use crate::registry;
     use contract::plan::EnvSource;
 
     fn on_acp(runtime: &str) -> ByAcp {
@@ -235,8 +274,8 @@ mod tests {
 
     #[test]
     fn every_row_names_a_runtime_and_an_agent_that_speaks_acp() {
-        for laned in LANED {
-            let known = cards::find(laned.known).expect("a known agent");
+        for laned in registry::by_acp() {
+            let known = cards::find(laned.known.id).expect("a known agent");
             assert!(registry::find(laned.runtime).is_some(), "{}", laned.runtime);
             assert_eq!(runtime_of(known), Some(laned.runtime));
         }
@@ -244,8 +283,8 @@ mod tests {
 
     #[test]
     fn the_second_lane_starts_the_command_with_the_variables_of_the_product() {
-        for laned in LANED {
-            let (by_acp, known) = (on_acp(laned.runtime), cards::find(laned.known).unwrap());
+        for laned in registry::by_acp() {
+            let (by_acp, known) = (on_acp(laned.runtime), laned.known);
             let mut spec = Spec { policy: Policy::AllowAll, ..spec() };
             spec.adapter.binary = None;
             let plan = by_acp.plan(&spec).unwrap();

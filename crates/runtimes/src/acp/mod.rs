@@ -26,7 +26,7 @@ use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
     Can, CardEvidence, Dollars, Handshake, Mcp, PolicyRow, Reports, Retries, SystemPrompt,
 };
-use contract::plan::{Lane, StdinMode};
+use contract::plan::{Lane, StdinMode, TurnEnd};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::json;
 use state::{Relay, State, Wanted};
@@ -79,6 +79,7 @@ impl Runtime for Acp {
                 ("args", json!({ "type": "array", "items": { "type": "string" } })),
                 ("versionArgs", json!({ "type": "array", "items": { "type": "string" } })),
                 ("fallbackModels", json!({ "type": "array" })),
+                ("turnEnd", json!({ "enum": ["reply", "update"] })),
             ]
             .map(|(key, schema)| (key.to_owned(), schema))
             .into(),
@@ -105,6 +106,7 @@ impl Runtime for Acp {
             resume: spec.session.clone(),
             relay: relay(spec),
             policy: spec.policy,
+            turn_end: spec.adapter.turn_end.unwrap_or(TurnEnd::Reply),
         };
         Box::new(dialect::Acp::new(State::new(wanted, with_system_prompt(spec))))
     }

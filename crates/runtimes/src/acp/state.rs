@@ -7,6 +7,7 @@
 use super::wire::Opened;
 use crate::saved;
 use contract::event::{ContextFill, Diff, ToolUse};
+use contract::plan::TurnEnd;
 use contract::{Fault, NanoUsd, Policy, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -34,6 +35,14 @@ pub(super) struct Wanted {
     /// What it may do, for the mode it is to have.
     #[serde(default = "allow_all")]
     pub policy: Policy,
+    /// What says that a turn is over.
+    #[serde(default = "by_reply")]
+    pub turn_end: TurnEnd,
+}
+
+/// What ended turns before there was a choice.
+fn by_reply() -> TurnEnd {
+    TurnEnd::Reply
 }
 
 /// What a state without a policy was kept under: no mode was set then.
@@ -141,6 +150,9 @@ pub(super) struct State {
     /// Wishes for a model that were not yet tried.
     pub wishes: VecDeque<ModelWish>,
     pub turns: u32,
+    /// The turn before was ended by its reply, and its update may still come.
+    #[serde(default)]
+    pub update_owed: bool,
     /// We asked for the end of this turn, so a message may follow and the run goes on.
     pub interrupting: bool,
     /// The number of the text or thought that goes on, for agents that do not name them.
@@ -183,6 +195,9 @@ pub(super) struct OpenCall {
     pub exit_code: Option<i64>,
     /// It was asked about and not allowed.
     pub denied: bool,
+    /// It was asked about and allowed. States that were saved before this was kept have none.
+    #[serde(default)]
+    pub allowed: bool,
 }
 
 /// A question without an answer yet.
@@ -210,6 +225,7 @@ impl State {
             settings: VecDeque::new(),
             wishes: VecDeque::new(),
             turns: 0,
+            update_owed: false,
             interrupting: false,
             block: 0,
             speaking: None,

@@ -3,7 +3,9 @@
 //! What real agents said is played for all runtimes at once elsewhere; here a few of their lines
 //! are the rows.
 
+mod calls;
 mod modes;
+mod turn_end;
 
 use super::*;
 use crate::{Frame, Out, Stream};
@@ -513,89 +515,6 @@ fn a_request_that_is_not_served_is_refused_by_name() {
         let out = told(&mut *in_turn(), &line);
         let answer = &frames(&out)[0];
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!("r-1"), &json!(-32_601)));
-    }
-}
-
-#[test]
-fn a_call_is_told_when_its_input_is_known_and_once() {
-    let mut dialect = in_turn();
-    let call = |fields: Value| {
-        let mut update = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c" });
-        update.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        update
-    };
-    let announced = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "name": "Bash",
-        "title": "Terminal", "kind": "execute", "status": "pending", "rawInput": {} });
-    let out = told(&mut *dialect, &update(announced));
-    assert_eq!(bodies(&out), Vec::<Value>::new());
-    assert_eq!(out.signals, [Signal::ToolOpened { tool_call_id: "c".into() }]);
-    let steps = [
-        (call(json!({ "rawInput": { "command": "ls" }, "title": "ls" })), 1),
-        (call(json!({ "rawInput": { "command": "ls" }, "title": "ls" })), 0),
-        (call(json!({ "status": "in_progress" })), 1),
-        (call(json!({ "status": "in_progress" })), 0),
-        (
-            call(
-                json!({ "content": [{ "type": "content", "content": { "type": "text", "text": "a" } }] }),
-            ),
-            1,
-        ),
-        (
-            call(
-                json!({ "content": [{ "type": "content", "content": { "type": "text", "text": "a" } }] }),
-            ),
-            0,
-        ),
-        (call(json!({ "_meta": { "x": 1 } })), 0),
-        (call(json!({ "_meta": { "terminal_output_delta": { "data": "b" } } })), 1),
-        (call(json!({ "status": "completed" })), 1),
-    ];
-    for (line, told_of) in steps {
-        assert_eq!(bodies(&told(&mut *dialect, &update(line.clone()))).len(), told_of, "{line}");
-    }
-}
-
-#[test]
-fn a_command_that_ended_badly_did_not_go_well_whatever_its_call_is_called() {
-    let shell = |code: i64| json!({ "contents": [{ "type": "shell_exit", "exitCode": code }] });
-    let rows = [
-        (json!({ "rawOutput": { "metadata": { "exit": 3 } } }), "error"),
-        (json!({ "rawOutput": { "metadata": { "exit": 0 } } }), "ok"),
-        (json!({ "rawOutput": shell(1) }), "error"),
-        (json!({ "rawOutput": shell(0) }), "ok"),
-        (json!({ "_meta": { "terminal_exit": { "exit_code": 2 } } }), "error"),
-        (json!({ "rawOutput": "exit 3" }), "ok"),
-    ];
-    for (fields, status) in rows {
-        let mut call =
-            json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "status": "completed" });
-        call.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
-        let out = told(&mut *in_turn(), &update(call));
-        let result = bodies(&out).into_iter().find(|body| body["kind"] == "tool_result").unwrap();
-        assert_eq!(result["status"], status, "{fields}");
-    }
-}
-
-#[test]
-fn a_diff_is_a_fact_once_its_call_has_ended_well() {
-    for (status, facts) in [("completed", 1), ("failed", 0)] {
-        let mut dialect = in_turn();
-        let diff = json!([{ "type": "diff", "path": "a", "oldText": "x", "newText": "y" }]);
-        let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "kind": "edit",
-            "rawInput": { "path": "a" }, "status": "pending", "content": diff });
-        let out = told(&mut *dialect, &update(call));
-        assert!(out.drafts.iter().all(|draft| !matches!(draft.body, Body::Diff(_))));
-        let end =
-            json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": status });
-        let out = told(&mut *dialect, &update(end));
-        let diffs: Vec<_> =
-            bodies(&out).into_iter().filter(|body| body["kind"] == "diff").collect();
-        assert_eq!(diffs.len(), facts, "{status}");
-        if facts == 1 {
-            let expected = json!({ "kind": "diff", "path": "a", "old_text": "x", "new_text": "y",
-                "tool_call_id": "c" });
-            assert_eq!(diffs[0], expected);
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use super::ear::{Ear, WARNING};
 use super::mode;
 use super::state::{Asked, Ours, frame, short};
 use super::usage;
-use super::wire::{Opened, Prompted, Refusal};
+use super::wire::{Opened, Prompted, Refusal, Update};
 use super::words;
 use contract::event::{self, Body, StopReason, ToolStatus, TurnPhase, Usage};
 use contract::money::Basis;
@@ -147,6 +147,19 @@ impl Ear<'_> {
         }
     }
 
+    /// The turn is over by an update, for agents that are configured so. One that ends its turns in
+    /// both ways tells the second when the next turn may have begun: that is not its end.
+    pub(super) fn over(&mut self, update: Update) {
+        let late = std::mem::take(&mut self.state.update_owed) && !self.state.acted;
+        let prompted = self.state.waiting.take_if(|(_, ours)| *ours == Ours::Prompt && !late);
+        if prompted.is_none() {
+            return;
+        }
+        let Update { stop_reason, usage, .. } = update;
+        let stop_reason = stop_reason.or_else(|| Some("end_turn".to_owned()));
+        self.prompted(&Prompted { stop_reason, usage, ..Prompted::default() });
+    }
+
     /// The agent means that it is done; whether it is shows in what it did.
     fn ended_well(&mut self, counted: bool) {
         // A turn whose text reads like an error and that counts no tokens had no answer of a model.
@@ -221,12 +234,15 @@ impl Ear<'_> {
         let open: Vec<_> = self.state.open.iter().map(|call| call.id.clone()).collect();
         for id in open {
             self.announce(&id, &Default::default(), true);
-            let denied = self.state.close(&id).is_some_and(|call| call.denied);
-            let output = match denied {
-                true => json!("it was not allowed"),
-                false => json!("the turn ended before this call did"),
+            let Some(call) = self.state.close(&id) else { continue };
+            // A turn that its agent ended well left nothing undone that it had asked for.
+            let (status, output) = match (call.denied, call.allowed && stop == StopReason::EndTurn)
+            {
+                (true, _) => (ToolStatus::Error, "it was not allowed"),
+                (false, true) => (ToolStatus::Ok, "it was allowed, and its result was not told"),
+                (false, false) => (ToolStatus::Error, "the turn ended before this call did"),
             };
-            self.result(&id, ToolStatus::Error, denied, output);
+            self.result(&id, status, call.denied, json!(output));
         }
         self.lift();
         self.state.speaking = None;

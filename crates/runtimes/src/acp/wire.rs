@@ -223,6 +223,10 @@ pub(super) struct Update {
     pub size: Option<u64>,
     #[serde(deserialize_with = "lenient")]
     pub cost: Option<Cost>,
+    /// Of a turn that an update ends, as its reply would have them.
+    pub stop_reason: Option<String>,
+    #[serde(deserialize_with = "lenient")]
+    pub usage: Option<Counts>,
     #[serde(rename = "_meta")]
     pub meta: Option<Value>,
 }

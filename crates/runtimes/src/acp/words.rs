@@ -1,10 +1,11 @@
 //! What an agent's errors mean. A refusal has a code of JSON-RPC, of the protocol, or simply an HTTP
 //! status, and free words in its message and its data; the words tell most. Some agents end a turn
 //! well after their model failed and only say so in text: which of them do, and how it is known, is
-//! a table here. Reads no clock.
+//! told by their own folders (`lane::Confession`). Reads no clock.
 
+use super::lane::Confession;
 use super::wire::Refusal;
-use crate::provider;
+use crate::{provider, registry};
 use contract::Code;
 use serde_json::Value;
 
@@ -22,13 +23,6 @@ const PHRASES: &[(&str, Code)] = &[
     ("exceeds the maximum number of tokens", Code::ContextOverflow),
     ("prompt as too long", Code::ContextOverflow),
 ];
-
-/// Agents that say in plain text what their model's provider answered and then end the turn as if
-/// all were well: the name they give themselves and what such a text begins with. It is believed
-/// only of a turn whose reply counts no tokens.
-const CONFESSING: &[(&str, &str)] = &[("Copilot", "Error: ")];
-/// And what the same agents begin a remark of their own with, which is no word of the model.
-const REMARKING: &[(&str, &str)] = &[("Copilot", "Info: ")];
 
 /// What a refusal means; `None` of the words and the code alike is the agent's own failure.
 pub(super) fn code(refusal: &Refusal) -> Code {
@@ -82,16 +76,19 @@ pub(super) fn model_survives(refusal: &Refusal) -> bool {
 
 /// Whether this agent confesses a failure of its model by such a text.
 pub(super) fn confesses(agent: Option<&str>, text: &str) -> bool {
-    listed(CONFESSING, agent, text)
+    confession(agent).is_some_and(|confession| text.starts_with(confession.failure))
 }
 
 /// Whether this is a remark of the agent's own and no word of the model.
 pub(super) fn remarks(agent: Option<&str>, text: &str) -> bool {
-    listed(REMARKING, agent, text)
+    confession(agent).is_some_and(|confession| text.starts_with(confession.remark))
 }
 
-fn listed(table: &[(&str, &str)], agent: Option<&str>, text: &str) -> bool {
-    table.iter().any(|(name, prefix)| agent == Some(*name) && text.starts_with(prefix))
+/// How the agent of this name confesses, if it does.
+fn confession(agent: Option<&str>) -> Option<Confession> {
+    let agent = agent?;
+    let mut all = registry::by_acp().iter().filter_map(|laned| laned.aside.confession);
+    all.find(|confession| confession.agent == agent)
 }
 
 #[cfg(test)]

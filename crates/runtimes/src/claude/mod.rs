@@ -16,12 +16,14 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Held, Laned};
 use crate::card::{CAN, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
-    Can, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Seen, Skills,
-    SystemPrompt,
+    Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Seen,
+    Skills, SystemPrompt,
 };
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy, limits};
@@ -55,6 +57,10 @@ const SECRETS: &[&str] = &[
 const MCP_FILE: &str = "mcp.json";
 const SYSTEM_FILE: &str = "system-prompt.md";
 
+/// What tells a program that this agent started it.
+pub(crate) const MARKERS: &[&str] =
+    &["CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"];
+
 const PRODUCT: Product = Product {
     id: "claude",
     label: "Claude Code",
@@ -87,6 +93,18 @@ const PRODUCT: Product = Product {
                messages and interrupts during the work",
     dont_use_when: "the model is another vendor's, or no file and no command may be touched at all",
 };
+
+/// By ACP it is driven through a bridge, which is a program of its own.
+pub(crate) const BY_ACP: Laned = Laned::new(
+    PRODUCT.id,
+    cards::row(
+        ("claude-acp", "Claude Code, by its bridge"),
+        ("claude-agent-acp", &[]),
+        "npm install -g @agentclientprotocol/claude-agent-acp",
+        CardEvidence::Recorded,
+    ),
+    Held::Asking,
+);
 
 /// The runtime of Claude Code.
 pub struct Claude;

@@ -1,9 +1,11 @@
 //! Codex, driven by its app-server: JSON-RPC over standard input and output, which takes messages,
 //! interrupts and answers to its questions, and a prompt of any length. Its `exec --json` lines are
 //! understood too, but never asked for. `wire` mirrors the lines, `words` reads its free text,
-//! `ear` and `dialect` put them together, `state` is what is saved. The facts are in `NOTES.md`;
+//! `ear` and `dialect` put them together, `state` is what is saved; `bridge` has what its bridge to ACP
+//! tells beside that protocol. The facts are in `NOTES.md`;
 //! nothing outside this folder may know any of them.
 
+mod bridge;
 mod call;
 mod dialect;
 mod ear;
@@ -14,11 +16,14 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Aside, Held, Laned};
 use crate::card::{CAN, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
-    Can, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Skills, SystemPrompt,
+    Can, CardEvidence, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Skills,
+    SystemPrompt,
 };
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -27,6 +32,9 @@ use state::{State, Wanted};
 
 /// The variable that holds the token of the relay.
 const TOKEN_VARIABLE: &str = "OSTLER_LEASE_TOKEN";
+
+/// What tells a program that this agent started it.
+pub(crate) const MARKERS: &[&str] = &["CODEX_SANDBOX", "CODEX_SANDBOX_NETWORK_DISABLED"];
 
 const PRODUCT: Product = Product {
     id: "codex",
@@ -39,6 +47,21 @@ const PRODUCT: Product = Product {
     closing: "turn/completed with status completed",
     use_when: "the task is code, and messages, interrupts or permission questions are wanted",
     dont_use_when: "dollars must come from the agent itself: it tells tokens only",
+};
+
+/// By ACP it is driven through a bridge, which is a program of its own.
+pub(crate) const BY_ACP: Laned = Laned {
+    aside: Aside { meta: bridge::told, ..Aside::NONE },
+    ..Laned::new(
+        PRODUCT.id,
+        cards::row(
+            ("codex-acp", "Codex, by its bridge"),
+            ("codex-acp", &[]),
+            "npm install -g @agentclientprotocol/codex-acp",
+            CardEvidence::Recorded,
+        ),
+        Held::ReadOnly,
+    )
 };
 
 /// The runtime for Codex.

@@ -11,11 +11,13 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Aside, Confession, Held, Laned};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, Login, Mcp, Reports, Retries};
+use contract::card::{Can, CardEvidence, Login, Mcp, Reports, Retries};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use dialect::State;
@@ -54,6 +56,24 @@ const PRODUCT: Product = Product {
     use_when: "the account is one of GitHub, or the work is about its repositories",
     dont_use_when: "tokens or dollars must be known: headless it tells neither, so no budget \
                     in them holds; or you want to be asked before each step",
+};
+
+/// By ACP. When its model's provider refuses, it says so in plain text and ends the turn well.
+pub(crate) const BY_ACP: Laned = Laned {
+    aside: Aside {
+        confession: Some(Confession { agent: "Copilot", failure: "Error: ", remark: "Info: " }),
+        ..Aside::NONE
+    },
+    ..Laned::new(
+        PRODUCT.id,
+        cards::row(
+            ("copilot-acp", "GitHub Copilot"),
+            (PRODUCT.binary, &["--acp"]),
+            "npm install -g @github/copilot",
+            CardEvidence::Recorded,
+        ),
+        Held::Asking,
+    )
 };
 
 /// Headless, whatever would be asked is refused: without a flag that allows, it only reads.

@@ -24,6 +24,9 @@ use dialect::State;
 /// `--trust`, because nobody can be asked.
 const HEADLESS: [&str; 4] = ["-p", "--output-format", "stream-json", "--trust"];
 
+/// What tells a program that this agent started it.
+pub(crate) const MARKERS: &[&str] = &["CURSOR_AGENT", "CURSOR_TRACE_ID"];
+
 const PRODUCT: Product = Product {
     id: "cursor-agent",
     label: "Cursor Agent",

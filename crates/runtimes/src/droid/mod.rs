@@ -10,11 +10,13 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Held, Laned};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, Login, Retries, Skills, SystemPrompt};
+use contract::card::{Can, CardEvidence, Login, Retries, Skills, SystemPrompt};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
@@ -40,6 +42,18 @@ const PRODUCT: Product = Product {
     dont_use_when: "you want to see dollars, to be asked before each step, to speak during \
                     the run, or tools by MCP",
 };
+
+/// By ACP.
+pub(crate) const BY_ACP: Laned = Laned::new(
+    PRODUCT.id,
+    cards::row(
+        ("droid-acp", PRODUCT.label),
+        (PRODUCT.binary, &["exec", "--output-format", "acp"]),
+        "npm install -g @factory/cli",
+        CardEvidence::Recorded,
+    ),
+    Held::Asking,
+);
 
 const POLICIES: Policies = Policies {
     deny: Not("headless, its tools that only read run unasked"),

@@ -11,17 +11,22 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Held, Laned};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, Login, Model, Reports, Retries, Skills};
+use contract::card::{Can, CardEvidence, Login, Model, Reports, Retries, Skills};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
 
 /// Headless, an unknown folder is refused unless this says that it is meant.
 const TRUST_VARIABLE: &str = "GEMINI_CLI_TRUST_WORKSPACE";
+
+/// What tells a program that this agent started it.
+pub(crate) const MARKERS: &[&str] = &["GEMINI_CLI"];
 
 const PRODUCT: Product = Product {
     id: "gemini",
@@ -49,6 +54,18 @@ const PRODUCT: Product = Product {
     dont_use_when: "you want to be asked before each step, to speak during the run, or to \
                     see dollars",
 };
+
+/// By ACP.
+pub(crate) const BY_ACP: Laned = Laned::new(
+    PRODUCT.id,
+    cards::row(
+        ("gemini-acp", PRODUCT.label),
+        (PRODUCT.binary, &["--acp"]),
+        "npm install -g @google/gemini-cli",
+        CardEvidence::Recorded,
+    ),
+    Held::Asking,
+);
 
 /// Headless, whatever would be asked is refused: the modes that ask therefore only read.
 const POLICIES: Policies = Policies {

@@ -10,11 +10,13 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Aside, Held, Laned};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, Dollars, Login, Reports, Retries};
+use contract::card::{Can, CardEvidence, Dollars, Login, Reports, Retries};
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
 
@@ -44,6 +46,22 @@ const PRODUCT: Product = Product {
                     may do everything",
     dont_use_when: "you want to see what it does while it does it, to be asked first, to \
                     go on with a conversation, or to give a prompt above 96 KiB",
+};
+
+/// By ACP, which is a program of its own in the same package. It asks about an edit under an id that
+/// is not the call's, and of this version never tells that the call ended.
+pub(crate) const BY_ACP: Laned = Laned {
+    aside: Aside { asks_as: Some("edit-approval-"), ..Aside::NONE },
+    ..Laned::new(
+        PRODUCT.id,
+        cards::row(
+            ("hermes-acp", "Hermes"),
+            ("hermes-acp", &[]),
+            "pip install 'hermes-agent[acp]'",
+            CardEvidence::Recorded,
+        ),
+        Held::Unasked,
+    )
 };
 
 /// In its one-shot mode it approves everything itself, and there is no switch against that.

@@ -5,11 +5,13 @@
 #[cfg(test)]
 mod tests;
 
+use crate::acp::cards;
+use crate::acp::lane::{Held, Laned};
 use crate::card::Product;
 use crate::opencode::family::{self, Family};
 use crate::opencode::{self, Steps};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::Login;
+use contract::card::{CardEvidence, Login};
 use contract::{Card, Code, Fault, LaunchPlan};
 
 const FAMILY: Family = Family {
@@ -48,6 +50,21 @@ const PRODUCT: Product = Product {
                     before each step or to speak during the run",
 };
 
+/// By ACP, where it asks because of rules.
+pub(crate) const BY_ACP: Laned = Laned {
+    env: asking_rules,
+    ..Laned::new(
+        PRODUCT.id,
+        cards::row(
+            ("kilo-acp", "Kilo"),
+            (PRODUCT.binary, &["acp"]),
+            PRODUCT.install,
+            CardEvidence::Recorded,
+        ),
+        Held::ByRules,
+    )
+};
+
 /// The Kilo Code agent.
 pub struct Kilo;
 
@@ -79,6 +96,6 @@ impl Runtime for Kilo {
 }
 
 /// What it is given over ACP, so that it asks.
-pub(crate) fn asking_rules(spec: &Spec) -> Vec<(String, String)> {
+fn asking_rules(spec: &Spec) -> Vec<(String, String)> {
     FAMILY.asking(spec)
 }

@@ -15,9 +15,11 @@ mod tests;
 pub(crate) use dialect::Steps;
 pub(crate) use trouble::at_exit;
 
+use crate::acp::cards;
+use crate::acp::lane::{Held, Laned};
 use crate::card::Product;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::Login;
+use contract::card::{CardEvidence, Login};
 use contract::{Card, Code, Fault, LaunchPlan};
 use family::Family;
 
@@ -28,6 +30,9 @@ const FAMILY: Family = Family {
     isolate: "OPENCODE_DISABLE_PROJECT_CONFIG",
     system_file: "opencode-system.md",
 };
+
+/// What tells a program that this agent started it.
+pub(crate) const MARKERS: &[&str] = &["OPENCODE", "OPENCODE_BIN_PATH"];
 
 const PRODUCT: Product = Product {
     id: "opencode",
@@ -61,6 +66,21 @@ const PRODUCT: Product = Product {
                     see text and commands while they come",
 };
 
+/// By ACP, where it asks because of rules.
+pub(crate) const BY_ACP: Laned = Laned {
+    env: asking_rules,
+    ..Laned::new(
+        PRODUCT.id,
+        cards::row(
+            ("opencode-acp", PRODUCT.label),
+            (PRODUCT.binary, &["acp"]),
+            PRODUCT.install,
+            CardEvidence::Recorded,
+        ),
+        Held::ByRules,
+    )
+};
+
 /// The OpenCode agent.
 pub struct OpenCode;
 
@@ -92,6 +112,6 @@ impl Runtime for OpenCode {
 }
 
 /// What it is given over ACP, so that it asks.
-pub(crate) fn asking_rules(spec: &Spec) -> Vec<(String, String)> {
+fn asking_rules(spec: &Spec) -> Vec<(String, String)> {
     FAMILY.asking(spec)
 }

@@ -53,6 +53,22 @@ fn every_call_that_was_opened_is_closed_once() {
 }
 
 #[test]
+fn a_command_that_printed_nothing_gives_an_empty_text_and_not_its_whole_record() {
+    let outputs = |name: &str| -> Vec<serde_json::Value> {
+        let all = recordings(ID);
+        let recording = all.iter().find(|recording| recording.name == name).expect("a recording");
+        let drafts = played(&OpenHands, recording).drafts.into_iter();
+        let output = |body: Body| match body {
+            Body::ToolResult(result) => Some(result.output),
+            _ => None,
+        };
+        drafts.filter_map(|draft| output(draft.body)).collect()
+    };
+    assert_eq!(outputs("multi_tool"), ["", ""]);
+    assert_eq!(outputs("tool"), ["fake-model-was-here"]);
+}
+
+#[test]
 fn only_an_answer_the_word_of_the_end_and_the_id_together_are_a_success() {
     let working = "Agent is working";
     let finished = "Agent finished";

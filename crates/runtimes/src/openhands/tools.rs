@@ -69,9 +69,10 @@ pub(super) fn outcome(result: &Observation) -> (ToolStatus, Value) {
     let failed = observation.get("is_error") != Some(&Value::Bool(false)) || exit != 0;
     let status = if failed { ToolStatus::Error } else { ToolStatus::Ok };
     let parts = observation.get("content").and_then(Value::as_array);
-    let texts = parts.into_iter().flatten().filter_map(|piece| part(piece, "text"));
-    let output: String = texts.collect();
-    (status, if output.is_empty() { observation.clone() } else { Value::from(output) })
+    let texts: Vec<&str> =
+        parts.into_iter().flatten().filter_map(|piece| part(piece, "text")).collect();
+    // A command that printed nothing has one empty text; what has none at all is told whole.
+    (status, if texts.is_empty() { observation.clone() } else { Value::from(texts.concat()) })
 }
 
 /// What a call changed.

@@ -50,6 +50,9 @@ struct Last {
     text: Option<String>,
 }
 
+/// An entry of its record by which a message is left out of what the model is sent.
+const STRUCK_OUT: &str = "context_edit";
+
 impl Listener for State {
     const VERSION: u32 = 1;
 
@@ -94,6 +97,13 @@ impl State {
             Line::AutoRetryEnd(end) => {
                 if end.success {
                     self.lift(ear);
+                }
+            }
+            Line::EntryAppended(appended) => {
+                let kind = appended.entry.and_then(|entry| entry.kind);
+                // A message that failed is struck out before it is tried again: the error was told.
+                if kind.as_deref() != Some(STRUCK_OUT) {
+                    ear.keep(Some(UNRECOGNISED));
                 }
             }
             Line::AgentSettled => self.settle(ear),

@@ -19,12 +19,25 @@ pub(super) enum Line {
     ToolExecutionEnd(ToolEnd),
     AutoRetryStart(RetryStart),
     AutoRetryEnd(RetryEnd),
+    EntryAppended(Appended),
     AgentSettled,
     // What these say, the others say too.
     TurnStart,
     TurnEnd,
     MessageStart,
     AgentEnd,
+}
+
+/// Something that it wrote into its own record of the conversation.
+#[derive(Debug, Deserialize)]
+pub(super) struct Appended {
+    pub entry: Option<Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Entry {
+    #[serde(rename = "type")]
+    pub kind: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,3 +1,3 @@
 //! Agents by ACP that are not driven every day.
 
-crate::acp::by_acp!(codex copilot kilo droid);
+crate::acp::by_acp!(codex copilot kilo droid hermes);
