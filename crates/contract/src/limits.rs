@@ -136,6 +136,12 @@ limits! {
     CONNECTIONS_MAX: usize = 512;
     /// Watchers of one host at once.
     WATCHERS_MAX: usize = 64;
+    /// Runs at once on one remote, when its adapter does not say.
+    REMOTE_RUNS_MAX: u32 = 4;
+    /// How long one request for a run may wait for a slot before it is told where it stands.
+    LINE_ASK_MS: u64 = 5_000;
+    /// How long whoever asked for a run that waits has to ask again before it is cancelled.
+    LINE_BACK_MS: u64 = 10_000;
     /// A file that `read_file` gives to an agent.
     READ_FILE_BYTES_MAX: usize = MIB;
     /// Entries that `list_files` gives to an agent.

@@ -122,6 +122,8 @@ pub(crate) struct Inner {
     overdue: Mutex<Overdue<RunId, Seen>>,
     /// Runs that are being started under an id of the caller's.
     pub(crate) starting: watch::Sender<HashSet<RunId>>,
+    /// Who waits for a slot and is here to ask for it.
+    pub(crate) attending: watch::Sender<HashMap<RunId, usize>>,
     /// Whether a run has ended since memory was last given back.
     ended: AtomicBool,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
@@ -174,6 +176,7 @@ impl Host {
             seals: Mutex::default(),
             overdue: Mutex::default(),
             starting: watch::Sender::default(),
+            attending: watch::Sender::default(),
             ended: AtomicBool::new(false),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(false),
