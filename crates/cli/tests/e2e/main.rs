@@ -31,6 +31,7 @@ mod moment;
 mod money;
 mod ostler;
 mod owned;
+mod pool;
 mod processes;
 mod protocol;
 mod read_only;

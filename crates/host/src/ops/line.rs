@@ -78,6 +78,18 @@ pub(crate) async fn turn(host: &Host, request: &RunRequest, run: RunId) -> Resul
     }
 }
 
+/// Waits until a run has left the line, by whichever way.
+async fn waits_no_more(host: &Host, run: RunId) {
+    let mut hints = host.store().feed();
+    loop {
+        let task = host.store().task_of(run).await;
+        if !matches!(task, Ok(Some(task)) if task.state == TaskState::Waiting) {
+            return;
+        }
+        stirred(&mut hints).await;
+    }
+}
+
 /// Waits until a task moved or a run ended.
 async fn stirred(hints: &mut Hints) {
     loop {
@@ -229,6 +241,8 @@ fn cancel_unless_back(host: &Host, run: RunId, attached: Option<Attached>) {
         let mut leaving = host.leaving();
         tokio::select! {
             _ = leaving.changed() => {}
+            // It began or was cancelled meanwhile: nobody has to stay for it.
+            () = waits_no_more(&host, run) => {}
             back = is_back(&mut here, run) => if !back {
                 // A store in trouble keeps the place; it is looked at again by the next host.
                 let _ = leave(&host, run).await;
