@@ -150,6 +150,16 @@ limits! {
     WRITE_FILE_BYTES_MAX: usize = 4 * MIB;
     /// Files that one patch may touch.
     PATCH_FILES_MAX: usize = 256;
+    /// Files of a workspace in one snapshot.
+    SNAPSHOT_FILES_MAX: usize = 20_000;
+    /// A workspace in one snapshot.
+    SNAPSHOT_BYTES_MAX: u64 = 256 * MIB as u64;
+    /// How deep the directories of a snapshot go, where no repository lists its files.
+    SNAPSHOT_DEPTH_MAX: usize = 64;
+    /// How long git may take to list the files of a workspace.
+    GIT_MS_MAX: u64 = 20_000;
+    /// What git may list.
+    GIT_ANSWER_BYTES_MAX: usize = 16 * MIB;
     /// An asset that an agent may upload.
     ASSET_BYTES_MAX: usize = 4 * MIB;
     /// Relayed tool calls of one run waiting for their answer.

@@ -83,7 +83,13 @@ async fn waits_no_more(host: &Host, run: RunId) {
     let mut hints = host.store().feed();
     loop {
         let task = host.store().task_of(run).await;
-        if !matches!(task, Ok(Some(task)) if task.state == TaskState::Waiting) {
+        let waits = match task {
+            Ok(Some(task)) => task.state == TaskState::Waiting,
+            Ok(None) => false,
+            // A store in trouble does not say; it is asked again.
+            Err(_) => true,
+        };
+        if !waits {
             return;
         }
         stirred(&mut hints).await;
