@@ -53,9 +53,21 @@ impl Guest {
         Self::of(ostler, command.arg("--json").stdin(Stdio::null()))
     }
 
+    /// The same, at work in another directory.
+    pub fn of_cwd(ostler: &Ostler, work: &Path) -> Self {
+        let script = ostler.instance.root().join("agent.sh");
+        std::fs::write(&script, AGENT).unwrap();
+        let agent = format!("sh {}", script.display());
+        let mut command = ostler.command(&["run", "--process", &agent, "be there", "--json"]);
+        Self::at(work.to_owned(), command.arg("--cwd").arg(work))
+    }
+
     fn of(ostler: &Ostler, command: &mut Command) -> Self {
+        Self::at(ostler.instance.work(), command)
+    }
+
+    fn at(work: PathBuf, command: &mut Command) -> Self {
         let run = Running::of(command);
-        let work = ostler.instance.work();
         let (token, url) = door(&work);
         Self { run, work, token, url }
     }
