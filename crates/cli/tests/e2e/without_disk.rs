@@ -13,49 +13,7 @@ use std::process::Command;
 
 /// An agent as it would be on another machine: it knows the address and the token, and nothing of
 /// our disk. What it makes of the repository goes back as git wrote it.
-const REMOTE: &str = r#"
-import io, json, os, subprocess, sys, tarfile, urllib.request
-
-os.chdir(sys.argv[1])
-url = os.environ["OSTLER_API_URL"] + "/api/v1/runs/" + os.environ["OSTLER_RUN_ID"] + "/workspace"
-asked = urllib.request.Request(url, headers={"authorization": "Bearer " + os.environ["OSTLER_LEASE_TOKEN"]})
-with urllib.request.urlopen(asked) as answer:
-    tar = answer.read()
-    said = (answer.headers["content-type"], int(answer.headers["content-length"]))
-assert said == ("application/x-tar", len(tar)), said
-with tarfile.open(fileobj=io.BytesIO(tar)) as packed:
-    names = sorted(packed.getnames())
-    packed.extractall(".", filter="fully_trusted")
-
-def git(*args):
-    return subprocess.run(["git", "-c", "user.name=r", "-c", "user.email=r@example.invalid", *args],
-                          check=True, capture_output=True, text=True).stdout
-
-git("init", "-q")
-git("add", "-A", "-f")
-git("commit", "-qm", "as it came")
-with open("src/one.txt", "a") as file: file.write("and more\n")
-with open("café.txt", "w") as file: file.write("tout\nautre\n")
-os.makedirs("new")
-with open("new/three.sh", "w") as file: file.write("#!/bin/sh\n")
-os.chmod("new/three.sh", 0o755)
-open("new/empty", "w").close()
-os.remove("gone.txt")
-os.rename("old.sh", "moved.sh")
-git("add", "-A", "-f")
-patch = git("diff", "--cached", "-M")
-
-def say(word):
-    print(json.dumps(word), flush=True)
-
-say({"type": "event", "event": {"kind": "log", "stream": "stdout", "text": json.dumps(names)}})
-say({"type": "tool_call", "id": "1", "tool": "apply_patch", "args": {"patch": patch}})
-for line in sys.stdin:
-    answer = json.loads(line)
-    if answer.get("type") == "tool_result" and answer.get("id") == "1":
-        break
-say({"type": "complete", "output": {"answer": answer}})
-"#;
+const REMOTE: &str = include_str!("without_disk.py");
 
 fn git(dir: &Path, args: &[&str]) -> String {
     let ran = Command::new("git")
@@ -236,7 +194,10 @@ fn no_patch_of_a_remote_leads_out_of_the_workspace() {
             ("renamed to", format!("diff --git a/in b/x\nrename from in\nrename to {path}\n")),
             ("renamed from", format!("diff --git a/x b/y\nrename from {path}\nrename to y\n")),
             ("made empty", format!("diff --git a/{plain} b/{plain}\nnew file mode 100644\n")),
-            ("removed empty", format!("diff --git a/{plain} b/{plain}\ndeleted file mode 100644\n")),
+            (
+                "removed empty",
+                format!("diff --git a/{plain} b/{plain}\ndeleted file mode 100644\n"),
+            ),
             ("made", format!("--- /dev/null\n+++ {path}\n@@ -0,0 +1 @@\n+x\n")),
             ("removed", format!("--- {path}\n+++ /dev/null\n@@ -1 +0,0 @@\n-outside\n")),
         ] {
