@@ -78,7 +78,7 @@ fn a_remote_edits_a_repository_through_its_snapshot_and_one_patch() {
     assert_eq!(named, expected, "tracked and unignored, and no .git");
 
     let answer = &result(&events)["output"]["answer"];
-    assert_eq!(answer["result"]["files"].as_array().map(Vec::len), Some(6), "{answer}");
+    assert_eq!(answer["value"]["files"].as_array().map(Vec::len), Some(6), "{answer}");
     let status = git(&work, &["-c", "core.quotePath=false", "status", "--porcelain", "-uall"]);
     let mut lines: Vec<&str> = status.lines().collect();
     lines.sort_unstable();
@@ -111,7 +111,8 @@ fn a_remote_that_may_not_write_reads_and_changes_nothing() {
     repository(&work);
     let events = remote(&ostler, "allow-reads");
     let answer = &result(&events)["output"]["answer"];
-    assert_eq!(answer["error"]["code"], "permission_denied", "{answer}");
+    let refusal = answer["error"].as_str().unwrap_or_default();
+    assert!(refusal.starts_with("permission_denied: "), "{answer}");
     assert_eq!(git(&work, &["status", "--porcelain"]), "");
 }
 
@@ -187,7 +188,7 @@ fn no_patch_of_a_remote_leads_out_of_the_workspace() {
         "\"..\\057outside\"",
         "\"\\056\\056/outside\"",
         "in/x",
-        "a\\000b",
+        "\"a\\000b\"",
     ] {
         let plain = path.trim_matches('"');
         for (name, patch) in [
