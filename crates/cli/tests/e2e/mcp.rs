@@ -95,6 +95,17 @@ impl Guest {
         post(&self.url, &self.token, message)
     }
 
+    /// The status with which the workspace of its run is answered.
+    pub fn fetch(&self) -> u16 {
+        let address = self.url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+        let (run, token) = (self.run(), &self.token);
+        let asked = format!(
+            "GET /api/v1/runs/{run}/workspace HTTP/1.1\r\nhost: {address}\r\n\
+             connection: close\r\nauthorization: Bearer {token}\r\n\r\n"
+        );
+        request(address, &asked).0
+    }
+
     /// Calls a tool without an SDK and gives its answer: a value, or a code.
     pub fn call(&self, tool: &str, args: &Value) -> Result<Value, String> {
         called(&self.post(&tool_call(tool, args)).1)
