@@ -140,6 +140,8 @@ limits! {
     REMOTE_RUNS_MAX: u32 = 4;
     /// How long one request for a run may wait for a slot before it is told where it stands.
     LINE_ASK_MS: u64 = 5_000;
+    /// Requests for runs that wait at one host for their turn; more are told at once where they stand.
+    LINE_ASKS_MAX: usize = 64;
     /// How long whoever asked for a run that waits has to ask again before it is cancelled.
     LINE_BACK_MS: u64 = 10_000;
     /// A file that `read_file` gives to an agent.

@@ -3,6 +3,7 @@
 //! only then does the keeper, already waiting, get its plan.
 
 use super::catalog;
+use super::line;
 use super::resume::{self, TakenUp};
 use super::run::{Budget, RunRequest, Started, stored};
 use super::snapshot;
@@ -274,7 +275,7 @@ pub(super) async fn start_new(
         now: now.wall,
         lease_ms: house.lease_ms,
         plan: seal.view(plan),
-        places: checked.adapter.max_concurrent,
+        places: line::places(&checked.adapter),
         head: RunHead {
             agent: request.agent.clone(),
             adapter: checked.adapter.name.clone(),
