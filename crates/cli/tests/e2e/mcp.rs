@@ -273,7 +273,7 @@ fn the_official_sdk_lists_and_calls_the_tools_in_every_way() {
         let tools: Vec<_> = said["tools"].as_array().unwrap().iter().collect();
         let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
         assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"), "{tools:#?}");
-        assert_eq!(tool("write_file")["inputSchema"]["required"], json!(["path", "content"]));
+        assert_eq!(tool("write_file")["inputSchema"]["required"], json!(["path"]));
         assert_eq!(tool("write_file")["annotations"]["readOnlyHint"], false);
         assert_eq!(tool("read_file")["annotations"]["readOnlyHint"], true);
         let results = &said["results"];
