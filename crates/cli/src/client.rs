@@ -6,8 +6,9 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::ask::OpenAsk;
 use host::ops::money::ImportReport;
-use host::ops::run::{RunRequest, Started};
-use reqwest::{Method, RequestBuilder, Response};
+use host::ops::run::{Asked, RunRequest};
+use host::ops::task::TaskView;
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use store::RunRow;
@@ -103,9 +104,24 @@ impl Client {
         self.post("/api/v1/host/handover", &serde_json::json!({})).await.map(drop)
     }
 
-    pub async fn start(&self, request: &RunRequest) -> Result<Started, Fault> {
+    /// Asks for a run. One that waits for a slot is to be asked for again.
+    pub async fn start(&self, request: &RunRequest) -> Result<Asked, Fault> {
         let response = self.post("/api/v1/runs", request).await?;
-        response.json().await.map_err(|error| unreachable_host(&error))
+        let asked = match response.status() == StatusCode::ACCEPTED {
+            true => response.json().await.map(Asked::Waiting),
+            false => response.json().await.map(Asked::Started),
+        };
+        asked.map_err(|error| unreachable_host(&error))
+    }
+
+    /// A task, by its own id or by what a person says of a run of it.
+    pub async fn task(&self, given: &str) -> Result<TaskView, Fault> {
+        self.get(&format!("/api/v1/tasks/{}", escaped(given))).await
+    }
+
+    /// The tasks that wait, in the order in which they came.
+    pub async fn waiting(&self, limit: usize) -> Result<Vec<TaskView>, Fault> {
+        self.get(&format!("/api/v1/tasks?state=waiting&limit={limit}")).await
     }
 
     pub async fn run(&self, run: &str) -> Result<RunRow, Fault> {

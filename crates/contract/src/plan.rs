@@ -152,6 +152,9 @@ pub struct Adapter {
     pub clocks: Clocks,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_bytes_max: Option<u64>,
+    /// How many runs of it there may be at once; the next ones wait for a slot.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_concurrent: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<crate::Policy>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

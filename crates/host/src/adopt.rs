@@ -10,6 +10,7 @@ use crate::batch::{HostState, StoredIntent, Words};
 use crate::drive::{self, Drive, Ending};
 use crate::intake::Intake;
 use crate::keeping::Keeping;
+use crate::ops::line;
 use crate::ops::relay::Callers;
 use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
@@ -80,6 +81,7 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
             }
         }
     }
+    line::left_behind(host, which).await?;
     sweep_links(host).await?;
     sweep_spools(host).await
 }

@@ -17,6 +17,7 @@ pub mod diagnose;
 mod drive;
 pub mod environment;
 pub mod frame;
+mod git;
 mod intake;
 mod keeping;
 mod keepsake;
@@ -26,6 +27,7 @@ mod patch;
 mod perform;
 pub mod prices;
 pub mod skills;
+pub mod snapshot;
 mod spare;
 mod told;
 mod trace;
@@ -126,6 +128,8 @@ pub(crate) struct Inner {
     overdue: Mutex<Overdue<RunId, Seen>>,
     /// Runs that are being started under an id of the caller's.
     pub(crate) starting: watch::Sender<HashSet<RunId>>,
+    /// Who waits for a slot and is here to ask for it.
+    pub(crate) attending: watch::Sender<HashMap<RunId, usize>>,
     /// Whether a run has ended since memory was last given back.
     ended: AtomicBool,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
@@ -182,6 +186,7 @@ impl Host {
             seals: Mutex::default(),
             overdue: Mutex::default(),
             starting: watch::Sender::default(),
+            attending: watch::Sender::default(),
             ended: AtomicBool::new(false),
             reasons: watch::Sender::new(0),
             leaving: watch::Sender::new(false),
@@ -379,6 +384,7 @@ impl Inner {
             token: Some(blake3::hash(self.lease_token(run, drive.fence).as_bytes())),
             tools: drive.machine.terms().tools.clone(),
             upstream: Arc::clone(&drive.bench.upstream),
+            workspace: Arc::clone(&drive.bench.workspace),
             asking,
             seal: drive.words.seal.clone(),
             shown: drive.shown(),

@@ -54,6 +54,7 @@ fn sign(error: &Error) -> Sign {
         | Error::Conflict { .. }
         | Error::FenceStale { .. }
         | Error::TooMany { .. }
+        | Error::PoolFull { .. }
         | Error::BudgetExceeded { .. }
         | Error::Newer { .. }
         | Error::Locked { .. }

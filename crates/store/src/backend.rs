@@ -43,6 +43,12 @@ pub trait Backend: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Reaped>, Error>> + Send;
     fn reserve(&self, reserve: Reserve) -> impl Future<Output = Result<(), Error>> + Send;
 
+    fn move_task(&self, step: TaskMove) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn standing(
+        &self,
+        task: TaskId,
+    ) -> impl Future<Output = Result<Option<Standing>, Error>> + Send;
     fn run(&self, id: RunId) -> impl Future<Output = Result<Option<RunRow>, Error>> + Send;
     fn runs(&self, page: RunsPage) -> impl Future<Output = Result<Vec<RunRow>, Error>> + Send;
     fn task(&self, id: TaskId) -> impl Future<Output = Result<Option<TaskRow>, Error>> + Send;

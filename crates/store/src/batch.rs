@@ -20,7 +20,19 @@ pub struct NewTask {
     pub prompt: Sealed,
     pub system_prompt: Option<Sealed>,
     pub review: Review,
+    /// What is higher goes first; within one, who came first.
+    pub priority: i32,
+    /// Where it stands from the start, when it has to wait for a slot.
+    pub line: Option<InLine>,
     pub created_at: Timestamp,
+}
+
+/// A place in the line for a slot of an adapter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InLine {
+    pub pool: String,
+    /// The id that its run will have: whoever enqueues with the same again gets the same task.
+    pub run: RunId,
 }
 
 /// Who wants to work on a task, and what its run will be.
@@ -33,6 +45,9 @@ pub struct Claim {
     pub lease_ms: u64,
     /// The redacted launch plan, as JSON.
     pub plan: Sealed,
+    /// How many runs of its adapter there may be at once. A task that waits for a slot can only be
+    /// claimed with it, and only by whoever is first in line.
+    pub places: Option<u32>,
     pub head: RunHead,
 }
 
@@ -164,7 +179,7 @@ pub struct Seen {
 }
 
 /// A step of a task that no run makes: cancelled while queued, waiting, reviewed, reopened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskMove {
     pub task: TaskId,
     pub fence: u64,
@@ -172,6 +187,29 @@ pub struct TaskMove {
     pub to: TaskState,
     /// Why it waits, when it moves to `Waiting`.
     pub waiting_for: Option<WaitingFor>,
+    /// The adapter for whose slot it waits.
+    pub pool: Option<String>,
+}
+
+impl TaskMove {
+    /// Why no task could do this, if so. While no run holds a task, `done` and `cancelled` never
+    /// change, and only a claim makes it run.
+    pub(crate) fn folly(&self) -> Option<&'static str> {
+        use TaskState::*;
+        let may = match self.from {
+            Queued => matches!(self.to, Waiting | Cancelled),
+            Waiting => matches!(self.to, Queued | Waiting | Cancelled | Failed),
+            Review => matches!(self.to, Done | Queued | Cancelled | Failed),
+            Failed => self.to == Queued,
+            Running | Done | Cancelled => false,
+        };
+        let for_slot = self.to == Waiting && self.waiting_for == Some(WaitingFor::Pool);
+        match may {
+            false => Some("no task may"),
+            true if for_slot && self.pool.is_none() => Some("nobody says for whose slot it waits"),
+            true => None,
+        }
+    }
 }
 
 /// A sum set aside for a run before it spends. The store compares it with what is set aside and

@@ -79,6 +79,11 @@ const RULES: &[(&str, &str)] = &[
          HAVING coalesce(sum(r.state <> 'settled'), 0) <> (t.state = 'running')",
     ),
     (
+        "whoever waits for a slot says for which",
+        "SELECT lower(hex(id)) FROM tasks
+         WHERE state = 'waiting' AND waiting_for = 'pool' AND pool IS NULL",
+    ),
+    (
         "the books of a run add up to its totals",
         "SELECT r.num || ' tokens ' || total(l.input_uncached + l.cache_read + l.cache_write + l.output)
              || ', nano-dollars ' || total(l.nanousd) || ', totals ' || r.totals

@@ -3,6 +3,7 @@
 //! does what a caller must do then, which is to read again. Time is passed in.
 
 mod ending;
+mod slots;
 mod sure;
 mod watching;
 
@@ -46,6 +47,7 @@ pub async fn all<B: Backend>(make: impl AsyncFn() -> B) {
     a_lease_is_taken_over_only_as_it_was_seen(&Sure(make().await)).await;
     runs_are_listed_newest_first_by_key(&Sure(make().await)).await;
     ending::all(&make).await;
+    slots::all(&make).await;
     watching::all(&make).await;
 }
 
@@ -61,6 +63,8 @@ pub fn new_task() -> NewTask {
         prompt: seal.given("do it"),
         system_prompt: None,
         review: Review::None,
+        priority: 0,
+        line: None,
         created_at: NOW,
     }
 }
@@ -75,6 +79,7 @@ pub fn claim_of(task: TaskId, holder: &str) -> Claim {
         now: NOW,
         lease_ms: LEASE_MS,
         plan: seal.json(&serde_json::json!({"program": "fake"})),
+        places: None,
         head: RunHead {
             agent: "fake".into(),
             adapter: "fake".into(),

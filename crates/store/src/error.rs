@@ -18,6 +18,9 @@ pub enum Error {
     /// The caller does not own the run, or no longer: it must stop writing.
     #[error("{run} is not held with fence {fence}")]
     FenceStale { run: RunId, fence: u64 },
+    /// It is not its turn: all slots are taken, or others came first.
+    #[error("there is no slot of {pool} for it now")]
+    PoolFull { pool: String },
     #[error("the inbox of {run} is full")]
     TooMany { run: RunId },
     #[error("the budget of {scope} does not cover the reservation")]
@@ -44,7 +47,7 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::NotFound { .. } => Code::NotFound,
-            Self::Conflict { .. } | Self::TooMany { .. } => Code::Conflict,
+            Self::Conflict { .. } | Self::TooMany { .. } | Self::PoolFull { .. } => Code::Conflict,
             Self::FenceStale { .. } => Code::FenceStale,
             Self::BudgetExceeded { .. } => Code::BudgetExceeded,
             Self::Newer { .. } => Code::StoreNewer,

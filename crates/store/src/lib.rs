@@ -97,12 +97,14 @@ impl Store {
         Ok(Self { shared: Arc::new(Shared { sqlite, blobs, traces, feed, failure, ballast }) })
     }
 
-    /// Queues a task. The same id or key again gives the task that is there.
+    /// Queues a task, or lets it stand in line for a slot. The same id, key or id of a run again
+    /// gives the task that is there.
     pub async fn enqueue(&self, task: NewTask) -> Result<TaskId, Error> {
         self.shared.sqlite.enqueue(task).await
     }
 
-    /// Makes a run of a queued task and gives its fence. The same claim again gives the same.
+    /// Makes a run of a queued task and gives its fence. The same claim again gives the same. Where
+    /// slots are counted, one that finds none is refused, and so is one whose turn has not come.
     pub async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
         self.shared.sqlite.claim(claim).await
     }
@@ -253,6 +255,22 @@ impl Store {
         self.shared.sqlite.task(id).await
     }
 
+    /// The task of a run, also of one that was asked for and has not begun.
+    pub async fn task_of(&self, run: RunId) -> Result<Option<TaskRow>, Error> {
+        self.shared.sqlite.task_of(run).await
+    }
+
+    /// Where a task stands that waits for a slot; `None` when it does not, or no longer.
+    pub async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {
+        self.shared.sqlite.standing(task).await
+    }
+
+    /// Everyone who waits for a slot, line by line in the order of their turns, each with how many
+    /// are in front.
+    pub async fn lines(&self, limit: usize) -> Result<Vec<(TaskRow, u64)>, Error> {
+        self.shared.sqlite.lines(limit).await
+    }
+
     /// Oldest first.
     pub async fn tasks(&self, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
         self.shared.sqlite.tasks(page).await
@@ -377,6 +395,14 @@ impl Backend for Store {
 
     async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
         Store::reserve(self, reserve).await
+    }
+
+    async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
+        Store::move_task(self, step).await
+    }
+
+    async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {
+        Store::standing(self, task).await
     }
 
     async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {

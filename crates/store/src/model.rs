@@ -77,6 +77,14 @@ impl Backend for Model {
         self.tables().reserve(reserve)
     }
 
+    async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
+        self.tables().move_task(&step)
+    }
+
+    async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {
+        Ok(self.tables().standing(task))
+    }
+
     async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
         Ok(self.tables().run(id))
     }

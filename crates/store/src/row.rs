@@ -85,7 +85,21 @@ pub struct TaskRow {
     pub review: Review,
     pub fence: u64,
     pub generation: u32,
+    pub priority: i32,
+    /// The adapter for whose slot it waits, or waited.
+    pub pool: Option<String>,
+    /// The id under which its run was asked for, when it had to wait.
+    pub run: Option<RunId>,
     pub created_at: Timestamp,
+}
+
+/// Where a task stands that waits for a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Standing {
+    /// How many are in front of it.
+    pub ahead: u64,
+    /// How many runs of the adapter are not settled.
+    pub taken: u64,
 }
 
 /// A page of tasks, oldest first, by key: `after` is the last id of the page before.

@@ -107,6 +107,14 @@ impl<B: Backend> Backend for Spiteful<B> {
         self.answer(self.inner.reserve(reserve).await)
     }
 
+    async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
+        self.answer(self.inner.move_task(step).await)
+    }
+
+    async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {
+        self.inner.standing(task).await
+    }
+
     async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
         self.inner.run(id).await
     }

@@ -10,7 +10,7 @@ pub(crate) mod powercut;
 
 use crate::backend::Backend;
 use crate::conformance::{self, Holder, Sure, claim_of, holder, new_task, refused};
-use crate::model::Model;
+use crate::model::{Flaw, Model};
 use crate::spiteful::Spiteful;
 use crate::*;
 use contract::event::{Body, Comment, Envelope, Log, Origin, Stream, Totals};
@@ -48,6 +48,18 @@ async fn sqlite_conforms() {
 #[tokio::test]
 async fn the_model_conforms() {
     conformance::all(async || Model::default()).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "Ok(Claimed")]
+async fn the_suite_finds_a_store_that_does_not_count_its_slots() {
+    conformance::all(async || Model::flawed(Some(Flaw::SlotsUncounted))).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "Ok(Claimed")]
+async fn the_suite_finds_a_store_in_which_one_may_jump_the_line() {
+    conformance::all(async || Model::flawed(Some(Flaw::LineIgnored))).await;
 }
 
 #[tokio::test]
@@ -400,7 +412,7 @@ async fn a_task_moves_only_as_it_may_and_only_from_where_it_was_seen() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let task = store.enqueue(new_task()).await.unwrap();
-    let step = |from, to, fence| TaskMove { task, fence, from, to, waiting_for: None };
+    let step = |from, to, fence| TaskMove { task, fence, from, to, waiting_for: None, pool: None };
     use TaskState::*;
     let waiting_for = Some(WaitingFor::Quota);
     store.move_task(TaskMove { waiting_for, ..step(Queued, Waiting, 0) }).await.unwrap();

@@ -136,6 +136,8 @@ fn task(run: RunId) -> NewTask {
         prompt: sealed,
         system_prompt: None,
         review: Review::None,
+        priority: 0,
+        line: None,
         created_at: now(),
     }
 }
@@ -148,6 +150,7 @@ fn claim(run: RunId) -> Claim {
         now: now(),
         lease_ms: 600_000,
         plan: Sealed::default(),
+        places: None,
         head: RunHead {
             agent: "bench".to_owned(),
             adapter: "bench".to_owned(),

@@ -400,6 +400,7 @@ fn claim<G: Ground>(env: &mut Env<G>, node: usize, task: TaskId, now: Now) -> Cl
         now: now.wall,
         lease_ms: env.options.lease_ms,
         plan: seal.json(&()),
+        places: None,
         head: RunHead {
             agent: "simulated".to_owned(),
             adapter: "simulated".to_owned(),

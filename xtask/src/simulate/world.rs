@@ -109,6 +109,8 @@ impl<'a, G: Ground> World<'a, G> {
                 prompt: seal.given(""),
                 system_prompt: None,
                 review: Review::None,
+                priority: 0,
+                line: None,
                 created_at: self.env.now(0).wall,
             };
             let _ = self.env.ground.wait(self.env.ground.store().enqueue(task));

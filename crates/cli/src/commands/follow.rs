@@ -91,14 +91,14 @@ pub struct Follow<'a> {
     wishes: VecDeque<(CommandId, Wish)>,
 }
 
-struct Interrupts {
+pub(super) struct Interrupts {
     int: Signal,
     term: Signal,
     count: u32,
 }
 
 impl Interrupts {
-    fn new() -> Result<Self, Fault> {
+    pub(super) fn new() -> Result<Self, Fault> {
         let failed =
             |error| Fault::new(Code::InternalError, format!("listening for signals: {error}"));
         Ok(Self {
@@ -108,7 +108,7 @@ impl Interrupts {
         })
     }
 
-    async fn next(&mut self) -> u32 {
+    pub(super) async fn next(&mut self) -> u32 {
         tokio::select! {
             _ = self.int.recv() => {}
             _ = self.term.recv() => {}
@@ -253,7 +253,7 @@ impl<'a> Follow<'a> {
     }
 }
 
-async fn handover_asked(hosting: &Option<Hosting>) {
+pub(super) async fn handover_asked(hosting: &Option<Hosting>) {
     match hosting {
         Some(hosting) => hosting.handover_asked().await,
         None => std::future::pending().await,

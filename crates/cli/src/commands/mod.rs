@@ -10,6 +10,7 @@ mod doctor;
 mod export;
 mod follow;
 mod init;
+mod line;
 mod mcp_proxy;
 mod prices;
 mod record;

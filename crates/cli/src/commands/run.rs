@@ -2,7 +2,7 @@
 
 use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
-use super::{Context, Stopped};
+use super::{Context, Stopped, line};
 use crate::args;
 use crate::config::{self, Config, Flags, Resolved, RunBudget};
 use crate::hosting::{Hosting, Place, Purpose};
@@ -46,7 +46,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         adapter.trace = true;
     }
     let mut way = Way::find(&place, Purpose::Act).await?;
-    let started = match way.ask(async |client| client.start(&request).await).await {
+    let started = match line::started(&mut way, &request).await {
         Ok(started) => started,
         Err(fault) => {
             stay(way.hosting, &place, context).await;

@@ -5,6 +5,7 @@ use crate::args;
 use crate::client::Client;
 use crate::render::{self, RunRow};
 use crate::terminal;
+use host::ops::task::TaskView;
 use serde_json::Value;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -13,18 +14,21 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     let path = format!("/api/v1/runs?limit={}&live={}", args.limit, args.live);
     let ask = async |client: &Client| {
         let rows: Vec<store::RunRow> = client.get(&path).await?;
-        Ok((rows, client.get::<Value>("/api/v1/host").await?))
+        let waiting = client.waiting(args.limit).await?;
+        Ok((rows, waiting, client.get::<Value>("/api/v1/host").await?))
     };
-    let (rows, host) = context.ask(ask).await?;
+    let (rows, waiting, host) = context.ask(ask).await?;
     if let Some(warning) = warning(&host["store"]) {
         // Who reads the list only is not kept from it.
         let _ = writeln!(std::io::stderr(), "{warning}");
     }
     if context.global.json {
-        context.print_json(&rows)?;
+        let waiting = waiting.iter().filter_map(as_json);
+        let rows = rows.iter().filter_map(|row| serde_json::to_value(row).ok());
+        context.print_json(&waiting.chain(rows).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
-    if rows.is_empty() {
+    if rows.is_empty() && waiting.is_empty() {
         context.print(match args.live {
             true => "nothing is running",
             false => "nothing has run here yet; try: ostler run demo \"hello\"",
@@ -32,7 +36,8 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
         return Ok(ExitCode::SUCCESS);
     }
     let now = host::clock::now().wall;
-    let shown: Vec<RunRow> = rows.into_iter().map(|row| shown(row, now)).collect();
+    let waiting = waiting.into_iter().rev().filter_map(|task| in_line(task, now));
+    let shown: Vec<RunRow> = waiting.chain(rows.into_iter().map(|row| shown(row, now))).collect();
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
@@ -47,6 +52,30 @@ fn warning(store: &Value) -> Option<String> {
     ))
 }
 
+/// A run that waits for a slot, in the words of those that have begun.
+fn as_json(task: &TaskView) -> Option<Value> {
+    let mut row = serde_json::to_value(task).ok()?;
+    row["task"] = row["id"].take();
+    row["id"] = serde_json::to_value(task.run_id?).ok()?;
+    row.as_object_mut()?.remove("run_id");
+    Some(row)
+}
+
+/// The same as a line of the table.
+fn in_line(task: TaskView, now: contract::Timestamp) -> Option<RunRow> {
+    Some(RunRow {
+        id: task.run_id?,
+        started_at: task.created_at,
+        agent: task.agent,
+        outcome: None,
+        place: task.place,
+        duration_ms: now.since(task.created_at),
+        tokens: 0,
+        effective_nanousd: None,
+        prompt: task.title,
+    })
+}
+
 fn shown(row: store::RunRow, now: contract::Timestamp) -> RunRow {
     let totals = row.totals.unwrap_or_default();
     RunRow {
@@ -54,6 +83,7 @@ fn shown(row: store::RunRow, now: contract::Timestamp) -> RunRow {
         started_at: row.started_at,
         agent: row.agent,
         outcome: row.outcome,
+        place: None,
         duration_ms: row.ended_at.unwrap_or(now).since(row.started_at),
         tokens: totals.tokens.total(),
         effective_nanousd: totals.effective_nanousd,

@@ -7,7 +7,9 @@ use crate::args;
 use crate::client::Client;
 use crate::hosting::Purpose;
 use crate::way::Way;
-use contract::{Code, CommandId, Fault, RunId, Wish};
+use contract::event::Outcome;
+use contract::{Code, CommandId, Fault, RunId, TaskState, Wish};
+use serde_json::json;
 use std::process::ExitCode;
 
 pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopped> {
@@ -15,7 +17,16 @@ pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopp
     let mut way = Way::find(&place, Purpose::Act).await?;
     let mut asking = Asking { id: host::chance::command_id(), args, stood_at: None };
     let (run, stood_at) = match way.ask(async |client| asking.put_to(client).await).await {
-        Ok(found) => found,
+        Ok(Put { run, stood_at: Some(stood_at) }) => (run, stood_at),
+        Ok(Put { run, stood_at: None }) => {
+            way.finish().await;
+            let cancelled = Outcome::Cancelled.word();
+            match context.global.json {
+                true => context.print_json(&json!({ "run_id": run, "outcome": cancelled }))?,
+                false => context.print(&format!("{run} {cancelled}"))?,
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
         Err(fault) => {
             way.finish().await;
             return Err(fault.into());
@@ -45,11 +56,27 @@ struct Asking {
 }
 
 impl Asking {
-    async fn put_to(&mut self, client: &Client) -> Result<(RunId, u64), Fault> {
+    async fn put_to(&mut self, client: &Client) -> Result<Put, Fault> {
+        let wish = Wish::Stop { reason: Code::Cancelled, at_once: self.args.now };
+        let task = client.task(&self.args.run).await?;
+        if let (TaskState::Waiting, Some(run)) = (task.state, task.run_id) {
+            client.wish(run, self.id, &wish).await?;
+            // It may have begun in the same moment; then it is stopped like any other.
+            if client.task(&self.args.run).await?.state == TaskState::Cancelled {
+                return Ok(Put { run, stood_at: None });
+            }
+            return Ok(Put { run, stood_at: Some(0) });
+        }
         let row = client.run(&self.args.run).await?;
         let stood_at = *self.stood_at.get_or_insert(row.head_seq);
-        let wish = Wish::Stop { reason: Code::Cancelled, at_once: self.args.now };
         client.wish(row.id, self.id, &wish).await?;
-        Ok((row.id, stood_at))
+        Ok(Put { run: row.id, stood_at: Some(stood_at) })
     }
+}
+
+/// The stop is taken.
+struct Put {
+    run: RunId,
+    /// None when it had not begun: then that is all there is to it.
+    stood_at: Option<u64>,
 }

@@ -2,7 +2,7 @@
 
 use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
-use super::{Context, Stopped};
+use super::{Context, Stopped, line};
 use crate::args;
 use crate::hosting::Purpose;
 use crate::render::Detail;
@@ -13,14 +13,20 @@ use std::process::ExitCode;
 pub async fn watch(context: &Context, args: args::OneRun) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
-    let row = match way.ask(async |client| client.run(&args.run).await).await {
-        Ok(row) => row,
+    let run = match line::begun(&mut way, &args.run).await {
+        Ok(Some(run)) => run,
+        Ok(None) => {
+            if let Some(hosting) = way.hosting {
+                hosting.leave().await;
+            }
+            return Ok(ExitCode::from(Code::Cancelled.row().exit));
+        }
         Err(fault) => {
             way.finish().await;
             return Err(fault.into());
         }
     };
-    let mut follow = Follow::new(way, row.id, OnInterrupt::Leave);
+    let mut follow = Follow::new(way, run, OnInterrupt::Leave);
     let followed = follow.until_its_end(&mut Audience::of(context, Detail::Usual)).await;
     match (&followed, follow.way.hosting) {
         (Ok(Followed::Left), Some(hosting)) => hosting.leave().await,

@@ -12,7 +12,7 @@ use super::words::{
 };
 use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
-use contract::{Code, Fault, NanoUsd, Policy};
+use contract::{Code, Fault, NanoUsd, Policy, limits};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -248,6 +248,7 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
         clocks: clocks(from),
         output_bytes_max: from.max_output_bytes.filter(|bytes| *bytes > 0),
+        max_concurrent: max_concurrent(from),
         permission: from.permission,
         account: from.account.clone(),
         extra_args: from.extra_args.clone(),
@@ -286,6 +287,19 @@ fn skills(from: &[Skill]) -> Vec<plan::Skill> {
         Skill::Marked(marked) => plan::Skill { name: marked.name.clone(), always: marked.always },
     };
     from.iter().map(skill).collect()
+}
+
+/// How many runs of an adapter there may be at once: a remote is spared unless someone says how much
+/// it bears, anything else is limited only when someone says so.
+pub(super) fn max_concurrent(from: &Adapter) -> Option<u32> {
+    let said = |places: Option<u32>| places.filter(|places| *places > 0);
+    let own = match from.kind {
+        AdapterType::Http => {
+            Some(said(from.max_concurrent_sessions).unwrap_or(limits::REMOTE_RUNS_MAX))
+        }
+        AdapterType::Process | AdapterType::Cli | AdapterType::Acp => None,
+    };
+    least(own, said(from.max_concurrent))
 }
 
 fn clocks(from: &Adapter) -> Clocks {
@@ -331,6 +345,7 @@ fn bare(name: &str) -> plan::Adapter {
         env_compat: Vec::new(),
         clocks: Clocks::default(),
         output_bytes_max: None,
+        max_concurrent: None,
         permission: None,
         account: None,
         extra_args: Vec::new(),

@@ -19,6 +19,18 @@ pub fn elapsed(ms: u64) -> String {
     if ms < 60_000 { format!("{} s", ms / 1000) } else { duration(ms) }
 }
 
+/// `1st`, `2nd`, `3rd`, `4th`, `11th`.
+pub fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        (_, _) => "th",
+    };
+    format!("{}{ending}", count(number))
+}
+
 /// `1,234,567`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();

@@ -15,8 +15,10 @@ pub struct RunRow {
     pub id: RunId,
     pub started_at: Timestamp,
     pub agent: String,
-    /// `None` while it is live.
+    /// `None` while it is live or waits.
     pub outcome: Option<Outcome>,
+    /// Its place in line while it waits for a slot.
+    pub place: Option<u64>,
     pub duration_ms: u64,
     pub tokens: u64,
     pub effective_nanousd: Option<NanoUsd>,
@@ -60,7 +62,10 @@ pub fn runs_table(rows: &[RunRow], now: Timestamp, columns: usize, colour: Colou
 fn cells(row: &RunRow, now: Timestamp) -> [String; 8] {
     let outcome = match row.outcome {
         Some(outcome) => format!("{} {}", mark(outcome).0, outcome.word().replace('_', " ")),
-        None => "● live".to_owned(),
+        None => match row.place {
+            Some(place) => format!("… waits, {}", figures::ordinal(place)),
+            None => "● live".to_owned(),
+        },
     };
     let spent = |text: String| if row.tokens > 0 { text } else { "–".to_owned() };
     [

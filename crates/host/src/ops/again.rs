@@ -2,14 +2,15 @@
 //! again, of this host or of the next, gives the run that is there and never a second one. A run that
 //! was begun and not launched when its host ended is launched by the one that is asked again: only
 //! who asked has what it takes (its environment is stored nowhere). What is checked and made before
-//! anything exists is `start.rs`.
+//! anything exists is `start.rs`, and waiting for a slot is `line.rs`.
 
-use super::run::{RunRequest, Started, stored};
-use super::start;
+use super::line::{self, Turn};
+use super::run::{Asked, RunRequest, Started, stored};
+use super::start::{self, Begun};
 use crate::perform::Mouth;
 use crate::{Host, Inner, adopt, chance, clock};
 use contract::event::{Body, Lifecycle, Phase};
-use contract::{Code, Draft, Fault, RunId};
+use contract::{Code, Draft, Fault, RunId, TaskId};
 use engine::Effect;
 use std::sync::Arc;
 use store::RunRow;
@@ -17,30 +18,52 @@ use store::RunRow;
 /// The version of UUID that sorts by time, as all ids of runs do.
 const SORTED_BY_TIME: usize = 7;
 
-/// Starts a run, or finds the one that was started under this id. When this returns, task, run and
-/// its first events are durable.
-pub async fn start(host: &Host, request: RunRequest) -> Result<Started, Fault> {
-    let host = host.clone();
-    // Who asked may hang up: what is durable by then must be driven all the same.
-    let started = tokio::spawn(async move { start_once(&host, request).await });
-    started
-        .await
-        .map_err(|error| Fault::new(Code::InternalError, format!("starting a run: {error}")))?
-}
-
-async fn start_once(host: &Host, request: RunRequest) -> Result<Started, Fault> {
-    let run = match request.run_id {
-        None => return start::start_new(host, request, chance::run_id()).await,
-        Some(run) => run,
-    };
+/// Starts a run, or finds the one that was started under this id. When this says that it is started,
+/// task, run and its first events are durable. One that finds no slot of its adapter free waits here
+/// for a while, and is then told where it stands.
+pub async fn start(host: &Host, request: RunRequest) -> Result<Asked, Fault> {
+    let run = request.run_id.unwrap_or_else(chance::run_id);
     if run.uuid().get_version_num() != SORTED_BY_TIME {
         return Err(Fault::new(Code::Usage, format!("{run} is not a UUID of version 7"))
             .with_hint("make a new one for each run, or leave run_id out"));
     }
+    loop {
+        let (in_line, attending) = match line::turn(host, &request, run).await? {
+            Turn::Later(waiting) => return Ok(Asked::Waiting(waiting)),
+            Turn::Now { in_line, attending } => (in_line, attending),
+        };
+        let (host, request) = (host.clone(), request.clone());
+        // Who asked may hang up: what is durable by then must be driven all the same.
+        let started = tokio::spawn(async move {
+            let begun = start_once(&host, request, run, in_line).await;
+            if let Some(attending) = attending {
+                attending.came_to(&begun).await;
+            }
+            begun
+        });
+        let begun = started
+            .await
+            .map_err(|error| Fault::new(Code::InternalError, format!("starting a run: {error}")))?;
+        match begun? {
+            Begun::Started(started) => return Ok(Asked::Started(started)),
+            Begun::NoSlot => {}
+        }
+    }
+}
+
+async fn start_once(
+    host: &Host,
+    request: RunRequest,
+    run: RunId,
+    in_line: Option<TaskId>,
+) -> Result<Begun, Fault> {
+    if request.run_id.is_none() && in_line.is_none() {
+        return start::start_new(host, request, run, in_line).await;
+    }
     let _starting = Starting::begin(&host.inner, run).await;
     match host.store().run(run).await.map_err(stored)? {
-        None => start::start_new(host, request, run).await,
-        Some(row) => found(host, request, row).await,
+        None => start::start_new(host, request, run, in_line).await,
+        Some(row) => found(host, request, row).await.map(Begun::Started),
     }
 }
 

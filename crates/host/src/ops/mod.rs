@@ -4,10 +4,13 @@
 mod again;
 pub mod ask;
 pub mod catalog;
+pub mod line;
 pub mod money;
 pub mod permission;
 pub mod relay;
 pub mod resume;
 pub mod run;
+pub mod snapshot;
 mod start;
+pub mod task;
 pub mod tool;

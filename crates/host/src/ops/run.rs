@@ -1,13 +1,15 @@
 //! Runs: what can be asked for, and what can be asked of them. Starting one is `start.rs`.
 
+use super::line;
 use super::resume::Resume;
 use crate::{Host, adopt, chance, clock};
 use contract::plan::{Adapter, Clocks};
+use contract::state::{TaskState, WaitingFor};
 use contract::{Code, CommandId, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use store::{NewCommand, Room, RunRow, RunsPage, TraceReader};
+use store::{NewCommand, Room, RunRow, RunsPage, TaskRow, TraceReader};
 
 pub use super::again::start;
 
@@ -113,6 +115,28 @@ pub struct Started {
     pub task_id: TaskId,
 }
 
+/// What becomes of a request for now.
+#[derive(Debug, Clone)]
+pub enum Asked {
+    Started(Started),
+    Waiting(Waiting),
+}
+
+/// A run that waits for a slot of its adapter. It is asked for again under the same id, or it is
+/// cancelled: what it takes to start it is stored nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    pub run_id: RunId,
+    pub task_id: TaskId,
+    pub waiting_for: WaitingFor,
+    /// The adapter whose slots are taken.
+    pub pool: String,
+    /// Its place in line, from 1.
+    pub place: u64,
+    pub taken: u64,
+    pub places: u32,
+}
+
 /// A fault of the store, in the words of the fault table.
 pub(crate) fn stored(error: store::Error) -> Fault {
     match error {
@@ -129,18 +153,35 @@ pub async fn list(host: &Host, page: RunsPage) -> Result<Vec<RunRow>, Fault> {
 }
 
 pub async fn get(host: &Host, run: RunId) -> Result<RunRow, Fault> {
-    host.store()
-        .run(run)
-        .await
-        .map_err(stored)?
-        .ok_or_else(|| Fault::new(Code::NotFound, format!("there is no run {run}")))
+    match host.store().run(run).await.map_err(stored)? {
+        Some(row) => Ok(row),
+        None => Err(not_begun(run, host.store().task_of(run).await.map_err(stored)?)),
+    }
+}
+
+/// Why there is nothing of a run to be seen.
+fn not_begun(run: RunId, task: Option<TaskRow>) -> Fault {
+    match task {
+        Some(task) if task.state == TaskState::Waiting => {
+            let pool = task.pool.unwrap_or_default();
+            Fault::new(Code::Conflict, format!("{run} waits for a slot of '{pool}'"))
+                .with_hint("it begins when one is free; `ostler runs` shows its place")
+        }
+        Some(task) => {
+            Fault::new(Code::NotFound, format!("{run} never began: it was {}", task.state.word()))
+        }
+        None => Fault::new(Code::NotFound, format!("there is no run {run}")),
+    }
 }
 
 /// The run that a person means: its whole id, a beginning or an end of it, or a beginning of the
 /// eight digits that lists show, whatever fits no other.
 pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
     if let Ok(run) = given.parse() {
-        return get(host, run).await.map(|row| row.id);
+        return match host.store().task_of(run).await.map_err(stored)? {
+            Some(_) => Ok(run),
+            None => Err(not_begun(run, None)),
+        };
     }
     let found = host.store().find_runs(given, 2).await.map_err(stored)?;
     match found[..] {
@@ -190,6 +231,15 @@ pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) ->
         wish: seal.json(&command.wish),
     };
     let stops = matches!(command.wish, Wish::Stop { .. });
+    if host.store().run(run).await.map_err(stored)?.is_none() {
+        let task = host.store().task_of(run).await.map_err(stored)?;
+        match stops && line::leave(host, run).await? {
+            true => return Ok(()),
+            // It may have begun meanwhile; otherwise there is nobody to wish something of.
+            false if host.store().run(run).await.map_err(stored)?.is_some() => {}
+            false => return Err(not_begun(run, task)),
+        }
+    }
     let put = match command.wish {
         Wish::Stop { .. } => host.store().command_from_reserve(new).await,
         Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => {

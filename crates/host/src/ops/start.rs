@@ -3,8 +3,10 @@
 //! only then does the keeper, already waiting, get its plan.
 
 use super::catalog;
+use super::line;
 use super::resume::{self, TakenUp};
 use super::run::{Budget, RunRequest, Started, stored};
+use super::snapshot;
 use super::tool::{self, Bench, TaskSheet};
 use crate::batch::{Made, Words};
 use crate::drive::{self, Again, Drive, Ending};
@@ -33,7 +35,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use store::seal::Seal;
-use store::{Claim, NewTask, RunHead, RunRow};
+use store::{Claim, InLine, NewTask, RunHead, RunRow};
 
 /// A request that passed every check, with everything that was found on the way.
 struct Checked {
@@ -102,7 +104,8 @@ async fn prepare(
         &request.prompt,
     )
     .await?;
-    let spec = spec(host, request, &checked, identity, &taken_up)?;
+    let mut spec = spec(host, request, &checked, identity, &taken_up)?;
+    let unshown = offer_workspace(host, &checked, identity, &mut spec).await;
     let plan = checked.runtime.plan(&spec)?;
     let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
     let mut dialect = checked.runtime.dialect(&spec);
@@ -125,7 +128,7 @@ async fn prepare(
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let warnings = taken_up.warnings.into_iter().chain(account.drafts).collect();
+    let warnings = taken_up.warnings.into_iter().chain(account.drafts).chain(unshown).collect();
     let session_spent = taken_up.spent;
     Ok(Prepared {
         checked,
@@ -139,6 +142,28 @@ async fn prepare(
         warnings,
         session_spent,
     })
+}
+
+/// Tells an agent that does not share our disk where it finds the workspace. One that cannot be
+/// offered whole can still be read file by file.
+async fn offer_workspace(
+    host: &Host,
+    checked: &Checked,
+    identity: &Identity,
+    spec: &mut Spec,
+) -> Option<Draft> {
+    if checked.lane != Lane::Http {
+        return None;
+    }
+    match snapshot::describe(host, identity.run, Arc::clone(&checked.workspace)).await {
+        Ok(descriptor) => {
+            spec.context.set("workspace", json!(descriptor));
+            None
+        }
+        Err(fault) => {
+            Some(warning(format!("no snapshot of the workspace is offered: {}", fault.message)))
+        }
+    }
 }
 
 /// The driver of a run that was begun and never launched, for whoever asked for it again.
@@ -191,34 +216,66 @@ async fn prepare_beside_keeper(
     }
 }
 
-/// Starts a run that is not there yet. When this returns, task, run and its first events are
-/// durable.
+/// What is made of a request.
+pub(super) enum Begun {
+    Started(Started),
+    /// All slots of its adapter are taken, or others came first. Nothing was made.
+    NoSlot,
+}
+
+/// Lets a request stand in line for a slot, if it could be started now but for that. Nothing else of
+/// it comes to exist: neither a run nor a lease nor a process.
+pub(super) async fn line_up(
+    host: &Host,
+    request: RunRequest,
+    adapter: Adapter,
+    run: RunId,
+) -> Result<TaskId, Fault> {
+    let identity = identity(host, &request, run);
+    let pool = adapter.name.clone();
+    let Prepared { spec, seal, .. } = prepare(host, &request, adapter, &identity).await?;
+    let task = new_task(&request, &identity, &spec, &seal);
+    let task = NewTask { line: Some(InLine { pool, run }), ..task };
+    host.inner.heed(host.store().enqueue(task).await).map_err(stored)
+}
+
+/// The task that a request is.
+fn new_task(request: &RunRequest, identity: &Identity, spec: &Spec, seal: &Seal) -> NewTask {
+    NewTask {
+        id: identity.task,
+        key: None,
+        agent: request.agent.clone(),
+        title: seal.given(&title(request)),
+        body: seal.given(&request.prompt),
+        prompt: seal.given(&spec.prompt),
+        system_prompt: request.system_prompt.as_deref().map(|text| seal.given(text)),
+        review: Review::None,
+        priority: 0,
+        line: None,
+        created_at: clock::now().wall,
+    }
+}
+
+/// Starts a run that is not there yet, for a new task or for one that stood in line. When this
+/// returns, task, run and its first events are durable.
 pub(super) async fn start_new(
     host: &Host,
     request: RunRequest,
     run: RunId,
-) -> Result<Started, Fault> {
+    in_line: Option<TaskId>,
+) -> Result<Begun, Fault> {
     let house = &host.inner;
     if let Some(trouble) = house.trouble() {
         return Err(trouble.fault());
     }
     let (request, adapter) = request.completed(host)?;
-    let identity = identity(host, &request, run);
+    let mut identity = identity(host, &request, run);
+    identity.task = in_line.unwrap_or(identity.task);
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
     let now = clock::now();
-    let task = NewTask {
-        id: identity.task,
-        key: None,
-        agent: request.agent.clone(),
-        title: seal.given(&title(&request)),
-        body: seal.given(&request.prompt),
-        prompt: seal.given(&spec.prompt),
-        system_prompt: request.system_prompt.as_deref().map(|text| seal.given(text)),
-        review: Review::None,
-        created_at: now.wall,
-    };
+    let task = new_task(&request, &identity, spec, seal);
     let claim = Claim {
         task: identity.task,
         run: identity.run,
@@ -226,6 +283,7 @@ pub(super) async fn start_new(
         now: now.wall,
         lease_ms: house.lease_ms,
         plan: seal.view(plan),
+        places: line::places(&checked.adapter),
         head: RunHead {
             agent: request.agent.clone(),
             adapter: checked.adapter.name.clone(),
@@ -245,13 +303,20 @@ pub(super) async fn start_new(
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
     let begun = house.store.begin(task, claim, batch).await;
-    if let Err(error) = house.heed(begun) {
-        drive.abandon();
-        return Err(stored(error));
+    match house.heed(begun) {
+        Ok(_) => {}
+        Err(store::Error::PoolFull { .. }) => {
+            drive.abandon();
+            return Ok(Begun::NoSlot);
+        }
+        Err(error) => {
+            drive.abandon();
+            return Err(stored(error));
+        }
     }
     failpoint::hit(Point::RunBegun);
     house.drive(drive, Some(deeds));
-    Ok(Started { run_id: identity.run, task_id: identity.task })
+    Ok(Begun::Started(Started { run_id: identity.run, task_id: identity.task }))
 }
 
 /// The same once more without the conversation, should the agent not know it any more.

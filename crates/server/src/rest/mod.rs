@@ -5,6 +5,8 @@ mod host;
 mod money;
 mod openapi;
 mod runs;
+mod tasks;
+mod workspace;
 
 use crate::App;
 use axum::extract::{FromRequest, FromRequestParts, Path};
@@ -52,7 +54,13 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/runs",
-        methods: &[("get", "runs, newest first"), ("post", "start a run")],
+        methods: &[
+            ("get", "runs, newest first"),
+            (
+                "post",
+                "start a run: 201, or 202 while it waits for a slot and is to be asked for again",
+            ),
+        ],
         make: || get(runs::list).post(runs::start),
     },
     Route { path: "/api/v1/runs/{run}", methods: &[("get", "one run")], make: || get(runs::show) },
@@ -75,9 +83,27 @@ pub const ROUTES: &[Route] = &[
         make: || get(runs::events),
     },
     Route {
+        path: "/api/v1/runs/{run}/workspace",
+        methods: &[(
+            "get",
+            "its workspace as a tar file, for the token of that run while it lives",
+        )],
+        make: || get(workspace::show),
+    },
+    Route {
         path: "/api/v1/runs/{run}/commands",
         methods: &[("post", "wish something of a live run")],
         make: || post(runs::wish),
+    },
+    Route {
+        path: "/api/v1/tasks",
+        methods: &[("get", "tasks, oldest first: state=waiting has those that wait for a slot")],
+        make: || get(tasks::list),
+    },
+    Route {
+        path: "/api/v1/tasks/{task}",
+        methods: &[("get", "one task, by its own id or by that of a run of it")],
+        make: || get(tasks::show),
     },
     Route {
         path: "/api/v1/asks",

@@ -10,17 +10,20 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::{Code, CommandId, Fault, RunId, Wish, limits};
 use failpoint::Point;
-use host::ops::run::{self, RunRequest, Started};
+use host::ops::run::{self, Asked, RunRequest};
 use serde::Deserialize;
 use store::{RunRow, RunsPage};
 
 pub async fn start(
     State(app): State<App>,
     Given(request): Given<RunRequest>,
-) -> Result<(StatusCode, Json<Started>), Problem> {
-    let started = run::start(&app.host, request).await?;
+) -> Result<Response, Problem> {
+    let asked = run::start(&app.host, request).await?;
     failpoint::hit(Point::StartUnanswered);
-    Ok((StatusCode::CREATED, Json(started)))
+    Ok(match asked {
+        Asked::Started(started) => (StatusCode::CREATED, Json(started)).into_response(),
+        Asked::Waiting(waiting) => (StatusCode::ACCEPTED, Json(waiting)).into_response(),
+    })
 }
 
 #[derive(Deserialize)]
@@ -42,7 +45,7 @@ pub async fn list(
     Ok(Json(run::list(&app.host, page).await?))
 }
 
-fn bad_query(error: axum::extract::rejection::QueryRejection) -> Problem {
+pub(super) fn bad_query(error: axum::extract::rejection::QueryRejection) -> Problem {
     Problem(Fault::new(Code::Usage, error.body_text()))
 }
 

@@ -46,6 +46,18 @@ impl<B: Backend> Sure<B> {
         insist(async || self.0.reserve(reserve.clone()).await).await
     }
 
+    /// The task says whether it was moved.
+    pub async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
+        match self.0.move_task(step.clone()).await {
+            Err(Error::Unacknowledged) => {
+                let task = self.0.task(step.task).await?;
+                assert!(task.is_some_and(|task| task.state == step.to), "what was done is there");
+                Ok(())
+            }
+            answer => answer,
+        }
+    }
+
     /// Runs whose reaping was not answered are reaped again when their new lease has run out.
     pub async fn reap(&self, now: Timestamp) -> Result<Vec<Reaped>, Error> {
         let mut now = now;

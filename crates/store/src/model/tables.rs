@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::limits::{INBOX_STOP_RESERVE, REAPED_LEASE_MS};
 use crate::row::*;
 use contract::limits::{INBOX_MAX, PAGE_EVENTS_MAX};
+use contract::state::WaitingFor;
 use contract::{Command, CommandId, RunId, RunState, TaskId, TaskState, Timestamp, Wish};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,12 +28,17 @@ pub enum Flaw {
     HeadUnchecked,
     /// A run that has ended can be written to.
     EndUnchecked,
+    /// A task is claimed when all slots are taken.
+    SlotsUncounted,
+    /// A task is claimed before those that came first.
+    LineIgnored,
 }
 
 #[derive(Default)]
 pub(super) struct Tables {
     flaw: Option<Flaw>,
     tasks: BTreeMap<TaskId, TaskRow>,
+    arrivals: Vec<TaskId>,
     runs: BTreeMap<RunId, Run>,
     commands: BTreeMap<CommandId, RunId>,
     reservations: Vec<Reservation>,
@@ -76,7 +82,10 @@ impl Tables {
     }
 
     pub fn enqueue(&mut self, task: &NewTask) -> TaskId {
-        let same = |row: &&TaskRow| task.key.is_some() && row.key == task.key;
+        let run = task.line.as_ref().map(|line| line.run);
+        let same = |row: &&TaskRow| {
+            (task.key.is_some() && row.key == task.key) || (run.is_some() && row.run == run)
+        };
         if let Some(row) = self.tasks.get(&task.id).or(self.tasks.values().find(same)) {
             return row.id;
         }
@@ -88,13 +97,17 @@ impl Tables {
             body: task.body.text(),
             prompt: task.prompt.text(),
             system_prompt: task.system_prompt.as_ref().map(|prompt| prompt.text()),
-            state: TaskState::Queued,
-            waiting_for: None,
+            state: if run.is_some() { TaskState::Waiting } else { TaskState::Queued },
+            waiting_for: run.map(|_| WaitingFor::Pool),
             review: task.review,
             fence: 0,
             generation: 1,
+            priority: task.priority,
+            pool: task.line.as_ref().map(|line| line.pool.clone()),
+            run,
             created_at: task.created_at,
         };
+        self.arrivals.push(task.id);
         self.tasks.insert(task.id, row);
         task.id
     }
@@ -110,11 +123,22 @@ impl Tables {
                 false => Err(Error::conflict(format!("{} was claimed before", claim.run))),
             };
         }
-        let task = self.tasks.get_mut(&claim.task).ok_or_else(|| Error::not_found(claim.task))?;
-        if task.state != TaskState::Queued {
+        let task = self.tasks.get(&claim.task).ok_or_else(|| Error::not_found(claim.task))?;
+        let pool = &claim.head.adapter;
+        let in_line = claim.places.is_some() && waits(task, Some(pool));
+        if task.state != TaskState::Queued && !in_line {
             let word = task.state.word();
             return Err(Error::conflict(format!("{} is {word} and cannot be claimed", claim.task)));
         }
+        if let Some(places) = claim.places {
+            let Standing { ahead, taken } = self.stands(task, pool);
+            let counts = !self.lacks(Flaw::SlotsUncounted);
+            let waits = !self.lacks(Flaw::LineIgnored);
+            if (counts && taken >= u64::from(places)) || (waits && ahead > 0) {
+                return Err(Error::PoolFull { pool: pool.clone() });
+            }
+        }
+        let task = self.tasks.get_mut(&claim.task).ok_or_else(|| Error::not_found(claim.task))?;
         task.state = TaskState::Running;
         task.waiting_for = None;
         task.fence += 1;
@@ -264,6 +288,45 @@ impl Tables {
         Ok(())
     }
 
+    pub fn move_task(&mut self, step: &TaskMove) -> Result<(), Error> {
+        let (from, to) = (step.from.word(), step.to.word());
+        let refusal = |why: &str| {
+            Error::conflict(format!("{} cannot go from {from} to {to}: {why}", step.task))
+        };
+        if let Some(why) = step.folly() {
+            return Err(refusal(why));
+        }
+        let there = |task: &&mut TaskRow| task.state == step.from && task.fence == step.fence;
+        let Some(task) = self.tasks.get_mut(&step.task).filter(there) else {
+            return Err(refusal("it is not there any more"));
+        };
+        task.state = step.to;
+        task.waiting_for = step.waiting_for.filter(|_| step.to == TaskState::Waiting);
+        task.generation += u32::from(step.from == TaskState::Failed);
+        task.pool = step.pool.clone().or(task.pool.take());
+        Ok(())
+    }
+
+    pub fn standing(&self, id: TaskId) -> Option<Standing> {
+        let task = self.tasks.get(&id).filter(|task| waits(task, None))?;
+        Some(self.stands(task, task.pool.as_deref().unwrap_or_default()))
+    }
+
+    /// Who is before this task in a line, and how many slots are taken.
+    fn stands(&self, task: &TaskRow, pool: &str) -> Standing {
+        let place = |id: TaskId| self.arrivals.iter().position(|arrived| *arrived == id);
+        let before = |other: &&TaskRow| {
+            waits(other, Some(pool))
+                && (other.priority > task.priority
+                    || (other.priority == task.priority && place(other.id) < place(task.id)))
+        };
+        let taken = |run: &&Run| run.row.adapter == pool && run.row.state != RunState::Settled;
+        Standing {
+            ahead: self.tasks.values().filter(before).count() as u64,
+            taken: self.runs.values().filter(taken).count() as u64,
+        }
+    }
+
     pub fn run(&self, id: RunId) -> Option<RunRow> {
         self.runs.get(&id).map(|run| run.row.clone())
     }
@@ -315,6 +378,13 @@ impl Tables {
         let settled = run.row.state == RunState::Settled && read_seq >= run.row.head_seq;
         Ok(Page { events, settled })
     }
+}
+
+/// Whether a task waits for a slot, of this adapter or of any.
+fn waits(task: &TaskRow, pool: Option<&str>) -> bool {
+    task.state == TaskState::Waiting
+        && task.waiting_for == Some(WaitingFor::Pool)
+        && pool.is_none_or(|pool| task.pool.as_deref() == Some(pool))
 }
 
 fn claimed_row(claim: &Claim, fence: u64) -> RunRow {

@@ -4,8 +4,8 @@
 //! `cargo xtask mutate --kind fence` takes the conditions away one by one.
 
 use super::{commit, reads, schema, verbs};
-use crate::batch::{Batch, Claim, Reaped, Reserve, Seen};
-use crate::conformance::{Holder, NOW, claim_of, new_task, wish};
+use crate::batch::{Batch, Claim, InLine, NewTask, Reaped, Reserve, Seen};
+use crate::conformance::{Holder, NOW, claim_of, new_task, next_uuid, wish};
 use crate::error::Error;
 use contract::event::Totals;
 use contract::{Code, NanoUsd, TaskState, Wish};
@@ -222,4 +222,96 @@ fn a_lease_that_was_renewed_meanwhile_is_left_out_and_the_others_are_taken() {
     let seen = [renewed, expired].map(|Holder { run, fence, .. }| Seen { run, fence, expires_at });
     let taken = verbs::reap_seen(&connection, NOW.plus_ms(5_000), &seen).unwrap().value;
     assert_eq!(taken.iter().map(|reaped| reaped.run).collect::<Vec<_>>(), [expired.run]);
+}
+
+/// A task in line, and another that came after it.
+fn line(connection: &Connection) -> [Claim; 2] {
+    [0, 1].map(|_| {
+        let run = contract::RunId::new(next_uuid());
+        let line = Some(InLine { pool: "fake".into(), run });
+        let task = verbs::enqueue(connection, &NewTask { line, ..new_task() }).unwrap().value;
+        Claim { run, places: Some(1), ..claim_of(task, "one") }
+    })
+}
+
+#[test]
+fn a_task_is_taken_only_under_its_fence_from_its_line_and_into_a_free_slot() {
+    const FIRST: &str = "WHERE num = 2";
+    let conflict = Some(Code::Conflict);
+    for (tampered, first, expected) in [
+        (SETTLED.to_owned(), true, None),
+        // The one run there is holds the one slot.
+        (String::new(), true, conflict),
+        // It counts while it is not settled, and only for its own adapter.
+        ("UPDATE runs SET adapter = 'another'".to_owned(), true, None),
+        (format!("{SETTLED}; {TASK_PASSED_ON} {FIRST}"), true, conflict),
+        (format!("{SETTLED}; UPDATE tasks SET state = 'cancelled' {FIRST}"), true, conflict),
+        (format!("{SETTLED}; UPDATE tasks SET waiting_for = 'quota' {FIRST}"), true, conflict),
+        (format!("{SETTLED}; UPDATE tasks SET pool = 'another' {FIRST}"), true, conflict),
+        (format!("{SETTLED}; UPDATE tasks SET state = 'queued' {FIRST}"), true, None),
+        // Whoever comes later waits while the first one waits for the same.
+        (SETTLED.to_owned(), false, conflict),
+        (format!("{SETTLED}; UPDATE tasks SET state = 'cancelled' {FIRST}"), false, None),
+        (format!("{SETTLED}; UPDATE tasks SET waiting_for = 'quota' {FIRST}"), false, None),
+        (format!("{SETTLED}; UPDATE tasks SET pool = 'another' {FIRST}"), false, None),
+        (format!("{SETTLED}; UPDATE tasks SET priority = -1 {FIRST}"), false, None),
+        (format!("{SETTLED}; UPDATE tasks SET priority = 1 {FIRST}"), false, conflict),
+        (format!("{SETTLED}; UPDATE tasks SET priority = 1 WHERE num = 3"), true, conflict),
+    ] {
+        let (connection, _) = scene("");
+        let claims = line(&connection);
+        connection.execute_batch(&tampered).unwrap();
+        let claim = &claims[usize::from(!first)];
+        let taken = verbs::take(&connection, claim, 0);
+        assert_eq!(code(taken), expected, "{tampered}, the first: {first}");
+    }
+}
+
+#[test]
+fn a_task_without_a_slot_is_taken_only_from_the_queue_under_its_fence() {
+    for (tampered, expected) in [
+        ("", None),
+        (TASK_PASSED_ON, Some(Code::Conflict)),
+        ("UPDATE tasks SET state = 'waiting'", Some(Code::Conflict)),
+    ] {
+        let (connection, _) = scene("");
+        let task = verbs::enqueue(&connection, &new_task()).unwrap().value;
+        connection.execute_batch(tampered).unwrap();
+        let taken = verbs::take(&connection, &claim_of(task, "one"), 0);
+        assert_eq!(code(taken), expected, "{tampered}");
+    }
+}
+
+#[test]
+fn only_who_waits_for_a_slot_stands_in_line() {
+    for (tampered, stands) in [
+        ("", true),
+        ("UPDATE tasks SET state = 'cancelled' WHERE num = 2", false),
+        ("UPDATE tasks SET waiting_for = 'quota' WHERE num = 2", false),
+    ] {
+        let (connection, _) = scene("");
+        let [claim, _] = line(&connection);
+        connection.execute_batch(tampered).unwrap();
+        let standing = reads::standing(&connection, claim.task).unwrap();
+        assert_eq!(standing.is_some(), stands, "{tampered}");
+        assert_eq!(reads::lines(&connection, 9).unwrap().len(), 1 + usize::from(stands));
+    }
+}
+
+#[test]
+fn those_in_line_are_found_by_an_index() {
+    let (connection, _) = scene("");
+    for sql in [
+        "SELECT id FROM tasks WHERE id = x'01' OR key = 'k' OR run = x'02'",
+        "SELECT count(*) FROM runs WHERE adapter = 'a' AND state <> 'settled'",
+        "SELECT 1 FROM tasks t WHERE num = 1 AND EXISTS (SELECT 1 FROM tasks w WHERE w.pool = 'p'
+             AND w.state = 'waiting' AND w.waiting_for = 'pool'
+             AND (w.priority > t.priority OR (w.priority = t.priority AND w.num < t.num)))",
+    ] {
+        let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
+        let steps: Vec<String> = steps.map(Result::unwrap).collect();
+        assert!(!steps.iter().any(|step| step.starts_with("SCAN tasks")), "{sql}: {steps:?}");
+        assert!(!steps.iter().any(|step| step.starts_with("SCAN runs")), "{sql}: {steps:?}");
+    }
 }

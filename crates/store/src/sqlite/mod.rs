@@ -156,6 +156,18 @@ impl Sqlite {
         self.readers.read(move |connection| reads::tasks(connection, page)).await
     }
 
+    pub async fn task_of(&self, run: RunId) -> Result<Option<TaskRow>, Error> {
+        self.readers.read(move |connection| reads::task_of(connection, run)).await
+    }
+
+    pub async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {
+        self.readers.read(move |connection| reads::standing(connection, task)).await
+    }
+
+    pub async fn lines(&self, limit: usize) -> Result<Vec<(TaskRow, u64)>, Error> {
+        self.readers.read(move |connection| reads::lines(connection, limit)).await
+    }
+
     pub async fn page(&self, run: RunId, after_seq: u64, limit: usize) -> Result<Page, Error> {
         self.readers.read(move |connection| reads::page(connection, run, after_seq, limit)).await
     }

@@ -20,7 +20,7 @@ const RUN: &str =
     native_session FROM runs";
 
 const TASK: &str = "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
-    review, fence, generation, created_at FROM tasks";
+    review, fence, generation, created_at, priority, pool, run FROM tasks";
 
 pub(super) fn run(connection: &Connection, id: RunId) -> Result<Option<RunRow>, Error> {
     let sql = format!("{RUN} WHERE id = ?1");
@@ -144,7 +144,9 @@ pub(super) fn find_runs(
         Uuid::try_parse(&digits).unwrap_or_default()
     };
     let mut statement = connection.prepare_cached(
-        "SELECT id FROM runs
+        "SELECT id FROM (
+             SELECT id FROM runs
+             UNION SELECT run FROM tasks WHERE state = 'waiting' AND run IS NOT NULL)
          WHERE id BETWEEN ?1 AND ?2 OR substr(lower(hex(id)), -?4) = ?3
             OR substr(lower(hex(id)), -8, ?4) = ?3
          ORDER BY id DESC LIMIT ?5",
@@ -168,6 +170,45 @@ pub(super) fn plan(connection: &Connection, id: RunId) -> Result<Option<Vec<u8>>
 pub(super) fn task(connection: &Connection, id: TaskId) -> Result<Option<TaskRow>, Error> {
     let sql = format!("{TASK} WHERE id = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([blob_id(id.uuid())], task_row).optional()?)
+}
+
+/// The task of a run, also of one that was asked for and has not begun.
+pub(super) fn task_of(connection: &Connection, run: RunId) -> Result<Option<TaskRow>, Error> {
+    let sql = format!(
+        "{TASK} WHERE id = coalesce(
+             (SELECT task FROM runs WHERE id = ?1), (SELECT id FROM tasks WHERE run = ?1))"
+    );
+    Ok(connection.prepare_cached(&sql)?.query_row([blob_id(run.uuid())], task_row).optional()?)
+}
+
+/// Where a task stands that waits for a slot; `None` when it does not, or no longer.
+pub(super) fn standing(connection: &Connection, task: TaskId) -> Result<Option<Standing>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT (SELECT count(*) FROM tasks w
+                 WHERE w.pool = t.pool AND w.state = 'waiting' AND w.waiting_for = 'pool'
+                     AND (w.priority > t.priority OR (w.priority = t.priority AND w.num < t.num))),
+                (SELECT count(*) FROM runs WHERE adapter = t.pool AND state <> 'settled')
+         FROM tasks t WHERE t.id = ?1 AND t.state = 'waiting' AND t.waiting_for = 'pool'",
+    )?;
+    let read =
+        |row: &Row<'_>| Ok(Standing { ahead: count(row.get(0)?), taken: count(row.get(1)?) });
+    Ok(statement.query_row([blob_id(task.uuid())], read).optional()?)
+}
+
+/// Everyone who waits for a slot, line by line in the order of their turns, each with how many are
+/// in front.
+pub(super) fn lines(connection: &Connection, limit: usize) -> Result<Vec<(TaskRow, u64)>, Error> {
+    let columns = TASK.strip_prefix("SELECT ").and_then(|sql| sql.strip_suffix(" FROM tasks"));
+    let sql = format!(
+        "SELECT {}, row_number() OVER (PARTITION BY pool ORDER BY priority DESC, num) - 1
+         FROM tasks WHERE state = 'waiting' AND waiting_for = 'pool'
+         ORDER BY pool, priority DESC, num LIMIT ?1",
+        columns.unwrap_or_default()
+    );
+    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([limit], |row| Ok((task_row(row)?, count(row.get(16)?))))?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn tasks(connection: &Connection, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
@@ -364,6 +405,9 @@ fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         fence: count(row.get(10)?),
         generation: row.get(11)?,
         created_at: Timestamp(row.get(12)?),
+        priority: row.get(13)?,
+        pool: row.get(14)?,
+        run: row.get::<_, Option<[u8; 16]>>(15)?.map(|run| RunId::new(Uuid::from_bytes(run))),
     })
 }
 

@@ -21,6 +21,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "start", sql: include_str!("migrations/0001_start.sql") },
     Migration { name: "ledger", sql: include_str!("migrations/0002_ledger.sql") },
     Migration { name: "sessions", sql: include_str!("migrations/0003_sessions.sql") },
+    Migration { name: "line", sql: include_str!("migrations/0004_line.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.

@@ -16,17 +16,20 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use uuid::Uuid;
 
 pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<TaskId>, Error> {
+    let run = task.line.as_ref().map(|line| blob_id(line.run.uuid()));
     let there: Option<[u8; 16]> = connection
-        .prepare_cached("SELECT id FROM tasks WHERE id = ?1 OR key = ?2")?
-        .query_row(params![blob_id(task.id.uuid()), task.key], |row| row.get(0))
+        .prepare_cached("SELECT id FROM tasks WHERE id = ?1 OR key = ?2 OR run = ?3")?
+        .query_row(params![blob_id(task.id.uuid()), task.key, run], |row| row.get(0))
         .optional()?;
     if let Some(there) = there {
         return Ok(Did::quietly(TaskId::new(Uuid::from_bytes(there))));
     }
     connection
         .prepare_cached(
-            "INSERT INTO tasks (id, key, agent, title, body, prompt, system_prompt, state, review, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 'queued', ?8, ?9)",
+            "INSERT INTO tasks (id, key, agent, title, body, prompt, system_prompt, review, created_at,
+                                priority, pool, run, state, waiting_for)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12,
+                     iif(?11 IS NULL, 'queued', 'waiting'), iif(?11 IS NULL, NULL, 'pool'))",
         )?
         .execute(params![
             blob_id(task.id.uuid()),
@@ -38,6 +41,9 @@ pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<Tas
             task.system_prompt.as_ref().map(|prompt| prompt.text()),
             review_word(task.review),
             task.created_at.ms(),
+            task.priority,
+            task.line.as_ref().map(|line| &line.pool),
+            run,
         ])?;
     let hint = Hint::Task { task: task.id };
     Ok(Did { value: task.id, wakes: vec![Wake::Events(hint)] })
@@ -55,21 +61,13 @@ pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claime
         return Ok(Did::quietly(Claimed { fence }));
     }
     let task = blob_id(claim.task.uuid());
-    let (state, old): (String, i64) = connection
-        .prepare_cached("SELECT state, fence FROM tasks WHERE id = ?1")?
-        .query_row([task], |row| Ok((row.get(0)?, row.get(1)?)))
+    let old: i64 = connection
+        .prepare_cached("SELECT fence FROM tasks WHERE id = ?1")?
+        .query_row([task], |row| row.get(0))
         .optional()?
         .ok_or_else(|| Error::not_found(claim.task))?;
     let fence = old + 1;
-    let taken = connection
-        .prepare_cached(
-            "UPDATE tasks SET state = 'running', waiting_for = NULL, fence = ?3
-             WHERE id = ?1 AND state = 'queued' AND fence = ?2",
-        )?
-        .execute(params![task, old, fence])?;
-    if taken != 1 {
-        return Err(Error::conflict(format!("{} is {state} and cannot be claimed", claim.task)));
-    }
+    take(connection, claim, old)?;
     let head = &claim.head;
     connection
         .prepare_cached(
@@ -99,6 +97,51 @@ pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claime
     let hint = Hint::Run { run: claim.run, head_seq: 0, settled: false };
     let wakes = vec![Wake::Events(hint), Wake::Events(Hint::Task { task: claim.task })];
     Ok(Did { value: Claimed { fence: count(fence) }, wakes })
+}
+
+/// Makes the task run under the next fence. One that may only run in a slot must find one free, and
+/// nobody in line who comes before it.
+pub(super) fn take(connection: &Connection, claim: &Claim, old: i64) -> Result<(), Error> {
+    let (task, pool) = (blob_id(claim.task.uuid()), &claim.head.adapter);
+    let taken = match claim.places {
+        None => connection
+            .prepare_cached(
+                "UPDATE tasks SET state = 'running', waiting_for = NULL, fence = ?3
+                 WHERE id = ?1 AND state = 'queued' AND fence = ?2",
+            )?
+            .execute(params![task, old, old + 1])?,
+        Some(places) => connection
+            .prepare_cached(
+                "UPDATE tasks AS t SET state = 'running', waiting_for = NULL, fence = ?3
+                 WHERE id = ?1 AND fence = ?2
+                     AND (state = 'queued' OR (state = 'waiting' AND waiting_for = 'pool' AND pool = ?4))
+                     AND (SELECT count(*) FROM runs WHERE adapter = ?4 AND state <> 'settled') < ?5
+                     AND NOT EXISTS (SELECT 1 FROM tasks w
+                         WHERE w.pool = ?4 AND w.state = 'waiting' AND w.waiting_for = 'pool'
+                             AND (w.priority > t.priority OR (w.priority = t.priority AND w.num < t.num)))",
+            )?
+            .execute(params![task, old, old + 1, pool, places])?,
+    };
+    match taken {
+        1 => Ok(()),
+        _ => Err(untaken(connection, claim)?),
+    }
+}
+
+/// Why a task was not claimed.
+fn untaken(connection: &Connection, claim: &Claim) -> Result<Error, Error> {
+    let (state, in_line): (String, bool) = connection
+        .prepare_cached(
+            "SELECT state, state = 'queued' OR (waiting_for IS 'pool' AND pool IS ?2)
+             FROM tasks WHERE id = ?1",
+        )?
+        .query_row(params![blob_id(claim.task.uuid()), claim.head.adapter], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    Ok(match claim.places {
+        Some(_) if in_line => Error::PoolFull { pool: claim.head.adapter.clone() },
+        _ => Error::conflict(format!("{} is {state} and cannot be claimed", claim.task)),
+    })
 }
 
 /// The same claim again, because its answer got lost: granted as long as it still stands.
@@ -346,33 +389,21 @@ pub(super) fn reserve(connection: &Connection, reserve: &Reserve) -> Result<Did<
     Ok(Did::quietly(()))
 }
 
-/// What a task may do while no run holds it. `done` and `cancelled` never change, and only a
-/// claim makes it run.
-fn may_move(from: TaskState, to: TaskState) -> bool {
-    use TaskState::*;
-    match from {
-        Queued => matches!(to, Waiting | Cancelled),
-        Waiting => matches!(to, Queued | Waiting | Cancelled | Failed),
-        Review => matches!(to, Done | Queued | Cancelled | Failed),
-        Failed => to == Queued,
-        Running | Done | Cancelled => false,
-    }
-}
-
 pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<()>, Error> {
-    let TaskMove { task, fence, from, to, waiting_for } = *step;
+    let TaskMove { task, fence, from, to, waiting_for, ref pool } = *step;
     let refusal = |why: &str| {
         Error::conflict(format!("{task} cannot go from {} to {}: {why}", from.word(), to.word()))
     };
-    if !may_move(from, to) {
-        return Err(refusal("no task may"));
+    if let Some(why) = step.folly() {
+        return Err(refusal(why));
     }
     let why = serde_json::to_value(waiting_for).ok();
     let why = why.as_ref().and_then(|why| why.as_str()).filter(|_| to == TaskState::Waiting);
     let reopened = i64::from(from == TaskState::Failed);
     let moved = connection
         .prepare_cached(
-            "UPDATE tasks SET state = ?4, waiting_for = ?5, generation = generation + ?6
+            "UPDATE tasks SET state = ?4, waiting_for = ?5, generation = generation + ?6,
+                              pool = coalesce(?7, pool)
              WHERE id = ?1 AND fence = ?2 AND state = ?3",
         )?
         .execute(params![
@@ -381,7 +412,8 @@ pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<
             from.word(),
             to.word(),
             why,
-            reopened
+            reopened,
+            pool
         ])?;
     if moved != 1 {
         return Err(refusal("it is not there any more"));
