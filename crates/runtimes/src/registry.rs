@@ -8,14 +8,14 @@ use crate::acp::lane::ByAcp;
 use crate::mapped::{self, Mapped};
 use crate::{
     Runtime, acp, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes,
-    kilo, openclaw, opencode, openhands, pi, process,
+    kilo, openclaw, opencode, openhands, pi, process, remote,
 };
 use contract::plan::{Adapter, Lane};
 use contract::{Code, Fault};
 use std::ops::Deref;
 use std::sync::Arc;
 
-static RUNTIMES: [&'static dyn Runtime; 17] = [
+static RUNTIMES: [&'static dyn Runtime; 18] = [
     &process::Process,          // any program that speaks JSON lines
     &demo::Demo,                // the built-in demo agent
     &claude::Claude,            // Claude Code by stream-json
@@ -33,6 +33,7 @@ static RUNTIMES: [&'static dyn Runtime; 17] = [
     &openhands::OpenHands,      // OpenHands, headless
     &aider::Aider,              // Aider, by a message file
     &acp::Acp,                  // any program that speaks ACP
+    &remote::ByHttp,            // any agent that is reached by HTTP
 ];
 
 /// The runtime with this id.

@@ -35,6 +35,7 @@ mod processes;
 mod protocol;
 mod read_only;
 mod record;
+mod remote;
 mod secrets;
 mod security;
 mod sessions;

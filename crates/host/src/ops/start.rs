@@ -458,7 +458,9 @@ fn spec(
             "task",
             json!({ "id": identity.task, "title": title(request), "body": request.prompt }),
         )
-        .set("context", json!({}));
+        .set("context", json!({}))
+        .set("leaseExpiresAt", lease_end(host).to_string())
+        .set("budgetEnvelope", envelope(&request.budget));
     // A conversation that must begin afresh is told of the old one.
     let told = taken_up.fresh_prompt.as_ref().filter(|_| taken_up.session.is_none());
     let prompt = match &request.prompt_template {
@@ -484,6 +486,18 @@ fn spec(
         own_program: own_program(&host.inner.program),
         caller_env: checked.environment.clone(),
     })
+}
+
+/// When the lease that a run begins with ends, for an agent that has a clock of its own.
+fn lease_end(host: &Host) -> contract::Timestamp {
+    let length_ms = i64::try_from(host.inner.lease_ms).unwrap_or(i64::MAX);
+    clock::now().wall.plus_ms(length_ms)
+}
+
+/// What a run may spend, for an agent that cannot ask.
+fn envelope(budget: &Budget) -> serde_json::Value {
+    let usd = budget.nanousd.map(|nanousd| nanousd.usd());
+    json!({ "tokens": budget.tokens, "usd": usd, "turns": budget.turns, "ms": budget.ms })
 }
 
 /// The path of this program as an agent may start it: a link to one's own binary means another one

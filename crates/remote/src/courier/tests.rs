@@ -1,0 +1,1 @@
+//! Tests of the courier against small servers that do what a table says.
