@@ -206,6 +206,8 @@ limits! {
     REMOTE_PROGRESS_BYTES: usize = 64 * KIB;
     /// The id of a session of a remote.
     REMOTE_SESSION_BYTES_MAX: usize = 256;
+    /// How often a session of a remote is taken up after host and keeper were lost.
+    REMOTE_ATTACHES_MAX: u32 = 16;
     /// Words on their way to a remote.
     REMOTE_INPUTS_MAX: usize = 256;
     /// How deep JSON of an agent may nest before it is kept as text.

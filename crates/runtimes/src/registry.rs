@@ -49,6 +49,28 @@ pub fn account(id: &str) -> Option<&'static dyn Account> {
     ACCOUNTS.into_iter().find(|(runtime, _)| *runtime == id).map(|(_, account)| account)
 }
 
+/// A session of an agent that goes on elsewhere although whoever held it here is gone: how this
+/// program is started to take it up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    pub args: Vec<String>,
+    /// The variable whose value it needs.
+    pub token_env: Option<String>,
+    /// The fence under which the session was opened, where that is known.
+    pub fence: Option<u64>,
+    /// The first line that it is told.
+    pub first: Vec<u8>,
+}
+
+/// The runtimes whose agents go on elsewhere.
+static ELSEWHERE: [(&str, fn(&[u8]) -> Option<Left>); 1] = [("remote", remote::left)];
+
+/// How the session of a saved conversation is taken up, if it goes on without us.
+pub fn left(id: &str, saved: &[u8]) -> Option<Left> {
+    let (_, left) = ELSEWHERE.into_iter().find(|(runtime, _)| *runtime == id)?;
+    left(saved)
+}
+
 /// A runtime that was chosen for a run.
 #[derive(Clone)]
 pub enum Chosen {

@@ -9,5 +9,5 @@ pub mod permission;
 pub mod relay;
 pub mod resume;
 pub mod run;
-mod start;
+pub(crate) mod start;
 pub mod tool;

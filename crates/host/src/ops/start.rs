@@ -502,7 +502,7 @@ fn envelope(budget: &Budget) -> serde_json::Value {
 
 /// The path of this program as an agent may start it: a link to one's own binary means another one
 /// there. When it is gone from the disk, only the link is left, and our keeper can follow it.
-fn own_program(program: &Path) -> String {
+pub(crate) fn own_program(program: &Path) -> String {
     let real = std::fs::read_link(program).ok().filter(|real| real.exists());
     real.as_deref().unwrap_or(program).display().to_string()
 }

@@ -31,12 +31,14 @@ struct State {
     last: Option<u64>,
     /// How many words were said.
     said: u64,
-    /// A fault of the courier was heard: it has one end.
-    faulted: bool,
+    /// The fence under which the session was opened.
+    fence: Option<u64>,
+    /// The remote, or its courier, has named an end.
+    over: bool,
 }
 
 /// The state with the conversation that it belongs to, as it is saved.
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize)]
 struct Saved {
     #[serde(flatten)]
     state: State,
@@ -52,7 +54,7 @@ pub(super) struct Remotely {
 }
 
 impl Remotely {
-    pub(super) fn new(run: String, remote: Remote, opening: Value) -> Self {
+    pub(super) fn new(run: String, fence: Option<u64>, remote: Remote, opening: Value) -> Self {
         let state = State {
             version: VERSION,
             run,
@@ -60,7 +62,8 @@ impl Remotely {
             session: None,
             last: None,
             said: 0,
-            faulted: false,
+            fence,
+            over: false,
         };
         Self { state, opening: Some(opening), talk: jsonlines::fresh() }
     }
@@ -79,10 +82,11 @@ impl Remotely {
         Ok(Self { state, opening: None, talk })
     }
 
-    /// Where the remote is, of a session that can be taken up again.
-    pub(super) fn left(&self) -> Option<&Remote> {
-        let live = self.state.session.is_some() && !self.state.faulted;
-        live.then_some(&self.state.remote)
+    /// Where the remote is, of a session that can be taken up again, and under which fence it was
+    /// opened.
+    pub(super) fn left(&self) -> Option<(&Remote, Option<u64>)> {
+        let live = self.state.session.is_some() && !self.state.over;
+        live.then_some((&self.state.remote, self.state.fence))
     }
 
     /// The first line for a courier that takes up the session.
@@ -111,7 +115,7 @@ impl Remotely {
                 out.drafts.push(Draft { raw, ..note(message) });
             }
             Some("fault") => {
-                self.state.faulted = true;
+                self.state.over = true;
                 let code = line.code.as_deref().and_then(Code::from_word);
                 let code = Some(code.unwrap_or(Code::RemoteLost));
                 let (text, output, detail) = (None, None, Some(message));
@@ -169,6 +173,7 @@ impl Dialect for Remotely {
             Some(line) => self.hear_line(line, frame, out),
             None => self.talk.hear(frame, out),
         }
+        self.state.over |= out.signals.iter().any(|signal| matches!(signal, Signal::Ended(_)));
         // What the conversation answers by itself is said like everything else.
         let mut answers = out.frames.split_off(frames);
         self.number(&mut answers);

@@ -12,6 +12,7 @@ mod wire;
 mod tests;
 
 use crate::launch::{self, Start};
+use crate::registry::Left;
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries};
 use contract::plan::{EnvEntry, EnvSource, Lane, Remote, RemoteAuth, StdinMode};
@@ -109,7 +110,8 @@ impl Runtime for ByHttp {
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
         let remote = spec.adapter.remote.clone().unwrap_or_default();
         let run = launch::placeholder(spec, "runId").unwrap_or_default();
-        Box::new(Remotely::new(run, remote, session_body(spec)))
+        let fence = launch::placeholder(spec, "fencingToken").and_then(|fence| fence.parse().ok());
+        Box::new(Remotely::new(run, fence, remote, session_body(spec)))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
@@ -120,6 +122,14 @@ impl Runtime for ByHttp {
     fn classify(&self, _: &ExitEvidence<'_>) -> Option<Code> {
         None
     }
+}
+
+/// How a session is taken up that was left without a courier, if it may be.
+pub(crate) fn left(saved: &[u8]) -> Option<Left> {
+    let talk = Remotely::restore(saved).ok()?;
+    let (remote, fence) = talk.left()?;
+    let token_env = remote.auth.token_env().map(str::to_owned);
+    Some(Left { args: arguments(remote), token_env, fence, first: talk.attach()? })
 }
 
 /// What the courier is told on its command line, where everyone can read it: no secret.

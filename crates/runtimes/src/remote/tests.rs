@@ -196,6 +196,23 @@ fn a_session_that_went_is_taken_up_where_its_last_stored_event_was() {
 }
 
 #[test]
+fn a_session_that_is_not_there_or_is_over_is_not_taken_up() {
+    let opened = json!({ "courier": "opened", "session": "s-1" });
+    let ended = |word: &str| json!({ "id": "1", "event": { "type": word } });
+    let fault = json!({ "courier": "fault", "code": "remote_lost", "message": "x" });
+    let rows = [
+        vec![],
+        vec![opened.clone(), ended("complete")],
+        vec![opened.clone(), ended("failed")],
+        vec![opened.clone(), fault],
+    ];
+    for said in rows {
+        assert!(left(&heard(&said).0.save()).is_none(), "{said:?}");
+    }
+    assert!(left(&heard(&[opened]).0.save()).is_some());
+}
+
+#[test]
 fn broken_lines_are_kept_and_end_nothing() {
     let mut dialect = ByHttp.dialect(&spec(remote(bearer())));
     let broken: Vec<Vec<u8>> = ["{\"id\":\"1\",\"event\":", "[]", "\u{0}", "{}", "{\"courier\":7}"]
