@@ -5,11 +5,18 @@ use super::*;
 use serde_json::Value;
 use testkit::remote::{Answer, Remote, SESSION, Script, Step, numbered, wire};
 
-/// Patient enough for a loaded machine, and not for more than a test should take.
+/// For remotes that are left: the sooner, the better.
 const QUICK: Limits = Limits {
     start: Duration::from_millis(300),
     lost: Duration::from_millis(600),
     idle: Duration::from_millis(500),
+};
+
+/// For remotes that are heard to their end, on however busy a machine.
+const PATIENT: Limits = Limits {
+    start: Duration::from_secs(30),
+    lost: Duration::from_secs(30),
+    idle: Duration::from_secs(30),
 };
 
 fn config(remote: &Remote) -> Config {
@@ -20,7 +27,7 @@ fn config(remote: &Remote) -> Config {
         token: Some("hush-token".to_owned()),
         ca_path: None,
         allow_insecure: false,
-        limits: QUICK,
+        limits: PATIENT,
     }
 }
 
@@ -53,13 +60,19 @@ impl Work {
         Self::begin(config(remote), &json!({ "open": body }))
     }
 
+    /// The same for a remote that is to be left.
+    fn hurried(remote: &Remote) -> Self {
+        let config = Config { limits: QUICK, ..config(remote) };
+        Self::begin(config, &json!({ "open": { "runId": "run_1", "prompt": "mend it" } }))
+    }
+
     async fn say(&self, line: Value) {
         let lines = self.lines.as_ref().expect("it was not closed");
         lines.send(line.to_string().into_bytes()).await.unwrap();
     }
 
     async fn next(&mut self) -> Option<Value> {
-        let line = tokio::time::timeout(Duration::from_secs(20), self.out.recv());
+        let line = tokio::time::timeout(Duration::from_secs(60), self.out.recv());
         let line = line.await.expect("it says something within the bound")?;
         Some(serde_json::from_slice(&line).expect("a line of JSON"))
     }
@@ -190,7 +203,7 @@ async fn every_bad_answer_has_its_code() {
     ];
     for (what, answer, code) in create {
         let remote = Remote::play(Script::good(&[complete()]).create(vec![answer]));
-        let (said, ended) = Work::open(&remote).rest().await;
+        let (said, ended) = Work::hurried(&remote).rest().await;
         assert_eq!(ended, Some(code), "{what}: {said:?}");
         assert_eq!((said.len(), &said[0]["courier"]), (1, &json!("fault")), "{what}");
         let message = said[0]["message"].as_str().unwrap();
@@ -205,7 +218,7 @@ async fn every_bad_answer_has_its_code() {
     ];
     for (what, answer, code) in stream {
         let remote = Remote::play(Script::streams(vec![vec![Step::Answer(answer)]]));
-        let (said, ended) = Work::open(&remote).rest().await;
+        let (said, ended) = Work::hurried(&remote).rest().await;
         assert_eq!(ended, Some(code), "stream {what}: {said:?}");
     }
 }
@@ -215,10 +228,7 @@ async fn a_remote_that_refuses_at_first_is_asked_again_with_the_same_key() {
     let session = json!({ "id": SESSION });
     let create = vec![Answer::Json(503, Value::Null), Answer::Drop, Answer::Json(200, session)];
     let remote = Remote::play(Script::good(&[complete()]).create(create));
-    let mut config = config(&remote);
-    config.limits.start = Duration::from_secs(20);
-    let work = Work::begin(config, &json!({ "open": { "runId": "run_1", "prompt": "x" } }));
-    let (said, code) = work.rest().await;
+    let (said, code) = Work::open(&remote).rest().await;
     assert_eq!((ids(&said), code), (vec!["1"], None));
     let asked = remote.asked("POST sessions");
     assert!(asked.len() >= 3);
@@ -271,7 +281,7 @@ async fn one_that_dribbles_or_floods_is_left_with_its_code() {
     ];
     for (what, steps, code) in rows {
         let remote = Remote::play(Script::streams(vec![steps]));
-        let (said, ended) = Work::open(&remote).rest().await;
+        let (said, ended) = Work::hurried(&remote).rest().await;
         assert_eq!(ended, Some(code), "{what}: {said:?}");
         assert_eq!(remote.asked("DELETE").len(), 1, "{what}");
     }
