@@ -194,6 +194,8 @@ limits! {
     REMOTE_PARTING_MS: u64 = 3_000;
     /// How long the end of a session may take to be told to its remote.
     REMOTE_DELETE_MS: u64 = 2_000;
+    /// How long a remote has to end by itself when the lease of its run is over.
+    REMOTE_FAREWELL_MS: u64 = 2_000;
     /// The shortest time that whoever holds a remote has to end its session there.
     REMOTE_TERM_MS_MIN: u64 = 3_000;
     /// Redirects of a remote, within its own origin, that are followed one after the other.

@@ -536,6 +536,11 @@ fn kept_plan(
         &reserved,
     );
     let clocks = &checked.adapter.clocks;
+    // Whoever holds a remote has a session to take away; an agent has nothing left to do.
+    let lease_graces = match plan.lane {
+        Lane::Http => (limits::REMOTE_FAREWELL_MS, limits::REMOTE_TERM_MS_MIN),
+        Lane::Native | Lane::Acp | Lane::Process => (0, 0),
+    };
     Ok(keeper::plan::Plan {
         version: keeper::wire::VERSION,
         run_id: identity.run.to_string(),
@@ -562,6 +567,8 @@ fn kept_plan(
         farewell: dialect.farewell(Code::LeaseExpired),
         farewell_ms: limits::FAREWELL_MS,
         term_ms: clocks.term_ms.unwrap_or(limits::TERM_MS),
+        lease_farewell_ms: lease_graces.0,
+        lease_term_ms: lease_graces.1,
         drain_ms: limits::DRAIN_MS,
         output_bytes_max: checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX),
         segment_bytes: crate::keeping::SEGMENT_BYTES,
