@@ -184,12 +184,10 @@ fn a_session_that_went_is_taken_up_where_its_last_stored_event_was() {
     ]);
     let saved: Value = serde_json::from_slice(&dialect.save()).unwrap();
     assert_eq!((&saved["session"], &saved["last"]), (&json!("s-1"), &json!(8)));
-    let left = dialect::Remotely::restore(&dialect.save()).unwrap();
-    assert_eq!(
-        left.left().map(|remote| remote.base_url.as_str()),
-        Some("https://far.example/agents")
-    );
-    let line = String::from_utf8(left.attach().unwrap()).unwrap();
+    let left = left(&dialect.save()).unwrap();
+    assert_eq!((left.token_env.as_deref(), left.fence), (Some("FAR_TOKEN"), Some(3)));
+    assert_eq!(left.args, ByHttp.plan(&spec(remote(bearer()))).unwrap().args);
+    let line = String::from_utf8(left.first).unwrap();
     let run = "run_0198c0de00007000800000000000cafe";
     let attach = json!({ "attach": { "session": "s-1", "run": run, "after": 8 } });
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), attach);
