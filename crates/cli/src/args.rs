@@ -154,6 +154,9 @@ pub struct Courier {
     pub ca: Option<String>,
     #[arg(long)]
     pub allow_insecure: bool,
+    /// Only ask whether the remote is there
+    #[arg(long)]
+    pub greet: bool,
     #[arg(last = true, required = true)]
     pub base_url: String,
 }

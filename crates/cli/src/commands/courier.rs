@@ -7,7 +7,7 @@ use crate::args;
 use contract::limits::LINE_BYTES_MAX;
 use contract::plan::{RemoteAuth, RemoteProtocol};
 use contract::{Code, Fault};
-use remote::courier::{Config, Ends, Limits, carry};
+use remote::courier::{Config, Ends, Limits, carry, greet};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::process::ExitCode;
@@ -21,7 +21,13 @@ const LOST: &str = "OSTLER_REMOTE_LOST_MS";
 const START: &str = "OSTLER_REMOTE_START_MS";
 
 pub async fn courier(context: &Context, args: args::Courier) -> Result<ExitCode, Stopped> {
+    let only_greet = args.greet;
     let config = config(args, &context.surroundings.vars)?;
+    if only_greet {
+        let line = greet(&config).await?;
+        let written = std::io::stdout().lock().write_all(&line);
+        return Ok(written.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS));
+    }
     let failed =
         |error| Fault::new(Code::InternalError, format!("listening for a signal: {error}"));
     let mut asked = signal(SignalKind::terminate()).map_err(failed)?;

@@ -532,3 +532,24 @@ fn numbers_that_no_one_can_have_spent_are_not_counted() {
     assert_eq!(result["totals"]["tokens"]["output"], 0);
     assert!(warned(&events, "dropped"), "{events:?}");
 }
+
+#[test]
+fn doctor_says_whether_a_remote_is_there_and_spends_nothing_on_it() {
+    let remote = Remote::play(Script::good(&[complete()]));
+    let ostler = knowing(&remote, QUICK_MS);
+    let doctor = |token: Option<&str>| {
+        let mut command = ostler.command(&["doctor", "far", "--json"]);
+        command.envs(token.map(|token| ("FAR_TOKEN", token)));
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        let said: Value = serde_json::from_str(&said).unwrap();
+        let checks = said["diagnoses"][0]["checks"].as_array().unwrap().clone();
+        checks.iter().map(|check| check["code"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(doctor(None).contains(&"login_not_seen".to_owned()));
+    assert!(remote.seen().is_empty(), "without its token it is not asked");
+    assert!(doctor(Some(HUSH)).contains(&"handshake_answered".to_owned()));
+    let seen = remote.seen();
+    assert_eq!((seen.len(), seen[0].path.as_str()), (1, "/healthz"));
+    drop(remote);
+    assert!(doctor(Some(HUSH)).contains(&"handshake_failed".to_owned()));
+}

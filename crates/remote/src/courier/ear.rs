@@ -4,9 +4,10 @@
 //! end; a remote that dribbles bytes and never finishes an event is treated as one that is cut off.
 
 use super::link::{Link, Trouble, failed};
+use super::tongue::Tongue;
 use super::{Limits, News};
 use crate::sse::{Reader, Record};
-use crate::wire::{LAST_EVENT_ID, SESSIONS};
+use crate::wire::LAST_EVENT_ID;
 use contract::limits::{REMOTE_EVENT_BYTES_MAX, REMOTE_PROGRESS_BYTES, REMOTE_STEADY_MS};
 use contract::{Code, Fault};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
@@ -18,6 +19,7 @@ use tokio::time::Instant;
 /// Whoever hears a session.
 pub struct Ear {
     pub link: Link,
+    pub tongue: Tongue,
     pub session: String,
     pub limits: Limits,
     pub news: mpsc::Sender<News>,
@@ -50,9 +52,16 @@ struct Tries {
 }
 
 impl Ear {
-    pub fn new(link: Link, session: String, limits: Limits, news: mpsc::Sender<News>) -> Self {
+    pub fn new(
+        link: Link,
+        tongue: Tongue,
+        session: String,
+        limits: Limits,
+        news: mpsc::Sender<News>,
+    ) -> Self {
         Self {
             link,
+            tongue,
             session,
             limits,
             news,
@@ -76,7 +85,11 @@ impl Ear {
                 Left::Over(fault) => return self.over(fault).await,
                 Left::Alone => return,
             };
-            if self.unnumbered {
+            if let Some(ended) = self.ended().await {
+                let _ = self.news.send(News::Ended(ended)).await;
+                return;
+            }
+            if self.unnumbered && self.tongue == Tongue::Ca {
                 let message =
                     format!("{why}; it numbers no events, so the stream cannot be taken up");
                 return self.over(Fault::new(Code::RemoteLost, message)).await;
@@ -95,14 +108,20 @@ impl Ear {
         }
     }
 
+    /// The end of a session that sends nothing any more, where the remote can be asked for it.
+    async fn ended(&self) -> Option<serde_json::Value> {
+        let asked = self.tongue.status(&self.link, &self.session)?;
+        let status = self.link.answer(asked).await.ok()?;
+        self.tongue.ended(&status)
+    }
+
     async fn over(&self, fault: Fault) {
         let _ = self.news.send(News::Over(fault)).await;
     }
 
     /// Hears one stream to its end, whatever that is.
     async fn stream(&mut self) -> Left {
-        let [version, sessions] = SESSIONS;
-        let url = self.link.below([version, sessions, &self.session, "events"]);
+        let url = self.tongue.place(&self.link, &self.session, Some("events"));
         let mut request = self.link.request(Method::GET, url).header(ACCEPT, "text/event-stream");
         if let Some(last) = self.last {
             request = request.header(LAST_EVENT_ID, last.to_string());

@@ -3,22 +3,24 @@
 //! again when the run is over, however that comes about. It decides nothing about the run: it says
 //! what happened, and whoever drives the run makes an end of it.
 //!
-//! `address` says where a remote may be, `link` how it is reached, `ear` hears it, `mouth` speaks to
-//! it, `words` are the lines. What stands between stdin, stdout and this is in the program itself.
+//! `address` says where a remote may be, `link` how it is reached, `tongue` what it speaks, `ear` hears
+//! it, `mouth` speaks to it, `words` are the lines. What stands between stdin, stdout and this is in the program itself.
 
 mod address;
 mod ear;
+mod hermes;
 mod link;
 mod mouth;
+mod tongue;
 mod words;
 
 #[cfg(test)]
 mod tests;
 
-use crate::wire::{IDEMPOTENCY_KEY, NewSession, SESSIONS, Session};
+use crate::wire::{NewSession, Session};
 use contract::limits::{
     REMOTE_DELETE_MS, REMOTE_IDLE_MS, REMOTE_INPUTS_MAX, REMOTE_LOST_MS, REMOTE_PARTING_MS,
-    REMOTE_PAUSE_MS, REMOTE_PAUSE_MS_MAX, REMOTE_SESSION_BYTES_MAX, REMOTE_START_MS,
+    REMOTE_PAUSE_MS, REMOTE_PAUSE_MS_MAX, REMOTE_START_MS,
 };
 use contract::plan::{RemoteAuth, RemoteProtocol};
 use contract::{Code, Fault};
@@ -26,13 +28,13 @@ use ear::Ear;
 use link::{Link, Trouble};
 use mouth::{Mouth, Said};
 use reqwest::Method;
-use reqwest::header::CONTENT_TYPE;
 use serde_json::json;
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tongue::Tongue;
 use words::{Begin, Glance, Input, Kind, Word, event_line, text_line};
 
 /// What a courier is told when it is started.
@@ -77,7 +79,12 @@ impl Limits {
 /// What ear and mouth tell.
 #[derive(Debug)]
 enum News {
-    Event { id: Option<u64>, data: Vec<u8> },
+    Event {
+        id: Option<u64>,
+        data: Vec<u8>,
+    },
+    /// The end, found where the remote keeps how its runs stand.
+    Ended(serde_json::Value),
     Note(String),
     Over(Fault),
 }
@@ -106,6 +113,20 @@ pub async fn carry<Term: Future<Output = ()> + Unpin>(
     held
 }
 
+/// Asks a remote whether it is there, for doctor. The line says what came of it.
+pub async fn greet(config: &Config) -> Result<Vec<u8>, Fault> {
+    let link = Link::new(config).await?;
+    let request = link.request(Method::GET, link.below(["healthz"]));
+    let message = match link.answer(request).await {
+        Ok(_) => "it is there and well",
+        // It need not have such a place.
+        Err(Trouble::Gone | Trouble::Refused(_) | Trouble::Stale) => "it is there",
+        Err(Trouble::Lasting(fault)) => return Err(fault),
+        Err(Trouble::Passing(why)) => return Err(Fault::new(Code::RemoteUnavailable, why)),
+    };
+    Ok(Word::Well { message }.line())
+}
+
 fn told(fault: &Fault) -> Vec<u8> {
     Word::Fault { code: fault.code, message: &fault.message }.line()
 }
@@ -113,6 +134,9 @@ fn told(fault: &Fault) -> Vec<u8> {
 /// A session that is held.
 struct Held {
     link: Link,
+    tongue: Tongue,
+    /// What a gateway of runs has told so far, where the remote is one.
+    runs: hermes::Ear,
     session: String,
     run: Option<String>,
     news: mpsc::Receiver<News>,
@@ -150,6 +174,7 @@ impl Held {
         let begin: Begin = serde_json::from_slice(&first).map_err(|error| {
             Fault::new(Code::InternalError, format!("the courier's first line: {error}"))
         })?;
+        let tongue = Tongue::of(config.protocol)?;
         let link = Link::new(config).await?;
         let (session, run, after) = match begin {
             Begin::Attach { session, run, after } => {
@@ -160,8 +185,7 @@ impl Held {
             Begin::Open(body) => {
                 let asked: NewSession = serde_json::from_str(body.get()).unwrap_or_default();
                 let run = asked.run_id.clone();
-                let opening =
-                    open(&link, config.limits, run.clone().unwrap_or_default(), body.get());
+                let opening = open(&link, tongue, config.limits, &asked, body.get());
                 let mut opening = std::pin::pin!(opening);
                 let opened = tokio::select! {
                     opened = &mut opening => opened?,
@@ -169,7 +193,7 @@ impl Held {
                         // It may be there by now, and must not stay.
                         let late = Duration::from_millis(REMOTE_DELETE_MS);
                         if let Ok(Ok(session)) = tokio::time::timeout(late, opening).await {
-                            delete(&link, &session.id).await;
+                            delete(&link, tongue, &session.id).await;
                         }
                         return Ok(None);
                     }
@@ -181,11 +205,12 @@ impl Held {
                 (id, run, None)
             }
         };
-        Ok(Some(Self::of(link, config.limits, session, run, after)))
+        Ok(Some(Self::of(link, tongue, config.limits, session, run, after)))
     }
 
     fn of(
         link: Link,
+        tongue: Tongue,
         limits: Limits,
         session: String,
         run: Option<String>,
@@ -194,11 +219,14 @@ impl Held {
         // One at a time: what is not read here waits at the remote.
         let (tell, news) = mpsc::channel(1);
         let (said, words) = mpsc::channel(REMOTE_INPUTS_MAX);
-        let mut ear = Ear::new(link.clone(), session.clone(), limits, tell.clone());
+        let mut ear = Ear::new(link.clone(), tongue, session.clone(), limits, tell.clone());
         ear.last = after;
-        let mouth = Mouth { link: link.clone(), session: session.clone(), limits, news: tell };
+        let mouth =
+            Mouth { link: link.clone(), tongue, session: session.clone(), limits, news: tell };
         Self {
             link,
+            tongue,
+            runs: hermes::Ear::default(),
             session,
             run,
             news,
@@ -233,7 +261,10 @@ impl Held {
                     return Ok(());
                 }
                 news = self.news.recv() => match news {
-                    Some(News::Event { id, data }) => self.pass_on(id, &data, ends).await,
+                    Some(News::Event { id, data }) => self.take(id, data, ends).await,
+                    Some(News::Ended(event)) => {
+                        self.pass_on(None, event.to_string().as_bytes(), ends).await
+                    }
                     Some(News::Note(note)) => {
                         let _ = ends.out.send(noted(None, &note)).await;
                         Next::GoOn
@@ -242,7 +273,7 @@ impl Held {
                     Some(News::Over(_)) if self.shut || self.ended || !open => Next::Leave,
                     Some(News::Over(fault)) => {
                         self.hearing.abort();
-                        delete(&self.link, &self.session).await;
+                        delete(&self.link, self.tongue, &self.session).await;
                         return Err(fault);
                     }
                     None => Next::Leave,
@@ -270,6 +301,24 @@ impl Held {
     fn part_within(&mut self, ms: u64) {
         let until = Instant::now() + Duration::from_millis(ms);
         self.until = Some(self.until.map_or(until, |earlier| earlier.min(until)));
+    }
+
+    /// What the remote sent, as the events that it is.
+    async fn take<Term>(&mut self, id: Option<u64>, data: Vec<u8>, ends: &Ends<Term>) -> Next {
+        let events = match self.tongue {
+            Tongue::Ca => return self.pass_on(id, &data, ends).await,
+            Tongue::Hermes => self.runs.hear(&data),
+        };
+        let Ok(events) = events else {
+            let _ = ends.out.send(text_line(id, &data)).await;
+            return Next::GoOn;
+        };
+        for event in events {
+            if let Next::Leave = self.pass_on(id, event.to_string().as_bytes(), ends).await {
+                return Next::Leave;
+            }
+        }
+        Next::GoOn
     }
 
     /// An event of the remote on its way up.
@@ -366,7 +415,9 @@ impl Held {
         drop(self.news);
         let spoken = Duration::from_millis(REMOTE_DELETE_MS);
         let _ = tokio::time::timeout(spoken, self.speaking).await;
-        delete(&self.link, &self.session).await;
+        if !self.ended || self.tongue.leaves_something() {
+            delete(&self.link, self.tongue, &self.session).await;
+        }
         Ok(())
     }
 
@@ -374,7 +425,7 @@ impl Held {
     async fn take_away<Term>(self, ends: &Ends<Term>) {
         self.hearing.abort();
         self.speaking.abort();
-        let was_there = delete(&self.link, &self.session).await;
+        let was_there = delete(&self.link, self.tongue, &self.session).await;
         if was_there && !self.ended {
             let _ = ends.out.send(Word::Forced.line()).await;
         }
@@ -393,23 +444,24 @@ async fn until_then(until: Option<Instant>) {
 }
 
 /// Asks for a session, for as long as it may help: asking again is asking once.
-async fn open(link: &Link, limits: Limits, run: String, body: &str) -> Result<Session, Fault> {
+async fn open(
+    link: &Link,
+    tongue: Tongue,
+    limits: Limits,
+    asked: &NewSession,
+    body: &str,
+) -> Result<Session, Fault> {
     let began = Instant::now();
     let mut tries = 0;
     loop {
-        let request = link
-            .request(Method::POST, link.below(SESSIONS))
-            .header(CONTENT_TYPE, "application/json")
-            .header(IDEMPOTENCY_KEY, &run)
-            .body(body.to_owned());
-        let why = match link.answer(request).await {
-            Ok(answer) => return session(&answer),
+        let why = match link.answer(tongue.create(link, asked, body)).await {
+            Ok(answer) => return tongue.session(&answer),
             Err(Trouble::Passing(why)) => why,
             Err(Trouble::Lasting(fault)) => return Err(fault),
             Err(Trouble::Stale) => return Err(ear::stale()),
             Err(Trouble::Refused(why)) => return Err(Fault::new(Code::ProtocolError, why)),
             Err(Trouble::Gone) => {
-                let message = "it has no /v1/sessions: is baseUrl the address of a remote?";
+                let message = "it has no place for sessions: is baseUrl the address of a remote?";
                 return Err(Fault::new(Code::ProtocolError, message));
             }
         };
@@ -421,22 +473,9 @@ async fn open(link: &Link, limits: Limits, run: String, body: &str) -> Result<Se
     }
 }
 
-fn session(answer: &[u8]) -> Result<Session, Fault> {
-    let wrong = |why: String| Fault::new(Code::ProtocolError, format!("its new session: {why}"));
-    let session: Session =
-        serde_json::from_slice(answer).map_err(|error| wrong(error.to_string()))?;
-    let fits = 1..=REMOTE_SESSION_BYTES_MAX;
-    if !fits.contains(&session.id.len()) || session.id.chars().any(char::is_control) {
-        return Err(wrong(format!("an id has 1 to {REMOTE_SESSION_BYTES_MAX} plain characters")));
-    }
-    Ok(session)
-}
-
 /// Takes a session away. False when it was not there any more.
-async fn delete(link: &Link, session: &str) -> bool {
-    let [version, sessions] = SESSIONS;
-    let request = link.request(Method::DELETE, link.below([version, sessions, session]));
-    let answer =
-        tokio::time::timeout(Duration::from_millis(REMOTE_DELETE_MS), link.answer(request));
+async fn delete(link: &Link, tongue: Tongue, session: &str) -> bool {
+    let answer = link.answer(tongue.delete(link, session));
+    let answer = tokio::time::timeout(Duration::from_millis(REMOTE_DELETE_MS), answer);
     !matches!(answer.await, Ok(Err(Trouble::Gone)))
 }

@@ -5,17 +5,16 @@
 
 use super::ear::{gone, stale};
 use super::link::{Link, Trouble};
+use super::tongue::Tongue;
 use super::{Limits, News};
-use crate::wire::{INPUT_NUMBER, SESSIONS};
 use contract::{Code, Fault};
-use reqwest::Method;
-use reqwest::header::CONTENT_TYPE;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 /// Whoever speaks to a session.
 pub struct Mouth {
     pub link: Link,
+    pub tongue: Tongue,
     pub session: String,
     pub limits: Limits,
     pub news: mpsc::Sender<News>,
@@ -66,14 +65,9 @@ impl Mouth {
     }
 
     async fn post(&self, said: &Said) -> Result<(), Trouble> {
-        let [version, sessions] = SESSIONS;
-        let url = self.link.below([version, sessions, &self.session, "input"]);
-        let request = self
-            .link
-            .request(Method::POST, url)
-            .header(CONTENT_TYPE, "application/json")
-            .header(INPUT_NUMBER, said.n.to_string())
-            .body(said.body.clone());
-        self.link.answer(request).await.map(|_| ())
+        match self.tongue.input(&self.link, &self.session, said) {
+            Some(request) => self.link.answer(request).await.map(|_| ()),
+            None => Ok(()),
+        }
     }
 }

@@ -73,6 +73,8 @@ pub enum Word<'a> {
     },
     /// The end of the run, and why.
     Fault { code: Code, message: &'a str },
+    /// The remote is there; said when nothing more was asked.
+    Well { message: &'a str },
     /// The session was taken away from a remote that did not end by itself.
     Forced,
 }

@@ -124,6 +124,13 @@ impl Runtime for ByHttp {
     }
 }
 
+/// How this program is started to see whether a remote is there.
+pub fn greeting(remote: &Remote) -> Vec<String> {
+    let mut args = arguments(remote);
+    args.insert(1, "--greet".to_owned());
+    args
+}
+
 /// How a session is taken up that was left without a courier, if it may be.
 pub(crate) fn left(saved: &[u8]) -> Option<Left> {
     let talk = Remotely::restore(saved).ok()?;
