@@ -64,6 +64,8 @@ pub struct Script {
     pub streams: Vec<Vec<Step>>,
     pub input: Vec<Answer>,
     pub delete: Vec<Answer>,
+    /// How its session stands, for those who ask.
+    pub status: Vec<Answer>,
 }
 
 impl Script {
@@ -75,6 +77,7 @@ impl Script {
             streams,
             input: vec![Answer::Json(202, json!({}))],
             delete: vec![Answer::Json(204, Value::Null)],
+            status: vec![Answer::Json(200, json!({ "id": SESSION }))],
         }
     }
 
@@ -247,8 +250,10 @@ impl Shared {
         match (method, path) {
             ("GET", "/healthz") => self.say(&mut stream, &Answer::Json(200, json!({ "ok": true }))),
             _ if gone => self.say(&mut stream, &Answer::Json(404, Value::Null)),
-            ("POST", "/v1/sessions") => self.say(&mut stream, nth(&script.create, before)),
-            ("POST", path) if path.ends_with("/input") => {
+            ("POST", "/v1/sessions" | "/v1/runs") => {
+                self.say(&mut stream, nth(&script.create, before))
+            }
+            ("POST", path) if path.ends_with("/input") || path.ends_with("/stop") => {
                 self.say(&mut stream, nth(&script.input, before))
             }
             ("DELETE", _) => self.say(&mut stream, nth(&script.delete, before)),
@@ -257,6 +262,7 @@ impl Shared {
                 let steps: &Vec<Step> = nth(&script.streams, before);
                 self.play(&mut stream, steps, last)
             }
+            ("GET", _) => self.say(&mut stream, nth(&script.status, before)),
             _ => self.say(&mut stream, &Answer::Json(404, Value::Null)),
         }
     }

@@ -36,6 +36,7 @@ mod protocol;
 mod read_only;
 mod record;
 mod remote;
+mod remote_tls;
 mod secrets;
 mod security;
 mod sessions;

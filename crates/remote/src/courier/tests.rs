@@ -425,3 +425,76 @@ async fn a_machine_that_no_remote_lives_on_is_not_asked() {
         assert_eq!(work.rest().await.1, Some(Code::InvalidConfig), "{url}");
     }
 }
+
+/// A courier to a gateway of runs, and what the gateway begins with.
+fn gateway(streams: Vec<Vec<Step>>, status: Vec<Answer>) -> (Remote, Config) {
+    let begun = Answer::Json(202, json!({ "run_id": "run_far", "status": "started" }));
+    let script = Script { create: vec![begun], status, ..Script::streams(streams) };
+    let remote = Remote::play(script);
+    let config = Config { protocol: RemoteProtocol::HermesRunsV1, ..config(&remote) };
+    (remote, config)
+}
+
+fn sent(event: Value) -> Step {
+    Step::Raw(format!("data: {event}\n\n").into_bytes())
+}
+
+#[tokio::test]
+async fn a_gateway_of_runs_is_heard_in_the_words_of_the_process_protocol() {
+    let (remote, config) = gateway(
+        vec![vec![
+            sent(json!({ "event": "tool.started", "tool": "terminal", "preview": "ls" })),
+            sent(json!({ "event": "tool.completed", "tool": "terminal", "error": false })),
+            sent(json!({ "event": "message.delta", "delta": "Done." })),
+            sent(json!({ "event": "run.completed", "output": "Done." })),
+            Step::Hold,
+        ]],
+        vec![Answer::Json(404, Value::Null)],
+    );
+    let body =
+        json!({ "runId": "run_1", "agentId": "agent_1", "prompt": "go", "systemPrompt": "s" });
+    let (said, code) = Work::begin(config, &json!({ "open": body })).rest().await;
+    let kinds: Vec<_> = said
+        .iter()
+        .map(|line| line["event"]["event"]["kind"].as_str().or(line["event"]["type"].as_str()))
+        .collect();
+    let told = ["tool_use", "tool_result", "assistant_text", "complete"].map(Some);
+    assert_eq!((&kinds[1..], code), (&told[..], None));
+    let asked = &remote.asked("POST runs")[0];
+    assert_eq!(asked.body, json!({ "input": "go", "instructions": "s" }));
+    assert_eq!(asked.header("idempotency-key"), Some("run_1"));
+    assert_eq!(asked.header("x-hermes-session-key"), Some("agent_1"));
+    assert!(remote.asked("POST stop").is_empty(), "what has ended is not stopped");
+}
+
+#[tokio::test]
+async fn a_gateway_whose_stream_was_cut_is_asked_how_its_run_stands() {
+    let usage = json!({ "input_tokens": 5, "output_tokens": 2 });
+    let done = json!({ "status": "completed", "output": "late", "usage": usage });
+    let running = Answer::Json(200, json!({ "status": "running" }));
+    let first = vec![sent(json!({ "event": "message.delta", "delta": "a" }))];
+    let (remote, config) = gateway(vec![first, vec![]], vec![running, Answer::Json(200, done)]);
+    let work = Work::begin(config, &json!({ "open": { "runId": "run_1", "prompt": "go" } }));
+    let (said, code) = work.rest().await;
+    let last = &said.last().unwrap()["event"];
+    assert_eq!((&last["type"], &last["output"], code), (&json!("complete"), &json!("late"), None));
+    assert_eq!(last["cost"]["inputTokens"], 5);
+    assert_eq!(remote.asked("GET events").len(), 2);
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_told_to_end_is_told_to_stop() {
+    let cancelled = sent(json!({ "event": "run.cancelled" }));
+    let steps = vec![Step::Gate, cancelled, Step::Hold];
+    let (remote, config) = gateway(vec![steps], vec![Answer::Json(404, Value::Null)]);
+    let work = Work::begin(config, &json!({ "open": { "runId": "run_1", "prompt": "go" } }));
+    work.say(json!({ "n": 1, "input": { "type": "budget_update" } })).await;
+    work.say(json!({ "n": 2, "input": { "type": "shutdown", "reason": "cancelled" } })).await;
+    while remote.asked("POST stop").is_empty() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    remote.release();
+    let (said, code) = work.rest().await;
+    assert_eq!((said.last().unwrap()["event"]["type"].as_str(), code), (Some("failed"), None));
+    assert_eq!(remote.asked("POST stop").len(), 1);
+}

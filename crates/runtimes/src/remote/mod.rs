@@ -15,7 +15,7 @@ use crate::launch::{self, Start};
 use crate::registry::Left;
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
 use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries};
-use contract::plan::{EnvEntry, EnvSource, Lane, Remote, RemoteAuth, StdinMode};
+use contract::plan::{EnvEntry, EnvSource, Lane, Remote, RemoteAuth, RemoteProtocol, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use dialect::Remotely;
 use serde_json::{Value, json};
@@ -83,6 +83,12 @@ impl Runtime for ByHttp {
             return Err(Fault::new(Code::InvalidConfig, message).with_hint(hint));
         };
         address::check(name, remote)?;
+        if remote.protocol == RemoteProtocol::WebhookV1 {
+            let word = remote.protocol.word();
+            let message = format!("adapters.{name}.protocol: {word} is not spoken yet");
+            let hint = "use ca-http-v1, or hermes-runs-v1";
+            return Err(Fault::new(Code::NotSupported, message).with_hint(hint));
+        }
         if let Some(variable) = remote.auth.token_env()
             && spec.caller_env.get(variable).is_none_or(|token| token.trim().is_empty())
         {
