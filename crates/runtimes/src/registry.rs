@@ -62,8 +62,11 @@ pub struct Left {
     pub first: Vec<u8>,
 }
 
+/// Finds in a saved conversation how its session is taken up.
+type TakenUp = fn(&[u8]) -> Option<Left>;
+
 /// The runtimes whose agents go on elsewhere.
-static ELSEWHERE: [(&str, fn(&[u8]) -> Option<Left>); 1] = [("remote", remote::left)];
+static ELSEWHERE: [(&str, TakenUp); 1] = [("remote", remote::left)];
 
 /// How the session of a saved conversation is taken up, if it goes on without us.
 pub fn left(id: &str, saved: &[u8]) -> Option<Left> {

@@ -14,6 +14,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def reply(self, status, body=b"", kind="application/json"):
         self.send_response(status)
         self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
         self.send_header("Connection", "close")
         self.end_headers()
         self.wfile.write(body)

@@ -149,7 +149,7 @@ async fn a_session_cut_at_every_byte_is_heard_once_and_whole() {
 async fn what_is_repeated_is_dropped_and_what_is_missing_is_asked_for_once() {
     let all = numbered(&[progress(1), progress(2), progress(3), complete()]);
     let event = |n: usize| Step::Event(all[n - 1].0, all[n - 1].1.clone());
-    let rows: [(&str, Vec<Vec<Step>>, Vec<&str>, usize, usize); 3] = [
+    let rows = [
         (
             "repeated",
             vec![vec![event(1), event(1), event(2), event(1), event(3), event(4), Step::Hold]],
