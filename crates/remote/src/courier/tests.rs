@@ -182,7 +182,8 @@ async fn what_is_repeated_is_dropped_and_what_is_missing_is_asked_for_once() {
 async fn every_bad_answer_has_its_code() {
     let status = |status: u16| Answer::Json(status, json!({ "message": "no\u{1b}[31m" }));
     let raw = |text: &str| Answer::Raw(text.as_bytes().to_vec());
-    let gzip = "HTTP/1.1 201 X\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n{}";
+    let gzip =
+        "HTTP/1.1 201 X\r\ncontent-encoding: gzip\r\ncontent-length: 10\r\n\r\n{\"id\":\"s\"}";
     let headers = format!("HTTP/1.1 201 X\r\n{}", "a: b\r\n".repeat(5000));
     let long = format!("HTTP/1.1 201 X\r\n\r\n{}", " ".repeat(200_000));
     let unnamed = Answer::Json(201, json!({ "id": "" }));
@@ -270,19 +271,27 @@ async fn a_redirect_within_the_origin_is_followed_and_no_other() {
 async fn one_that_dribbles_or_floods_is_left_with_its_code() {
     let dribble = Step::Dribble { bytes: vec![b'x'; 400], pause_ms: 20 };
     let rows = [
-        ("a byte at a time", vec![dribble], Code::RemoteLost),
-        ("silence", vec![Step::Hold], Code::RemoteLost),
-        ("an event without end", vec![Step::Flood(vec![b'x'; 1 << 20])], Code::OutputLimit),
+        ("a byte at a time", vec![dribble], Code::RemoteLost, "nothing whole"),
+        ("silence", vec![Step::Hold], Code::RemoteLost, "nothing whole"),
+        (
+            "an event without end",
+            vec![Step::Flood(vec![b'x'; 1 << 20])],
+            Code::OutputLimit,
+            "one event",
+        ),
         (
             "lines without end",
             vec![Step::Flood(b"data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxx\n".repeat(1 << 15))],
             Code::OutputLimit,
+            "one event",
         ),
     ];
-    for (what, steps, code) in rows {
+    for (what, steps, code, says) in rows {
         let remote = Remote::play(Script::streams(vec![steps]));
         let (said, ended) = Work::hurried(&remote).rest().await;
         assert_eq!(ended, Some(code), "{what}: {said:?}");
+        let message = said.last().unwrap()["message"].as_str().unwrap();
+        assert!(message.contains(says), "{what}: {message}");
         assert_eq!(remote.asked("DELETE").len(), 1, "{what}");
     }
 }
