@@ -103,11 +103,11 @@ fn files_of_a_remote_are_looked_for_beside_the_configuration() {
             "type": "mtls", "certPath": "own.pem", "keyPath": "/etc/own.key", "caPath": "ca.pem"}}}}"#,
     )
     .unwrap();
-    config.path = Some("/home/me/ostler.json".into());
+    config.path = Some("/srv/me/ostler.json".into());
     let remote = adapter(&config, "a").remote.unwrap();
-    let (cert_path, key_path) = ("/home/me/own.pem".to_owned(), "/etc/own.key".to_owned());
+    let (cert_path, key_path) = ("/srv/me/own.pem".to_owned(), "/etc/own.key".to_owned());
     assert_eq!(remote.auth, contract::plan::RemoteAuth::Mtls { cert_path, key_path });
-    assert_eq!(remote.ca_path.as_deref(), Some("/home/me/ca.pem"));
+    assert_eq!(remote.ca_path.as_deref(), Some("/srv/me/ca.pem"));
 }
 
 #[test]
