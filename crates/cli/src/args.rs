@@ -76,12 +76,15 @@ pub enum Command {
     /// Offer a run's tools as an MCP server on standard input and output
     #[command(name = "mcp-proxy", hide = true)]
     McpProxy,
+    /// Hold one session of a remote, for its keeper
+    #[command(hide = true)]
+    Courier(Courier),
 }
 
 #[derive(Debug, Args)]
 pub struct Run {
     /// The agent: a name from ostler.json, or a runtime such as `demo`
-    #[arg(value_name = "AGENT", required_unless_present_any = ["process", "acp"])]
+    #[arg(value_name = "AGENT", required_unless_present_any = ["process", "acp", "http"])]
     pub agent: Option<String>,
     /// What it is to do [default: read from standard input]
     pub prompt: Option<String>,
@@ -129,6 +132,33 @@ pub struct Run {
     /// Run this command, which speaks ACP, instead of a configured agent
     #[arg(long, value_name = "CMD", conflicts_with = "process")]
     pub acp: Option<String>,
+    /// Run the agent that listens at this address, which speaks ca-http-v1
+    #[arg(long, value_name = "URL", conflicts_with_all = ["process", "acp"])]
+    pub http: Option<String>,
+    /// With --http: the variable that holds its bearer token
+    #[arg(long, value_name = "NAME", requires = "http")]
+    pub token_env: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Courier {
+    #[arg(long)]
+    pub protocol: String,
+    #[arg(long)]
+    pub token_env: Option<String>,
+    #[arg(long, requires = "key")]
+    pub cert: Option<String>,
+    #[arg(long, requires = "cert")]
+    pub key: Option<String>,
+    #[arg(long)]
+    pub ca: Option<String>,
+    #[arg(long)]
+    pub allow_insecure: bool,
+    /// Only ask whether the remote is there
+    #[arg(long)]
+    pub greet: bool,
+    #[arg(last = true, required = true)]
+    pub base_url: String,
 }
 
 #[derive(Debug, Args)]

@@ -21,8 +21,8 @@ pub mod words;
 pub use init::TEMPLATE;
 pub use read::{Finding, Level, schema};
 pub use resolve::{
-    Config, Flags, Resolved, RunBudget, acp_adapter, process_adapter, resolve, resolve_adapter,
-    resolve_with,
+    Config, Flags, Resolved, RunBudget, acp_adapter, http_adapter, process_adapter, resolve,
+    resolve_adapter, resolve_with,
 };
 pub use show::show;
 

@@ -207,6 +207,44 @@ limits! {
     SECRETS_MAX: usize = 1024;
     /// Colours and other control sequences inside one secret value through which it is still found.
     PAINT_BYTES_MAX: usize = 16 * KIB;
+    /// How long a connection to a remote may take.
+    REMOTE_CONNECT_MS: u64 = 10_000;
+    /// How long a remote may take to answer a request.
+    REMOTE_ANSWER_MS: u64 = 30_000;
+    /// How long a remote that cannot be reached is tried before a run is ended at its start.
+    REMOTE_START_MS: u64 = 10_000;
+    /// How long a remote that was cut off is tried before it is lost.
+    REMOTE_LOST_MS: u64 = 60_000;
+    /// The first pause between two tries; each is twice as long as the one before.
+    REMOTE_PAUSE_MS: u64 = 200;
+    /// The longest pause between two tries.
+    REMOTE_PAUSE_MS_MAX: u64 = 5_000;
+    /// How long a remote may send nothing whole, not even a comment, before its stream counts as cut.
+    REMOTE_IDLE_MS: u64 = 60_000;
+    /// A stream of a remote that lasted this long was no failure, even if it brought no event.
+    REMOTE_STEADY_MS: u64 = 10_000;
+    /// How long a remote may take to end by itself when nothing more will be said to it.
+    REMOTE_PARTING_MS: u64 = 3_000;
+    /// How long the end of a session may take to be told to its remote.
+    REMOTE_DELETE_MS: u64 = 2_000;
+    /// How long a remote has to end by itself when the lease of its run is over.
+    REMOTE_FAREWELL_MS: u64 = 2_000;
+    /// The shortest time that whoever holds a remote has to end its session there.
+    REMOTE_TERM_MS_MIN: u64 = 3_000;
+    /// Redirects of a remote, within its own origin, that are followed one after the other.
+    REMOTE_REDIRECTS_MAX: usize = 3;
+    /// What a remote may answer to a request.
+    REMOTE_ANSWER_BYTES_MAX: usize = 64 * KIB;
+    /// One event of a remote; with what stands around it, it is still a line.
+    REMOTE_EVENT_BYTES_MAX: usize = 64 * MIB - 4 * KIB;
+    /// What must have come of an event that takes long, for its stream not to count as cut.
+    REMOTE_PROGRESS_BYTES: usize = 64 * KIB;
+    /// The id of a session of a remote.
+    REMOTE_SESSION_BYTES_MAX: usize = 256;
+    /// How often a session of a remote is taken up after host and keeper were lost.
+    REMOTE_ATTACHES_MAX: u32 = 16;
+    /// Words on their way to a remote.
+    REMOTE_INPUTS_MAX: usize = 256;
     /// How deep JSON of an agent may nest before it is kept as text.
     JSON_DEPTH_MAX: usize = 128;
 }

@@ -190,6 +190,79 @@ pub struct Adapter {
     /// The directory in which the person keeps skills, besides those that are shipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills_dir: Option<String>,
+    /// Where the agent is, when it is not a program of this machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remote: Option<Remote>,
+}
+
+/// An agent that is reached by HTTP: where it is, what it speaks and how Ostler shows who it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Remote {
+    pub base_url: String,
+    #[serde(default)]
+    pub protocol: RemoteProtocol,
+    #[serde(default)]
+    pub auth: RemoteAuth,
+    /// The authority that vouches for the remote, where that is not one of the system's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ca_path: Option<String>,
+    /// Runs at once on this remote; absent is the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions_max: Option<u32>,
+    /// A token may cross the network in the clear.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_insecure: bool,
+}
+
+/// What a remote speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub enum RemoteProtocol {
+    #[default]
+    #[serde(rename = "ca-http-v1")]
+    CaHttpV1,
+    #[serde(rename = "hermes-runs-v1")]
+    HermesRunsV1,
+    #[serde(rename = "webhook-v1")]
+    WebhookV1,
+}
+
+impl RemoteProtocol {
+    pub const ALL: [Self; 3] = [Self::CaHttpV1, Self::HermesRunsV1, Self::WebhookV1];
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::CaHttpV1 => "ca-http-v1",
+            Self::HermesRunsV1 => "hermes-runs-v1",
+            Self::WebhookV1 => "webhook-v1",
+        }
+    }
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|protocol| protocol.word() == word)
+    }
+}
+
+/// How Ostler shows a remote who it is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum RemoteAuth {
+    #[default]
+    None,
+    /// A token, by the name of the variable that holds it.
+    Bearer { token_env: String },
+    /// A certificate of its own, with its key.
+    Mtls { cert_path: String, key_path: String },
+}
+
+impl RemoteAuth {
+    /// The variable that holds a secret, if one does.
+    pub fn token_env(&self) -> Option<&str> {
+        match self {
+            Self::Bearer { token_env } => Some(token_env),
+            Self::None | Self::Mtls { .. } => None,
+        }
+    }
 }
 
 /// Whether an agent reads what the project and its owner keep for it: instructions, settings, hooks.

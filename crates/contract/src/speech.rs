@@ -82,6 +82,8 @@ pub enum Signal {
     /// All that an agent without a closing mark says of its end: it counts if the process then
     /// exits with 0, and not at all otherwise.
     ResultAtExit(Ending),
+    /// The agent did not end by itself when it was told to, and its session was taken away.
+    Forced,
 }
 
 /// A question of the agent's own: may it do this?

@@ -89,6 +89,7 @@ fn signal() -> impl Strategy<Value = Signal> {
         1 => ending().prop_map(Signal::Ended),
         1 => ending().prop_map(Signal::Result),
         1 => ending().prop_map(Signal::ResultAtExit),
+        1 => Just(Signal::Forced),
     ]
 }
 

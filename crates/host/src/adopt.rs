@@ -367,7 +367,9 @@ async fn adopted(
     // A runtime that is not known any more cannot read its state; of the one that stands in for it
     // nothing is asked.
     let runtime = known.unwrap_or(Chosen::Listed(registry::all()[0]));
-    let intake = restored.as_ref().and_then(|(_, _, state)| Intake::open(&spool, state.marks).ok());
+    let intake = restored.as_ref().and_then(|(_, dialect, state)| {
+        Intake::open(&spool, marks_in(&runtime, &**dialect, state, attempt)).ok()
+    });
     let lost = match (&restored, &intake) {
         (Some(_), Some(_)) => None,
         (None, _) => Some("its stored state cannot be read"),
@@ -489,10 +491,27 @@ async fn adopted(
             drive.launched(now, pid, isolation, reply.isolation_note.clone());
         }
         if let Some(point) = point {
-            drive.go_on(now, point, reply);
+            // A frame that the keeper holds is on its way into the pipe and must not be said again.
+            let reached = reply.held.unwrap_or(0).max(reply.last_said);
+            drive.go_on(now, point, reached, Relays::Again);
         }
     }
     Ok(drive)
+}
+
+/// Where the spool of this attempt is read from. The last Batch may tell of the one before, when a
+/// session that goes on elsewhere was just taken up: then nothing of this one was heard.
+fn marks_in(
+    runtime: &Chosen,
+    dialect: &dyn Dialect,
+    state: &HostState,
+    attempt: u32,
+) -> crate::intake::Marks {
+    let elsewhere = || registry::left(&runtime.card().id, &dialect.save()).is_some();
+    match state.attempt != 0 && state.attempt < attempt && elsewhere() {
+        true => crate::intake::Marks::default(),
+        false => state.marks,
+    }
 }
 
 fn agent_pid(reply: &HelloReply) -> Option<u32> {
@@ -551,18 +570,26 @@ pub(crate) fn end_leftovers(spool: &Path, run: RunId) {
 }
 
 impl Drive {
-    /// Effects that were decided and are not known to be done.
-    fn go_on(&mut self, now: engine::Now, point: ResumePoint, reply: &HelloReply) {
-        // A frame that the keeper holds is on its way into the pipe and must not be said again.
-        let reached = reply.held.unwrap_or(0).max(reply.last_said);
+    /// Effects that were decided and are not known to be done. `reached`: the last frame that is said
+    /// or about to be.
+    pub(crate) fn go_on(
+        &mut self,
+        now: engine::Now,
+        point: ResumePoint,
+        reached: u32,
+        relays: Relays,
+    ) {
         for effect in point.effects {
             let words = self.words.seal.unheld(&effect.bytes);
             let Ok(intent) = serde_json::from_slice::<StoredIntent<'_>>(&words) else {
                 continue;
             };
             let said = intent.frames.iter().filter(|n| **n <= reached).count();
-            self.pending.done.push(effect.n);
             let decided = intent.effect.clone().into_owned();
+            if matches!((&decided, relays), (Effect::Relay(_), Relays::UnderWay)) {
+                continue;
+            }
+            self.pending.done.push(effect.n);
             // What a tool that may be repeated changes is in the Batch of its answer, and there was
             // none.
             let may_repeat =
@@ -593,6 +620,13 @@ impl Drive {
             }
         }
     }
+}
+
+/// Whether calls of tools that are not answered are being carried out by this very host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Relays {
+    UnderWay,
+    Again,
 }
 
 /// Hears nothing and says nothing: stands in for a dialect whose state cannot be read.

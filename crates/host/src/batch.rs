@@ -112,6 +112,9 @@ pub struct OpenBlock {
 #[derive(Serialize, Deserialize, Default)]
 pub struct HostState {
     pub marks: Marks,
+    /// Whose spool the marks are in; 0 where that was not kept.
+    #[serde(default)]
+    pub attempt: u32,
     pub carry: Carry,
     pub open: Option<OpenBlock>,
     pub next_effect: u64,
@@ -193,6 +196,7 @@ impl Drive {
         let seal = &self.words.seal;
         let host = HostState {
             marks,
+            attempt: self.attempt,
             carry: self.words.carry.clone(),
             open: self.words.open.clone(),
             next_effect: self.mouth.next_effect,

@@ -92,10 +92,8 @@ impl DataDir {
 
     /// The newest attempt of a run that has a spool; the first when none has.
     pub fn last_attempt(&self, run: RunId) -> u32 {
-        (2..=contract::limits::ATTEMPTS_MAX)
-            .take_while(|attempt| self.spool(run, *attempt).exists())
-            .last()
-            .unwrap_or(1)
+        let most = contract::limits::ATTEMPTS_MAX + contract::limits::REMOTE_ATTACHES_MAX;
+        (2..=most).rfind(|attempt| self.spool(run, *attempt).exists()).unwrap_or(1)
     }
 
     /// Every spool folder there is, with the run it belongs to.

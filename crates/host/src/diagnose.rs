@@ -7,7 +7,7 @@ use crate::aside::{Aside, Launch};
 use crate::{chance, clock, environment};
 use contract::card::{CardEvidence, Handshake, Login, Requirement};
 use contract::diagnosis::{Check, CheckCode, Diagnosis};
-use contract::plan::{Adapter, EnvEntry, Lane};
+use contract::plan::{Adapter, EnvEntry, Lane, Remote};
 use contract::{Card, Code, Fault, Policy, limits};
 use keeper::plan::{Level, StdinMode};
 use keeper::record::Isolation;
@@ -92,6 +92,9 @@ impl Practice {
                 checks.push(self.handshake(patient, &program, handshake).await);
             }
         }
+        if let Some(remote) = &patient.adapter.remote {
+            checks.extend(self.remote(patient, remote).await);
+        }
         if let Some(login) = &patient.card.login {
             checks.extend(logged_in(login, &self.vars_of(patient)));
         }
@@ -169,6 +172,43 @@ impl Practice {
                 }
             }
         });
+    }
+
+    /// Whether a remote is there and takes our token. It is asked for nothing that costs.
+    async fn remote(&self, patient: &Patient, remote: &Remote) -> Vec<Check> {
+        let mut env = self.environment(patient);
+        if let Some(name) = remote.auth.token_env() {
+            match self.vars.get(name).filter(|token| !token.trim().is_empty()) {
+                Some(token) => env.push((name.to_owned(), token.clone())),
+                None => {
+                    let message = format!("the variable {name}, which holds its token, is not set");
+                    let hint = format!("export {name} before it is run");
+                    return vec![Check::new(CheckCode::LoginNotSeen, message).with_hint(hint)];
+                }
+            }
+        }
+        let program = self.own_program.display().to_string();
+        let args = runtimes::remote::greeting(remote);
+        let probed = self.probe(program, args, env, None, never).await;
+        let well = |probed: &Probed| {
+            let line: Option<serde_json::Value> = serde_json::from_str(probed.stdout.trim()).ok();
+            line.and_then(|line| line["message"].as_str().map(str::to_owned))
+        };
+        vec![match probed.as_ref().and_then(well) {
+            Some(words) => {
+                let message = format!("{}: {words}", remote.base_url);
+                Check::new(CheckCode::HandshakeAnswered, message)
+            }
+            None => {
+                let message = format!("{} does not answer as a remote", remote.base_url);
+                Check::new(CheckCode::HandshakeFailed, message)
+                    .with_hint(format!(
+                        "mend adapters.{}, or start the remote",
+                        patient.adapter.name
+                    ))
+                    .with_detail(probed.map(|probed| probed.stderr).unwrap_or_default())
+            }
+        }]
     }
 
     /// Greets it as somebody nobody knows: without its keys and in a home of its own, so that it

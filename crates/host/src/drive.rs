@@ -113,6 +113,8 @@ pub(crate) enum Ending {
     Running,
     /// The keeper is gone; its spool is being read to the end.
     KeeperGone,
+    /// The keeper is gone without a word, and the agent goes on elsewhere (`elsewhere.rs`).
+    Elsewhere,
     /// The machine was told.
     Told,
 }
@@ -185,6 +187,9 @@ impl Drive {
     /// something: an agent that never pauses must not keep a stop or a renewal from being heard.
     async fn turn(&mut self) -> Result<(), Leave> {
         self.settle_what_is_pending().await?;
+        if self.ending == Ending::Elsewhere {
+            self.take_up_elsewhere(clock::now()).await;
+        }
         let knew = self.is_introduced();
         let more = self.hear().await;
         if !knew && self.is_introduced() {
@@ -302,6 +307,11 @@ impl Drive {
             self.pending.drafts.push(unkept_note(unkept));
         }
         let input = match intake.testimony() {
+            None if self.goes_on_elsewhere() => {
+                self.ending = Ending::Elsewhere;
+                self.intake = Some(intake);
+                return;
+            }
             None => Input::Lost { why: "its keeper ended without a testimony".to_owned() },
             Some(testimony) => {
                 let stderr_tail = match self.blind {

@@ -15,6 +15,7 @@ pub mod clock;
 pub mod data;
 pub mod diagnose;
 mod drive;
+mod elsewhere;
 pub mod environment;
 pub mod frame;
 mod git;

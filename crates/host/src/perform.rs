@@ -6,6 +6,8 @@ use crate::drive::{Answered, Drive, Ending};
 use crate::ops::tool;
 use crate::upstream;
 use contract::event::{Body, Phase};
+use contract::limits::REMOTE_TERM_MS_MIN;
+use contract::plan::Lane;
 use contract::{Code, Draft, Utterance};
 use engine::{Effect, Input, Now};
 use failpoint::Point;
@@ -204,7 +206,7 @@ impl Drive {
     }
 
     /// Starts the agent once more, with a keeper and a spool of its own.
-    fn relaunch(&mut self, now: Now) {
+    pub(crate) fn relaunch(&mut self, now: Now) {
         let Some(again) = self.again.take() else {
             return self.lose(now, "only the host that began it could start it again".to_owned());
         };
@@ -276,6 +278,9 @@ impl Drive {
             let _ = self.order(&Order::Farewell { bytes });
         }
         let reason = reason.word().to_owned();
+        // Whoever holds a remote is our own, and always has the time to end its session there.
+        let remote = self.runtime.card().lanes == [Lane::Http];
+        let term_ms = if remote { term_ms.max(REMOTE_TERM_MS_MIN) } else { term_ms };
         let _ = self.order(&Order::Stop { reason, farewell_ms, term_ms });
     }
 

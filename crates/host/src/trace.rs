@@ -21,6 +21,11 @@ impl Tracer {
         Self { seal, trace }
     }
 
+    /// From now on more is kept out.
+    pub fn reseal(&mut self, seal: Seal) {
+        self.seal = seal;
+    }
+
     /// How far the trace is written, for the Batch.
     pub fn mark(&self) -> Option<TraceMark> {
         self.trace.as_ref().map(Trace::mark)

@@ -46,6 +46,12 @@ pub struct Plan {
     /// Graces of a stop that nobody timed: the output limit, or a signal to the keeper.
     pub farewell_ms: u64,
     pub term_ms: u64,
+    /// Graces when the lease is over: none for an agent. Whoever holds an agent of another machine
+    /// takes its session away first, and passes on nothing meanwhile.
+    #[serde(default)]
+    pub lease_farewell_ms: u64,
+    #[serde(default)]
+    pub lease_term_ms: u64,
     pub drain_ms: u64,
     /// Bytes of stdout and stderr together after which the agent is stopped.
     pub output_bytes_max: u64,
@@ -208,6 +214,8 @@ pub(crate) mod tests {
             farewell: Some(vec![0xff, 0x00]),
             farewell_ms: 5_000,
             term_ms: 15_000,
+            lease_farewell_ms: 0,
+            lease_term_ms: 0,
             drain_ms: crate::limits::DRAIN_MS,
             output_bytes_max: 512 << 20,
             segment_bytes: crate::limits::SEGMENT_BYTES,

@@ -33,6 +33,7 @@ pub mod pi;
 pub mod process;
 pub mod provider;
 pub mod registry;
+pub mod remote;
 mod saved;
 pub mod skills;
 pub mod template;

@@ -8,14 +8,14 @@ use crate::acp::lane::{ByAcp, Laned};
 use crate::mapped::{self, Mapped};
 use crate::{
     Runtime, acp, aider, claude, cline, codex, copilot, cursor_agent, demo, droid, gemini, hermes,
-    kilo, openclaw, opencode, openhands, pi, process,
+    kilo, openclaw, opencode, openhands, pi, process, remote,
 };
 use contract::plan::{Adapter, Lane};
 use contract::{Code, Fault};
 use std::ops::Deref;
 use std::sync::Arc;
 
-static RUNTIMES: [&'static dyn Runtime; 17] = [
+static RUNTIMES: [&'static dyn Runtime; 18] = [
     &process::Process,          // any program that speaks JSON lines
     &demo::Demo,                // the built-in demo agent
     &claude::Claude,            // Claude Code by stream-json
@@ -33,6 +33,7 @@ static RUNTIMES: [&'static dyn Runtime; 17] = [
     &openhands::OpenHands,      // OpenHands, headless
     &aider::Aider,              // Aider, by a message file
     &acp::Acp,                  // any program that speaks ACP
+    &remote::ByHttp,            // any agent that is reached by HTTP
 ];
 
 /// The runtime with this id.
@@ -73,6 +74,31 @@ static MARKERS: [&[&str]; 5] =
 /// manners.
 pub fn nested_markers() -> impl Iterator<Item = &'static str> {
     MARKERS.into_iter().flatten().copied()
+}
+
+/// A session of an agent that goes on elsewhere although whoever held it here is gone: how this
+/// program is started to take it up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Left {
+    pub args: Vec<String>,
+    /// The variable whose value it needs.
+    pub token_env: Option<String>,
+    /// The fence under which the session was opened, where that is known.
+    pub fence: Option<u64>,
+    /// The first line that it is told.
+    pub first: Vec<u8>,
+}
+
+/// Finds in a saved conversation how its session is taken up.
+type TakenUp = fn(&[u8]) -> Option<Left>;
+
+/// The runtimes whose agents go on elsewhere.
+static ELSEWHERE: [(&str, TakenUp); 1] = [("remote", remote::left)];
+
+/// How the session of a saved conversation is taken up, if it goes on without us.
+pub fn left(id: &str, saved: &[u8]) -> Option<Left> {
+    let (_, left) = ELSEWHERE.into_iter().find(|(runtime, _)| *runtime == id)?;
+    left(saved)
 }
 
 /// A runtime that was chosen for a run.

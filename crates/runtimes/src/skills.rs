@@ -160,6 +160,8 @@ mod tests {
             spec.adapter.binary = Some("agent".to_owned());
             spec.adapter.skills = vec![Skill { name: "x".to_owned(), always: false }];
             spec.caller_env.insert("HOME".to_owned(), "/srv/me".to_owned());
+            let base_url = "https://far.example".to_owned();
+            spec.adapter.remote = Some(contract::plan::Remote { base_url, ..Default::default() });
             change(spec);
         });
         runtime.plan(&spec).unwrap()

@@ -24,6 +24,7 @@ fn ends(signal: &Signal) -> bool {
         | Signal::ModelError { .. }
         | Signal::SessionUnknown
         | Signal::TurnEnded { .. }
+        | Signal::Forced
         | Signal::Limited(_) => true,
         Signal::Accepts { .. }
         | Signal::TurnStarted

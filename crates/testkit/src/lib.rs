@@ -17,6 +17,7 @@ pub mod model;
 pub mod program;
 pub mod promises;
 pub mod recorded;
+pub mod remote;
 pub mod until;
 
 pub use instance::Instance;

@@ -15,6 +15,7 @@ mod resolve;
 mod seal;
 mod spool;
 mod sse;
+mod sse_remote;
 mod template;
 
 use super::search::{Reader, Target};
@@ -30,6 +31,7 @@ pub const ALL: &[Target] = &[
     resolve::TARGET,
     template::TARGET,
     sse::TARGET,
+    sse_remote::TARGET,
     spool::TARGET,
 ];
 

@@ -34,6 +34,7 @@ const ROOMS: &[Room] = &[
         ours: Some(&["contract", "store", "host", "failpoint"]),
         never: &["rusqlite"],
     },
+    Room { name: "remote", ours: Some(&["contract"]), never: &["rusqlite"] },
     Room { name: "cli", ours: None, never: &["rusqlite"] },
     Room { name: "failpoint", ours: Some(&[]), never: &["tokio", "rusqlite", "axum", "reqwest"] },
     Room { name: "testkit", ours: Some(&["contract", "engine", "runtimes"]), never: &["rusqlite"] },

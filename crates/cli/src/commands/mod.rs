@@ -6,6 +6,7 @@ mod audience;
 mod config;
 mod conformance;
 mod costs;
+mod courier;
 mod doctor;
 mod export;
 mod follow;
@@ -142,5 +143,6 @@ pub async fn perform(
         Command::Init => init::init(&context),
         Command::Config(args) => config::config(&context, args),
         Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,
+        Command::Courier(args) => courier::courier(&context, args).await,
     }
 }

@@ -28,8 +28,9 @@ const OWN_END: Duration = Duration::from_millis(400);
 
 pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    // With --process or --acp the first word is the prompt: there is no agent to name.
-    if (args.process.is_some() || args.acp.is_some()) && args.prompt.is_none() {
+    // With --process, --acp or --http the first word is the prompt: there is no agent to name.
+    let named = args.process.is_some() || args.acp.is_some() || args.http.is_some();
+    if named && args.prompt.is_none() {
         args.prompt = args.agent.take();
     }
     let resolved = resolve(&place.config, &args)?;
@@ -144,10 +145,13 @@ async fn stay(hosting: Option<Hosting>, place: &Place, context: &Context) {
 
 fn resolve(config: &Config, args: &args::Run) -> Result<Resolved, Fault> {
     let flags = flags(args)?;
-    let command = match (&args.process, &args.acp) {
-        (Some(command), _) => Some(("--process", config::process_adapter(command))),
-        (None, Some(command)) => Some(("--acp", config::acp_adapter(command))),
-        (None, None) => None,
+    let command = match (&args.process, &args.acp, &args.http) {
+        (Some(command), _, _) => Some(("--process", config::process_adapter(command))),
+        (None, Some(command), _) => Some(("--acp", config::acp_adapter(command))),
+        (None, None, Some(url)) => {
+            Some(("--http", Ok(config::http_adapter(url, args.token_env.as_deref()))))
+        }
+        (None, None, None) => None,
     };
     match (command, &args.agent) {
         (Some((flag, _)), Some(agent)) => {
@@ -256,12 +260,14 @@ fn environment(adapter: &Adapter, vars: &BTreeMap<String, String>) -> BTreeMap<S
     let card_env =
         registry::find(&adapter.runtime).map(|runtime| runtime.card().env).unwrap_or_default();
     let references = template::references(adapter);
+    let token = adapter.remote.as_ref().and_then(|remote| remote.auth.token_env());
     let wanted = |name: &String| {
         ENV_ALLOWLIST.contains(&name.as_str())
             || ENV_ALLOWLIST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
             || card_env.contains(name)
             || adapter.env_passthrough.contains(name)
             || references.contains(name)
+            || token == Some(name)
     };
     vars.iter()
         .filter(|(name, _)| wanted(name))

@@ -3,12 +3,12 @@
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
 use super::file::{
-    Adapter, Agent, Budget, Fallback, File, McpServer, RotateAfter, Rotation, Skill,
+    Adapter, Agent, Auth, Budget, Fallback, File, McpServer, RotateAfter, Rotation, Skill,
 };
 use super::nearest::nearest;
 use super::words::{
-    AdapterType, AutoOff, LaneChoice, OnOff, ProjectContext, QuotaSource, TurnEnd, Window,
-    Workspace,
+    AdapterType, AuthType, AutoOff, LaneChoice, OnOff, ProjectContext, Protocol, QuotaSource,
+    TurnEnd, Window, Workspace,
 };
 use super::{command_line, placeholder};
 use contract::plan::{self, Clocks, Limit};
@@ -18,6 +18,9 @@ use std::path::{Path, PathBuf};
 
 /// The directory beside the configuration in which a person keeps skills.
 pub const SKILLS_DIR: &str = "skills";
+
+/// The registry's id of the runtime for agents that are reached by HTTP.
+const HTTP_RUNTIME: &str = "remote";
 
 /// A configuration without mistakes of form.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -113,7 +116,7 @@ pub fn resolve_with(name: &str, config: &Config, flags: &Flags) -> Result<Resolv
     let adapter_name = agent.map_or(name, |agent| agent.adapter.as_str());
     let configured = config.file.adapters.get(adapter_name);
     let adapter = match configured {
-        Some(configured) => adapter(adapter_name, configured)?,
+        Some(configured) => adapter(adapter_name, configured),
         None if runtimes::registry::find(adapter_name).is_some() => bare(adapter_name),
         None => match runtimes::acp::cards::find(adapter_name) {
             Some(known) => known_by_name(known),
@@ -160,6 +163,17 @@ pub fn acp_adapter(command: &str) -> Result<plan::Adapter, Fault> {
     command_adapter(AdapterType::Acp, command)
 }
 
+/// The adapter of `--http URL`.
+pub fn http_adapter(url: &str, token_env: Option<&str>) -> plan::Adapter {
+    let auth = match token_env {
+        Some(name) => plan::RemoteAuth::Bearer { token_env: name.to_owned() },
+        None => plan::RemoteAuth::None,
+    };
+    let remote = plan::Remote { base_url: url.to_owned(), auth, ..plan::Remote::default() };
+    let runtime = HTTP_RUNTIME.to_owned();
+    plan::Adapter { runtime, remote: Some(remote), ..bare(AdapterType::Http.word()) }
+}
+
 fn command_adapter(kind: AdapterType, command: &str) -> Result<plan::Adapter, Fault> {
     let mut words = command_line::split(command)?.into_iter();
     let binary = words.next().unwrap_or_default();
@@ -194,6 +208,14 @@ fn overlay(
     if let Some(agent) = agent.filter(|agent| !agent.skills.is_empty()) {
         adapter.skills = skills(&agent.skills);
     }
+    if let Some(remote) = &mut adapter.remote {
+        // Files are named from where they are written down.
+        let place = |path: &mut String| *path = own(path).display().to_string();
+        if let plan::RemoteAuth::Mtls { cert_path, key_path } = &mut remote.auth {
+            [cert_path, key_path].into_iter().for_each(place);
+        }
+        remote.ca_path.iter_mut().for_each(place);
+    }
     if !adapter.skills.is_empty() && config.path.is_some() {
         adapter.skills_dir = Some(own(&SKILLS_DIR.to_owned()).display().to_string());
     }
@@ -217,8 +239,8 @@ fn overlay(
     }
 }
 
-/// A configured adapter in the words of the contract; a type that is not driven yet is a fault.
-fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
+/// A configured adapter in the words of the contract.
+fn adapter(name: &str, from: &Adapter) -> plan::Adapter {
     let (runtime, args) = match from.kind {
         AdapterType::Process => {
             (AdapterType::Process.word().to_owned(), from.args.clone().unwrap_or_default())
@@ -229,9 +251,9 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
             let args = from.args.clone().unwrap_or_else(|| vec!["acp".to_owned()]);
             (AdapterType::Acp.word().to_owned(), args)
         }
-        AdapterType::Http => return Err(not_driven(name, "type http")),
+        AdapterType::Http => (HTTP_RUNTIME.to_owned(), Vec::new()),
     };
-    Ok(plan::Adapter {
+    plan::Adapter {
         name: name.to_owned(),
         runtime,
         binary: from.binary.clone().or_else(|| from.bin.clone()),
@@ -278,7 +300,35 @@ fn adapter(name: &str, from: &Adapter) -> Result<plan::Adapter, Fault> {
         mcp_servers: Default::default(),
         skills: skills(&from.skills),
         skills_dir: None,
-    })
+        remote: (from.kind == AdapterType::Http).then(|| remote(from)),
+    }
+}
+
+fn remote(from: &Adapter) -> plan::Remote {
+    let auth = from.auth.as_ref();
+    let text = |field: fn(&Auth) -> &Option<String>| {
+        auth.and_then(|auth| field(auth).clone()).unwrap_or_default()
+    };
+    plan::Remote {
+        base_url: from.base_url.clone().unwrap_or_default(),
+        protocol: match from.protocol.unwrap_or(Protocol::CaHttpV1) {
+            // What does not fit is refused when the file is read.
+            Protocol::CaHttpV1 | Protocol::JsonLines => plan::RemoteProtocol::CaHttpV1,
+            Protocol::HermesRunsV1 => plan::RemoteProtocol::HermesRunsV1,
+            Protocol::WebhookV1 => plan::RemoteProtocol::WebhookV1,
+        },
+        auth: match auth.map_or(AuthType::None, |auth| auth.kind) {
+            AuthType::None => plan::RemoteAuth::None,
+            AuthType::Bearer => plan::RemoteAuth::Bearer { token_env: text(|a| &a.token_env) },
+            AuthType::Mtls => plan::RemoteAuth::Mtls {
+                cert_path: text(|a| &a.cert_path),
+                key_path: text(|a| &a.key_path),
+            },
+        },
+        ca_path: auth.and_then(|auth| auth.ca_path.clone()),
+        sessions_max: from.max_concurrent_sessions,
+        allow_insecure: from.allow_insecure == Some(true),
+    }
 }
 
 fn skills(from: &[Skill]) -> Vec<plan::Skill> {
@@ -359,6 +409,7 @@ fn bare(name: &str) -> plan::Adapter {
         mcp_servers: Default::default(),
         skills: Vec::new(),
         skills_dir: None,
+        remote: None,
     }
 }
 
@@ -405,17 +456,6 @@ fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
         return fault;
     }
     fault.with_hint(format!("did you mean {}?", names.join(" or ")))
-}
-
-fn not_driven(name: &str, what: &str) -> Fault {
-    Fault::new(
-        Code::NotSupported,
-        format!("adapter '{name}' is of {what}, which this version does not drive"),
-    )
-    .with_hint(
-        "built so far: types process and acp, and type cli with a mapping or with a runtime that \
-         `ostler runtimes` lists",
-    )
 }
 
 fn not_built(name: &str, runtime: &str) -> Fault {

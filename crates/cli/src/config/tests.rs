@@ -76,14 +76,38 @@ fn the_process_adapters_of_the_first_users_load_unchanged() {
 }
 
 #[test]
-fn the_http_keys_of_the_first_users_load_unchanged_and_say_that_they_are_not_driven() {
+fn the_http_keys_of_the_first_users_load_unchanged() {
     let config = loaded(SEED_HTTP).unwrap();
-    assert_eq!(config.file.adapters["pi-remote"].max_concurrent_sessions, Some(4));
-    let fault = resolve("pi-remote", &config).unwrap_err();
-    insta::assert_snapshot!(told(&fault), @r#"
-    not_supported: adapter 'pi-remote' is of type http, which this version does not drive
-      built so far: types process and acp, and type cli with a mapping or with a runtime that `ostler runtimes` lists
+    let remote = |name: &str| {
+        let resolved = resolve(name, &config).unwrap();
+        assert_eq!(resolved.adapter.cost_model.as_deref(), Some("pi/pi-1"));
+        serde_json::to_string(&resolved.adapter.remote.unwrap()).unwrap()
+    };
+    let remotes = ["pi-remote", "mesh-remote", "trusted-remote"].map(remote).join("\n");
+    insta::assert_snapshot!(remotes, @r#"
+    {"base_url":"https://pi.example.com","protocol":"ca-http-v1","auth":{"type":"bearer","token_env":"PI_REMOTE_TOKEN"},"sessions_max":4}
+    {"base_url":"https://agent.mesh.internal","protocol":"ca-http-v1","auth":{"type":"mtls","cert_path":"/etc/mesh/client.pem","key_path":"/etc/mesh/client.key"}}
+    {"base_url":"http://10.0.0.7:8080","protocol":"ca-http-v1","auth":{"type":"none"}}
     "#);
+    for name in ["pi-remote", "mesh-remote", "trusted-remote"] {
+        let adapter = adapter(&config, name);
+        let runtime = runtimes::registry::of(&adapter).unwrap();
+        assert_eq!(runtime.card().lanes, [contract::plan::Lane::Http], "{name}");
+    }
+}
+
+#[test]
+fn files_of_a_remote_are_looked_for_beside_the_configuration() {
+    let mut config = loaded(
+        r#"{"adapters": {"a": {"type": "http", "baseUrl": "https://far.example", "auth": {
+            "type": "mtls", "certPath": "own.pem", "keyPath": "/etc/own.key", "caPath": "ca.pem"}}}}"#,
+    )
+    .unwrap();
+    config.path = Some("/srv/me/ostler.json".into());
+    let remote = adapter(&config, "a").remote.unwrap();
+    let (cert_path, key_path) = ("/srv/me/own.pem".to_owned(), "/etc/own.key".to_owned());
+    assert_eq!(remote.auth, contract::plan::RemoteAuth::Mtls { cert_path, key_path });
+    assert_eq!(remote.ca_path.as_deref(), Some("/srv/me/ca.pem"));
 }
 
 #[test]
@@ -110,7 +134,7 @@ fn the_configurations_of_the_pages_load() {
         assert!(!blocks.is_empty());
         for block in blocks {
             let (text, _) = block.split_once("```").unwrap();
-            assert_eq!(findings(text, &vars(&[])), "");
+            assert_eq!(findings(text, &vars(&[("FAR_TOKEN", "set")])), "");
         }
     }
 }
@@ -385,7 +409,7 @@ fn a_name_that_cannot_be_run_says_why() {
     let mut config = loaded(EVERY_KEY).unwrap();
     config.file.adapters.get_mut("everything").unwrap().args = Some(vec!["{{runid}}".into()]);
     config.file.agents.get_mut("other").unwrap().adapter = "gone".into();
-    let names = ["evrything", "zebra", "other", "a-cli", "a-remote", "everything"];
+    let names = ["evrything", "zebra", "other", "a-cli", "everything"];
     let lines: Vec<String> =
         names.iter().map(|name| told(&resolve(name, &config).unwrap_err())).collect();
     insta::assert_snapshot!(lines.join("\n"), @r#"
@@ -396,9 +420,7 @@ fn a_name_that_cannot_be_run_says_why() {
     unknown_agent: agent 'other' uses the adapter 'gone', and there is none
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
     not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
-      built so far: process, demo, claude, codex, gemini, pi, opencode, kilo, droid, copilot, cline, openclaw, cursor-agent, hermes, openhands, aider, acp
-    not_supported: adapter 'a-remote' is of type http, which this version does not drive
-      built so far: types process and acp, and type cli with a mapping or with a runtime that `ostler runtimes` lists
+      built so far: process, demo, claude, codex, gemini, pi, opencode, kilo, droid, copilot, cline, openclaw, cursor-agent, hermes, openhands, aider, acp, remote
     unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder
       did you mean 'runId'?
     "#);

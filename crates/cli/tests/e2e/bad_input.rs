@@ -110,9 +110,14 @@ const FAULTS: &[Row] = &[
     row(
         "not_supported",
         3,
-        |o| config(r#"{"adapters":{"a":{"type":"http","baseUrl":"http://127.0.0.1:9"}}}"#)(o),
+        |o| {
+            config(
+                r#"{"adapters":{"a":{"type":"http","baseUrl":"http://127.0.0.1:9",
+                    "protocol":"webhook-v1"}}}"#,
+            )(o);
+        },
         &["run", "a", "x"],
-        "'a'",
+        "webhook-v1 is not spoken yet",
     ),
     row("not_found", 16, nothing, &["show", "ffffffff"], "there is no run 'ffffffff'"),
     row(

@@ -37,6 +37,8 @@ mod processes;
 mod protocol;
 mod read_only;
 mod record;
+mod remote;
+mod remote_tls;
 mod secrets;
 mod security;
 mod sessions;

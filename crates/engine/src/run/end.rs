@@ -279,6 +279,7 @@ impl Machine {
             trouble: self.turns.model_error.or(self.turns.trouble()),
             resets_at: self.held.and_then(|held| held.resets_at),
             told: self.turns.model_error.or(self.held.map(|held| held.code)),
+            forced: self.forced,
             gone,
         };
         let verdict = outcome::judge(&facts);

@@ -152,6 +152,9 @@ pub struct Machine {
     /// What counts as the agent's word if its process exits with 0, until then.
     #[serde(default)]
     at_exit: Option<Ending>,
+    /// Its session was taken away, because it did not end by itself.
+    #[serde(default)]
+    forced: bool,
 }
 
 /// The version of the stored state. Another one is refused, so that the run ends as lost, honestly.
@@ -247,6 +250,7 @@ impl Machine {
             held: None,
             unpriced_told: false,
             at_exit: None,
+            forced: false,
         }
     }
 
@@ -388,6 +392,7 @@ impl Machine {
             Signal::Ended(ending) => self.hear_end(now, ending, EndEvidence::Explicit, out),
             Signal::Result(ending) => self.hear_end(now, ending, EndEvidence::Structured, out),
             Signal::ResultAtExit(ending) => self.at_exit = Some(ending),
+            Signal::Forced => self.forced = true,
         }
     }
 

@@ -32,6 +32,8 @@ pub(super) struct Facts<'a> {
     pub resets_at: Option<Timestamp>,
     /// The trouble that was told with words of its own when it came.
     pub told: Option<Code>,
+    /// Its session was taken away by whoever holds it.
+    pub forced: bool,
     pub gone: &'a Gone,
 }
 
@@ -75,7 +77,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
                 Some(stopped) => Some(stopped.by()),
                 None => testimony.and_then(|testimony| testimony.asked_by.clone()),
             },
-            forced: testimony.filter(|testimony| testimony.forced).map(|_| true),
+            forced: (facts.forced || testimony.is_some_and(|testimony| testimony.forced))
+                .then_some(true),
             note: note(facts, judged.code),
         },
     }

@@ -153,6 +153,7 @@ fn signal(words: &Words<'_>) -> Signal {
         "ended" => Signal::Ended(ending(words)),
         "result" => Signal::Result(ending(words)),
         "result_at_exit" => Signal::ResultAtExit(ending(words)),
+        "forced" => Signal::Forced,
         unknown => panic!("no signal is called {unknown}"),
     }
 }

@@ -11,6 +11,6 @@ pub mod relay;
 pub mod resume;
 pub mod run;
 pub mod snapshot;
-mod start;
+pub(crate) mod start;
 pub mod task;
 pub mod tool;

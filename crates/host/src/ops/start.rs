@@ -531,7 +531,9 @@ fn spec(
             "task",
             json!({ "id": identity.task, "title": title(request), "body": request.prompt }),
         )
-        .set("context", json!({}));
+        .set("context", json!({}))
+        .set("leaseExpiresAt", lease_end(host).to_string())
+        .set("budgetEnvelope", envelope(&request.budget));
     // A conversation that must begin afresh is told of the old one.
     let told = taken_up.fresh_prompt.as_ref().filter(|_| taken_up.session.is_none());
     let prompt = match &request.prompt_template {
@@ -559,9 +561,21 @@ fn spec(
     })
 }
 
+/// When the lease that a run begins with ends, for an agent that has a clock of its own.
+fn lease_end(host: &Host) -> contract::Timestamp {
+    let length_ms = i64::try_from(host.inner.lease_ms).unwrap_or(i64::MAX);
+    clock::now().wall.plus_ms(length_ms)
+}
+
+/// What a run may spend, for an agent that cannot ask.
+fn envelope(budget: &Budget) -> serde_json::Value {
+    let usd = budget.nanousd.map(|nanousd| nanousd.usd());
+    json!({ "tokens": budget.tokens, "usd": usd, "turns": budget.turns, "ms": budget.ms })
+}
+
 /// The path of this program as an agent may start it: a link to one's own binary means another one
 /// there. When it is gone from the disk, only the link is left, and our keeper can follow it.
-fn own_program(program: &Path) -> String {
+pub(crate) fn own_program(program: &Path) -> String {
     let real = std::fs::read_link(program).ok().filter(|real| real.exists());
     real.as_deref().unwrap_or(program).display().to_string()
 }
@@ -595,6 +609,11 @@ fn kept_plan(
         &reserved,
     );
     let clocks = &checked.adapter.clocks;
+    // Whoever holds a remote has a session to take away; an agent has nothing left to do.
+    let lease_graces = match plan.lane {
+        Lane::Http => (limits::REMOTE_FAREWELL_MS, limits::REMOTE_TERM_MS_MIN),
+        Lane::Native | Lane::Acp | Lane::Process => (0, 0),
+    };
     Ok(keeper::plan::Plan {
         version: keeper::wire::VERSION,
         run_id: identity.run.to_string(),
@@ -621,6 +640,8 @@ fn kept_plan(
         farewell: dialect.farewell(Code::LeaseExpired),
         farewell_ms: limits::FAREWELL_MS,
         term_ms: clocks.term_ms.unwrap_or(limits::TERM_MS),
+        lease_farewell_ms: lease_graces.0,
+        lease_term_ms: lease_graces.1,
         drain_ms: limits::DRAIN_MS,
         output_bytes_max: checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX),
         segment_bytes: crate::keeping::SEGMENT_BYTES,

@@ -67,6 +67,8 @@ pub struct Watch {
     luggage: Option<String>,
     farewell: Option<Vec<u8>>,
     graces: Graces,
+    /// Those of a lease that is over.
+    lease_graces: Graces,
     drain: Duration,
     output_bytes_max: u64,
 }
@@ -151,6 +153,10 @@ impl Watch {
             luggage: plan.luggage,
             farewell: plan.farewell,
             graces: Graces { farewell_ms: plan.farewell_ms, term_ms: plan.term_ms },
+            lease_graces: Graces {
+                farewell_ms: plan.lease_farewell_ms,
+                term_ms: plan.lease_term_ms,
+            },
             drain: Duration::from_millis(plan.drain_ms),
             output_bytes_max: plan.output_bytes_max,
         };
@@ -189,7 +195,7 @@ impl Watch {
     fn serve(&mut self, source: Source) {
         match source {
             Source::Signals => self.hear_signals(),
-            Source::Lease if self.lease.is_over() => self.stop("lease", Graces::NONE),
+            Source::Lease if self.lease.is_over() => self.stop("lease", self.lease_graces),
             Source::Lease => {}
             Source::Listener => self.control.accept(),
             Source::Owner => self.hear_owner(),

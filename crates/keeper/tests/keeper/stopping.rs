@@ -154,6 +154,22 @@ fn the_end_of_the_lease_ends_the_agent() {
 }
 
 #[test]
+fn whoever_has_something_to_take_away_has_its_graces_when_the_lease_ends() {
+    let script = "read line; echo heard $line; trap 'echo asked; exit 5' TERM; sleep 60 & wait";
+    let mut scene = Scene::with(script, |plan| {
+        plan.farewell = Some(b"bye\n".to_vec());
+        plan.deadline_ms = LeaseClock::Monotonic.now_ms() + 200;
+        plan.lease_farewell_ms = 300;
+        plan.lease_term_ms = 30_000;
+    });
+    let testimony = scene.end();
+    assert_eq!(scene.out(), "heard bye\nasked\n");
+    assert_eq!((testimony.exit_code, testimony.forced), (Some(5), false));
+    assert_eq!(testimony.asked_by.as_deref(), Some("lease"));
+    assert_eq!(testimony.rungs, ["farewell", "term"]);
+}
+
+#[test]
 fn a_renewed_lease_lasts_longer_and_a_lower_fence_renews_nothing() {
     let clock = LeaseClock::Monotonic;
     let mut scene =

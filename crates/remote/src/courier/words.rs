@@ -1,0 +1,112 @@
+//! What a courier and its keeper say to each other, one line each. Downward: how the session begins,
+//! then numbered words for the remote. Upward: the remote's events as they came, each with its number,
+//! and the courier's own words, which nothing that a remote sends can look like.
+//! The other side of these lines is `crates/runtimes/src/remote/wire.rs`.
+
+use crate::wire::Capabilities;
+use contract::Code;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// The first line.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Begin {
+    /// The body with which a session is asked for.
+    Open(Box<RawValue>),
+    /// A session that another courier held, up to this event.
+    Attach { session: String, run: String, after: Option<u64> },
+}
+
+/// A word for the remote. One without a number is the next.
+#[derive(Debug, Deserialize)]
+pub struct Input {
+    pub n: Option<u64>,
+    pub input: Box<RawValue>,
+}
+
+/// What of an input matters to whoever carries it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Kind {
+    pub r#type: String,
+    pub reason: String,
+}
+
+/// What of an event matters to whoever carries it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Glance {
+    pub r#type: Option<String>,
+    /// The id of a call.
+    pub id: Option<serde_json::Value>,
+    #[serde(alias = "run_id")]
+    pub run_id: Option<String>,
+    #[serde(alias = "session_id")]
+    pub session_id: Option<String>,
+}
+
+impl Glance {
+    /// Nothing more is to come after it.
+    pub fn ends(&self) -> bool {
+        matches!(self.r#type.as_deref(), Some("complete" | "failed"))
+    }
+}
+
+/// A word of the courier's own.
+#[derive(Debug, Serialize)]
+#[serde(tag = "courier", rename_all = "snake_case")]
+pub enum Word<'a> {
+    /// The session is there.
+    Opened {
+        session: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        capabilities: Option<Capabilities>,
+    },
+    /// Something that went otherwise than it should; the number is that of an event it stands for.
+    Note {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        message: &'a str,
+    },
+    /// The end of the run, and why.
+    Fault { code: Code, message: &'a str },
+    /// The remote is there; said when nothing more was asked.
+    Well { message: &'a str },
+    /// The session was taken away from a remote that did not end by itself.
+    Forced,
+}
+
+impl Word<'_> {
+    pub fn line(&self) -> Vec<u8> {
+        let mut line = serde_json::to_vec(self).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
+}
+
+/// The line of an event that is JSON: the remote's bytes, with its number before them.
+pub fn event_line(id: Option<u64>, data: &[u8]) -> Vec<u8> {
+    let mut line = head(id, "event");
+    line.extend_from_slice(data);
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+/// The line of what is none: its text.
+pub fn text_line(id: Option<u64>, data: &[u8]) -> Vec<u8> {
+    let mut line = head(id, "text");
+    let text = String::from_utf8_lossy(data);
+    line.extend(serde_json::to_vec(&text).unwrap_or_default());
+    line.extend_from_slice(b"}\n");
+    line
+}
+
+fn head(id: Option<u64>, what: &str) -> Vec<u8> {
+    match id {
+        Some(id) => format!("{{\"id\":\"{id}\",\"{what}\":").into_bytes(),
+        None => format!("{{\"{what}\":").into_bytes(),
+    }
+}
