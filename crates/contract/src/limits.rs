@@ -140,6 +140,8 @@ limits! {
     REMOTE_RUNS_MAX: u32 = 4;
     /// How long one request for a run may wait for a slot before it is told where it stands.
     LINE_ASK_MS: u64 = 5_000;
+    /// Requests for runs that wait at one host for their turn; more are told at once where they stand.
+    LINE_ASKS_MAX: usize = 64;
     /// How long whoever asked for a run that waits has to ask again before it is cancelled.
     LINE_BACK_MS: u64 = 10_000;
     /// A file that `read_file` gives to an agent.
@@ -150,6 +152,16 @@ limits! {
     WRITE_FILE_BYTES_MAX: usize = 4 * MIB;
     /// Files that one patch may touch.
     PATCH_FILES_MAX: usize = 256;
+    /// Files of a workspace in one snapshot.
+    SNAPSHOT_FILES_MAX: usize = 20_000;
+    /// A workspace in one snapshot.
+    SNAPSHOT_BYTES_MAX: u64 = 256 * MIB as u64;
+    /// How deep the directories of a snapshot go, where no repository lists its files.
+    SNAPSHOT_DEPTH_MAX: usize = 64;
+    /// How long git may take to list the files of a workspace.
+    GIT_MS_MAX: u64 = 20_000;
+    /// What git may list.
+    GIT_ANSWER_BYTES_MAX: usize = 16 * MIB;
     /// An asset that an agent may upload.
     ASSET_BYTES_MAX: usize = 4 * MIB;
     /// Relayed tool calls of one run waiting for their answer.

@@ -16,6 +16,7 @@ pub mod diagnose;
 mod drive;
 pub mod environment;
 pub mod frame;
+mod git;
 mod intake;
 mod keeping;
 mod keepsake;
@@ -25,6 +26,7 @@ mod patch;
 mod perform;
 pub mod prices;
 pub mod skills;
+pub mod snapshot;
 mod told;
 mod trace;
 mod trouble;
@@ -364,6 +366,7 @@ impl Inner {
             token: Some(blake3::hash(self.lease_token(run, drive.fence).as_bytes())),
             tools: drive.machine.terms().tools.clone(),
             upstream: Arc::clone(&drive.bench.upstream),
+            workspace: Arc::clone(&drive.bench.workspace),
             asking,
             seal: drive.words.seal.clone(),
             shown: drive.shown(),

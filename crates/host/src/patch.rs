@@ -2,25 +2,42 @@
 //!
 //! A hunk goes where it says it goes, or, when its lines are not there, to the one other place where
 //! they are; two such places or none are a refusal. Counts must be right, and what is not understood
-//! (renames, binary patches, quoted names) is refused and never guessed at.
+//! (copies, changed modes, binary patches) is refused and never guessed at.
 
 use contract::{Code, Fault, limits};
 
 /// What a patch does to one file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FilePatch<'a> {
-    pub path: &'a str,
+    pub path: String,
     pub what: What,
     /// The part of the patch that speaks of this file.
     pub text: String,
     hunks: Vec<Hunk<'a>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    Create { executable: bool },
+    Create {
+        executable: bool,
+    },
     Modify,
     Delete,
+    /// It had another name before, which is gone afterwards.
+    Rename {
+        from: String,
+    },
+}
+
+impl FilePatch<'_> {
+    /// Every name that it touches.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let from = match &self.what {
+            What::Rename { from } => Some(from.as_str()),
+            What::Create { .. } | What::Modify | What::Delete => None,
+        };
+        [self.path.as_str()].into_iter().chain(from)
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -40,18 +57,19 @@ enum Mark {
 
 fn bad(why: impl std::fmt::Display) -> Fault {
     Fault::new(Code::Usage, format!("the patch: {why}"))
-        .with_hint("give a unified diff, as `diff -u` or `git diff --no-renames` writes it")
+        .with_hint("give a unified diff, as `diff -u` or `git diff` writes it")
 }
 
 /// Reads a patch. Every file appears once.
 pub fn read(patch: &str) -> Result<Vec<FilePatch<'_>>, Fault> {
     // Not `lines`, which would take the carriage returns of the files away.
     let lines = patch.strip_suffix('\n').unwrap_or(patch).split('\n').collect();
-    let mut reader = Reader { lines, next: 0, executable: false };
+    let mut reader = Reader { lines, next: 0 };
     let mut files: Vec<FilePatch<'_>> = Vec::new();
     while let Some(file) = reader.file()? {
-        if files.iter().any(|known| known.path == file.path) {
-            return Err(bad(format!("'{}' appears twice", file.path)));
+        let known = |name: &str| files.iter().any(|file| file.names().any(|known| known == name));
+        if let Some(name) = file.names().find(|name| known(name)) {
+            return Err(bad(format!("'{name}' appears twice")));
         }
         if files.len() == limits::PATCH_FILES_MAX {
             return Err(bad(format!("it touches more than {} files", limits::PATCH_FILES_MAX)));
@@ -67,8 +85,128 @@ pub fn read(patch: &str) -> Result<Vec<FilePatch<'_>>, Fault> {
 struct Reader<'a> {
     lines: Vec<&'a str>,
     next: usize,
-    /// Said by a git header of the file to come.
+}
+
+/// What a git header says of the file to come.
+#[derive(Default)]
+struct Head<'a> {
+    line: Option<&'a str>,
+    created: bool,
+    deleted: bool,
     executable: bool,
+    from: Option<String>,
+    to: Option<String>,
+}
+
+impl<'a> Head<'a> {
+    /// Takes in a line that stands before a file's names.
+    fn hear(&mut self, line: &'a str) -> Result<(), Fault> {
+        match line {
+            _ if line.starts_with("diff --git ") => self.line = Some(line),
+            _ if line.starts_with("new file mode 12") => return Err(bad("links are not made")),
+            _ if line.starts_with("new file mode ") => {
+                self.created = true;
+                self.executable = line.ends_with("755");
+            }
+            _ if line.starts_with("deleted file mode ") => self.deleted = true,
+            _ if line.starts_with("rename from ") => self.from = Some(unquoted(&line[12..])?),
+            _ if line.starts_with("rename to ") => self.to = Some(unquoted(&line[10..])?),
+            _ if line.starts_with("copy ") => return Err(bad("copies are not understood")),
+            _ if line.starts_with("old mode ") => {
+                return Err(bad("changes of a file's mode are not understood"));
+            }
+            _ if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") => {
+                return Err(bad("binary changes are not understood"));
+            }
+            _ if line.starts_with("@@ ") => {
+                return Err(bad(format!("'{line}' stands before any file's name")));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// What a header alone does: an empty file comes or goes, or a file gets another name.
+    fn alone(self) -> Result<Option<(String, What)>, Fault> {
+        let Some(line) = self.line else { return Ok(None) };
+        let nothing = || bad(format!("'{line}' is followed by no change"));
+        let change = match (self.from, self.to) {
+            (Some(from), Some(to)) => (to, What::Rename { from }),
+            (None, None) if self.created => (
+                twice_named(line).ok_or_else(nothing)?,
+                What::Create { executable: self.executable },
+            ),
+            (None, None) if self.deleted => (twice_named(line).ok_or_else(nothing)?, What::Delete),
+            (_, _) => return Err(nothing()),
+        };
+        Ok(Some(change))
+    }
+
+    /// The file that two lines of names speak of, and what becomes of it.
+    fn named(self, old: &str, new: &str) -> Result<(String, What), Fault> {
+        let (path, what) = match (self.from, self.to) {
+            (Some(from), Some(to)) => (to, What::Rename { from }),
+            (_, _) => return named(old, new, self.executable),
+        };
+        let What::Rename { from } = &what else { return Ok((path, what)) };
+        let stripped = |text: &str, prefix: &str| -> Result<String, Fault> {
+            let name = unquoted(text)?;
+            Ok(name.strip_prefix(prefix).unwrap_or(&name).to_owned())
+        };
+        match stripped(old, "a/")? == *from && stripped(new, "b/")? == path {
+            true => Ok((path, what)),
+            false => Err(bad(format!("'{old}' and '{new}' are not what is renamed"))),
+        }
+    }
+}
+
+/// The name of a file that a git header names twice.
+fn twice_named(line: &str) -> Option<String> {
+    let names = line.strip_prefix("diff --git ")?;
+    if names.starts_with('"') {
+        let (old, new) = names.split_once("\" \"")?;
+        let old = unquoted(&format!("{old}\"")).ok()?;
+        let new = unquoted(&format!("\"{new}")).ok()?;
+        let old = old.strip_prefix("a/")?;
+        return (new.strip_prefix("b/") == Some(old)).then(|| old.to_owned());
+    }
+    // The same name twice, each with its letter, and a blank between.
+    let length = names.len().checked_sub(5)? / 2;
+    let old = names.get(..length + 2)?.strip_prefix("a/")?;
+    let new = names.get(length + 2..)?.strip_prefix(" b/")?;
+    (old == new && !old.is_empty()).then(|| old.to_owned())
+}
+
+/// A name as git writes it: in quotes, with what is odd in it escaped, or as it is up to a tab.
+fn unquoted(text: &str) -> Result<String, Fault> {
+    let Some(quoted) = text.strip_prefix('"') else {
+        return Ok(text.split('\t').next().unwrap_or_default().trim_end().to_owned());
+    };
+    let wrong = || bad(format!("the name {text} is not quoted as git does it"));
+    let mut bytes = Vec::new();
+    let mut rest = quoted.bytes();
+    loop {
+        match rest.next().ok_or_else(wrong)? {
+            b'"' => break,
+            b'\\' => match rest.next().ok_or_else(wrong)? {
+                b't' => bytes.push(b'\t'),
+                b'n' => bytes.push(b'\n'),
+                b'r' => bytes.push(b'\r'),
+                byte @ (b'"' | b'\\') => bytes.push(byte),
+                first @ b'0'..=b'3' => {
+                    let mut value = first - b'0';
+                    for _ in 0..2 {
+                        let digit = rest.next().filter(|byte| matches!(byte, b'0'..=b'7'));
+                        value = value * 8 + (digit.ok_or_else(wrong)? - b'0');
+                    }
+                    bytes.push(value);
+                }
+                _ => return Err(wrong()),
+            },
+            byte => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
 }
 
 impl<'a> Reader<'a> {
@@ -78,49 +216,37 @@ impl<'a> Reader<'a> {
 
     /// The next file, behind any words that precede its header.
     fn file(&mut self) -> Result<Option<FilePatch<'a>>, Fault> {
-        self.executable = false;
-        let mut bare = None;
+        let mut head = Head::default();
+        let mut start = self.next;
         let old = loop {
-            let Some(line) = self.line() else {
-                // A git header without hunks makes or removes an empty file, or changes a mode.
-                return match bare {
-                    Some(header) => Err(bad(format!("'{header}' is followed by no change"))),
-                    None => Ok(None),
-                };
-            };
+            let line = self.line();
+            // The next header, or the end: what came before it was all there is of this file.
+            let over = line.is_none_or(|line| line.starts_with("diff --git "));
+            if over && head.line.is_some() {
+                let text = self.lines[start..self.next].join("\n") + "\n";
+                let change = head.alone()?;
+                return Ok(change.map(|(path, what)| FilePatch {
+                    path,
+                    what,
+                    text,
+                    hunks: Vec::new(),
+                }));
+            }
+            let Some(line) = line else { return Ok(None) };
+            if head.line.is_none() {
+                start = self.next;
+            }
             self.next += 1;
             let follows = self.line().is_some_and(|line| line.starts_with("+++ "));
-            match line {
-                _ if line.starts_with("--- ") && follows => break &line[4..],
-                _ if line.starts_with("diff --git ") => {
-                    if let Some(header) = bare {
-                        return Err(bad(format!("'{header}' is followed by no change")));
-                    }
-                    bare = Some(line);
-                }
-                "new file mode 100755" => self.executable = true,
-                _ if line.starts_with("new file mode 12") => {
-                    return Err(bad("links are not made"));
-                }
-                _ if line.starts_with("rename ") || line.starts_with("copy ") => {
-                    return Err(bad("renames and copies are not understood"));
-                }
-                _ if line.starts_with("old mode ") => {
-                    return Err(bad("changes of a file's mode are not understood"));
-                }
-                _ if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") => {
-                    return Err(bad("binary changes are not understood"));
-                }
-                _ if line.starts_with("@@ ") => {
-                    return Err(bad(format!("'{line}' stands before any file's name")));
-                }
-                _ => {}
+            if line.starts_with("--- ") && follows {
+                break &line[4..];
             }
+            head.hear(line)?;
         };
         let start = self.next - 1;
         let new = &self.line().unwrap_or_default()[4..];
         self.next += 1;
-        let (path, what) = named(old, new, self.executable)?;
+        let (path, what) = head.named(old, new)?;
         let mut hunks = Vec::new();
         while let Some(head) = self.line().filter(|line| line.starts_with("@@ ")) {
             self.next += 1;
@@ -193,15 +319,12 @@ fn range(text: &str, sign: char) -> Option<(usize, usize)> {
 }
 
 /// The one file that two header lines name, and what becomes of it.
-fn named<'a>(old: &'a str, new: &'a str, executable: bool) -> Result<(&'a str, What), Fault> {
-    let name = |text: &'a str| text.split('\t').next().unwrap_or_default().trim_end();
-    let (old, new) = (name(old), name(new));
-    if old.starts_with('"') || new.starts_with('"') {
-        return Err(bad("quoted names are not understood"));
-    }
-    let bare =
-        |path: &'a str| path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path);
-    match (old, new) {
+fn named(old: &str, new: &str, executable: bool) -> Result<(String, What), Fault> {
+    let (old, new) = (unquoted(old)?, unquoted(new)?);
+    let bare = |path: &str| {
+        path.strip_prefix("a/").or_else(|| path.strip_prefix("b/")).unwrap_or(path).to_owned()
+    };
+    match (old.as_str(), new.as_str()) {
         ("/dev/null", "/dev/null") | ("", _) | (_, "") => Err(bad("a file has no name")),
         ("/dev/null", new) => Ok((bare(new), What::Create { executable })),
         (old, "/dev/null") => Ok((bare(old), What::Delete)),
@@ -209,8 +332,8 @@ fn named<'a>(old: &'a str, new: &'a str, executable: bool) -> Result<(&'a str, W
             let prefixed = old.strip_prefix("a/").zip(new.strip_prefix("b/"));
             let (old, new) = prefixed.unwrap_or((old, new));
             match old == new {
-                true => Ok((new, What::Modify)),
-                false => Err(bad(format!("'{old}' and '{new}' differ: renames are not made"))),
+                true => Ok((new.to_owned(), What::Modify)),
+                false => Err(bad(format!("'{old}' and '{new}' differ, and no rename is said"))),
             }
         }
     }
@@ -234,7 +357,11 @@ impl FilePatch<'_> {
         }
         out.extend(lines[done..].concat());
         if self.what == What::Delete && !out.is_empty() {
-            return Err(self.misfit(&self.hunks[0], "it removes the file but not all its lines"));
+            let why = "it removes the file but not all its lines";
+            return Err(match self.hunks.first() {
+                Some(hunk) => self.misfit(hunk, why),
+                None => Fault::new(Code::Conflict, format!("'{}': {why}", self.path)),
+            });
         }
         Ok(out)
     }
@@ -347,12 +474,38 @@ mod tests {
         let hunk = "@@ -1 +1 @@\n-a\n+b\n";
         let rows = [
             ("words", "it names no file ('--- a/…' and '+++ b/…' are missing)"),
-            (&format!("--- a/x\n+++ b/y\n{hunk}"), "'x' and 'y' differ: renames are not made"),
-            (&format!("--- \"a/x\"\n+++ \"b/x\"\n{hunk}"), "quoted names are not understood"),
-            (&format!("--- /dev/null\n+++ /dev/null\n{hunk}"), "a file has no name"),
+            (&format!("--- a/x\n+++ b/y\n{hunk}"), "'x' and 'y' differ, and no rename is said"),
             (
-                "diff --git a/x b/y\nrename from x\nrename to y\n",
-                "renames and copies are not understood",
+                &format!("--- \"a/x\n+++ \"b/x\"\n{hunk}"),
+                "the name \"a/x is not quoted as git does it",
+            ),
+            (
+                &format!("--- \"a/\\377\"\n+++ \"b/\\377\"\n{hunk}"),
+                "the name \"a/\\377\" is not quoted as git does it",
+            ),
+            (&format!("--- /dev/null\n+++ /dev/null\n{hunk}"), "a file has no name"),
+            ("diff --git a/x b/y\ncopy from x\ncopy to y\n", "copies are not understood"),
+            (
+                "diff --git a/x b/y\nrename from x\n",
+                "'diff --git a/x b/y' is followed by no change",
+            ),
+            (
+                &format!(
+                    "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/z\n{hunk}"
+                ),
+                "'a/x' and 'b/z' are not what is renamed",
+            ),
+            (
+                &format!(
+                    "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/x\n{hunk}"
+                ),
+                "'a/x' and 'b/x' are not what is renamed",
+            ),
+            (
+                &format!(
+                    "diff --git a/x b/y\nrename from x\nrename to y\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n{hunk}"
+                ),
+                "'x' appears twice",
             ),
             (
                 "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n",
@@ -360,9 +513,10 @@ mod tests {
             ),
             ("diff --git a/x b/x\nGIT binary patch\n", "binary changes are not understood"),
             ("diff --git a/l b/l\nnew file mode 120000\n", "links are not made"),
+            ("diff --git a/x b/x\nindex 0..0\n", "'diff --git a/x b/x' is followed by no change"),
             (
-                "diff --git a/x b/x\nnew file mode 100644\nindex 0..0\n",
-                "'diff --git a/x b/x' is followed by no change",
+                "diff --git a/x b/y\nnew file mode 100644\nindex 0..0\n",
+                "'diff --git a/x b/y' is followed by no change",
             ),
             (hunk, "'@@ -1 +1 @@' stands before any file's name"),
             (&format!("--- a/x\n+++ b/x\n{hunk}--- a/x\n+++ b/x\n{hunk}"), "'x' appears twice"),
@@ -379,7 +533,8 @@ mod tests {
                      @@ -0,0 +1 @@\n+hi\ndiff --git a/old b/old\ndeleted file mode 100644\n--- a/old\n\
                      +++ /dev/null\n@@ -1 +0,0 @@\n-bye\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n";
         let files = read(patch).unwrap();
-        let seen: Vec<_> = files.iter().map(|file| (file.path, file.what)).collect();
+        let seen: Vec<_> =
+            files.iter().map(|file| (file.path.as_str(), file.what.clone())).collect();
         let expected = [
             ("new", What::Create { executable: true }),
             ("old", What::Delete),
@@ -391,7 +546,46 @@ mod tests {
         assert_eq!(files[2].text, "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n");
     }
 
+    #[test]
+    fn empty_files_come_and_go_and_names_change_with_and_without_their_lines() {
+        let patch = "diff --git a/e b/e\nnew file mode 100644\nindex 000..e69\n\
+                     diff --git \"a/caf\\303\\251 x\" \"b/caf\\303\\251 x\"\nnew file mode 100755\n\
+                     diff --git a/o b/o\ndeleted file mode 100644\n\
+                     diff --git a/x b/y z\nsimilarity index 100%\nrename from x\nrename to y z\n\
+                     diff --git a/p b/q\nsimilarity index 50%\nrename from p\nrename to q\n\
+                     --- a/p\n+++ b/q\n@@ -1 +1 @@\n-a\n+b\n";
+        let files = read(patch).unwrap();
+        let seen: Vec<_> =
+            files.iter().map(|file| (file.path.as_str(), file.what.clone())).collect();
+        let expected = [
+            ("e", What::Create { executable: false }),
+            ("café x", What::Create { executable: true }),
+            ("o", What::Delete),
+            ("y z", What::Rename { from: "x".to_owned() }),
+            ("q", What::Rename { from: "p".to_owned() }),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(files[0].apply(b"").unwrap(), b"");
+        assert_eq!(files[2].apply(b"").unwrap(), b"");
+        assert_eq!(files[2].apply(b"more").unwrap_err().code, Code::Conflict);
+        assert_eq!(files[3].apply(b"kept\n").unwrap(), b"kept\n");
+        assert_eq!(files[4].apply(b"a\n").unwrap(), b"b\n");
+        assert!(files[3].text.ends_with("rename from x\nrename to y z\n"), "{}", files[3].text);
+    }
+
     proptest! {
+        #[test]
+        fn any_name_comes_out_of_its_quotes_as_it_went_in(name in "[a-z\"\\\\\t\né漢 ]{1,12}") {
+            let quoted: String = name
+                .bytes()
+                .map(|byte| match byte {
+                    b'a'..=b'z' | b' ' => char::from(byte).to_string(),
+                    byte => format!("\\{byte:03o}"),
+                })
+                .collect();
+            prop_assert_eq!(unquoted(&format!("\"{quoted}\"")).unwrap(), name);
+        }
+
         #[test]
         fn any_text_is_read_or_refused(patch in "(--- a/f\n\\+\\+\\+ b/f\n)?([-+ @\\\\][a-c0-9,@ +-]{0,8}\n){0,12}") {
             if let Ok(files) = read(&patch) {

@@ -10,7 +10,7 @@ pub use change::{Change, Was};
 use contract::{Code, Fault};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -23,6 +23,22 @@ pub struct Workspace {
     root: Option<OwnedFd>,
     /// Directories of Ostler's own.
     private: Vec<PathBuf>,
+}
+
+/// A part of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    pub bytes: Vec<u8>,
+    /// Whether there is more behind it.
+    pub more: bool,
+    pub bytes_in_all: u64,
+}
+
+/// What is at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Found {
+    File { bytes: u64, executable: bool },
+    Link { target: String },
 }
 
 /// One entry of a listing.
@@ -69,19 +85,83 @@ impl Workspace {
 
     /// The first `bytes_max` bytes of a regular file, and whether there is more.
     pub fn read(&self, path: &str, bytes_max: usize) -> Result<(Vec<u8>, bool), Fault> {
-        // Not blocking, so that a FIFO in the repository cannot hold us.
-        let fd = self.beneath(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
-        if file_type(&fd, path)? != FileType::RegularFile {
-            return Err(refused(path, "not a regular file"));
-        }
+        let Part { bytes, more, .. } = self.read_from(path, 0, bytes_max)?;
+        Ok((bytes, more))
+    }
+
+    /// A part of a regular file from an offset on, of at most `bytes_max` bytes.
+    pub fn read_from(&self, path: &str, offset: u64, bytes_max: usize) -> Result<Part, Fault> {
+        let failed = |error: std::io::Error| refused(path, &error.to_string());
+        let mut file = self.regular(path)?;
+        let bytes_in_all = file.metadata().map_err(failed)?.len();
+        file.seek(SeekFrom::Start(offset.min(bytes_in_all))).map_err(failed)?;
         let mut bytes = Vec::new();
-        File::from(fd)
-            .take(bytes_max as u64 + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| refused(path, &error.to_string()))?;
+        file.take(bytes_max as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
         let more = bytes.len() > bytes_max;
         bytes.truncate(bytes_max);
-        Ok((bytes, more))
+        Ok(Part { bytes, more, bytes_in_all })
+    }
+
+    /// Whether a regular file may be executed by its owner.
+    pub fn is_executable(&self, path: &str) -> Result<bool, Fault> {
+        let metadata = self.regular(path)?.metadata();
+        let metadata = metadata.map_err(|error| refused(path, &error.to_string()))?;
+        Ok(metadata.mode() & 0o100 != 0)
+    }
+
+    /// What there is at a path, without following it. None when it is neither a file nor a link, is
+    /// not ours to give, or is not there.
+    pub(crate) fn look(&self, path: &str) -> Option<Found> {
+        let fd = self.beneath(path, OFlags::PATH | OFlags::NOFOLLOW).ok()?;
+        let stat = fstat(&fd).ok()?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Some(Found::File {
+                bytes: u64::try_from(stat.st_size).unwrap_or(0),
+                executable: stat.st_mode & 0o100 != 0,
+            }),
+            FileType::Symlink => {
+                let target = rustix::fs::readlinkat(&fd, "", Vec::new()).ok()?;
+                let target = target.into_string().ok()?;
+                let into = |private: &PathBuf| Path::new(&target).starts_with(private);
+                // A link of ours tells where we keep things, and leads nowhere elsewhere.
+                (!self.private.iter().any(into)).then_some(Found::Link { target })
+            }
+            _ => None,
+        }
+    }
+
+    /// Every path beneath the workspace but for directories, what git keeps for itself and what is
+    /// shut. No link is followed.
+    pub(crate) fn walk(
+        &self,
+        depth_max: usize,
+        mut each: impl FnMut(String) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let mut waiting = vec![(".".to_owned(), depth_max)];
+        while let Some((dir, depth)) = waiting.pop() {
+            // What may not be looked into, or has gone meanwhile, does not hide the rest.
+            for (name, kind) in self.names(&dir).unwrap_or_default() {
+                if name == ".git" {
+                    continue;
+                }
+                let path = if dir == "." { name } else { format!("{dir}/{name}") };
+                match kind {
+                    FileType::Directory if depth > 1 => waiting.push((path, depth - 1)),
+                    FileType::Directory => {}
+                    _ => each(path)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn regular(&self, path: &str) -> Result<File, Fault> {
+        // Not blocking, so that a FIFO in the repository cannot hold us.
+        let fd = self.beneath(path, OFlags::RDONLY | OFlags::NONBLOCK)?;
+        match file_type(&fd, path)? {
+            FileType::RegularFile => Ok(File::from(fd)),
+            _ => Err(refused(path, "not a regular file")),
+        }
     }
 
     /// The entries beneath a directory, sorted, at most `entries_max`, and whether there are more.

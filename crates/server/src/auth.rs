@@ -18,8 +18,11 @@ use subtle::ConstantTimeEq as _;
 
 /// The one address that tells only that we live.
 pub const OPEN_PATHS: &[&str] = &["/healthz"];
-/// Where the token of a live run is good enough.
-const RUN_SCOPED_PATHS: &[&str] = &["/mcp"];
+/// Where the token of a live run is good, and the owner's is not.
+pub fn is_for_runs(path: &str) -> bool {
+    let of_run = || path.strip_prefix("/api/v1/runs/")?.strip_suffix("/workspace");
+    path == "/mcp" || of_run().is_some_and(|run| !run.is_empty() && !run.contains('/'))
+}
 
 /// What is compared against.
 pub struct Guard {
@@ -93,7 +96,7 @@ impl Guard {
             return Ok(Caller::Owner);
         }
         match app.host.run_of_token(token) {
-            Some(bearer) if RUN_SCOPED_PATHS.contains(&path) => Ok(Caller::Run(bearer)),
+            Some(bearer) if is_for_runs(path) => Ok(Caller::Run(bearer)),
             _ => Err(missing()),
         }
     }

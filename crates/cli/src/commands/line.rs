@@ -12,6 +12,8 @@ use std::time::Duration;
 
 /// How often whoever watches a run that waits looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// The least time from one question to the next.
+const ASK_AGAIN_MS: u64 = 1_000;
 /// How many hosts may go away in a row before that is a fault.
 const HOSTS_MAX: u32 = 20;
 
@@ -25,6 +27,7 @@ pub async fn started(way: &mut Way<'_>, request: &RunRequest) -> Result<Started,
     let mut lost_hosts = 0;
     say(&waits, true);
     loop {
+        let asked_ms = host::clock::now().mono_ms;
         let asked = tokio::select! {
             biased;
             _ = interrupts.next() => {
@@ -47,6 +50,10 @@ pub async fn started(way: &mut Way<'_>, request: &RunRequest) -> Result<Started,
                     say(&waiting, false);
                 }
                 waits = waiting;
+                // A host with many such questions answers at once, and is not to be pressed.
+                let took_ms = host::clock::now().mono_ms.saturating_sub(asked_ms);
+                tokio::time::sleep(Duration::from_millis(ASK_AGAIN_MS.saturating_sub(took_ms)))
+                    .await;
             }
             Err(lost) if lost.code == Code::RemoteUnavailable && lost_hosts < HOSTS_MAX => {
                 lost_hosts += 1;

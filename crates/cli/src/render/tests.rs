@@ -373,12 +373,12 @@ fn runs_are_a_table() {
     let now = Timestamp(1_000_000);
     let table = runs_table(&rows, now, 100, Colour::Off);
     insta::assert_snapshot!(table, @r#"
-    RUN       WHEN        AGENT             OUTCOME       TIME  TOKENS      COST  PROMPT
-    22330000  just now    demo              … waits, 3rd   0 ms       –         –  patience
-    22330001  6 min ago   demo              ● live       1.3 s       –         –  hello
-    22330002  13 min ago  demo              ✓ succeeded  2.6 s   1,540   $0.0042  fix the failing test…
-    22330003  20 min ago  demo              ◷ timed out  3.9 s     120  unpriced  漢字かな交じり文を書…
-    22330009  1 h ago     an-agent-with-a…  ✗ failed      11 s       –         –  x
+    RUN       WHEN        AGENT             OUTCOME        TIME  TOKENS      COST  PROMPT
+    22330000  now         demo              … waits, 3rd   0 ms       –         –  patience
+    22330001  6 min ago   demo              ● live        1.3 s       –         –  hello
+    22330002  13 min ago  demo              ✓ succeeded   2.6 s   1,540   $0.0042  fix the failing test…
+    22330003  20 min ago  demo              ◷ timed out   3.9 s     120  unpriced  漢字かな交じり文を書…
+    22330009  1 h ago     an-agent-with-a…  ✗ failed       11 s       –         –  x
     "#);
     for columns in [40, 80, 100] {
         for line in runs_table(&rows, now, columns, Colour::Off).lines() {

@@ -47,3 +47,4 @@ mod surface;
 mod tls;
 mod trace;
 mod watchdogs;
+mod without_disk;

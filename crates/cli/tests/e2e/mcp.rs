@@ -53,9 +53,21 @@ impl Guest {
         Self::of(ostler, command.arg("--json").stdin(Stdio::null()))
     }
 
+    /// The same, at work in another directory.
+    pub fn of_cwd(ostler: &Ostler, work: &Path) -> Self {
+        let script = ostler.instance.root().join("agent.sh");
+        std::fs::write(&script, AGENT).unwrap();
+        let agent = format!("sh {}", script.display());
+        let mut command = ostler.command(&["run", "--process", &agent, "be there", "--json"]);
+        Self::at(work.to_owned(), command.arg("--cwd").arg(work))
+    }
+
     fn of(ostler: &Ostler, command: &mut Command) -> Self {
+        Self::at(ostler.instance.work(), command)
+    }
+
+    fn at(work: PathBuf, command: &mut Command) -> Self {
         let run = Running::of(command);
-        let work = ostler.instance.work();
         let (token, url) = door(&work);
         Self { run, work, token, url }
     }
@@ -81,6 +93,17 @@ impl Guest {
 
     pub fn post(&self, message: &Value) -> (u16, Value) {
         post(&self.url, &self.token, message)
+    }
+
+    /// The status with which the workspace of its run is answered.
+    pub fn fetch(&self) -> u16 {
+        let address = self.url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
+        let (run, token) = (self.run(), &self.token);
+        let asked = format!(
+            "GET /api/v1/runs/{run}/workspace HTTP/1.1\r\nhost: {address}\r\n\
+             connection: close\r\nauthorization: Bearer {token}\r\n\r\n"
+        );
+        request(address, &asked).0
     }
 
     /// Calls a tool without an SDK and gives its answer: a value, or a code.
@@ -250,7 +273,7 @@ fn the_official_sdk_lists_and_calls_the_tools_in_every_way() {
         let tools: Vec<_> = said["tools"].as_array().unwrap().iter().collect();
         let tool = |name: &str| tools.iter().find(|tool| tool["name"] == name).unwrap();
         assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"), "{tools:#?}");
-        assert_eq!(tool("write_file")["inputSchema"]["required"], json!(["path", "content"]));
+        assert_eq!(tool("write_file")["inputSchema"]["required"], json!(["path"]));
         assert_eq!(tool("write_file")["annotations"]["readOnlyHint"], false);
         assert_eq!(tool("read_file")["annotations"]["readOnlyHint"], true);
         let results = &said["results"];

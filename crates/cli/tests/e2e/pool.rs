@@ -165,7 +165,7 @@ fn forty_runs_share_four_slots_in_the_order_they_came() {
         .map(|(n, (_, run))| (get(&door, &format!("/api/v1/runs/{run}"))["started_at"].clone(), n))
         .collect();
     let mut sorted = started.clone();
-    sorted.sort_by(|a, b| (a.0.to_string(), a.1).cmp(&(b.0.to_string(), b.1)));
+    sorted.sort_by_key(|(at, n)| (at.to_string(), *n));
     assert_eq!(started, sorted);
     // By their own word too, but for those who came to life at the same time.
     let begun: Vec<usize> =

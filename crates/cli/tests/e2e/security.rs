@@ -77,7 +77,7 @@ impl Place {
 
     /// Where the token of a run is the one that is good, and the owner's is not.
     pub fn is_for_runs(&self) -> bool {
-        self.route == "/mcp"
+        server::auth::is_for_runs(self.route)
     }
 }
 

@@ -99,9 +99,12 @@ pub const ALL: &[Tool] = &[
     },
     Tool {
         name: "read_file",
-        description: "The content of a file in the workspace, up to a megabyte.",
+        description: "The content of a file in the workspace, a megabyte at a time: go on at next_offset. What is no text comes in base64.",
         writes: false,
-        schema: || json!({ "properties": { "path": path() }, "required": ["path"] }),
+        schema: || {
+            let offset = json!({ "type": "integer", "minimum": 0, "default": 0 });
+            json!({ "properties": { "path": path(), "offset": offset }, "required": ["path"] })
+        },
     },
     Tool {
         name: "list_files",
@@ -118,8 +121,12 @@ pub const ALL: &[Tool] = &[
         writes: true,
         schema: || {
             json!({
-                "properties": { "path": path(), "content": { "type": "string" } },
-                "required": ["path", "content"],
+                "properties": {
+                    "path": path(),
+                    "content": { "type": "string", "description": "a text, or" },
+                    "content_base64": { "type": "string", "description": "any bytes" },
+                },
+                "required": ["path"],
             })
         },
     },
@@ -128,8 +135,7 @@ pub const ALL: &[Tool] = &[
         description: "Apply a unified diff to files in the workspace: all of it or nothing.",
         writes: true,
         schema: || {
-            let patch =
-                json!({ "type": "string", "description": "as `git diff --no-renames` writes it" });
+            let patch = json!({ "type": "string", "description": "as `git diff` writes it" });
             json!({ "properties": { "patch": patch }, "required": ["patch"] })
         },
     },

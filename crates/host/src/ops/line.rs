@@ -31,19 +31,34 @@ pub(crate) enum Turn {
     Later(Waiting),
 }
 
+/// How many runs of an adapter there may be at once, when someone says so.
+pub(crate) fn places(adapter: &Adapter) -> Option<u32> {
+    adapter.max_concurrent.filter(|places| *places > 0)
+}
+
 /// Waits for the turn of a request, for as long as one question may wait. Who comes new is told at
 /// once where it stands.
 pub(crate) async fn turn(host: &Host, request: &RunRequest, run: RunId) -> Result<Turn, Fault> {
     let (request, adapter) = request.clone().completed(host)?;
-    let Some(places) = adapter.max_concurrent else {
+    let Some(places) = places(&adapter) else {
         return Ok(Turn::Now { in_line: None, attending: None });
     };
+    let pool = adapter.name.clone();
     let mut attending = Attending::begin(host, run);
-    let (task, came_new) = match place(host, &request, &adapter, run).await? {
+    let crowded = host.inner.attending.borrow().len() > limits::LINE_ASKS_MAX;
+    // Who asked may hang up in the middle: a place that is taken by then is known to be left.
+    let taken = tokio::spawn(async move {
+        let place = place(&attending.host, &request, &adapter, run).await;
+        attending.leaves_a_place = matches!(place, Ok(Place::InLine { .. }));
+        (place, attending)
+    });
+    let (place, mut attending) = taken
+        .await
+        .map_err(|error| Fault::new(Code::InternalError, format!("standing in line: {error}")))?;
+    let (task, came_new) = match place? {
         Place::Begun => return Ok(Turn::Now { in_line: None, attending: None }),
         Place::InLine { task, came_new } => (task, came_new),
     };
-    attending.leaves_a_place = true;
     let until_ms = clock::now().mono_ms + limits::LINE_ASK_MS;
     let mut leaving = host.leaving();
     loop {
@@ -59,10 +74,9 @@ pub(crate) async fn turn(host: &Host, request: &RunRequest, run: RunId) -> Resul
             return Ok(Turn::Now { in_line: Some(task), attending: Some(attending) });
         }
         let left_ms = until_ms.saturating_sub(clock::now().mono_ms);
-        if came_new || left_ms == 0 {
+        if came_new || crowded || left_ms == 0 {
             let Standing { ahead, taken } = standing;
-            let (waiting_for, pool) = (WaitingFor::Pool, adapter.name);
-            let place = ahead + 1;
+            let (waiting_for, place) = (WaitingFor::Pool, ahead + 1);
             let waiting =
                 Waiting { run_id: run, task_id: task, waiting_for, pool, place, taken, places };
             return Ok(Turn::Later(waiting));
@@ -83,7 +97,13 @@ async fn waits_no_more(host: &Host, run: RunId) {
     let mut hints = host.store().feed();
     loop {
         let task = host.store().task_of(run).await;
-        if !matches!(task, Ok(Some(task)) if task.state == TaskState::Waiting) {
+        let waits = match task {
+            Ok(Some(task)) => task.state == TaskState::Waiting,
+            Ok(None) => false,
+            // A store in trouble does not say; it is asked again.
+            Err(_) => true,
+        };
+        if !waits {
             return;
         }
         stirred(&mut hints).await;
@@ -239,13 +259,16 @@ fn cancel_unless_back(host: &Host, run: RunId, attached: Option<Attached>) {
     tokio::spawn(async move {
         let _attached = attached;
         let mut leaving = host.leaving();
-        tokio::select! {
-            _ = leaving.changed() => {}
-            // It began or was cancelled meanwhile: nobody has to stay for it.
-            () = waits_no_more(&host, run) => {}
-            back = is_back(&mut here, run) => if !back {
-                // A store in trouble keeps the place; it is looked at again by the next host.
-                let _ = leave(&host, run).await;
+        loop {
+            let back = tokio::select! {
+                _ = leaving.changed() => return,
+                // It began or was cancelled meanwhile: nobody has to stay for it.
+                () = waits_no_more(&host, run) => return,
+                back = is_back(&mut here, run) => back,
+            };
+            // A store in trouble keeps the place until it can be written to again.
+            if back || leave(&host, run).await.is_ok() {
+                return;
             }
         }
     });

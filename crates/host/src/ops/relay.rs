@@ -7,6 +7,7 @@
 use super::catalog::{self, Tool};
 use crate::Host;
 use crate::upstream::Upstream;
+use crate::workspace::Workspace;
 use contract::limits::TOOL_CALLS_OPEN_MAX;
 use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Fault, RunId};
@@ -55,6 +56,7 @@ pub(crate) struct Live {
     pub token: Option<blake3::Hash>,
     pub tools: Vec<String>,
     pub upstream: Arc<Upstream>,
+    pub workspace: Arc<Workspace>,
     pub asking: mpsc::Sender<Asked>,
     pub shown: crate::Shown,
     /// Where its agent was told to find its host.
@@ -160,7 +162,7 @@ pub async fn call(
     answered.await.map_err(|_| gone())
 }
 
-fn gone() -> Fault {
+pub(super) fn gone() -> Fault {
     Fault::new(Code::FenceStale, "the run has ended, or is held by someone else")
 }
 
@@ -198,6 +200,7 @@ mod tests {
             token: Some(blake3::hash(token(run, 2).as_bytes())),
             tools: vec!["get_budget".to_owned()],
             upstream: Arc::default(),
+            workspace: Arc::new(Workspace::again(dir.path())),
             asking: callers.open(),
         };
         host.inner.live().insert(run, live);

@@ -3,8 +3,10 @@
 //! only then does the keeper, already waiting, get its plan.
 
 use super::catalog;
+use super::line;
 use super::resume::{self, TakenUp};
 use super::run::{Budget, RunRequest, Started, stored};
+use super::snapshot;
 use super::tool::{self, Bench, TaskSheet};
 use crate::batch::{Made, Words};
 use crate::drive::{self, Again, Drive, Ending};
@@ -102,7 +104,8 @@ async fn prepare(
         &request.prompt,
     )
     .await?;
-    let spec = spec(host, request, &checked, identity, &taken_up)?;
+    let mut spec = spec(host, request, &checked, identity, &taken_up)?;
+    let unshown = offer_workspace(host, &checked, identity, &mut spec).await;
     let plan = checked.runtime.plan(&spec)?;
     let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
     let mut dialect = checked.runtime.dialect(&spec);
@@ -125,7 +128,7 @@ async fn prepare(
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let warnings = taken_up.warnings.into_iter().chain(account.drafts).collect();
+    let warnings = taken_up.warnings.into_iter().chain(account.drafts).chain(unshown).collect();
     let session_spent = taken_up.spent;
     Ok(Prepared {
         checked,
@@ -139,6 +142,28 @@ async fn prepare(
         warnings,
         session_spent,
     })
+}
+
+/// Tells an agent that does not share our disk where it finds the workspace. One that cannot be
+/// offered whole can still be read file by file.
+async fn offer_workspace(
+    host: &Host,
+    checked: &Checked,
+    identity: &Identity,
+    spec: &mut Spec,
+) -> Option<Draft> {
+    if checked.lane != Lane::Http {
+        return None;
+    }
+    match snapshot::describe(host, identity.run, Arc::clone(&checked.workspace)).await {
+        Ok(descriptor) => {
+            spec.context.set("workspace", json!(descriptor));
+            None
+        }
+        Err(fault) => {
+            Some(warning(format!("no snapshot of the workspace is offered: {}", fault.message)))
+        }
+    }
 }
 
 /// The driver of a run that was begun and never launched, for whoever asked for it again.
@@ -250,7 +275,7 @@ pub(super) async fn start_new(
         now: now.wall,
         lease_ms: house.lease_ms,
         plan: seal.view(plan),
-        places: checked.adapter.max_concurrent,
+        places: line::places(&checked.adapter),
         head: RunHead {
             agent: request.agent.clone(),
             adapter: checked.adapter.name.clone(),

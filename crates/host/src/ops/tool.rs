@@ -8,7 +8,7 @@
 
 use crate::patch::{self, What};
 use crate::upstream::Upstream;
-use crate::workspace::{Change, Was, Workspace};
+use crate::workspace::{Change, Part, Was, Workspace};
 use base64::Engine as _;
 use contract::event::{Body, Comment, Diff, Log, Progress, Remaining, Stream};
 use contract::speech::{Ending, ToolAnswer, ToolCall};
@@ -211,13 +211,42 @@ fn mark_failed(args: &Value) -> Result<Outcome, Fault> {
 #[derive(Deserialize)]
 struct ReadFile {
     path: String,
+    /// Where to begin, in bytes.
+    #[serde(default)]
+    offset: u64,
 }
 
+/// A part of a file as text where it is text, else in base64. A part that ends inside a character
+/// ends before it, so that the parts of a text are texts.
 fn read_file(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
-    let ReadFile { path } = understood("read_file", args)?;
-    let (bytes, truncated) = bench.workspace.read(&path, limits::READ_FILE_BYTES_MAX)?;
-    let content = String::from_utf8_lossy(&bytes);
-    Ok(Outcome::value(json!({ "path": path, "content": content, "truncated": truncated })))
+    let ReadFile { path, offset } = understood("read_file", args)?;
+    let part = bench.workspace.read_from(&path, offset, limits::READ_FILE_BYTES_MAX)?;
+    let Part { mut bytes, more, bytes_in_all } = part;
+    if more && let Err(error) = std::str::from_utf8(&bytes) {
+        let whole = error.valid_up_to();
+        if error.error_len().is_none() && whole > 0 {
+            bytes.truncate(whole);
+        }
+    }
+    let next_offset = offset + bytes.len() as u64;
+    let (content, encoding) = match String::from_utf8(bytes) {
+        Ok(text) => (text, "utf-8"),
+        Err(error) => {
+            let engine = base64::engine::general_purpose::STANDARD;
+            (engine.encode(error.as_bytes()), "base64")
+        }
+    };
+    let mut answer = json!({
+        "path": path,
+        "content": content,
+        "encoding": encoding,
+        "bytes_in_all": bytes_in_all,
+        "truncated": more,
+    });
+    if more {
+        answer["next_offset"] = next_offset.into();
+    }
+    Ok(Outcome::value(answer))
 }
 
 #[derive(Deserialize)]
@@ -245,25 +274,29 @@ fn list_files(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
 #[derive(Deserialize)]
 struct WriteFile {
     path: String,
-    content: String,
+    #[serde(default)]
+    content: Option<String>,
+    #[serde(default)]
+    content_base64: Option<String>,
 }
 
 fn write_file(bench: &Bench, call: &ToolCall) -> Result<Outcome, Fault> {
-    let WriteFile { path, content } = understood("write_file", &call.args)?;
-    small_enough(&path, content.len(), limits::WRITE_FILE_BYTES_MAX)?;
+    let WriteFile { path, content, content_base64 } = understood("write_file", &call.args)?;
+    let (bytes, _) = given("write_file", content, content_base64)?;
+    small_enough(&path, bytes.len(), limits::WRITE_FILE_BYTES_MAX)?;
     // Only for the event: a file that cannot be read may still be written.
     let old = bench.workspace.read(&path, limits::WRITE_FILE_BYTES_MAX).ok();
     let old_text = old.filter(|(_, cut)| !cut).and_then(|(bytes, _)| String::from_utf8(bytes).ok());
-    let bytes = content.as_bytes().to_vec();
+    let (length, new_text) = (bytes.len(), String::from_utf8(bytes.clone()).ok());
     let change = Change { path, was: Was::Anything, becomes: Some(bytes), executable: false };
     bench.workspace.change(std::slice::from_ref(&change))?;
     let path = change.path;
-    let mut outcome = Outcome::value(json!({ "path": path, "bytes": content.len() }));
+    let mut outcome = Outcome::value(json!({ "path": path, "bytes": length }));
     outcome.drafts.push(Draft::ostler(Body::Diff(Diff {
         path,
         patch: None,
         old_text,
-        new_text: Some(content),
+        new_text,
         tool_call_id: Some(call.tool_call_id.clone()),
     })));
     Ok(outcome)
@@ -280,21 +313,47 @@ fn apply_patch(bench: &Bench, call: &ToolCall) -> Result<Outcome, Fault> {
     let mut outcome = Outcome::value(Value::Null);
     let mut files = Vec::new();
     for file in patch::read(&patch)? {
-        let (was, executable, word) = match file.what {
-            What::Create { executable } => (Was::Absent, executable, "created"),
-            What::Modify => (Was::Exactly(whole(bench, file.path)?), false, "modified"),
-            What::Delete => (Was::Exactly(whole(bench, file.path)?), false, "deleted"),
+        let path = file.path.clone();
+        let was = match &file.what {
+            What::Create { .. } => Vec::new(),
+            What::Modify | What::Delete => whole(bench, &path)?,
+            What::Rename { from } => whole(bench, from)?,
         };
-        let after = match &was {
-            Was::Exactly(bytes) => file.apply(bytes)?,
-            Was::Absent | Was::Anything => file.apply(b"")?,
+        let after = file.apply(&was)?;
+        small_enough(&path, after.len(), limits::WRITE_FILE_BYTES_MAX)?;
+        let change = |path: &str, was: Was, becomes: Option<Vec<u8>>, executable: bool| Change {
+            path: path.to_owned(),
+            was,
+            becomes,
+            executable,
         };
-        small_enough(file.path, after.len(), limits::WRITE_FILE_BYTES_MAX)?;
-        let becomes = (file.what != What::Delete).then_some(after);
-        changes.push(Change { path: file.path.to_owned(), was, becomes, executable });
-        files.push(json!({ "path": file.path, "change": word }));
+        let word = match &file.what {
+            What::Create { executable } => {
+                changes.push(change(&path, Was::Absent, Some(after), *executable));
+                "created"
+            }
+            What::Modify => {
+                changes.push(change(&path, Was::Exactly(was), Some(after), false));
+                "modified"
+            }
+            What::Delete => {
+                changes.push(change(&path, Was::Exactly(was), None, false));
+                "deleted"
+            }
+            What::Rename { from } => {
+                let executable = bench.workspace.is_executable(from)?;
+                changes.push(change(from, Was::Exactly(was), None, false));
+                changes.push(change(&path, Was::Absent, Some(after), executable));
+                "renamed"
+            }
+        };
+        let mut told = json!({ "path": path, "change": word });
+        if let What::Rename { from } = &file.what {
+            told["from"] = json!(from);
+        }
+        files.push(told);
         outcome.drafts.push(Draft::ostler(Body::Diff(Diff {
-            path: file.path.to_owned(),
+            path,
             patch: Some(file.text),
             old_text: None,
             new_text: None,
@@ -334,6 +393,25 @@ struct UploadAsset {
     media_type: Option<String>,
 }
 
+/// What was given as a text or as any bytes, and which of both it was.
+fn given(
+    tool: &str,
+    content: Option<String>,
+    content_base64: Option<String>,
+) -> Result<(Vec<u8>, &'static str), Fault> {
+    let wrong = |why: &str| Fault::new(Code::Usage, format!("the arguments of {tool}: {why}"));
+    match (content, content_base64) {
+        (Some(text), None) => Ok((text.into_bytes(), "text/plain")),
+        (None, Some(encoded)) => {
+            let bytes = base64::engine::general_purpose::STANDARD
+                .decode(encoded.trim())
+                .map_err(|error| wrong(&format!("content_base64: {error}")))?;
+            Ok((bytes, "application/octet-stream"))
+        }
+        (None, None) | (Some(_), Some(_)) => Err(wrong("give either content or content_base64")),
+    }
+}
+
 /// The longest name of an asset.
 const ASSET_NAME_BYTES_MAX: usize = 255;
 
@@ -348,18 +426,7 @@ fn upload_asset(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
     if !plain(&name) || matches!(name.as_str(), "." | "..") || name.len() > ASSET_NAME_BYTES_MAX {
         return Err(wrong("name is not a plain file name"));
     }
-    let (bytes, form) = match (content, content_base64) {
-        (Some(text), None) => (text.into_bytes(), "text/plain"),
-        (None, Some(encoded)) => {
-            let bytes = base64::engine::general_purpose::STANDARD
-                .decode(encoded.trim())
-                .map_err(|error| wrong(&format!("content_base64: {error}")))?;
-            (bytes, "application/octet-stream")
-        }
-        (None, None) | (Some(_), Some(_)) => {
-            return Err(wrong("give either content or content_base64"));
-        }
-    };
+    let (bytes, form) = given("upload_asset", content, content_base64)?;
     small_enough(&name, bytes.len(), limits::ASSET_BYTES_MAX)?;
     let media_type = media_type.unwrap_or_else(|| form.to_owned());
     if media_type.len() > ASSET_NAME_BYTES_MAX || media_type.contains(char::is_control) {
@@ -455,7 +522,17 @@ mod tests {
             (
                 "read_file",
                 json!({"path": "a.txt"}),
-                r#"{"content":"hello","path":"a.txt","truncated":false} [] 0"#,
+                r#"{"bytes_in_all":5,"content":"hello","encoding":"utf-8","path":"a.txt","truncated":false} [] 0"#,
+            ),
+            (
+                "read_file",
+                json!({"path": "a.txt", "offset": 3}),
+                r#"{"bytes_in_all":5,"content":"lo","encoding":"utf-8","path":"a.txt","truncated":false} [] 0"#,
+            ),
+            (
+                "read_file",
+                json!({"path": "a.txt", "offset": 9}),
+                r#"{"bytes_in_all":5,"content":"","encoding":"utf-8","path":"a.txt","truncated":false} [] 0"#,
             ),
             (
                 "read_file",
@@ -477,6 +554,26 @@ mod tests {
                 "write_file",
                 json!({"path": "a.txt", "content": "bye"}),
                 r#"{"bytes":3,"path":"a.txt"} ["diff"] 0"#,
+            ),
+            (
+                "write_file",
+                json!({"path": "b.bin", "content_base64": "/wA="}),
+                r#"{"bytes":2,"path":"b.bin"} ["diff"] 0"#,
+            ),
+            (
+                "write_file",
+                json!({"path": "b.bin"}),
+                "usage: the arguments of write_file: give either content or content_base64 [] 0",
+            ),
+            (
+                "apply_patch",
+                json!({"patch": "diff --git a/a.txt b/c/d.txt\nrename from a.txt\nrename to c/d.txt\n"}),
+                r#"{"files":[{"change":"renamed","from":"a.txt","path":"c/d.txt"}]} ["diff"] 0"#,
+            ),
+            (
+                "apply_patch",
+                json!({"patch": "diff --git a/a.txt b/../d\nrename from a.txt\nrename to ../d\n"}),
+                "forbidden: '../d': it leads out of the workspace [] 0",
             ),
             (
                 "write_file",
@@ -521,6 +618,52 @@ mod tests {
                 answer == expected || (expected.ends_with(':') && answer.starts_with(expected));
             assert!(same, "{tool} {args}: {answer}");
         }
+    }
+
+    #[test]
+    fn a_long_text_is_read_in_parts_that_are_texts_and_any_bytes_in_base64() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        // The limit falls inside a character.
+        let long = format!("x{}", "é".repeat(limits::READ_FILE_BYTES_MAX / 2 + 10));
+        std::fs::write(work.join("long"), &long).unwrap();
+        let (mut offset, mut read) = (json!(0), String::new());
+        while !offset.is_null() {
+            let args = json!({ "path": "long", "offset": offset });
+            let answer = answer_in(dir.path(), "read_file", args);
+            let part: Value = serde_json::from_str(answer.split(" []").next().unwrap()).unwrap();
+            assert_eq!(
+                (&part["encoding"], &part["bytes_in_all"]),
+                (&json!("utf-8"), &json!(long.len()))
+            );
+            assert_eq!(part["truncated"] == true, part["next_offset"].is_u64());
+            read.push_str(part["content"].as_str().unwrap());
+            offset = part["next_offset"].clone();
+        }
+        assert_eq!(read, long);
+        std::fs::write(work.join("bytes"), [0xff, 0, 1]).unwrap();
+        let answer = answer_in(dir.path(), "read_file", json!({ "path": "bytes" }));
+        let expected = r#"{"bytes_in_all":3,"content":"/wAB","encoding":"base64""#;
+        assert!(answer.starts_with(expected), "{answer}");
+    }
+
+    #[test]
+    fn a_file_that_gets_another_name_keeps_what_it_may() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        std::fs::write(work.join("run"), "one\n").unwrap();
+        std::fs::set_permissions(work.join("run"), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let patch = "diff --git a/run b/bin/go\nsimilarity index 50%\nrename from run\n\
+                     rename to bin/go\n--- a/run\n+++ b/bin/go\n@@ -1 +1 @@\n-one\n+two\n";
+        let answer = answer_in(dir.path(), "apply_patch", json!({ "patch": patch }));
+        assert!(answer.contains(r#""change":"renamed""#), "{answer}");
+        assert!(!work.join("run").exists());
+        assert_eq!(std::fs::read_to_string(work.join("bin/go")).unwrap(), "two\n");
+        let mode = work.join("bin/go").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o100, 0o100);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod money;
 mod openapi;
 mod runs;
 mod tasks;
+mod workspace;
 
 use crate::App;
 use axum::extract::{FromRequest, FromRequestParts, Path};
@@ -80,6 +81,14 @@ pub const ROUTES: &[Route] = &[
             "its events: server-sent and followed with accept: text/event-stream, else JSON lines up to now",
         )],
         make: || get(runs::events),
+    },
+    Route {
+        path: "/api/v1/runs/{run}/workspace",
+        methods: &[(
+            "get",
+            "its workspace as a tar file, for the token of that run while it lives",
+        )],
+        make: || get(workspace::show),
     },
     Route {
         path: "/api/v1/runs/{run}/commands",

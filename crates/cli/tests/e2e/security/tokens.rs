@@ -84,6 +84,8 @@ fn the_token_of_a_run_ends_with_it_however_it_ends() {
         let guest = Guest::new(&ostler, &[]);
         let (first, _) = guest.post(&list());
         tally.row(first == 200, || format!("before {end}: {first}"));
+        let fetched = guest.fetch();
+        tally.row(fetched == 200, || format!("the workspace before {end}: {fetched}"));
         let run = guest.run();
         match end {
             "stop" => assert_eq!(ostler.says(&["stop", &run, "--now"]).code, 0),
@@ -104,11 +106,13 @@ fn the_token_of_a_run_ends_with_it_however_it_ends() {
         // Once ended it stays so.
         let (status, _) = guest.post(&list());
         tally.row(status == 401, || format!("after {end}: {status}"));
+        let fetched = guest.fetch();
+        tally.row(fetched == 401, || format!("the workspace after {end}: {fetched}"));
         guest.finish();
         let _ = serve.child.kill();
         let _ = serve.child.wait();
     }
-    tally.close(6);
+    tally.close(12);
 }
 
 /// Asks for the tools of a run as soon as its end is on the wire, and gives the status of the answer.

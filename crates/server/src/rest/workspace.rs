@@ -1,0 +1,54 @@
+//! The workspace of a run over HTTP, as a tar file: for the token of that run, while it lives, and
+//! for no other. The owner has the directory itself.
+
+use super::{Named, Problem};
+use crate::App;
+use crate::auth::Caller;
+use axum::Extension;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
+use contract::{Code, Fault, limits};
+use futures::stream;
+use host::ops::{run, snapshot};
+
+pub async fn show(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(named): Named,
+) -> Result<Response, Problem> {
+    let bearer = match caller {
+        Caller::Run(bearer) if bearer.run.to_string() == named => bearer,
+        Caller::Run(_) => {
+            return Err(Fault::new(Code::Forbidden, "this is not the token of that run").into());
+        }
+        Caller::Owner => {
+            run::find(&app.host, &named).await?;
+            return Err(Fault::new(Code::Forbidden, "a workspace is given to its own run alone")
+                .with_hint("an agent finds its token in OSTLER_LEASE_TOKEN")
+                .into());
+        }
+    };
+    let place = app.watchers.clone().try_acquire_owned().map_err(|_| {
+        Fault::new(Code::RateLimited, format!("{} watchers are here already", limits::WATCHERS_MAX))
+    })?;
+    let taken = snapshot::take(&app.host, bearer).await?;
+    let kept = (app.host.attach(), place);
+    let pieces = stream::unfold(Some((taken.reader, kept)), async |open| {
+        let (mut reader, kept) = open?;
+        let read = tokio::task::spawn_blocking(move || (reader.piece(), reader)).await;
+        match read {
+            Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, kept)))),
+            Ok((Err(error), _)) => Some((Err(error), None)),
+            Err(error) => Some((Err(std::io::Error::other(error)), None)),
+        }
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "application/x-tar".to_owned()),
+        (header::CONTENT_LENGTH, taken.bytes.to_string()),
+        (header::ETAG, format!("\"{}\"", taken.digest)),
+    ];
+    Ok((headers, Body::from_stream(pieces)).into_response())
+}
