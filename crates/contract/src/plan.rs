@@ -207,9 +207,6 @@ pub struct Remote {
     /// The authority that vouches for the remote, where that is not one of the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_path: Option<String>,
-    /// Runs at once on this remote; absent is the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sessions_max: Option<u32>,
     /// A token may cross the network in the clear.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_insecure: bool,

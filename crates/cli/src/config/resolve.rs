@@ -171,7 +171,11 @@ pub fn http_adapter(url: &str, token_env: Option<&str>) -> plan::Adapter {
     };
     let remote = plan::Remote { base_url: url.to_owned(), auth, ..plan::Remote::default() };
     let runtime = HTTP_RUNTIME.to_owned();
-    plan::Adapter { runtime, remote: Some(remote), ..bare(AdapterType::Http.word()) }
+    // Slots are counted by name, and each remote has its own.
+    let name = url.split("://").nth(1).and_then(|rest| rest.split(['/', '?', '#']).next());
+    let name = name.filter(|name| !name.is_empty()).unwrap_or(AdapterType::Http.word());
+    let max_concurrent = Some(limits::REMOTE_RUNS_MAX);
+    plan::Adapter { runtime, remote: Some(remote), max_concurrent, ..bare(name) }
 }
 
 fn command_adapter(kind: AdapterType, command: &str) -> Result<plan::Adapter, Fault> {
@@ -326,7 +330,6 @@ fn remote(from: &Adapter) -> plan::Remote {
             },
         },
         ca_path: auth.and_then(|auth| auth.ca_path.clone()),
-        sessions_max: from.max_concurrent_sessions,
         allow_insecure: from.allow_insecure == Some(true),
     }
 }

@@ -85,7 +85,7 @@ fn the_http_keys_of_the_first_users_load_unchanged() {
     };
     let remotes = ["pi-remote", "mesh-remote", "trusted-remote"].map(remote).join("\n");
     insta::assert_snapshot!(remotes, @r#"
-    {"base_url":"https://pi.example.com","protocol":"ca-http-v1","auth":{"type":"bearer","token_env":"PI_REMOTE_TOKEN"},"sessions_max":4}
+    {"base_url":"https://pi.example.com","protocol":"ca-http-v1","auth":{"type":"bearer","token_env":"PI_REMOTE_TOKEN"}}
     {"base_url":"https://agent.mesh.internal","protocol":"ca-http-v1","auth":{"type":"mtls","cert_path":"/etc/mesh/client.pem","key_path":"/etc/mesh/client.key"}}
     {"base_url":"http://10.0.0.7:8080","protocol":"ca-http-v1","auth":{"type":"none"}}
     "#);
