@@ -7,6 +7,7 @@
 pub mod auth;
 mod listen;
 mod mcp;
+pub mod remote;
 pub mod rest;
 pub mod sse;
 

@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tower::ServiceExt as _;
@@ -26,16 +27,27 @@ pub struct Listening {
     address: SocketAddr,
 }
 
-/// Takes the address. Only loopback for now: anything else needs TLS, which comes with remotes.
-pub async fn listen(address: &str) -> Result<Listening, Fault> {
-    let parsed: SocketAddr = address.parse().map_err(|error| {
+/// The address that is meant.
+pub(crate) fn parsed(address: &str) -> Result<SocketAddr, Fault> {
+    address.parse().map_err(|error| {
         Fault::new(Code::Usage, format!("--listen {address}: {error}"))
             .with_hint("give an address such as 127.0.0.1:7717")
-    })?;
+    })
+}
+
+/// Takes the address. Only loopback: the API of the owner is spoken without encryption.
+pub async fn listen(address: &str) -> Result<Listening, Fault> {
+    let parsed = parsed(address)?;
     if !parsed.ip().is_loopback() {
         let message = format!("--listen {address}: only loopback addresses can be listened on");
         return Err(Fault::new(Code::NotSupported, message).with_hint("use 127.0.0.1 and a tunnel"));
     }
+    let (listener, address) = bind(parsed).await?;
+    Ok(Listening { listener, address })
+}
+
+/// Takes the port.
+pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Fault> {
     let failed = |error: std::io::Error| {
         let code = match error.kind() {
             std::io::ErrorKind::AddrInUse => Code::PortInUse,
@@ -43,9 +55,9 @@ pub async fn listen(address: &str) -> Result<Listening, Fault> {
         };
         Fault::new(code, format!("listening on {address}: {error}"))
     };
-    let listener = TcpListener::bind(parsed).await.map_err(failed)?;
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    Ok(Listening { listener, address })
+    Ok((listener, address))
 }
 
 impl Listening {
@@ -87,7 +99,7 @@ impl Listening {
 
 /// The next connection, when there is a place for one. Until then the system keeps it waiting, so
 /// that a crowd at the door takes no descriptors from the runs inside.
-async fn next(
+pub(crate) async fn next(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
 ) -> (TcpStream, Option<OwnedSemaphorePermit>) {
@@ -95,21 +107,23 @@ async fn next(
     let place = Arc::clone(places).acquire_owned().await.ok();
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => return (stream, place),
+            Ok((stream, _)) => {
+                // Events are small and awaited: they are not held back for more to come.
+                let _ = stream.set_nodelay(true);
+                return (stream, place);
+            }
             Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
         }
     }
 }
 
 /// One connection, to its end.
-async fn converse(
-    stream: TcpStream,
+pub(crate) async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     router: axum::Router,
     mut leaving: watch::Receiver<()>,
     _place: Option<OwnedSemaphorePermit>,
 ) {
-    // Events are small and awaited: they are not held back for more to come.
-    let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(
         router.map_request(|request: hyper::Request<_>| request.map(Body::new)),
     );

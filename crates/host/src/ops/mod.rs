@@ -9,5 +9,6 @@ pub mod permission;
 pub mod relay;
 pub mod resume;
 pub mod run;
+pub mod session;
 mod start;
 pub mod tool;

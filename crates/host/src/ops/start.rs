@@ -4,8 +4,9 @@
 
 use super::catalog;
 use super::resume::{self, TakenUp};
-use super::run::{Budget, RunRequest, Started, stored};
+use super::run::{Budget, RunRequest, Started, ToolsBy, stored};
 use super::tool::{self, Bench, TaskSheet};
+use crate::abroad::Abroad;
 use crate::batch::{Made, Words};
 use crate::drive::{self, Again, Drive, Ending};
 use crate::environment::{self, Reserved};
@@ -104,7 +105,11 @@ async fn prepare(
     .await?;
     let spec = spec(host, request, &checked, identity, &taken_up)?;
     let plan = checked.runtime.plan(&spec)?;
-    let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
+    let upstream = match request.tools_by {
+        ToolsBy::Host => Upstream::of(&spec, identity.run, checked.workspace.path())?,
+        // The tools of such a run are its caller's, all of them.
+        ToolsBy::Caller => Upstream::default(),
+    };
     let mut dialect = checked.runtime.dialect(&spec);
     let mut kept = kept_plan(host, &checked, identity, ATTEMPT, &plan, &mut *dialect)?;
     kept.secrets.extend(upstream.secrets());
@@ -351,6 +356,7 @@ fn drive(
         answers,
         answering,
         callers: Default::default(),
+        abroad: Abroad::of(request.tools_by),
         leaving: house.leaving(),
         shut: None,
         pid: None,
@@ -620,6 +626,14 @@ fn terms(request: &RunRequest, checked: &Checked, plan: &LaunchPlan, lease_ms: u
             names.filter(|tool| offered(tool)).map(str::to_owned).chain(foreign).collect()
         }
         false => Vec::new(),
+    };
+    let (tools, writes) = match (request.tools_by, checked.adapter.mcp) {
+        (ToolsBy::Host, _) | (ToolsBy::Caller, false) => (tools, writes),
+        // What there is and what may be written is decided where it is carried out.
+        (ToolsBy::Caller, true) => {
+            let names = catalog::ALL.iter().map(|tool| tool.name);
+            (names.chain(["*"]).map(str::to_owned).collect(), Vec::new())
+        }
     };
     let budget = RunBudget { nanousd, tokens, turns, ms };
     Terms {
