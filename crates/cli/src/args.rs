@@ -297,6 +297,8 @@ pub enum Conformance {
     Process(Judged),
     /// Talk with a command that speaks ACP, scene by scene
     Acp(JudgedAcp),
+    /// Open sessions of a server that speaks ca-http-v1, and see what comes of them
+    Http(JudgedHttp),
 }
 
 #[derive(Debug, Args)]
@@ -309,6 +311,22 @@ pub struct JudgedAcp {
     pub env: Vec<String>,
     #[command(flatten)]
     pub judged: Judged,
+}
+
+#[derive(Debug, Args)]
+pub struct JudgedHttp {
+    /// What it is asked in every session
+    #[arg(long, value_name = "TEXT", default_value = "say hello")]
+    pub prompt: String,
+    /// The variable of this environment that holds the server's token
+    #[arg(long, value_name = "NAME")]
+    pub token_env: Option<String>,
+    /// How long it may be quiet before that counts against it
+    #[arg(long, value_name = "DURATION", value_parser = limit, default_value = "30s")]
+    pub patience: Limit,
+    /// Where it listens, without /v1
+    #[arg(last = true, required = true, value_name = "URL")]
+    pub url: String,
 }
 
 #[derive(Debug, Args)]

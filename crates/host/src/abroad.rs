@@ -43,6 +43,23 @@ impl Abroad {
         let sent = Sent { effect, since_ms: now.mono_ms, call };
         self.sent.insert(sent.call.tool_call_id.clone(), sent);
     }
+
+    /// What the agent takes is an event of a run whose caller is elsewhere and sees nothing else. It
+    /// comes before what was said with it, as a hello does.
+    pub fn hellos(&self, signals: &[Signal]) -> Vec<Draft> {
+        let hello = |signal: &Signal| {
+            let Signal::Accepts { message, interrupt } = signal else { return None };
+            let words = [(*message, "message"), (*interrupt, "interrupt")];
+            let words = words.into_iter().filter(|(taken, _)| *taken).map(|(_, word)| word);
+            let text = words.collect::<Vec<_>>().join(" ");
+            let log = Log { stream: Stream::Ostler, text, level: Some(ACCEPTS.to_owned()) };
+            Some(Draft::ostler(Body::Log(log)))
+        };
+        match self.tools_by {
+            ToolsBy::Host => Vec::new(),
+            ToolsBy::Caller => signals.iter().filter_map(hello).collect(),
+        }
+    }
 }
 
 impl Drive {
@@ -59,22 +76,5 @@ impl Drive {
         self.spread(now, &mut Out { signals: marks, ..Out::default() });
         let duration_ms = now.mono_ms.saturating_sub(since_ms);
         self.step(now, Input::Answered { tool_call_id, answer, duration_ms });
-    }
-
-    /// What the agent takes is an event of a run whose caller is elsewhere and sees nothing else.
-    pub(crate) fn tell_caller(&mut self, signal: &Signal) {
-        let (true, Signal::Accepts { message, interrupt }) = (self.abroad.is_asked(), signal)
-        else {
-            return;
-        };
-        let words = [(*message, "message"), (*interrupt, "interrupt")];
-        let words: Vec<_> =
-            words.into_iter().filter(|(taken, _)| *taken).map(|(_, word)| word).collect();
-        let log = Log {
-            stream: Stream::Ostler,
-            text: words.join(" "),
-            level: Some(ACCEPTS.to_owned()),
-        };
-        self.pending.drafts.push(Draft::ostler(Body::Log(log)));
     }
 }

@@ -348,6 +348,9 @@ impl Drive {
         if let Some(unkept) = &mut self.blind {
             *unkept += unseal(out);
         }
+        for hello in self.abroad.hellos(&out.signals) {
+            self.draft(now, hello);
+        }
         for draft in out.drafts.drain(..) {
             self.draft(now, draft);
         }
@@ -391,9 +394,6 @@ impl Drive {
     pub(crate) fn step(&mut self, now: Now, input: Input) {
         let mut steps = Vec::new();
         let introduces_itself = matches!(input, Input::Signal(Signal::Accepts { .. }));
-        if let Input::Signal(signal) = &input {
-            self.tell_caller(signal);
-        }
         self.machine.step(now, input, &mut steps);
         if introduces_itself {
             self.show();

@@ -157,8 +157,7 @@ impl Reader {
             let Some(event) = self.whole(&stored).await? else { continue };
             let Some(line) = tell::line(&event) else { continue };
             self.at.id += 1;
-            let bytes = serde_json::to_vec(&line).unwrap_or_default();
-            sse::write(self.at.id, &bytes, |bytes| out.put_slice(bytes));
+            sse::write(self.at.id, &line.bytes(), |bytes| out.put_slice(bytes));
         }
         self.session.remember(self.at);
         Ok(out.freeze())
