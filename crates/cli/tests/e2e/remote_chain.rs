@@ -10,7 +10,17 @@ const COURIER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/courier.py
 
 /// What belongs to this run and no other.
 const OWN: &[&str] = &[
-    "run_id", "seq", "ts", "raw", "pid", "duration_ms", "expires_at", "attempt", "fence", "exit_code", "ms",
+    "run_id",
+    "seq",
+    "ts",
+    "raw",
+    "pid",
+    "duration_ms",
+    "expires_at",
+    "attempt",
+    "fence",
+    "exit_code",
+    "ms",
     "id",
 ];
 
@@ -31,7 +41,9 @@ fn joined(events: &[Value]) -> Vec<Value> {
     let mut all: Vec<Value> = Vec::new();
     for event in events.iter().map(bare) {
         let goes_on = all.last().is_some_and(|last| {
-            event["delta"] == true && last["kind"] == event["kind"] && last["block"] == event["block"]
+            event["delta"] == true
+                && last["kind"] == event["kind"]
+                && last["block"] == event["block"]
         });
         match (goes_on, all.last_mut()) {
             (true, Some(last)) => {
@@ -55,7 +67,8 @@ fn both(prompt: &str) -> (Vec<Value>, Vec<Value>) {
     here.instance.write_config(&json!({ "adapters": { "far": adapter } }).to_string());
     std::fs::write(here.instance.work().join("README.md"), "# Here\n\nand not there\n").unwrap();
     let run = |agent: &str| {
-        let mut command = here.command(&["run", agent, prompt, "--json", "--permission", "allow-all"]);
+        let mut command =
+            here.command(&["run", agent, prompt, "--json", "--permission", "allow-all"]);
         command.env("REMOTE_TOKEN", "remote-hush-2026");
         crate::ostler::Said::from(command.output().unwrap()).events()
     };

@@ -174,7 +174,10 @@ async fn a_session_is_told_to_its_end_and_its_tools_are_the_callers() {
     let again = caller
         .post("/v1/sessions", &json!({ "runId": "run_far", "prompt": "something else" }))
         .await;
-    assert_eq!((again.0, format!("/v1/sessions/{}", again.1["id"].as_str().unwrap())), (200, path.clone()));
+    assert_eq!(
+        (again.0, format!("/v1/sessions/{}", again.1["id"].as_str().unwrap())),
+        (200, path.clone())
+    );
     let lines = caller.serve(&path, 0).await;
     assert_eq!(lines[0], json!({ "type": "hello", "accepts": ["message", "interrupt"] }));
     assert_eq!(types(&lines).iter().filter(|kind| **kind == "complete").count(), 1);
@@ -214,7 +217,8 @@ async fn a_session_is_told_to_its_end_and_its_tools_are_the_callers() {
         (Method::DELETE, path.clone()),
         (Method::GET, path.clone()),
     ] {
-        let gone = caller.sent(caller.request(method, &path).json(&json!({"type": "interrupt"}))).await;
+        let gone =
+            caller.sent(caller.request(method, &path).json(&json!({"type": "interrupt"}))).await;
         assert_eq!((gone.0, gone.1["code"].as_str()), (404, Some("not_found")), "{path}");
     }
 }
@@ -252,7 +256,8 @@ async fn an_input_that_is_sent_again_is_taken_once_and_one_of_an_older_fence_nev
     let lines = caller.serve(&path, *at).await;
     assert_eq!(lines.last().unwrap()["type"], "complete");
     let events = ostler.events(&["show", &run, "--json"]);
-    let said = |event: &&Value| event["text"] == "are you there, far one?" && event["kind"] == "user_text";
+    let said =
+        |event: &&Value| event["text"] == "are you there, far one?" && event["kind"] == "user_text";
     assert_eq!(events.iter().filter(said).count(), 1, "a message is said once");
     // What helps along is in time for a run that has ended; what wants an answer is not.
     assert_eq!(caller.input(&path, 1_002, &json!({ "type": "shutdown" })).await, 202);
@@ -312,7 +317,8 @@ async fn a_server_that_is_killed_is_followed_by_one_that_goes_on_with_its_sessio
     let args = ["remote", "--agent", "demo", "--listen", &listen, "--token-env", "REMOTE_TOKEN"];
     let remote = Remote::with(&ostler, &args);
     assert_eq!(remote.url, caller.url);
-    let (status, again) = caller.post("/v1/sessions", &json!({ "runId": "far", "prompt": "x" })).await;
+    let (status, again) =
+        caller.post("/v1/sessions", &json!({ "runId": "far", "prompt": "x" })).await;
     assert_eq!((status, again["id"].as_str()), (200, path.rsplit('/').next()));
     // The input before the last answer may be repeated, and the open call is answered now.
     assert_eq!(caller.input(&path, 1, &answer(&first.last().unwrap().1)).await, 202);

@@ -174,10 +174,9 @@ fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
     let (taken, what) = match wish {
         Wish::Say { .. } => (live.takes_messages, "messages"),
         Wish::Interrupt => (live.takes_interrupts, "interrupts"),
-        Wish::Stop { .. }
-        | Wish::Answer { .. }
-        | Wish::ToolResult { .. }
-        | Wish::Budget { .. } => return Ok(()),
+        Wish::Stop { .. } | Wish::Answer { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => {
+            return Ok(());
+        }
     };
     match taken {
         true => Ok(()),
@@ -213,9 +212,7 @@ pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) ->
         | Wish::Interrupt
         | Wish::Answer { .. }
         | Wish::ToolResult { .. }
-        | Wish::Budget { .. } => {
-            host.store().command(new).await.map(|()| Room::Ordinary)
-        }
+        | Wish::Budget { .. } => host.store().command(new).await.map(|()| Room::Ordinary),
     };
     host.inner.heed_room(put).map_err(|error| match error.code() {
         Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))

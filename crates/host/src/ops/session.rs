@@ -362,9 +362,23 @@ impl Sessions {
             Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => false,
         };
         match run::wish(&self.host, session.run, id, wish).await {
-            Err(fault) if fault.code == Code::Conflict && helps => Ok(()),
+            Err(fault) if fault.code == Code::Conflict => {
+                match (self.has_ended(session).await?, helps) {
+                    (true, true) => Ok(()),
+                    (true, false) => Err(fault),
+                    (false, _) => {
+                        let message = "more inputs wait for this session than are kept";
+                        Err(Fault::new(Code::Overloaded, message).with_hint("send it again later"))
+                    }
+                }
+            }
             done => done,
         }
+    }
+
+    async fn has_ended(&self, session: &Session) -> Result<bool, Fault> {
+        let row = self.host.store().run(session.run).await.map_err(run::stored)?;
+        Ok(row.is_none_or(|row| row.outcome.is_some()))
     }
 
     /// Closes a session for good: from now on nobody finds it, and its run is ended.
@@ -382,22 +396,15 @@ impl Sessions {
     async fn finish(self: Arc<Self>, session: Arc<Session>) {
         let stop = Wish::Stop { reason: Code::Cancelled, at_once: true };
         let id = numbered(session.run, CLOSING);
-        loop {
-            match run::wish(&self.host, session.run, Some(id), stop.clone()).await {
-                Ok(()) => {}
-                // It has ended, or it was never begun.
-                Err(fault) if matches!(fault.code, Code::Conflict | Code::NotFound) => break,
-                Err(_) => {}
-            }
+        let mut told = false;
+        // A store in trouble is asked again.
+        while !matches!(self.has_ended(&session).await, Ok(true)) {
             // The next server of this directory goes on with it.
             if *self.host.leaving().borrow() {
                 return;
             }
+            told = told || run::wish(&self.host, session.run, Some(id), stop.clone()).await.is_ok();
             tokio::time::sleep(CLOSE_PAUSE).await;
-            let row = self.host.store().run(session.run).await;
-            if row.is_ok_and(|row| row.is_none_or(|row| row.outcome.is_some())) {
-                break;
-            }
         }
         self.forget(&session);
     }
@@ -465,8 +472,9 @@ fn workspace(temporary: &Path, run: RunId) -> Result<PathBuf, Fault> {
 
 /// Makes a session durable: what is answered survives us.
 fn write(file: &Path, kept: &Kept) -> Result<(), Fault> {
-    let failed =
-        |error: io::Error| Fault::new(Code::StoreUnreadable, format!("{}: {error}", file.display()));
+    let failed = |error: io::Error| {
+        Fault::new(Code::StoreUnreadable, format!("{}: {error}", file.display()))
+    };
     let text = serde_json::to_string(kept).map_err(io::Error::other).map_err(failed)?;
     let new = file.with_extension("new");
     data::write_private(&new, &text)

@@ -3,12 +3,12 @@
 //! is ours alone (leases, budgets, the life of our process, answers that the caller gave itself) is
 //! not told, because the caller's run has its own. A line depends on its event and on nothing else.
 
+use contract::Code;
 use contract::event::{
     self, Body, Decision, Error, Event, Origin, Outcome, Permission, RunResult, Stream, Usage, Via,
 };
 use contract::money::CostSource;
 use contract::speech::ACCEPTS;
-use contract::Code;
 use serde::Serialize;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -67,11 +67,9 @@ pub fn line(event: &Event) -> Option<Line<'_>> {
         Body::UserText(_) => by_agent.then(|| stated(&event.body)),
         Body::ToolUse(call) => Some(match call.via {
             Via::Native => stated(&event.body),
-            Via::Relayed => Line::ToolCall {
-                id: &call.tool_call_id,
-                tool: &call.name,
-                args: &call.input,
-            },
+            Via::Relayed => {
+                Line::ToolCall { id: &call.tool_call_id, tool: &call.name, args: &call.input }
+            }
         }),
         // The answer of a relayed call is the caller's own.
         Body::ToolResult(_) => by_agent.then(|| stated(&event.body)),
@@ -104,9 +102,9 @@ fn spent(usage: &Usage) -> Usage {
         CostSource::BuiltIn | CostSource::Unpriced => false,
     };
     Usage {
-        reported_nanousd: usage.reported_nanousd.filter(|_| {
-            matches!(usage.cost_source, CostSource::Runtime | CostSource::Direct)
-        }),
+        reported_nanousd: usage
+            .reported_nanousd
+            .filter(|_| matches!(usage.cost_source, CostSource::Runtime | CostSource::Direct)),
         effective_nanousd: usage.effective_nanousd.filter(|_| ours),
         computed_nanousd: None,
         price_version: None,
@@ -126,7 +124,8 @@ fn logged<'a>(log: &'a event::Log, event: &'a Event) -> Option<Line<'a>> {
 
 /// An error on the way. The protocol has no word for it but the last one, which tells it again.
 fn trouble(error: &Error, by_agent: bool) -> Option<Line<'static>> {
-    let told_at_the_end = by_agent && matches!(error.code, Code::AgentFailed | Code::BudgetExceeded);
+    let told_at_the_end =
+        by_agent && matches!(error.code, Code::AgentFailed | Code::BudgetExceeded);
     if told_at_the_end {
         return None;
     }
@@ -197,13 +196,28 @@ mod tests {
                     "computed_nanousd": 4, "effective_nanousd": 6, "price_version": "v" })
         };
         let rows = [
-            ("agent", json!({ "kind": "assistant_text", "text": "a\nb", "block": "1", "delta": true })),
+            (
+                "agent",
+                json!({ "kind": "assistant_text", "text": "a\nb", "block": "1", "delta": true }),
+            ),
             ("agent", json!({ "kind": "user_text", "text": "u" })),
             ("operator", json!({ "kind": "user_text", "text": "u" })),
-            ("agent", json!({ "kind": "tool_use", "tool_call_id": "1", "name": "sh", "input": {"a": 1} })),
-            ("agent", json!({ "kind": "tool_use", "tool_call_id": "1", "name": "read_file", "input": {"path": "x"}, "via": "relayed" })),
-            ("agent", json!({ "kind": "tool_result", "tool_call_id": "1", "status": "ok", "output": "o" })),
-            ("ostler", json!({ "kind": "tool_result", "tool_call_id": "1", "status": "ok", "output": "o" })),
+            (
+                "agent",
+                json!({ "kind": "tool_use", "tool_call_id": "1", "name": "sh", "input": {"a": 1} }),
+            ),
+            (
+                "agent",
+                json!({ "kind": "tool_use", "tool_call_id": "1", "name": "read_file", "input": {"path": "x"}, "via": "relayed" }),
+            ),
+            (
+                "agent",
+                json!({ "kind": "tool_result", "tool_call_id": "1", "status": "ok", "output": "o" }),
+            ),
+            (
+                "ostler",
+                json!({ "kind": "tool_result", "tool_call_id": "1", "status": "ok", "output": "o" }),
+            ),
             ("agent", json!({ "kind": "progress", "summary": "s", "beliefs": ["b"] })),
             ("agent", json!({ "kind": "comment", "text": "c", "mentions": ["@x"] })),
             ("agent", usage("direct")),
@@ -212,22 +226,67 @@ mod tests {
             ("agent", usage("built_in")),
             ("agent", json!({ "kind": "usage", "basis": "run_total", "effective_nanousd": null })),
             ("agent", json!({ "kind": "log", "stream": "stderr", "text": "l" })),
-            ("ostler", json!({ "kind": "log", "stream": "ostler", "text": "for this side", "level": "warning" })),
-            ("ostler", json!({ "kind": "log", "stream": "ostler", "text": "of a line", "level": "warning", "raw": { "stream": "stdout", "line": 2 } })),
-            ("ostler", json!({ "kind": "log", "stream": "ostler", "text": "message interrupt", "level": "accepts" })),
-            ("ostler", json!({ "kind": "log", "stream": "ostler", "text": "", "level": "accepts" })),
-            ("agent", json!({ "kind": "log", "stream": "stdout", "text": "message", "level": "accepts" })),
-            ("agent", json!({ "kind": "error", "code": "rate_limited", "message": "slow down", "retryable": true, "detail": "d" })),
-            ("agent", json!({ "kind": "error", "code": "agent_failed", "message": "m", "retryable": false })),
-            ("ostler", json!({ "kind": "permission", "ask_id": "ask_01900000000070008000000000000007", "title": "run rm", "options": [], "decision": "allow" })),
+            (
+                "ostler",
+                json!({ "kind": "log", "stream": "ostler", "text": "for this side", "level": "warning" }),
+            ),
+            (
+                "ostler",
+                json!({ "kind": "log", "stream": "ostler", "text": "of a line", "level": "warning", "raw": { "stream": "stdout", "line": 2 } }),
+            ),
+            (
+                "ostler",
+                json!({ "kind": "log", "stream": "ostler", "text": "message interrupt", "level": "accepts" }),
+            ),
+            (
+                "ostler",
+                json!({ "kind": "log", "stream": "ostler", "text": "", "level": "accepts" }),
+            ),
+            (
+                "agent",
+                json!({ "kind": "log", "stream": "stdout", "text": "message", "level": "accepts" }),
+            ),
+            (
+                "agent",
+                json!({ "kind": "error", "code": "rate_limited", "message": "slow down", "retryable": true, "detail": "d" }),
+            ),
+            (
+                "agent",
+                json!({ "kind": "error", "code": "agent_failed", "message": "m", "retryable": false }),
+            ),
+            (
+                "ostler",
+                json!({ "kind": "permission", "ask_id": "ask_01900000000070008000000000000007", "title": "run rm", "options": [], "decision": "allow" }),
+            ),
             ("ostler", json!({ "kind": "lease", "action": "released" })),
             ("ostler", json!({ "kind": "lifecycle", "phase": "running", "pid": 7 })),
-            ("ostler", json!({ "kind": "budget", "scope": "run", "level": "soft", "remaining": {} })),
-            ("ostler", result(json!({ "outcome": "succeeded", "text": "t", "output": { "text": "t" } }))),
+            (
+                "ostler",
+                json!({ "kind": "budget", "scope": "run", "level": "soft", "remaining": {} }),
+            ),
+            (
+                "ostler",
+                result(json!({ "outcome": "succeeded", "text": "t", "output": { "text": "t" } })),
+            ),
             ("ostler", result(json!({ "outcome": "succeeded" }))),
-            ("ostler", result(json!({ "code": "agent_failed", "message": "the agent says that it failed: no: way" }))),
-            ("ostler", result(json!({ "code": "budget_exceeded", "message": "the budget is used up: the limit is 1 usd" }))),
-            ("ostler", result(json!({ "code": "process_crashed", "message": "the agent's process ended with an error: exit code 3" }))),
+            (
+                "ostler",
+                result(
+                    json!({ "code": "agent_failed", "message": "the agent says that it failed: no: way" }),
+                ),
+            ),
+            (
+                "ostler",
+                result(
+                    json!({ "code": "budget_exceeded", "message": "the budget is used up: the limit is 1 usd" }),
+                ),
+            ),
+            (
+                "ostler",
+                result(
+                    json!({ "code": "process_crashed", "message": "the agent's process ended with an error: exit code 3" }),
+                ),
+            ),
         ];
         let mut shown = String::new();
         for (origin, fields) in rows {

@@ -65,11 +65,7 @@ async fn admit(remote: &Remote, request: Request) -> Result<Request, Fault> {
 }
 
 /// Lets a request through, or answers it here.
-pub(super) async fn check(
-    State(remote): State<Remote>,
-    request: Request,
-    next: Next,
-) -> Response {
+pub(super) async fn check(State(remote): State<Remote>, request: Request, next: Next) -> Response {
     sealed(match admit(&remote, request).await {
         Ok(request) => next.run(request).await,
         Err(fault) => Problem(fault).into_response(),

@@ -85,8 +85,7 @@ async fn create(
 fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
     if let Some(protocol) = body.protocol.filter(|protocol| protocol != PROTOCOL) {
         let message = format!("the protocol '{protocol}' is not spoken here");
-        return Err(Fault::new(Code::NotSupported, message)
-            .with_hint(format!("speak {PROTOCOL}")));
+        return Err(Fault::new(Code::NotSupported, message).with_hint(format!("speak {PROTOCOL}")));
     }
     if !body.session_resume.is_null() {
         let message = "sessionResume: sessions of this server cannot be taken up again";
@@ -113,10 +112,7 @@ fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
     })
 }
 
-async fn show(
-    State(remote): State<Remote>,
-    Named(id): Named,
-) -> Result<Json<Value>, Problem> {
+async fn show(State(remote): State<Remote>, Named(id): Named) -> Result<Json<Value>, Problem> {
     let session = remote.sessions.find(&id)?;
     let row = host::ops::run::get(remote.sessions.host(), session.run).await?;
     let status = if row.outcome.is_some() { "ended" } else { "running" };

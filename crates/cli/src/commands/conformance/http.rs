@@ -111,7 +111,9 @@ impl Judge {
         let unknown = "/v1/sessions/no-such-session";
         let answers = [
             self.caller.get(&format!("{unknown}/events"), None).await,
-            self.caller.post(&format!("{unknown}/input"), &json!({"type": "interrupt"}), None).await,
+            self.caller
+                .post(&format!("{unknown}/input"), &json!({"type": "interrupt"}), None)
+                .await,
             self.caller.delete(unknown).await,
         ];
         for answer in answers {
@@ -126,9 +128,8 @@ impl Judge {
         let id = answer.body["id"].as_str().filter(|id| !id.is_empty() && !id.contains('/'));
         let good = answer.status == Some(201) && id.is_some();
         self.book.hold(Point::Create, good, || answer.told());
-        self.book.hold(Point::CreateProtocol, answer.body["protocol"] == "ca-http-v1", || {
-            answer.told()
-        });
+        self.book
+            .hold(Point::CreateProtocol, answer.body["protocol"] == "ca-http-v1", || answer.told());
         id.map(|id| format!("/v1/sessions/{id}"))
     }
 
@@ -239,9 +240,8 @@ impl Judge {
         let line: Option<Value> = serde_json::from_str(&record.data).ok();
         let kind = line.as_ref().and_then(|line| line["type"].as_str()).unwrap_or_default();
         let known = points::TYPES.contains(&kind);
-        self.book.hold(Point::Frames, line.as_ref().is_some_and(Value::is_object), || {
-            record.shown()
-        });
+        self.book
+            .hold(Point::Frames, line.as_ref().is_some_and(Value::is_object), || record.shown());
         self.book.hold(Point::Lines, known, || record.shown());
         if heard.ended {
             self.book.hold(Point::EndLast, false, || record.shown());
@@ -309,12 +309,14 @@ impl Judge {
         let number = Some(("ostler-input", "1"));
         let told = self.caller.post(&format!("{path}/input"), &shutdown, number).await;
         self.book.hold(Point::Input, told.status == Some(202), || told.told());
-        let mut heard =
-            Heard { inputs: 1, calls: CALLS_MAX, leaving: true, ..Heard::default() };
+        let mut heard = Heard { inputs: 1, calls: CALLS_MAX, leaving: true, ..Heard::default() };
         let ends = async { while !heard.ended && self.listen(&path, &mut heard, None).await {} };
         let in_time = tokio::time::timeout(Duration::from_millis(SHUTDOWN_MS), ends).await.is_ok();
         self.book.hold(Point::Shutdown, in_time && heard.ended, || {
-            format!("{} events and no end {SHUTDOWN_MS} ms after it was told to", heard.records.len())
+            format!(
+                "{} events and no end {SHUTDOWN_MS} ms after it was told to",
+                heard.records.len()
+            )
         });
         self.caller.delete(&path).await;
     }

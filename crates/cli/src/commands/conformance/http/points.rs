@@ -105,7 +105,10 @@ mod tests {
         assert_eq!(found("create").verdict, Verdict::Pass);
         assert_eq!(found("auth").verdict, Verdict::NotSeen);
         let input = found("input");
-        assert_eq!((input.verdict, input.why.as_deref(), input.more), (Verdict::Fail, Some("offence 0"), 2));
+        assert_eq!(
+            (input.verdict, input.why.as_deref(), input.more),
+            (Verdict::Fail, Some("offence 0"), 2)
+        );
         assert_eq!(findings.len(), POINTS.len());
     }
 }

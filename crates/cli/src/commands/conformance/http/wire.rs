@@ -110,7 +110,8 @@ impl Caller {
 
     /// The same with another token, or none.
     pub async fn post_as(&self, token: Option<&str>, path: &str, body: &Value) -> Answer {
-        let mut request = self.http.request(Method::POST, format!("{}{path}", self.base)).json(body);
+        let mut request =
+            self.http.request(Method::POST, format!("{}{path}", self.base)).json(body);
         if let Some(token) = token {
             request = request.bearer_auth(token);
         }
@@ -122,7 +123,8 @@ impl Caller {
         let whole = async {
             let (mut answer, response) = sent(what.clone(), request).await;
             // A stream where an answer was expected has no end; its status says all.
-            let streams = answer.content_type.as_deref().is_some_and(|kind| kind.contains("stream"));
+            let streams =
+                answer.content_type.as_deref().is_some_and(|kind| kind.contains("stream"));
             if let Some(response) = response.filter(|_| !streams) {
                 answer.text = text(response).await;
                 answer.body = serde_json::from_str(&answer.text).unwrap_or_default();
@@ -239,7 +241,9 @@ impl Events {
                     Some(Ok(piece)) => self.held.extend_from_slice(&piece),
                 }
                 if self.held.len() > FRAME_BYTES_MAX {
-                    return Stream::Broken(format!("an event of more than {FRAME_BYTES_MAX} bytes"));
+                    return Stream::Broken(format!(
+                        "an event of more than {FRAME_BYTES_MAX} bytes"
+                    ));
                 }
                 self.ready.extend(records(&mut self.held));
             }
@@ -280,9 +284,11 @@ mod tests {
 
     #[test]
     fn records_are_cut_out_whole_and_the_rest_is_held() {
-        let mut held = b": hi\n\nid: 1\ndata: {}\n\nid: 2\r\ndata: a\r\ndata: b\r\n\r\nid: 3\nda".to_vec();
+        let mut held =
+            b": hi\n\nid: 1\ndata: {}\n\nid: 2\r\ndata: a\r\ndata: b\r\n\r\nid: 3\nda".to_vec();
         let found = records(&mut held);
-        let record = |id: &str, data: &str| Record { id: Some(id.to_owned()), data: data.to_owned() };
+        let record =
+            |id: &str, data: &str| Record { id: Some(id.to_owned()), data: data.to_owned() };
         assert_eq!(found, [record("1", "{}"), record("2", "a\nb")]);
         held.extend_from_slice(b"ta:c\n\n");
         assert_eq!(records(&mut held), [record("3", "c")]);
