@@ -35,6 +35,8 @@ mod processes;
 mod protocol;
 mod read_only;
 mod record;
+mod remote_agents;
+mod remote_caller;
 mod remote_chain;
 mod remote_judged;
 mod remote_server;

@@ -3,7 +3,7 @@
 //! few lines (`courier.py`), which hands lines on and knows nothing.
 
 use crate::ostler::{Ostler, assert_gap_free, result};
-use crate::remote_server::Remote;
+use crate::remote_caller::Remote;
 use serde_json::{Map, Value, json};
 
 const COURIER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/courier.py");

@@ -2,7 +2,7 @@
 //! that do one thing wrong each, so that every point is seen to turn red.
 
 use crate::ostler::{Ostler, Running, Said};
-use crate::remote_server::Remote;
+use crate::remote_caller::Remote;
 use serde_json::Value;
 use std::process::Command;
 
@@ -130,4 +130,21 @@ fn a_server_that_is_not_there_is_told_in_words() {
     assert!(said.stdout.contains("✗ create "), "{}", said.stdout);
     let said = ostler.says(&["conformance", "http", "--", "127.0.0.1:9"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
+}
+
+#[test]
+fn the_page_shows_the_remote_that_is_run_and_the_points_that_are_judged() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocols/ca-http-v1.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let example = std::fs::read_to_string(EXAMPLE).unwrap();
+    assert!(page.contains(&format!("```python\n{example}```\n")), "the page has another remote.py");
+    let ostler = Ostler::new();
+    let (_, points) = judged(&ostler, "http://127.0.0.1:9", &[]);
+    let row = |point: &Value| {
+        let weight = if point["required"] == true { "required" } else { "advice" };
+        let [id, what] = ["id", "what"].map(|name| point[name].as_str().unwrap());
+        format!("| `{id}` | {what} | {weight} |")
+    };
+    let rows: Vec<_> = points.iter().map(row).collect();
+    assert!(page.contains(&rows.join("\n")), "the table of the page is not:\n{}", rows.join("\n"));
 }

@@ -2,7 +2,7 @@
 //! is served, and everyone else has no connection at all.
 
 use crate::ostler::Ostler;
-use crate::remote_server::Remote;
+use crate::remote_caller::Remote;
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use reqwest::{Certificate, Client, Identity};
 use serde_json::json;

@@ -4,19 +4,23 @@
 //! Whoever closes a session, or leaves it without a word for too long, ends its run, and nothing of
 //! it is left but the run in the books. What is said on the wire is not known here.
 
+mod kept;
+
+pub use kept::{Mark, Reading, Session};
+
 use super::run::{self, Budget, RunRequest, ToolsBy};
-use crate::{Host, chance, clock, data};
+use crate::{Host, chance, clock};
 use contract::limits::{
     SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_KEPT_MAX, SESSIONS_MAX,
 };
 use contract::{Code, CommandId, Fault, Policy, RunId, Wish};
-use serde::{Deserialize, Serialize};
+use kept::{Kept, workspace, write};
 use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,9 +28,6 @@ use std::time::Duration;
 const LOOK_MS_MAX: u64 = 5_000;
 /// How long a closed session waits between two looks at whether its run has ended.
 const CLOSE_PAUSE: Duration = Duration::from_millis(50);
-
-/// Events between two remembered places.
-const MARK_EVENTS: u64 = 256;
 
 /// What every session of one server is held to.
 #[derive(Debug, Clone)]
@@ -69,117 +70,6 @@ pub struct Wanted {
     pub system_prompt: Option<String>,
     pub model: Option<String>,
     pub budget: Budget,
-}
-
-/// A session as its file keeps it.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Kept {
-    run: RunId,
-    name: String,
-    dir: PathBuf,
-    /// Made for this session, and removed with it.
-    owned: bool,
-    fence: u64,
-    closed: bool,
-}
-
-/// One session.
-#[derive(Debug)]
-pub struct Session {
-    pub run: RunId,
-    kept: Mutex<Kept>,
-    file: PathBuf,
-    readers: AtomicUsize,
-    touched_ms: AtomicU64,
-    /// Its run is being started.
-    starting: AtomicBool,
-    /// Where in the run's events a line of this number was told: so far, in order.
-    marks: Mutex<Vec<Mark>>,
-}
-
-/// After the event `seq`, `id` lines were told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Mark {
-    pub id: u64,
-    pub seq: u64,
-}
-
-/// Someone reads a session's events for as long as this lives.
-#[derive(Debug)]
-pub struct Reading(Arc<Session>);
-
-impl Drop for Reading {
-    fn drop(&mut self) {
-        self.0.touch();
-        self.0.readers.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Session {
-    fn new(kept: Kept, file: PathBuf) -> Self {
-        Self {
-            run: kept.run,
-            kept: Mutex::new(kept),
-            file,
-            readers: AtomicUsize::new(0),
-            touched_ms: AtomicU64::new(clock::now().mono_ms),
-            starting: AtomicBool::new(false),
-            marks: Mutex::default(),
-        }
-    }
-
-    pub fn read(self: &Arc<Self>) -> Reading {
-        self.readers.fetch_add(1, Ordering::Relaxed);
-        Reading(Arc::clone(self))
-    }
-
-    fn touch(&self) {
-        self.touched_ms.store(clock::now().mono_ms, Ordering::Relaxed);
-    }
-
-    fn is_silent(&self, now_ms: u64, silence_ms: u64) -> bool {
-        self.readers.load(Ordering::Relaxed) == 0
-            && now_ms.saturating_sub(self.touched_ms.load(Ordering::Relaxed)) >= silence_ms
-    }
-
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {
-        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The last known place at or before the line of this number.
-    pub fn mark_before(&self, id: u64) -> Mark {
-        let marks = self.marks();
-        let at = marks.partition_point(|mark| mark.id <= id);
-        at.checked_sub(1).map(|at| marks[at]).unwrap_or_default()
-    }
-
-    /// Remembers a place, if it is far enough from those that are known.
-    pub fn remember(&self, mark: Mark) {
-        let mut marks = self.marks();
-        let last = marks.last().copied().unwrap_or_default();
-        if mark.seq >= last.seq + MARK_EVENTS && mark.id > last.id {
-            marks.push(mark);
-        }
-    }
-
-    /// Lets through who has the newest fence, and remembers it when it is newer.
-    fn admit(&self, fence: Option<u64>) -> Result<(), Fault> {
-        let Some(fence) = fence else { return Ok(()) };
-        let mut kept = self.kept();
-        if fence < kept.fence {
-            let message = format!("fence {fence} is older than {}, which was seen", kept.fence);
-            return Err(Fault::new(Code::FenceStale, message));
-        }
-        if fence > kept.fence {
-            kept.fence = fence;
-            write(&self.file, &kept)?;
-        }
-        Ok(())
-    }
 }
 
 /// All sessions of one server.
@@ -456,29 +346,4 @@ async fn look(sessions: std::sync::Weak<Sessions>) {
             sessions.close_silent();
         }
     }
-}
-
-/// A directory for one session, outside of our own.
-fn workspace(temporary: &Path, run: RunId) -> Result<PathBuf, Fault> {
-    let dir = temporary.join(format!("ostler-session-{}", run.uuid().simple()));
-    match fs::DirBuilder::new().mode(0o700).create(&dir) {
-        Ok(()) => Ok(dir),
-        Err(error) => {
-            let message = format!("making the directory {}: {error}", dir.display());
-            Err(Fault::new(Code::BadWorkspace, message).with_hint("give one with --dir"))
-        }
-    }
-}
-
-/// Makes a session durable: what is answered survives us.
-fn write(file: &Path, kept: &Kept) -> Result<(), Fault> {
-    let failed = |error: io::Error| {
-        Fault::new(Code::StoreUnreadable, format!("{}: {error}", file.display()))
-    };
-    let text = serde_json::to_string(kept).map_err(io::Error::other).map_err(failed)?;
-    let new = file.with_extension("new");
-    data::write_private(&new, &text)
-        .and_then(|()| fs::rename(&new, file))
-        .and_then(|()| fs::File::open(file.parent().unwrap_or(file))?.sync_all())
-        .map_err(failed)
 }
