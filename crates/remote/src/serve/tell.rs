@@ -11,7 +11,6 @@ use contract::money::CostSource;
 use contract::speech::ACCEPTS;
 use serde::Serialize;
 use serde_json::Value;
-use std::borrow::Cow;
 
 /// A line as the caller reads it: its type comes first.
 #[derive(Debug, Serialize)]
@@ -21,7 +20,12 @@ pub enum Line<'a> {
         accepts: Vec<&'a str>,
     },
     Event {
-        event: Cow<'a, Body>,
+        event: &'a Body,
+    },
+    /// An event that is not as it was stored.
+    #[serde(rename = "event")]
+    Changed {
+        event: Box<Body>,
     },
     ToolCall {
         id: &'a str,
@@ -75,7 +79,7 @@ pub fn line(event: &Event) -> Option<Line<'_>> {
         Body::ToolResult(_) => by_agent.then(|| stated(&event.body)),
         Body::Progress(progress) => Some(Line::Progress(progress)),
         Body::Comment(comment) => Some(Line::Comment(comment)),
-        Body::Usage(usage) => Some(Line::Event { event: Cow::Owned(Body::Usage(spent(usage))) }),
+        Body::Usage(usage) => Some(Line::Changed { event: Box::new(Body::Usage(spent(usage))) }),
         Body::Log(log) => logged(log, event),
         Body::Error(error) => trouble(error, by_agent),
         Body::Permission(permission) => asked(permission),
@@ -86,12 +90,12 @@ pub fn line(event: &Event) -> Option<Line<'_>> {
 
 /// An event that an agent may state itself.
 fn stated(body: &Body) -> Line<'_> {
-    Line::Event { event: Cow::Borrowed(body) }
+    Line::Event { event: body }
 }
 
 fn note(level: &str, text: String) -> Option<Line<'static>> {
     let log = event::Log { stream: Stream::Stdout, text, level: Some(level.to_owned()) };
-    Some(Line::Event { event: Cow::Owned(Body::Log(log)) })
+    Some(Line::Changed { event: Box::new(Body::Log(log)) })
 }
 
 /// What was spent, as the agent said it. Dollars are told where they are the agent's own or a price
