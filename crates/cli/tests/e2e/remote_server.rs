@@ -155,12 +155,14 @@ async fn a_server_that_is_killed_is_followed_by_one_that_goes_on_with_its_sessio
     let port = remote.url.rsplit(':').next().unwrap().to_owned();
     let caller = Caller::of(&remote);
     let path = caller.open("far", "hello").await;
-    // Two calls in, the second one unanswered.
+    // Two calls in, the second one unanswered: a tool that a host would not carry out twice.
     let first = caller.hear(&path, 0, |line| line["type"] == "tool_call").await;
     let (at, call) = first.last().unwrap().clone();
-    assert_eq!(caller.input(&path, 1, &answer(&call)).await, 202);
+    let task = json!({ "type": "tool_result", "id": call["id"], "ok": true, "value": { "prompt": "ask" } });
+    assert_eq!(caller.input(&path, 1, &task).await, 202);
     let second = caller.hear(&path, at, |line| line["type"] == "tool_call").await;
     let (at, call) = second.last().unwrap().clone();
+    assert_eq!(call["tool"], "write_file");
     remote.kill();
     let listen = format!("127.0.0.1:{port}");
     let args = ["remote", "--agent", "demo", "--listen", &listen, "--token-env", "REMOTE_TOKEN"];
@@ -170,10 +172,12 @@ async fn a_server_that_is_killed_is_followed_by_one_that_goes_on_with_its_sessio
         caller.post("/v1/sessions", &json!({ "runId": "far", "prompt": "x" })).await;
     assert_eq!((status, again["id"].as_str()), (200, path.rsplit('/').next()));
     // The input before the last answer may be repeated, and the open call is answered now.
-    assert_eq!(caller.input(&path, 1, &answer(&first.last().unwrap().1)).await, 202);
+    assert_eq!(caller.input(&path, 1, &task).await, 202);
     assert_eq!(caller.input(&path, 2, &answer(&call)).await, 202);
     let rest = caller.serve(&path, at).await;
-    assert_eq!(rest.last().unwrap()["type"], "complete", "{rest:#?}");
+    let end = rest.last().unwrap();
+    assert_eq!(end["type"], "complete", "{rest:#?}");
+    assert!(end["text"].as_str().unwrap().contains("Thank you"), "the answer came: {end}");
     let heard = [first, second].concat().into_iter().map(|(_, line)| line);
     let heard: Vec<_> = heard.chain(rest).collect();
     let all = caller.hear(&path, 0, |_| false).await;
