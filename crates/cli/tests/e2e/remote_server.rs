@@ -144,6 +144,14 @@ async fn a_session_that_is_closed_or_left_alone_leaves_no_process() {
         let events = ostler.events(&["show", run.rsplit('/').next().unwrap(), "--json"]);
         assert_eq!(result(&events)["outcome"], "cancelled");
     }
+    let server = remote.running.child.id();
+    let others = || {
+        testkit::find_marked(&ostler.instance.mark())
+            .into_iter()
+            .filter(|left| left.pid != server)
+            .count()
+    };
+    testkit::until("no process is left but the server", BOUND_MS, || (others() == 0).then_some(()));
     let kept = || std::fs::read_dir(ostler.instance.data().join("sessions")).unwrap().count();
     testkit::until("nothing is kept but the runs", BOUND_MS, || (kept() == 0).then_some(()));
 }
