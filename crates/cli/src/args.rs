@@ -59,6 +59,8 @@ pub enum Command {
     Prices(Prices),
     /// Host this data directory and its API until stopped
     Serve(Serve),
+    /// Serve an agent to callers elsewhere by ca-http-v1, until stopped
+    Remote(Box<Remote>),
     /// Judge whether a program speaks a protocol
     #[command(subcommand)]
     Conformance(Conformance),
@@ -255,6 +257,49 @@ pub struct Serve {
 }
 
 #[derive(Debug, Args)]
+pub struct Remote {
+    /// The agent that is served: a name from ostler.json, or a runtime such as `demo`
+    #[arg(long, value_name = "AGENT")]
+    pub agent: String,
+    /// Where to listen [default: 127.0.0.1:7718]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// The variable of this environment that holds the token which callers show
+    #[arg(long, value_name = "NAME")]
+    pub token_env: Option<String>,
+    /// Take callers whose certificate this authority issued
+    #[arg(long, value_name = "FILE", requires_all = ["cert", "key"])]
+    pub client_ca: Option<PathBuf>,
+    /// The name that a caller's certificate must be for [default: any that the authority issued]
+    #[arg(long, value_name = "NAME", requires = "client_ca")]
+    pub client_name: Option<String>,
+    /// The certificate to listen with, and its chain
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Its key
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// Let whoever can connect open sessions
+    #[arg(long, conflicts_with_all = ["token_env", "client_ca"])]
+    pub no_auth: bool,
+    /// Listen beyond loopback without encryption, on a network that is trusted
+    #[arg(long)]
+    pub allow_insecure: bool,
+    /// How many sessions may run at once [default: 4]
+    #[arg(long, value_name = "N")]
+    pub max_sessions: Option<usize>,
+    /// Close a session that nobody reads and nobody sends anything to for this long [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = limit)]
+    pub silence: Option<Limit>,
+    /// Where the agent works [default: a directory of its own for each session]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// What it may do here without asking [default: everything in a directory of its own]
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    pub permission: Option<Policy>,
+}
+
+#[derive(Debug, Args)]
 pub struct Costs {
     /// Told apart by any of day, agent, adapter, model, with commas between
     #[arg(long, value_name = "NAMES", default_value = "day")]
@@ -282,6 +327,8 @@ pub enum Conformance {
     Process(Judged),
     /// Talk with a command that speaks ACP, scene by scene
     Acp(JudgedAcp),
+    /// Open sessions of a server that speaks ca-http-v1, and see what comes of them
+    Http(JudgedHttp),
 }
 
 #[derive(Debug, Args)]
@@ -294,6 +341,22 @@ pub struct JudgedAcp {
     pub env: Vec<String>,
     #[command(flatten)]
     pub judged: Judged,
+}
+
+#[derive(Debug, Args)]
+pub struct JudgedHttp {
+    /// What it is asked in every session
+    #[arg(long, value_name = "TEXT", default_value = "say hello")]
+    pub prompt: String,
+    /// The variable of this environment that holds the server's token
+    #[arg(long, value_name = "NAME")]
+    pub token_env: Option<String>,
+    /// How long it may be quiet before that counts against it
+    #[arg(long, value_name = "DURATION", value_parser = limit, default_value = "30s")]
+    pub patience: Limit,
+    /// Where it listens, without /v1
+    #[arg(last = true, required = true, value_name = "URL")]
+    pub url: String,
 }
 
 #[derive(Debug, Args)]

@@ -197,6 +197,10 @@ impl Hosting {
         &self.url
     }
 
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
     /// Whether nobody needs this host any longer, now or soon.
     pub async fn is_idle_within(&self, wait: Duration) -> bool {
         tokio::time::timeout(wait, self.host.idle()).await.is_ok()

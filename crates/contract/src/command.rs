@@ -1,6 +1,8 @@
 //! What someone wants of a live run: a wish in its durable inbox, taken exactly once by the run's
 //! holder in the Batch that acts on it.
 
+use crate::event::Remaining;
+use crate::speech::ToolAnswer;
 use crate::{AskId, Code, CommandId, RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -31,4 +33,8 @@ pub enum Wish {
     Interrupt,
     /// Answer a permission question.
     Answer { ask_id: AskId, option: String },
+    /// What a tool gave that whoever asked for this run carried out.
+    ToolResult { tool_call_id: String, answer: ToolAnswer },
+    /// From now on no more than this may be spent; a unit that is absent stays as it is.
+    Budget { remaining: Remaining },
 }

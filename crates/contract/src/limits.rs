@@ -159,6 +159,16 @@ limits! {
     LINE_ASKS_MAX: usize = 64;
     /// How long whoever asked for a run that waits has to ask again before it is cancelled.
     LINE_BACK_MS: u64 = 10_000;
+    /// Sessions of callers elsewhere that run at once, unless it is said otherwise.
+    SESSIONS_MAX: usize = 4;
+    /// Sessions of callers elsewhere that are kept, those that have ended included.
+    SESSIONS_KEPT_MAX: usize = 256;
+    /// How long a session is kept that nobody reads and nobody sends anything to.
+    SESSION_SILENCE_MS: u64 = 600_000;
+    /// The caller's name of a session.
+    SESSION_NAME_BYTES_MAX: usize = 256;
+    /// How long a connection may take to agree on its encryption.
+    HANDSHAKE_MS: u64 = 10_000;
     /// A file that `read_file` gives to an agent.
     READ_FILE_BYTES_MAX: usize = MIB;
     /// Entries that `list_files` gives to an agent.

@@ -9,6 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// The level of the `log` event that tells what the agent of a run takes during it, in a run whose
+/// caller is elsewhere: its text has the words of the agent's hello.
+pub const ACCEPTS: &str = "accepts";
+
 /// An event before it has a number: not yet sealed, so it never leaves the process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draft {
@@ -135,7 +139,7 @@ pub struct ToolCall {
 }
 
 /// What a relayed tool answered.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolAnswer {
     Value(Value),

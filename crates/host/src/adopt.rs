@@ -6,6 +6,7 @@
 //! `launch` and `say` are never repeated: the spool directory exists once, and frames carry numbers.
 //! A keeper counts as dead when we hold the lock it would need, and not merely when it is silent.
 
+use crate::abroad::Abroad;
 use crate::batch::{HostState, StoredIntent, Words};
 use crate::drive::{self, Drive, Ending};
 use crate::intake::Intake;
@@ -462,6 +463,7 @@ async fn adopted(
         answers,
         answering,
         callers: Callers::of(state.asked),
+        abroad: Abroad::of(state.tools_by),
         // At once: the keeper's clock has been running without us.
         lease: Lease::taken_over(now.mono_ms, until_ms, house.lease_ms),
         shut,
@@ -592,8 +594,9 @@ impl Drive {
             self.pending.done.push(effect.n);
             // What a tool that may be repeated changes is in the Batch of its answer, and there was
             // none.
-            let may_repeat =
-                matches!(&decided, Effect::Relay(call) if tool::may_repeat(&call.tool));
+            // A call that the caller carries out is only told again, under its own id.
+            let may_repeat = matches!(&decided, Effect::Relay(call)
+                if self.abroad.is_asked() || tool::may_repeat(&call.tool));
             match resume::again(&decided, said == intent.frames.len(), may_repeat) {
                 Again::Nothing => {}
                 // Under new numbers: the old ones can no longer be said. What is in the pipe of a

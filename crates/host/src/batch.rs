@@ -133,6 +133,8 @@ pub struct HostState {
     pub asked: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<contract::Policy>,
+    #[serde(default)]
+    pub tools_by: crate::ops::run::ToolsBy,
     /// Absent when no trace is kept.
     #[serde(default)]
     pub trace: Option<TraceMark>,
@@ -206,6 +208,7 @@ impl Drive {
             told: self.told.clone(),
             asked: self.callers.ids(),
             policy: Some(self.bench.policy),
+            tools_by: self.abroad.tools_by,
             trace: self.tracer.mark(),
         };
         let booked = std::mem::take(&mut self.pending.booked);

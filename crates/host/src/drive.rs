@@ -6,6 +6,7 @@
 //! the agent says meanwhile waits in its spool, which is the back-pressure. `perform.rs` does the
 //! effects, `batch.rs` makes the Batch, `adopt.rs` begins here with another's state.
 
+use crate::abroad::Abroad;
 use crate::adopt;
 use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
@@ -24,7 +25,7 @@ use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
 use contract::speech::Close;
-use contract::{Code, Draft, RunId, Signal, Timestamp, Wish};
+use contract::{Code, Command, Draft, RunId, Signal, Timestamp, Wish};
 use engine::rules::lease::{self, Held};
 use engine::rules::resume::{self, Refused, Sent};
 use engine::{Effect, Input, Machine, Now, Step, Testimony};
@@ -87,6 +88,8 @@ pub struct Drive {
     pub(crate) answering: mpsc::Sender<Answered>,
     /// Calls of tools that come by MCP.
     pub(crate) callers: Callers,
+    /// Calls of tools that the caller carries out.
+    pub(crate) abroad: Abroad,
     pub(crate) leaving: watch::Receiver<bool>,
     /// On the monotonic clock, like the keeper's own: when it is over nothing is ours to write.
     pub(crate) lease: lease::Lease,
@@ -356,6 +359,9 @@ impl Drive {
         if let Some(unkept) = &mut self.blind {
             *unkept += unseal(out);
         }
+        for hello in self.abroad.hellos(&out.signals) {
+            self.draft(now, hello);
+        }
         for draft in out.drafts.drain(..) {
             self.draft(now, draft);
         }
@@ -517,13 +523,21 @@ impl Drive {
         for command in commands {
             let waits = match command.wish {
                 Wish::Say { .. } | Wish::Interrupt => !known,
-                Wish::Stop { .. } | Wish::Answer { .. } => false,
+                Wish::Stop { .. }
+                | Wish::Answer { .. }
+                | Wish::ToolResult { .. }
+                | Wish::Budget { .. } => false,
             };
             if waits {
                 continue;
             }
             self.pending.taken.push(command.id);
-            self.step(now, Input::Command(command));
+            match command {
+                Command { wish: Wish::ToolResult { tool_call_id, answer }, .. } => {
+                    self.take_result(now, tool_call_id, answer);
+                }
+                command => self.step(now, Input::Command(command)),
+            }
         }
     }
 
@@ -637,7 +651,11 @@ impl Drive {
             let (reason, farewell_ms, term_ms) = match command.wish {
                 Wish::Stop { reason, at_once: true } => (reason, 0, 0),
                 Wish::Stop { reason, at_once: false } => (reason, FAREWELL_MS, TERM_MS),
-                Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => continue,
+                Wish::Say { .. }
+                | Wish::Interrupt
+                | Wish::Answer { .. }
+                | Wish::ToolResult { .. }
+                | Wish::Budget { .. } => continue,
             };
             self.stop(reason, farewell_ms, term_ms);
             return true;

@@ -5,6 +5,7 @@
 //! task (`drive.rs`) that owns its machine, its dialect and its keeper's socket. What time it is and
 //! what is random comes from `clock.rs` and `chance.rs` alone.
 
+mod abroad;
 mod activity;
 pub mod adopt;
 pub mod aside;

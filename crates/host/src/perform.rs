@@ -289,6 +289,9 @@ impl Drive {
     }
 
     fn relay(&mut self, now: Now, effect: u64, call: contract::speech::ToolCall) {
+        if self.abroad.is_asked() {
+            return self.abroad.send(now, effect, call);
+        }
         let (bench, standing, answering) =
             (self.bench.clone(), self.standing.clone(), self.answering.clone());
         if bench.upstream.owns(&call.tool) {

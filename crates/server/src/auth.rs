@@ -126,7 +126,7 @@ fn content_type(method: &Method, headers: &HeaderMap) -> Result<(), Fault> {
 }
 
 /// The whole body, within its limits of size and time: whoever dawdles over it holds no handler.
-async fn whole(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Fault> {
+pub(crate) async fn whole(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Fault> {
     let too_large = || {
         Fault::new(Code::TooLarge, format!("at most {} bytes are taken", limits::BODY_BYTES_MAX))
     };

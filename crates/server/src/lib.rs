@@ -9,6 +9,7 @@ mod listen;
 mod mcp;
 mod places;
 mod refused;
+pub mod remote;
 pub mod rest;
 pub mod sse;
 

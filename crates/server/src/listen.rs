@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tower::ServiceExt as _;
@@ -28,16 +29,27 @@ pub struct Listening {
     address: SocketAddr,
 }
 
-/// Takes the address. Only loopback for now: anything else needs TLS, which comes with remotes.
-pub async fn listen(address: &str) -> Result<Listening, Fault> {
-    let parsed: SocketAddr = address.parse().map_err(|error| {
+/// The address that is meant.
+pub(crate) fn parsed(address: &str) -> Result<SocketAddr, Fault> {
+    address.parse().map_err(|error| {
         Fault::new(Code::Usage, format!("--listen {address}: {error}"))
             .with_hint("give an address such as 127.0.0.1:7717")
-    })?;
+    })
+}
+
+/// Takes the address. Only loopback: the API of the owner is spoken without encryption.
+pub async fn listen(address: &str) -> Result<Listening, Fault> {
+    let parsed = parsed(address)?;
     if !parsed.ip().is_loopback() {
         let message = format!("--listen {address}: only loopback addresses can be listened on");
         return Err(Fault::new(Code::NotSupported, message).with_hint("use 127.0.0.1 and a tunnel"));
     }
+    let (listener, address) = bind(parsed).await?;
+    Ok(Listening { listener, address })
+}
+
+/// Takes the port.
+pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), Fault> {
     let failed = |error: std::io::Error| {
         let code = match error.kind() {
             std::io::ErrorKind::AddrInUse => Code::PortInUse,
@@ -45,9 +57,9 @@ pub async fn listen(address: &str) -> Result<Listening, Fault> {
         };
         Fault::new(code, format!("listening on {address}: {error}"))
     };
-    let listener = TcpListener::bind(parsed).await.map_err(failed)?;
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
-    Ok(Listening { listener, address })
+    Ok((listener, address))
 }
 
 impl Listening {
@@ -89,25 +101,30 @@ impl Listening {
 
 /// The next connection, with its place. While there is none the system keeps the others waiting, so
 /// that a crowd at the door takes no descriptors from the runs inside.
-async fn next(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAddr, Place) {
+pub(crate) async fn next(
+    listener: &TcpListener,
+    places: &Places,
+) -> (TcpStream, SocketAddr, Place) {
     loop {
         match listener.accept().await {
-            Ok((stream, peer)) => return (stream, peer, places.take().await),
+            Ok((stream, peer)) => {
+                // Events are small and awaited: they are not held back for more to come.
+                let _ = stream.set_nodelay(true);
+                return (stream, peer, places.take().await);
+            }
             Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
         }
     }
 }
 
 /// One connection, to its end.
-async fn converse(
-    stream: TcpStream,
+pub(crate) async fn converse(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: axum::Router,
     mut leaving: watch::Receiver<()>,
     place: Place,
 ) {
-    // Events are small and awaited: they are not held back for more to come.
-    let _ = stream.set_nodelay(true);
     let standing = place.standing();
     let service =
         TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<_>| {

@@ -567,7 +567,11 @@ impl Drive {
         {
             let stop = wishes.into_iter().find_map(|command| match command.wish {
                 Wish::Stop { reason, at_once } => Some((reason, at_once)),
-                Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => None,
+                Wish::Say { .. }
+                | Wish::Interrupt
+                | Wish::Answer { .. }
+                | Wish::ToolResult { .. }
+                | Wish::Budget { .. } => None,
             });
             if let Some((reason, at_once)) = stop {
                 commit.stop_told = true;

@@ -31,10 +31,10 @@ const ROOMS: &[Room] = &[
     },
     Room {
         name: "server",
-        ours: Some(&["contract", "store", "host", "failpoint"]),
+        ours: Some(&["contract", "store", "host", "failpoint", "remote"]),
         never: &["rusqlite"],
     },
-    Room { name: "remote", ours: Some(&["contract"]), never: &["rusqlite"] },
+    Room { name: "remote", ours: Some(&["contract"]), never: &["rusqlite", "axum"] },
     Room { name: "cli", ours: None, never: &["rusqlite"] },
     Room { name: "failpoint", ours: Some(&[]), never: &["tokio", "rusqlite", "axum", "reqwest"] },
     Room { name: "testkit", ours: Some(&["contract", "engine", "runtimes"]), never: &["rusqlite"] },

@@ -1,9 +1,10 @@
-//! `ostler conformance process -- CMD` and `ostler conformance acp -- CMD`: plays every scene of a
-//! protocol with an agent and says, point by point, what it does right. What is said and judged is in
-//! `runtimes`; `stage` has the hands: each scene is a launch of its own under a keeper, without a
+//! `ostler conformance process -- CMD`, `… acp -- CMD` and `… http -- URL`: plays every scene of a
+//! protocol with an agent and says, point by point, what it does right. A server is judged in `http`,
+//! from outside. For the others what is said and judged is in `runtimes`; `stage` has the hands: each scene is a launch of its own under a keeper, without a
 //! store or a host, and nothing of it is left behind. `process` and `acp` bring the two together.
 
 mod acp;
+mod http;
 mod process;
 mod stage;
 
@@ -19,6 +20,7 @@ pub async fn conformance(context: &Context, args: args::Conformance) -> Result<E
     let findings = match &args {
         args::Conformance::Process(judged) => process::findings(context, judged).await?,
         args::Conformance::Acp(judged) => acp::findings(context, judged).await?,
+        args::Conformance::Http(judged) => http::findings(context, judged).await?,
     };
     let ok = !findings.iter().any(Finding::decides);
     match context.global.json {

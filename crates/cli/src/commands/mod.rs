@@ -15,6 +15,7 @@ mod line;
 mod mcp_proxy;
 mod prices;
 mod record;
+mod remote;
 mod replay;
 mod run;
 mod runs;
@@ -136,6 +137,7 @@ pub async fn perform(
         Command::Costs(args) => costs::costs(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
+        Command::Remote(args) => remote::remote(&context, *args).await,
         Command::Conformance(args) => conformance::conformance(&context, args).await,
         Command::Record(args) => record::record(&context, args).await,
         Command::Runtimes => runtimes::runtimes(&context),

@@ -241,6 +241,7 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         system_prompt,
         prompt_template,
         tools,
+        tools_by: Default::default(),
         clocks: Default::default(),
         // Where someone sits who can answer, questions are asked; elsewhere the host decides.
         permission: permission.or(surroundings.stdin_is_terminal.then_some(Policy::Ask)),

@@ -185,6 +185,21 @@ impl Ledger {
         Standing { level, remaining, reached }
     }
 
+    /// The budget that leaves as much as this, after what was used so far.
+    pub fn allowing(&self, budget: RunBudget, left: &Remaining, used: Used) -> RunBudget {
+        let sum = self.sum();
+        let nanousd = |left: NanoUsd| NanoUsd(sum.nanousd.0.saturating_add(left.0.max(0)));
+        RunBudget {
+            nanousd: left.nanousd.map(nanousd).or(budget.nanousd),
+            tokens: left
+                .tokens
+                .map(|left| sum.tokens.total().saturating_add(left))
+                .or(budget.tokens),
+            turns: left.turns.map(|left| used.turns_started.saturating_add(left)).or(budget.turns),
+            ms: left.ms.map(|left| used.elapsed_ms.saturating_add(left)).or(budget.ms),
+        }
+    }
+
     /// What a usage counts of the time before this run. A session's total that is smaller than what
     /// was spent before began anew with this run, whatever the agent calls it.
     fn earlier(&mut self, usage: &Usage, key: &str) -> Spent {

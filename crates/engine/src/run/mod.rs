@@ -527,6 +527,20 @@ impl Machine {
         }
     }
 
+    /// Whoever pays says what is left of it; the agent hears it unless it is stopped for it.
+    fn allow(&mut self, now: Now, remaining: Remaining, out: &mut Vec<Step>) {
+        let used =
+            Used { turns_started: self.turns.started, elapsed_ms: self.watch.duration_ms(now) };
+        self.terms.budget = self.ledger.allowing(self.terms.budget, &remaining, used);
+        let before = self.budget;
+        self.weigh(now, out);
+        let told = self.budget != before || self.is_over() || self.stopped.is_some();
+        if !told && self.stdin == Stdin::Open {
+            let remaining = self.standing(now).remaining;
+            out.push(Step::Do(Effect::Say(Utterance::BudgetUpdate { remaining })));
+        }
+    }
+
     /// Whether the agent ended its work before anyone stopped it.
     fn is_over(&self) -> bool {
         self.said.as_ref().is_some_and(|said| !said.late)
@@ -555,6 +569,9 @@ impl Machine {
                 }
             }
             Wish::Answer { ask_id, option } => self.decide(now, ask_id, &option, out),
+            // The host makes it the answer of a call that it knows, before it comes here.
+            Wish::ToolResult { .. } => {}
+            Wish::Budget { remaining } => self.allow(now, remaining, out),
         }
     }
 

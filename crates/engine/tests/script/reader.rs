@@ -108,6 +108,14 @@ fn command(words: &Words<'_>) -> Command {
             let ask_id = format!("ask_{:032x}", number::<u64>(words.bare(1))).parse().unwrap();
             Wish::Answer { ask_id, option: words.bare(2).to_owned() }
         }
+        "budget" => Wish::Budget {
+            remaining: contract::event::Remaining {
+                nanousd: words.get("usd").map(usd),
+                tokens: words.get("tokens").map(number),
+                turns: words.get("turns").map(number),
+                ms: words.get("ms").map(number),
+            },
+        },
         unknown => panic!("nobody wishes {unknown}"),
     };
     let asked_at = Timestamp(0);

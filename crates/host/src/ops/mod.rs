@@ -10,6 +10,7 @@ pub mod permission;
 pub mod relay;
 pub mod resume;
 pub mod run;
+pub mod session;
 pub mod snapshot;
 pub(crate) mod start;
 pub mod task;

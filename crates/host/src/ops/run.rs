@@ -39,6 +39,9 @@ pub struct RunRequest {
     /// The relayed tools that are offered; all of them when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<String>>,
+    /// Who carries out what the agent calls.
+    #[serde(default)]
+    pub tools_by: ToolsBy,
     #[serde(default)]
     pub clocks: Clocks,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,6 +54,17 @@ pub struct RunRequest {
     /// The caller's environment, as far as the agent may need it. Never stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
+}
+
+/// Who carries out the relayed tools of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolsBy {
+    /// We do, in the run's workspace.
+    #[default]
+    Host,
+    /// Whoever asked for the run does, and sends the answers as wishes.
+    Caller,
 }
 
 /// What the run may spend.
@@ -201,7 +215,9 @@ fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
     let (taken, what) = match wish {
         Wish::Say { .. } => (live.takes_messages, "messages"),
         Wish::Interrupt => (live.takes_interrupts, "interrupts"),
-        Wish::Stop { .. } | Wish::Answer { .. } => return Ok(()),
+        Wish::Stop { .. } | Wish::Answer { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => {
+            return Ok(());
+        }
     };
     match taken {
         true => Ok(()),
@@ -242,9 +258,11 @@ pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) ->
     }
     let put = match command.wish {
         Wish::Stop { .. } => host.store().command_from_reserve(new).await,
-        Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => {
-            host.store().command(new).await.map(|()| Room::Ordinary)
-        }
+        Wish::Say { .. }
+        | Wish::Interrupt
+        | Wish::Answer { .. }
+        | Wish::ToolResult { .. }
+        | Wish::Budget { .. } => host.store().command(new).await.map(|()| Room::Ordinary),
     };
     host.inner.heed_room(put).map_err(|error| match error.code() {
         Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))

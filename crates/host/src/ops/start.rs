@@ -5,9 +5,10 @@
 use super::catalog;
 use super::line;
 use super::resume::{self, TakenUp};
-use super::run::{Budget, RunRequest, Started, stored};
+use super::run::{Budget, RunRequest, Started, ToolsBy, stored};
 use super::snapshot;
 use super::tool::{self, Bench, TaskSheet};
+use crate::abroad::Abroad;
 use crate::batch::{Made, Words};
 use crate::drive::{self, Again, Drive, Ending};
 use crate::environment::{self, Reserved};
@@ -107,7 +108,11 @@ async fn prepare(
     let mut spec = spec(host, request, &checked, identity, &taken_up)?;
     let unshown = offer_workspace(host, &checked, identity, &mut spec).await;
     let plan = checked.runtime.plan(&spec)?;
-    let upstream = Upstream::of(&spec, identity.run, checked.workspace.path())?;
+    let upstream = match request.tools_by {
+        ToolsBy::Host => Upstream::of(&spec, identity.run, checked.workspace.path())?,
+        // The tools of such a run are its caller's, all of them.
+        ToolsBy::Caller => Upstream::default(),
+    };
     let mut dialect = checked.runtime.dialect(&spec);
     let mut kept = kept_plan(host, &checked, identity, ATTEMPT, &plan, &mut *dialect)?;
     kept.secrets.extend(upstream.secrets());
@@ -424,6 +429,7 @@ fn drive(
         answers,
         answering,
         callers: Default::default(),
+        abroad: Abroad::of(request.tools_by),
         leaving: house.leaving(),
         shut: None,
         pid: None,
@@ -714,6 +720,14 @@ fn terms(request: &RunRequest, checked: &Checked, plan: &LaunchPlan, lease_ms: u
             names.filter(|tool| offered(tool)).map(str::to_owned).chain(foreign).collect()
         }
         false => Vec::new(),
+    };
+    let (tools, writes) = match (request.tools_by, checked.adapter.mcp) {
+        (ToolsBy::Host, _) | (ToolsBy::Caller, false) => (tools, writes),
+        // What there is and what may be written is decided where it is carried out.
+        (ToolsBy::Caller, true) => {
+            let names = catalog::ALL.iter().map(|tool| tool.name);
+            (names.chain(["*"]).map(str::to_owned).collect(), Vec::new())
+        }
     };
     let budget = RunBudget { nanousd, tokens, turns, ms };
     Terms {

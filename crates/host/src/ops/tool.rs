@@ -36,6 +36,16 @@ pub fn may_repeat(tool: &str) -> bool {
     REPEATED.contains(&tool)
 }
 
+/// The end that an agent marks by a tool which someone else has carried out.
+pub fn mark(call: &ToolCall) -> Vec<Signal> {
+    let marked = match call.tool.as_str() {
+        "mark_complete" => mark_complete(&call.args),
+        "mark_failed" => mark_failed(&call.args),
+        _ => return Vec::new(),
+    };
+    marked.map(|outcome| outcome.signals).unwrap_or_default()
+}
+
 /// What the tools of one run see.
 #[derive(Clone)]
 pub struct Bench {

@@ -220,7 +220,9 @@ impl Ear<'_> {
         self.state.ended = true;
         self.spent(cost::read(&complete.cost));
         let output = (!complete.output.is_null()).then_some(complete.output);
-        let text = output.as_ref().and_then(answer_in).or_else(|| self.state.last_text.get());
+        let text = complete.text.as_str().map(str::to_owned);
+        let text = text.or_else(|| output.as_ref().and_then(answer_in));
+        let text = text.or_else(|| self.state.last_text.get());
         self.signal(Signal::Ended(Ending { code: None, text, output, detail: None }));
     }
 

@@ -67,6 +67,9 @@ pub(super) struct Comment {
 pub(super) struct Complete {
     #[serde(default)]
     pub output: Value,
+    /// The final answer for people, where it is not in the output.
+    #[serde(default)]
+    pub text: Value,
     #[serde(default)]
     pub cost: Value,
 }

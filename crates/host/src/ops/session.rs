@@ -1,0 +1,349 @@
+//! Sessions of callers elsewhere: each is a run of this host whose tools its caller carries out. The
+//! caller names a session by its own run, and asked for again it is the same session; a file of the
+//! session, durable before the run, tells a successor which run and which directory belong to it.
+//! Whoever closes a session, or leaves it without a word for too long, ends its run, and nothing of
+//! it is left but the run in the books. What is said on the wire is not known here.
+
+mod kept;
+
+pub use kept::{Mark, Reading, Session};
+
+use super::run::{self, Budget, RunRequest, ToolsBy};
+use crate::{Host, chance, clock};
+use contract::limits::{
+    SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_KEPT_MAX, SESSIONS_MAX,
+};
+use contract::{Code, CommandId, Fault, Policy, RunId, Wish};
+use kept::{Kept, workspace, write};
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How often silent sessions are looked for, at most.
+const LOOK_MS_MAX: u64 = 5_000;
+/// How long a closed session waits between two looks at whether its run has ended.
+const CLOSE_PAUSE: Duration = Duration::from_millis(50);
+
+/// What every session of one server is held to.
+#[derive(Debug, Clone)]
+pub struct Terms {
+    /// The agent that is served.
+    pub agent: String,
+    /// What it may do here without asking.
+    pub permission: Option<Policy>,
+    /// Where all of them work; without it each has a directory of its own.
+    pub dir: Option<PathBuf>,
+    /// Where such directories are made.
+    pub temporary: PathBuf,
+    /// How many may run at once.
+    pub live_max: usize,
+    /// How long one may be left alone.
+    pub silence_ms: u64,
+}
+
+impl Terms {
+    pub fn new(agent: String, temporary: PathBuf) -> Self {
+        Self {
+            agent,
+            permission: None,
+            dir: None,
+            temporary,
+            live_max: SESSIONS_MAX,
+            silence_ms: SESSION_SILENCE_MS,
+        }
+    }
+}
+
+/// What a caller asks for.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    /// The caller's own run.
+    pub name: String,
+    pub fence: Option<u64>,
+    pub prompt: String,
+    pub title: Option<String>,
+    pub system_prompt: Option<String>,
+    pub model: Option<String>,
+    pub budget: Budget,
+}
+
+/// All sessions of one server.
+pub struct Sessions {
+    host: Host,
+    terms: Terms,
+    folder: PathBuf,
+    known: Mutex<HashMap<String, Arc<Session>>>,
+}
+
+/// What came of asking for a session.
+pub struct Opened {
+    pub session: Arc<Session>,
+    /// It was not there before.
+    pub made: bool,
+}
+
+impl Sessions {
+    /// Finds the sessions of an earlier server, and from now on looks for silent ones.
+    pub fn open(host: &Host, terms: Terms) -> Result<Arc<Self>, Fault> {
+        let folder = host.inner.data.path().join("sessions");
+        let unusable = |error: io::Error| {
+            Fault::new(Code::StoreUnreadable, format!("{}: {error}", folder.display()))
+        };
+        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+        made.map_err(unusable)?;
+        let mut known = HashMap::new();
+        for entry in fs::read_dir(&folder).map_err(unusable)? {
+            let file = entry.map_err(unusable)?.path();
+            // One that was cut while it was written was never answered.
+            let whole = file.extension().is_some_and(|kind| kind == "json");
+            let kept = whole.then(|| fs::read(&file).ok()).flatten();
+            let kept = kept.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+            match kept {
+                Some(kept) => {
+                    known.insert(kept.name.clone(), Arc::new(Session::new(kept, file)));
+                }
+                None => {
+                    let _ = fs::remove_file(&file);
+                }
+            }
+        }
+        let closing: Vec<_> =
+            known.values().filter(|session| session.kept().closed).map(Arc::clone).collect();
+        let sessions =
+            Arc::new(Self { host: host.clone(), terms, folder, known: Mutex::new(known) });
+        for session in closing {
+            tokio::spawn(Arc::clone(&sessions).finish(session));
+        }
+        tokio::spawn(look(Arc::downgrade(&sessions)));
+        Ok(sessions)
+    }
+
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub fn agent(&self) -> &str {
+        &self.terms.agent
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a session, or gives the one that was opened for this run of the caller before.
+    pub async fn create(self: &Arc<Self>, wanted: Wanted) -> Result<Opened, Fault> {
+        if wanted.name.is_empty() || wanted.name.len() > SESSION_NAME_BYTES_MAX {
+            let message = format!("runId must have 1 to {SESSION_NAME_BYTES_MAX} bytes");
+            return Err(Fault::new(Code::Usage, message));
+        }
+        let Opened { session, made } = self.enter(&wanted)?;
+        let request = self.request(&wanted, &session);
+        session.starting.store(true, Ordering::Relaxed);
+        let started = run::start(&self.host, request).await;
+        session.starting.store(false, Ordering::Relaxed);
+        session.touch();
+        match started {
+            Ok(_) => Ok(Opened { session, made }),
+            Err(fault) => {
+                let is_there = self.host.store().run(session.run).await.map_err(run::stored)?;
+                if is_there.is_none() {
+                    self.forget(&session);
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// The session of this name, made durable when it is new.
+    fn enter(&self, wanted: &Wanted) -> Result<Opened, Fault> {
+        let mut known = self.known();
+        if let Some(session) = known.get(&wanted.name) {
+            if session.kept().closed {
+                let message = format!("the session of {} is being closed", wanted.name);
+                return Err(Fault::new(Code::Conflict, message));
+            }
+            session.admit(wanted.fence)?;
+            session.touch();
+            return Ok(Opened { session: Arc::clone(session), made: false });
+        }
+        let lives = |session: &&Arc<Session>| {
+            session.starting.load(Ordering::Relaxed) || self.host.inner.is_here(session.run)
+        };
+        let live = known.values().filter(lives).count();
+        if live >= self.terms.live_max || known.len() >= SESSIONS_KEPT_MAX {
+            let message = format!("{live} sessions are here already");
+            return Err(Fault::new(Code::Overloaded, message)
+                .with_hint("wait for one to end, or raise --max-sessions"));
+        }
+        let run = chance::run_id();
+        let (dir, owned) = match &self.terms.dir {
+            Some(dir) => (dir.clone(), false),
+            None => (workspace(&self.terms.temporary, run)?, true),
+        };
+        let name = blake3::hash(wanted.name.as_bytes()).to_hex();
+        let file = self.folder.join(format!("{}.json", &name.as_str()[..32]));
+        let fence = wanted.fence.unwrap_or(0);
+        let kept = Kept { run, name: wanted.name.clone(), dir, owned, fence, closed: false };
+        write(&file, &kept)?;
+        let session = Arc::new(Session::new(kept, file));
+        session.starting.store(true, Ordering::Relaxed);
+        known.insert(wanted.name.clone(), Arc::clone(&session));
+        Ok(Opened { session, made: true })
+    }
+
+    fn request(&self, wanted: &Wanted, session: &Session) -> RunRequest {
+        let (dir, owned) = {
+            let kept = session.kept();
+            (kept.dir.clone(), kept.owned)
+        };
+        // In a directory of its own it may do what it likes.
+        let unasked = owned.then_some(Policy::AllowAll);
+        RunRequest {
+            run_id: Some(session.run),
+            agent: self.terms.agent.clone(),
+            prompt: wanted.prompt.clone(),
+            cwd: dir,
+            adapter: None,
+            title: wanted.title.clone(),
+            system_prompt: wanted.system_prompt.clone(),
+            model: wanted.model.clone(),
+            prompt_template: None,
+            tools: None,
+            tools_by: ToolsBy::Caller,
+            clocks: Default::default(),
+            permission: self.terms.permission.or(unasked),
+            budget: wanted.budget,
+            resume: None,
+            environment: None,
+        }
+    }
+
+    /// The session of this id, if it is open.
+    pub fn find(&self, id: &str) -> Result<Arc<Session>, Fault> {
+        let gone = || {
+            let shown: String = id.chars().take(80).collect();
+            Fault::new(Code::NotFound, format!("there is no session '{shown}'"))
+        };
+        let run: RunId = id.parse().map_err(|_| gone())?;
+        let known = self.known();
+        let mut open = known.values().filter(|session| session.run == run);
+        open.next().filter(|session| !session.kept().closed).map(Arc::clone).ok_or_else(gone)
+    }
+
+    /// Takes an input of the caller. The same number again is the same input.
+    pub async fn input(
+        &self,
+        session: &Session,
+        fence: Option<u64>,
+        number: Option<u64>,
+        wish: Wish,
+    ) -> Result<(), Fault> {
+        session.admit(fence)?;
+        session.touch();
+        let id = number.map(|number| numbered(session.run, number));
+        // What only helps a run along is in time for one that has just ended, too.
+        let helps = match &wish {
+            Wish::Stop { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => true,
+            Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => false,
+        };
+        match run::wish(&self.host, session.run, id, wish).await {
+            Err(fault) if fault.code == Code::Conflict => {
+                match (self.has_ended(session).await?, helps) {
+                    (true, true) => Ok(()),
+                    (true, false) => Err(fault),
+                    (false, _) => {
+                        let message = "more inputs wait for this session than are kept";
+                        Err(Fault::new(Code::Overloaded, message).with_hint("send it again later"))
+                    }
+                }
+            }
+            done => done,
+        }
+    }
+
+    async fn has_ended(&self, session: &Session) -> Result<bool, Fault> {
+        let row = self.host.store().run(session.run).await.map_err(run::stored)?;
+        Ok(row.is_none_or(|row| row.outcome.is_some()))
+    }
+
+    /// Closes a session for good: from now on nobody finds it, and its run is ended.
+    pub fn close(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Fault> {
+        {
+            let mut kept = session.kept();
+            kept.closed = true;
+            write(&session.file, &kept)?;
+        }
+        tokio::spawn(Arc::clone(self).finish(Arc::clone(session)));
+        Ok(())
+    }
+
+    /// Ends the run of a closed session, and then removes what the session had.
+    async fn finish(self: Arc<Self>, session: Arc<Session>) {
+        let stop = Wish::Stop { reason: Code::Cancelled, at_once: true };
+        let id = numbered(session.run, CLOSING);
+        let mut told = false;
+        // A store in trouble is asked again.
+        while !matches!(self.has_ended(&session).await, Ok(true)) {
+            // The next server of this directory goes on with it.
+            if *self.host.leaving().borrow() {
+                return;
+            }
+            told = told || run::wish(&self.host, session.run, Some(id), stop.clone()).await.is_ok();
+            tokio::time::sleep(CLOSE_PAUSE).await;
+        }
+        self.forget(&session);
+    }
+
+    /// Removes what a session had. Its run stays in the books.
+    fn forget(&self, session: &Session) {
+        let kept = session.kept().clone();
+        if kept.owned {
+            let _ = fs::remove_dir_all(&kept.dir);
+        }
+        let _ = fs::remove_file(&session.file);
+        self.known().remove(&kept.name);
+    }
+
+    fn close_silent(self: &Arc<Self>) {
+        let now_ms = clock::now().mono_ms;
+        let silent: Vec<_> = self
+            .known()
+            .values()
+            .filter(|session| session.is_silent(now_ms, self.terms.silence_ms))
+            .filter(|session| !session.kept().closed && !session.starting.load(Ordering::Relaxed))
+            .map(Arc::clone)
+            .collect();
+        for session in silent {
+            // A store in trouble is asked again at the next look.
+            let _ = self.close(&session);
+        }
+    }
+}
+
+/// The number of the wish by which a closed session's run is ended; no caller counts this far.
+const CLOSING: u64 = u64::MAX;
+
+/// The id of the input of this number: the same whoever serves.
+fn numbered(run: RunId, number: u64) -> CommandId {
+    let hash = blake3::hash(format!("input {number} of {run}").as_bytes());
+    let bytes: [u8; 16] = std::array::from_fn(|i| hash.as_bytes()[i]);
+    CommandId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+}
+
+async fn look(sessions: std::sync::Weak<Sessions>) {
+    loop {
+        let Some(silence_ms) = sessions.upgrade().map(|sessions| sessions.terms.silence_ms) else {
+            return;
+        };
+        let pause_ms = (silence_ms / 4).clamp(10, LOOK_MS_MAX);
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        if let Some(sessions) = sessions.upgrade() {
+            sessions.close_silent();
+        }
+    }
+}

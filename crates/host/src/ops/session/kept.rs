@@ -1,0 +1,152 @@
+//! One session: what its file keeps of it, who reads it, when it was last heard of, and which places
+//! in its run's events were told under which number. Its file is written whole or not at all, so that a
+//! successor finds every session that was answered. Which sessions there are is `session.rs`.
+
+use crate::{clock, data};
+use contract::{Code, Fault, RunId};
+use serde::{Deserialize, Serialize};
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Events between two remembered places.
+const MARK_EVENTS: u64 = 256;
+
+/// A session as its file keeps it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Kept {
+    pub run: RunId,
+    pub name: String,
+    pub dir: PathBuf,
+    /// Made for this session, and removed with it.
+    pub owned: bool,
+    pub fence: u64,
+    pub closed: bool,
+}
+
+/// One session.
+#[derive(Debug)]
+pub struct Session {
+    pub run: RunId,
+    kept: Mutex<Kept>,
+    pub(super) file: PathBuf,
+    readers: AtomicUsize,
+    touched_ms: AtomicU64,
+    /// Its run is being started.
+    pub(super) starting: AtomicBool,
+    /// Where in the run's events a line of this number was told: so far, in order.
+    marks: Mutex<Vec<Mark>>,
+}
+
+/// After the event `seq`, `id` lines were told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mark {
+    pub id: u64,
+    pub seq: u64,
+}
+
+/// Someone reads a session's events for as long as this lives.
+#[derive(Debug)]
+pub struct Reading(Arc<Session>);
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        self.0.touch();
+        self.0.readers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Session {
+    pub(super) fn new(kept: Kept, file: PathBuf) -> Self {
+        Self {
+            run: kept.run,
+            kept: Mutex::new(kept),
+            file,
+            readers: AtomicUsize::new(0),
+            touched_ms: AtomicU64::new(clock::now().mono_ms),
+            starting: AtomicBool::new(false),
+            marks: Mutex::default(),
+        }
+    }
+
+    pub fn read(self: &Arc<Self>) -> Reading {
+        self.readers.fetch_add(1, Ordering::Relaxed);
+        Reading(Arc::clone(self))
+    }
+
+    pub(super) fn touch(&self) {
+        self.touched_ms.store(clock::now().mono_ms, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_silent(&self, now_ms: u64, silence_ms: u64) -> bool {
+        self.readers.load(Ordering::Relaxed) == 0
+            && now_ms.saturating_sub(self.touched_ms.load(Ordering::Relaxed)) >= silence_ms
+    }
+
+    pub(super) fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn marks(&self) -> MutexGuard<'_, Vec<Mark>> {
+        self.marks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The last known place at or before the line of this number.
+    pub fn mark_before(&self, id: u64) -> Mark {
+        let marks = self.marks();
+        let at = marks.partition_point(|mark| mark.id <= id);
+        at.checked_sub(1).map(|at| marks[at]).unwrap_or_default()
+    }
+
+    /// Remembers a place, if it is far enough from those that are known.
+    pub fn remember(&self, mark: Mark) {
+        let mut marks = self.marks();
+        let last = marks.last().copied().unwrap_or_default();
+        if mark.seq >= last.seq + MARK_EVENTS && mark.id > last.id {
+            marks.push(mark);
+        }
+    }
+
+    /// Lets through who has the newest fence, and remembers it when it is newer.
+    pub(super) fn admit(&self, fence: Option<u64>) -> Result<(), Fault> {
+        let Some(fence) = fence else { return Ok(()) };
+        let mut kept = self.kept();
+        if fence < kept.fence {
+            let message = format!("fence {fence} is older than {}, which was seen", kept.fence);
+            return Err(Fault::new(Code::FenceStale, message));
+        }
+        if fence > kept.fence {
+            kept.fence = fence;
+            write(&self.file, &kept)?;
+        }
+        Ok(())
+    }
+}
+
+/// A directory for one session, outside of our own.
+pub(super) fn workspace(temporary: &Path, run: RunId) -> Result<PathBuf, Fault> {
+    let dir = temporary.join(format!("ostler-session-{}", run.uuid().simple()));
+    match fs::DirBuilder::new().mode(0o700).create(&dir) {
+        Ok(()) => Ok(dir),
+        Err(error) => {
+            let message = format!("making the directory {}: {error}", dir.display());
+            Err(Fault::new(Code::BadWorkspace, message).with_hint("give one with --dir"))
+        }
+    }
+}
+
+/// Makes a session durable: what is answered survives us.
+pub(super) fn write(file: &Path, kept: &Kept) -> Result<(), Fault> {
+    let failed = |error: io::Error| {
+        Fault::new(Code::StoreUnreadable, format!("{}: {error}", file.display()))
+    };
+    let text = serde_json::to_string(kept).map_err(io::Error::other).map_err(failed)?;
+    let new = file.with_extension("new");
+    data::write_private(&new, &text)
+        .and_then(|()| fs::rename(&new, file))
+        .and_then(|()| fs::File::open(file.parent().unwrap_or(file))?.sync_all())
+        .map_err(failed)
+}

@@ -1,0 +1,154 @@
+//! ca-http-v1 over `host::ops::session`: the routes by which a caller elsewhere opens a session, hears
+//! it, answers it and closes it. `guard.rs` stands before every route, `listen.rs` has the address and
+//! its encryption, `stream.rs` the events. What a line means is in the crate `remote`; nothing is
+//! decided here.
+
+mod guard;
+mod listen;
+mod stream;
+mod tls;
+
+pub use guard::Auth;
+pub use listen::{Door, Listening, listen};
+pub use tls::Files;
+
+use crate::rest::{Named, Problem};
+use ::remote::serve::wire::{Capabilities, FENCE_HEADER, INPUT_HEADER, PROTOCOL, SessionBody};
+use ::remote::serve::{heed, wire};
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use axum::routing::{delete, get, post};
+use axum::{Json, Router};
+use bytes::Bytes;
+use contract::{Code, Fault, limits};
+use host::ops::run::Budget;
+use host::ops::session::{Opened, Sessions, Wanted};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+
+/// What every handler can reach.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    pub sessions: Arc<Sessions>,
+    pub auth: Arc<Auth>,
+    pub readers: Arc<Semaphore>,
+}
+
+pub(crate) fn router(remote: Remote) -> Router {
+    Router::new()
+        .route("/healthz", get(healthz).fallback(method_not_allowed))
+        .route("/v1/sessions", post(create).fallback(method_not_allowed))
+        .route("/v1/sessions/{id}", delete(close).get(show).fallback(method_not_allowed))
+        .route("/v1/sessions/{id}/events", get(stream::events).fallback(method_not_allowed))
+        .route("/v1/sessions/{id}/input", post(input).fallback(method_not_allowed))
+        .fallback(not_found)
+        .layer(axum::extract::DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
+        .layer(axum::middleware::from_fn_with_state(remote.clone(), guard::check))
+        .with_state(remote)
+}
+
+async fn method_not_allowed() -> Problem {
+    Problem(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+}
+
+async fn not_found() -> Problem {
+    Problem(Fault::new(Code::NotFound, "there is nothing at this address"))
+}
+
+async fn healthz() -> Json<Value> {
+    Json(json!({ "ok": true, "protocol": PROTOCOL }))
+}
+
+async fn create(
+    State(remote): State<Remote>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<(StatusCode, Json<wire::Opened>), Problem> {
+    let body: SessionBody = serde_json::from_slice(&body)
+        .map_err(|error| Fault::new(Code::Usage, format!("the body of the session: {error}")))?;
+    let model = body.model.clone();
+    let wanted = wanted(body, &headers)?;
+    let Opened { session, made } = remote.sessions.create(wanted).await?;
+    let status = if made { StatusCode::CREATED } else { StatusCode::OK };
+    let opened = wire::Opened {
+        id: session.run.to_string(),
+        protocol: PROTOCOL.to_owned(),
+        model,
+        capabilities: Capabilities { resume: false, cancel: true, usage: true },
+    };
+    Ok((status, Json(opened)))
+}
+
+/// What a body asks for, or why it cannot be had.
+fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
+    if let Some(protocol) = body.protocol.filter(|protocol| protocol != PROTOCOL) {
+        let message = format!("the protocol '{protocol}' is not spoken here");
+        return Err(Fault::new(Code::NotSupported, message).with_hint(format!("speak {PROTOCOL}")));
+    }
+    if !body.session_resume.is_null() {
+        let message = "sessionResume: sessions of this server cannot be taken up again";
+        return Err(Fault::new(Code::NotSupported, message).with_hint("send null"));
+    }
+    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
+    let name = body.run_id.or(key).ok_or_else(|| {
+        Fault::new(Code::Usage, "the body has no runId").with_hint("name the run it is for")
+    })?;
+    let (title, text) = body.task.map_or((None, None), |task| (task.title, task.body));
+    let prompt = body.prompt.or(text).ok_or_else(|| {
+        Fault::new(Code::Usage, "the body has no prompt").with_hint("say what is to be done")
+    })?;
+    let budget = heed::left(&body.budget_envelope.unwrap_or_default())?;
+    let contract::event::Remaining { nanousd, tokens, turns, ms } = budget;
+    Ok(Wanted {
+        name,
+        fence: body.fencing_token,
+        prompt,
+        title,
+        system_prompt: body.system_prompt,
+        model: body.model,
+        budget: Budget { nanousd, tokens, turns, ms },
+    })
+}
+
+async fn show(State(remote): State<Remote>, Named(id): Named) -> Result<Json<Value>, Problem> {
+    let session = remote.sessions.find(&id)?;
+    let row = host::ops::run::get(remote.sessions.host(), session.run).await?;
+    let status = if row.outcome.is_some() { "ended" } else { "running" };
+    Ok(Json(json!({ "id": id, "protocol": PROTOCOL, "status": status, "outcome": row.outcome })))
+}
+
+async fn close(State(remote): State<Remote>, Named(id): Named) -> Result<StatusCode, Problem> {
+    let session = remote.sessions.find(&id)?;
+    remote.sessions.close(&session)?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn input(
+    State(remote): State<Remote>,
+    Named(id): Named,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<StatusCode, Problem> {
+    let session = remote.sessions.find(&id)?;
+    let (number, fence) = (counted(&headers, INPUT_HEADER)?, counted(&headers, FENCE_HEADER)?);
+    let wish = heed::read(&body)?;
+    remote.sessions.input(&session, fence, number, wish).await?;
+    Ok(StatusCode::ACCEPTED)
+}
+
+/// The number in a header, if it is there.
+fn counted(headers: &HeaderMap, name: &str) -> Result<Option<u64>, Fault> {
+    let Some(given) = headers.get(name) else { return Ok(None) };
+    let number = given.to_str().ok().and_then(|given| given.trim().parse().ok());
+    number.map(Some).ok_or_else(|| Fault::new(Code::Usage, format!("{name} is not a number")))
+}
+
+/// What every answer of this server says of itself.
+fn sealed(mut response: Response) -> Response {
+    for (name, value) in [("x-content-type-options", "nosniff"), ("cache-control", "no-store")] {
+        response.headers_mut().insert(name, axum::http::HeaderValue::from_static(value));
+    }
+    response
+}
