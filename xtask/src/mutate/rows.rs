@@ -87,7 +87,7 @@ pub const ROWS: &[Row] = &[
     row!("any state may follow any", Rule, COMMIT,
         "!moves || (batch.run_state == RunState::Settled && !settles)" => "false", STORE),
     row!("a wish may be taken that is not there", Rule, COMMIT,
-        "if taken != 1 {" => "if false {", STORE),
+        "_ => Err(untaken(connection, claim)?)," => "_ => Ok(()),", STORE),
     row!("an effect may be asked for twice", Rule, COMMIT,
         "if asked != 1 {" => "if false {", STORE),
     row!("a write that hit nothing is good", Rule, COMMIT,
@@ -95,7 +95,7 @@ pub const ROWS: &[Row] = &[
     row!("whoever asks holds the run", Rule, VERBS,
         "if mine { Ok(held) } else { Err(Error::FenceStale { run, fence }) }" => "{ let _ = mine; Ok(held) }", STORE),
     row!("a claim that took nothing is granted", Rule, VERBS,
-        "if taken != 1 {" => "if false {", STORE),
+        "_ => Err(untaken(connection, claim)?)," => "_ => Ok(()),", STORE),
     row!("a claim is granted to another holder", Rule, VERBS,
         "if task == blob_id(claim.task.uuid()) && holder == claim.holder" =>
         "if task == blob_id(claim.task.uuid()) || holder == claim.holder", STORE),

@@ -12,7 +12,7 @@ use testkit::{find_marked, until};
 /// How many rounds each of the two turns has; each waits for an answer of ours.
 const WORK: &str = "work 16";
 /// How often the host is killed.
-const DEATHS: u64 = 26;
+const DEATHS: u64 = 28;
 
 fn killed(mut run: Running) {
     signal(run.child.id() as i32, Signal::KILL);
@@ -50,7 +50,7 @@ fn deeds_anywhere(events: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn a_server_killed_at_26_points_of_two_turns_changes_nothing_of_the_run() {
+fn a_server_killed_at_28_points_of_two_turns_changes_nothing_of_the_run() {
     let quiet = Ostler::new();
     let (run, _, mut expected) = worker(&quiet);
     expected.extend(run.finish().events());

@@ -106,7 +106,9 @@ async fn prepare(
     )
     .await?;
     let mut spec = spec(host, request, &checked, identity, &taken_up)?;
-    let unshown = offer_workspace(host, &checked, identity, &mut spec).await;
+    if checked.lane == Lane::Http {
+        spec.context.set("workspace", json!(snapshot::describe(host, identity.run)));
+    }
     let plan = checked.runtime.plan(&spec)?;
     let upstream = match request.tools_by {
         ToolsBy::Host => Upstream::of(&spec, identity.run, checked.workspace.path())?,
@@ -133,7 +135,7 @@ async fn prepare(
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let warnings = taken_up.warnings.into_iter().chain(account.drafts).chain(unshown).collect();
+    let warnings = taken_up.warnings.into_iter().chain(account.drafts).collect();
     let session_spent = taken_up.spent;
     Ok(Prepared {
         checked,
@@ -147,28 +149,6 @@ async fn prepare(
         warnings,
         session_spent,
     })
-}
-
-/// Tells an agent that does not share our disk where it finds the workspace. One that cannot be
-/// offered whole can still be read file by file.
-async fn offer_workspace(
-    host: &Host,
-    checked: &Checked,
-    identity: &Identity,
-    spec: &mut Spec,
-) -> Option<Draft> {
-    if checked.lane != Lane::Http {
-        return None;
-    }
-    match snapshot::describe(host, identity.run, Arc::clone(&checked.workspace)).await {
-        Ok(descriptor) => {
-            spec.context.set("workspace", json!(descriptor));
-            None
-        }
-        Err(fault) => {
-            Some(warning(format!("no snapshot of the workspace is offered: {}", fault.message)))
-        }
-    }
 }
 
 /// The driver of a run that was begun and never launched, for whoever asked for it again.

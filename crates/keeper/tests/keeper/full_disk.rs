@@ -48,8 +48,13 @@ fn a_full_disk_holds_the_agent_and_loses_nothing() {
     assert_eq!(testimony.exit_code, Some(0));
     let notes = scene.notes();
     assert_eq!(notes[0], Note::Owner { fence: FENCE });
-    assert!(matches!(notes[1], Note::Renewed { .. }), "{notes:?}");
-    assert!(matches!(notes[2], Note::RoomReturned { held_ms: 200.., notes_lost: 0 }), "{notes:?}");
+    // The room may be seen before the order is.
+    let has =
+        |wanted: fn(&Note) -> bool| notes[1..].iter().filter(|note| wanted(note)).count() == 1;
+    assert!(has(|note| matches!(note, Note::Renewed { .. })), "{notes:?}");
+    let returned =
+        |note: &Note| matches!(note, Note::RoomReturned { held_ms: 200.., notes_lost: 0 });
+    assert!(has(returned), "{notes:?}");
 }
 
 #[test]

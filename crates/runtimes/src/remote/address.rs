@@ -59,6 +59,16 @@ pub fn check(name: &str, remote: &Remote) -> Result<(), Fault> {
     }
 }
 
+/// Whether a remote may find what is at this address of ours: one that listens on loopback is found
+/// from this machine alone.
+pub fn is_within_reach(remote: &Remote, ours: &str) -> bool {
+    let loopback = |url: &str| {
+        let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+        is_loopback(rest.split(['/', '?', '#']).next().unwrap_or_default())
+    };
+    loopback(&remote.base_url) || !loopback(ours)
+}
+
 fn is_loopback(authority: &str) -> bool {
     let host = match authority.strip_prefix('[') {
         Some(v6) => v6.split(']').next().unwrap_or_default(),

@@ -169,7 +169,11 @@ fn session_body(spec: &Spec) -> Value {
     let known = |name: &str| launch::placeholder(spec, name);
     let number = |name: &str| known(name).and_then(|text| text.parse::<u64>().ok());
     let tree = |name: &str| known(name).and_then(|text| serde_json::from_str::<Value>(&text).ok());
-    let protocol = spec.adapter.remote.as_ref().map(|remote| remote.protocol.word());
+    let remote = spec.adapter.remote.as_ref();
+    let protocol = remote.map(|remote| remote.protocol.word());
+    // What it cannot reach it is not offered: its tools come by the stream as well.
+    let found = |url: &str| remote.is_none_or(|remote| address::is_within_reach(remote, url));
+    let snapshot = tree("workspace").filter(|it| it["url"].as_str().is_some_and(found));
     json!({
         "runId": known("runId"),
         "taskId": known("taskId"),
@@ -177,9 +181,9 @@ fn session_body(spec: &Spec) -> Value {
         "leaseToken": known("leaseToken"),
         "fencingToken": number("fencingToken"),
         "leaseExpiresAt": known("leaseExpiresAt"),
-        "mcpUrl": launch::mcp_url(spec),
+        "mcpUrl": launch::mcp_url(spec).filter(|url| found(url)),
         "budgetEnvelope": tree("budgetEnvelope"),
-        "workspace": tree("workspace"),
+        "workspace": snapshot,
         "task": {
             "title": known("task.title"),
             "body": known("task.body"),

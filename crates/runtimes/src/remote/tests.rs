@@ -101,6 +101,25 @@ fn what_cannot_be_reached_safely_is_refused_before_anything_is_started() {
     assert!(ByHttp.plan(&spec(insecure)).is_ok());
 }
 
+#[test]
+fn what_a_remote_cannot_reach_it_is_not_offered() {
+    for (remote_at, ours, found) in [
+        ("https://far.example/agents", "http://127.0.0.1:7717", false),
+        ("https://far.example/agents", "http://[::1]:7717", false),
+        ("https://far.example/agents", "https://ostler.example", true),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:7717", true),
+        ("http://localhost", "http://127.0.0.1:7717", true),
+    ] {
+        let mut spec = spec(Remote { base_url: remote_at.into(), ..remote(bearer()) });
+        spec.context.set("mcpUrl", format!("{ours}/mcp"));
+        spec.context.set("workspace", json!({ "url": format!("{ours}/w"), "format": "tar" }));
+        let open = ByHttp.dialect(&spec).open().unwrap();
+        let open: Value = serde_json::from_slice(&open).unwrap();
+        let offered = ["mcpUrl", "workspace"].map(|name| !open["open"][name].is_null());
+        assert_eq!(offered, [found; 2], "{remote_at} {ours}");
+    }
+}
+
 /// A conversation that has been opened and has heard these lines.
 fn heard(said: &[Value]) -> (Box<dyn Dialect>, Out) {
     let mut dialect = ByHttp.dialect(&spec(remote(bearer())));
