@@ -11,7 +11,8 @@ const ASKED_AFTER: &str =
     "`fence_off` asks the same again of the same row, and a run it refuses is left out";
 
 pub const KNOWN: &[(&str, &str)] = &[
-    ("fence/store/sqlite/verbs/claim/fence = ?2", READ_BEFORE),
+    ("fence/store/sqlite/verbs/take/fence = ?2", READ_BEFORE),
+    ("fence/store/sqlite/verbs/take/fence = ?2 (2)", READ_BEFORE),
     ("fence/store/sqlite/verbs/renew/fence = ?2", ASKED_BEFORE),
     ("fence/store/sqlite/verbs/renew/state <> 'settled'", ASKED_BEFORE),
     (
