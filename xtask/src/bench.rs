@@ -23,6 +23,7 @@ mod lines;
 mod memory;
 mod pipeline;
 mod promises;
+mod remote;
 mod report;
 mod serve;
 mod start;
@@ -36,8 +37,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every bench, in the order of `all`.
-const NAMES: [&str; 10] =
-    ["size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline", "decode"];
+const NAMES: [&str; 11] = [
+    "size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline", "remote",
+    "decode",
+];
 
 /// The programs under measurement, all built with optimisation.
 pub struct Programs {
@@ -126,6 +129,7 @@ fn one(root: &Path, name: &str, programs: &Programs, report: &mut Report) -> Res
         "cold" => cold::run(programs, report),
         "growth" => growth::run(report),
         "fanout" => fanout::run(programs, report),
+        "remote" => remote::run(programs, report),
         "decode" => decode::run(root, report),
         "size" => cold::size(programs, report),
         other => Err(format!("no bench is called '{other}': {}", NAMES.join(", "))),

@@ -11,7 +11,7 @@ pub const LINE_BYTES: usize = 300;
 const WRITE_BYTES: usize = 64 * 1024;
 const HEAD: &str = r#"{"type":"event","event":{"kind":"assistant_text","text":""#;
 const TAIL: &str = "\",\"delta\":false}}\n";
-const DONE: &[u8] = b"{\"type\":\"complete\",\"output\":{\"done\":true}}\n";
+pub const DONE: &[u8] = b"{\"type\":\"complete\",\"output\":{\"done\":true}}\n";
 
 /// How much the agent hands to the pipe at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Writes {
         }
     }
 
-    fn lines_at_once(self) -> usize {
+    pub fn lines_at_once(self) -> usize {
         match self {
             Self::Lines => 1,
             Self::Blocks => WRITE_BYTES / LINE_BYTES,
@@ -76,7 +76,7 @@ pub fn run(words: &[&str]) -> Result<(), String> {
 }
 
 /// Only the number differs from line to line, so the agent costs as little as an agent can.
-fn say(out: &mut impl std::io::Write, writes: Writes, count: u64) -> std::io::Result<()> {
+pub fn say(out: &mut impl std::io::Write, writes: Writes, count: u64) -> std::io::Result<()> {
     let at_once = writes.lines_at_once();
     let mut block = template().repeat(at_once);
     let mut next = 1;

@@ -26,7 +26,7 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
             keepers.push(ours.keeper_ns);
             push(&mut adapter_pairs, floor, ours);
             let floor = floor::run(programs, writes, EVENTS)?;
-            push(&mut product_pairs, floor, product(programs, &mut serve, writes)?);
+            push(&mut product_pairs, floor, product(programs, &mut serve, writes, EVENTS)?);
         }
         let name = |what: &str| format!("{what}, writes of {}", writes.word());
         let [cpu, wall] = &adapter_pairs;
@@ -41,24 +41,29 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
     Ok(())
 }
 
-fn push([cpu, wall]: &mut [Pairs; 2], floor: Cost, ours: Cost) {
+pub fn push([cpu, wall]: &mut [Pairs; 2], floor: Cost, ours: Cost) {
     cpu.push(floor.cpu_ns, ours.cpu_ns);
     wall.push(floor.wall_ns, ours.wall_ns);
 }
 
-/// One run through the server. The server waits for its keeper and the keeper for its agent, so
+/// One run through the server, by a process. The server waits for its keeper and the keeper for its agent, so
 /// the server's books hold all three; the agent says what was its own.
-fn product(programs: &Programs, serve: &mut Serve, writes: Writes) -> Result<Cost, String> {
+pub fn product(
+    programs: &Programs,
+    serve: &mut Serve,
+    writes: Writes,
+    events: u64,
+) -> Result<Cost, String> {
     let note = serve.instance.root().join("note");
     let before_ns = usage::family_cpu_ns(serve.pid())?;
-    let run = serve.run(&programs.xtask, agent::args(writes, EVENTS, &note), adapter::secrets())?;
+    let run = serve.run(&programs.xtask, agent::args(writes, events, &note), adapter::secrets())?;
     let row = serve.settled(&run)?;
     let (ended_ns, after_ns) = (usage::now_ns(), usage::family_cpu_ns(serve.pid())?);
     let head = row["head_seq"].as_u64().unwrap_or(0);
-    if row["outcome"] != "succeeded" || head < EVENTS {
+    if row["outcome"] != "succeeded" || head < events {
         return Err(format!("the run has {head} events: {row}"));
     }
     let Note { began_ns, cpu_ns } = Note::read(&note)?;
     let cpu_ns = (after_ns - before_ns).saturating_sub(cpu_ns);
-    Ok(Cost::per(EVENTS, cpu_ns, 0, ended_ns - began_ns))
+    Ok(Cost::per(events, cpu_ns, 0, ended_ns - began_ns))
 }

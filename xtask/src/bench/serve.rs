@@ -69,7 +69,17 @@ impl Serve {
         env: BTreeMap<String, String>,
     ) -> Result<String, String> {
         let body = self.request_body(program, args, env);
-        let started = self.ask("POST", "/api/v1/runs", &body)?;
+        self.started(&body)
+    }
+
+    /// Starts a run of this adapter, and gives its id.
+    pub fn run_by(&mut self, adapter: &Adapter) -> Result<String, String> {
+        let body = self.body(adapter);
+        self.started(&body)
+    }
+
+    fn started(&mut self, body: &str) -> Result<String, String> {
+        let started = self.ask("POST", "/api/v1/runs", body)?;
         let id = started["run_id"].as_str().map(str::to_owned);
         id.ok_or_else(|| format!("the server started nothing: {started}"))
     }
@@ -92,6 +102,10 @@ impl Serve {
             mcp: true,
             ..Adapter::default()
         };
+        self.body(&adapter)
+    }
+
+    fn body(&self, adapter: &Adapter) -> String {
         let cwd = self.instance.work();
         json!({ "agent": "bench", "prompt": "go", "cwd": cwd, "adapter": adapter }).to_string()
     }
