@@ -265,6 +265,8 @@ limits! {
     REMOTE_LOOK_MS_MAX: u64 = 60_000;
     /// The address at which a remote says how work stands.
     REMOTE_STATUS_BYTES_MAX: usize = 2 * KIB;
+    /// Fences under which an old token of a run is still told from one that never was.
+    FENCES_KNOWN_MAX: u64 = 64;
     /// Events that a remote may send in one call back.
     REMOTE_CALLBACK_EVENTS_MAX: usize = 256;
     /// How deep JSON of an agent may nest before it is kept as text.
