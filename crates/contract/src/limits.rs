@@ -263,6 +263,8 @@ limits! {
     REMOTE_LOOK_MS_MIN: u64 = 100;
     /// The longest one.
     REMOTE_LOOK_MS_MAX: u64 = 60_000;
+    /// How often it is passed on that a remote says that it still works.
+    REMOTE_ALIVE_MS: u64 = 30_000;
     /// The address at which a remote says how work stands.
     REMOTE_STATUS_BYTES_MAX: usize = 2 * KIB;
     /// Fences under which an old token of a run is still told from one that never was.

@@ -8,7 +8,8 @@ use super::tongue::Tongue;
 use super::{Limits, News, ear};
 use crate::wire::NewSession;
 use contract::limits::{
-    REMOTE_LOOK_MS_MAX, REMOTE_LOOK_MS_MIN, REMOTE_STATUS_BYTES_MAX, REMOTE_STEADY_MS,
+    REMOTE_ALIVE_MS, REMOTE_LOOK_MS_MAX, REMOTE_LOOK_MS_MIN, REMOTE_STATUS_BYTES_MAX,
+    REMOTE_STEADY_MS,
 };
 use contract::{Code, Fault};
 use reqwest::{Method, RequestBuilder, Url};
@@ -84,6 +85,7 @@ impl Hook {
     async fn wait(&self, status: Option<Url>, after_ms: Option<u64>) -> Result<(), Fault> {
         let Some(status) = status else { return std::future::pending().await };
         let (mut looks, mut after_ms) = (0, after_ms);
+        let mut told: Option<Instant> = None;
         loop {
             let asked = after_ms.map(|ms| ms.clamp(REMOTE_LOOK_MS_MIN, REMOTE_LOOK_MS_MAX));
             tokio::time::sleep(match asked {
@@ -96,6 +98,12 @@ impl Hook {
             let worked = self.ask(ask, self.limits.lost, Code::RemoteLost).await?;
             if !worked.accepted {
                 return self.tell(&worked).await;
+            }
+            // Work that is known to go on is not silent.
+            let often = Duration::from_millis(REMOTE_ALIVE_MS);
+            if told.is_none_or(|told| told.elapsed() >= often) {
+                told = Some(Instant::now());
+                let _ = self.news.send(News::Alive).await;
             }
             after_ms = later(&worked.bytes).retry_after_ms;
         }

@@ -87,6 +87,8 @@ enum News {
     },
     /// A service took the task, under this name.
     Opened(String),
+    /// A service says that it still works.
+    Alive,
     /// The end, found where the remote keeps how its runs stand.
     Ended(serde_json::Value),
     Note(String),
@@ -301,6 +303,10 @@ impl Held {
                     Some(News::Opened(session)) => {
                         let _ = ends.out.send(opened(&session)).await;
                         self.session = session;
+                        Next::GoOn
+                    }
+                    Some(News::Alive) => {
+                        let _ = ends.out.send(Word::Alive.line()).await;
                         Next::GoOn
                     }
                     Some(News::Ended(event)) => {

@@ -552,7 +552,7 @@ async fn a_service_answers_at_once_or_says_where_to_look() {
             "later",
             vec![later("/jobs/1")],
             vec![running(), Answer::Json(503, Value::Null), running(), plain(&lines)],
-            "opened progress complete",
+            "opened alive progress complete",
             (1, 4),
         ),
     ];
@@ -562,7 +562,9 @@ async fn a_service_answers_at_once_or_says_where_to_look() {
         let word = |line: &Value| {
             line["courier"].as_str().or(line["event"]["type"].as_str()).unwrap_or("?").to_owned()
         };
-        let words: Vec<_> = said.iter().map(word).collect();
+        let mut words: Vec<_> = said.iter().map(word).collect();
+        // On a slow machine it may be told more than once that the work goes on.
+        words.dedup();
         assert_eq!((words.join(" ").as_str(), code), (told, None), "{what}: {said:?}");
         let (posts, looks) = (remote.asked("POST runs"), remote.asked("GET jobs/1"));
         assert_eq!((posts.len(), looks.len()), asked, "{what}");
@@ -628,7 +630,8 @@ async fn a_service_that_never_ends_is_left_and_its_work_taken_away_where_that_ca
             work.lines = None;
         }
         let (said, code) = work.rest().await;
-        assert_eq!((said.len(), code), (0, None), "{what}: {said:?}");
+        assert!(said.iter().all(|line| line["courier"] == "alive"), "{what}: {said:?}");
+        assert_eq!(code, None, "{what}");
         assert_eq!(remote.asked("DELETE").len(), deletes, "{what}");
     }
 }

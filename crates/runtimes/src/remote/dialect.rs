@@ -124,6 +124,8 @@ impl Remotely {
                 let (text, output, detail) = (None, None, Some(message));
                 out.signals.push(Signal::Result(Ending { code, text, output, detail }));
             }
+            // It was heard, and that is all that it says.
+            Some("alive") => {}
             Some("forced") => out.signals.push(Signal::Forced),
             // A line that is no courier's is kept, as it would be of any other agent.
             Some(_) | None => self.talk.hear(frame, out),
@@ -132,13 +134,7 @@ impl Remotely {
 
     /// Whether an event of a service is to be heard. It may come twice, by an answer and by a call
     /// back; a run ends once whatever number its end has. And nobody can tell it what a tool answered.
-    fn is_news(
-        &self,
-        id: Option<u64>,
-        event: &RawValue,
-        frame: &Frame<'_>,
-        out: &mut Out,
-    ) -> bool {
+    fn is_news(&self, id: Option<u64>, event: &RawValue, frame: &Frame<'_>, out: &mut Out) -> bool {
         let kind: wire::Kind<'_> = serde_json::from_str(event.get()).unwrap_or_default();
         match kind.r#type.as_deref() {
             Some("complete" | "failed") => true,

@@ -255,6 +255,12 @@ fn what_a_service_tells_twice_is_heard_once_and_its_end_whatever_its_number() {
 }
 
 #[test]
+fn that_a_service_still_works_is_heard_and_is_no_event() {
+    let (_, out) = heard(&[json!({ "courier": "alive" })]);
+    assert_eq!(out, Out::default());
+}
+
+#[test]
 fn only_a_service_calls_back() {
     let event = json!({ "type": "progress", "summary": "on" });
     assert_eq!(called_back(&service().save(), &event).unwrap().len(), 1);
