@@ -253,6 +253,8 @@ mod tests {
             ("[]", Ok("complete=[]")),
             (r#"{"type":"progress"}"#, Err(Code::ProtocolError)),
             (r#"[{"type":"progress"}]"#, Err(Code::ProtocolError)),
+            (r#"[{"type":"progress"},{"type":"progress"}]"#, Err(Code::ProtocolError)),
+            ("{\"type\":\"progress\"}\n{\"type\":\"progress\"}\n", Err(Code::ProtocolError)),
             (r#"[{"type":"complete"},{"type":"progress"}]"#, Err(Code::ProtocolError)),
             ("{\"type\":\"progress\"}\n{\"type\":\"compl", Err(Code::ProtocolError)),
             (r#"{"type":"complete","te"#, Err(Code::ProtocolError)),
