@@ -255,6 +255,22 @@ limits! {
     REMOTE_ATTACHES_MAX: u32 = 16;
     /// Words on their way to a remote.
     REMOTE_INPUTS_MAX: usize = 256;
+    /// How long a remote that answers with its work may take for it; one that takes longer says 202.
+    REMOTE_WORK_MS: u64 = 600_000;
+    /// What a remote may answer that answers with its work.
+    REMOTE_WORK_BYTES_MAX: usize = 8 * MIB;
+    /// The shortest pause between two looks at how work stands, whatever the remote asks for.
+    REMOTE_LOOK_MS_MIN: u64 = 100;
+    /// The longest one.
+    REMOTE_LOOK_MS_MAX: u64 = 60_000;
+    /// How often it is passed on that a remote says that it still works.
+    REMOTE_ALIVE_MS: u64 = 30_000;
+    /// The address at which a remote says how work stands.
+    REMOTE_STATUS_BYTES_MAX: usize = 2 * KIB;
+    /// Fences under which an old token of a run is still told from one that never was.
+    FENCES_KNOWN_MAX: u64 = 64;
+    /// Events that a remote may send in one call back.
+    REMOTE_CALLBACK_EVENTS_MAX: usize = 256;
     /// How deep JSON of an agent may nest before it is kept as text.
     JSON_DEPTH_MAX: usize = 128;
 }

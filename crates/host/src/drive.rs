@@ -218,7 +218,7 @@ impl Drive {
     }
 
     /// Commits what must not wait.
-    async fn settle_what_is_pending(&mut self) -> Result<(), Leave> {
+    pub(crate) async fn settle_what_is_pending(&mut self) -> Result<(), Leave> {
         match self.pending.is_empty() {
             true => Ok(()),
             false => self.commit().await,
@@ -390,7 +390,7 @@ impl Drive {
     }
 
     /// Prices may still be loading; what the agent says meanwhile waits in its spool.
-    async fn await_prices(&mut self, out: &Out) {
+    pub(crate) async fn await_prices(&mut self, out: &Out) {
         for draft in &out.drafts {
             if let Body::Usage(usage) = &draft.body {
                 self.house.prices.ready_for(usage, self.cost_model.as_deref()).await;
@@ -468,6 +468,7 @@ impl Drive {
             }
             Wake::Asked(Asked::Call(called)) => self.take_call(now, called),
             Wake::Asked(Asked::Note(draft)) => self.draft(now, *draft),
+            Wake::Asked(Asked::CalledBack(called)) => self.take_called_back(now, called).await?,
             Wake::Time => {
                 if self.lease.is_due(now.mono_ms) {
                     self.renew(now).await?;

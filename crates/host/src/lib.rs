@@ -220,6 +220,13 @@ impl Host {
         found.map(|(run, live)| Bearer { run: *run, fence: live.fence })
     }
 
+    /// Whether a token was good for this run under one of its fences, and is not any more.
+    pub fn was_token_of(&self, run: RunId, token: &str) -> bool {
+        let given = blake3::hash(token.as_bytes());
+        let was = |fence| blake3::hash(self.inner.lease_token(run, fence).as_bytes()) == given;
+        self.run_of_token(token).is_none() && (1..=contract::limits::FENCES_KNOWN_MAX).any(was)
+    }
+
     /// Writes down that a request was refused for its token.
     pub fn token_refused(&self, fault: &Fault, refused: audit::RefusedToken) {
         self.inner.audit.refused(clock::now().wall, fault, refused);

@@ -101,6 +101,11 @@ pub fn left(id: &str, saved: &[u8]) -> Option<Left> {
     left(saved)
 }
 
+/// The lines of events that an agent sent by itself, beside whoever holds it, if it may.
+pub fn called_back(saved: &[u8], given: &serde_json::Value) -> Result<Vec<Vec<u8>>, Fault> {
+    remote::called_back(saved, given)
+}
+
 /// A runtime that was chosen for a run.
 #[derive(Clone)]
 pub enum Chosen {

@@ -24,8 +24,19 @@ use subtle::ConstantTimeEq as _;
 pub const OPEN_PATHS: &[&str] = &["/healthz"];
 /// Where the token of a live run is good, and the owner's is not.
 pub fn is_for_runs(path: &str) -> bool {
-    let of_run = || path.strip_prefix("/api/v1/runs/")?.strip_suffix("/workspace");
-    path == "/mcp" || of_run().is_some_and(|run| !run.is_empty() && !run.contains('/'))
+    path == "/mcp" || of_run(path, "/workspace").or(of_run(path, "/callback")).is_some()
+}
+
+/// The run in an address of this kind.
+fn of_run<'a>(path: &'a str, kind: &str) -> Option<&'a str> {
+    let run = path.strip_prefix("/api/v1/runs/")?.strip_suffix(kind)?;
+    (!run.is_empty() && !run.contains('/')).then_some(run)
+}
+
+/// Whether the token was that of the run whose service calls back.
+fn was_good(app: &App, path: &str, token: &str) -> bool {
+    let run = of_run(path, "/callback").and_then(|run| run.parse().ok());
+    run.is_some_and(|run| app.host.was_token_of(run, token))
 }
 
 /// What is compared against.
@@ -102,6 +113,10 @@ impl Guard {
         }
         match app.host.run_of_token(token) {
             Some(bearer) if is_for_runs(path) => Ok(Caller::Run(bearer)),
+            None if was_good(app, path, token) => {
+                let message = "the run has ended, or is held by someone else";
+                Err(Fault::new(Code::FenceStale, message))
+            }
             _ => Err(missing()),
         }
     }

@@ -107,18 +107,6 @@ const FAULTS: &[Row] = &[
         &["run", "a", "x"],
         "workspacePth",
     ),
-    row(
-        "not_supported",
-        3,
-        |o| {
-            config(
-                r#"{"adapters":{"a":{"type":"http","baseUrl":"http://127.0.0.1:9",
-                    "protocol":"webhook-v1"}}}"#,
-            )(o);
-        },
-        &["run", "a", "x"],
-        "webhook-v1 is not spoken yet",
-    ),
     row("not_found", 16, nothing, &["show", "ffffffff"], "there is no run 'ffffffff'"),
     row(
         "not_found",

@@ -13,7 +13,7 @@ class Bad(Remote):
     def log_message(self, *_):
         pass
 
-    def answer(self, status, **body):
+    def answer(self, status, *kind, **body):
         where = (self.command, self.path)
         opens = where == ("POST", "/v1/sessions") and status in (200, 201)
         if FAULT == "create" and opens:
@@ -31,7 +31,7 @@ class Bad(Remote):
             status = 500
         if FAULT == "delete" and status == 204:
             status = 500
-        answer(self, status, **body)
+        answer(self, status, *kind, **body)
 
     def do(self):
         if FAULT == "health" or self.path != "/healthz":
@@ -98,7 +98,7 @@ def bad_hear(self, line, number=None):
 
 
 Session.say, Session.hear = bad_say, bad_hear
-server = remote.ThreadingHTTPServer(("127.0.0.1", 0), Bad)
+server = remote.http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bad)
 server.daemon_threads = True
 print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)
 server.serve_forever()

@@ -8,6 +8,8 @@ use std::process::Command;
 
 const TOKEN: &str = "remote-hush-2026";
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/protocols/remote.py");
+/// What someone reads before writing one of their own.
+const EXAMPLE_LINES_MAX: usize = 65;
 const BAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/bad_remote.py");
 
 /// A server of the tests in the background.
@@ -138,6 +140,8 @@ fn the_page_shows_the_remote_that_is_run_and_the_points_that_are_judged() {
     let page = std::fs::read_to_string(page).unwrap();
     let example = std::fs::read_to_string(EXAMPLE).unwrap();
     assert!(page.contains(&format!("```python\n{example}```\n")), "the page has another remote.py");
+    let written = example.lines().filter(|line| !line.trim().is_empty()).count();
+    assert!(written <= EXAMPLE_LINES_MAX, "an author reads {written} lines");
     let ostler = Ostler::new();
     let (_, points) = judged(&ostler, "http://127.0.0.1:9", &[]);
     let row = |point: &Value| {

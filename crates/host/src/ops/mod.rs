@@ -3,6 +3,7 @@
 
 mod again;
 pub mod ask;
+pub mod callback;
 pub mod catalog;
 pub mod line;
 pub mod money;

@@ -4,6 +4,7 @@
 //!
 //! A driver that is gone answers nothing more: the caller is told that the run is not held here.
 
+use super::callback::CalledBack;
 use super::catalog::{self, Tool};
 use crate::Host;
 use crate::upstream::Upstream;
@@ -29,6 +30,8 @@ pub(crate) enum Asked {
     Call(Called),
     /// Something the run is to be told.
     Note(Box<Draft>),
+    /// Events of a service that calls back.
+    CalledBack(CalledBack),
 }
 
 /// A tool as it is listed.

@@ -2,6 +2,7 @@
 //! fault leaves no trace; then task, run and first events become durable in one transaction, and
 //! only then does the keeper, already waiting, get its plan.
 
+use super::callback;
 use super::catalog;
 use super::line;
 use super::resume::{self, TakenUp};
@@ -508,6 +509,7 @@ fn spec(
         .set("taskId", identity.task.to_string())
         .set("runId", identity.run.to_string())
         .set("mcpUrl", format!("{}/mcp", host.inner.address()))
+        .set("callbackUrl", callback::url(host.inner.address(), identity.run))
         .set("agentId", identity.agent.to_string())
         .set("companyId", organization.as_str())
         .set("company", json!({ "id": organization, "name": organization }))

@@ -7,10 +7,11 @@ use super::Config;
 use super::address::Address;
 use contract::limits::{
     REMOTE_ANSWER_BYTES_MAX, REMOTE_ANSWER_MS, REMOTE_CONNECT_MS, REMOTE_REDIRECTS_MAX,
+    REMOTE_WORK_BYTES_MAX, REMOTE_WORK_MS,
 };
 use contract::plan::RemoteAuth;
 use contract::{Code, Fault, limits};
-use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Certificate, Client, Identity, Method, RequestBuilder, Response, StatusCode, Url};
 use std::error::Error;
@@ -55,6 +56,18 @@ impl Link {
         self.address.below(parts)
     }
 
+    /// The address of the remote itself.
+    pub fn base(&self) -> Url {
+        self.address.base.clone()
+    }
+
+    /// An address that the remote named, if it is its own: nothing of ours goes anywhere else.
+    pub fn own(&self, named: &str) -> Option<Url> {
+        let url = self.address.base.join(named).ok()?;
+        let plain = url.username().is_empty() && url.password().is_none();
+        (plain && url.origin() == self.address.base.origin()).then_some(url)
+    }
+
     /// A request that shows who we are.
     pub fn request(&self, method: Method, url: Url) -> RequestBuilder {
         let request = self.http.request(method, url);
@@ -66,12 +79,16 @@ impl Link {
 
     /// Sends a request and waits for the head of a good answer.
     pub async fn ask(&self, request: RequestBuilder) -> Result<Response, Trouble> {
-        let answer = Duration::from_millis(REMOTE_ANSWER_MS);
+        self.ask_within(REMOTE_ANSWER_MS, request).await
+    }
+
+    async fn ask_within(&self, ms: u64, request: RequestBuilder) -> Result<Response, Trouble> {
+        let answer = Duration::from_millis(ms);
         let response = match tokio::time::timeout(answer, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(failed(&error)),
             Err(_) => {
-                let seconds = REMOTE_ANSWER_MS / 1000;
+                let seconds = ms / 1000;
                 return Err(Trouble::Passing(format!("it did not answer within {seconds} s")));
             }
         };
@@ -90,17 +107,37 @@ impl Link {
 
     /// Sends a request and reads its whole answer.
     pub async fn answer(&self, request: RequestBuilder) -> Result<Vec<u8>, Trouble> {
-        body(self.ask(request).await?).await
+        body(self.ask(request).await?, REMOTE_ANSWER_BYTES_MAX).await
+    }
+
+    /// The same for an answer that is the work itself, and may take as long as that does.
+    pub async fn work(&self, request: RequestBuilder) -> Result<Worked, Trouble> {
+        let response = self.ask_within(REMOTE_WORK_MS, request).await?;
+        let accepted = response.status() == StatusCode::ACCEPTED;
+        let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let text = kind.is_some_and(|kind| kind.starts_with("text/"));
+        let bytes = body(response, REMOTE_WORK_BYTES_MAX).await?;
+        Ok(Worked { accepted, text, bytes })
     }
 }
 
+/// A whole answer of a remote that was asked to work.
+#[derive(Debug)]
+pub struct Worked {
+    /// It will be done later.
+    pub accepted: bool,
+    /// The remote says that it is words.
+    pub text: bool,
+    pub bytes: Vec<u8>,
+}
+
 /// The bytes of an answer, of which there may not be many, and not late.
-async fn body(mut response: Response) -> Result<Vec<u8>, Trouble> {
+async fn body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
     let mut bytes = Vec::new();
     let read = async {
         while let Some(chunk) = response.chunk().await.map_err(|error| failed(&error))? {
-            if bytes.len() + chunk.len() > REMOTE_ANSWER_BYTES_MAX {
-                let message = format!("its answer has more than {REMOTE_ANSWER_BYTES_MAX} bytes");
+            if bytes.len() + chunk.len() > bytes_max {
+                let message = format!("its answer has more than {bytes_max} bytes");
                 return Err(Trouble::Lasting(Fault::new(Code::ProtocolError, message)));
             }
             bytes.extend_from_slice(&chunk);
@@ -116,7 +153,7 @@ async fn body(mut response: Response) -> Result<Vec<u8>, Trouble> {
 /// What a status that is no success means.
 async fn refused(response: Response) -> Trouble {
     let status = response.status();
-    let said = match body(response).await {
+    let said = match body(response, REMOTE_ANSWER_BYTES_MAX).await {
         Ok(bytes) => serde_json::from_slice::<crate::wire::Refusal>(&bytes).unwrap_or_default(),
         Err(_) => Default::default(),
     };

@@ -4,11 +4,12 @@
 //! what happened, and whoever drives the run makes an end of it.
 //!
 //! `address` says where a remote may be, `link` how it is reached, `tongue` what it speaks, `ear` hears
-//! it, `mouth` speaks to it, `words` are the lines. What stands between stdin, stdout and this is in the program itself.
+//! it (`hook` hears one that only answers), `mouth` speaks to it, `words` are the lines. What stands between stdin, stdout and this is in the program itself.
 
 mod address;
 mod ear;
 mod hermes;
+mod hook;
 mod link;
 mod mouth;
 mod tongue;
@@ -25,6 +26,7 @@ use contract::limits::{
 use contract::plan::{RemoteAuth, RemoteProtocol};
 use contract::{Code, Fault};
 use ear::Ear;
+use hook::{From, Hook};
 use link::{Link, Trouble};
 use mouth::{Mouth, Said};
 use reqwest::Method;
@@ -83,6 +85,10 @@ enum News {
         id: Option<u64>,
         data: Vec<u8>,
     },
+    /// A service took the task, under this name.
+    Opened(String),
+    /// A service says that it still works.
+    Alive,
     /// The end, found where the remote keeps how its runs stand.
     Ended(serde_json::Value),
     Note(String),
@@ -174,17 +180,25 @@ impl Held {
         let begin: Begin = serde_json::from_slice(&first).map_err(|error| {
             Fault::new(Code::InternalError, format!("the courier's first line: {error}"))
         })?;
-        let tongue = Tongue::of(config.protocol)?;
+        let tongue = Tongue::of(config.protocol);
         let link = Link::new(config).await?;
         let (session, run, after) = match begin {
             Begin::Attach { session, run, after } => {
-                let word = Word::Opened { session: &session, model: None, capabilities: None };
-                let _ = ends.out.send(word.line()).await;
+                let _ = ends.out.send(opened(&session)).await;
+                if tongue == Tongue::Hook {
+                    let from = From::Session(session.clone());
+                    return Ok(Some(Self::hook(link, config.limits, session, Some(run), from)));
+                }
                 (session, Some(run), after)
             }
             Begin::Open(body) => {
                 let asked: NewSession = serde_json::from_str(body.get()).unwrap_or_default();
                 let run = asked.run_id.clone();
+                if tongue == Tongue::Hook {
+                    let named = run.clone().unwrap_or_default();
+                    let from = From::Task { asked: Box::new(asked), body: body.get().to_owned() };
+                    return Ok(Some(Self::hook(link, config.limits, named, run, from)));
+                }
                 let opening = open(&link, tongue, config.limits, &asked, body.get());
                 let mut opening = std::pin::pin!(opening);
                 let opened = tokio::select! {
@@ -221,8 +235,32 @@ impl Held {
         let (said, words) = mpsc::channel(REMOTE_INPUTS_MAX);
         let mut ear = Ear::new(link.clone(), tongue, session.clone(), limits, tell.clone());
         ear.last = after;
+        let hearing = tokio::spawn(ear.listen());
         let mouth =
             Mouth { link: link.clone(), tongue, session: session.clone(), limits, news: tell };
+        let speaking = tokio::spawn(mouth.speak(words));
+        Self::made(link, tongue, session, run, news, said, [hearing, speaking])
+    }
+
+    /// The same for a service that only answers: there is nobody to speak to.
+    fn hook(link: Link, limits: Limits, session: String, run: Option<String>, from: From) -> Self {
+        let (tell, news) = mpsc::channel(1);
+        let (said, mut words) = mpsc::channel(REMOTE_INPUTS_MAX);
+        let hook = Hook { link: link.clone(), limits, news: tell };
+        let hearing = tokio::spawn(hook.listen(from));
+        let speaking = tokio::spawn(async move { while words.recv().await.is_some() {} });
+        Self::made(link, Tongue::Hook, session, run, news, said, [hearing, speaking])
+    }
+
+    fn made(
+        link: Link,
+        tongue: Tongue,
+        session: String,
+        run: Option<String>,
+        news: mpsc::Receiver<News>,
+        said: mpsc::Sender<Said>,
+        [hearing, speaking]: [JoinHandle<()>; 2],
+    ) -> Self {
         Self {
             link,
             tongue,
@@ -230,8 +268,8 @@ impl Held {
             session,
             run,
             news,
-            hearing: tokio::spawn(ear.listen()),
-            speaking: tokio::spawn(mouth.speak(words)),
+            hearing,
+            speaking,
             said,
             last_n: 0,
             ended: false,
@@ -262,6 +300,15 @@ impl Held {
                 }
                 news = self.news.recv() => match news {
                     Some(News::Event { id, data }) => self.take(id, data, ends).await,
+                    Some(News::Opened(session)) => {
+                        let _ = ends.out.send(opened(&session)).await;
+                        self.session = session;
+                        Next::GoOn
+                    }
+                    Some(News::Alive) => {
+                        let _ = ends.out.send(Word::Alive.line()).await;
+                        Next::GoOn
+                    }
                     Some(News::Ended(event)) => {
                         self.pass_on(None, event.to_string().as_bytes(), ends).await
                     }
@@ -281,12 +328,12 @@ impl Held {
                 line = line, if open => match line {
                     Some(line) => {
                         self.pass_down(&line, ends).await;
-                        Next::GoOn
+                        self.heeded(self.shut)
                     }
                     None => {
                         open = false;
                         self.part_within(REMOTE_PARTING_MS);
-                        Next::GoOn
+                        self.heeded(true)
                     }
                 },
                 () = until_then(until) => Next::Leave,
@@ -298,6 +345,11 @@ impl Held {
         }
     }
 
+    /// After the word to end: a remote that does not hear it is not waited for.
+    const fn heeded(&self, told: bool) -> Next {
+        if told && !self.tongue.heeds() { Next::Leave } else { Next::GoOn }
+    }
+
     fn part_within(&mut self, ms: u64) {
         let until = Instant::now() + Duration::from_millis(ms);
         self.until = Some(self.until.map_or(until, |earlier| earlier.min(until)));
@@ -306,7 +358,7 @@ impl Held {
     /// What the remote sent, as the events that it is.
     async fn take<Term>(&mut self, id: Option<u64>, data: Vec<u8>, ends: &Ends<Term>) -> Next {
         let events = match self.tongue {
-            Tongue::Ca => return self.pass_on(id, &data, ends).await,
+            Tongue::Ca | Tongue::Hook => return self.pass_on(id, &data, ends).await,
             Tongue::Hermes => self.runs.hear(&data),
         };
         let Ok(events) = events else {
@@ -358,7 +410,8 @@ impl Held {
             named.as_ref().filter(|named| ours.is_some_and(|ours| ours != *named)).cloned()
         };
         let run = other(&glance.run_id, self.run.as_ref()).map(|run| format!("the run '{run}'"));
-        let session = other(&glance.session_id, Some(&self.session));
+        let ours = (self.tongue != Tongue::Hook).then_some(&self.session);
+        let session = other(&glance.session_id, ours);
         run.or(session.map(|session| format!("the session '{session}'")))
             .map(|whom| whom.chars().filter(|c| !c.is_control()).take(200).collect())
     }
@@ -415,7 +468,9 @@ impl Held {
         drop(self.news);
         let spoken = Duration::from_millis(REMOTE_DELETE_MS);
         let _ = tokio::time::timeout(spoken, self.speaking).await;
-        if !self.ended || self.tongue.leaves_something() {
+        // A service that was not told to end, and did not end here, has called back.
+        let left = !self.ended && (self.shut || self.tongue.heeds());
+        if left || self.tongue.leaves_something() {
             delete(&self.link, self.tongue, &self.session).await;
         }
         Ok(())
@@ -430,6 +485,10 @@ impl Held {
             let _ = ends.out.send(Word::Forced.line()).await;
         }
     }
+}
+
+fn opened(session: &str) -> Vec<u8> {
+    Word::Opened { session, model: None, capabilities: None }.line()
 }
 
 fn noted(id: Option<u64>, message: &str) -> Vec<u8> {
@@ -475,7 +534,8 @@ async fn open(
 
 /// Takes a session away. False when it was not there any more.
 async fn delete(link: &Link, tongue: Tongue, session: &str) -> bool {
-    let answer = link.answer(tongue.delete(link, session));
+    let Some(request) = tongue.delete(link, session) else { return false };
+    let answer = link.answer(request);
     let answer = tokio::time::timeout(Duration::from_millis(REMOTE_DELETE_MS), answer);
     !matches!(answer.await, Ok(Err(Trouble::Gone)))
 }

@@ -507,3 +507,141 @@ async fn a_gateway_that_is_told_to_end_is_told_to_stop() {
     assert_eq!((said.last().unwrap()["event"]["type"].as_str(), code), (Some("failed"), None));
     assert_eq!(remote.asked("POST stop").len(), 1);
 }
+
+/// A courier to a service that only answers: what it answers to the task, and what of the work later.
+fn service(create: Vec<Answer>, status: Vec<Answer>) -> (Remote, Config) {
+    let remote = Remote::play(Script { create, status, ..Script::streams(Vec::new()) });
+    let base_url = format!("{}/v1/runs", remote.url());
+    let config = Config { base_url, protocol: RemoteProtocol::WebhookV1, ..config(&remote) };
+    (remote, config)
+}
+
+fn task() -> Value {
+    json!({ "open": { "runId": "run_1", "prompt": "go", "callbackUrl": "http://h/cb" } })
+}
+
+/// An answer that is words, or lines.
+fn plain(body: &str) -> Answer {
+    let length = body.len();
+    let head = format!("HTTP/1.1 200 X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
+    Answer::Raw([head.as_bytes(), body.as_bytes()].concat())
+}
+
+fn later(status_url: &str) -> Answer {
+    Answer::Json(202, json!({ "statusUrl": status_url, "retryAfterMs": 1 }))
+}
+
+#[tokio::test]
+async fn a_service_answers_at_once_or_says_where_to_look() {
+    let lines = format!("{}\n{}\n", progress(1), complete());
+    let running = || Answer::Json(202, json!({ "retryAfterMs": 1 }));
+    let done = || Answer::Json(200, complete());
+    // What it answers, what it says of the work later, what is told, and how often it was asked.
+    let rows = [
+        ("the end", vec![done()], vec![], "complete", (1, 0)),
+        ("lines", vec![plain(&lines)], vec![], "progress complete", (1, 0)),
+        ("words", vec![plain("all is well")], vec![], "complete", (1, 0)),
+        (
+            "500, then the end",
+            vec![Answer::Json(500, Value::Null), Answer::Drop, done()],
+            vec![],
+            "complete",
+            (3, 0),
+        ),
+        (
+            "later",
+            vec![later("/jobs/1")],
+            vec![running(), Answer::Json(503, Value::Null), running(), plain(&lines)],
+            "opened alive progress complete",
+            (1, 4),
+        ),
+    ];
+    for (what, create, status, told, asked) in rows {
+        let (remote, config) = service(create, status);
+        let (said, code) = Work::begin(config, &task()).rest().await;
+        let word = |line: &Value| {
+            line["courier"].as_str().or(line["event"]["type"].as_str()).unwrap_or("?").to_owned()
+        };
+        let mut words: Vec<_> = said.iter().map(word).collect();
+        // On a slow machine it may be told more than once that the work goes on.
+        words.dedup();
+        assert_eq!((words.join(" ").as_str(), code), (told, None), "{what}: {said:?}");
+        let (posts, looks) = (remote.asked("POST runs"), remote.asked("GET jobs/1"));
+        assert_eq!((posts.len(), looks.len()), asked, "{what}");
+        for post in posts {
+            assert_eq!(post.header("idempotency-key"), Some("run_1"), "{what}");
+            assert_eq!(post.body, task()["open"], "{what}");
+        }
+        assert!(looks.iter().all(|look| look.header("authorization").is_some()), "{what}");
+        assert!(remote.asked("DELETE").is_empty(), "what has ended is not taken away: {what}");
+    }
+}
+
+#[tokio::test]
+async fn every_bad_answer_of_a_service_has_its_code() {
+    let status = |status: u16| Answer::Json(status, Value::Null);
+    let long = format!("HTTP/1.1 200 X\r\n\r\n{}", "x".repeat(9 * 1024 * 1024));
+    let far = format!("http://127.0.0.1:9/{}", "x".repeat(10));
+    let rows = [
+        ("401", status(401), status(404), Code::AuthFailed),
+        ("404", status(404), status(404), Code::ProtocolError),
+        ("422", status(422), status(404), Code::ProtocolError),
+        ("500", status(500), status(404), Code::RemoteUnavailable),
+        ("cut", plain("{\"type\":\"complete\""), status(404), Code::ProtocolError),
+        ("no end", Answer::Json(200, progress(1)), status(404), Code::ProtocolError),
+        ("endless", Answer::Raw(long.into_bytes()), status(404), Code::ProtocolError),
+        ("elsewhere", later(&far), status(404), Code::ProtocolError),
+        ("long address", later(&"x".repeat(3000)), status(404), Code::ProtocolError),
+        ("forgotten", later("/jobs/1"), status(404), Code::RemoteLost),
+        ("gone", later("/jobs/1"), Answer::Drop, Code::RemoteLost),
+        ("401 later", later("/jobs/1"), status(401), Code::AuthFailed),
+    ];
+    for (what, create, status, code) in rows {
+        let (_remote, config) = service(vec![create], vec![status]);
+        let config = Config { limits: QUICK, ..config };
+        let (said, ended) = Work::begin(config, &task()).rest().await;
+        assert_eq!(ended, Some(code), "{what}: {said:?}");
+        assert_eq!(said.last().unwrap()["courier"], "fault", "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_never_ends_is_left_and_its_work_taken_away_where_that_can_be_said() {
+    let running = || vec![Answer::Json(202, json!({ "retryAfterMs": 1 }))];
+    let called_back = Answer::Json(202, Value::Null);
+    // How it takes the task, whether it is told to end, and what it is told then.
+    let rows = [
+        ("it hangs", Answer::Hang, true, 0),
+        ("it says where to look", later("/jobs/1"), true, 1),
+        ("it will call back", called_back.clone(), true, 0),
+        ("it has called back", called_back, false, 0),
+        ("it has called back, and said where to look", later("/jobs/1"), false, 0),
+    ];
+    for (what, create, told, deletes) in rows {
+        let (remote, config) = service(vec![create.clone()], running());
+        let mut work = Work::begin(config, &task());
+        if !matches!(create, Answer::Hang) {
+            assert_eq!(work.next().await.unwrap()["courier"], "opened", "{what}");
+        }
+        if told {
+            let shutdown = json!({ "type": "shutdown", "reason": "cancelled" });
+            work.say(json!({ "n": 1, "input": shutdown })).await;
+        } else {
+            work.lines = None;
+        }
+        let (said, code) = work.rest().await;
+        assert!(said.iter().all(|line| line["courier"] == "alive"), "{what}: {said:?}");
+        assert_eq!(code, None, "{what}");
+        assert_eq!(remote.asked("DELETE").len(), deletes, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn the_work_of_a_service_is_looked_at_again_by_the_next_courier() {
+    let (remote, config) = service(vec![Answer::Drop], vec![Answer::Json(200, complete())]);
+    let session = format!("{}/jobs/1", remote.url());
+    let attach = json!({ "attach": { "session": session, "run": "run_1", "after": null } });
+    let (said, code) = Work::begin(config, &attach).rest().await;
+    assert_eq!((ids(&said), code), (vec!["1"], None));
+    assert!(remote.asked("POST runs").is_empty(), "the task is not posted again");
+}

@@ -1,7 +1,7 @@
 //! What differs between the protocols that a remote may speak: where a session is asked for, heard,
 //! spoken to and taken away, and what its events are called. Everything else, the patience, the
 //! numbers and the end, is the same for all. `hermes` puts the events of that service into those of
-//! the process protocol.
+//! the process protocol, and `hook` hears services that only answer.
 
 use super::hermes;
 use super::link::Link;
@@ -23,17 +23,16 @@ pub enum Tongue {
     Ca,
     /// The runs of a Hermes gateway.
     Hermes,
+    /// A service that takes a task and answers it, now or later. It is told nothing more.
+    Hook,
 }
 
 impl Tongue {
-    pub fn of(protocol: RemoteProtocol) -> Result<Self, Fault> {
+    pub const fn of(protocol: RemoteProtocol) -> Self {
         match protocol {
-            RemoteProtocol::CaHttpV1 => Ok(Self::Ca),
-            RemoteProtocol::HermesRunsV1 => Ok(Self::Hermes),
-            RemoteProtocol::WebhookV1 => {
-                let message = format!("{} is not spoken yet", protocol.word());
-                Err(Fault::new(Code::NotSupported, message))
-            }
+            RemoteProtocol::CaHttpV1 => Self::Ca,
+            RemoteProtocol::HermesRunsV1 => Self::Hermes,
+            RemoteProtocol::WebhookV1 => Self::Hook,
         }
     }
 
@@ -43,6 +42,7 @@ impl Tongue {
         let (url, body) = match self {
             Self::Ca => (link.below(SESSIONS), body.to_owned()),
             Self::Hermes => (link.below(hermes::RUNS), hermes::asked(asked).to_string()),
+            Self::Hook => (link.base(), body.to_owned()),
         };
         let request = link
             .request(Method::POST, url)
@@ -51,7 +51,7 @@ impl Tongue {
             .body(body);
         match (self, asked.agent_id.as_deref()) {
             (Self::Hermes, Some(agent)) => request.header(hermes::SESSION_KEY, agent),
-            (Self::Hermes, None) | (Self::Ca, _) => request,
+            (Self::Hermes, None) | (Self::Ca | Self::Hook, _) => request,
         }
     }
 
@@ -60,7 +60,7 @@ impl Tongue {
         let wrong =
             |why: String| Fault::new(Code::ProtocolError, format!("its new session: {why}"));
         let session: Session = match self {
-            Self::Ca => serde_json::from_slice(answer),
+            Self::Ca | Self::Hook => serde_json::from_slice(answer),
             Self::Hermes => hermes::session(answer),
         }
         .map_err(|error| wrong(error.to_string()))?;
@@ -78,6 +78,7 @@ impl Tongue {
         let [version, noun] = match self {
             Self::Ca => SESSIONS,
             Self::Hermes => hermes::RUNS,
+            Self::Hook => return link.own_status(session).unwrap_or_else(|| link.base()),
         };
         link.below([version, noun, session].into_iter().chain(part))
     }
@@ -98,17 +99,30 @@ impl Tongue {
                 let kind: Kind = serde_json::from_str(&said.body).unwrap_or_default();
                 (kind.r#type == "shutdown").then(|| post("stop", json!({}).to_string()))
             }
+            Self::Hook => None,
         }
     }
 
-    /// The request that takes a session away.
-    pub fn delete(self, link: &Link, session: &str) -> RequestBuilder {
+    /// The request that takes a session away, where there is a place for it.
+    pub fn delete(self, link: &Link, session: &str) -> Option<RequestBuilder> {
         match self {
-            Self::Ca => link.request(Method::DELETE, self.place(link, session, None)),
-            Self::Hermes => link
-                .request(Method::POST, self.place(link, session, Some("stop")))
-                .header(CONTENT_TYPE, "application/json")
-                .body("{}"),
+            Self::Ca => Some(link.request(Method::DELETE, self.place(link, session, None))),
+            Self::Hermes => Some(
+                link.request(Method::POST, self.place(link, session, Some("stop")))
+                    .header(CONTENT_TYPE, "application/json")
+                    .body("{}"),
+            ),
+            Self::Hook => {
+                link.own_status(session).map(|status| link.request(Method::DELETE, status))
+            }
+        }
+    }
+
+    /// Whether the remote hears that it is to end, and ends by itself then.
+    pub const fn heeds(self) -> bool {
+        match self {
+            Self::Ca | Self::Hermes => true,
+            Self::Hook => false,
         }
     }
 
@@ -116,7 +130,7 @@ impl Tongue {
     pub const fn leaves_something(self) -> bool {
         match self {
             Self::Ca => true,
-            Self::Hermes => false,
+            Self::Hermes | Self::Hook => false,
         }
     }
 
@@ -124,14 +138,14 @@ impl Tongue {
     /// when it has ended. Streams with numbers need no such place: they are taken up.
     pub fn status(self, link: &Link, session: &str) -> Option<RequestBuilder> {
         match self {
-            Self::Ca => None,
+            Self::Ca | Self::Hook => None,
             Self::Hermes => Some(link.request(Method::GET, self.place(link, session, None))),
         }
     }
 
     pub fn ended(self, status: &[u8]) -> Option<Value> {
         match self {
-            Self::Ca => None,
+            Self::Ca | Self::Hook => None,
             Self::Hermes => hermes::ended(status),
         }
     }

@@ -75,6 +75,8 @@ pub enum Word<'a> {
     Fault { code: Code, message: &'a str },
     /// The remote is there; said when nothing more was asked.
     Well { message: &'a str },
+    /// The remote says that it still works, and nothing more.
+    Alive,
     /// The session was taken away from a remote that did not end by itself.
     Forced,
 }

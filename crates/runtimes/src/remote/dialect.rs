@@ -6,7 +6,7 @@
 use super::wire::{self, Attach, Input, Line, Told};
 use crate::{Dialect, Frame, Out, Stream, jsonlines, saved};
 use contract::event::{self, Body, Log, Raw, Session};
-use contract::plan::Remote;
+use contract::plan::{Remote, RemoteProtocol};
 use contract::speech::{Close, Ending};
 use contract::{Code, Draft, Fault, Signal, Timestamp, Utterance};
 use serde::{Deserialize, Serialize};
@@ -99,6 +99,9 @@ impl Remotely {
     fn hear_line(&mut self, line: Line<'_>, frame: &Frame<'_>, out: &mut Out) {
         let id = line.id.as_ref().and_then(|id| id.parse().ok());
         if let (Some(event), None) = (line.event, &line.courier) {
+            if self.is_called_back() && !self.is_news(id, event, frame, out) {
+                return;
+            }
             self.state.last = id.or(self.state.last);
             return self.talk.hear(&Frame { bytes: event.get().as_bytes(), ..*frame }, out);
         }
@@ -121,10 +124,38 @@ impl Remotely {
                 let (text, output, detail) = (None, None, Some(message));
                 out.signals.push(Signal::Result(Ending { code, text, output, detail }));
             }
+            // It was heard, and that is all that it says.
+            Some("alive") => {}
             Some("forced") => out.signals.push(Signal::Forced),
             // A line that is no courier's is kept, as it would be of any other agent.
             Some(_) | None => self.talk.hear(frame, out),
         }
+    }
+
+    /// Whether an event of a service is to be heard. It may come twice, by an answer and by a call
+    /// back; a run ends once whatever number its end has. And nobody can tell it what a tool answered.
+    fn is_news(&self, id: Option<u64>, event: &RawValue, frame: &Frame<'_>, out: &mut Out) -> bool {
+        let kind: wire::Kind<'_> = serde_json::from_str(event.get()).unwrap_or_default();
+        match kind.r#type.as_deref() {
+            Some("complete" | "failed") => true,
+            _ if id.is_some() && id <= self.state.last => false,
+            Some("tool_call") => {
+                let raw = Some(Raw { stream: frame.stream.into(), line: frame.line });
+                let text = "a tool_call was not carried out: a service calls tools at mcpUrl";
+                out.drafts.push(Draft { raw, ..note(text.to_owned()) });
+                false
+            }
+            Some(_) | None => true,
+        }
+    }
+
+    /// Whether the other side is a service that only answers, and may call back.
+    pub(super) fn is_called_back(&self) -> bool {
+        self.state.remote.protocol == RemoteProtocol::WebhookV1
+    }
+
+    pub(super) fn run(&self) -> &str {
+        &self.state.run
     }
 
     fn opened(

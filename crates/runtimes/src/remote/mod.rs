@@ -5,6 +5,7 @@
 //! argument or a file: the courier finds it in its environment.
 
 mod address;
+mod callback;
 mod dialect;
 mod wire;
 
@@ -83,12 +84,6 @@ impl Runtime for ByHttp {
             return Err(Fault::new(Code::InvalidConfig, message).with_hint(hint));
         };
         address::check(name, remote)?;
-        if remote.protocol == RemoteProtocol::WebhookV1 {
-            let word = remote.protocol.word();
-            let message = format!("adapters.{name}.protocol: {word} is not spoken yet");
-            let hint = "use ca-http-v1, or hermes-runs-v1";
-            return Err(Fault::new(Code::NotSupported, message).with_hint(hint));
-        }
         if let Some(variable) = remote.auth.token_env()
             && spec.caller_env.get(variable).is_none_or(|token| token.trim().is_empty())
         {
@@ -145,6 +140,14 @@ pub(crate) fn left(saved: &[u8]) -> Option<Left> {
     Some(Left { args: arguments(remote), token_env, fence, first: talk.attach()? })
 }
 
+/// The lines that events are which a service sent by itself, in a saved conversation with one.
+pub(crate) fn called_back(saved: &[u8], given: &Value) -> Result<Vec<Vec<u8>>, Fault> {
+    match Remotely::restore(saved).ok().filter(Remotely::is_called_back) {
+        Some(talk) => callback::lines(talk.run(), given),
+        None => Err(callback::not_supported()),
+    }
+}
+
 /// What the courier is told on its command line, where everyone can read it: no secret.
 fn arguments(remote: &Remote) -> Vec<String> {
     let mut args = launch::words(&[COURIER, "--protocol", remote.protocol.word()]);
@@ -170,11 +173,11 @@ fn session_body(spec: &Spec) -> Value {
     let number = |name: &str| known(name).and_then(|text| text.parse::<u64>().ok());
     let tree = |name: &str| known(name).and_then(|text| serde_json::from_str::<Value>(&text).ok());
     let remote = spec.adapter.remote.as_ref();
-    let protocol = remote.map(|remote| remote.protocol.word());
+    let protocol = remote.map(|remote| remote.protocol);
     // What it cannot reach it is not offered: its tools come by the stream as well.
     let found = |url: &str| remote.is_none_or(|remote| address::is_within_reach(remote, url));
     let snapshot = tree("workspace").filter(|it| it["url"].as_str().is_some_and(found));
-    json!({
+    let mut body = json!({
         "runId": known("runId"),
         "taskId": known("taskId"),
         "agentId": known("agentId"),
@@ -193,8 +196,12 @@ fn session_body(spec: &Spec) -> Value {
         "systemPrompt": spec.system_prompt,
         "model": spec.model,
         "sessionResume": spec.session,
-        "protocol": protocol,
-    })
+        "protocol": protocol.map(RemoteProtocol::word),
+    });
+    if protocol == Some(RemoteProtocol::WebhookV1) {
+        body["callbackUrl"] = json!(known("callbackUrl").filter(|url| found(url)));
+    }
+    body
 }
 
 /// The policies of the http lane: all of them, because what the remote does by itself is not seen.

@@ -3,7 +3,9 @@
 
 use super::*;
 use crate::trial::{hear, lines, spec_with};
-use crate::{Out, Stream};
+use crate::{Dialect, Out, Stream};
+use contract::event::Body;
+use contract::plan::RemoteProtocol;
 use contract::speech::{Close, ToolAnswer};
 use contract::{Signal, Utterance};
 
@@ -239,4 +241,61 @@ fn broken_lines_are_kept_and_end_nothing() {
     dialect.close(Close::Cut, &mut out);
     assert_eq!(out.signals, []);
     assert!(out.drafts.len() >= broken.len());
+}
+
+/// A conversation with a service that only answers.
+fn service() -> Box<dyn Dialect> {
+    let remote = Remote { protocol: RemoteProtocol::WebhookV1, ..remote(bearer()) };
+    ByHttp.dialect(&spec(remote))
+}
+
+#[test]
+fn what_a_service_tells_twice_is_heard_once_and_its_end_whatever_its_number() {
+    let told = |id: u64, event: Value| json!({ "id": id.to_string(), "event": event });
+    let step = |n: u64| told(n, json!({ "type": "progress", "summary": n.to_string() }));
+    let call = told(3, json!({ "type": "tool_call", "id": "a", "tool": "read_task" }));
+    let end = told(1, json!({ "type": "complete" }));
+    let lines: Vec<Vec<u8>> = [step(1), step(2), step(1), step(2), call, end]
+        .map(|line| line.to_string().into_bytes())
+        .into();
+    let (first, rest) = lines.split_at(3);
+    let mut dialect = service();
+    let mut heard = hear(&mut *dialect, Stream::Stdout, first);
+    let mut dialect = ByHttp.restore(&dialect.save()).unwrap();
+    let after = hear(&mut *dialect, Stream::Stdout, rest);
+    heard.drafts.extend(after.drafts);
+    let bodies: Vec<_> = heard.drafts.iter().map(|draft| &draft.body).collect();
+    assert!(
+        matches!(bodies[..], [Body::Progress(_), Body::Progress(_), Body::Log(_)]),
+        "{bodies:?}"
+    );
+    assert!(matches!(after.signals[..], [Signal::Ended(_)]), "{:?}", after.signals);
+    assert!(after.frames.is_empty(), "nothing is answered that nobody hears");
+}
+
+#[test]
+fn that_a_service_still_works_is_heard_and_is_no_event() {
+    let (_, out) = heard(&[json!({ "courier": "alive" })]);
+    assert_eq!(out, Out::default());
+}
+
+#[test]
+fn only_a_service_calls_back() {
+    let event = json!({ "type": "progress", "summary": "on" });
+    assert_eq!(called_back(&service().save(), &event).unwrap().len(), 1);
+    let other = ByHttp.dialect(&spec(remote(bearer())));
+    for saved in [other.save(), b"{}".to_vec(), Vec::new()] {
+        assert_eq!(called_back(&saved, &event).unwrap_err().code, Code::NotSupported);
+    }
+}
+
+#[test]
+fn a_service_is_told_where_to_call_back() {
+    let known = |protocol| {
+        let mut spec = spec(Remote { protocol, ..remote(bearer()) });
+        spec.context.set("callbackUrl", "http://127.0.0.1:1/cb");
+        session_body(&spec).get("callbackUrl").cloned()
+    };
+    assert_eq!(known(RemoteProtocol::WebhookV1), Some(json!("http://127.0.0.1:1/cb")));
+    assert_eq!(known(RemoteProtocol::CaHttpV1), None);
 }

@@ -36,6 +36,22 @@ pub(super) struct Line<'a> {
     pub message: Option<String>,
 }
 
+/// What of an event decides whether it is heard.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Kind<'a> {
+    #[serde(borrow)]
+    pub r#type: Option<Cow<'a, str>>,
+}
+
+/// An event that did not come by the courier, as the courier would have told it.
+#[derive(Debug, Serialize)]
+pub(super) struct Called<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    pub event: &'a Value,
+}
+
 /// What a remote says of itself when a session is opened.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Capabilities {

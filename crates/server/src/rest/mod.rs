@@ -1,6 +1,7 @@
 //! The table of routes, and how faults become answers. One file per noun.
 
 mod asks;
+mod callback;
 mod host;
 mod money;
 mod openapi;
@@ -89,6 +90,11 @@ pub const ROUTES: &[Route] = &[
             "its workspace as a tar file, for the token of that run while it lives",
         )],
         make: || get(workspace::show),
+    },
+    Route {
+        path: "/api/v1/runs/{run}/callback",
+        methods: &[("post", "events of a service that calls back, for the token of its live run")],
+        make: || post(callback::take),
     },
     Route {
         path: "/api/v1/runs/{run}/commands",
