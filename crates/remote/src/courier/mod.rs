@@ -157,6 +157,14 @@ struct Held {
     until: Option<Instant>,
 }
 
+/// Where a session is taken up: a new one at its beginning, another courier's where it was left.
+struct TakenUp {
+    session: String,
+    run: Option<String>,
+    after: Option<u64>,
+    fence: Option<u64>,
+}
+
 /// What to do after something happened.
 enum Next {
     GoOn,
@@ -176,11 +184,11 @@ impl Held {
         })?;
         let tongue = Tongue::of(config.protocol)?;
         let link = Link::new(config).await?;
-        let (session, run, after) = match begin {
-            Begin::Attach { session, run, after } => {
+        let (session, run, after, fence) = match begin {
+            Begin::Attach { session, run, after, fence } => {
                 let word = Word::Opened { session: &session, model: None, capabilities: None };
                 let _ = ends.out.send(word.line()).await;
-                (session, Some(run), after)
+                (session, Some(run), after, fence)
             }
             Begin::Open(body) => {
                 let asked: NewSession = serde_json::from_str(body.get()).unwrap_or_default();
@@ -202,27 +210,22 @@ impl Held {
                 let model = model.as_deref();
                 let word = Word::Opened { session: &id, model, capabilities };
                 let _ = ends.out.send(word.line()).await;
-                (id, run, None)
+                (id, run, None, asked.fencing_token)
             }
         };
-        Ok(Some(Self::of(link, tongue, config.limits, session, run, after)))
+        let taken_up = TakenUp { session, run, after, fence };
+        Ok(Some(Self::of(link, tongue, config.limits, taken_up)))
     }
 
-    fn of(
-        link: Link,
-        tongue: Tongue,
-        limits: Limits,
-        session: String,
-        run: Option<String>,
-        after: Option<u64>,
-    ) -> Self {
+    fn of(link: Link, tongue: Tongue, limits: Limits, taken_up: TakenUp) -> Self {
+        let TakenUp { session, run, after, fence } = taken_up;
         // One at a time: what is not read here waits at the remote.
         let (tell, news) = mpsc::channel(1);
         let (said, words) = mpsc::channel(REMOTE_INPUTS_MAX);
         let mut ear = Ear::new(link.clone(), tongue, session.clone(), limits, tell.clone());
         ear.last = after;
-        let mouth =
-            Mouth { link: link.clone(), tongue, session: session.clone(), limits, news: tell };
+        let (to, spoken) = (link.clone(), session.clone());
+        let mouth = Mouth { link: to, tongue, session: spoken, limits, fence, news: tell };
         Self {
             link,
             tongue,

@@ -344,6 +344,29 @@ async fn a_word_whose_answer_was_lost_is_said_again_under_its_number() {
 }
 
 #[tokio::test]
+async fn every_word_carries_the_fence_that_its_session_was_opened_under() {
+    let steps = vec![Step::Await("message"), Step::After(numbered(&[complete()])), Step::Hold];
+    let lost = vec![Answer::Drop, Answer::Json(202, Value::Null)];
+    let open = |fence: Value| json!({ "open": { "runId": "run_1", "fencingToken": fence } });
+    let attach = json!({ "attach": { "session": SESSION, "run": "run_1", "fence": 7 } });
+    let plain = json!({ "attach": { "session": SESSION, "run": "run_1" } });
+    for (first, fence) in
+        [(open(json!(7)), Some("7")), (attach, Some("7")), (open(Value::Null), None), (plain, None)]
+    {
+        let remote = Remote::play(Script::streams(vec![steps.clone()]).input(lost.clone()));
+        let work = Work::begin(config(&remote), &first);
+        work.say(json!({ "n": 1, "input": { "type": "budget_update" } })).await;
+        work.say(json!({ "n": 2, "input": { "type": "message", "text": "hi" } })).await;
+        assert_eq!(work.rest().await.1, None);
+        let inputs = remote.asked("POST input");
+        assert_eq!(inputs.len(), 3, "one of them twice");
+        for input in inputs {
+            assert_eq!(input.header("ostler-fence"), fence, "{first}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_remote_that_says_our_fence_is_stale_ends_the_run_so() {
     let stale = Answer::Json(409, json!({ "code": "fence_stale" }));
     let remote = Remote::play(Script::streams(vec![vec![Step::Hold]]).input(vec![stale]));

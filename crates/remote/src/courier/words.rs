@@ -14,8 +14,14 @@ use serde_json::value::RawValue;
 pub enum Begin {
     /// The body with which a session is asked for.
     Open(Box<RawValue>),
-    /// A session that another courier held, up to this event.
-    Attach { session: String, run: String, after: Option<u64> },
+    /// A session that another courier held, up to this event, and the fence it was opened under.
+    Attach {
+        session: String,
+        run: String,
+        after: Option<u64>,
+        #[serde(default)]
+        fence: Option<u64>,
+    },
 }
 
 /// A word for the remote. One without a number is the next.

@@ -92,8 +92,8 @@ impl Remotely {
     /// The first line for a courier that takes up the session.
     pub(super) fn attach(&self) -> Option<Vec<u8>> {
         let session = self.state.session.as_deref()?;
-        let (run, after) = (self.state.run.as_str(), self.state.last);
-        Some(wire::frame(&Told::Attach(Attach { session, run, after })))
+        let (run, after, fence) = (self.state.run.as_str(), self.state.last, self.state.fence);
+        Some(wire::frame(&Told::Attach(Attach { session, run, after, fence })))
     }
 
     fn hear_line(&mut self, line: Line<'_>, frame: &Frame<'_>, out: &mut Out) {

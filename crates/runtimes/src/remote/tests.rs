@@ -189,7 +189,7 @@ fn a_session_that_went_is_taken_up_where_its_last_stored_event_was() {
     assert_eq!(left.args, ByHttp.plan(&spec(remote(bearer()))).unwrap().args);
     let line = String::from_utf8(left.first).unwrap();
     let run = "run_0198c0de00007000800000000000cafe";
-    let attach = json!({ "attach": { "session": "s-1", "run": run, "after": 8 } });
+    let attach = json!({ "attach": { "session": "s-1", "run": run, "after": 8, "fence": 3 } });
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), attach);
 }
 
