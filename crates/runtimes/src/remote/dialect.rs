@@ -3,6 +3,7 @@
 //! said, and how the courier tells that the remote is gone. All of it is in the saved state, so that
 //! the last number is stored with the events that it came with.
 
+use super::ending::Before;
 use super::wire::{self, Attach, Input, Line, Told};
 use crate::{Dialect, Frame, Out, Stream, jsonlines, saved};
 use contract::event::{self, Body, Log, Raw, Session};
@@ -100,7 +101,9 @@ impl Remotely {
         let id = line.id.as_ref().and_then(|id| id.parse().ok());
         if let (Some(event), None) = (line.event, &line.courier) {
             self.state.last = id.or(self.state.last);
-            return self.talk.hear(&Frame { bytes: event.get().as_bytes(), ..*frame }, out);
+            let before = Before::of(out);
+            self.talk.hear(&Frame { bytes: event.get().as_bytes(), ..*frame }, out);
+            return before.name_failure(event.get(), out);
         }
         if let (Some(text), None) = (&line.text, &line.courier) {
             self.state.last = id.or(self.state.last);

@@ -6,6 +6,7 @@
 
 mod address;
 mod dialect;
+mod ending;
 mod wire;
 
 #[cfg(test)]

@@ -70,7 +70,9 @@ impl Listening {
             let (router, leaving) = (router.clone(), leaving.subscribe());
             match self.acceptor.clone() {
                 None => tokio::spawn(converse(stream, peer, router, leaving, place)),
-                Some(acceptor) => tokio::spawn(greet(acceptor, (stream, peer), router, leaving, place)),
+                Some(acceptor) => {
+                    tokio::spawn(greet(acceptor, (stream, peer), router, leaving, place))
+                }
             };
         }
         drop(self.listener);
