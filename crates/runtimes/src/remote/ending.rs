@@ -37,15 +37,17 @@ impl Before {
     pub(super) fn name_failure(&self, event: &str, out: &mut Out) {
         let mut signals = out.signals.iter_mut().skip(self.signals);
         let ending = signals.find_map(|signal| match signal {
-            Signal::Ended(ending) if ending.code == Some(Code::AgentFailed) => Some(ending),
+            Signal::Ended(ending) => ending.code.map(|heard| (heard, ending)),
             _ => None,
         });
-        let Some(ending) = ending else { return };
+        let Some((heard, ending)) = ending else { return };
         let Ok(failed) = serde_json::from_str::<Failed<'_>>(event) else { return };
         let named = failed.code.as_deref().and_then(Code::from_word);
-        let Some(code) = named.filter(|code| *code != Code::AgentFailed && may_say(*code)) else {
+        // What the reason named already is not named otherwise.
+        let Some(code) = named.filter(|code| may_say(*code)) else { return };
+        if heard != Code::AgentFailed && heard != code {
             return;
-        };
+        }
         ending.code = Some(code);
         if failed.reason.as_deref() == Some(code.word()) {
             ending.detail =
