@@ -3,12 +3,14 @@
 //! holds the session and whoever hosts the run, by the most that the kernel ever saw them have.
 
 use crate::manners::stage::memory_kb;
-use crate::ostler::{BOUND_MS, Ostler, Running, kinds, result, signal};
+use crate::ostler::{BOUND_MS, Ostler, Running, kinds, program, result, signal};
 use crate::remote::{HUSH, PATIENT_MS, complete, knowing};
 use contract::limits::REMOTE_EVENT_BYTES_MAX;
 use rustix::process::Signal;
-use serde_json::Value;
-use std::process::Command;
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use testkit::remote::{Answer, Remote, Script, Step, wire};
 use testkit::{find_marked, until};
 
@@ -114,5 +116,68 @@ fn a_remote_that_sends_too_much_costs_one_event_and_a_margin() {
         assert_eq!(kinds(&events).iter().filter(|kind| **kind == "result").count(), 1, "{name}");
         assert!((1..=courier_kb_max).contains(&courier_kb), "{name}: {courier_kb} KiB");
         assert!((1..=SMALL_KB_MAX).contains(&host_kb), "{name}: {host_kb} KiB");
+    }
+}
+
+/// One event of about this many bytes, as it stands in a stream.
+fn event(id: u64, before: &str, filling: &[u8], bytes: usize, after: &str) -> Vec<u8> {
+    let mut event = format!("id: {id}\ndata: {before}").into_bytes();
+    event.extend(filling.repeat(bytes / filling.len()));
+    event.extend(format!("{after}\n\n").bytes());
+    event
+}
+
+/// A courier whose lines nobody reads until it has taken in all that it will; then they are counted.
+/// Gives the most that it ever had, in kilobytes, and its lines.
+fn unread(remote: &Remote) -> (u64, usize) {
+    let ostler = Ostler::new();
+    let mut courier = ostler.instance.command(program());
+    courier.args(["courier", "--protocol", "ca-http-v1", "--", &remote.url()]);
+    let piped = courier.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut courier = piped.spawn().expect("ostler starts");
+    let mut to = courier.stdin.take().expect("piped");
+    writeln!(to, "{}", json!({ "open": { "runId": "run_1" } })).expect("it reads");
+    let (mut seen, mut since) = (0, Instant::now());
+    until("it to take in no more", BOUND_MS, || {
+        let now = memory_kb(courier.id(), "VmHWM");
+        if std::mem::replace(&mut seen, now) != now || remote.asked("GET events").is_empty() {
+            since = Instant::now();
+        }
+        (since.elapsed() > Duration::from_secs(1)).then_some(())
+    });
+    let mut lines = BufReader::new(courier.stdout.take().expect("piped"));
+    let (mut line, mut count, mut most_kb) = (Vec::new(), 0, seen);
+    let is_end = |line: &[u8]| line.len() < 200 && line.windows(8).any(|part| part == b"complete");
+    while !is_end(&line) {
+        line.clear();
+        assert!(lines.read_until(b'\n', &mut line).expect("it says lines") > 0, "{count} lines");
+        most_kb = most_kb.max(memory_kb(courier.id(), "VmHWM"));
+        count += 1;
+    }
+    drop(to);
+    assert!(courier.wait().expect("it ends").success());
+    (most_kb, count)
+}
+
+#[test]
+fn a_courier_holds_one_event_however_many_come_and_whatever_they_are_made_of() {
+    const LONG: usize = 60 << 20;
+    let long = |id| event(id, "{\"type\":\"progress\",\"summary\":\"", b"x", LONG, "\"}");
+    let numbers = event(1, "{\"type\":\"tool_call\",\"id\":[0", b",1", LONG, "]}");
+    // Each of its characters takes six in JSON.
+    let controls = event(1, "no JSON ", b"\x01", LONG, "");
+    let rows = [
+        ("five events as long as may be", (1..=5).map(long).collect::<Vec<_>>(), 7),
+        ("a call whose id is a long list", vec![numbers], 3),
+        ("a text of control characters", vec![controls], 4),
+    ];
+    for (name, events, lines) in rows {
+        let last = wire(events.len() as u64 + 1, &complete());
+        let steps = events.into_iter().chain([last]).map(Step::Raw).chain([Step::Hold]);
+        let remote = Remote::play(Script::streams(vec![steps.collect()]));
+        let (most_kb, count) = unread(&remote);
+        eprintln!("{name}: courier {most_kb} KiB");
+        assert!((1..=COURIER_KB_MAX).contains(&most_kb), "{name}: {most_kb} KiB");
+        assert_eq!(count, lines, "{name}");
     }
 }

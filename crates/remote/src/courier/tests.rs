@@ -34,7 +34,7 @@ fn config(remote: &Remote) -> Config {
 /// A courier at work.
 struct Work {
     lines: Option<mpsc::Sender<Vec<u8>>>,
-    out: mpsc::Receiver<Vec<u8>>,
+    out: mpsc::Receiver<Line>,
     term: Option<tokio::sync::oneshot::Sender<()>>,
     carried: JoinHandle<Result<(), Fault>>,
 }
@@ -74,7 +74,7 @@ impl Work {
     async fn next(&mut self) -> Option<Value> {
         let line = tokio::time::timeout(Duration::from_secs(60), self.out.recv());
         let line = line.await.expect("it says something within the bound")?;
-        Some(serde_json::from_slice(&line).expect("a line of JSON"))
+        Some(serde_json::from_slice(&line.bytes).expect("a line of JSON"))
     }
 
     /// Everything until its end; what it ended as.
