@@ -33,10 +33,15 @@ fn answer() -> Vec<u8> {
     head.iter().copied().chain(events).collect()
 }
 
-/// A remote whose first stream is cut there, and which then tells what is asked for.
+/// A remote whose first stream is cut there, and which then tells what is asked for, or, after every
+/// second cut, all of it again, whatever was asked for.
 fn cut_at(cut: usize) -> Remote {
     let first = vec![Step::Answer(Answer::Raw(answer()[..cut].to_vec()))];
-    let rest = vec![Step::After(told()), Step::Hold];
+    let again = match cut % 2 {
+        0 => Step::After(told()),
+        _ => Step::Raw(told().into_iter().flat_map(|(id, event)| wire(id, &event)).collect()),
+    };
+    let rest = vec![again, Step::Hold];
     Remote::play(Script::streams(vec![first, rest]))
 }
 
