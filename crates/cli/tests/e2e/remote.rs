@@ -103,7 +103,8 @@ fn a_remote_is_run_like_any_other_agent() {
     assert_eq!(body["runId"], events[0]["run_id"]);
     assert_eq!(opened.header("idempotency-key"), events[0]["run_id"].as_str());
     assert!(body["leaseToken"].is_string() && body["leaseExpiresAt"].is_string(), "{body}");
-    assert_eq!((&body["fencingToken"], &body["workspace"]), (&json!(1), &Value::Null));
+    let workspace = &body["workspace"]["format"];
+    assert_eq!((&body["fencingToken"], workspace), (&json!(1), &json!("tar")));
     assert_eq!(remote.heard()[0]["type"], "tool_result");
     assert_eq!(remote.asked("DELETE").len(), 1, "the session was taken away");
 }
