@@ -247,6 +247,12 @@ limits! {
     REMOTE_ANSWER_BYTES_MAX: usize = 64 * KIB;
     /// One event of a remote; with what stands around it, it is still a line.
     REMOTE_EVENT_BYTES_MAX: usize = 64 * MIB - 4 * KIB;
+    /// What of a remote is held besides one event, while lines wait to be read.
+    REMOTE_AHEAD_BYTES: usize = MIB;
+    /// What is passed on of that which a remote sends in the place of an event, and is none.
+    REMOTE_TEXT_BYTES_MAX: usize = 8 * MIB;
+    /// The id of a call that is refused by name.
+    REMOTE_CALL_ID_BYTES_MAX: usize = 4 * KIB;
     /// What must have come of an event that takes long, for its stream not to count as cut.
     REMOTE_PROGRESS_BYTES: usize = 64 * KIB;
     /// The id of a session of a remote.

@@ -13,6 +13,9 @@ pub const SESSIONS: [&str; 2] = ["v1", "sessions"];
 pub const IDEMPOTENCY_KEY: &str = "Idempotency-Key";
 /// The header by which a word is taken once: its number, counted from 1 in each session.
 pub const INPUT_NUMBER: &str = "Ostler-Input";
+/// The header by which a word of someone who owns the work no longer is known: the fencing token under
+/// which its session was opened.
+pub const FENCE: &str = "Ostler-Fence";
 /// The header by which a stream is taken up: the number of the last event that was heard.
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 /// The code of a refusal whose reason is that someone else owns the work by now.

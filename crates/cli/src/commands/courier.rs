@@ -7,7 +7,7 @@ use crate::args;
 use contract::limits::LINE_BYTES_MAX;
 use contract::plan::{RemoteAuth, RemoteProtocol};
 use contract::{Code, Fault};
-use remote::courier::{Config, Ends, Limits, carry, greet};
+use remote::courier::{Config, Ends, Limits, Line, carry, greet};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::process::ExitCode;
@@ -95,10 +95,10 @@ fn read() -> mpsc::Receiver<Vec<u8>> {
 }
 
 /// A keeper that does not read holds us up, and so the remote.
-fn write(mut lines: mpsc::Receiver<Vec<u8>>) {
+fn write(mut lines: mpsc::Receiver<Line>) {
     let mut output = std::io::stdout().lock();
     while let Some(line) = lines.blocking_recv() {
-        if output.write_all(&line).and_then(|()| output.flush()).is_err() {
+        if output.write_all(&line.bytes).and_then(|()| output.flush()).is_err() {
             return;
         }
     }

@@ -1,19 +1,20 @@
 //! Agents on other machines: a remote of good manners is run like any other agent, and one of bad
 //! manners ends its run once, with the code that says what was wrong, and nothing of it is lost. The
-//! courier alone has a finer table in `crates/remote/src/courier/tests.rs`.
+//! courier alone has a finer table in `crates/remote/src/courier/tests.rs`; `remote_cuts.rs` cuts a
+//! session at every byte, `remote_memory.rs` has what all of it may cost in memory.
 
 use crate::ostler::{
     BOUND_MS, Ostler, Running, assert_gap_free, deeds, keepers, kinds, result, signal,
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use testkit::remote::{Answer, Remote, Script, Step, numbered, wire};
+use testkit::remote::{Answer, Remote, Script, Step, numbered};
 use testkit::{find_marked, until};
 
-const HUSH: &str = "far-hush-2026";
+pub const HUSH: &str = "far-hush-2026";
 
 /// An instance that knows a remote by the name `far`, with patience for a test.
-fn knowing(remote: &Remote, patience_ms: u64) -> Ostler {
+pub fn knowing(remote: &Remote, patience_ms: u64) -> Ostler {
     with_server(remote, patience_ms, json!({}))
 }
 
@@ -36,30 +37,30 @@ fn with_server(remote: &Remote, patience_ms: u64, server: Value) -> Ostler {
 }
 
 /// Long enough for any machine, and short enough for a test that waits it out.
-const PATIENT_MS: u64 = 30_000;
-const QUICK_MS: u64 = 700;
+pub const PATIENT_MS: u64 = 30_000;
+pub const QUICK_MS: u64 = 700;
 
 fn started(ostler: &Ostler) -> Running {
     Running::of(ostler.command(&["run", "far", "mend it", "--json"]).env("FAR_TOKEN", HUSH))
 }
 
-fn run(ostler: &Ostler) -> Vec<Value> {
+pub fn run(ostler: &Ostler) -> Vec<Value> {
     let events = started(ostler).finish().events();
     assert_gap_free(&events);
     assert!(!serde_json::to_string(&events).unwrap().contains(HUSH), "the token is kept out");
     events
 }
 
-fn progress(n: u64) -> Value {
+pub fn progress(n: u64) -> Value {
     json!({ "type": "progress", "summary": format!("step {n}") })
 }
 
-fn complete() -> Value {
+pub fn complete() -> Value {
     json!({ "type": "complete", "output": { "text": "done" } })
 }
 
 /// What the remote told of its work.
-fn steps(events: &[Value]) -> Vec<&str> {
+pub fn steps(events: &[Value]) -> Vec<&str> {
     let progress = events.iter().filter(|event| event["kind"] == "progress");
     progress.filter_map(|event| event["summary"].as_str()).collect()
 }
@@ -258,25 +259,6 @@ fn nobody_there_and_nobody_answering_are_unavailable() {
     let stopped = ostler.says(&["stop", "--now", begun["run_id"].as_str().unwrap()]);
     assert_eq!(stopped.code, 0, "{}", stopped.stderr);
     assert_eq!(result(&run.finish().events())["code"], "cancelled");
-}
-
-#[test]
-fn a_two_kilobyte_session_cut_at_many_bytes_tells_the_same_every_time() {
-    let mut events: Vec<Value> = (1..=12).map(progress).collect();
-    events.push(json!({ "type": "complete", "output": { "text": "x".repeat(1500) } }));
-    let whole: Vec<u8> =
-        numbered(&events).iter().flat_map(|(id, event)| wire(*id, event)).collect();
-    assert!(whole.len() >= 2048, "{}", whole.len());
-    let expected: Vec<String> = (1..=12).map(|n| format!("step {n}")).collect();
-    // The courier's own test cuts at every byte; here the whole way is walked at some.
-    for cut in (0..whole.len()).step_by(whole.len() / 6) {
-        let rest = vec![Step::After(numbered(&events)), Step::Hold];
-        let script = Script::streams(vec![vec![Step::Raw(whole[..cut].to_vec())], rest]);
-        let remote = Remote::play(script);
-        let events = run(&knowing(&remote, PATIENT_MS));
-        assert_eq!(result(&events)["outcome"], "succeeded", "cut at {cut}");
-        assert_eq!(steps(&events), expected, "cut at {cut}");
-    }
 }
 
 #[test]

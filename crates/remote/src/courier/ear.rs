@@ -5,15 +5,18 @@
 
 use super::link::{Link, Trouble, failed};
 use super::tongue::Tongue;
-use super::{Limits, News};
+use super::{Heard, Limits, News};
 use crate::sse::{Reader, Record};
 use crate::wire::LAST_EVENT_ID;
-use contract::limits::{REMOTE_EVENT_BYTES_MAX, REMOTE_PROGRESS_BYTES, REMOTE_STEADY_MS};
+use contract::limits::{
+    REMOTE_AHEAD_BYTES, REMOTE_EVENT_BYTES_MAX, REMOTE_PROGRESS_BYTES, REMOTE_STEADY_MS,
+};
 use contract::{Code, Fault};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, Response};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::Instant;
 
 /// Whoever hears a session.
@@ -32,6 +35,9 @@ pub struct Ear {
     /// Events passed on, and whether bytes came that made none.
     pub heard: u64,
     pub dribbled: bool,
+    /// Room for one event and a little more, in bytes: what is held here or waits to be read takes of
+    /// it, and nothing is taken in that has none.
+    pub room: Arc<Semaphore>,
 }
 
 /// Why a stream was left.
@@ -70,6 +76,18 @@ impl Ear {
             asked: None,
             heard: 0,
             dribbled: false,
+            room: Arc::new(Semaphore::new(REMOTE_EVENT_BYTES_MAX + REMOTE_AHEAD_BYTES)),
+        }
+    }
+
+    /// Waits until there is room for so many bytes more. A piece that is larger than all that may be
+    /// ahead would wait for ever beside an event that is nearly as long as may be.
+    async fn make_room(&self, bytes: usize, held: &mut Option<OwnedSemaphorePermit>) {
+        let bytes = u32::try_from(bytes.min(REMOTE_AHEAD_BYTES)).unwrap_or(u32::MAX);
+        let Ok(more) = Arc::clone(&self.room).acquire_many_owned(bytes).await else { return };
+        match held {
+            Some(held) => held.merge(more),
+            None => *held = Some(more),
         }
     }
 
@@ -142,7 +160,7 @@ impl Ear {
     async fn read(&mut self, mut response: Response) -> Left {
         let mut reader = Reader::new(REMOTE_EVENT_BYTES_MAX);
         let mut until = Instant::now() + self.limits.idle;
-        let mut progress = 0;
+        let (mut progress, mut held) = (0, None);
         loop {
             let chunk = match tokio::time::timeout_at(until, response.chunk()).await {
                 Ok(Ok(Some(chunk))) => chunk,
@@ -154,6 +172,10 @@ impl Ear {
                 }
             };
             self.dribbled |= !chunk.is_empty();
+            let waits = Instant::now();
+            self.make_room(chunk.len(), &mut held).await;
+            // Whoever does not read us is no silence of the remote.
+            until += waits.elapsed();
             if reader.push(&chunk).is_err() {
                 let message = format!("one event has more than {REMOTE_EVENT_BYTES_MAX} bytes");
                 return Left::Over(Fault::new(Code::OutputLimit, message));
@@ -161,11 +183,16 @@ impl Ear {
             let mut whole = false;
             while let Some(record) = reader.next_record() {
                 whole = true;
-                if let Record::Event { id, data } = record
-                    && let Some(left) = self.take(id.as_deref(), data).await
-                {
-                    return left;
+                if let Record::Event { id, data } = record {
+                    let weight = held.as_mut().and_then(|held| split(held, data.len()));
+                    if let Some(left) = self.take(id.as_deref(), data, weight).await {
+                        return left;
+                    }
                 }
+            }
+            // What stood around events, and comments, weigh nothing any more.
+            if let Some(held) = &mut held {
+                drop(split(held, held.num_permits().saturating_sub(reader.held_bytes())));
             }
             if whole {
                 self.dribbled = false;
@@ -180,7 +207,12 @@ impl Ear {
     }
 
     /// Passes an event on, once and in its turn.
-    async fn take(&mut self, id: Option<&str>, data: Vec<u8>) -> Option<Left> {
+    async fn take(
+        &mut self,
+        id: Option<&str>,
+        data: Vec<u8>,
+        weight: Option<OwnedSemaphorePermit>,
+    ) -> Option<Left> {
         let id: Option<u64> = id.and_then(|id| id.trim().parse().ok());
         match (id, self.last) {
             (None, _) => self.unnumbered = true,
@@ -203,9 +235,14 @@ impl Ear {
         }
         self.last = id.or(self.last);
         self.heard += 1;
-        let sent = self.news.send(News::Event { id, data }).await;
+        let sent = self.news.send(News::Event(Heard { id, data, weight })).await;
         sent.is_err().then_some(Left::Alone)
     }
+}
+
+/// Takes so many bytes of what is held, or all of it where that is less.
+fn split(held: &mut OwnedSemaphorePermit, bytes: usize) -> Option<OwnedSemaphorePermit> {
+    held.split(bytes.min(held.num_permits()))
 }
 
 fn left_by(trouble: Trouble) -> Left {

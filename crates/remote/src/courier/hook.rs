@@ -5,7 +5,7 @@
 
 use super::link::{Link, Trouble, Worked};
 use super::tongue::Tongue;
-use super::{Limits, News, ear};
+use super::{Heard, Limits, News, ear};
 use crate::wire::NewSession;
 use contract::limits::{
     REMOTE_ALIVE_MS, REMOTE_LOOK_MS_MAX, REMOTE_LOOK_MS_MIN, REMOTE_STATUS_BYTES_MAX,
@@ -147,7 +147,11 @@ impl Hook {
     /// Passes the answer on, each event with its place in it as its number.
     async fn tell(&self, worked: &Worked) -> Result<(), Fault> {
         for (id, event) in (1..).zip(read(worked)?) {
-            let event = News::Event { id: Some(id), data: event.to_string().into_bytes() };
+            let event = News::Event(Heard {
+                id: Some(id),
+                data: event.to_string().into_bytes(),
+                weight: None,
+            });
             if self.news.send(event).await.is_err() {
                 return Ok(());
             }

@@ -20,8 +20,9 @@ mod tests;
 
 use crate::wire::{NewSession, Session};
 use contract::limits::{
-    REMOTE_DELETE_MS, REMOTE_IDLE_MS, REMOTE_INPUTS_MAX, REMOTE_LOST_MS, REMOTE_PARTING_MS,
-    REMOTE_PAUSE_MS, REMOTE_PAUSE_MS_MAX, REMOTE_START_MS,
+    REMOTE_CALL_ID_BYTES_MAX, REMOTE_DELETE_MS, REMOTE_IDLE_MS, REMOTE_INPUTS_MAX, REMOTE_LOST_MS,
+    REMOTE_PARTING_MS, REMOTE_PAUSE_MS, REMOTE_PAUSE_MS_MAX, REMOTE_START_MS,
+    REMOTE_TEXT_BYTES_MAX,
 };
 use contract::plan::{RemoteAuth, RemoteProtocol};
 use contract::{Code, Fault};
@@ -31,12 +32,14 @@ use link::{Link, Trouble};
 use mouth::{Mouth, Said};
 use reqwest::Method;
 use serde_json::json;
+use std::borrow::Cow;
 use std::future::Future;
 use std::time::Duration;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tongue::Tongue;
+pub use words::Said as Line;
 use words::{Begin, Glance, Input, Kind, Word, event_line, text_line};
 
 /// What a courier is told when it is started.
@@ -81,10 +84,7 @@ impl Limits {
 /// What ear and mouth tell.
 #[derive(Debug)]
 enum News {
-    Event {
-        id: Option<u64>,
-        data: Vec<u8>,
-    },
+    Event(Heard),
     /// A service took the task, under this name.
     Opened(String),
     /// A service says that it still works.
@@ -95,10 +95,18 @@ enum News {
     Over(Fault),
 }
 
+/// An event as it came, with what it weighs while it is on its way.
+#[derive(Debug)]
+struct Heard {
+    id: Option<u64>,
+    data: Vec<u8>,
+    weight: Option<OwnedSemaphorePermit>,
+}
+
 /// The reader's side of standard input, the writer's side of standard output, and what ends us early.
 pub struct Ends<Term> {
     pub lines: mpsc::Receiver<Vec<u8>>,
-    pub out: mpsc::Sender<Vec<u8>>,
+    pub out: mpsc::Sender<Line>,
     /// Comes when we are to leave.
     pub term: Term,
 }
@@ -114,7 +122,7 @@ pub async fn carry<Term: Future<Output = ()> + Unpin>(
         Err(fault) => Err(fault),
     };
     if let Err(fault) = &held {
-        let _ = ends.out.send(told(fault)).await;
+        let _ = ends.out.send(told(fault).into()).await;
     }
     held
 }
@@ -163,6 +171,14 @@ struct Held {
     until: Option<Instant>,
 }
 
+/// Where a session is taken up: a new one at its beginning, another courier's where it was left.
+struct TakenUp {
+    session: String,
+    run: Option<String>,
+    after: Option<u64>,
+    fence: Option<u64>,
+}
+
 /// What to do after something happened.
 enum Next {
     GoOn,
@@ -182,14 +198,14 @@ impl Held {
         })?;
         let tongue = Tongue::of(config.protocol);
         let link = Link::new(config).await?;
-        let (session, run, after) = match begin {
-            Begin::Attach { session, run, after } => {
-                let _ = ends.out.send(opened(&session)).await;
+        let (session, run, after, fence) = match begin {
+            Begin::Attach { session, run, after, fence } => {
+                let _ = ends.out.send(opened(&session).into()).await;
                 if tongue == Tongue::Hook {
                     let from = From::Session(session.clone());
                     return Ok(Some(Self::hook(link, config.limits, session, Some(run), from)));
                 }
-                (session, Some(run), after)
+                (session, Some(run), after, fence)
             }
             Begin::Open(body) => {
                 let asked: NewSession = serde_json::from_str(body.get()).unwrap_or_default();
@@ -215,29 +231,24 @@ impl Held {
                 let Session { id, model, capabilities, .. } = opened;
                 let model = model.as_deref();
                 let word = Word::Opened { session: &id, model, capabilities };
-                let _ = ends.out.send(word.line()).await;
-                (id, run, None)
+                let _ = ends.out.send(word.line().into()).await;
+                (id, run, None, asked.fencing_token)
             }
         };
-        Ok(Some(Self::of(link, tongue, config.limits, session, run, after)))
+        let taken_up = TakenUp { session, run, after, fence };
+        Ok(Some(Self::of(link, tongue, config.limits, taken_up)))
     }
 
-    fn of(
-        link: Link,
-        tongue: Tongue,
-        limits: Limits,
-        session: String,
-        run: Option<String>,
-        after: Option<u64>,
-    ) -> Self {
+    fn of(link: Link, tongue: Tongue, limits: Limits, taken_up: TakenUp) -> Self {
+        let TakenUp { session, run, after, fence } = taken_up;
         // One at a time: what is not read here waits at the remote.
         let (tell, news) = mpsc::channel(1);
         let (said, words) = mpsc::channel(REMOTE_INPUTS_MAX);
         let mut ear = Ear::new(link.clone(), tongue, session.clone(), limits, tell.clone());
         ear.last = after;
         let hearing = tokio::spawn(ear.listen());
-        let mouth =
-            Mouth { link: link.clone(), tongue, session: session.clone(), limits, news: tell };
+        let (to, spoken) = (link.clone(), session.clone());
+        let mouth = Mouth { link: to, tongue, session: spoken, limits, fence, news: tell };
         let speaking = tokio::spawn(mouth.speak(words));
         Self::made(link, tongue, session, run, news, said, [hearing, speaking])
     }
@@ -299,21 +310,22 @@ impl Held {
                     return Ok(());
                 }
                 news = self.news.recv() => match news {
-                    Some(News::Event { id, data }) => self.take(id, data, ends).await,
+                    Some(News::Event(heard)) => self.take(heard, ends).await,
                     Some(News::Opened(session)) => {
-                        let _ = ends.out.send(opened(&session)).await;
+                        let _ = ends.out.send(opened(&session).into()).await;
                         self.session = session;
                         Next::GoOn
                     }
                     Some(News::Alive) => {
-                        let _ = ends.out.send(Word::Alive.line()).await;
+                        let _ = ends.out.send(Word::Alive.line().into()).await;
                         Next::GoOn
                     }
                     Some(News::Ended(event)) => {
-                        self.pass_on(None, event.to_string().as_bytes(), ends).await
+                        let data = event.to_string().into_bytes();
+                        self.pass_on(Heard { id: None, data, weight: None }, ends).await
                     }
                     Some(News::Note(note)) => {
-                        let _ = ends.out.send(noted(None, &note)).await;
+                        let _ = ends.out.send(noted(None, &note).into()).await;
                         Next::GoOn
                     }
                     // One that was told to end, or has ended, may be gone.
@@ -356,44 +368,55 @@ impl Held {
     }
 
     /// What the remote sent, as the events that it is.
-    async fn take<Term>(&mut self, id: Option<u64>, data: Vec<u8>, ends: &Ends<Term>) -> Next {
+    async fn take<Term>(&mut self, heard: Heard, ends: &Ends<Term>) -> Next {
         let events = match self.tongue {
-            Tongue::Ca | Tongue::Hook => return self.pass_on(id, &data, ends).await,
-            Tongue::Hermes => self.runs.hear(&data),
+            Tongue::Ca | Tongue::Hook => return self.pass_on(heard, ends).await,
+            Tongue::Hermes => self.runs.hear(&heard.data),
         };
-        let Ok(events) = events else {
-            let _ = ends.out.send(text_line(id, &data)).await;
-            return Next::GoOn;
-        };
+        let Ok(events) = events else { return self.pass_text(heard, ends).await };
         for event in events {
-            if let Next::Leave = self.pass_on(id, event.to_string().as_bytes(), ends).await {
+            let data = event.to_string().into_bytes();
+            let event = Heard { id: heard.id, data, weight: None };
+            if let Next::Leave = self.pass_on(event, ends).await {
                 return Next::Leave;
             }
         }
         Next::GoOn
     }
 
+    /// What is no event is passed on as a text, and what of it is too long is told.
+    async fn pass_text<Term>(&self, heard: Heard, ends: &Ends<Term>) -> Next {
+        let Heard { id, data, weight } = heard;
+        let left_out = data.len().saturating_sub(REMOTE_TEXT_BYTES_MAX);
+        let _ = ends.out.send(Line { bytes: text_line(id, data), weight }).await;
+        if left_out > 0 {
+            let note = format!("{left_out} bytes of what the remote sent as an event, and is none");
+            let _ = ends.out.send(noted(id, &format!("{note}, are left out")).into()).await;
+        }
+        Next::GoOn
+    }
+
     /// An event of the remote on its way up.
-    async fn pass_on<Term>(&mut self, id: Option<u64>, data: &[u8], ends: &Ends<Term>) -> Next {
-        let glance = match serde_json::from_slice::<Glance>(data) {
+    async fn pass_on<Term>(&mut self, heard: Heard, ends: &Ends<Term>) -> Next {
+        let id = heard.id;
+        let glance = match serde_json::from_slice::<Glance<'_>>(&heard.data) {
             Ok(glance) => glance,
             // An object whose fields are odd is for whoever knows events; what is no JSON is text.
             Err(error) if error.is_data() => Glance::default(),
-            Err(_) => {
-                let _ = ends.out.send(text_line(id, data)).await;
-                return Next::GoOn;
-            }
+            Err(_) => return self.pass_text(heard, ends).await,
         };
         if self.fenced {
-            return self.refuse(glance);
+            return self.refuse(&glance);
         }
         if let Some(foreign) = self.foreign(&glance) {
             let note = format!("an event of the remote was not taken: it is for {foreign}");
-            let _ = ends.out.send(noted(id, &note)).await;
+            let _ = ends.out.send(noted(id, &note).into()).await;
             return Next::GoOn;
         }
         let ends_it = glance.ends();
-        if ends.out.send(event_line(id, data)).await.is_err() {
+        let Heard { id, data, weight } = heard;
+        let said = Line { bytes: event_line(id, data), weight };
+        if ends.out.send(said).await.is_err() {
             return Next::Leave;
         }
         if ends_it {
@@ -405,9 +428,10 @@ impl Held {
     }
 
     /// Whom an event is for, when it is not for this run.
-    fn foreign(&self, glance: &Glance) -> Option<String> {
-        let other = |named: &Option<String>, ours: Option<&String>| {
-            named.as_ref().filter(|named| ours.is_some_and(|ours| ours != *named)).cloned()
+    fn foreign(&self, glance: &Glance<'_>) -> Option<String> {
+        let other = |named: &Option<Cow<'_, str>>, ours: Option<&String>| {
+            let other = named.as_ref().filter(|named| ours.is_some_and(|ours| ours != *named));
+            other.map(|named| named.chars().take(200).collect::<String>())
         };
         let run = other(&glance.run_id, self.run.as_ref()).map(|run| format!("the run '{run}'"));
         let ours = (self.tongue != Tongue::Hook).then_some(&self.session);
@@ -417,12 +441,13 @@ impl Held {
     }
 
     /// Whoever lost the lease may write nothing: it is told so, and told to end.
-    fn refuse(&mut self, glance: Glance) -> Next {
+    fn refuse(&mut self, glance: &Glance<'_>) -> Next {
         if glance.ends() {
             self.ended = true;
             return Next::Leave;
         }
-        if let (Some("tool_call"), Some(id)) = (glance.r#type.as_deref(), glance.id) {
+        let id = glance.id.filter(|id| id.get().len() <= REMOTE_CALL_ID_BYTES_MAX);
+        if let (Some("tool_call"), Some(id)) = (glance.r#type.as_deref(), id) {
             let error = "fence_stale: the lease of this run was lost";
             self.say(&json!({ "type": "tool_result", "id": id, "ok": false, "error": error }));
         }
@@ -436,7 +461,7 @@ impl Held {
     async fn pass_down<Term>(&mut self, line: &[u8], ends: &Ends<Term>) {
         let Ok(Input { n, input }) = serde_json::from_slice(line) else {
             let note = "a line to the courier was no word for the remote";
-            let _ = ends.out.send(noted(None, note)).await;
+            let _ = ends.out.send(noted(None, note).into()).await;
             return;
         };
         let kind: Kind = serde_json::from_str(input.get()).unwrap_or_default();
@@ -482,7 +507,7 @@ impl Held {
         self.speaking.abort();
         let was_there = delete(&self.link, self.tongue, &self.session).await;
         if was_there && !self.ended {
-            let _ = ends.out.send(Word::Forced.line()).await;
+            let _ = ends.out.send(Word::Forced.line().into()).await;
         }
     }
 }

@@ -17,6 +17,9 @@ pub struct Mouth {
     pub tongue: Tongue,
     pub session: String,
     pub limits: Limits,
+    /// Under which fence the session was opened: it goes with every word, so that none is taken of
+    /// someone who owns the work no longer.
+    pub fence: Option<u64>,
     pub news: mpsc::Sender<News>,
 }
 
@@ -65,7 +68,7 @@ impl Mouth {
     }
 
     async fn post(&self, said: &Said) -> Result<(), Trouble> {
-        match self.tongue.input(&self.link, &self.session, said) {
+        match self.tongue.input(&self.link, &self.session, self.fence, said) {
             Some(request) => self.link.answer(request).await.map(|_| ()),
             None => Ok(()),
         }

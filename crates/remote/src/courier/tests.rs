@@ -34,7 +34,7 @@ fn config(remote: &Remote) -> Config {
 /// A courier at work.
 struct Work {
     lines: Option<mpsc::Sender<Vec<u8>>>,
-    out: mpsc::Receiver<Vec<u8>>,
+    out: mpsc::Receiver<Line>,
     term: Option<tokio::sync::oneshot::Sender<()>>,
     carried: JoinHandle<Result<(), Fault>>,
 }
@@ -74,7 +74,7 @@ impl Work {
     async fn next(&mut self) -> Option<Value> {
         let line = tokio::time::timeout(Duration::from_secs(60), self.out.recv());
         let line = line.await.expect("it says something within the bound")?;
-        Some(serde_json::from_slice(&line).expect("a line of JSON"))
+        Some(serde_json::from_slice(&line.bytes).expect("a line of JSON"))
     }
 
     /// Everything until its end; what it ended as.
@@ -341,6 +341,29 @@ async fn a_word_whose_answer_was_lost_is_said_again_under_its_number() {
     let inputs = remote.asked("POST input");
     let numbers: Vec<_> = inputs.iter().filter_map(|seen| seen.header("ostler-input")).collect();
     assert_eq!(numbers, ["1", "1", "1", "2"]);
+}
+
+#[tokio::test]
+async fn every_word_carries_the_fence_that_its_session_was_opened_under() {
+    let steps = vec![Step::Await("message"), Step::After(numbered(&[complete()])), Step::Hold];
+    let lost = vec![Answer::Drop, Answer::Json(202, Value::Null)];
+    let open = |fence: Value| json!({ "open": { "runId": "run_1", "fencingToken": fence } });
+    let attach = json!({ "attach": { "session": SESSION, "run": "run_1", "fence": 7 } });
+    let plain = json!({ "attach": { "session": SESSION, "run": "run_1" } });
+    for (first, fence) in
+        [(open(json!(7)), Some("7")), (attach, Some("7")), (open(Value::Null), None), (plain, None)]
+    {
+        let remote = Remote::play(Script::streams(vec![steps.clone()]).input(lost.clone()));
+        let work = Work::begin(config(&remote), &first);
+        work.say(json!({ "n": 1, "input": { "type": "budget_update" } })).await;
+        work.say(json!({ "n": 2, "input": { "type": "message", "text": "hi" } })).await;
+        assert_eq!(work.rest().await.1, None);
+        let inputs = remote.asked("POST input");
+        assert_eq!(inputs.len(), 3, "one of them twice");
+        for input in inputs {
+            assert_eq!(input.header("ostler-fence"), fence, "{first}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use super::hermes;
 use super::link::Link;
 use super::mouth::Said;
 use super::words::Kind;
-use crate::wire::{IDEMPOTENCY_KEY, INPUT_NUMBER, NewSession, SESSIONS, Session};
+use crate::wire::{FENCE, IDEMPOTENCY_KEY, INPUT_NUMBER, NewSession, SESSIONS, Session};
 use contract::Code;
 use contract::Fault;
 use contract::limits::REMOTE_SESSION_BYTES_MAX;
@@ -84,7 +84,13 @@ impl Tongue {
     }
 
     /// The request that says a word; nothing for one that the remote has no ear for.
-    pub fn input(self, link: &Link, session: &str, said: &Said) -> Option<RequestBuilder> {
+    pub fn input(
+        self,
+        link: &Link,
+        session: &str,
+        fence: Option<u64>,
+        said: &Said,
+    ) -> Option<RequestBuilder> {
         let post = |part: &str, body: String| {
             link.request(Method::POST, self.place(link, session, Some(part)))
                 .header(CONTENT_TYPE, "application/json")
@@ -92,8 +98,11 @@ impl Tongue {
         };
         match self {
             Self::Ca => {
-                let n = said.n.to_string();
-                Some(post("input", said.body.clone()).header(INPUT_NUMBER, n))
+                let request = post("input", said.body.clone()).header(INPUT_NUMBER, said.n);
+                Some(match fence {
+                    Some(fence) => request.header(FENCE, fence),
+                    None => request,
+                })
             }
             Self::Hermes => {
                 let kind: Kind = serde_json::from_str(&said.body).unwrap_or_default();

@@ -5,8 +5,11 @@
 
 use crate::wire::Capabilities;
 use contract::Code;
+use contract::limits::REMOTE_TEXT_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
+use tokio::sync::OwnedSemaphorePermit;
 
 /// The first line.
 #[derive(Debug, Deserialize)]
@@ -14,8 +17,14 @@ use serde_json::value::RawValue;
 pub enum Begin {
     /// The body with which a session is asked for.
     Open(Box<RawValue>),
-    /// A session that another courier held, up to this event.
-    Attach { session: String, run: String, after: Option<u64> },
+    /// A session that another courier held, up to this event, and the fence it was opened under.
+    Attach {
+        session: String,
+        run: String,
+        after: Option<u64>,
+        #[serde(default)]
+        fence: Option<u64>,
+    },
 }
 
 /// A word for the remote. One without a number is the next.
@@ -36,17 +45,19 @@ pub struct Kind {
 /// What of an event matters to whoever carries it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Glance {
-    pub r#type: Option<String>,
-    /// The id of a call.
-    pub id: Option<serde_json::Value>,
-    #[serde(alias = "run_id")]
-    pub run_id: Option<String>,
-    #[serde(alias = "session_id")]
-    pub session_id: Option<String>,
+pub struct Glance<'a> {
+    #[serde(borrow)]
+    pub r#type: Option<Cow<'a, str>>,
+    /// The id of a call, unread: it may be anything, of any size.
+    #[serde(borrow)]
+    pub id: Option<&'a RawValue>,
+    #[serde(borrow, alias = "run_id")]
+    pub run_id: Option<Cow<'a, str>>,
+    #[serde(borrow, alias = "session_id")]
+    pub session_id: Option<Cow<'a, str>>,
 }
 
-impl Glance {
+impl Glance<'_> {
     /// Nothing more is to come after it.
     pub fn ends(&self) -> bool {
         matches!(self.r#type.as_deref(), Some("complete" | "failed"))
@@ -89,19 +100,38 @@ impl Word<'_> {
     }
 }
 
-/// The line of an event that is JSON: the remote's bytes, with its number before them.
-pub fn event_line(id: Option<u64>, data: &[u8]) -> Vec<u8> {
-    let mut line = head(id, "event");
-    line.extend_from_slice(data);
+/// A line on its way to whoever reads us. What it weighs is held until it was read, so that no more of
+/// a remote is taken in meanwhile than fits.
+#[derive(Debug)]
+pub struct Said {
+    pub bytes: Vec<u8>,
+    pub weight: Option<OwnedSemaphorePermit>,
+}
+
+impl From<Vec<u8>> for Said {
+    /// A line that is short enough to weigh nothing.
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, weight: None }
+    }
+}
+
+/// The line of an event that is JSON: the remote's bytes, with its number before them. They may be
+/// many, so they stay where they are.
+pub fn event_line(id: Option<u64>, data: Vec<u8>) -> Vec<u8> {
+    let mut line = data;
+    line.splice(0..0, head(id, "event"));
     line.extend_from_slice(b"}\n");
     line
 }
 
-/// The line of what is none: its text.
-pub fn text_line(id: Option<u64>, data: &[u8]) -> Vec<u8> {
+/// The line of what is none: its text, as far as it is passed on.
+pub fn text_line(id: Option<u64>, mut data: Vec<u8>) -> Vec<u8> {
+    data.truncate(REMOTE_TEXT_BYTES_MAX);
+    data.shrink_to_fit();
     let mut line = head(id, "text");
-    let text = String::from_utf8_lossy(data);
-    line.extend(serde_json::to_vec(&text).unwrap_or_default());
+    let text = String::from_utf8_lossy(&data);
+    // A text always serializes, and nothing fails to be written into memory.
+    let _ = serde_json::to_writer(&mut line, &text);
     line.extend_from_slice(b"}\n");
     line
 }

@@ -5,12 +5,9 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// The name of the protocol.
-pub const PROTOCOL: &str = "ca-http-v1";
-/// Under which number an input is sent, so that the same one sent again is not taken twice.
-pub const INPUT_HEADER: &str = "ostler-input";
-/// The caller's fencing token, on an input.
-pub const FENCE_HEADER: &str = "ostler-fence";
+/// The name of the protocol, under which number an input is sent, so that the same one sent again is
+/// not taken twice, and the caller's fencing token on it: the same words as on the caller's side.
+pub use crate::wire::{FENCE as FENCE_HEADER, INPUT_NUMBER as INPUT_HEADER, PROTOCOL};
 
 /// What a session is asked for with.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]

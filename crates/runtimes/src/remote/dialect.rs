@@ -3,6 +3,7 @@
 //! said, and how the courier tells that the remote is gone. All of it is in the saved state, so that
 //! the last number is stored with the events that it came with.
 
+use super::ending::Before;
 use super::wire::{self, Attach, Input, Line, Told};
 use crate::{Dialect, Frame, Out, Stream, jsonlines, saved};
 use contract::event::{self, Body, Log, Raw, Session};
@@ -92,8 +93,8 @@ impl Remotely {
     /// The first line for a courier that takes up the session.
     pub(super) fn attach(&self) -> Option<Vec<u8>> {
         let session = self.state.session.as_deref()?;
-        let (run, after) = (self.state.run.as_str(), self.state.last);
-        Some(wire::frame(&Told::Attach(Attach { session, run, after })))
+        let (run, after, fence) = (self.state.run.as_str(), self.state.last, self.state.fence);
+        Some(wire::frame(&Told::Attach(Attach { session, run, after, fence })))
     }
 
     fn hear_line(&mut self, line: Line<'_>, frame: &Frame<'_>, out: &mut Out) {
@@ -103,7 +104,9 @@ impl Remotely {
                 return;
             }
             self.state.last = id.or(self.state.last);
-            return self.talk.hear(&Frame { bytes: event.get().as_bytes(), ..*frame }, out);
+            let before = Before::of(out);
+            self.talk.hear(&Frame { bytes: event.get().as_bytes(), ..*frame }, out);
+            return before.name_failure(event.get(), out);
         }
         if let (Some(text), None) = (&line.text, &line.courier) {
             self.state.last = id.or(self.state.last);

@@ -7,6 +7,7 @@
 mod address;
 mod callback;
 mod dialect;
+mod ending;
 mod wire;
 
 #[cfg(test)]

@@ -210,7 +210,7 @@ fn a_session_that_went_is_taken_up_where_its_last_stored_event_was() {
     assert_eq!(left.args, ByHttp.plan(&spec(remote(bearer()))).unwrap().args);
     let line = String::from_utf8(left.first).unwrap();
     let run = "run_0198c0de00007000800000000000cafe";
-    let attach = json!({ "attach": { "session": "s-1", "run": run, "after": 8 } });
+    let attach = json!({ "attach": { "session": "s-1", "run": run, "after": 8, "fence": 3 } });
     assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), attach);
 }
 
@@ -298,4 +298,98 @@ fn a_service_is_told_where_to_call_back() {
     };
     assert_eq!(known(RemoteProtocol::WebhookV1), Some(json!("http://127.0.0.1:1/cb")));
     assert_eq!(known(RemoteProtocol::CaHttpV1), None);
+}
+
+/// Codes that a remote may not say of itself: its failure is one of the agent's, with its reason.
+const NOT_ITS_OWN: &[&str] = &[
+    "lease_expired",
+    "fence_stale",
+    "conflict",
+    "cancelled",
+    "process_lost",
+    "remote_unavailable",
+    "remote_lost",
+    "native_session_unknown",
+    "internal_error",
+    "usage",
+    "method_not_allowed",
+    "too_large",
+    "unsupported_media",
+    "invalid_config",
+    "unknown_agent",
+    "unknown_placeholder",
+    "bad_workspace",
+    "policy_not_possible",
+    "prompt_too_large",
+    "not_supported",
+    "unauthorized",
+    "forbidden",
+    "store_locked",
+    "store_newer",
+    "store_unreadable",
+    "disk_full",
+    "port_in_use",
+    "unknown_tool",
+    "not_found",
+];
+
+/// The code and the detail of the end, which the event that tells it has too.
+fn end_of(event: Value) -> (Code, Option<String>) {
+    let (_, out) = heard(&[json!({ "id": "1", "event": event })]);
+    let [Signal::Ended(ending)] = &out.signals[..] else { panic!("{:?}", out.signals) };
+    let code = ending.code.expect("it failed");
+    let told = out.drafts.iter().find_map(|draft| match &draft.body {
+        contract::event::Body::Error(error) => Some(error),
+        _ => None,
+    });
+    let told = told.expect("it is told on the way");
+    assert_eq!((told.code, &told.detail), (code, &ending.detail));
+    assert_eq!((told.message.as_str(), told.retryable), (code.row().message, code.retryable()));
+    (code, ending.detail.clone())
+}
+
+#[test]
+fn a_remote_names_the_end_of_its_own_work_and_nothing_that_is_ours() {
+    let mut its_own = 0;
+    for code in Code::ALL {
+        let word = code.word();
+        // As our own remotes say it: the word as the reason, the table's message with what is known.
+        let details = format!("{}: on Tuesdays", code.row().message);
+        let event = json!({ "type": "failed", "reason": word, "details": details, "code": word });
+        let (named, detail) = end_of(event);
+        match NOT_ITS_OWN.contains(&word) {
+            true => {
+                assert_eq!(named, Code::AgentFailed, "{word}");
+                assert_eq!(detail, Some(format!("{word}: {details}")));
+            }
+            false => {
+                its_own += 1;
+                assert_eq!(named, *code, "{word}");
+                let detail = detail.unwrap();
+                assert!(detail.ends_with("on Tuesdays"), "{word}: {detail}");
+            }
+        }
+    }
+    assert_eq!(its_own + NOT_ITS_OWN.len(), Code::ALL.len(), "the table knows every word");
+}
+
+#[test]
+fn a_code_beside_a_reason_keeps_the_reason_and_one_that_is_none_changes_nothing() {
+    let failed = |reason: Value, code: Value| json!({ "type": "failed", "reason": reason, "details": "d", "code": code });
+    let rows = [
+        (failed(json!("too dear"), json!("billing")), Code::Billing, "too dear: d"),
+        (failed(json!("no"), json!("no_such_code")), Code::AgentFailed, "no: d"),
+        (failed(json!("no"), json!(7)), Code::AgentFailed, "no: d"),
+        (failed(json!("no"), Value::Null), Code::AgentFailed, "no: d"),
+        (failed(json!("rate_limited"), Value::Null), Code::AgentFailed, "rate_limited: d"),
+        (failed(json!({ "a": 1 }), json!("billing")), Code::AgentFailed, "{\"a\":1}: d"),
+        (
+            failed(json!("budget_exceeded"), json!("billing")),
+            Code::BudgetExceeded,
+            "budget_exceeded: d",
+        ),
+    ];
+    for (event, code, detail) in rows {
+        assert_eq!(end_of(event.clone()), (code, Some(detail.to_owned())), "{event}");
+    }
 }

@@ -76,6 +76,9 @@ pub(super) struct Attach<'a> {
     pub run: &'a str,
     /// The last event that is stored.
     pub after: Option<u64>,
+    /// The fence that the session was opened under, which goes with every word to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fence: Option<u64>,
 }
 
 /// A word for the remote, with its number: one that comes twice is taken once.
