@@ -4,7 +4,8 @@
 //! what happened, and whoever drives the run makes an end of it.
 //!
 //! `address` says where a remote may be, `link` how it is reached, `tongue` what it speaks, `ear` hears
-//! it (`hook` hears one that only answers), `mouth` speaks to it, `words` are the lines. What stands between stdin, stdout and this is in the program itself.
+//! it (`hook` hears one that only answers), `mouth` speaks to it, `words` are the lines. What stands
+//! between stdin, stdout and this is in the program itself.
 
 mod address;
 mod ear;

@@ -291,13 +291,16 @@ fn only_a_service_calls_back() {
 
 #[test]
 fn a_service_is_told_where_to_call_back() {
-    let known = |protocol| {
-        let mut spec = spec(Remote { protocol, ..remote(bearer()) });
+    let known = |protocol, at: &str| {
+        let mut spec = spec(Remote { protocol, base_url: at.into(), ..remote(bearer()) });
         spec.context.set("callbackUrl", "http://127.0.0.1:1/cb");
         session_body(&spec).get("callbackUrl").cloned()
     };
-    assert_eq!(known(RemoteProtocol::WebhookV1), Some(json!("http://127.0.0.1:1/cb")));
-    assert_eq!(known(RemoteProtocol::CaHttpV1), None);
+    let (here, there) = ("http://127.0.0.1:2", "https://far.example");
+    let told = Some(json!("http://127.0.0.1:1/cb"));
+    assert_eq!(known(RemoteProtocol::WebhookV1, here), told);
+    assert_eq!(known(RemoteProtocol::WebhookV1, there), Some(Value::Null), "it could not");
+    assert_eq!(known(RemoteProtocol::CaHttpV1, here), None);
 }
 
 /// Codes that a remote may not say of itself: its failure is one of the agent's, with its reason.
