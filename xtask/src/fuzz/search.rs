@@ -27,6 +27,7 @@ pub trait Reader: Send {
 /// A reader that is all constants; its inputs are bytes of its seeds, mutated.
 pub struct Target {
     pub name: &'static str,
+    pub everyday: Option<u64>,
     pub seeds: fn() -> Vec<Vec<u8>>,
     /// Words of its own that are put into inputs.
     pub words: &'static [&'static [u8]],
@@ -39,7 +40,7 @@ impl Reader for &Target {
     }
 
     fn everyday(&self) -> Option<u64> {
-        None
+        self.everyday
     }
 
     fn seeds(&self) -> Vec<Vec<u8>> {
@@ -206,6 +207,7 @@ mod tests {
     /// Broken on purpose, in both ways in which a target can be.
     const BROKEN: Target = Target {
         name: "broken",
+        everyday: None,
         seeds: || vec![b"{\"type\":\"hello\"}".to_vec()],
         words: &[b"magic", b"wrong"],
         make: || {

@@ -40,6 +40,7 @@ pub(super) use resolve::Config;
 
 pub const TARGET: Target = Target {
     name: "config",
+    everyday: None,
     seeds: || {
         vec![
             include_bytes!("../../../../crates/cli/src/config/init.jsonc").to_vec(),

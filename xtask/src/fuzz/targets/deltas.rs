@@ -25,6 +25,7 @@ const KNOWN: [(&str, &str); 8] = [
 
 pub const TARGET: Target = Target {
     name: "deltas",
+    everyday: Some(10_000),
     seeds: || {
         let mut seeds = super::recordings();
         for (name, value) in KNOWN {

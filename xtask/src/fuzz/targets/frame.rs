@@ -13,6 +13,7 @@ pub(super) use host_frame::{Line, Lines};
 
 pub const TARGET: Target = Target {
     name: "frame",
+    everyday: None,
     seeds: || {
         let mut seeds = super::recordings();
         seeds.extend([b"\r\n\r\r\n\n".to_vec(), b"one\ntwo".to_vec(), Vec::new()]);

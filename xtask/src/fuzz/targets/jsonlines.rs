@@ -12,6 +12,7 @@ use runtimes::{Dialect, Frame, Out, Stream};
 
 pub const TARGET: Target = Target {
     name: "jsonlines",
+    everyday: None,
     seeds: || {
         let mut seeds = super::recordings();
         seeds.push(fresh().save());

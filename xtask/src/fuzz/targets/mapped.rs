@@ -14,6 +14,7 @@ use runtimes::{Dialect, ExitEvidence, Frame, Out, Runtime as _, Spec, Stream};
 
 pub const TARGET: Target = Target {
     name: "mapped",
+    everyday: Some(1_500),
     seeds,
     words: &[
         b"\n",

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 pub const TARGET: Target = Target {
     name: "resolve",
+    everyday: Some(1_000),
     seeds: || {
         let mut seeds = (config::TARGET.seeds)();
         seeds.extend([

@@ -22,6 +22,7 @@ const KNOWN: [(&str, &str); 6] = [
 
 pub const TARGET: Target = Target {
     name: "seal",
+    everyday: None,
     seeds: || {
         let mut seeds = super::recordings();
         seeds.extend(KNOWN.map(|(name, value)| format!("{name}={value} said").into_bytes()));

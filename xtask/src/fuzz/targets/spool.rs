@@ -10,6 +10,7 @@ use std::path::Path;
 
 pub const TARGET: Target = Target {
     name: "spool",
+    everyday: None,
     seeds: || {
         let out = |payload: &[u8]| encode(Kind::Out, 0, 0, payload);
         let end = encode(Kind::Exit, 0, 0, br#"{"exit":{"code":0}}"#);

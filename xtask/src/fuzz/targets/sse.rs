@@ -8,6 +8,7 @@ use contract::sse::{Frame, Reader, STILL_HERE, write};
 
 pub const TARGET: Target = Target {
     name: "sse",
+    everyday: None,
     seeds: || {
         let mut seeds: Vec<Vec<u8>> = super::recordings().iter().map(|seed| wire(seed)).collect();
         seeds.push(b"id:1\r\ndata:one\r\ndata: two\r\n\r\n: comment\rid: 2\rdata\r\r".to_vec());

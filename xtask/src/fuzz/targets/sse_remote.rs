@@ -16,6 +16,7 @@ const BYTES_MAX: usize = 4 * 1024;
 
 pub const TARGET: Target = Target {
     name: "sse-remote",
+    everyday: None,
     seeds: || {
         let mut seeds: Vec<Vec<u8>> = super::recordings().iter().map(|seed| wire(seed)).collect();
         seeds.push(

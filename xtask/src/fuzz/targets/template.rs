@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 
 pub const TARGET: Target = Target {
     name: "template",
+    everyday: None,
     seeds: || {
         let seeds = [
             "--workdir={{workspacePath}} {{ taskId }}/{{fencingToken}}",
