@@ -168,7 +168,7 @@ fn driven(agent: &str) {
     assert_eq!(unknown, None, "everything it says is understood");
     // A turn that is interrupted, and another one after it.
     let mut run = ostler.starts(&["run", "--acp", agent, "wait", "--json", "--permission", "deny"]);
-    let waiting = run.event("it to wait", |event| event["text"] == "waiting");
+    let waiting = run.event("it to wait", crate::acp::is_waiting);
     let id = waiting["run_id"].as_str().expect("an id").to_owned();
     assert_eq!(ostler.says(&["interrupt", &id]).code, 0);
     run.event("the turn to end", |event: &Value| event["stop_reason"] == "cancelled");
