@@ -163,6 +163,8 @@ limits! {
     SESSIONS_MAX: usize = 4;
     /// Sessions of callers elsewhere that are kept, those that have ended included.
     SESSIONS_KEPT_MAX: usize = 256;
+    /// Closed sessions of which a caller who comes late is told that they were there.
+    SESSIONS_CLOSED_MAX: usize = 1_024;
     /// How long a session is kept that nobody reads and nobody sends anything to.
     SESSION_SILENCE_MS: u64 = 600_000;
     /// The caller's name of a session.
