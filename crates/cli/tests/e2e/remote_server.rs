@@ -69,7 +69,7 @@ async fn a_session_is_told_to_its_end_and_its_tools_are_the_callers() {
     ] {
         let gone =
             caller.sent(caller.request(method, &path).json(&json!({"type": "interrupt"}))).await;
-        assert_eq!((gone.0, gone.1["code"].as_str()), (404, Some("not_found")), "{path}");
+        assert_eq!((gone.0, gone.1["code"].as_str()), (410, Some("not_found")), "{path}");
     }
 }
 

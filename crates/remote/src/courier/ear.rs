@@ -282,7 +282,7 @@ impl Ear {
                         passage.event(&self.whose, id, Cow::Owned(event.to_string().into_bytes()));
                     }
                 }
-                Err(_) => passage.text(id, &data),
+                Err(_) => passage.text(id, data),
             },
         }
         None

@@ -15,6 +15,7 @@ use crate::wire::{NewSession, Session};
 use contract::limits::{REMOTE_DELETE_MS, REMOTE_INPUTS_MAX, REMOTE_PARTING_MS};
 use contract::{Code, Fault};
 use serde_json::json;
+use serde_json::value::RawValue;
 use std::future::Future;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -261,20 +262,27 @@ impl Held {
         Next::GoOn
     }
 
-    /// Whoever lost the lease may write nothing: it is told to end, and every call that it was too late.
+    /// Whoever lost the lease may write nothing: every call is told so, and after the first of what
+    /// came it is told to end.
     fn refuse(&mut self, passage: &Passage) -> Next {
         if passage.ended {
             self.ended = true;
             return Next::Leave;
         }
+        let (first, others) = passage.calls.split_at(usize::from(passage.begins_with_call));
+        self.refuse_calls(first);
         if passage.events > 0 && !std::mem::replace(&mut self.refusal_said, true) {
             self.say(&json!({ "type": "shutdown", "reason": Code::FenceStale.word() }));
         }
-        for id in &passage.calls {
+        self.refuse_calls(others);
+        Next::GoOn
+    }
+
+    fn refuse_calls(&mut self, ids: &[Box<RawValue>]) {
+        for id in ids {
             let error = "fence_stale: the lease of this run was lost";
             self.say(&json!({ "type": "tool_result", "id": id, "ok": false, "error": error }));
         }
-        Next::GoOn
     }
 
     /// A word for the remote on its way down.

@@ -28,6 +28,8 @@ pub struct Passage {
     pub events: u64,
     /// The ids of the calls among them, unread: they may be anything.
     pub calls: Vec<Box<RawValue>>,
+    /// The first event is the first of these.
+    pub begins_with_call: bool,
     /// The last of them is the end of the run.
     pub ended: bool,
     pub weight: Option<OwnedSemaphorePermit>,
@@ -58,7 +60,7 @@ impl Passage {
             Ok(glance) => glance,
             // An object whose fields are odd is for whoever knows events; what is no JSON is text.
             Err(error) if error.is_data() => Glance::default(),
-            Err(_) => return self.text(id, &data),
+            Err(_) => return self.text(id, data),
         };
         if let Some(foreign) = whose.misses(&glance) {
             return self
@@ -67,6 +69,7 @@ impl Passage {
         self.events += 1;
         self.ended |= glance.ends();
         if let Some(call) = glance.call() {
+            self.begins_with_call |= self.events == 1;
             self.calls.push(call.to_owned());
         }
         self.head(id, "event");
@@ -75,16 +78,24 @@ impl Passage {
     }
 
     /// Adds what is no event: its text, as far as it is passed on. What of it is too long is told.
-    pub fn text(&mut self, id: Option<u64>, data: &[u8]) {
-        let (kept, left_out) = data.split_at(data.len().min(REMOTE_TEXT_BYTES_MAX));
+    pub fn text(&mut self, id: Option<u64>, data: Cow<'_, [u8]>) {
+        let left_out = data.len().saturating_sub(REMOTE_TEXT_BYTES_MAX);
+        let kept = match data {
+            Cow::Borrowed(data) => Cow::Borrowed(&data[..data.len() - left_out]),
+            // In JSON it may be six times as long: what is left out is not held beside that.
+            Cow::Owned(mut data) => {
+                data.truncate(REMOTE_TEXT_BYTES_MAX);
+                data.shrink_to_fit();
+                Cow::Owned(data)
+            }
+        };
         self.events += 1;
         self.head(id, "text");
         // A text always serializes, and nothing fails to be written into memory.
-        let _ = serde_json::to_writer(&mut self.line, &String::from_utf8_lossy(kept));
+        let _ = serde_json::to_writer(&mut self.line, &String::from_utf8_lossy(&kept));
         self.line.extend_from_slice(b"}\n");
-        if !left_out.is_empty() {
-            let bytes = left_out.len();
-            let note = format!("{bytes} bytes of what the remote sent as an event, and is none");
+        if left_out > 0 {
+            let note = format!("{left_out} bytes of what the remote sent as an event, and is none");
             self.note(id, &format!("{note}, are left out"));
         }
     }
