@@ -55,7 +55,9 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     std::thread::scope(|threads| {
         for _ in 0..wanted.jobs {
             threads.spawn(|| {
-                while let Some(case) = lock(&waiting).pop() {
+                // A guard in the head of a loop would be held through its body.
+                let next = || lock(&waiting).pop();
+                while let Some(case) = next() {
                     let kept = keep.join(format!("{}-{}", wanted.seed, case.number));
                     let outcome = case::run(&case, wanted.seed, &programs, &peace, &kept);
                     lock(&report).add(&case, outcome, &again(&wanted, case.number));
