@@ -102,11 +102,17 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-/// Builds the product with its points armed, and puts it where nobody takes it for the product.
+/// Builds the product with its points armed, in the profile of this tool, and puts it where nobody
+/// takes it for the product.
 fn build(root: &Path) -> Result<Programs, String> {
     let own = std::env::current_exe().map_err(said("finding this program's path"))?;
-    let target = own.ancestors().nth(2).unwrap_or(root).to_owned();
-    let dir = target.join("torture");
+    let built = own.parent().unwrap_or(root);
+    let target = built.parent().unwrap_or(root);
+    let profile = match built.file_name().and_then(std::ffi::OsStr::to_str) {
+        None | Some("debug") => "dev",
+        Some(profile) => profile,
+    };
+    let dir = target.join("armed").join(profile);
     std::fs::create_dir_all(&dir).map_err(said("making a folder for the armed binary"))?;
     for (words, program) in [
         (&["--package", "testkit", "--bin", "fake-agent"][..], "fake-agent"),
@@ -115,13 +121,14 @@ fn build(root: &Path) -> Result<Programs, String> {
         println!("cargo build {}", words.join(" "));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet"]).args(words).arg("--target-dir").arg(&target);
+        command.args(["build", "--quiet", "--profile", profile]).args(words);
+        command.arg("--target-dir").arg(target);
         match command.current_dir(root).status() {
             Ok(status) if status.success() => {}
             Ok(status) => return Err(format!("cargo build ended with {status}")),
             Err(error) => return Err(format!("starting cargo: {error}")),
         }
-        place(&target.join("debug").join(program), &dir.join(program))?;
+        place(&built.join(program), &dir.join(program))?;
     }
     Ok(Programs { ostler: dir.join("ostler"), fake_agent: dir.join("fake-agent") })
 }
