@@ -40,8 +40,10 @@ struct Wanted {
 
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let wanted = wanted(words)?;
-    let programs = build(root)?;
-    let keep = programs.ostler.with_file_name("violations");
+    let built = build(root)?;
+    let keep = built.join("violations");
+    let near = tempfile::tempdir().map_err(said("making a folder for the armed binary"))?;
+    let programs = Programs::beside(&built, near.path())?;
     let peace = {
         let mut house = house::House::new(&programs.ostler, 120)?;
         let shared = case::shared(&house, &programs)?;
@@ -104,7 +106,7 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
 
 /// Builds the product with its points armed, in the profile of this tool, and puts it where nobody
 /// takes it for the product.
-fn build(root: &Path) -> Result<Programs, String> {
+fn build(root: &Path) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(said("finding this program's path"))?;
     let built = own.parent().unwrap_or(root);
     let target = built.parent().unwrap_or(root);
@@ -130,7 +132,7 @@ fn build(root: &Path) -> Result<Programs, String> {
         }
         place(&built.join(program), &dir.join(program))?;
     }
-    Ok(Programs { ostler: dir.join("ostler"), fake_agent: dir.join("fake-agent") })
+    Ok(dir)
 }
 
 /// Moves what was built away, so that the next build of the product puts its own there.

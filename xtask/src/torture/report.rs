@@ -2,7 +2,7 @@
 //! every violation with the words that have it again. "None in N" is said with the bound that N
 //! kills can give.
 
-use super::case::{Death, Outcome};
+use super::case::{Death, Outcome, Spent};
 use super::schedule::Case;
 use failpoint::Point;
 use std::collections::BTreeMap;
@@ -19,22 +19,27 @@ pub struct Report {
     began: Instant,
     cases: usize,
     rows: BTreeMap<Option<Point>, Row>,
+    spent: Spent,
     violations: usize,
 }
 
 impl Report {
     pub fn new(began: Instant) -> Self {
-        Self { began, cases: 0, rows: BTreeMap::new(), violations: 0 }
+        Self { began, cases: 0, rows: BTreeMap::new(), spent: Spent::default(), violations: 0 }
     }
 
     pub fn add(&mut self, case: &Case, outcome: Result<Outcome, String>, again: &str) {
         self.cases += 1;
         let outcome = outcome.unwrap_or_else(|error| Outcome {
             deaths: Vec::new(),
+            spent: Spent::default(),
             broken: vec![error],
             kept: None,
         });
-        let Outcome { deaths, broken, kept } = outcome;
+        let Outcome { deaths, spent, broken, kept } = outcome;
+        self.spent.killing += spent.killing;
+        self.spent.ending += spent.ending;
+        self.spent.judging += spent.judging;
         self.violations += broken.len();
         for Death { point, owed } in &deaths {
             let row = self.rows.entry(*point).or_default();
@@ -72,6 +77,14 @@ impl Report {
             println!("{name:<18} {:>6} {:>6} {:>10}", row.deaths, row.owed, row.violations);
         }
         let kills = self.kills();
+        let Spent { killing, ending, judging } = self.spent;
+        let each = |spent: std::time::Duration| spent.as_secs_f64() / self.cases.max(1) as f64;
+        println!(
+            "a case: {:.1} s of kills, {:.1} s until all runs had ended, {:.1} s of judging",
+            each(killing),
+            each(ending),
+            each(judging)
+        );
         println!(
             "{kills} kills in {} cases, {} s; {} violations; with none in {kills}, fewer than one \
              kill in {} harms (95 %)",
