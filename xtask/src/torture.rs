@@ -1,7 +1,7 @@
-//! `cargo xtask torture [--points N] [--seed S] [--failpoint NAME] [--case I] [--jobs J]`: the real
-//! `ostler serve`, with agents and clients, is killed again and again: at named points of its code
-//! and at mere instants, in its recovery too, and keepers and agents with it. Then everything that
-//! was promised must hold.
+//! `cargo xtask torture [--points N] [--seed S] [--failpoint NAME] [--case I] [--jobs J] [--seconds T]`:
+//! the real `ostler serve`, with agents and clients, is killed again and again: at named points of its
+//! code and at mere instants, in its recovery too, and keepers and agents with it. Then everything
+//! that was promised must hold. After T seconds no further case is begun.
 //!
 //! The schedule follows from the seed (`torture/schedule.rs`); what the threads of a case do between
 //! two kills does not, so a case that failed may have to be had again more than once. One case is
@@ -36,6 +36,7 @@ struct Wanted {
     only: Option<Point>,
     case: Option<usize>,
     jobs: usize,
+    seconds: Option<u64>,
 }
 
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
@@ -54,11 +55,13 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     cases.retain(|case| wanted.case.is_none_or(|number| number == case.number));
     cases.reverse();
     let (waiting, report) = (Mutex::new(cases), Mutex::new(Report::new(Instant::now())));
+    let began = Instant::now();
+    let is_late = || wanted.seconds.is_some_and(|most| began.elapsed().as_secs() >= most);
     std::thread::scope(|threads| {
         for _ in 0..wanted.jobs {
             threads.spawn(|| {
                 // A guard in the head of a loop would be held through its body.
-                let next = || lock(&waiting).pop();
+                let next = || lock(&waiting).pop().filter(|_| !is_late());
                 while let Some(case) = next() {
                     let kept = keep.join(format!("{}-{}", wanted.seed, case.number));
                     let outcome = case::run(&case, wanted.seed, &programs, &peace, &kept);
@@ -83,7 +86,7 @@ fn again(wanted: &Wanted, case: usize) -> String {
 
 fn wanted(words: &[&str]) -> Result<Wanted, String> {
     let jobs = CASES_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from);
-    let mut wanted = Wanted { points: POINTS, seed: SEED, only: None, case: None, jobs };
+    let mut wanted = Wanted { points: POINTS, seed: SEED, only: None, case: None, jobs, seconds: None };
     let mut words = words.iter();
     while let Some(flag) = words.next() {
         let value = words.next().ok_or_else(|| format!("{flag} takes a value"))?;
@@ -93,6 +96,7 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
             "--points" => wanted.points = number()?,
             "--seed" => wanted.seed = number()? as u64,
             "--case" => wanted.case = Some(number()?),
+            "--seconds" => wanted.seconds = Some(number()? as u64),
             "--jobs" => wanted.jobs = number()?.max(1),
             "--failpoint" => {
                 let known = Point::ALL.iter().find(|point| point.name() == *value).copied();
