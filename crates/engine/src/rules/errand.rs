@@ -10,7 +10,7 @@ use contract::state::{Review, TaskState, WaitingFor};
 use contract::{Code, Timestamp};
 
 /// What is known when a run of a task has ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ended {
     pub outcome: Outcome,
     pub code: Option<Code>,
@@ -60,9 +60,8 @@ fn again(ended: &Ended, code: Code) -> Next {
     };
     let retry = code.row().retry;
     let wait_ms = match (retry, ended.resets_at) {
-        (Retry::AtReset | Retry::Backoff, Some(at)) => {
-            until_reset(at, ended.now, ended.jitter01).max(if retry == Retry::AtReset { 0 } else { wait_ms })
-        }
+        (Retry::AtReset | Retry::Backoff, Some(at)) => until_reset(at, ended.now, ended.jitter01)
+            .max(if retry == Retry::AtReset { 0 } else { wait_ms }),
         (_, _) => wait_ms,
     };
     let waiting_for = match retry {
@@ -149,8 +148,14 @@ mod tests {
             (ended(Code::RemoteLost, 3), "waiting NotBefore 7200 s again"),
             (ended(Code::RemoteUnavailable, 4), "failed"),
             (ended(Code::ProviderQuota, 0), "waiting Quota 2025 s again"),
-            (Ended { resets_at: resets, ..ended(Code::ProviderQuota, 0) }, "waiting Quota 120 s again"),
-            (Ended { resets_at: resets, ..ended(Code::RateLimited, 0) }, "waiting NotBefore 120 s again"),
+            (
+                Ended { resets_at: resets, ..ended(Code::ProviderQuota, 0) },
+                "waiting Quota 120 s again",
+            ),
+            (
+                Ended { resets_at: resets, ..ended(Code::RateLimited, 0) },
+                "waiting NotBefore 120 s again",
+            ),
             (ended(Code::ProviderQuota, 4), "failed"),
             (Ended { tries_max: Some(0), ..ended(Code::ProcessLost, 0) }, "failed"),
             (Ended { tries_max: Some(9), ..ended(Code::ProcessLost, 1) }, "failed"),

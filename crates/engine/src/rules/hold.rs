@@ -2,8 +2,8 @@
 //! is known, until when; the dispatcher writes that into the task and looks again then. No rule
 //! here acts, and none knows of another.
 
-use contract::state::WaitingFor;
 use contract::Timestamp;
+use contract::state::WaitingFor;
 
 /// What keeps a task from being started.
 #[derive(Debug, Clone, PartialEq, Eq)]
