@@ -34,7 +34,6 @@ const GO_ON: &str = "Go on with the task where you stopped.";
 pub(crate) struct Errand {
     pub review: Review,
     pub tries: u32,
-    pub title: String,
     pub body: String,
     pub wake: Wake,
 }
@@ -61,7 +60,6 @@ pub(crate) async fn of(host: &Host, task: TaskId) -> Result<Option<Errand>, Faul
     Ok(Some(Errand {
         review: row.review,
         tries: row.tries,
-        title: row.title,
         body: row.body,
         wake: Wake { reason, comment, linked },
     }))
