@@ -544,7 +544,7 @@ async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
 }
 
 /// What tools may be asked about, from the events that are stored.
-pub(crate) async fn said_before(host: &Host, task: contract::TaskId) -> Result<Standing, Fault> {
+async fn said_before(host: &Host, task: contract::TaskId) -> Result<Standing, Fault> {
     let mut standing = Standing::default();
     let comments = host.store().comments(task).await.map_err(stored)?;
     let progress = host.store().last_progress(task).await.map_err(stored)?;

@@ -15,6 +15,7 @@ use contract::{Code, Fault, Timestamp, limits};
 use engine::rules::claimable::{First, Room, next};
 use engine::rules::errand::{Ended, after};
 use engine::rules::hold::Hold;
+use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Again, Follow, Head, Hint, Hints, RunRow, Seal, TaskMove, TaskRow};
@@ -59,13 +60,22 @@ enum Stirred {
 }
 
 async fn stir(hints: &mut Hints) -> Stirred {
+    let mut stirred = None;
     loop {
-        match hints.next().await {
-            Some(Hint::Run { settled: false, .. }) => {}
-            Some(Hint::Task { .. }) => return Stirred::TaskMoved,
-            Some(Hint::Run { .. } | Hint::Missed) => return Stirred::RunEnded,
+        // What came together is worth one look.
+        let hint = match stirred {
+            None => hints.next().await,
+            Some(stirred) => match hints.next().now_or_never() {
+                Some(hint) => hint,
+                None => return stirred,
+            },
+        };
+        stirred = match hint {
+            Some(Hint::Run { settled: false, .. }) => stirred,
+            Some(Hint::Task { .. }) => stirred.or(Some(Stirred::TaskMoved)),
+            Some(Hint::Run { .. } | Hint::Missed) => Some(Stirred::RunEnded),
             None => return std::future::pending().await,
-        }
+        };
     }
 }
 
@@ -132,7 +142,10 @@ async fn try_one(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
     {
         return Ok(tried);
     }
-    let request = errand::request(host, task, &resolved).await?;
+    let request = match errand::request(host, task, &resolved).await {
+        Ok(request) => request,
+        Err(fault) => return not_begun(host, task, fault).await,
+    };
     let (host_, id) = (host.clone(), task.id);
     // What is durable must be driven, also when this look is given up meanwhile.
     let begun =
@@ -145,17 +158,20 @@ async fn try_one(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
     match begun {
         Ok(Begun::Started(_)) => Ok(Tried::Moved),
         Ok(Begun::NoSlot) => Ok(Tried::Passed),
-        Err(_) if *host.leaving().borrow() => Ok(Tried::Leaving),
-        Err(fault) => match fault.code {
-            // Someone else was quicker: the next look finds where it stands.
-            Code::Conflict | Code::FenceStale | Code::NotFound => Ok(Tried::Passed),
-            Code::StoreLocked
-            | Code::StoreNewer
-            | Code::StoreUnreadable
-            | Code::DiskFull
-            | Code::InternalError => Err(fault),
-            _ => failed(host, task, &fault).await,
-        },
+        Err(fault) => not_begun(host, task, fault).await,
+    }
+}
+
+/// There is no run: because we leave, because the store is in trouble, or because of the task.
+async fn not_begun(host: &Host, task: &TaskRow, fault: Fault) -> Result<Tried, Fault> {
+    if *host.leaving().borrow() {
+        return Ok(Tried::Leaving);
+    }
+    match fault.code {
+        // Someone else was quicker: the next look finds where it stands.
+        Code::Conflict | Code::FenceStale | Code::NotFound => Ok(Tried::Passed),
+        Code::StoreLocked | Code::StoreNewer | Code::StoreUnreadable | Code::DiskFull => Err(fault),
+        _ => failed(host, task, &fault).await,
     }
 }
 

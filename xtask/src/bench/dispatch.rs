@@ -46,7 +46,11 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
         pages.push(slope(&page));
         heads.push(slope(&head));
         for ((n, page_ns), (_, head_ns)) in page.iter().zip(&head) {
-            println!("  {n} tasks: a page {:.0} µs, the next task {:.0} µs", page_ns / 1e3, head_ns / 1e3);
+            println!(
+                "  {n} tasks: a page {:.0} µs, the next task {:.0} µs",
+                page_ns / 1e3,
+                head_ns / 1e3
+            );
         }
     }
     let flat = Bound::AtMost { gate: 0.15, goal: 0.05 };
@@ -66,7 +70,8 @@ fn rate(from_ns: u64) -> f64 {
 /// The least that a claim is: the first that is queued, taken under its fence, and its run with a plan.
 fn floor() -> Result<f64, String> {
     let dir = tempfile::tempdir().map_err(said("making a directory"))?;
-    let connection = commit::open(&dir.path().join("floor.db")).map_err(said("opening the floor"))?;
+    let connection =
+        commit::open(&dir.path().join("floor.db")).map_err(said("opening the floor"))?;
     let work = || -> rusqlite::Result<f64> {
         connection.execute_batch(
             "CREATE TABLE tasks (num INTEGER PRIMARY KEY, id BLOB NOT NULL UNIQUE, agent TEXT NOT NULL,

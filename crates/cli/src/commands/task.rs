@@ -89,7 +89,10 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
     }
     if !served {
         // Who only adds is not kept from it.
-        let _ = writeln!(std::io::stderr(), "no server is here: it is started when one is (`ostler serve`)");
+        let _ = writeln!(
+            std::io::stderr(),
+            "no server is here: it is started when one is (`ostler serve`)"
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -122,7 +125,8 @@ async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopp
     if context.global.json {
         context.print_json(&tasks)?;
     } else if tasks.is_empty() {
-        context.print("there are no such tasks; try: ostler task add --agent demo --title hello")?;
+        context
+            .print("there are no such tasks; try: ostler task add --agent demo --title hello")?;
     } else {
         let surroundings = &context.surroundings;
         let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);

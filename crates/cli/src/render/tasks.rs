@@ -130,7 +130,10 @@ pub fn task_sheet(sheet: &TaskSheet, now: Timestamp, columns: usize, colour: Col
         let id = run.id.to_string();
         let outcome = run.outcome.map_or("live", |outcome| outcome.word()).replace('_', " ");
         let code = run.code.map(|code| format!(" ({})", code.word())).unwrap_or_default();
-        say("run", format!("{}  {}  {outcome}{code}", tail(&id), figures::ago(run.started_at, now)));
+        say(
+            "run",
+            format!("{}  {}  {outcome}{code}", tail(&id), figures::ago(run.started_at, now)),
+        );
     }
     if let Some(progress) = &sheet.last_progress {
         say("progress", one_line(&progress.summary));
@@ -191,7 +194,8 @@ mod tests {
             waiting_for: Some(WaitingFor::Dependency),
             ..task(3, TaskState::Waiting, "then")
         };
-        let failed = TaskView { code: Some(Code::NotInstalled), ..task(4, TaskState::Failed, "no") };
+        let failed =
+            TaskView { code: Some(Code::NotInstalled), ..task(4, TaskState::Failed, "no") };
         let long = "a title that is longer than there is room for it on this line";
         let rows = [
             task(1, TaskState::Queued, "now"),

@@ -72,7 +72,8 @@ impl Yard {
     fn json(&self, args: &[&str]) -> Value {
         let said = self.task(args);
         assert_eq!(said.code, 0, "{args:?}: {}", said.stderr);
-        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {}", said.stdout))
+        serde_json::from_str(&said.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", said.stdout))
     }
 
     /// Adds a task and gives its id.
@@ -114,7 +115,8 @@ fn tasks_that_waited_for_a_server_are_done_by_priority_and_arrival() {
     let mut yard = Yard::new();
     let first = yard.add("ok 1", &["--review", "none", "--label", "x", "--key", "one"]);
     let second = yard.add("ok 2", &["--review", "none"]);
-    let urgent = yard.add("ok 3", &["--review", "none", "--priority", "5", "--body", "ok all of it"]);
+    let urgent =
+        yard.add("ok 3", &["--review", "none", "--priority", "5", "--body", "ok all of it"]);
     assert_eq!(yard.add("ok 1", &["--key", "one"]), first, "a key is one task");
     let said = yard.task(&["add", "--title", "x", "--agent", "nobody"]);
     assert_eq!(said.code, 3, "{}", said.stderr);
@@ -194,10 +196,16 @@ fn what_may_mend_itself_is_tried_again_and_what_will_not_is_not() {
     assert_eq!(sheet["runs"][1]["code"], "process_crashed");
     let dies = yard.add("die", &["--review", "none"]);
     let sheet = yard.until_is(&dies, "failed");
-    assert_eq!((sheet["runs"].as_array().unwrap().len(), &sheet["code"]), (2, &json!("process_crashed")));
+    assert_eq!(
+        (sheet["runs"].as_array().unwrap().len(), &sheet["code"]),
+        (2, &json!("process_crashed"))
+    );
     let failed = yard.add("fail", &["--review", "none"]);
     let sheet = yard.until_is(&failed, "failed");
-    assert_eq!((sheet["runs"].as_array().unwrap().len(), &sheet["code"]), (1, &json!("agent_failed")));
+    assert_eq!(
+        (sheet["runs"].as_array().unwrap().len(), &sheet["code"]),
+        (1, &json!("agent_failed"))
+    );
     assert_eq!(yard.json(&["reopen", &failed])["generation"], 2);
     let sheet = until("the second generation", BOUND_MS, || {
         let sheet = yard.until_is(&failed, "failed");

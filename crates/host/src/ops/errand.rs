@@ -5,8 +5,8 @@
 use super::gate::Candidate;
 use super::resume::Resume;
 use super::run::{Budget, Named, RunRequest, ToolsBy, stored};
-use crate::{Host, adopt, chance};
-use contract::event::RunResult;
+use crate::{Host, chance};
+use contract::event::{Body, Comment, Event, Origin, RunResult};
 use contract::state::Review;
 use contract::{Code, Fault, RunId, TaskId, Timestamp};
 use engine::rules::errand::{Ended, Next, after};
@@ -67,11 +67,24 @@ pub(crate) async fn of(host: &Host, task: TaskId) -> Result<Option<Errand>, Faul
 
 /// What was said of a task before this run, by people and by agents.
 pub(crate) async fn said_before(host: &Host, task: TaskId) -> Result<Standing, Fault> {
-    let mut standing = adopt::said_before(host, task).await?;
-    for row in host.store().comments_of(task).await.map_err(stored)? {
-        let comment = contract::event::Comment { text: row.text, mentions: row.mentions };
-        standing.note(&contract::event::Body::Comment(comment));
+    let mut said = Vec::new();
+    for event in host.store().comments(task).await.map_err(stored)? {
+        // What people say while a run is at work is an event of it too.
+        if let Ok(Event { ts, body, origin: Origin::Agent, .. }) =
+            serde_json::from_slice(&event.bytes)
+        {
+            said.push((ts, body));
+        }
     }
+    for row in host.store().comments_of(task).await.map_err(stored)? {
+        said.push((row.at, Body::Comment(Comment { text: row.text, mentions: row.mentions })));
+    }
+    said.sort_by_key(|(at, _)| *at);
+    let progress = host.store().last_progress(task).await.map_err(stored)?;
+    let progress = progress.and_then(|event| serde_json::from_slice::<Event>(&event.bytes).ok());
+    let mut standing = Standing::default();
+    let all = said.into_iter().map(|(_, body)| body).chain(progress.map(|event| event.body));
+    all.for_each(|body| standing.note(&body));
     Ok(standing)
 }
 

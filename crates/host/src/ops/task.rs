@@ -7,7 +7,7 @@ pub mod decide;
 
 use super::run::{self, stored};
 use crate::Host;
-use contract::event::{Body, Event, Progress};
+use contract::event::{Body, Event, Origin, Progress};
 use contract::state::{Review, WaitingFor};
 use contract::{Code, CommandId, Fault, RunId, TaskId, TaskState, Timestamp, limits};
 use serde::{Deserialize, Serialize};
@@ -153,7 +153,8 @@ pub async fn show(host: &Host, given: &str) -> Result<TaskSheet, Fault> {
         comments.push(Said { id, at, author, text, mentions });
     }
     for event in store.comments(task).await.map_err(stored)? {
-        if let Ok(Event { ts, run_id, body: Body::Comment(said), .. }) =
+        // What people say while a run is at work is an event of it too.
+        if let Ok(Event { ts, run_id, origin: Origin::Agent, body: Body::Comment(said), .. }) =
             serde_json::from_slice(&event.bytes)
         {
             let (id, at, author) = (None, ts, run_id.to_string());
@@ -198,8 +199,9 @@ pub(super) async fn find(host: &Host, given: &str) -> Result<TaskRow, Fault> {
                 _ => {
                     let given: String = given.chars().take(80).collect();
                     let message = format!("more than one task fits '{given}'");
-                    return Err(Fault::new(Code::NotFound, message)
-                        .with_hint("give more of the id"));
+                    return Err(
+                        Fault::new(Code::NotFound, message).with_hint("give more of the id")
+                    );
                 }
             },
         },

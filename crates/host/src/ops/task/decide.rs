@@ -3,12 +3,14 @@
 //! What a run is doing is ended by its own inbox: a task that runs is recalled, and its run stopped.
 
 use super::super::errand::wake;
+use super::super::relay::Asked;
 use super::super::run::{self, stored};
 use super::add::{self, NewErrand};
 use super::{TaskView, find};
 use crate::{Host, chance, clock};
+use contract::event::{Body, Comment};
 use contract::state::{Review, WaitingFor};
-use contract::{Code, CommandId, Fault, TaskState, Wish, limits};
+use contract::{Code, CommandId, Draft, Fault, TaskState, Wish, limits};
 use serde::{Deserialize, Serialize};
 use store::{Follow, NewComment, Seal, TaskMove, TaskRow};
 
@@ -175,11 +177,28 @@ async fn comment(host: &Host, task: &TaskRow, words: Words) -> Result<(), Fault>
     }
     let id = words.id.unwrap_or_else(chance::command_id);
     keep(host, id, task, &text, mentions.clone()).await?;
+    say(host, task, &text, &mentions).await?;
     for agent in mentions.iter().filter(|agent| **agent != task.agent) {
         // Not every word after an @ is a name.
         if (host.inner.resolve)(agent).is_ok() {
             tell(host, id, task, agent, &text).await?;
         }
+    }
+    Ok(())
+}
+
+/// A run that is at work on the task hears of it: it is an event of the run, and `read_task` has it.
+async fn say(host: &Host, task: &TaskRow, text: &str, mentions: &[String]) -> Result<(), Fault> {
+    if task.state != TaskState::Running {
+        return Ok(());
+    }
+    let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
+    let live = host.inner.live();
+    if let Some(live) = runs.first().and_then(|run| live.get(run)) {
+        let comment = Comment { text: text.to_owned(), mentions: mentions.to_vec() };
+        let note = Asked::Note(Box::new(Draft::operator(Body::Comment(comment))));
+        // One that has no room for it, or is about to end, finds it with the task.
+        let _ = live.asking.try_send(note);
     }
     Ok(())
 }
