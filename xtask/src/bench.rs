@@ -14,6 +14,7 @@ mod cold;
 mod commit;
 mod counted;
 mod decode;
+mod dispatch;
 mod fanout;
 mod figures;
 mod floor;
@@ -37,9 +38,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every bench, in the order of `all`.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline", "remote",
-    "decode",
+    "decode", "dispatch",
 ];
 
 /// The programs under measurement, all built with optimisation.
@@ -131,6 +132,7 @@ fn one(root: &Path, name: &str, programs: &Programs, report: &mut Report) -> Res
         "fanout" => fanout::run(programs, report),
         "remote" => remote::run(programs, report),
         "decode" => decode::run(root, report),
+        "dispatch" => dispatch::run(programs, report),
         "size" => cold::size(programs, report),
         other => Err(format!("no bench is called '{other}': {}", NAMES.join(", "))),
     }

@@ -57,6 +57,9 @@ pub enum Command {
     /// Look at the prices, or import newer ones
     #[command(subcommand)]
     Prices(Prices),
+    /// Hand work over to the queue, see where it stands, decide about it
+    #[command(subcommand)]
+    Task(Task),
     /// Host this data directory and its API until stopped
     Serve(Serve),
     /// Serve an agent to callers elsewhere by ca-http-v1, until stopped
@@ -256,6 +259,98 @@ pub struct Serve {
     pub listen: Option<String>,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum Task {
+    /// Put a task into the queue
+    Add(Box<TaskAdd>),
+    /// List tasks, newest first
+    List(TaskList),
+    /// Show a task with its runs and comments
+    Show(OneTask),
+    /// Cancel a task; one that runs is stopped
+    Cancel(OneTask),
+    /// Try a task that waits now
+    Retry(OneTask),
+    /// Open a failed task again
+    Reopen(OneTask),
+    /// Say something of a task; @agent wakes that agent
+    Comment(TaskComment),
+    /// Take the result of a task that waits for a look
+    Approve(OneTask),
+    /// Send it back; the reason is what its agent is asked next
+    Reject(TaskReject),
+}
+
+#[derive(Debug, Args)]
+pub struct TaskAdd {
+    /// What is to be done, in a line
+    #[arg(long)]
+    pub title: String,
+    /// Who is to do it: a name from ostler.json, or a runtime such as `demo`
+    #[arg(long)]
+    pub agent: String,
+    /// What is to be done, when the title does not say it all; `-` reads standard input
+    #[arg(long, value_name = "TEXT")]
+    pub body: Option<String>,
+    /// Where it is to be done [default: where its agent works, else here]
+    #[arg(long, value_name = "DIR")]
+    pub cwd: Option<PathBuf>,
+    /// Who looks at the result: none or person [default: person]
+    #[arg(long, value_parser = review)]
+    pub review: Option<contract::state::Review>,
+    /// A task that must be done before it; may be given again
+    #[arg(long, value_name = "TASK")]
+    pub after: Vec<String>,
+    /// The task it belongs to
+    #[arg(long, value_name = "TASK")]
+    pub parent: Option<String>,
+    /// What is higher goes first
+    #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
+    pub priority: i32,
+    /// May be given again
+    #[arg(long, value_name = "LABEL")]
+    pub label: Vec<String>,
+    /// Not before this time, 2026-11-16T09:00:00Z, or this long from now: 90s, 10m, 2h
+    #[arg(long, value_name = "TIME")]
+    pub not_before: Option<String>,
+    /// A name of your own: added again under it, it is the same task
+    #[arg(long)]
+    pub key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskList {
+    /// How many
+    #[arg(long, default_value_t = 20)]
+    pub limit: usize,
+    /// Only those: queued, waiting, running, review, done, failed, cancelled
+    #[arg(long)]
+    pub state: Option<String>,
+    #[arg(long)]
+    pub label: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct OneTask {
+    /// The task: its id, a beginning or an end of it that fits no other, or one of its runs
+    pub task: String,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskComment {
+    pub task: String,
+    pub text: String,
+    /// An agent that is to hear of it; may be given again
+    #[arg(long, value_name = "AGENT")]
+    pub mention: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct TaskReject {
+    pub task: String,
+    pub reason: String,
+}
+
 #[derive(Debug, Args)]
 pub struct Remote {
     /// The agent that is served: a name from ostler.json, or a runtime such as `demo`
@@ -380,7 +475,7 @@ pub enum Configuration {
 }
 
 /// `90s`, `10m`, `2h`, `500ms`, or `unlimited`.
-fn limit(text: &str) -> Result<Limit, String> {
+pub fn limit(text: &str) -> Result<Limit, String> {
     if text == "unlimited" {
         return Ok(Limit::Unlimited);
     }
@@ -397,6 +492,10 @@ fn limit(text: &str) -> Result<Limit, String> {
         Ok(number) if number > 0.0 && number < 1e9 => Ok(Limit::Ms((number * unit_ms) as u64)),
         _ => Err("give a number above 0 and a unit: 500ms, 90s, 10m, 2h; or unlimited".to_owned()),
     }
+}
+
+fn review(text: &str) -> Result<contract::state::Review, String> {
+    serde_json::from_value(text.into()).map_err(|_| "one of none, person".to_owned())
 }
 
 fn policy(text: &str) -> Result<Policy, String> {

@@ -8,6 +8,8 @@ use host::ops::ask::OpenAsk;
 use host::ops::money::ImportReport;
 use host::ops::run::{Asked, RunRequest};
 use host::ops::task::TaskView;
+use host::ops::task::add::NewErrand;
+use host::ops::task::decide::Words;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -118,6 +120,17 @@ impl Client {
     /// A task, by its own id or by what a person says of a run of it.
     pub async fn task(&self, given: &str) -> Result<TaskView, Fault> {
         self.get(&format!("/api/v1/tasks/{}", escaped(given))).await
+    }
+
+    pub async fn add_task(&self, new: &NewErrand) -> Result<TaskView, Fault> {
+        let response = self.post("/api/v1/tasks", new).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
+    }
+
+    /// Decides about a task.
+    pub async fn decide(&self, task: &str, verb: &str, words: &Words) -> Result<TaskView, Fault> {
+        let response = self.post(&format!("/api/v1/tasks/{}/{verb}", escaped(task)), words).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
     }
 
     /// The tasks that wait, in the order in which they came.

@@ -170,6 +170,7 @@ async fn become_host(
         }),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
+        tries_max: place.config.tries_max(),
         serves: matches!(purpose, Purpose::Serve { .. }),
     });
     host.listens_at(url.clone());
@@ -268,5 +269,7 @@ fn named(resolved: config::Resolved) -> Named {
         prompt_template: resolved.prompt_template,
         system_prompt: resolved.system_prompt,
         tools: resolved.tools,
+        cwd: resolved.cwd.or(resolved.repository),
+        concurrency: resolved.concurrency,
     }
 }

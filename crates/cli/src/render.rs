@@ -13,6 +13,7 @@ mod money;
 mod practice;
 mod system;
 mod table;
+mod tasks;
 mod tone;
 mod tools;
 mod totals;
@@ -22,6 +23,7 @@ pub use figures::ordinal;
 pub use money::{costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
 pub use table::{RunRow, runs_table, tail};
+pub use tasks::{task_sheet, tasks_table};
 pub use tone::Colour;
 
 use clean::Cleaner;

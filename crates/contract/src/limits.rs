@@ -159,6 +159,26 @@ limits! {
     LINE_ASKS_MAX: usize = 64;
     /// How long whoever asked for a run that waits has to ask again before it is cancelled.
     LINE_BACK_MS: u64 = 10_000;
+    /// Runs of one agent at once, when it does not say.
+    AGENT_RUNS_MAX: u32 = 1;
+    /// Tasks below one task.
+    SUBTASKS_MAX: u32 = 32;
+    /// How deep tasks may be below each other.
+    SUBTASK_DEPTH_MAX: u32 = 4;
+    /// The title of a task.
+    TASK_TITLE_BYTES_MAX: usize = KIB;
+    /// The key under which a task is there once.
+    TASK_KEY_BYTES_MAX: usize = 256;
+    /// Labels of a task.
+    LABELS_MAX: usize = 16;
+    /// One label.
+    LABEL_BYTES_MAX: usize = 64;
+    /// Tasks that must be done before one.
+    DEPENDENCIES_MAX: usize = 64;
+    /// What is said of a task at once.
+    COMMENT_BYTES_MAX: usize = 64 * KIB;
+    /// Agents that are mentioned in one comment.
+    MENTIONS_MAX: usize = 8;
     /// Sessions of callers elsewhere that run at once, unless it is said otherwise.
     SESSIONS_MAX: usize = 4;
     /// Sessions of callers elsewhere that are kept, those that have ended included.

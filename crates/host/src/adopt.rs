@@ -8,13 +8,14 @@
 
 use crate::abroad::Abroad;
 use crate::batch::{HostState, StoredIntent, Words};
+use crate::dispatch;
 use crate::drive::{self, Drive, Ending};
 use crate::intake::Intake;
 use crate::keeping::Keeping;
-use crate::ops::line;
 use crate::ops::relay::Callers;
 use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
+use crate::ops::{errand, line};
 use crate::perform::Mouth;
 use crate::trace::{self, Tracer};
 use crate::upstream::Upstream;
@@ -228,7 +229,11 @@ async fn take_over(
         && row.pid.is_none()
         && clock::now().wall < row.lease_expires_at
     {
-        // Begun and never launched. Whoever asked for it may ask again and has what it takes; should
+        // Begun and never launched. One of the queue's has all it takes in its task.
+        if dispatch::launch_again(host, &row).await.unwrap_or(false) {
+            return Ok(());
+        }
+        // Whoever asked for it may ask again and has what it takes; should
         // nobody come, it is over.
         end_unless_asked_again(host.clone(), row.id);
         return Ok(());
@@ -438,7 +443,11 @@ async fn adopted(
     };
     let workspace = Workspace::again(Path::new(&row.cwd)).without(&house.data.private());
     let (answering, answers) = drive::answers();
-    let mut standing = said_before(host, row).await?;
+    let errand = errand::of(host, row.task).await?;
+    let mut standing = match errand {
+        Some(_) => errand::said_before(host, row.task).await?,
+        None => said_before(host, row.task).await?,
+    };
     standing.remaining = machine.remaining(now);
     let mut drive = Drive {
         house: Arc::clone(house),
@@ -467,6 +476,7 @@ async fn adopted(
             upstream: Arc::new(upstream),
         },
         standing,
+        errand,
         cost_model: state.cost_model,
         quota: state.quota,
         told: state.told,
@@ -547,6 +557,8 @@ async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
     let task = host.store().task(row.task).await.map_err(stored)?;
     Ok(TaskSheet {
         id: row.task,
+        run: row.id,
+        agent: row.agent.clone(),
         title: task.as_ref().map(|task| task.title.clone()).unwrap_or_default(),
         body: task.as_ref().map(|task| task.body.clone()).unwrap_or_default(),
         prompt: task.as_ref().map(|task| task.prompt.clone()).unwrap_or_default(),
@@ -555,10 +567,10 @@ async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
 }
 
 /// What tools may be asked about, from the events that are stored.
-async fn said_before(host: &Host, row: &RunRow) -> Result<Standing, Fault> {
+async fn said_before(host: &Host, task: contract::TaskId) -> Result<Standing, Fault> {
     let mut standing = Standing::default();
-    let comments = host.store().comments(row.task).await.map_err(stored)?;
-    let progress = host.store().last_progress(row.task).await.map_err(stored)?;
+    let comments = host.store().comments(task).await.map_err(stored)?;
+    let progress = host.store().last_progress(task).await.map_err(stored)?;
     for event in comments.into_iter().chain(progress) {
         if let Ok(event) = serde_json::from_slice::<Event>(&event.bytes) {
             standing.note(&event.body);

@@ -3,6 +3,7 @@
 
 use crate::drive::Drive;
 use crate::intake::Marks;
+use crate::ops::errand;
 use contract::event::{Body, Envelope, RunResult, Text};
 use contract::plan::QuotaSource;
 use contract::state::Review;
@@ -12,7 +13,7 @@ use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::seal::{Carry, Seal, SealedEvent};
-use store::{Batch, LedgerRow, Settle, TraceMark};
+use store::{Batch, Follow, LedgerRow, Settle, TraceMark};
 
 /// What waits for the next Batch.
 #[derive(Debug, Default)]
@@ -236,12 +237,25 @@ impl Drive {
     }
 
     fn settlement(&self, now: Now, result: &RunResult) -> Settle {
+        let message = result.message.as_deref().unwrap_or_default();
+        let seal = &self.words.seal;
+        let (task_state, waiting_for, follow) = match &self.errand {
+            None => (TaskState::after(result.outcome, Review::None), None, Follow::default()),
+            Some(errand) => {
+                let (tries_max, resets_at) = (self.house.tries_max, self.machine.resets_at());
+                let next = errand::ended(tries_max, errand, result, resets_at, now.wall);
+                let follow = errand::follow(errand, self.run, &next, message, seal);
+                (next.state, next.waiting_for, follow)
+            }
+        };
         Settle {
             outcome: result.outcome,
             code: result.code,
             ended_at: now.wall,
-            task_state: TaskState::after(result.outcome, Review::None),
-            message: self.words.seal.line(result.message.as_deref().unwrap_or_default().as_bytes()),
+            task_state,
+            waiting_for,
+            follow,
+            message: seal.line(message.as_bytes()),
         }
     }
 }

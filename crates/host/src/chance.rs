@@ -42,6 +42,12 @@ fn fresh() -> Uuid {
     Uuid::now_v7()
 }
 
+/// A number from 0 to 1.
+pub fn unit() -> f64 {
+    // The low bits of an id are random.
+    (fresh().as_u128() & u128::from(u32::MAX)) as f64 / f64::from(u32::MAX)
+}
+
 /// 256 random bits in hexadecimal. Fails only when the kernel gives no randomness.
 pub fn token() -> std::io::Result<String> {
     let mut bytes = [0_u8; 32];

@@ -62,6 +62,8 @@ pub struct Drive {
     pub(crate) mouth: Mouth,
     pub(crate) bench: Bench,
     pub(crate) standing: tool::Standing,
+    /// What the end of this run means for its task, when that is one of the queue's.
+    pub(crate) errand: Option<crate::ops::errand::Errand>,
     pub(crate) cost_model: Option<String>,
     pub(crate) quota: Option<QuotaSource>,
     /// Where the agent was told to find the host that started it.

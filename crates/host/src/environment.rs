@@ -20,6 +20,10 @@ pub struct Reserved<'a> {
     pub organization: &'a str,
     pub workspace: &'a Path,
     pub wake_reason: &'a str,
+    /// What woke it, when that was a comment.
+    pub wake_comment: Option<&'a str>,
+    /// The tasks that its own has to do with.
+    pub linked_tasks: &'a [TaskId],
     /// Families of foreign names that are given too, such as `paperclip`.
     pub compat: &'a [String],
 }
@@ -116,6 +120,13 @@ impl Reserved<'_> {
             ("CA_TASK_ID", task.clone()),
             ("CA_RUN_ID", run.clone()),
         ];
+        if let Some(comment) = self.wake_comment {
+            entries.push(("OSTLER_WAKE_COMMENT_ID", comment.to_owned()));
+        }
+        if !self.linked_tasks.is_empty() {
+            let linked: Vec<_> = self.linked_tasks.iter().map(TaskId::to_string).collect();
+            entries.push(("OSTLER_LINKED_TASK_IDS", linked.join(",")));
+        }
         if self.compat.iter().any(|family| family == "paperclip") {
             entries.extend([
                 ("PAPERCLIP_RUN_ID", run),
@@ -153,6 +164,8 @@ mod tests {
             organization: "default",
             workspace: Path::new("/w"),
             wake_reason: "run",
+            wake_comment: None,
+            linked_tasks: &[],
             compat,
         };
         build(entries, &["LC_"], &caller, &reserved).into_iter().collect()

@@ -15,6 +15,7 @@ pub mod chance;
 pub mod clock;
 pub mod data;
 pub mod diagnose;
+mod dispatch;
 mod drive;
 mod elsewhere;
 pub mod environment;
@@ -82,6 +83,8 @@ pub struct Setup {
     pub lease_ms: u64,
     /// How strongly agents are to be held.
     pub isolation: keeper::plan::Level,
+    /// How often a task of the queue is tried again by itself, at most.
+    pub tries_max: Option<u32>,
     /// Whether this host is here to stay: it does not make room for another, and someone can answer
     /// questions from elsewhere.
     pub serves: bool,
@@ -116,6 +119,7 @@ pub(crate) struct Inner {
     pub resolve: Resolve,
     pub lease_ms: u64,
     pub isolation: keeper::plan::Level,
+    pub tries_max: Option<u32>,
     pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
@@ -158,6 +162,7 @@ impl Host {
             resolve,
             lease_ms,
             isolation,
+            tries_max,
             serves,
         } = setup;
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
@@ -180,6 +185,7 @@ impl Host {
             resolve,
             lease_ms,
             isolation,
+            tries_max,
             serves,
             address: OnceLock::new(),
             audit,
@@ -255,6 +261,9 @@ impl Host {
         });
         self.bury_strays();
         self.inner.keepers.refill();
+        if self.inner.serves {
+            dispatch::begin(self);
+        }
     }
 
     /// From now on waits for strangers that became our children and ended. Without it they would

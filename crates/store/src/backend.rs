@@ -5,6 +5,7 @@
 use crate::batch::*;
 use crate::error::Error;
 use crate::feed::Follower;
+use crate::queue::*;
 use crate::row::*;
 use contract::{Command, RunId, TaskId, Timestamp};
 use std::future::Future;
@@ -44,6 +45,16 @@ pub trait Backend: Clone + Send + Sync + 'static {
     fn reserve(&self, reserve: Reserve) -> impl Future<Output = Result<(), Error>> + Send;
 
     fn move_task(&self, step: TaskMove) -> impl Future<Output = Result<(), Error>> + Send;
+
+    fn recall(&self, task: TaskId, fence: u64) -> impl Future<Output = Result<(), Error>> + Send;
+    fn again(&self, which: Again) -> impl Future<Output = Result<u64, Error>> + Send;
+    fn comment(&self, comment: NewComment) -> impl Future<Output = Result<(), Error>> + Send;
+    fn comments_of(
+        &self,
+        task: TaskId,
+    ) -> impl Future<Output = Result<Vec<CommentRow>, Error>> + Send;
+    fn heads(&self) -> impl Future<Output = Result<Vec<Head>, Error>> + Send;
+    fn next_due(&self) -> impl Future<Output = Result<Option<Timestamp>, Error>> + Send;
 
     fn standing(
         &self,

@@ -2,6 +2,7 @@
 //! all or nothing under the fence. Everything that may hold words of an agent or a person is
 //! `Sealed`.
 
+use crate::queue::{Errand, Follow};
 use crate::seal::{Sealed, SealedEvent};
 use contract::event::{Outcome, Totals};
 use contract::state::{Review, WaitingFor};
@@ -24,6 +25,8 @@ pub struct NewTask {
     pub priority: i32,
     /// Where it stands from the start, when it has to wait for a slot.
     pub line: Option<InLine>,
+    /// What it has beside, when the queue starts it.
+    pub errand: Option<Errand>,
     pub created_at: Timestamp,
 }
 
@@ -133,7 +136,21 @@ pub struct Settle {
     pub code: Option<Code>,
     pub ended_at: Timestamp,
     pub task_state: TaskState,
+    /// Why it waits, when it goes to `Waiting`.
+    pub waiting_for: Option<WaitingFor>,
+    pub follow: Follow,
     pub message: Sealed,
+}
+
+impl Settle {
+    /// Where the task goes: one that was recalled meanwhile is not tried again.
+    pub(crate) fn becomes(&self, recalled: bool) -> TaskState {
+        use TaskState::*;
+        match (recalled, self.task_state) {
+            (true, Queued | Waiting | Failed | Cancelled) => Cancelled,
+            (true, state @ (Running | Review | Done)) | (false, state) => state,
+        }
+    }
 }
 
 /// The Batch is durable.
@@ -189,6 +206,7 @@ pub struct TaskMove {
     pub waiting_for: Option<WaitingFor>,
     /// The adapter for whose slot it waits.
     pub pool: Option<String>,
+    pub follow: Follow,
 }
 
 impl TaskMove {
@@ -197,7 +215,7 @@ impl TaskMove {
     pub(crate) fn folly(&self) -> Option<&'static str> {
         use TaskState::*;
         let may = match self.from {
-            Queued => matches!(self.to, Waiting | Cancelled),
+            Queued => matches!(self.to, Waiting | Cancelled | Failed),
             Waiting => matches!(self.to, Queued | Waiting | Cancelled | Failed),
             Review => matches!(self.to, Done | Queued | Cancelled | Failed),
             Failed => self.to == Queued,

@@ -84,6 +84,17 @@ const RULES: &[(&str, &str)] = &[
          WHERE state = 'waiting' AND waiting_for = 'pool' AND pool IS NULL",
     ),
     (
+        "only what waits says for what, and it says it",
+        "SELECT lower(hex(id)) || ' ' || state FROM tasks
+         WHERE (state = 'waiting') <> (waiting_for IS NOT NULL) OR (until IS NOT NULL AND state <> 'waiting')",
+    ),
+    (
+        "whoever waits for other tasks has one that is not done",
+        "SELECT lower(hex(t.id)) FROM tasks t WHERE t.state = 'waiting' AND t.waiting_for = 'dependency'
+             AND NOT EXISTS (SELECT 1 FROM dependencies d JOIN tasks o ON o.id = d.after
+                 WHERE d.task = t.id AND o.state <> 'done')",
+    ),
+    (
         "the books of a run add up to its totals",
         "SELECT r.num || ' tokens ' || total(l.input_uncached + l.cache_read + l.cache_write + l.output)
              || ', nano-dollars ' || total(l.nanousd) || ', totals ' || r.totals

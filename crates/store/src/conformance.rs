@@ -3,6 +3,7 @@
 //! does what a caller must do then, which is to read again. Time is passed in.
 
 mod ending;
+mod queue;
 mod slots;
 mod sure;
 mod watching;
@@ -12,6 +13,7 @@ pub use sure::Sure;
 use crate::backend::Backend;
 use crate::batch::*;
 use crate::error::Error;
+use crate::queue::Follow;
 use crate::row::RunsPage;
 use crate::seal::{Seal, Sealed, SealedEvent};
 use contract::event::{
@@ -47,6 +49,7 @@ pub async fn all<B: Backend>(make: impl AsyncFn() -> B) {
     a_lease_is_taken_over_only_as_it_was_seen(&Sure(make().await)).await;
     runs_are_listed_newest_first_by_key(&Sure(make().await)).await;
     ending::all(&make).await;
+    queue::all(&make).await;
     slots::all(&make).await;
     watching::all(&make).await;
 }
@@ -65,6 +68,7 @@ pub fn new_task() -> NewTask {
         review: Review::None,
         priority: 0,
         line: None,
+        errand: None,
         created_at: NOW,
     }
 }
@@ -147,6 +151,8 @@ impl Holder {
             code: Some(Code::AgentFailed),
             ended_at: NOW.plus_ms(500),
             task_state,
+            waiting_for: None,
+            follow: Follow::default(),
             message: Seal::default().given("it failed"),
         });
         batch

@@ -20,6 +20,7 @@ mod feed;
 pub mod limits;
 #[cfg(any(test, feature = "conformance"))]
 pub mod model;
+mod queue;
 mod row;
 pub mod seal;
 #[cfg(any(test, feature = "conformance"))]
@@ -33,6 +34,7 @@ pub use batch::*;
 pub use check::check;
 pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
+pub use queue::*;
 pub use row::*;
 pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
 pub use trace::{Trace, TraceMark, TraceReader};
@@ -211,6 +213,56 @@ impl Store {
     /// Moves a task that no run holds, if it still stands where the caller saw it.
     pub async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
         self.shared.sqlite.move_task(step).await
+    }
+
+    /// Says of a running task that nobody wants it any more: after this run it is not tried again.
+    pub async fn recall(&self, task: TaskId, fence: u64) -> Result<(), Error> {
+        self.shared.sqlite.recall(task, fence).await
+    }
+
+    /// Queues tasks again that may be looked at: a slice of them, and how many there were.
+    pub async fn again(&self, which: Again) -> Result<u64, Error> {
+        self.shared.sqlite.again(which).await
+    }
+
+    /// Keeps what someone says of a task. The same id again is the same comment.
+    pub async fn comment(&self, comment: NewComment) -> Result<(), Error> {
+        self.shared.sqlite.comment(comment).await
+    }
+
+    /// What people said of a task: the last of it, in order.
+    pub async fn comments_of(&self, task: TaskId) -> Result<Vec<CommentRow>, Error> {
+        self.shared.sqlite.comments_of(task, PAGE_EVENTS_MAX).await
+    }
+
+    /// The first task of every agent that could be started.
+    pub async fn heads(&self) -> Result<Vec<Head>, Error> {
+        self.shared.sqlite.heads().await
+    }
+
+    /// When the next task that waits may be looked at, as far as that is known.
+    pub async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
+        self.shared.sqlite.next_due().await
+    }
+
+    /// What must be done before a task.
+    pub async fn dependencies(&self, task: TaskId) -> Result<Vec<TaskId>, Error> {
+        self.shared.sqlite.dependencies(task).await
+    }
+
+    /// The tasks below one, added up.
+    pub async fn children(&self, task: TaskId) -> Result<Children, Error> {
+        self.shared.sqlite.children(task).await
+    }
+
+    /// The runs of a task, newest first.
+    pub async fn runs_of(&self, task: TaskId, limit: usize) -> Result<Vec<RunId>, Error> {
+        self.shared.sqlite.runs_of(task, limit).await
+    }
+
+    /// Tasks by the beginning or the end of their printed id, newest first.
+    pub async fn find_tasks(&self, given: &str, limit: usize) -> Result<Vec<TaskId>, Error> {
+        self.shared.sqlite.find_tasks(given, limit).await
     }
 
     pub async fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
@@ -399,6 +451,30 @@ impl Backend for Store {
 
     async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
         Store::move_task(self, step).await
+    }
+
+    async fn recall(&self, task: TaskId, fence: u64) -> Result<(), Error> {
+        Store::recall(self, task, fence).await
+    }
+
+    async fn again(&self, which: Again) -> Result<u64, Error> {
+        Store::again(self, which).await
+    }
+
+    async fn comment(&self, comment: NewComment) -> Result<(), Error> {
+        Store::comment(self, comment).await
+    }
+
+    async fn comments_of(&self, task: TaskId) -> Result<Vec<CommentRow>, Error> {
+        Store::comments_of(self, task).await
+    }
+
+    async fn heads(&self) -> Result<Vec<Head>, Error> {
+        Store::heads(self).await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
+        Store::next_due(self).await
     }
 
     async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {

@@ -4,3 +4,5 @@
 pub const REAPED_LEASE_MS: i64 = 60_000;
 /// A full inbox still takes this many wishes to stop: a flood must not make a run unstoppable.
 pub const INBOX_STOP_RESERVE: usize = 8;
+/// Tasks that are queued again in one transaction, so that it stays short.
+pub const AGAIN_ROWS_MAX: u32 = 64;

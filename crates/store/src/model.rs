@@ -3,6 +3,7 @@
 //! SQLite backend does. It can be given one `Flaw`, so that whoever looks for broken promises can be
 //! shown to find them. Tests only.
 
+mod queue;
 mod tables;
 
 pub use tables::Flaw;
@@ -11,6 +12,7 @@ use crate::backend::Backend;
 use crate::batch::*;
 use crate::error::Error;
 use crate::feed::{Feed, Topic, Waiter};
+use crate::queue::*;
 use crate::row::*;
 use contract::{Command, RunId, TaskId, Timestamp};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -44,7 +46,7 @@ impl Backend for Model {
     type Watch = Waiter;
 
     async fn enqueue(&self, task: NewTask) -> Result<TaskId, Error> {
-        Ok(self.tables().enqueue(&task))
+        self.tables().enqueue(&task)
     }
 
     async fn claim(&self, claim: Claim) -> Result<Claimed, Error> {
@@ -79,6 +81,30 @@ impl Backend for Model {
 
     async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
         self.tables().move_task(&step)
+    }
+
+    async fn recall(&self, task: TaskId, fence: u64) -> Result<(), Error> {
+        self.tables().recall(task, fence)
+    }
+
+    async fn again(&self, which: Again) -> Result<u64, Error> {
+        Ok(self.tables().again(which))
+    }
+
+    async fn comment(&self, comment: NewComment) -> Result<(), Error> {
+        self.tables().comment(&comment)
+    }
+
+    async fn comments_of(&self, task: TaskId) -> Result<Vec<CommentRow>, Error> {
+        Ok(self.tables().comments_of(task))
+    }
+
+    async fn heads(&self) -> Result<Vec<Head>, Error> {
+        Ok(self.tables().heads())
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
+        Ok(self.tables().next_due())
     }
 
     async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {

@@ -91,6 +91,31 @@ pub struct TaskRow {
     /// The id under which its run was asked for, when it had to wait.
     pub run: Option<RunId>,
     pub created_at: Timestamp,
+    /// Whether the queue starts it; otherwise whoever asked for its run did.
+    pub by_queue: bool,
+    pub cwd: Option<String>,
+    pub labels: Vec<String>,
+    pub parent: Option<TaskId>,
+    /// How many tasks are above it.
+    pub depth: u32,
+    /// What its runs may spend, as JSON.
+    pub budget: Option<String>,
+    pub not_before: Option<Timestamp>,
+    /// When it is looked at again, while it waits and that is known.
+    pub until: Option<Timestamp>,
+    /// How often it was tried again in this generation.
+    pub tries: u32,
+    /// What its last run, or the last try to start one, ended with.
+    pub code: Option<Code>,
+    /// For people: why it stands where it stands.
+    pub note: Option<String>,
+    /// What its next run is asked, when that is not what the task says.
+    pub next_prompt: Option<String>,
+    /// The run whose conversation the next one takes up.
+    pub resumes: Option<RunId>,
+    pub wake: Option<String>,
+    /// Someone cancelled it while it ran.
+    pub recalled: bool,
 }
 
 /// Where a task stands that waits for a slot.
@@ -102,12 +127,23 @@ pub struct Standing {
     pub taken: u64,
 }
 
-/// A page of tasks, oldest first, by key: `after` is the last id of the page before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// A page of tasks by key: `after` is the last id of the page before.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TasksPage {
     pub after: Option<TaskId>,
     pub limit: usize,
     pub state: Option<TaskState>,
+    pub label: Option<String>,
+    pub order: Order,
+}
+
+/// By the time they were made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    #[default]
+    Oldest,
+    Newest,
 }
 
 /// By what costs are told apart.

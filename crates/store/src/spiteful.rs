@@ -5,6 +5,7 @@
 use crate::backend::{Backend, Watch};
 use crate::batch::*;
 use crate::error::Error;
+use crate::queue::*;
 use crate::row::*;
 use contract::{Command, RunId, TaskId, Timestamp};
 use std::sync::Arc;
@@ -109,6 +110,30 @@ impl<B: Backend> Backend for Spiteful<B> {
 
     async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
         self.answer(self.inner.move_task(step).await)
+    }
+
+    async fn recall(&self, task: TaskId, fence: u64) -> Result<(), Error> {
+        self.answer(self.inner.recall(task, fence).await)
+    }
+
+    async fn again(&self, which: Again) -> Result<u64, Error> {
+        self.answer(self.inner.again(which).await)
+    }
+
+    async fn comment(&self, comment: NewComment) -> Result<(), Error> {
+        self.answer(self.inner.comment(comment).await)
+    }
+
+    async fn comments_of(&self, task: TaskId) -> Result<Vec<CommentRow>, Error> {
+        self.inner.comments_of(task).await
+    }
+
+    async fn heads(&self) -> Result<Vec<Head>, Error> {
+        self.inner.heads().await
+    }
+
+    async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
+        self.inner.next_due().await
     }
 
     async fn standing(&self, task: TaskId) -> Result<Option<Standing>, Error> {

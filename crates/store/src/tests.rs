@@ -367,12 +367,12 @@ async fn a_plan_and_the_tasks_that_wait_can_be_read() {
     let held = holder(&Sure(store.clone())).await;
     let waiting = store.enqueue(new_task()).await.unwrap();
     assert_eq!(store.plan(held.run).await.unwrap().unwrap(), br#"{"program":"fake"}"#);
-    let queued = TasksPage { after: None, limit: 9, state: Some(TaskState::Queued) };
+    let queued = TasksPage { limit: 9, state: Some(TaskState::Queued), ..TasksPage::default() };
     let ids = async |page| -> Vec<TaskId> {
         store.tasks(page).await.unwrap().iter().map(|task| task.id).collect()
     };
-    assert_eq!(ids(queued).await, [waiting]);
-    assert_eq!(ids(TasksPage { state: None, ..queued }).await, [held.task, waiting]);
+    assert_eq!(ids(queued.clone()).await, [waiting]);
+    assert_eq!(ids(TasksPage { state: None, ..queued.clone() }).await, [held.task, waiting]);
     assert_eq!(ids(TasksPage { after: Some(waiting), ..queued }).await, []);
 }
 
@@ -412,7 +412,15 @@ async fn a_task_moves_only_as_it_may_and_only_from_where_it_was_seen() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let task = store.enqueue(new_task()).await.unwrap();
-    let step = |from, to, fence| TaskMove { task, fence, from, to, waiting_for: None, pool: None };
+    let step = |from, to, fence| TaskMove {
+        task,
+        fence,
+        from,
+        to,
+        waiting_for: None,
+        pool: None,
+        follow: Follow::default(),
+    };
     use TaskState::*;
     let waiting_for = Some(WaitingFor::Quota);
     store.move_task(TaskMove { waiting_for, ..step(Queued, Waiting, 0) }).await.unwrap();

@@ -43,7 +43,7 @@ fn floor(batches: &[Batch]) -> Result<f64, String> {
 }
 
 /// The settings of the store's writer.
-fn open(path: &Path) -> rusqlite::Result<Connection> {
+pub fn open(path: &Path) -> rusqlite::Result<Connection> {
     let connection = Connection::open(path)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;

@@ -90,7 +90,15 @@ impl Maker {
         Batch {
             events: vec![event],
             run_state: RunState::Settled,
-            settle: Some(Settle { outcome, code: None, ended_at: at, task_state, message }),
+            settle: Some(Settle {
+                outcome,
+                code: None,
+                ended_at: at,
+                task_state,
+                waiting_for: None,
+                follow: Default::default(),
+                message,
+            }),
             ..empty(self.stamp.run_id, first_seq)
         }
     }
@@ -125,7 +133,7 @@ fn task_id(run: RunId) -> TaskId {
     TaskId::new(run.uuid())
 }
 
-fn task(run: RunId) -> NewTask {
+pub fn task(run: RunId) -> NewTask {
     let sealed = Seal::default().given("bench");
     NewTask {
         id: task_id(run),
@@ -138,11 +146,12 @@ fn task(run: RunId) -> NewTask {
         review: Review::None,
         priority: 0,
         line: None,
+        errand: None,
         created_at: now(),
     }
 }
 
-fn claim(run: RunId) -> Claim {
+pub fn claim(run: RunId) -> Claim {
     Claim {
         task: task_id(run),
         run,

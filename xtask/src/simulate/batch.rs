@@ -25,6 +25,8 @@ impl Drive {
                     code: result.code,
                     ended_at: now.wall,
                     task_state: TaskState::after(result.outcome, Review::None),
+                    waiting_for: None,
+                    follow: Default::default(),
                     message: seal.given(result.message.as_deref().unwrap_or_default()),
                 });
             }

@@ -111,6 +111,7 @@ impl<'a, G: Ground> World<'a, G> {
                 review: Review::None,
                 priority: 0,
                 line: None,
+                errand: None,
                 created_at: self.env.now(0).wall,
             };
             let _ = self.env.ground.wait(self.env.ground.store().enqueue(task));

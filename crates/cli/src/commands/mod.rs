@@ -23,6 +23,7 @@ mod runtimes;
 mod serve;
 mod show;
 mod stop;
+mod task;
 mod watch;
 mod wish;
 
@@ -136,6 +137,7 @@ pub async fn perform(
         Command::Answer(args) => answer::answer(&context, args).await,
         Command::Costs(args) => costs::costs(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,
+        Command::Task(args) => task::task(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Remote(args) => remote::remote(&context, *args).await,
         Command::Conformance(args) => conformance::conformance(&context, args).await,

@@ -35,7 +35,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     }
     let resolved = resolve(&place.config, &args)?;
     config::skills::known(&resolved.agent, &resolved.adapter)?;
-    let prompt = prompt(context, args.prompt.as_deref())?;
+    let prompt = text_or_stdin(context, args.prompt.as_deref())?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt);
     request.resume = match (args.go_on, args.resume.take()) {
@@ -194,7 +194,7 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
 }
 
 /// The prompt as given, or read to its end from standard input.
-fn prompt(context: &Context, given: Option<&str>) -> Result<String, Fault> {
+pub(super) fn text_or_stdin(context: &Context, given: Option<&str>) -> Result<String, Fault> {
     match given {
         Some(prompt) if prompt != "-" => return Ok(prompt.to_owned()),
         _ => {}

@@ -33,6 +33,11 @@ impl Config {
         given.and_then(|seconds| seconds.ms()).unwrap_or(LEASE_MS).max(LEASE_MS_MIN)
     }
 
+    /// How often a task is tried again by itself, at most.
+    pub fn tries_max(&self) -> Option<u32> {
+        self.file.retry.as_ref().map(|retry| retry.max)
+    }
+
     /// The person's own prices. A bucket without a price of its own costs what input costs.
     pub fn prices(&self) -> PriceTable {
         let nano = |usd: f64| NanoUsd::from_usd(usd).unwrap_or_default();

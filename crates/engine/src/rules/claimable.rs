@@ -1,141 +1,64 @@
-//! Whether a task may be claimed now and, if not, what it waits for. A run is made by the claim, so
-//! what waits before it is the task. The store asks inside the transaction that claims.
+//! Which task is started next. Of every agent the first one is looked at, by its priority and then by
+//! its arrival; an agent that has all its hands full is passed over, and so is one that could not be
+//! started a moment ago. What else holds a task back is asked of the gates (`hold.rs`), and the claim
+//! itself asks the store: this rule only says whom to try.
 
-use contract::Timestamp;
-use contract::state::{TaskState, WaitingFor};
-
-/// What is known of a task at the moment of the claim.
+/// The first task of an agent, as far as this rule needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Facts {
-    pub state: TaskState,
-    pub not_before: Option<Timestamp>,
-    /// When the quota of its account is expected back, while it is used up.
-    pub quota_until: Option<Timestamp>,
-    /// Tasks that must be done before this one and are not.
-    pub dependencies_open: u32,
-    /// Whether a person must approve it first.
-    pub approval_open: bool,
-    /// Whether a question to a person is open.
-    pub answer_open: bool,
-    pub budget_left: bool,
-    /// Whether another run works in its directory.
-    pub workspace_busy: bool,
-    /// Live runs of its agent and how many it may have.
-    pub agent: Room,
-    /// Live runs of its pool and how many there may be.
-    pub pool: Room,
+pub struct First<'a> {
+    pub agent: &'a str,
+    /// What is higher goes first.
+    pub priority: i32,
+    /// The order of arrival.
+    pub num: u64,
+    pub room: Room,
 }
 
 /// How many places are taken, and how many there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    pub taken: u32,
-    pub places: Option<u32>,
+    pub taken: u64,
+    pub places: u64,
 }
 
 impl Room {
-    fn full(self) -> bool {
-        self.places.is_some_and(|places| self.taken >= places)
+    pub fn is_full(self) -> bool {
+        self.taken >= self.places
     }
 }
 
-/// What the claim may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Claim {
-    Now,
-    Wait {
-        waiting_for: WaitingFor,
-        /// When to look again, if that is known.
-        until: Option<Timestamp>,
-    },
-    /// The task is not in the queue.
-    Not,
-}
-
-/// What a person must do comes first in the list of reasons, then what time will bring, then what
-/// other runs hold: whoever looks sees the reason that they can change.
-pub fn claimable(facts: &Facts, now: Timestamp) -> Claim {
-    match facts.state {
-        TaskState::Queued | TaskState::Waiting => {}
-        TaskState::Running
-        | TaskState::Review
-        | TaskState::Done
-        | TaskState::Failed
-        | TaskState::Cancelled => return Claim::Not,
-    }
-    let later = |at: Option<Timestamp>| at.filter(|at| *at > now);
-    let reasons = [
-        (facts.approval_open, WaitingFor::Approval, None),
-        (facts.answer_open, WaitingFor::Answer, None),
-        (!facts.budget_left, WaitingFor::Budget, None),
-        (facts.dependencies_open > 0, WaitingFor::Dependency, None),
-        (later(facts.not_before).is_some(), WaitingFor::NotBefore, facts.not_before),
-        (later(facts.quota_until).is_some(), WaitingFor::Quota, facts.quota_until),
-        (facts.workspace_busy, WaitingFor::Workspace, None),
-        (facts.agent.full(), WaitingFor::Agent, None),
-        (facts.pool.full(), WaitingFor::Pool, None),
-    ];
-    match reasons.into_iter().find(|(holds, _, _)| *holds) {
-        Some((_, waiting_for, until)) => Claim::Wait { waiting_for, until },
-        None => Claim::Now,
-    }
+/// The place in the list of whoever is to be tried; `passed` are agents that were, in vain.
+pub fn next(firsts: &[First<'_>], passed: &[String]) -> Option<usize> {
+    let may = |first: &First<'_>| {
+        !first.room.is_full() && !passed.iter().any(|agent| agent == first.agent)
+    };
+    let open = firsts.iter().enumerate().filter(|(_, first)| may(first));
+    open.min_by_key(|(_, first)| (std::cmp::Reverse(first.priority), first.num)).map(|(at, _)| at)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOW: Timestamp = Timestamp(1_000);
-    const OPEN: Room = Room { taken: 9, places: None };
-    const FREE: Facts = Facts {
-        state: TaskState::Queued,
-        not_before: None,
-        quota_until: None,
-        dependencies_open: 0,
-        approval_open: false,
-        answer_open: false,
-        budget_left: true,
-        workspace_busy: false,
-        agent: OPEN,
-        pool: OPEN,
-    };
-
-    fn wait(waiting_for: WaitingFor, until: Option<i64>) -> Claim {
-        Claim::Wait { waiting_for, until: until.map(Timestamp) }
+    fn first(agent: &str, priority: i32, num: u64, taken: u64) -> First<'_> {
+        First { agent, priority, num, room: Room { taken, places: 2 } }
     }
 
     #[test]
-    fn a_task_waits_for_the_first_reason_that_holds() {
-        let full = Room { taken: 2, places: Some(2) };
-        let room = Room { taken: 1, places: Some(2) };
-        let late = Some(Timestamp(1_001));
-        let rows = [
-            (FREE, Claim::Now),
-            (Facts { state: TaskState::Waiting, ..FREE }, Claim::Now),
-            (Facts { not_before: Some(NOW), quota_until: Some(NOW), ..FREE }, Claim::Now),
-            (Facts { agent: room, pool: room, ..FREE }, Claim::Now),
-            (Facts { not_before: late, ..FREE }, wait(WaitingFor::NotBefore, Some(1_001))),
-            (Facts { quota_until: late, ..FREE }, wait(WaitingFor::Quota, Some(1_001))),
-            (Facts { dependencies_open: 1, ..FREE }, wait(WaitingFor::Dependency, None)),
-            (Facts { approval_open: true, ..FREE }, wait(WaitingFor::Approval, None)),
-            (Facts { answer_open: true, ..FREE }, wait(WaitingFor::Answer, None)),
-            (Facts { budget_left: false, ..FREE }, wait(WaitingFor::Budget, None)),
-            (Facts { workspace_busy: true, ..FREE }, wait(WaitingFor::Workspace, None)),
-            (Facts { agent: full, pool: full, ..FREE }, wait(WaitingFor::Agent, None)),
-            (Facts { pool: full, ..FREE }, wait(WaitingFor::Pool, None)),
-            (Facts { pool: full, approval_open: true, ..FREE }, wait(WaitingFor::Approval, None)),
+    fn priority_goes_before_arrival_and_a_full_agent_is_passed_over() {
+        let rows: &[(&[First<'_>], &[&str], Option<usize>)] = &[
+            (&[], &[], None),
+            (&[first("a", 0, 2, 0), first("b", 0, 1, 0)], &[], Some(1)),
+            (&[first("a", 1, 2, 0), first("b", 0, 1, 0)], &[], Some(0)),
+            (&[first("a", -1, 1, 0), first("b", 0, 2, 0)], &[], Some(1)),
+            (&[first("a", 9, 1, 2), first("b", 0, 2, 1)], &[], Some(1)),
+            (&[first("a", 9, 1, 3)], &[], None),
+            (&[first("a", 9, 1, 0), first("b", 0, 2, 0)], &["a"], Some(1)),
+            (&[first("a", 9, 1, 0), first("b", 0, 2, 0)], &["a", "b"], None),
         ];
-        for (facts, claim) in rows {
-            assert_eq!(claimable(&facts, NOW), claim, "{facts:?}");
-        }
-    }
-
-    #[test]
-    fn only_what_is_in_the_queue_is_claimed() {
-        for state in TaskState::ALL {
-            let queued = matches!(state, TaskState::Queued | TaskState::Waiting);
-            let claim = claimable(&Facts { state: *state, ..FREE }, NOW);
-            assert_eq!(claim == Claim::Now, queued, "{state:?}");
+        for (firsts, passed, expected) in rows {
+            let passed: Vec<String> = passed.iter().map(|agent| (*agent).to_owned()).collect();
+            assert_eq!(next(firsts, &passed), *expected, "{firsts:?} {passed:?}");
         }
     }
 }

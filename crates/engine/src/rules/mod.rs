@@ -2,10 +2,13 @@
 //! who does, and nothing here does IO, asks the time or takes a chance: those are arguments.
 
 pub mod claimable;
+pub mod errand;
 pub mod handover;
+pub mod hold;
 pub mod lease;
 pub mod overdue;
 pub mod price;
 pub mod reserve;
 pub mod resume;
 pub mod retry;
+pub mod subtask;

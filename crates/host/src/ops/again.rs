@@ -82,7 +82,7 @@ async fn found(host: &Host, request: RunRequest, row: RunRow) -> Result<Started,
 }
 
 /// Goes on where the earlier host ended: everything is durable, and nothing was done.
-async fn launch(host: &Host, request: RunRequest, row: &RunRow) -> Result<(), Fault> {
+pub(crate) async fn launch(host: &Host, request: RunRequest, row: &RunRow) -> Result<(), Fault> {
     let Some(point) = host.store().resume_point(row.id).await.map_err(stored)? else {
         return Ok(());
     };

@@ -140,6 +140,25 @@ pub const ALL: &[Tool] = &[
         },
     },
     Tool {
+        name: "create_subtask",
+        description: "Hand a part of the task on: it is put into the queue, below this task, and done by another run. What it may spend is taken from what is left here.",
+        writes: false,
+        schema: || {
+            let number = |least: u32| json!({ "type": "number", "minimum": least });
+            json!({
+                "properties": {
+                    "title": { "type": "string", "description": "one line" },
+                    "body": { "type": "string", "description": "what is to be done, when the title does not say it all" },
+                    "agent": { "type": "string", "description": "who is to do it; the same agent when absent" },
+                    "after": { "type": "array", "items": { "type": "string" }, "description": "ids of tasks that must be done before" },
+                    "budget": { "type": "object", "properties": {
+                        "usd": number(0), "tokens": number(0), "minutes": number(0) } },
+                },
+                "required": ["title"],
+            })
+        },
+    },
+    Tool {
         name: "upload_asset",
         description: "Keep a file with the run, so that people find it there: a report, a picture, a log.",
         writes: false,

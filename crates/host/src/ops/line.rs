@@ -193,7 +193,8 @@ pub(crate) async fn leave(host: &Host, run: RunId) -> Result<bool, Fault> {
 
 async fn moved(host: &Host, task: TaskId, fence: u64, to: TaskState) -> Result<bool, Fault> {
     let from = TaskState::Waiting;
-    let step = TaskMove { task, fence, from, to, waiting_for: None, pool: None };
+    let follow = Default::default();
+    let step = TaskMove { task, fence, from, to, waiting_for: None, pool: None, follow };
     match host.inner.heed(host.store().move_task(step).await) {
         Ok(()) => Ok(true),
         Err(error) if error.code() == Code::Conflict => Ok(false),
@@ -287,7 +288,7 @@ pub(crate) async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> 
     let mut after = None;
     loop {
         let state = Some(TaskState::Waiting);
-        let page = TasksPage { after, limit: limits::PAGE_ROWS_MAX, state };
+        let page = TasksPage { after, limit: limits::PAGE_ROWS_MAX, state, ..Default::default() };
         let rows = host.store().tasks(page).await.map_err(stored)?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = Some(last.id);

@@ -1,10 +1,12 @@
 //! The complete list of what the product can do, one file per noun. REST, MCP, the CLI and relayed
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
-mod again;
+pub(crate) mod again;
 pub mod ask;
 pub mod callback;
 pub mod catalog;
+pub(crate) mod errand;
+pub mod gate;
 pub mod line;
 pub mod money;
 pub mod permission;
@@ -14,5 +16,6 @@ pub mod run;
 pub mod session;
 pub mod snapshot;
 pub(crate) mod start;
+mod subtask;
 pub mod task;
 pub mod tool;

@@ -180,6 +180,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let host = Host::new(Setup {
             serves: false,
+            tries_max: None,
             lease_ms: contract::limits::LEASE_MS,
             isolation: Default::default(),
             activity: crate::Activity::Full,

@@ -101,6 +101,10 @@ pub struct Named {
     pub prompt_template: Option<String>,
     pub system_prompt: Option<String>,
     pub tools: Option<Vec<String>>,
+    /// Where it works, when nobody says otherwise.
+    pub cwd: Option<PathBuf>,
+    /// Its runs at once.
+    pub concurrency: Option<u32>,
 }
 
 impl RunRequest {
@@ -109,7 +113,7 @@ impl RunRequest {
         if let Some(adapter) = self.adapter.clone() {
             return Ok((self, adapter));
         }
-        let Named { adapter, budget, prompt_template, system_prompt, tools } =
+        let Named { adapter, budget, prompt_template, system_prompt, tools, .. } =
             (host.inner.resolve)(&self.agent)?;
         let request = Self {
             budget: self.budget.over(budget),

@@ -4,6 +4,7 @@
 
 use super::callback;
 use super::catalog;
+use super::errand::{self, Errand};
 use super::line;
 use super::resume::{self, TakenUp};
 use super::run::{Budget, RunRequest, Started, ToolsBy, stored};
@@ -65,6 +66,8 @@ struct Identity {
     agent: contract::AgentId,
     fence: u64,
     lease_token: String,
+    /// What the task says beside the request, when it is one of the queue's.
+    errand: Option<Errand>,
 }
 
 /// A new task's first claim always has this fence.
@@ -163,10 +166,15 @@ pub(super) async fn drive_again(
         task: row.task,
         fence: row.fence,
         lease_token: host.inner.lease_token(row.id, row.fence),
+        errand: errand::of(host, row.task).await?,
         ..identity(host, &request, row.id)
     };
     let (prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
-    drive(host, &request, &identity, prepared, keeper)
+    let mut drive = drive(host, &request, &identity, prepared, keeper)?;
+    if drive.errand.is_some() {
+        drive.standing = errand::said_before(host, row.task).await?;
+    }
+    Ok(drive)
 }
 
 /// Prepares the run while its keeper starts, if none was there already: a process takes as long to
@@ -203,7 +211,7 @@ async fn prepare_beside_keeper(
 }
 
 /// What is made of a request.
-pub(super) enum Begun {
+pub(crate) enum Begun {
     Started(Started),
     /// All slots of its adapter are taken, or others came first. Nothing was made.
     NoSlot,
@@ -238,13 +246,14 @@ fn new_task(request: &RunRequest, identity: &Identity, spec: &Spec, seal: &Seal)
         review: Review::None,
         priority: 0,
         line: None,
+        errand: None,
         created_at: clock::now().wall,
     }
 }
 
 /// Starts a run that is not there yet, for a new task or for one that stood in line. When this
 /// returns, task, run and its first events are durable.
-pub(super) async fn start_new(
+pub(crate) async fn start_new(
     host: &Host,
     request: RunRequest,
     run: RunId,
@@ -256,7 +265,10 @@ pub(super) async fn start_new(
     }
     let (request, adapter) = request.completed(host)?;
     let mut identity = identity(host, &request, run);
-    identity.task = in_line.unwrap_or(identity.task);
+    let said = match in_line {
+        Some(task) => identity.of_task(host, task).await?,
+        None => tool::Standing::default(),
+    };
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
@@ -283,6 +295,7 @@ pub(super) async fn start_new(
 
     let short = short_secrets(&kept.secrets);
     let mut drive = drive(host, &request, &identity, prepared, keeper)?;
+    drive.standing = said;
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
     drive.pending.drafts.extend(short.into_iter().map(too_short));
     drive.pending.drafts.extend(warnings);
@@ -332,6 +345,24 @@ fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
         agent: chance::agent_id(&request.agent),
         fence: FIRST_FENCE,
         lease_token: host.inner.lease_token(run, FIRST_FENCE),
+        errand: None,
+    }
+}
+
+impl Identity {
+    /// Makes this a run of a task that is there, under the fence that the claim will have; gives what
+    /// was said of the task before.
+    async fn of_task(&mut self, host: &Host, task: TaskId) -> Result<tool::Standing, Fault> {
+        let row = host.store().task(task).await.map_err(stored)?;
+        let fence = row.map_or(FIRST_FENCE, |row| row.fence + 1);
+        self.task = task;
+        self.fence = fence;
+        self.lease_token = host.inner.lease_token(self.run, fence);
+        self.errand = errand::of(host, task).await?;
+        match self.errand {
+            Some(_) => errand::said_before(host, task).await,
+            None => Ok(tool::Standing::default()),
+        }
     }
 }
 
@@ -350,7 +381,8 @@ fn drive(
         Some(_) => prepared.session_spent,
         None => Vec::new(),
     };
-    let terms = Terms { session_spent, ..terms(request, &checked, &plan, house.lease_ms) };
+    let terms = terms(request, &checked, &plan, house.lease_ms, identity.fence);
+    let terms = Terms { session_spent, ..terms };
     let now = clock::now();
     let lease_ms = house.lease_ms;
     let keeping = Keeping::new(spawned.control)
@@ -380,8 +412,13 @@ fn drive(
         bench: Bench {
             task: Arc::new(TaskSheet {
                 id: identity.task,
+                run: identity.run,
+                agent: request.agent.clone(),
                 title: title(request),
-                body: request.prompt.clone(),
+                body: match &identity.errand {
+                    Some(errand) => errand.body.clone(),
+                    None => request.prompt.clone(),
+                },
                 prompt: spec.prompt.clone(),
                 system_prompt: request.system_prompt.clone(),
             }),
@@ -392,6 +429,7 @@ fn drive(
             upstream: Arc::new(upstream),
         },
         standing: tool::Standing::default(),
+        errand: identity.errand.clone(),
         cost_model: checked.adapter.cost_model,
         quota: checked.adapter.quota,
         told: Some(house.address().to_owned()),
@@ -578,6 +616,7 @@ fn kept_plan(
     dialect: &mut dyn runtimes::Dialect,
 ) -> Result<keeper::plan::Plan, Fault> {
     let house = &host.inner;
+    let wake = identity.errand.as_ref().map(|errand| &errand.wake);
     let reserved = Reserved {
         run: identity.run,
         task: identity.task,
@@ -587,7 +626,9 @@ fn kept_plan(
         api_url: house.address(),
         organization: &house.organization,
         workspace: checked.workspace.path(),
-        wake_reason: "run",
+        wake_reason: wake.map_or("run", |wake| wake.reason.as_str()),
+        wake_comment: wake.and_then(|wake| wake.comment.as_deref()),
+        linked_tasks: wake.map_or(&[], |wake| &wake.linked),
         compat: &checked.adapter.env_compat,
     };
     let env = environment::build(
@@ -680,7 +721,13 @@ fn too_short(name: String) -> Draft {
     ))
 }
 
-fn terms(request: &RunRequest, checked: &Checked, plan: &LaunchPlan, lease_ms: u64) -> Terms {
+fn terms(
+    request: &RunRequest,
+    checked: &Checked,
+    plan: &LaunchPlan,
+    lease_ms: u64,
+    fence: u64,
+) -> Terms {
     let planned = Clocks { linger_ms: plan.linger_ms, ..Clocks::default() };
     let clocks = request.clocks.over(checked.adapter.clocks).over(planned);
     let Budget { nanousd, tokens, turns, ms } = request.budget;
@@ -719,7 +766,7 @@ fn terms(request: &RunRequest, checked: &Checked, plan: &LaunchPlan, lease_ms: u
         writes,
         policy,
         ask_base: chance::ask_id(),
-        ..Terms::from(&clocks, FIRST_FENCE, ATTEMPT)
+        ..Terms::from(&clocks, fence, ATTEMPT)
     }
 }
 

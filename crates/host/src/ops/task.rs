@@ -1,12 +1,20 @@
-//! Tasks as they are looked at: which there are, what they wait for, and whose turn comes when. What
-//! is to be done about them is asked for in `run.rs` and `line.rs`.
+//! Tasks as they are looked at: which there are, what they wait for, whose turn comes when, and what
+//! was said of one. Handing a task over is `task/add.rs`, and what a person decides about it is
+//! `task/decide.rs`. Runs that people ask for directly are tasks too; those are moved by their run.
+
+pub mod add;
+pub mod decide;
 
 use super::run::{self, stored};
 use crate::Host;
-use contract::state::WaitingFor;
-use contract::{Code, Fault, RunId, TaskId, TaskState, Timestamp, limits};
+use contract::event::{Body, Event, Origin, Progress};
+use contract::state::{Review, WaitingFor};
+use contract::{Code, CommandId, Fault, RunId, TaskId, TaskState, Timestamp, limits};
 use serde::{Deserialize, Serialize};
-use store::{TaskRow, TasksPage};
+use store::{RunRow, TaskRow, TasksPage};
+
+/// Runs of a task that are shown with it: the newest.
+const RUNS_MAX: usize = 20;
 
 /// One task as listings show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,6 +28,15 @@ pub struct TaskView {
     pub state: TaskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<WaitingFor>,
+    /// When it is looked at again, as far as that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// For people: why it stands where it stands.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// What its last run, or the last try to start one, ended with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Code>,
     /// The adapter for whose slot it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -27,11 +44,56 @@ pub struct TaskView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<u64>,
     pub priority: i32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    pub review: Review,
+    pub generation: u32,
+    /// How often it was tried again in this generation.
+    pub tries: u32,
+    /// Whether it was cancelled while it ran, and its run is being stopped.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub recalled: bool,
     pub created_at: Timestamp,
 }
 
+/// One task with all that belongs to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskSheet {
+    #[serde(flatten)]
+    pub task: TaskView,
+    pub body: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
+    /// What its next run is asked, when that is not what the task says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_prompt: Option<String>,
+    /// What must be done before it.
+    pub after: Vec<TaskId>,
+    pub comments: Vec<Said>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_progress: Option<Progress>,
+    /// Its runs, the newest first.
+    pub runs: Vec<RunRow>,
+}
+
+/// What someone said of a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// The id of a person's comment; what an agent said is an event of its run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<CommandId>,
+    pub at: Timestamp,
+    /// `person`, or the run in which it was said.
+    pub author: String,
+    pub text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<String>,
+}
+
 impl TaskView {
-    fn of(row: TaskRow, ahead: Option<u64>) -> Self {
+    pub(super) fn of(row: TaskRow, ahead: Option<u64>) -> Self {
         let waits = row.waiting_for == Some(WaitingFor::Pool);
         Self {
             id: row.id,
@@ -40,15 +102,24 @@ impl TaskView {
             title: row.title,
             state: row.state,
             waiting_for: row.waiting_for,
+            until: row.until,
+            note: row.note,
+            code: row.code,
             pool: row.pool.filter(|_| waits),
             place: ahead.map(|ahead| ahead + 1),
             priority: row.priority,
+            labels: row.labels,
+            parent: row.parent,
+            review: row.review,
+            generation: row.generation,
+            tries: row.tries,
+            recalled: row.recalled && row.state == TaskState::Running,
             created_at: row.created_at,
         }
     }
 }
 
-/// Tasks, oldest first.
+/// A page of tasks.
 pub async fn list(host: &Host, page: TasksPage) -> Result<Vec<TaskView>, Fault> {
     let rows = host.store().tasks(page).await.map_err(stored)?;
     let lines = host.store().lines(limits::PAGE_ROWS_MAX).await.map_err(stored)?;
@@ -63,16 +134,81 @@ pub async fn list(host: &Host, page: TasksPage) -> Result<Vec<TaskView>, Fault> 
         .collect())
 }
 
-/// One task, by its own id or by what a person says of a run of it.
+/// One task, by its own id, a beginning or an end of it, or by what a person says of a run of it.
 pub async fn get(host: &Host, given: &str) -> Result<TaskView, Fault> {
-    let row = match given.parse::<TaskId>() {
-        Ok(task) => host.store().task(task).await,
-        Err(_) => host.store().task_of(run::find(host, given).await?).await,
-    };
-    let row = row.map_err(stored)?.ok_or_else(|| {
-        let given: String = given.chars().take(80).collect();
-        Fault::new(Code::NotFound, format!("there is no task '{given}'"))
-    })?;
+    let row = find(host, given).await?;
     let standing = host.store().standing(row.id).await.map_err(stored)?;
     Ok(TaskView::of(row, standing.map(|standing| standing.ahead)))
+}
+
+/// The same, with all that belongs to it.
+pub async fn show(host: &Host, given: &str) -> Result<TaskSheet, Fault> {
+    let row = find(host, given).await?;
+    let store = host.store();
+    let task = row.id;
+    let mut comments: Vec<Said> = Vec::new();
+    for said in store.comments_of(task).await.map_err(stored)? {
+        let id = Some(said.id);
+        let (at, author, text, mentions) = (said.at, said.author, said.text, said.mentions);
+        comments.push(Said { id, at, author, text, mentions });
+    }
+    for event in store.comments(task).await.map_err(stored)? {
+        // What people say while a run is at work is an event of it too.
+        if let Ok(Event { ts, run_id, origin: Origin::Agent, body: Body::Comment(said), .. }) =
+            serde_json::from_slice(&event.bytes)
+        {
+            let (id, at, author) = (None, ts, run_id.to_string());
+            comments.push(Said { id, at, author, text: said.text, mentions: said.mentions });
+        }
+    }
+    comments.sort_by_key(|said| said.at);
+    let progress = store.last_progress(task).await.map_err(stored)?;
+    let last_progress =
+        progress.and_then(|event| match serde_json::from_slice::<Event>(&event.bytes).ok()?.body {
+            Body::Progress(progress) => Some(progress),
+            _ => None,
+        });
+    let mut runs = Vec::new();
+    for run in store.runs_of(task, RUNS_MAX).await.map_err(stored)? {
+        runs.extend(store.run(run).await.map_err(stored)?);
+    }
+    let standing = store.standing(task).await.map_err(stored)?;
+    Ok(TaskSheet {
+        body: row.body.clone(),
+        cwd: row.cwd.clone(),
+        next_prompt: row.next_prompt.clone(),
+        after: store.dependencies(task).await.map_err(stored)?,
+        comments,
+        last_progress,
+        runs,
+        task: TaskView::of(row, standing.map(|standing| standing.ahead)),
+    })
+}
+
+/// The task that a person means.
+pub(super) async fn find(host: &Host, given: &str) -> Result<TaskRow, Fault> {
+    let store = host.store();
+    let row = match given.parse::<TaskId>() {
+        Ok(task) => store.task(task).await.map_err(stored)?,
+        Err(_) => match run::find(host, given).await {
+            Ok(run) => store.task_of(run).await.map_err(stored)?,
+            Err(fault) if fault.code != Code::NotFound => return Err(fault),
+            Err(fault) => match store.find_tasks(given, 2).await.map_err(stored)?[..] {
+                [task] => store.task(task).await.map_err(stored)?,
+                [] => return Err(fault),
+                _ => {
+                    let given: String = given.chars().take(80).collect();
+                    let message = format!("more than one task fits '{given}'");
+                    return Err(
+                        Fault::new(Code::NotFound, message).with_hint("give more of the id")
+                    );
+                }
+            },
+        },
+    };
+    row.ok_or_else(|| {
+        let given: String = given.chars().take(80).collect();
+        Fault::new(Code::NotFound, format!("there is no task '{given}'"))
+            .with_hint("`ostler task list` lists them")
+    })
 }

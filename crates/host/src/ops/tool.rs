@@ -6,6 +6,7 @@
 //! Batch that holds the call is durable, and only if the run's policy lets it. The list of tools is
 //! `catalog.rs`.
 
+use super::subtask;
 use crate::patch::{self, What};
 use crate::upstream::Upstream;
 use crate::workspace::{Change, Part, Was, Workspace};
@@ -28,6 +29,7 @@ pub fn may_repeat(tool: &str) -> bool {
         "report_progress",
         "comment",
         "get_budget",
+        "create_subtask",
         "mark_complete",
         "mark_failed",
         "read_file",
@@ -63,6 +65,9 @@ pub struct Bench {
 #[derive(Debug, Clone)]
 pub struct TaskSheet {
     pub id: contract::TaskId,
+    /// The run that has it on its bench, and whose it is.
+    pub run: contract::RunId,
+    pub agent: String,
     pub title: String,
     pub body: String,
     pub prompt: String,
@@ -105,7 +110,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn value(value: Value) -> Self {
+    pub(super) fn value(value: Value) -> Self {
         Self { answer: ToolAnswer::Value(value), drafts: Vec::new(), signals: Vec::new() }
     }
 }
@@ -133,6 +138,7 @@ pub fn call(bench: &Bench, standing: &Standing, call: &ToolCall) -> Outcome {
         "write_file" => write_file(bench, call),
         "apply_patch" => apply_patch(bench, call),
         "upload_asset" => upload_asset(bench, args),
+        "create_subtask" => subtask::create(bench, standing, call),
         _ => {
             Err(Fault::new(Code::UnknownTool, format!("no tool is called '{}'", shown(&call.tool))))
         }
@@ -460,7 +466,7 @@ fn upload_asset(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
     Ok(outcome)
 }
 
-fn understood<T: DeserializeOwned>(tool: &str, args: &Value) -> Result<T, Fault> {
+pub(super) fn understood<T: DeserializeOwned>(tool: &str, args: &Value) -> Result<T, Fault> {
     let args = match args {
         Value::Null => &json!({}),
         args => args,
@@ -491,6 +497,8 @@ mod tests {
         let bench = Bench {
             task: Arc::new(TaskSheet {
                 id: "task_00000000000000000000000000000001".parse().unwrap(),
+                run: "run_00000000000000000000000000000001".parse().unwrap(),
+                agent: "a".to_owned(),
                 title: "t".to_owned(),
                 body: "b".to_owned(),
                 prompt: "p".to_owned(),

@@ -103,13 +103,21 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/tasks",
-        methods: &[("get", "tasks, oldest first: state=waiting has those that wait for a slot")],
-        make: || get(tasks::list),
+        methods: &[
+            ("get", "tasks: state=, label=, order=oldest or newest; after= the last id of a page"),
+            ("post", "hand a task over to the queue; the same id or key again is the same task"),
+        ],
+        make: || get(tasks::list).post(tasks::add),
     },
     Route {
         path: "/api/v1/tasks/{task}",
         methods: &[("get", "one task, by its own id or by that of a run of it")],
         make: || get(tasks::show),
+    },
+    Route {
+        path: "/api/v1/tasks/{task}/{verb}",
+        methods: &[("post", "decide about it: cancel, retry, reopen, approve, reject, comment")],
+        make: || post(tasks::decide),
     },
     Route {
         path: "/api/v1/asks",

@@ -6,6 +6,7 @@ use crate::backend::Backend;
 use crate::batch::*;
 use crate::conformance::Holder;
 use crate::error::Error;
+use crate::queue::Follow;
 use crate::row::Standing;
 use contract::event::Totals;
 use contract::state::WaitingFor;
@@ -95,7 +96,15 @@ async fn a_place_in_line_is_had_once_under_its_runs_id<B: Backend>(store: &Sure<
 async fn a_place_in_line_is_left_only_from_where_it_was_seen<B: Backend>(store: &Sure<B>) {
     let (first, second) = (lined_up(store, 0).await, lined_up(store, 0).await);
     let (from, to) = (TaskState::Waiting, TaskState::Cancelled);
-    let leave = TaskMove { task: first.0, fence: 0, from, to, waiting_for: None, pool: None };
+    let leave = TaskMove {
+        task: first.0,
+        fence: 0,
+        from,
+        to,
+        waiting_for: None,
+        pool: None,
+        follow: Follow::default(),
+    };
     for wrong in [
         TaskMove { fence: 1, ..leave.clone() },
         TaskMove { from: TaskState::Queued, ..leave.clone() },
@@ -113,14 +122,30 @@ async fn a_place_in_line_is_left_only_from_where_it_was_seen<B: Backend>(store: 
     assert_eq!(store.0.standing(first.0).await.unwrap(), None);
     store.claim(claim_slot(second.0, second.1, 9)).await.unwrap();
     // Who began is not cancelled any more by whoever saw it wait.
-    let late = TaskMove { task: second.0, fence: 0, from, to, waiting_for: None, pool: None };
+    let late = TaskMove {
+        task: second.0,
+        fence: 0,
+        from,
+        to,
+        waiting_for: None,
+        pool: None,
+        follow: Follow::default(),
+    };
     assert_eq!(refused(store.move_task(late).await), Code::Conflict);
     // A queued task goes to the end of nobody's line: its place is that of its arrival.
     let queued = store.enqueue(new_task()).await.unwrap();
     let third = lined_up(store, 0).await;
     let (waiting_for, pool) = (Some(WaitingFor::Pool), Some(POOL.to_owned()));
     let from = TaskState::Queued;
-    let wait = TaskMove { task: queued, fence: 0, from, to: TaskState::Waiting, waiting_for, pool };
+    let wait = TaskMove {
+        task: queued,
+        fence: 0,
+        from,
+        to: TaskState::Waiting,
+        waiting_for,
+        pool,
+        follow: Follow::default(),
+    };
     store.move_task(wait).await.unwrap();
     assert_eq!(store.0.standing(third.0).await.unwrap(), Some(Standing { ahead: 1, taken: 1 }));
     store.claim(claim_slot(queued, RunId::new(next_uuid()), 9)).await.unwrap();

@@ -4,6 +4,7 @@
 use crate::backend::Backend;
 use crate::batch::*;
 use crate::error::Error;
+use crate::queue::{Again, NewComment};
 use contract::{RunId, TaskId, Timestamp};
 
 /// Answers are lost one time in three; this many in a row means that something else is wrong.
@@ -44,6 +45,19 @@ impl<B: Backend> Sure<B> {
 
     pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
         insist(async || self.0.reserve(reserve.clone()).await).await
+    }
+
+    pub async fn recall(&self, task: TaskId, fence: u64) -> Result<(), Error> {
+        insist(async || self.0.recall(task, fence).await).await
+    }
+
+    /// Asked again, those that were queued by the question before are not counted.
+    pub async fn again(&self, which: Again) -> Result<(), Error> {
+        insist(async || self.0.again(which).await).await.map(drop)
+    }
+
+    pub async fn comment(&self, comment: NewComment) -> Result<(), Error> {
+        insist(async || self.0.comment(comment.clone()).await).await
     }
 
     /// The task says whether it was moved.

@@ -1,9 +1,11 @@
 //! The rows of the model and what each verb does to them, in the order in which the SQLite backend
 //! checks. Nothing is changed before the last check has passed.
 
+use super::queue::follow;
 use crate::batch::*;
 use crate::error::Error;
 use crate::limits::{INBOX_STOP_RESERVE, REAPED_LEASE_MS};
+use crate::queue::NewComment;
 use crate::row::*;
 use contract::limits::{INBOX_MAX, PAGE_EVENTS_MAX};
 use contract::state::WaitingFor;
@@ -37,8 +39,10 @@ pub enum Flaw {
 #[derive(Default)]
 pub(super) struct Tables {
     flaw: Option<Flaw>,
-    tasks: BTreeMap<TaskId, TaskRow>,
-    arrivals: Vec<TaskId>,
+    pub(super) tasks: BTreeMap<TaskId, TaskRow>,
+    pub(super) arrivals: Vec<TaskId>,
+    pub(super) after: BTreeMap<TaskId, Vec<TaskId>>,
+    pub(super) comments: Vec<NewComment>,
     runs: BTreeMap<RunId, Run>,
     commands: BTreeMap<CommandId, RunId>,
     reservations: Vec<Reservation>,
@@ -81,15 +85,15 @@ impl Tables {
         self.flaw == Some(flaw)
     }
 
-    pub fn enqueue(&mut self, task: &NewTask) -> TaskId {
+    pub fn enqueue(&mut self, task: &NewTask) -> Result<TaskId, Error> {
         let run = task.line.as_ref().map(|line| line.run);
         let same = |row: &&TaskRow| {
             (task.key.is_some() && row.key == task.key) || (run.is_some() && row.run == run)
         };
         if let Some(row) = self.tasks.get(&task.id).or(self.tasks.values().find(same)) {
-            return row.id;
+            return Ok(row.id);
         }
-        let row = TaskRow {
+        let mut row = TaskRow {
             id: task.id,
             key: task.key.clone(),
             agent: task.agent.clone(),
@@ -106,10 +110,31 @@ impl Tables {
             pool: task.line.as_ref().map(|line| line.pool.clone()),
             run,
             created_at: task.created_at,
+            by_queue: false,
+            cwd: None,
+            labels: Vec::new(),
+            parent: None,
+            depth: 0,
+            budget: None,
+            not_before: None,
+            until: None,
+            tries: 0,
+            code: None,
+            note: None,
+            next_prompt: None,
+            resumes: None,
+            wake: None,
+            recalled: false,
         };
+        if let Some(errand) = &task.errand {
+            self.place(&mut row, errand)?;
+        }
         self.arrivals.push(task.id);
         self.tasks.insert(task.id, row);
-        task.id
+        for after in self.after.get(&task.id).cloned().unwrap_or_default() {
+            self.note_dependents(after);
+        }
+        Ok(task.id)
     }
 
     pub fn claim(&mut self, claim: &Claim) -> Result<Claimed, Error> {
@@ -141,6 +166,7 @@ impl Tables {
         let task = self.tasks.get_mut(&claim.task).ok_or_else(|| Error::not_found(claim.task))?;
         task.state = TaskState::Running;
         task.waiting_for = None;
+        task.note = None;
         task.fence += 1;
         let fence = task.fence;
         let row = claimed_row(claim, fence);
@@ -186,9 +212,7 @@ impl Tables {
         apply(run, batch);
         let (head_seq, task) = (run.row.head_seq, run.row.task);
         if let Some(end) = &batch.settle {
-            if let Some(task) = self.tasks.get_mut(&task) {
-                task.state = end.task_state;
-            }
+            self.end_task(task, end);
             self.close_reservations(batch, end);
         }
         Ok(Committed { head_seq })
@@ -304,6 +328,10 @@ impl Tables {
         task.waiting_for = step.waiting_for.filter(|_| step.to == TaskState::Waiting);
         task.generation += u32::from(step.from == TaskState::Failed);
         task.pool = step.pool.clone().or(task.pool.take());
+        follow(task, &step.follow);
+        task.until = task.until.filter(|_| step.to == TaskState::Waiting);
+        task.code = step.follow.code.or(task.code);
+        self.tell_dependents(step.task);
         Ok(())
     }
 
@@ -325,6 +353,11 @@ impl Tables {
             ahead: self.tasks.values().filter(before).count() as u64,
             taken: self.runs.values().filter(taken).count() as u64,
         }
+    }
+
+    pub(super) fn busy(&self, agent: &str) -> u64 {
+        let open = |run: &&Run| run.row.agent == agent && run.row.state != RunState::Settled;
+        self.runs.values().filter(open).count() as u64
     }
 
     pub fn run(&self, id: RunId) -> Option<RunRow> {

@@ -3,12 +3,14 @@
 //! as no verb would leave it, and exactly one condition is left to notice. Tests only.
 //! `cargo xtask mutate --kind fence` takes the conditions away one by one.
 
-use super::{commit, reads, schema, verbs};
+use super::{commit, queue, reads, schema, verbs};
 use crate::batch::{Batch, Claim, InLine, NewTask, Reaped, Reserve, Seen};
 use crate::conformance::{Holder, NOW, claim_of, new_task, next_uuid, wish};
 use crate::error::Error;
+use crate::queue::{Again, Errand};
 use contract::event::Totals;
-use contract::{Code, NanoUsd, TaskState, Wish};
+use contract::state::WaitingFor;
+use contract::{Code, NanoUsd, TaskId, TaskState, Wish};
 use rusqlite::Connection;
 
 /// When the lease of a new run ends.
@@ -313,5 +315,117 @@ fn those_in_line_are_found_by_an_index() {
         let steps: Vec<String> = steps.map(Result::unwrap).collect();
         assert!(!steps.iter().any(|step| step.starts_with("SCAN tasks")), "{sql}: {steps:?}");
         assert!(!steps.iter().any(|step| step.starts_with("SCAN runs")), "{sql}: {steps:?}");
+    }
+}
+
+/// Two tasks of the queue, the second after the first.
+fn chain(connection: &Connection) -> [TaskId; 2] {
+    let put = |after: Vec<TaskId>| {
+        let errand = Some(Errand { after, ..Errand::default() });
+        verbs::enqueue(connection, &NewTask { errand, ..new_task() }).unwrap().value
+    };
+    let first = put(Vec::new());
+    [first, put(vec![first])]
+}
+
+#[test]
+fn a_task_is_recalled_only_under_its_fence_and_while_it_runs() {
+    for (tampered, expected) in [
+        ("", None),
+        (TASK_PASSED_ON, Some(Code::Conflict)),
+        ("UPDATE tasks SET state = 'queued'", Some(Code::Conflict)),
+    ] {
+        let (connection, holder) = scene(tampered);
+        let recalled = queue::recall(&connection, holder.task, holder.fence);
+        assert_eq!(code(recalled), expected, "{tampered}");
+    }
+}
+
+#[test]
+fn only_who_waits_for_other_tasks_is_let_go_on_and_only_after_the_last() {
+    for (tampered, state) in [
+        ("", "queued"),
+        ("UPDATE tasks SET waiting_for = 'budget' WHERE num = 2", "waiting"),
+        ("UPDATE tasks SET state = 'cancelled' WHERE num = 2", "cancelled"),
+        ("DELETE FROM dependencies", "waiting"),
+        (
+            "INSERT INTO tasks (id, agent, title, body, prompt, state, review, created_at)
+                 VALUES (x'07', '', '', '', '', 'review', 'none', 0);
+             INSERT INTO dependencies SELECT id, x'07' FROM tasks WHERE num = 2",
+            "waiting",
+        ),
+    ] {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection).unwrap();
+        let [first, _] = chain(&connection);
+        connection.execute_batch("UPDATE tasks SET state = 'done' WHERE num = 1").unwrap();
+        connection.execute_batch(tampered).unwrap();
+        queue::tell_dependents(&connection, first, TaskState::Done).unwrap();
+        let sql = format!("SELECT state = '{state}' FROM tasks WHERE num = 2");
+        assert_eq!(number(&connection, &sql), 1, "{tampered}");
+    }
+}
+
+#[test]
+fn only_what_waits_for_its_time_or_for_that_is_looked_at_again() {
+    let due = Again::Due(NOW);
+    let held = Again::For(WaitingFor::Budget);
+    for (tampered, which, found) in [
+        ("until = 1", due, 1),
+        ("until = NULL", due, 0),
+        ("until = 9223372036854775807", due, 0),
+        ("until = 1, state = 'review'", due, 0),
+        ("until = 1, run = x'05'", due, 0),
+        ("waiting_for = 'budget'", held, 1),
+        ("waiting_for = 'budget', until = 1", held, 0),
+        ("waiting_for = 'quota'", held, 0),
+        ("waiting_for = 'budget', state = 'failed'", held, 0),
+        ("waiting_for = 'budget', run = x'05'", held, 0),
+    ] {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection).unwrap();
+        chain(&connection);
+        let tampered = format!("UPDATE tasks SET {tampered} WHERE num = 2");
+        connection.execute_batch(&tampered).unwrap();
+        assert_eq!(queue::again(&connection, which).unwrap().value, found, "{tampered}");
+    }
+}
+
+#[test]
+fn the_next_task_and_every_page_are_found_by_an_index() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    schema::migrate(&mut connection).unwrap();
+    for (sql, index) in [
+        (
+            "SELECT min(agent) FROM tasks WHERE run IS NULL AND (state = 'queued' OR waiting_for = 'pool')
+                 AND agent > 'a'",
+            "tasks_ready",
+        ),
+        (
+            "SELECT num FROM tasks WHERE run IS NULL AND (state = 'queued' OR waiting_for = 'pool')
+                 AND agent = 'a' ORDER BY priority DESC, num LIMIT 1",
+            "tasks_ready",
+        ),
+        ("SELECT count(*) FROM runs r WHERE r.agent = 'a' AND r.state <> 'settled'", "runs_of_agent"),
+        (
+            "SELECT min(until) FROM tasks WHERE state = 'waiting' AND until IS NOT NULL",
+            "tasks_due",
+        ),
+        (
+            "SELECT id FROM tasks WHERE id < x'05' AND state = 'done' ORDER BY id DESC LIMIT 5",
+            "tasks_by_state",
+        ),
+        (
+            "SELECT num FROM tasks WHERE state = 'waiting' AND run IS NULL AND waiting_for = 'budget'
+                 AND until IS NULL ORDER BY priority DESC, num LIMIT 64",
+            "tasks_held",
+        ),
+    ] {
+        let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let steps: Vec<String> =
+            plan.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
+        let found = steps.iter().any(|step| step.contains(index));
+        let sorted = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+        assert!(found && !sorted, "{sql}: {steps:?}");
     }
 }

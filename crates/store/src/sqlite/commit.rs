@@ -5,11 +5,12 @@
 use super::ledger;
 use super::verbs::{Held, held, may_settle_as};
 use super::writer::{Did, Wake};
-use super::{blob_id, int};
+use super::{blob_id, int, queue};
 use crate::batch::{Batch, Committed, Settle};
 use crate::error::Error;
 use crate::feed::Hint;
-use contract::{RunState, TaskId};
+use crate::seal::Sealed;
+use contract::{RunState, TaskId, TaskState, Timestamp};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
@@ -26,9 +27,10 @@ pub(super) fn commit(connection: &Connection, batch: &Batch) -> Result<Did<Commi
     match &batch.settle {
         None => save(connection, batch, &held)?,
         Some(end) => {
-            settle(connection, batch, &held, end)?;
+            let state = settle(connection, batch, &held, end)?;
             let task = TaskId::new(Uuid::from_bytes(held.task));
             wakes.push(Wake::Events(Hint::Task { task }));
+            wakes.extend(queue::tell_dependents(connection, task, state)?);
             wakes.push(Wake::Inbox(batch.run));
         }
     }
@@ -190,7 +192,7 @@ pub(super) fn settle(
     batch: &Batch,
     held: &Held,
     end: &Settle,
-) -> Result<(), Error> {
+) -> Result<TaskState, Error> {
     let settled = connection
         .prepare_cached(
             "UPDATE runs SET state = 'settled', outcome = ?3, code = ?4, message = ?5, ended_at = ?6,
@@ -206,12 +208,7 @@ pub(super) fn settle(
             end.ended_at.ms(),
         ])?;
     one(settled, batch)?;
-    let task = connection
-        .prepare_cached(
-            "UPDATE tasks SET state = ?3 WHERE id = ?1 AND fence = ?2 AND state = 'running'",
-        )?
-        .execute(params![held.task, int(batch.fence), end.task_state.word()])?;
-    one(task, batch)?;
+    let state = end_task(connection, batch, held, end)?;
     // An unpriced run keeps the dollars set aside for it: unknown is not free.
     let totals = batch.totals.unwrap_or_default();
     connection
@@ -227,7 +224,45 @@ pub(super) fn settle(
         ])?;
     connection.prepare_cached("DELETE FROM states WHERE run = ?1")?.execute([held.num])?;
     connection.prepare_cached("DELETE FROM effects WHERE run = ?1")?.execute([held.num])?;
-    Ok(())
+    Ok(state)
+}
+
+/// Where the end of its run takes a task. One that nobody wants any more is not tried again.
+fn end_task(
+    connection: &Connection,
+    batch: &Batch,
+    held: &Held,
+    end: &Settle,
+) -> Result<TaskState, Error> {
+    let recalled: bool = connection
+        .prepare_cached("SELECT recalled FROM tasks WHERE id = ?1")?
+        .query_row([held.task], |row| row.get(0))?;
+    let state = end.becomes(recalled);
+    let why = end.waiting_for.filter(|_| state == TaskState::Waiting).map(queue::reason);
+    let follow = &end.follow;
+    let ended = connection
+        .prepare_cached(
+            "UPDATE tasks SET state = ?3, waiting_for = ?4, until = ?5, note = ?6,
+                              code = ?7, tries = coalesce(?8, tries),
+                              next_prompt = coalesce(?9, next_prompt),
+                              resumes = coalesce(?10, resumes), wake = coalesce(?11, wake)
+             WHERE id = ?1 AND fence = ?2 AND state = 'running'",
+        )?
+        .execute(params![
+            held.task,
+            int(batch.fence),
+            state.word(),
+            why,
+            follow.until.filter(|_| state == TaskState::Waiting).map(Timestamp::ms),
+            follow.note.as_ref().map(Sealed::text),
+            end.code.map(|code| code.word()),
+            follow.tries,
+            follow.prompt.as_ref().map(Sealed::text),
+            follow.resumes.map(|run| blob_id(run.uuid())),
+            follow.wake,
+        ])?;
+    one(ended, batch)?;
+    Ok(state)
 }
 
 /// A write by compare-and-set that hit nothing: someone else owns the run.

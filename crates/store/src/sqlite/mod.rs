@@ -6,6 +6,7 @@
 mod alone;
 mod commit;
 mod ledger;
+mod queue;
 mod reads;
 mod schema;
 mod verbs;
@@ -15,6 +16,7 @@ use crate::batch::*;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::feed::Feed;
+use crate::queue::*;
 use crate::row::*;
 use contract::{Command, RunId, TaskId, Timestamp};
 use rusqlite::{Connection, OpenFlags};
@@ -107,6 +109,48 @@ impl Sqlite {
 
     pub async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
         self.writer.submit(0, move |connection| verbs::move_task(connection, &step)).await
+    }
+
+    pub async fn recall(&self, task: TaskId, fence: u64) -> Result<(), Error> {
+        self.writer.submit(0, move |connection| queue::recall(connection, task, fence)).await
+    }
+
+    pub async fn again(&self, which: Again) -> Result<u64, Error> {
+        self.writer.submit(0, move |connection| queue::again(connection, which)).await
+    }
+
+    pub async fn comment(&self, comment: NewComment) -> Result<(), Error> {
+        let bytes = comment.text.bytes().len();
+        self.writer.submit(bytes, move |connection| queue::comment(connection, &comment)).await
+    }
+
+    pub async fn comments_of(&self, task: TaskId, limit: usize) -> Result<Vec<CommentRow>, Error> {
+        self.readers.read(move |connection| queue::comments(connection, task, limit)).await
+    }
+
+    pub async fn heads(&self) -> Result<Vec<Head>, Error> {
+        self.readers.read(queue::heads).await
+    }
+
+    pub async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
+        self.readers.read(queue::next_due).await
+    }
+
+    pub async fn dependencies(&self, task: TaskId) -> Result<Vec<TaskId>, Error> {
+        self.readers.read(move |connection| queue::dependencies(connection, task)).await
+    }
+
+    pub async fn children(&self, task: TaskId) -> Result<Children, Error> {
+        self.readers.read(move |connection| queue::children(connection, task)).await
+    }
+
+    pub async fn runs_of(&self, task: TaskId, limit: usize) -> Result<Vec<RunId>, Error> {
+        self.readers.read(move |connection| queue::runs_of(connection, task, limit)).await
+    }
+
+    pub async fn find_tasks(&self, given: &str, limit: usize) -> Result<Vec<TaskId>, Error> {
+        let given = given.to_owned();
+        self.readers.read(move |connection| reads::find_tasks(connection, &given, limit)).await
     }
 
     /// Writes what is there already, durably.

@@ -19,8 +19,12 @@ const RUN: &str =
     runtime, cwd, model, prompt_preview, pid, started_at, totals, ended_at, outcome, code, message,
     native_session FROM runs";
 
-const TASK: &str = "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
-    review, fence, generation, created_at, priority, pool, run FROM tasks";
+pub(super) const TASK: &str =
+    "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
+    review, fence, generation, created_at, priority, pool, run, by_queue, cwd, labels, parent, depth,
+    budget, not_before, until, tries, code, note, next_prompt, resumes, wake, recalled FROM tasks";
+/// How many that are.
+pub(super) const TASK_COLUMNS: usize = 31;
 
 pub(super) fn run(connection: &Connection, id: RunId) -> Result<Option<RunRow>, Error> {
     let sql = format!("{RUN} WHERE id = ?1");
@@ -160,6 +164,28 @@ pub(super) fn find_runs(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// Tasks by the beginning or the end of their printed id, newest first.
+pub(super) fn find_tasks(
+    connection: &Connection,
+    given: &str,
+    limit: usize,
+) -> Result<Vec<TaskId>, Error> {
+    let given = given.strip_prefix(TaskId::PREFIX).unwrap_or(given).to_ascii_lowercase();
+    if given.is_empty() || given.len() > 32 || !given.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Ok(Vec::new());
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM tasks WHERE lower(hex(id)) LIKE ?1 || '%'
+            OR substr(lower(hex(id)), -?2) = ?1 OR substr(lower(hex(id)), -8, ?2) = ?1
+         ORDER BY id DESC LIMIT ?3",
+    )?;
+    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let rows = statement.query_map(params![given, given.len() as i64, limit], |row| {
+        Ok(TaskId::new(id_at(row, 0)?))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 pub(super) fn plan(connection: &Connection, id: RunId) -> Result<Option<Vec<u8>>, Error> {
     Ok(connection
         .prepare_cached("SELECT plan FROM plans WHERE run = (SELECT num FROM runs WHERE id = ?1)")?
@@ -207,18 +233,28 @@ pub(super) fn lines(connection: &Connection, limit: usize) -> Result<Vec<(TaskRo
     );
     let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([limit], |row| Ok((task_row(row)?, count(row.get(16)?))))?;
+    let rows =
+        statement.query_map([limit], |row| Ok((task_row(row)?, count(row.get(TASK_COLUMNS)?))))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
 pub(super) fn tasks(connection: &Connection, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
-    // The state is one of our own words, written out so that the partial index can be used.
+    // The state is one of our own words.
     let state = page.state.map(|state| format!("AND state = '{}'", state.word()));
-    let sql = format!("{TASK} WHERE id > ?1 {} ORDER BY id LIMIT ?2", state.unwrap_or_default());
-    let after = page.after.map_or([0; 16], |after| blob_id(after.uuid()));
+    let label = match page.label {
+        None => "AND ?3 IS NULL",
+        Some(_) => "AND id IN (SELECT task FROM labels WHERE label = ?3)",
+    };
+    let (than, order, edge) = match page.order {
+        Order::Oldest => ('>', "ASC", [0; 16]),
+        Order::Newest => ('<', "DESC", [0xff; 16]),
+    };
+    let state = state.unwrap_or_default();
+    let sql = format!("{TASK} WHERE id {than} ?1 {state} {label} ORDER BY id {order} LIMIT ?2");
+    let after = page.after.map_or(edge, |after| blob_id(after.uuid()));
     let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![after, limit], task_row)?;
+    let rows = statement.query_map(params![after, limit, page.label], task_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -383,7 +419,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
     })
 }
 
-fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
+pub(super) fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
     let review = |word: &str| match word {
         "none" => Some(Review::None),
         "person" => Some(Review::Person),
@@ -408,6 +444,21 @@ fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         priority: row.get(13)?,
         pool: row.get(14)?,
         run: row.get::<_, Option<[u8; 16]>>(15)?.map(|run| RunId::new(Uuid::from_bytes(run))),
+        by_queue: row.get(16)?,
+        cwd: row.get(17)?,
+        labels: serde_json::from_str(&row.get::<_, String>(18)?).unwrap_or_default(),
+        parent: row.get::<_, Option<[u8; 16]>>(19)?.map(|id| TaskId::new(Uuid::from_bytes(id))),
+        depth: row.get(20)?,
+        budget: row.get(21)?,
+        not_before: row.get::<_, Option<i64>>(22)?.map(Timestamp),
+        until: row.get::<_, Option<i64>>(23)?.map(Timestamp),
+        tries: row.get(24)?,
+        code: optional_word_at(row, 25, Code::from_word)?,
+        note: row.get(26)?,
+        next_prompt: row.get(27)?,
+        resumes: row.get::<_, Option<[u8; 16]>>(28)?.map(|run| RunId::new(Uuid::from_bytes(run))),
+        wake: row.get(29)?,
+        recalled: row.get(30)?,
     })
 }
 

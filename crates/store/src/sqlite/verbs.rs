@@ -3,11 +3,12 @@
 //! one statement and a write in another would be no check. `commit` is in `commit.rs`.
 
 use super::writer::{Did, Wake};
-use super::{blob_id, count, int};
+use super::{blob_id, count, int, queue};
 use crate::batch::*;
 use crate::error::Error;
 use crate::feed::Hint;
 use crate::limits::{INBOX_STOP_RESERVE, REAPED_LEASE_MS};
+use crate::seal::Sealed;
 use contract::limits::INBOX_MAX;
 use contract::state::Review;
 use contract::{RunId, TaskId, TaskState, Timestamp};
@@ -23,6 +24,9 @@ pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<Tas
         .optional()?;
     if let Some(there) = there {
         return Ok(Did::quietly(TaskId::new(Uuid::from_bytes(there))));
+    }
+    if let Some(errand) = &task.errand {
+        return queue::put(connection, task, errand);
     }
     connection
         .prepare_cached(
@@ -106,13 +110,13 @@ pub(super) fn take(connection: &Connection, claim: &Claim, old: i64) -> Result<(
     let taken = match claim.places {
         None => connection
             .prepare_cached(
-                "UPDATE tasks SET state = 'running', waiting_for = NULL, fence = ?3
+                "UPDATE tasks SET state = 'running', waiting_for = NULL, note = NULL, fence = ?3
                  WHERE id = ?1 AND state = 'queued' AND fence = ?2",
             )?
             .execute(params![task, old, old + 1])?,
         Some(places) => connection
             .prepare_cached(
-                "UPDATE tasks AS t SET state = 'running', waiting_for = NULL, fence = ?3
+                "UPDATE tasks AS t SET state = 'running', waiting_for = NULL, note = NULL, fence = ?3
                  WHERE id = ?1 AND fence = ?2
                      AND (state = 'queued' OR (state = 'waiting' AND waiting_for = 'pool' AND pool = ?4))
                      AND (SELECT count(*) FROM runs WHERE adapter = ?4 AND state <> 'settled') < ?5
@@ -390,20 +394,22 @@ pub(super) fn reserve(connection: &Connection, reserve: &Reserve) -> Result<Did<
 }
 
 pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<()>, Error> {
-    let TaskMove { task, fence, from, to, waiting_for, ref pool } = *step;
+    let TaskMove { task, fence, from, to, waiting_for, ref pool, ref follow } = *step;
     let refusal = |why: &str| {
         Error::conflict(format!("{task} cannot go from {} to {}: {why}", from.word(), to.word()))
     };
     if let Some(why) = step.folly() {
         return Err(refusal(why));
     }
-    let why = serde_json::to_value(waiting_for).ok();
-    let why = why.as_ref().and_then(|why| why.as_str()).filter(|_| to == TaskState::Waiting);
+    let why = waiting_for.filter(|_| to == TaskState::Waiting).map(queue::reason);
     let reopened = i64::from(from == TaskState::Failed);
     let moved = connection
         .prepare_cached(
             "UPDATE tasks SET state = ?4, waiting_for = ?5, generation = generation + ?6,
-                              pool = coalesce(?7, pool)
+                              pool = coalesce(?7, pool), until = ?8, note = ?9,
+                              code = coalesce(?10, code), tries = coalesce(?11, tries),
+                              next_prompt = coalesce(?12, next_prompt),
+                              resumes = coalesce(?13, resumes), wake = coalesce(?14, wake)
              WHERE id = ?1 AND fence = ?2 AND state = ?3",
         )?
         .execute(params![
@@ -413,12 +419,21 @@ pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<
             to.word(),
             why,
             reopened,
-            pool
+            pool,
+            follow.until.filter(|_| to == TaskState::Waiting).map(Timestamp::ms),
+            follow.note.as_ref().map(Sealed::text),
+            follow.code.map(|code| code.word()),
+            follow.tries,
+            follow.prompt.as_ref().map(Sealed::text),
+            follow.resumes.map(|run| blob_id(run.uuid())),
+            follow.wake,
         ])?;
     if moved != 1 {
         return Err(refusal("it is not there any more"));
     }
-    Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task })] })
+    let mut wakes = vec![Wake::Events(Hint::Task { task })];
+    wakes.extend(queue::tell_dependents(connection, task, to)?);
+    Ok(Did { value: (), wakes })
 }
 
 /// Where a settled run's task may go. It was running, and one run of it has ended.

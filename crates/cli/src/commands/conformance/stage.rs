@@ -169,6 +169,8 @@ impl Stage {
             organization: "default",
             workspace: work,
             wake_reason: "run",
+            wake_comment: None,
+            linked_tasks: &[],
             compat: &[],
         };
         let prefixes = runtimes::launch::ENV_ALLOWLIST_PREFIXES;

@@ -207,7 +207,7 @@ struct Seen {
 
 impl Seen {
     async fn of(store: &Store) -> Result<Self, Error> {
-        let tasks = store.tasks(TasksPage { after: None, limit: ALL, state: None }).await?;
+        let tasks = store.tasks(TasksPage { limit: ALL, ..TasksPage::default() }).await?;
         let runs = RunsPage { before: None, limit: ALL, unsettled_only: false };
         let runs = store.runs(runs).await?;
         let mut waiting = BTreeSet::new();

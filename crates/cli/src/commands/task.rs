@@ -1,0 +1,170 @@
+//! `ostler task`: hand work over to the queue, see where it stands, and decide about it. Tasks are
+//! started by a server; without one they are taken and wait.
+
+use super::run::text_or_stdin;
+use super::{Context, Stopped};
+use crate::args::{self, Task};
+use crate::client::Client;
+use crate::config;
+use crate::hosting::Purpose;
+use crate::render;
+use crate::terminal;
+use crate::way::Way;
+use contract::state::Review;
+use contract::{Code, Fault, Timestamp};
+use host::ops::run::Budget;
+use host::ops::task::add::NewErrand;
+use host::ops::task::decide::Words;
+use host::ops::task::{TaskSheet, TaskView};
+use std::io::Write as _;
+use std::process::ExitCode;
+
+pub async fn task(context: &Context, args: Task) -> Result<ExitCode, Stopped> {
+    match args {
+        Task::Add(args) => add(context, *args).await,
+        Task::List(args) => list(context, args).await,
+        Task::Show(args) => show(context, args).await,
+        Task::Cancel(args) => decide(context, &args.task, "cancel", Words::default()).await,
+        Task::Retry(args) => decide(context, &args.task, "retry", Words::default()).await,
+        Task::Reopen(args) => decide(context, &args.task, "reopen", Words::default()).await,
+        Task::Approve(args) => decide(context, &args.task, "approve", Words::default()).await,
+        Task::Reject(args) => {
+            let words = Words { text: Some(args.reason), ..Words::default() };
+            decide(context, &args.task, "reject", words).await
+        }
+        Task::Comment(args) => {
+            // Under one id, so that a host that is lost on the way leaves no second one.
+            let (id, text) = (Some(host::chance::command_id()), Some(args.text));
+            decide(context, &args.task, "comment", Words { id, text, mentions: args.mention }).await
+        }
+    }
+}
+
+async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped> {
+    let place = context.place()?;
+    let resolved = config::resolve(&args.agent, &place.config)?;
+    let own = resolved.cwd.is_some() || resolved.repository.is_some();
+    let here = &context.surroundings.cwd;
+    // Where its agent works, unless it is said otherwise; who works nowhere works here.
+    let cwd = args.cwd.map(|cwd| here.join(cwd)).or_else(|| (!own).then(|| here.clone()));
+    let body = match args.body.as_deref() {
+        Some("-") => text_or_stdin(context, None)?,
+        body => body.unwrap_or_default().to_owned(),
+    };
+    let not_before = args.not_before.as_deref().map(moment).transpose()?;
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let mut new = NewErrand {
+        // Asked for again after a change of host, it is the same task.
+        id: Some(host::chance::task_id()),
+        key: args.key,
+        title: args.title,
+        body,
+        agent: args.agent,
+        cwd,
+        review: args.review.unwrap_or(Review::Person),
+        priority: args.priority,
+        labels: args.label,
+        after: Vec::new(),
+        parent: None,
+        not_before,
+        budget: Budget::default(),
+    };
+    let added = way
+        .ask(async |client: &Client| {
+            new.after.clear();
+            for given in &args.after {
+                new.after.push(client.task(given).await?.id);
+            }
+            if let Some(parent) = &args.parent {
+                new.parent = Some(client.task(parent).await?.id);
+            }
+            Ok((client.add_task(&new).await?, client.serves().await))
+        })
+        .await;
+    way.finish().await;
+    let (task, served) = added?;
+    match context.global.json {
+        true => context.print_json(&task)?,
+        false => context.print(&format!("{} {}", task.id, task.state.word()))?,
+    }
+    if !served {
+        // Who only adds is not kept from it.
+        let _ = writeln!(
+            std::io::stderr(),
+            "no server is here: it is started when one is (`ostler serve`)"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A time, or how long from now.
+fn moment(given: &str) -> Result<Timestamp, Fault> {
+    if let Ok(at) = serde_json::from_value::<Timestamp>(given.into()) {
+        return Ok(at);
+    }
+    match args::limit(given) {
+        Ok(contract::plan::Limit::Ms(ms)) => {
+            Ok(host::clock::now().wall.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)))
+        }
+        Ok(contract::plan::Limit::Unlimited) | Err(_) => {
+            Err(Fault::new(Code::Usage, format!("--not-before {given}: that is no time"))
+                .with_hint("give 2026-11-16T09:00:00Z, or how long from now: 90s, 10m, 2h"))
+        }
+    }
+}
+
+async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopped> {
+    let mut path = format!("/api/v1/tasks?order=newest&limit={}", args.limit);
+    for (name, value) in [("state", &args.state), ("label", &args.label)] {
+        if let Some(value) = value {
+            path.push_str(&format!("&{name}={}", crate::client::escaped(value)));
+        }
+    }
+    let ask = async |client: &Client| Ok(client.get::<Vec<TaskView>>(&path).await?);
+    let tasks = context.ask(ask).await?;
+    if context.global.json {
+        context.print_json(&tasks)?;
+    } else if tasks.is_empty() {
+        context
+            .print("there are no such tasks; try: ostler task add --agent demo --title hello")?;
+    } else {
+        let surroundings = &context.surroundings;
+        let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+        let now = host::clock::now().wall;
+        context.print_rendered(&render::tasks_table(&tasks, now, surroundings.columns, colour))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stopped> {
+    let path = format!("/api/v1/tasks/{}", crate::client::escaped(&args.task));
+    let ask = async |client: &Client| Ok(client.get::<TaskSheet>(&path).await?);
+    let sheet = context.ask(ask).await?;
+    if context.global.json {
+        context.print_json(&sheet)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let surroundings = &context.surroundings;
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    let now = host::clock::now().wall;
+    context.print_rendered(&render::task_sheet(&sheet, now, surroundings.columns, colour))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn decide(
+    context: &Context,
+    task: &str,
+    verb: &str,
+    words: Words,
+) -> Result<ExitCode, Stopped> {
+    let place = context.place()?;
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let decided = way.ask(async |client: &Client| client.decide(task, verb, &words).await).await;
+    way.finish().await;
+    let task = decided?;
+    match context.global.json {
+        true => context.print_json(&task)?,
+        false => context.print(&format!("{} {}", task.id, task.state.word()))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,211 @@
+//! Tasks for a terminal: `ostler task list` as a table, one line per task, its title taking what room
+//! is left; and `ostler task show` as lines. Pure, like all of the renderer.
+
+use super::clean::{clean, one_line};
+use super::figures;
+use super::measure::{fit, pad, width};
+use super::table::tail;
+use super::tone::{Colour, Tone};
+use contract::{TaskState, Timestamp};
+use host::ops::task::{TaskSheet, TaskView};
+
+const HEADS: [&str; 5] = ["TASK", "WHEN", "AGENT", "STATE", "TITLE"];
+const GAP: &str = "  ";
+const STATE: usize = 3;
+const TITLE: usize = 4;
+const AGENT_COLUMNS_MAX: usize = 16;
+const NOTE_COLUMNS_MAX: usize = 60;
+
+/// The whole table, without a newline at its end.
+pub fn tasks_table(rows: &[TaskView], now: Timestamp, columns: usize, colour: Colour) -> String {
+    let cells: Vec<[String; 5]> = rows.iter().map(|row| cells(row, now)).collect();
+    let mut widths = HEADS.map(width);
+    for row in &cells {
+        for (known, cell) in widths.iter_mut().zip(row) {
+            *known = (*known).max(width(cell));
+        }
+    }
+    let before: usize = widths[..TITLE].iter().map(|width| width + GAP.len()).sum();
+    widths[TITLE] = columns.saturating_sub(before).max(HEADS[TITLE].len());
+    let line = |cells: &[String; 5]| {
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, width)| pad(cell, *width)).collect();
+        fit(padded.join(GAP).trim_end(), columns)
+    };
+    let head = line(&HEADS.map(str::to_owned));
+    let mut lines = vec![colour.paint(Tone::Gray, &head)];
+    for (row, cells) in rows.iter().zip(&cells) {
+        let plain = line(cells);
+        let state = cells[STATE].as_str();
+        lines.push(match plain.split_once(state) {
+            Some((before, after)) => {
+                format!("{before}{}{after}", colour.paint(tone(row.state), state))
+            }
+            None => plain,
+        });
+    }
+    lines.join("\n")
+}
+
+fn cells(row: &TaskView, now: Timestamp) -> [String; 5] {
+    [
+        tail(&row.id.to_string()).to_owned(),
+        figures::ago(row.created_at, now),
+        fit(&one_line(&row.agent), AGENT_COLUMNS_MAX),
+        state(row, now),
+        one_line(&row.title),
+    ]
+}
+
+/// Where it stands, and for what it waits.
+fn state(row: &TaskView, now: Timestamp) -> String {
+    let mark = match row.state {
+        TaskState::Queued | TaskState::Waiting => "…",
+        TaskState::Running => "●",
+        TaskState::Review => "?",
+        TaskState::Done => "✓",
+        TaskState::Failed => "✗",
+        TaskState::Cancelled => "–",
+    };
+    let word = row.state.word();
+    let why = row.waiting_for.and_then(|why| serde_json::to_value(why).ok());
+    let why = why.as_ref().and_then(|why| why.as_str()).unwrap_or_default().replace('_', " ");
+    match (row.state, row.until, row.code) {
+        (TaskState::Waiting, Some(until), _) if until > now => {
+            format!("{mark} waits, {why}, {}", figures::elapsed(until.since(now)))
+        }
+        (TaskState::Waiting, _, _) => format!("{mark} waits, {why}"),
+        (TaskState::Running, _, _) if row.recalled => format!("{mark} being stopped"),
+        (TaskState::Failed, _, Some(code)) => format!("{mark} {}", code.word().replace('_', " ")),
+        _ => format!("{mark} {word}"),
+    }
+}
+
+fn tone(state: TaskState) -> Tone {
+    match state {
+        TaskState::Done => Tone::Good,
+        TaskState::Failed => Tone::Bad,
+        TaskState::Queued
+        | TaskState::Waiting
+        | TaskState::Running
+        | TaskState::Review
+        | TaskState::Cancelled => Tone::System,
+    }
+}
+
+/// One task with all that belongs to it, without a newline at its end.
+pub fn task_sheet(sheet: &TaskSheet, now: Timestamp, columns: usize, colour: Colour) -> String {
+    let task = &sheet.task;
+    let mut lines = vec![one_line(&task.title)];
+    let mut say = |name: &str, text: String| {
+        let name = colour.paint(Tone::Gray, &pad(name, 9));
+        lines.push(format!("{name} {text}"));
+    };
+    say("task", task.id.to_string());
+    say("agent", one_line(&task.agent));
+    say("state", colour.paint(tone(task.state), &state(task, now)));
+    if let Some(note) = &task.note {
+        say("", fit(&one_line(note), columns.saturating_sub(10).max(NOTE_COLUMNS_MAX)));
+    }
+    if let Some(cwd) = &sheet.cwd {
+        say("cwd", one_line(cwd));
+    }
+    if task.priority != 0 {
+        say("priority", task.priority.to_string());
+    }
+    if !task.labels.is_empty() {
+        say("labels", one_line(&task.labels.join(", ")));
+    }
+    if let Some(parent) = task.parent {
+        say("below", parent.to_string());
+    }
+    for after in &sheet.after {
+        say("after", after.to_string());
+    }
+    if task.tries > 0 || task.generation > 1 {
+        let opened = task.generation - 1;
+        say("tries", format!("{} again, reopened {opened} times", task.tries));
+    }
+    for run in &sheet.runs {
+        let id = run.id.to_string();
+        let outcome = run.outcome.map_or("live", |outcome| outcome.word()).replace('_', " ");
+        let code = run.code.map(|code| format!(" ({})", code.word())).unwrap_or_default();
+        say(
+            "run",
+            format!("{}  {}  {outcome}{code}", tail(&id), figures::ago(run.started_at, now)),
+        );
+    }
+    if let Some(progress) = &sheet.last_progress {
+        say("progress", one_line(&progress.summary));
+    }
+    for said in &sheet.comments {
+        say("comment", format!("{}: {}", tail(&said.author), one_line(&said.text)));
+    }
+    if let Some(next) = &sheet.next_prompt {
+        say("next", one_line(next));
+    }
+    if sheet.body != task.title {
+        lines.push(String::new());
+        lines.push(clean(&sheet.body));
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Code;
+    use contract::state::{Review, WaitingFor};
+
+    const NOW: Timestamp = Timestamp(1_800_000_600_000);
+
+    fn task(n: u8, state: TaskState, title: &str) -> TaskView {
+        TaskView {
+            id: format!("task_000000000000000000000000000000{n:02}").parse().unwrap(),
+            run_id: None,
+            agent: "worker".to_owned(),
+            title: title.to_owned(),
+            state,
+            waiting_for: None,
+            until: None,
+            note: None,
+            code: None,
+            pool: None,
+            place: None,
+            priority: 0,
+            labels: Vec::new(),
+            parent: None,
+            review: Review::Person,
+            generation: 1,
+            tries: 0,
+            recalled: false,
+            created_at: NOW.plus_ms(-60_000),
+        }
+    }
+
+    #[test]
+    fn a_table_of_tasks_says_where_each_stands() {
+        let waits = TaskView {
+            waiting_for: Some(WaitingFor::Quota),
+            until: Some(NOW.plus_ms(120_000)),
+            ..task(2, TaskState::Waiting, "later")
+        };
+        let after = TaskView {
+            waiting_for: Some(WaitingFor::Dependency),
+            ..task(3, TaskState::Waiting, "then")
+        };
+        let failed =
+            TaskView { code: Some(Code::NotInstalled), ..task(4, TaskState::Failed, "no") };
+        let long = "a title that is longer than there is room for it on this line";
+        let rows = [
+            task(1, TaskState::Queued, "now"),
+            waits,
+            after,
+            failed,
+            task(5, TaskState::Review, long),
+            TaskView { recalled: true, ..task(6, TaskState::Running, "enough") },
+            task(7, TaskState::Done, "\u{1b}[31mred\nand more"),
+        ];
+        insta::assert_snapshot!(tasks_table(&rows, NOW, 72, Colour::Off));
+    }
+}

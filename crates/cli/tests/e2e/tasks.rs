@@ -1,0 +1,261 @@
+//! The queue as people meet it: tasks that are handed over and started by a server, one after the
+//! other for each agent, when their time has come and what is before them is done; looked at, sent
+//! back, cancelled, opened again; and handed on by agents at work. What agents did is told by their
+//! own log.
+
+use crate::ostler::{BOUND_MS, Ostler, Running, Said};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use testkit::until;
+
+/// An agent that notes why it was woken and what it was asked, and does what the first word says.
+const AGENT: &str = r#"
+LOG=$1; PROMPT=$2; HOW=${PROMPT%% *}
+printf '%s|%s|%s\n' "$OSTLER_WAKE_REASON" "$OSTLER_TASK_ID" "$(printf %s "$PROMPT" | tr '\n' ' ')" >> "$LOG"
+done_() { echo '{"type":"complete","output":{"text":"done"}}'; }
+case $HOW in
+  fail) echo '{"type":"failed","reason":"no"}';;
+  crash) [ -e "$LOG.$OSTLER_TASK_ID" ] && done_ || { : > "$LOG.$OSTLER_TASK_ID"; exit 3; };;
+  die) exit 3;;
+  hold) while [ ! -e "$LOG.go" ]; do sleep 0.05; done; done_;;
+  split) echo '{"type":"tool_call","id":"1","tool":"create_subtask","args":{"title":"ok part"}}'
+         while read -r LINE; do case $LINE in *tool_result*) break;; esac; done; done_;;
+  *) done_;;
+esac
+"#;
+
+struct Yard {
+    ostler: Ostler,
+    log: PathBuf,
+    serve: Option<Running>,
+}
+
+impl Yard {
+    /// Agents `a` and `b` with one hand each; nobody serves yet.
+    fn new() -> Self {
+        let ostler = Ostler::new();
+        let root = ostler.instance.root().to_owned();
+        let (script, log) = (root.join("agent.sh"), root.join("log"));
+        std::fs::write(&script, AGENT).unwrap();
+        std::fs::write(&log, "").unwrap();
+        let adapter = json!({
+            "type": "process", "binary": "sh", "args": [script, log, "{{prompt}}"],
+        });
+        let agent = json!({ "adapter": "worker", "cwd": ostler.instance.work() });
+        let config = json!({
+            "adapters": { "worker": adapter },
+            "agents": { "a": agent, "b": agent },
+        });
+        ostler.instance.write_config(&config.to_string());
+        Self { ostler, log, serve: None }
+    }
+
+    fn serving() -> Self {
+        let mut yard = Self::new();
+        yard.serve();
+        yard
+    }
+
+    fn serve(&mut self) {
+        let mut serve = self.ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+        assert!(serve.line().starts_with("listening on "));
+        self.serve = Some(serve);
+    }
+
+    fn task(&self, args: &[&str]) -> Said {
+        let mut all = vec!["task"];
+        all.extend(args);
+        all.push("--json");
+        self.ostler.says(&all)
+    }
+
+    fn json(&self, args: &[&str]) -> Value {
+        let said = self.task(args);
+        assert_eq!(said.code, 0, "{args:?}: {}", said.stderr);
+        serde_json::from_str(&said.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", said.stdout))
+    }
+
+    /// Adds a task and gives its id.
+    fn add(&self, title: &str, more: &[&str]) -> String {
+        let mut args = vec!["add", "--title", title, "--agent", "a"];
+        args.extend(more);
+        self.json(&args)["id"].as_str().unwrap().to_owned()
+    }
+
+    fn until_is(&self, task: &str, state: &str) -> Value {
+        until(&format!("{task} to be {state}"), BOUND_MS, || {
+            let sheet = self.json(&["show", task]);
+            (sheet["state"] == state).then_some(sheet)
+        })
+    }
+
+    /// Why each run was woken and what it was asked, in order.
+    fn log(&self) -> Vec<(String, String, String)> {
+        let text = std::fs::read_to_string(&self.log).unwrap();
+        let line = |line: &str| {
+            let mut words = line.splitn(3, '|').map(str::to_owned);
+            Some((words.next()?, words.next()?, words.next()?))
+        };
+        text.lines().filter_map(line).collect()
+    }
+}
+
+impl Drop for Yard {
+    fn drop(&mut self) {
+        if let Some(serve) = &mut self.serve {
+            let _ = serve.child.kill();
+            let _ = serve.child.wait();
+        }
+    }
+}
+
+#[test]
+fn tasks_that_waited_for_a_server_are_done_by_priority_and_arrival() {
+    let mut yard = Yard::new();
+    let first = yard.add("ok 1", &["--review", "none", "--label", "x", "--key", "one"]);
+    let second = yard.add("ok 2", &["--review", "none"]);
+    let urgent =
+        yard.add("ok 3", &["--review", "none", "--priority", "5", "--body", "ok all of it"]);
+    assert_eq!(yard.add("ok 1", &["--key", "one"]), first, "a key is one task");
+    let said = yard.task(&["add", "--title", "x", "--agent", "nobody"]);
+    assert_eq!(said.code, 3, "{}", said.stderr);
+    assert!(yard.log().is_empty(), "nobody serves");
+    yard.serve();
+    for task in [&first, &second, &urgent] {
+        yard.until_is(task, "done");
+    }
+    let asked: Vec<_> = yard.log().into_iter().map(|(_, task, prompt)| (task, prompt)).collect();
+    let expected = [(&urgent, "ok all of it"), (&first, "ok 1"), (&second, "ok 2")];
+    assert_eq!(asked, expected.map(|(task, prompt)| (task.clone(), prompt.to_owned())));
+    let labelled = yard.json(&["list", "--label", "x"]);
+    assert_eq!(labelled.as_array().unwrap().len(), 1, "{labelled}");
+    assert_eq!(labelled[0]["id"], first.as_str());
+    let listed = yard.json(&["list", "--state", "done"]);
+    let newest: Vec<_> = listed.as_array().unwrap().iter().map(|task| task["id"].clone()).collect();
+    assert_eq!(newest, [urgent.as_str(), second.as_str(), first.as_str()]);
+    let table = yard.ostler.says(&["task", "list"]).stdout;
+    assert!(table.contains("✓ done") && table.contains("ok 2"), "{table}");
+}
+
+#[test]
+fn a_task_comes_after_what_must_be_done_and_not_before_its_time() {
+    let yard = Yard::serving();
+    let first = yard.add("hold", &["--review", "none"]);
+    let then = yard.add("ok then", &["--review", "none", "--after", &first]);
+    let late = yard.add("ok late", &["--review", "none", "--not-before", "2h"]);
+    let sheet = yard.json(&["show", &then]);
+    assert_eq!((&sheet["waiting_for"], &sheet["after"][0]), (&json!("dependency"), &json!(first)));
+    std::fs::write(yard.log.with_extension("go"), "").unwrap();
+    yard.until_is(&then, "done");
+    let sheet = yard.json(&["show", &late]);
+    assert_eq!((&sheet["state"], &sheet["waiting_for"]), (&json!("waiting"), &json!("not_before")));
+    assert!(sheet["until"].is_string(), "{sheet}");
+    assert_eq!(yard.json(&["retry", &late])["id"], late.as_str());
+    yard.until_is(&late, "done");
+
+    // Who waits for one that failed is told, and goes on when a person says so.
+    let broken = yard.add("fail", &["--review", "none"]);
+    let behind = yard.add("ok behind", &["--review", "none", "--after", &broken]);
+    yard.until_is(&broken, "failed");
+    let sheet = yard.json(&["show", &behind]);
+    assert_eq!(sheet["note"], format!("{broken} is failed"));
+    yard.json(&["retry", &behind]);
+    yard.until_is(&behind, "done");
+    let unknown = yard.task(&["add", "--title", "x", "--agent", "a", "--after", "task_0"]);
+    assert_eq!(unknown.code, 16, "{}", unknown.stderr);
+}
+
+#[test]
+fn a_result_is_looked_at_sent_back_with_its_reason_and_taken() {
+    let yard = Yard::serving();
+    let task = yard.add("ok try", &[]);
+    yard.until_is(&task, "review");
+    assert_eq!(yard.task(&["reopen", &task]).code, 13);
+    yard.json(&["reject", &task, "ok but shorter"]);
+    let sheet = until("the second run", BOUND_MS, || {
+        let sheet = yard.until_is(&task, "review");
+        (sheet["runs"].as_array().unwrap().len() == 2).then_some(sheet)
+    });
+    let log = yard.log();
+    assert_eq!(log[0].0, "task");
+    assert_eq!((log[1].0.as_str(), log[1].2.as_str()), ("rejected", "ok try  ok but shorter"));
+    assert_eq!(sheet["runs"][0]["fence"], 2, "each run has a fence of its own");
+    assert_eq!(yard.json(&["approve", &task])["state"], "done");
+    assert_eq!(yard.json(&["approve", &task])["state"], "done", "said again it is what it was");
+    assert_eq!(yard.task(&["reject", &task, "no"]).code, 13);
+    assert_eq!(yard.task(&["cancel", &task]).code, 13);
+}
+
+#[test]
+fn what_may_mend_itself_is_tried_again_and_what_will_not_is_not() {
+    let yard = Yard::serving();
+    let crashed = yard.add("crash", &["--review", "none"]);
+    let sheet = yard.until_is(&crashed, "done");
+    assert_eq!((sheet["runs"].as_array().unwrap().len(), &sheet["tries"]), (2, &json!(1)));
+    assert_eq!(sheet["runs"][1]["code"], "process_crashed");
+    let dies = yard.add("die", &["--review", "none"]);
+    let sheet = yard.until_is(&dies, "failed");
+    assert_eq!(
+        (sheet["runs"].as_array().unwrap().len(), &sheet["code"]),
+        (2, &json!("process_crashed"))
+    );
+    let failed = yard.add("fail", &["--review", "none"]);
+    let sheet = yard.until_is(&failed, "failed");
+    assert_eq!(
+        (sheet["runs"].as_array().unwrap().len(), &sheet["code"]),
+        (1, &json!("agent_failed"))
+    );
+    assert_eq!(yard.json(&["reopen", &failed])["generation"], 2);
+    let sheet = until("the second generation", BOUND_MS, || {
+        let sheet = yard.until_is(&failed, "failed");
+        (sheet["runs"].as_array().unwrap().len() == 2).then_some(sheet)
+    });
+    assert_eq!(sheet["tries"], 0, "{sheet}");
+    let reasons: Vec<_> = yard.log().into_iter().map(|(reason, _, _)| reason).collect();
+    assert_eq!(reasons, ["task", "retry", "task", "retry", "task", "reopened"]);
+}
+
+#[test]
+fn a_task_is_cancelled_wherever_it_stands() {
+    let yard = Yard::serving();
+    let runs = yard.add("hold", &[]);
+    let queued = yard.add("ok queued", &[]);
+    let sheet = yard.until_is(&runs, "running");
+    let run = sheet["runs"][0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(yard.json(&["show", &queued])["state"], "queued", "one hand is one run");
+    assert_eq!(yard.json(&["cancel", &queued])["state"], "cancelled");
+    yard.json(&["cancel", &run]);
+    let sheet = yard.until_is(&runs, "cancelled");
+    assert_eq!(sheet["runs"][0]["outcome"], "cancelled");
+    assert_eq!(yard.json(&["cancel", &runs])["state"], "cancelled");
+    assert_eq!(yard.log().len(), 1);
+}
+
+#[test]
+fn agents_hand_on_and_are_woken_by_their_name() {
+    let yard = Yard::serving();
+    let whole = yard.add("split it", &["--review", "none"]);
+    yard.until_is(&whole, "done");
+    let part = until("the sub-task", BOUND_MS, || {
+        let tasks = yard.json(&["list", "--state", "done"]);
+        let tasks = tasks.as_array().unwrap().clone();
+        tasks.into_iter().find(|task| task["parent"] == whole.as_str())
+    });
+    assert_eq!((&part["title"], &part["agent"]), (&json!("ok part"), &json!("a")));
+    let task = yard.add("hold", &[]);
+    yard.json(&["comment", &task, "ok @b, what do you think?"]);
+    yard.json(&["comment", &task, "nobody@example.org said so"]);
+    let log = until("the mentioned agent", BOUND_MS, || {
+        let log = yard.log();
+        log.iter().any(|(reason, _, _)| reason == "comment").then_some(log)
+    });
+    let woken: Vec<_> = log.iter().filter(|(reason, _, _)| reason == "comment").collect();
+    assert_eq!(woken.len(), 1, "{log:?}");
+    assert!(woken[0].2.contains("what do you think?"), "{log:?}");
+    let sheet = yard.json(&["show", &task]);
+    assert_eq!(sheet["comments"].as_array().unwrap().len(), 2);
+    assert_eq!(sheet["comments"][0]["mentions"], json!(["b"]));
+    let shown = yard.ostler.says(&["task", "show", &task]).stdout;
+    assert!(shown.contains("what do you think?") && shown.contains("● running"), "{shown}");
+}

@@ -1,0 +1,268 @@
+//! Starts the tasks of the queue, in a host that serves. It looks when something moved (a task came,
+//! a run ended) and when the earliest task that waits may be looked at again; nothing is polled. One
+//! look starts whatever can be: of each agent with a hand free the first task, by priority and
+//! arrival (`engine::rules::claimable`), through the gates (`ops/gate.rs`). That a task is never
+//! worked on twice is not decided here but by the claim, under its fence.
+
+use crate::ops::errand::{self, Resolved, wake};
+use crate::ops::run::stored;
+use crate::ops::start::{self, Begun};
+use crate::ops::{again, gate, line};
+use crate::{Host, chance, clock};
+use contract::event::Outcome;
+use contract::state::{Review, TaskState, WaitingFor};
+use contract::{Code, Fault, Timestamp, limits};
+use engine::rules::claimable::{First, Room, next};
+use engine::rules::errand::{Ended, after};
+use engine::rules::hold::Hold;
+use futures::FutureExt as _;
+use std::sync::Arc;
+use std::time::Duration;
+use store::{Again, Follow, Head, Hint, Hints, RunRow, Seal, TaskMove, TaskRow};
+
+/// A store in trouble is asked again after this long, and a clock that was set is noticed.
+const LOOK_AGAIN: Duration = Duration::from_secs(60);
+const TROUBLE: Duration = Duration::from_secs(2);
+
+/// From now on starts what can be started.
+pub(crate) fn begin(host: &Host) {
+    let house = Arc::downgrade(&host.inner);
+    let (mut hints, mut leaving) = (host.store().feed(), host.leaving());
+    tokio::spawn(async move {
+        // Whoever hosted before knew of nothing that we do not look at ourselves.
+        let mut stirred = Stirred::RunEnded;
+        loop {
+            let Some(inner) = house.upgrade() else { return };
+            let looked = look(&Host { inner }, stirred).await;
+            let pause = match looked {
+                Ok(due) => due.map_or(LOOK_AGAIN, until).min(LOOK_AGAIN),
+                Err(_) => TROUBLE,
+            };
+            tokio::select! {
+                _ = leaving.changed() => return,
+                what = stir(&mut hints) => stirred = what,
+                () = tokio::time::sleep(pause) => stirred = Stirred::TaskMoved,
+            }
+        }
+    });
+}
+
+fn until(due: Timestamp) -> Duration {
+    Duration::from_millis(due.since(clock::now().wall).max(1))
+}
+
+/// What is worth a look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stirred {
+    TaskMoved,
+    /// What it held may be free for another.
+    RunEnded,
+}
+
+async fn stir(hints: &mut Hints) -> Stirred {
+    let mut stirred = None;
+    loop {
+        // What came together is worth one look.
+        let hint = match stirred {
+            None => hints.next().await,
+            Some(stirred) => match hints.next().now_or_never() {
+                Some(hint) => hint,
+                None => return stirred,
+            },
+        };
+        stirred = match hint {
+            Some(Hint::Run { settled: false, .. }) => stirred,
+            Some(Hint::Task { .. }) => stirred.or(Some(Stirred::TaskMoved)),
+            Some(Hint::Run { .. } | Hint::Missed) => Some(Stirred::RunEnded),
+            None => return std::future::pending().await,
+        };
+    }
+}
+
+/// Starts what can be started. Gives when the next task that waits is due.
+async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault> {
+    if let Some(trouble) = host.inner.trouble() {
+        return Err(trouble.fault());
+    }
+    let again = async |which| host.inner.heed(host.store().again(which).await).map_err(stored);
+    while again(Again::Due(clock::now().wall)).await? > 0 {}
+    if stirred == Stirred::RunEnded {
+        again(Again::For(WaitingFor::Workspace)).await?;
+        again(Again::For(WaitingFor::Agent)).await?;
+    }
+    let mut passed = Vec::new();
+    loop {
+        let heads = host.store().heads().await.map_err(stored)?;
+        let firsts: Vec<First<'_>> = heads.iter().map(|head| first(host, head)).collect();
+        let Some(place) = next(&firsts, &passed) else { break };
+        let task = &heads[place].task;
+        match try_one(host, task).await? {
+            Tried::Moved => {}
+            Tried::Passed => passed.push(task.agent.clone()),
+            Tried::Leaving => return Ok(None),
+        }
+    }
+    host.store().next_due().await.map_err(stored)
+}
+
+fn first<'a>(host: &Host, head: &'a Head) -> First<'a> {
+    // An agent that is not known has a hand free: its task is to be told so.
+    let places = (host.inner.resolve)(&head.task.agent).ok().and_then(|named| named.concurrency);
+    First {
+        agent: &head.task.agent,
+        priority: head.task.priority,
+        num: head.num,
+        room: Room {
+            taken: head.busy,
+            places: places.filter(|places| *places > 0).unwrap_or(limits::AGENT_RUNS_MAX).into(),
+        },
+    }
+}
+
+/// What came of trying to start a task.
+enum Tried {
+    /// It runs, or it stands elsewhere now.
+    Moved,
+    /// Nothing can be done for its agent at the moment.
+    Passed,
+    /// The next host goes on.
+    Leaving,
+}
+
+async fn try_one(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
+    let resolved = match errand::resolve(host, task) {
+        Ok(resolved) => resolved,
+        Err(fault) => return failed(host, task, &fault).await,
+    };
+    if let Some(hold) = gate::hold(host, &resolved.candidate).await? {
+        return wait(host, task, hold).await;
+    }
+    if let Some(places) = line::places(&resolved.named.adapter)
+        && let Some(tried) = in_line(host, task, &resolved, places).await?
+    {
+        return Ok(tried);
+    }
+    let request = match errand::request(host, task, &resolved).await {
+        Ok(request) => request,
+        Err(fault) => return not_begun(host, task, fault).await,
+    };
+    let (host_, id) = (host.clone(), task.id);
+    // What is durable must be driven, also when this look is given up meanwhile.
+    let begun =
+        tokio::spawn(
+            async move { start::start_new(&host_, request, chance::run_id(), Some(id)).await },
+        );
+    let begun = begun
+        .await
+        .map_err(|error| Fault::new(Code::InternalError, format!("starting: {error}")))?;
+    match begun {
+        Ok(Begun::Started(_)) => Ok(Tried::Moved),
+        Ok(Begun::NoSlot) => Ok(Tried::Passed),
+        Err(fault) => not_begun(host, task, fault).await,
+    }
+}
+
+/// There is no run: because we leave, because the store is in trouble, or because of the task.
+async fn not_begun(host: &Host, task: &TaskRow, fault: Fault) -> Result<Tried, Fault> {
+    if *host.leaving().borrow() {
+        return Ok(Tried::Leaving);
+    }
+    match fault.code {
+        // Someone else was quicker: the next look finds where it stands.
+        Code::Conflict | Code::FenceStale | Code::NotFound => Ok(Tried::Passed),
+        Code::StoreLocked | Code::StoreNewer | Code::StoreUnreadable | Code::DiskFull => Err(fault),
+        _ => failed(host, task, &fault).await,
+    }
+}
+
+/// Stands in line for a slot of its adapter. `None` when its turn is now.
+async fn in_line(
+    host: &Host,
+    task: &TaskRow,
+    resolved: &Resolved,
+    places: u32,
+) -> Result<Option<Tried>, Fault> {
+    let pool = &resolved.candidate.adapter;
+    if task.state == TaskState::Waiting && task.pool.as_ref() != Some(pool) {
+        // Its agent has another adapter by now.
+        moved(host, task, TaskState::Queued, Follow::default(), None).await?;
+        return Ok(Some(Tried::Moved));
+    }
+    if task.state == TaskState::Queued {
+        let waits = Some((WaitingFor::Pool, Some(pool.clone())));
+        if !moved(host, task, TaskState::Waiting, Follow::default(), waits).await? {
+            return Ok(Some(Tried::Moved));
+        }
+    }
+    let standing = host.store().standing(task.id).await.map_err(stored)?;
+    Ok(match standing {
+        Some(standing) if standing.ahead == 0 && standing.taken < u64::from(places) => None,
+        Some(_) | None => Some(Tried::Passed),
+    })
+}
+
+async fn wait(host: &Host, task: &TaskRow, hold: Hold) -> Result<Tried, Fault> {
+    let Hold { why, until, note } = hold;
+    let note = Some(Seal::default().given(&note));
+    let follow = Follow { until, note, ..Follow::default() };
+    moved(host, task, TaskState::Waiting, follow, Some((why, None))).await?;
+    Ok(Tried::Moved)
+}
+
+/// A start that failed before there was a run: what follows is what would follow such a run.
+async fn failed(host: &Host, task: &TaskRow, fault: &Fault) -> Result<Tried, Fault> {
+    let next = after(&Ended {
+        outcome: Outcome::Failed,
+        code: Some(fault.code),
+        resets_at: None,
+        review: Review::None,
+        tries: task.tries,
+        tries_max: host.inner.tries_max,
+        now: clock::now().wall,
+        jitter01: chance::unit(),
+    });
+    let follow = Follow {
+        until: next.until,
+        note: Some(Seal::default().line(fault.message.as_bytes())),
+        code: Some(fault.code),
+        tries: next.again.then_some(task.tries + 1),
+        wake: next.again.then(|| wake::RETRY.to_owned()),
+        ..Follow::default()
+    };
+    let (state, waits) = match next.state {
+        // At once again would be at once again without end.
+        TaskState::Queued => (TaskState::Failed, None),
+        state => (state, next.waiting_for.map(|why| (why, None))),
+    };
+    moved(host, task, state, follow, waits).await?;
+    Ok(Tried::Moved)
+}
+
+/// False when it does not stand any more where it was seen.
+async fn moved(
+    host: &Host,
+    task: &TaskRow,
+    to: TaskState,
+    follow: Follow,
+    waits: Option<(WaitingFor, Option<String>)>,
+) -> Result<bool, Fault> {
+    let (waiting_for, pool) = waits.map_or((None, None), |(why, pool)| (Some(why), pool));
+    let (from, fence) = (task.state, task.fence);
+    let step = TaskMove { task: task.id, fence, from, to, waiting_for, pool, follow };
+    match host.inner.heed(host.store().move_task(step).await) {
+        Ok(()) => Ok(true),
+        Err(error) if error.code() == Code::Conflict => Ok(false),
+        Err(error) => Err(stored(error)),
+    }
+}
+
+/// Launches a run that an earlier host began and did not launch, when it is of a task of the queue.
+/// False when it is not ours to launch.
+pub(crate) async fn launch_again(host: &Host, row: &RunRow) -> Result<bool, Fault> {
+    let task = host.store().task(row.task).await.map_err(stored)?;
+    let Some(task) = task.filter(|task| task.by_queue && host.serves()) else { return Ok(false) };
+    let resolved = errand::resolve(host, &task)?;
+    let request = errand::request(host, &task, &resolved).await?;
+    again::launch(host, request, row).await?;
+    Ok(true)
+}

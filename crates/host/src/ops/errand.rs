@@ -1,0 +1,207 @@
+//! A task of the queue as its runs see it: the request that is made of it, what its agent is told of
+//! why it was woken, what was said of it before, and what the end of a run means for it. Everything
+//! comes from the task's row, so a run that another host began is gone on with in the same way.
+
+use super::gate::Candidate;
+use super::resume::Resume;
+use super::run::{Budget, Named, RunRequest, ToolsBy, stored};
+use crate::{Host, chance};
+use contract::event::{Body, Comment, Event, Origin, RunResult};
+use contract::state::Review;
+use contract::{Code, Fault, RunId, TaskId, Timestamp};
+use engine::rules::errand::{Ended, Next, after};
+use runtimes::registry;
+use std::path::PathBuf;
+use store::{Follow, Seal, TaskRow};
+
+use super::tool::Standing;
+
+/// Why a run of a task is there, in the words of the agent's environment.
+pub(crate) mod wake {
+    pub const TASK: &str = "task";
+    pub const RETRY: &str = "retry";
+    pub const CONTINUED: &str = "continued";
+    pub const REJECTED: &str = "rejected";
+    pub const REOPENED: &str = "reopened";
+    pub const COMMENT: &str = "comment";
+}
+
+/// What an agent is asked when it ran out of turns and may go on.
+const GO_ON: &str = "Go on with the task where you stopped.";
+
+/// What a run has of its task beside the request.
+#[derive(Debug, Clone)]
+pub(crate) struct Errand {
+    pub review: Review,
+    pub tries: u32,
+    pub body: String,
+    pub wake: Wake,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Wake {
+    pub reason: String,
+    pub comment: Option<String>,
+    /// Its parent, and what had to be done before it.
+    pub linked: Vec<TaskId>,
+}
+
+/// The task of a run, if the queue starts it.
+pub(crate) async fn of(host: &Host, task: TaskId) -> Result<Option<Errand>, Fault> {
+    let row = host.store().task(task).await.map_err(stored)?;
+    let Some(row) = row.filter(|row| row.by_queue) else { return Ok(None) };
+    let mut linked = host.store().dependencies(task).await.map_err(stored)?;
+    linked.extend(row.parent);
+    let told = row.wake.as_deref().unwrap_or(wake::TASK);
+    let (reason, comment) = match told.split_once(' ') {
+        Some((reason, comment)) => (reason.to_owned(), Some(comment.to_owned())),
+        None => (told.to_owned(), None),
+    };
+    Ok(Some(Errand {
+        review: row.review,
+        tries: row.tries,
+        body: row.body,
+        wake: Wake { reason, comment, linked },
+    }))
+}
+
+/// What was said of a task before this run, by people and by agents.
+pub(crate) async fn said_before(host: &Host, task: TaskId) -> Result<Standing, Fault> {
+    let mut said = Vec::new();
+    for event in host.store().comments(task).await.map_err(stored)? {
+        // What people say while a run is at work is an event of it too.
+        if let Ok(Event { ts, body, origin: Origin::Agent, .. }) =
+            serde_json::from_slice(&event.bytes)
+        {
+            said.push((ts, body));
+        }
+    }
+    for row in host.store().comments_of(task).await.map_err(stored)? {
+        said.push((row.at, Body::Comment(Comment { text: row.text, mentions: row.mentions })));
+    }
+    said.sort_by_key(|(at, _)| *at);
+    let progress = host.store().last_progress(task).await.map_err(stored)?;
+    let progress = progress.and_then(|event| serde_json::from_slice::<Event>(&event.bytes).ok());
+    let mut standing = Standing::default();
+    let all = said.into_iter().map(|(_, body)| body).chain(progress.map(|event| event.body));
+    all.for_each(|body| standing.note(&body));
+    Ok(standing)
+}
+
+/// A task with what its agent stands for now.
+pub(crate) struct Resolved {
+    pub candidate: Candidate,
+    pub named: Named,
+}
+
+/// Finds what the agent of a task stands for, and where it is to work.
+pub(crate) fn resolve(host: &Host, task: &TaskRow) -> Result<Resolved, Fault> {
+    let named = (host.inner.resolve)(&task.agent)?;
+    let cwd = task.cwd.as_ref().map(PathBuf::from).or_else(|| named.cwd.clone());
+    let cwd = cwd.ok_or_else(|| {
+        let message = format!("nobody says where '{}' is to work", task.agent);
+        Fault::new(Code::BadWorkspace, message)
+            .with_hint(format!("give --cwd, or set agents.{}.cwd", task.agent))
+    })?;
+    let adapter = &named.adapter;
+    let candidate = Candidate {
+        task: task.id,
+        agent: task.agent.clone(),
+        adapter: adapter.name.clone(),
+        runtime: adapter.runtime.clone(),
+        provider: None,
+        account: adapter.account.clone(),
+        cwd,
+    };
+    Ok(Resolved { candidate, named })
+}
+
+/// What is asked of the agent. A conversation is taken up where one is meant and can be; where it
+/// cannot, the task itself is said again with what came of it.
+pub(crate) async fn request(
+    host: &Host,
+    task: &TaskRow,
+    resolved: &Resolved,
+) -> Result<RunRequest, Fault> {
+    let resume = match task.resumes {
+        Some(run) => conversation(host, run, resolved).await?,
+        None => None,
+    };
+    let prompt = match (&task.next_prompt, &resume) {
+        (None, _) => task.prompt.clone(),
+        (Some(next), Some(_)) => next.clone(),
+        (Some(next), None) => format!("{}\n\n{next}", task.prompt),
+    };
+    let budget = task.budget.as_deref().and_then(|json| serde_json::from_str::<Budget>(json).ok());
+    Ok(RunRequest {
+        run_id: None,
+        agent: task.agent.clone(),
+        prompt,
+        cwd: resolved.candidate.cwd.clone(),
+        adapter: None,
+        title: Some(task.title.clone()),
+        system_prompt: None,
+        model: None,
+        prompt_template: None,
+        tools: None,
+        tools_by: ToolsBy::Host,
+        clocks: Default::default(),
+        permission: None,
+        budget: budget.unwrap_or_default(),
+        resume,
+        environment: None,
+    })
+}
+
+async fn conversation(
+    host: &Host,
+    run: RunId,
+    resolved: &Resolved,
+) -> Result<Option<Resume>, Fault> {
+    let can = registry::of(&resolved.named.adapter)?.card().can.resume;
+    let had = host.store().conversation_of(run).await.map_err(stored)?;
+    Ok(had.filter(|_| can).map(|_| Resume::Run(run.to_string())))
+}
+
+/// What follows the end of a run of it.
+pub(crate) fn ended(
+    host_tries_max: Option<u32>,
+    errand: &Errand,
+    result: &RunResult,
+    resets_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Next {
+    after(&Ended {
+        outcome: result.outcome,
+        code: result.code,
+        resets_at,
+        review: errand.review,
+        tries: errand.tries,
+        tries_max: host_tries_max,
+        now,
+        jitter01: chance::unit(),
+    })
+}
+
+/// What is written into the task with that.
+pub(crate) fn follow(
+    errand: &Errand,
+    run: RunId,
+    next: &Next,
+    message: &str,
+    seal: &Seal,
+) -> Follow {
+    let on = next.resumes.then_some(GO_ON);
+    Follow {
+        until: next.until,
+        note: (!message.is_empty()).then(|| seal.line(message.as_bytes())),
+        code: None,
+        tries: next.again.then_some(errand.tries + 1),
+        prompt: on.map(|words| seal.given(words)),
+        resumes: next.resumes.then_some(run),
+        wake: next.again.then(|| {
+            let word = if next.resumes { wake::CONTINUED } else { wake::RETRY };
+            word.to_owned()
+        }),
+    }
+}

@@ -1,0 +1,40 @@
+//! What a task must pass before its start is tried. Each gate looks at one thing and says, if it says
+//! no, for what the task waits, until when, and why in words for people. The gates stand in the order
+//! in which a person would want to hear of them; the first that holds is told. Slots of an adapter are
+//! no gate: the claim asks for those in the statement that takes the task.
+
+use crate::Host;
+use contract::{Fault, TaskId};
+use engine::rules::hold::Hold;
+use std::path::PathBuf;
+
+/// A task that could be started, with what its agent stands for.
+#[derive(Debug, Clone)]
+pub struct Candidate {
+    pub task: TaskId,
+    pub agent: String,
+    pub adapter: String,
+    pub runtime: String,
+    pub provider: Option<String>,
+    pub account: Option<String>,
+    pub cwd: PathBuf,
+}
+
+/// What keeps a task from being started now, if anything does.
+pub(crate) async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fault> {
+    if let Some(hold) = place(host, candidate).await? {
+        return Ok(Some(hold));
+    }
+    Ok(None)
+}
+
+/// A directory that is not there now may be there again: a disk that is not mounted, a checkout that
+/// is being made. A person is told, and it is looked at again when they say so.
+async fn place(_: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fault> {
+    let there = tokio::fs::metadata(&candidate.cwd).await.is_ok_and(|found| found.is_dir());
+    Ok((!there).then(|| Hold {
+        why: contract::state::WaitingFor::Workspace,
+        until: None,
+        note: format!("{} is not a directory", candidate.cwd.display()),
+    }))
+}

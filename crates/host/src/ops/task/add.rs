@@ -1,0 +1,149 @@
+//! Handing a task over to the queue, by a person or by an agent at work on another one. Everything is
+//! checked before it is put; whoever puts the same again, by id or by key, gets the task that is there.
+
+use super::super::run::{Budget, stored};
+use super::TaskView;
+use crate::{Host, chance, clock};
+use contract::state::Review;
+use contract::{Code, Fault, TaskId, Timestamp, limits};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use store::{Errand, NewTask, Parent, Seal};
+
+/// What someone wants done.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewErrand {
+    /// The task's id, when the caller chose it: put again, it is the same task and not another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<TaskId>,
+    /// A name of the caller's under which it is there once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
+    pub title: String,
+    /// What is to be done, when the title does not say it all.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// The name of an agent, an adapter or a runtime of the server's configuration.
+    pub agent: String,
+    /// Where it is to be done; where its agent works, when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<PathBuf>,
+    /// Who looks at the result.
+    #[serde(default = "person")]
+    pub review: Review,
+    /// What is higher goes first.
+    #[serde(default)]
+    pub priority: i32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<String>,
+    /// What must be done before it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub after: Vec<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<TaskId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_before: Option<Timestamp>,
+    /// What each of its runs may spend.
+    #[serde(default)]
+    pub budget: Budget,
+}
+
+fn person() -> Review {
+    Review::Person
+}
+
+/// Puts a task into the queue.
+pub async fn add(host: &Host, new: NewErrand) -> Result<TaskView, Fault> {
+    if let Some(trouble) = host.inner.trouble() {
+        return Err(trouble.fault());
+    }
+    check(&new)?;
+    let named = (host.inner.resolve)(&new.agent)?;
+    if new.cwd.is_none() && named.cwd.is_none() {
+        return Err(Fault::new(Code::BadWorkspace, "nobody says where it is to be done")
+            .with_hint(format!("give --cwd, or set agents.{}.cwd", new.agent)));
+    }
+    if let Some(cwd) = new.cwd.as_ref().filter(|cwd| !cwd.is_absolute()) {
+        let message = format!("'{}' is not a whole path", cwd.display());
+        return Err(Fault::new(Code::BadWorkspace, message));
+    }
+    let id = put(host.store(), new, None).await;
+    let id = host.inner.heed(id).map_err(stored)?;
+    super::get(host, &id.to_string()).await
+}
+
+/// Puts what was checked; the store counts what is below the parent. The seal is all that stands
+/// between a key in a text and whoever reads the task, so the texts an agent gets are sealed too.
+pub(crate) async fn put(
+    store: &store::Store,
+    new: NewErrand,
+    wake: Option<String>,
+) -> Result<TaskId, store::Error> {
+    let seal = Seal::default();
+    let body = if new.body.trim().is_empty() { &new.title } else { &new.body };
+    let parent = new.parent.map(|task| Parent {
+        task,
+        children_max: limits::SUBTASKS_MAX,
+        depth_max: limits::SUBTASK_DEPTH_MAX,
+    });
+    let Budget { nanousd, tokens, turns, ms } = new.budget;
+    let limited = nanousd.is_some() || tokens.is_some() || turns.is_some() || ms.is_some();
+    let task = NewTask {
+        id: new.id.unwrap_or_else(chance::task_id),
+        key: new.key,
+        agent: new.agent,
+        title: seal.given(&new.title),
+        body: seal.given(body),
+        prompt: seal.given(body),
+        system_prompt: None,
+        review: new.review,
+        priority: new.priority,
+        line: None,
+        errand: Some(Errand {
+            cwd: new.cwd.map(|cwd| cwd.display().to_string()),
+            labels: new.labels.iter().map(|label| seal.given(label).text()).collect(),
+            parent,
+            budget: limited.then(|| serde_json::to_string(&new.budget).unwrap_or_default()),
+            not_before: new.not_before,
+            after: new.after,
+            wake,
+        }),
+        created_at: clock::now().wall,
+    };
+    store.enqueue(task).await
+}
+
+/// What can be said of it before anyone is asked.
+pub(crate) fn check(new: &NewErrand) -> Result<(), Fault> {
+    let usage = |message: String| Err(Fault::new(Code::Usage, message));
+    let large = |what: &str, max: usize| {
+        Err(Fault::new(Code::TooLarge, format!("{what} has more than {max} bytes")))
+    };
+    if new.title.trim().is_empty() || new.title.contains(char::is_control) {
+        return usage("the title is empty, or more than a line".to_owned());
+    }
+    if new.title.len() > limits::TASK_TITLE_BYTES_MAX {
+        return large("the title", limits::TASK_TITLE_BYTES_MAX);
+    }
+    if new.body.len() > limits::PROMPT_BYTES_MAX {
+        return large("the body", limits::PROMPT_BYTES_MAX);
+    }
+    if new.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > limits::TASK_KEY_BYTES_MAX)
+    {
+        return usage(format!("a key has 1 to {} bytes", limits::TASK_KEY_BYTES_MAX));
+    }
+    let plain = |label: &String| {
+        !label.trim().is_empty()
+            && label.len() <= limits::LABEL_BYTES_MAX
+            && !label.contains(char::is_control)
+    };
+    if new.labels.len() > limits::LABELS_MAX || !new.labels.iter().all(plain) {
+        let (labels, bytes) = (limits::LABELS_MAX, limits::LABEL_BYTES_MAX);
+        return usage(format!("at most {labels} labels of 1 to {bytes} bytes are taken"));
+    }
+    if new.after.len() > limits::DEPENDENCIES_MAX {
+        return usage(format!("a task comes after at most {}", limits::DEPENDENCIES_MAX));
+    }
+    Ok(())
+}

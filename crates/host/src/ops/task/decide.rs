@@ -1,0 +1,324 @@
+//! What people decide about a task: cancel, retry, reopen, approve, reject; and what they say of it.
+//! Each names where it saw the task, so of two people who decide at once one is told that it moved.
+//! What a run is doing is ended by its own inbox: a task that runs is recalled, and its run stopped.
+
+use super::super::errand::wake;
+use super::super::relay::Asked;
+use super::super::run::{self, stored};
+use super::add::{self, NewErrand};
+use super::{TaskView, find};
+use crate::{Host, chance, clock};
+use contract::event::{Body, Comment};
+use contract::state::{Review, WaitingFor};
+use contract::{Code, CommandId, Draft, Fault, TaskState, Wish, limits};
+use serde::{Deserialize, Serialize};
+use store::{Follow, NewComment, Seal, TaskMove, TaskRow};
+
+/// Who says what a person says.
+const PERSON: &str = "person";
+
+/// What is decided about a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verb {
+    Cancel,
+    /// A task that waits, now.
+    Retry,
+    /// A failed one again.
+    Reopen,
+    Approve,
+    Reject,
+    Comment,
+}
+
+impl Verb {
+    pub const ALL: &'static [(&'static str, Self)] = &[
+        ("cancel", Self::Cancel),
+        ("retry", Self::Retry),
+        ("reopen", Self::Reopen),
+        ("approve", Self::Approve),
+        ("reject", Self::Reject),
+        ("comment", Self::Comment),
+    ];
+
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, verb)| *verb)
+    }
+}
+
+/// The words that go with a decision.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Words {
+    /// The id of a comment, when whoever says it may have to say it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<CommandId>,
+    /// A comment, or the reason of a rejection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// Agents who are to hear of a comment, beside those whom it names with an @.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mentions: Vec<String>,
+}
+
+pub async fn decide(host: &Host, given: &str, verb: Verb, words: Words) -> Result<TaskView, Fault> {
+    let task = find(host, given).await?;
+    let id = task.id.to_string();
+    match verb {
+        Verb::Cancel => cancel(host, &task).await?,
+        Verb::Retry => retry(host, &task).await?,
+        Verb::Reopen => reopen(host, &task).await?,
+        Verb::Approve => approve(host, &task).await?,
+        Verb::Reject => reject(host, &task, words.text.as_deref()).await?,
+        Verb::Comment => comment(host, &task, words).await?,
+    }
+    super::get(host, &id).await
+}
+
+async fn cancel(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+    match task.state {
+        // Said again, it is what it was.
+        TaskState::Cancelled => Ok(()),
+        TaskState::Queued | TaskState::Waiting | TaskState::Review => {
+            step(host, task, TaskState::Cancelled, Follow::default()).await
+        }
+        TaskState::Running => {
+            let recalled = host.store().recall(task.id, task.fence).await;
+            host.inner.heed(recalled).map_err(|error| moved_on(task, &stored(error)))?;
+            let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
+            let Some(run) = runs.first() else { return Ok(()) };
+            let stop = Wish::Stop { reason: Code::Cancelled, at_once: false };
+            match run::wish(host, *run, None, stop).await {
+                // It has ended meanwhile, and is not tried again.
+                Err(fault) if fault.code == Code::Conflict => Ok(()),
+                wished => wished,
+            }
+        }
+        TaskState::Done | TaskState::Failed => Err(cannot(task, "cancelled", "it is over")),
+    }
+}
+
+async fn retry(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+    match (task.state, task.waiting_for) {
+        (TaskState::Waiting, Some(WaitingFor::Pool)) => {
+            Err(cannot(task, "tried now", "it stands in line for a slot"))
+        }
+        (TaskState::Waiting, _) => step(host, task, TaskState::Queued, Follow::default()).await,
+        (TaskState::Failed, _) => {
+            Err(cannot(task, "retried", "it has failed")
+                .with_hint("`ostler task reopen` does that"))
+        }
+        (_, _) => Err(cannot(task, "retried", "it does not wait")),
+    }
+}
+
+async fn reopen(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+    match task.state {
+        TaskState::Failed if !task.by_queue => {
+            Err(cannot(task, "reopened", "it was one run and no task of the queue")
+                .with_hint("run it again, with --resume to go on with its conversation"))
+        }
+        TaskState::Failed => {
+            let wake = Some(wake::REOPENED.to_owned());
+            step(
+                host,
+                task,
+                TaskState::Queued,
+                Follow { tries: Some(0), wake, ..Follow::default() },
+            )
+            .await
+        }
+        _ => Err(cannot(task, "reopened", "only a failed one can be")),
+    }
+}
+
+async fn approve(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+    match task.state {
+        TaskState::Done => Ok(()),
+        TaskState::Review => step(host, task, TaskState::Done, Follow::default()).await,
+        _ => Err(cannot(task, "approved", "nobody is asked to look at it")),
+    }
+}
+
+/// The reason is what its next run is asked, in the conversation of the last one.
+async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>) -> Result<(), Fault> {
+    let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).ok_or_else(|| {
+        Fault::new(Code::Usage, "a rejection needs its reason: it is what the agent is asked next")
+    })?;
+    if reason.len() > limits::COMMENT_BYTES_MAX {
+        let message = format!("the reason has more than {} bytes", limits::COMMENT_BYTES_MAX);
+        return Err(Fault::new(Code::TooLarge, message));
+    }
+    if task.state != TaskState::Review {
+        return Err(cannot(task, "rejected", "nobody is asked to look at it"));
+    }
+    let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
+    let follow = Follow {
+        prompt: Some(Seal::default().given(reason)),
+        resumes: runs.first().copied(),
+        wake: Some(wake::REJECTED.to_owned()),
+        tries: Some(0),
+        ..Follow::default()
+    };
+    step(host, task, TaskState::Queued, follow).await
+}
+
+async fn comment(host: &Host, task: &TaskRow, words: Words) -> Result<(), Fault> {
+    let text = words.text.filter(|text| !text.trim().is_empty());
+    let text = text.ok_or_else(|| Fault::new(Code::Usage, "a comment needs words"))?;
+    if text.len() > limits::COMMENT_BYTES_MAX {
+        let message = format!("the comment has more than {} bytes", limits::COMMENT_BYTES_MAX);
+        return Err(Fault::new(Code::TooLarge, message));
+    }
+    let mentions = mentioned(&text, words.mentions);
+    if mentions.len() > limits::MENTIONS_MAX {
+        let message = format!("a comment mentions at most {} agents", limits::MENTIONS_MAX);
+        return Err(Fault::new(Code::Usage, message));
+    }
+    let id = words.id.unwrap_or_else(chance::command_id);
+    keep(host, id, task, &text, mentions.clone()).await?;
+    say(host, task, &text, &mentions).await?;
+    for agent in mentions.iter().filter(|agent| **agent != task.agent) {
+        // Not every word after an @ is a name.
+        if (host.inner.resolve)(agent).is_ok() {
+            tell(host, id, task, agent, &text).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A run that is at work on the task hears of it: it is an event of the run, and `read_task` has it.
+async fn say(host: &Host, task: &TaskRow, text: &str, mentions: &[String]) -> Result<(), Fault> {
+    if task.state != TaskState::Running {
+        return Ok(());
+    }
+    let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
+    let live = host.inner.live();
+    if let Some(live) = runs.first().and_then(|run| live.get(run)) {
+        let comment = Comment { text: text.to_owned(), mentions: mentions.to_vec() };
+        let note = Asked::Note(Box::new(Draft::operator(Body::Comment(comment))));
+        // One that has no room for it, or is about to end, finds it with the task.
+        let _ = live.asking.try_send(note);
+    }
+    Ok(())
+}
+
+async fn keep(
+    host: &Host,
+    id: CommandId,
+    task: &TaskRow,
+    text: &str,
+    mentions: Vec<String>,
+) -> Result<(), Fault> {
+    let seal = Seal::default();
+    let (author, at) = (PERSON.to_owned(), clock::now().wall);
+    let comment = NewComment { id, task: task.id, at, author, text: seal.given(text), mentions };
+    host.inner.heed(host.store().comment(comment).await).map_err(stored)
+}
+
+/// Wakes an agent that is mentioned: with a task of its own below this one. What is said while that
+/// one has not begun is added to it, so that many comments wake an agent once.
+async fn tell(
+    host: &Host,
+    id: CommandId,
+    task: &TaskRow,
+    agent: &str,
+    text: &str,
+) -> Result<(), Fault> {
+    for n in 0..limits::SUBTASKS_MAX {
+        let new = NewErrand {
+            id: None,
+            key: Some(format!("mention {} {agent} {n}", task.id)),
+            title: format!("Mentioned in: {}", task.title).chars().take(200).collect(),
+            body: format!(
+                "A comment on the task '{}' ({}) mentions you:\n\n{text}",
+                task.title, task.id
+            ),
+            agent: agent.to_owned(),
+            cwd: task.cwd.as_ref().map(Into::into),
+            review: Review::None,
+            priority: task.priority,
+            labels: Vec::new(),
+            after: Vec::new(),
+            parent: Some(task.id),
+            not_before: None,
+            budget: Default::default(),
+        };
+        let wake = Some(format!("{} {id}", wake::COMMENT));
+        let put = host.inner.heed(add::put(host.store(), new, wake).await).map_err(stored)?;
+        let Some(woken) = host.store().task(put).await.map_err(stored)? else { return Ok(()) };
+        let told = woken.wake.as_deref().is_some_and(|wake| wake.ends_with(&id.to_string()));
+        match woken.state {
+            _ if told => return Ok(()),
+            TaskState::Queued | TaskState::Waiting => {
+                return keep(host, chance::command_id(), &woken, text, Vec::new()).await;
+            }
+            // It has begun, or is over: the next one is woken.
+            TaskState::Running
+            | TaskState::Review
+            | TaskState::Done
+            | TaskState::Failed
+            | TaskState::Cancelled => {}
+        }
+    }
+    Ok(())
+}
+
+/// Names after an @, and those that were given.
+fn mentioned(text: &str, given: Vec<String>) -> Vec<String> {
+    let mut mentions: Vec<String> = Vec::new();
+    let words = text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':' | '(' | ')'));
+    let named = words.filter_map(|word| word.strip_prefix('@'));
+    let named = named.map(|name| name.trim_end_matches(['.', '!', '?']).to_owned());
+    for name in given.into_iter().map(|name| name.trim_start_matches('@').to_owned()).chain(named) {
+        if !name.is_empty() && !mentions.contains(&name) {
+            mentions.push(name);
+        }
+    }
+    mentions
+}
+
+async fn step(host: &Host, task: &TaskRow, to: TaskState, follow: Follow) -> Result<(), Fault> {
+    let (from, fence) = (task.state, task.fence);
+    let step = TaskMove { task: task.id, fence, from, to, waiting_for: None, pool: None, follow };
+    let moved = host.inner.heed(host.store().move_task(step).await);
+    moved.map_err(|error| moved_on(task, &stored(error)))
+}
+
+/// The task moved between the look and the decision.
+fn moved_on(task: &TaskRow, fault: &Fault) -> Fault {
+    match fault.code {
+        Code::Conflict => {
+            let message = format!("{} is not {} any more", task.id, task.state.word());
+            Fault::new(Code::Conflict, message).with_hint("look at it again: `ostler task show`")
+        }
+        _ => fault.clone(),
+    }
+}
+
+fn cannot(task: &TaskRow, what: &str, why: &str) -> Fault {
+    let (id, state) = (task.id, task.state.word());
+    Fault::new(Code::Conflict, format!("{id} is {state} and cannot be {what}: {why}"))
+        .with_hint("look at it: `ostler task show`")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_mentioned_is_read_off_the_text() {
+        let rows: &[(&str, &[&str], &[&str])] = &[
+            ("nobody", &[], &[]),
+            ("@a look", &[], &["a"]),
+            ("see @a, @b. And @a!", &[], &["a", "b"]),
+            ("mail me at x@y", &[], &[]),
+            ("@", &[], &[]),
+            ("look", &["@a", "b", "a"], &["a", "b"]),
+        ];
+        for (text, given, expected) in rows {
+            let given = given.iter().map(|name| (*name).to_owned()).collect();
+            assert_eq!(mentioned(text, given), *expected, "{text}");
+        }
+    }
+}
