@@ -15,4 +15,5 @@ pub mod session;
 pub mod snapshot;
 pub(crate) mod start;
 pub mod task;
+pub mod token;
 pub mod tool;

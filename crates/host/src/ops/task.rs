@@ -5,11 +5,12 @@ use super::run::{self, stored};
 use crate::Host;
 use contract::state::WaitingFor;
 use contract::{Code, Fault, RunId, TaskId, TaskState, Timestamp, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{TaskRow, TasksPage};
 
 /// One task as listings show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskView {
     pub id: TaskId,
     /// The id its run will have, or has, when it had to wait for a slot.

@@ -12,12 +12,12 @@ pub use guard::Auth;
 pub use listen::{Door, Listening, listen};
 pub use tls::Files;
 
-use crate::rest::{Named, Problem};
+use crate::rest::Named;
 use ::remote::serve::wire::{Capabilities, FENCE_HEADER, INPUT_HEADER, PROTOCOL, SessionBody};
 use ::remote::serve::{heed, wire};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
@@ -49,12 +49,31 @@ pub(crate) fn router(remote: Remote) -> Router {
         .with_state(remote)
 }
 
-async fn method_not_allowed() -> Problem {
-    Problem(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+/// A fault in the words of ca-http-v1: its code, its message and its hint.
+pub(crate) struct Refusal(pub Fault);
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
 }
 
-async fn not_found() -> Problem {
-    Problem(Fault::new(Code::NotFound, "there is nothing at this address"))
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self(mut fault) = self;
+        let status = StatusCode::from_u16(fault.code.row().http)
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        fault.hint = Some(fault.hint().to_owned());
+        (status, Json(fault)).into_response()
+    }
+}
+
+async fn method_not_allowed() -> Refusal {
+    Refusal(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+}
+
+async fn not_found() -> Refusal {
+    Refusal(Fault::new(Code::NotFound, "there is nothing at this address"))
 }
 
 async fn healthz() -> Json<Value> {
@@ -65,7 +84,7 @@ async fn create(
     State(remote): State<Remote>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<(StatusCode, Json<wire::Opened>), Problem> {
+) -> Result<(StatusCode, Json<wire::Opened>), Refusal> {
     let body: SessionBody = serde_json::from_slice(&body)
         .map_err(|error| Fault::new(Code::Usage, format!("the body of the session: {error}")))?;
     let model = body.model.clone();
@@ -112,14 +131,14 @@ fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
     })
 }
 
-async fn show(State(remote): State<Remote>, Named(id): Named) -> Result<Json<Value>, Problem> {
+async fn show(State(remote): State<Remote>, Named(id): Named) -> Result<Json<Value>, Refusal> {
     let session = remote.sessions.find(&id)?;
     let row = host::ops::run::get(remote.sessions.host(), session.run).await?;
     let status = if row.outcome.is_some() { "ended" } else { "running" };
     Ok(Json(json!({ "id": id, "protocol": PROTOCOL, "status": status, "outcome": row.outcome })))
 }
 
-async fn close(State(remote): State<Remote>, Named(id): Named) -> Result<StatusCode, Problem> {
+async fn close(State(remote): State<Remote>, Named(id): Named) -> Result<StatusCode, Refusal> {
     let session = remote.sessions.find(&id)?;
     remote.sessions.close(&session)?;
     Ok(StatusCode::NO_CONTENT)
@@ -130,7 +149,7 @@ async fn input(
     Named(id): Named,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, Refusal> {
     let session = remote.sessions.find(&id)?;
     let (number, fence) = (counted(&headers, INPUT_HEADER)?, counted(&headers, FENCE_HEADER)?);
     let wish = heed::read(&body)?;

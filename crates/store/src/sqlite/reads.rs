@@ -32,7 +32,7 @@ pub(super) fn runs(connection: &Connection, page: RunsPage) -> Result<Vec<RunRow
     let sql = format!("{RUN} WHERE id < ?1 {unsettled} ORDER BY id DESC LIMIT ?2");
     // No id is larger than all ones; the newest page starts below it.
     let before = page.before.map_or([0xff; 16], |before| blob_id(before.uuid()));
-    let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let limit = page.limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params![before, limit], run_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -216,7 +216,7 @@ pub(super) fn tasks(connection: &Connection, page: TasksPage) -> Result<Vec<Task
     let state = page.state.map(|state| format!("AND state = '{}'", state.word()));
     let sql = format!("{TASK} WHERE id > ?1 {} ORDER BY id LIMIT ?2", state.unwrap_or_default());
     let after = page.after.map_or([0; 16], |after| blob_id(after.uuid()));
-    let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let limit = page.limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params![after, limit], task_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
