@@ -221,7 +221,7 @@ pub fn routes() -> Router<App> {
     let router = ROUTES.iter().fold(Router::new(), |router, route| {
         let methods = route.methods.iter().map(|method| (method.make)());
         let methods = methods.reduce(MethodRouter::merge).unwrap_or_default();
-        router.route(route.path, methods.fallback(method_not_allowed))
+        router.route(route.path, methods.fallback(|| async { method_not_allowed(route) }))
     });
     router.fallback(not_found)
 }
@@ -237,8 +237,13 @@ pub fn access(path: Option<&str>, method: &http::Method) -> Access {
     named.or(route.methods.first()).map_or(Access::Viewer, |method| method.access)
 }
 
-async fn method_not_allowed() -> Problem {
-    Problem(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+/// A method that an address does not take is told which it does.
+fn method_not_allowed(route: &Route) -> Response {
+    let verbs = route.methods.iter().map(|method| method.verb.to_uppercase());
+    let looks = route.methods.iter().any(|method| method.verb == "get");
+    let taken: Vec<_> = verbs.chain(looks.then(|| "HEAD".to_owned())).collect();
+    let fault = Fault::new(Code::MethodNotAllowed, "this address does not take that method");
+    ([(header::ALLOW, taken.join(", "))], Problem(fault)).into_response()
 }
 
 async fn not_found() -> Problem {
