@@ -20,6 +20,7 @@ const HELP: &str = "\
 cargo xtask tidy            check the rules of the tree that the compiler does not know
 cargo xtask docs            write the generated pages of docs/
 cargo xtask docs --check    compare them with what would be written
+cargo xtask docs --breaking write them, with an API that breaks clients of the kept docs/openapi.json
 cargo xtask bench NAME      measure against a floor of the same minutes: size, memory, cold, start,
                             stop, commit, growth, fanout, pipeline, decode, or all (--write puts
                             the table into docs/benchmarks.md); builds what it needs with
@@ -53,7 +54,8 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
         ["tidy"] => tidy::run(&root()),
-        ["docs"] => docs::write(&root()),
+        ["docs"] => docs::write(&root(), docs::Breaks::Never),
+        ["docs", "--breaking"] => docs::write(&root(), docs::Breaks::OnPurpose),
         ["docs", "--check"] => docs::check(&root()),
         ["agents", rest @ ..] => agents::run(&root(), rest),
         ["bench" | "bench-built" | "bench-agent" | "bench-count", ..] => {

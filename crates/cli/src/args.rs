@@ -1,8 +1,8 @@
 //! What a person may type. Words and shapes only: what each command does is in `commands/`.
 
 use clap::{Args, Parser, Subcommand};
-use contract::Policy;
 use contract::plan::Limit;
+use contract::{Policy, Scope};
 use std::path::PathBuf;
 
 /// Runs any coding agent under one contract.
@@ -60,8 +60,13 @@ pub enum Command {
     /// Hand work over to the queue, see where it stands, decide about it
     #[command(subcommand)]
     Task(Task),
+    /// Give others tokens of the API, or sign a browser in
+    #[command(subcommand)]
+    Token(Token),
     /// Host this data directory and its API until stopped
     Serve(Serve),
+    /// Offer runs, tasks and questions to your own assistant, as an MCP server on standard input and output
+    Mcp,
     /// Serve an agent to callers elsewhere by ca-http-v1, until stopped
     Remote(Box<Remote>),
     /// Judge whether a program speaks a protocol
@@ -257,6 +262,35 @@ pub struct Serve {
     /// Where to listen [default: the configuration's, or 127.0.0.1:7717]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
+    /// Print a link that signs a browser in, once
+    #[arg(long)]
+    pub sign_in: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Give a token; it is shown this once
+    Add {
+        /// What it is for, in a word
+        #[arg(long)]
+        name: String,
+        /// viewer looks, operator starts and answers, admin does everything
+        #[arg(long, value_parser = scope)]
+        scope: Scope,
+        /// How long it is good for: 12h, 7d, unlimited
+        #[arg(long, value_name = "DURATION", value_parser = days, default_value = "unlimited")]
+        expires: Limit,
+    },
+    /// List the tokens that are good
+    List,
+    /// Take a token away: its name, or an end of its id
+    Revoke { token: String },
+    /// Print a link that signs a browser in at the server, once
+    Link {
+        /// What the browser may do
+        #[arg(long, value_parser = scope, default_value = "admin")]
+        scope: Scope,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -496,6 +530,21 @@ pub fn limit(text: &str) -> Result<Limit, String> {
 
 fn review(text: &str) -> Result<contract::state::Review, String> {
     serde_json::from_value(text.into()).map_err(|_| "one of none, person".to_owned())
+}
+
+/// The same, and days.
+fn days(text: &str) -> Result<Limit, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u32>().ok());
+    match days.filter(|days| *days > 0) {
+        Some(days) => Ok(Limit::Ms(u64::from(days) * 24 * 3_600_000)),
+        None => {
+            limit(text).map_err(|_| "give a number and a unit: 12h, 7d; or unlimited".to_owned())
+        }
+    }
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Scope::from_word(text).ok_or_else(|| "one of viewer, operator, admin".to_owned())
 }
 
 fn policy(text: &str) -> Result<Policy, String> {

@@ -1,7 +1,7 @@
 //! The way to the host of a data directory: plain HTTP on loopback with the directory's token. Every
 //! command goes through it, also when the host is this very process, so there is one way.
 
-use contract::{Code, CommandId, Event, Fault, RunId, Wish, limits, sse};
+use contract::{Code, CommandId, Event, Fault, Page, Problem, RunId, Wish, limits, sse};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::ask::OpenAsk;
@@ -92,6 +92,22 @@ impl Client {
         Ok(Ok(()))
     }
 
+    /// The newest runs.
+    pub async fn runs(&self, limit: usize, live: bool) -> Result<Vec<RunRow>, Fault> {
+        let path = format!("/api/v1/runs?limit={limit}&live={live}");
+        Ok(self.get::<Page<RunRow>>(&path).await?.items)
+    }
+
+    /// Sends something and reads what comes of it.
+    pub async fn send<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Fault> {
+        let response = self.post(path, body).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
+    }
+
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<Response, Fault> {
         answered(self.request(Method::POST, path).json(body)).await
     }
@@ -135,7 +151,8 @@ impl Client {
 
     /// The tasks that wait, in the order in which they came.
     pub async fn waiting(&self, limit: usize) -> Result<Vec<TaskView>, Fault> {
-        self.get(&format!("/api/v1/tasks?state=waiting&limit={limit}")).await
+        let path = format!("/api/v1/tasks?state=waiting&limit={limit}");
+        Ok(self.get::<Page<TaskView>>(&path).await?.items)
     }
 
     pub async fn run(&self, run: &str) -> Result<RunRow, Fault> {
@@ -221,8 +238,8 @@ async fn answered(request: RequestBuilder) -> Result<Response, Fault> {
         return Ok(response);
     }
     let status = response.status();
-    match response.json::<Fault>().await {
-        Ok(fault) => Err(fault),
+    match response.json::<Problem>().await {
+        Ok(problem) => Err(problem.into()),
         Err(_) => Err(Fault::new(Code::RemoteUnavailable, format!("the host answered {status}"))),
     }
 }

@@ -98,6 +98,8 @@ id!(/// A question waiting for a person.
     AskId, "ask_");
 id!(/// A wish in a run's inbox.
     CommandId, "cmd_");
+id!(/// A token of the API that a person was given.
+    TokenId, "token_");
 
 #[cfg(test)]
 mod tests {

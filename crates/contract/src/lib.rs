@@ -5,6 +5,7 @@
 //! crates. Everything here is described by one JSON Schema (`schema`), snapshot-tested; changes are
 //! additive. `docs/contract.md` is made from this crate by `cargo xtask docs`.
 
+pub mod access;
 mod canon;
 pub mod card;
 pub mod command;
@@ -23,11 +24,12 @@ pub mod state;
 pub mod time;
 pub mod transcript;
 
+pub use access::{Page, Problem, Scope};
 pub use card::{Card, Policy};
 pub use command::{Command, Wish};
 pub use event::{Body, Event, Outcome};
 pub use fault::{Code, Fault};
-pub use id::{AgentId, AskId, CommandId, RunId, TaskId};
+pub use id::{AgentId, AskId, CommandId, RunId, TaskId, TokenId};
 pub use money::{NanoUsd, Tokens};
 pub use plan::LaunchPlan;
 pub use speech::{Draft, Signal, Utterance};

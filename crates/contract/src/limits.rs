@@ -149,6 +149,24 @@ limits! {
     REFUSED_ADDRESSES_MAX: usize = 256;
     /// The file in which they are written down; the one before it is kept too.
     AUDIT_BYTES_MAX: u64 = MIB as u64;
+    /// Tokens of the API and sessions of browsers that are kept at once.
+    TOKENS_MAX: usize = 256;
+    /// The name of a token.
+    TOKEN_NAME_BYTES_MAX: usize = 64;
+    /// How long a sign-in link is good for.
+    SIGN_IN_MS: u64 = 10 * 60 * 1000;
+    /// Sign-in links that are open at once; the next one takes the place of the oldest.
+    SIGN_INS_MAX: usize = 16;
+    /// How long a browser that signed in stays so.
+    SIGNED_IN_MS: u64 = 7 * 24 * 3600 * 1000;
+    /// How long the answer to a request under an idempotency key is kept.
+    ANSWERS_MS: u64 = 24 * 3600 * 1000;
+    /// Idempotency keys that are kept at once.
+    ANSWERS_MAX: usize = 10_000;
+    /// An idempotency key.
+    ANSWER_KEY_BYTES_MAX: usize = 255;
+    /// An answer that is kept for its key.
+    ANSWER_BYTES_MAX: usize = 64 * KIB;
     /// Watchers of one host at once.
     WATCHERS_MAX: usize = 64;
     /// Runs at once on one remote, when its adapter does not say.

@@ -1,10 +1,11 @@
 //! What is written down of those who came with no token that is good here: when, from where, and for
-//! which route. Never the token, and no other word of theirs: addresses and routes are ours. One line
+//! which route; and of tokens that were given and taken away. Never a token, and no other word of
+//! theirs: addresses, routes and ids are ours. One line
 //! of JSON each, in a private file of the data directory that is set aside when it is full, so that it
 //! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
 
 use contract::limits::AUDIT_BYTES_MAX;
-use contract::{Fault, Timestamp};
+use contract::{Fault, Scope, Timestamp, TokenId};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -26,6 +27,21 @@ pub struct RefusedToken {
     pub route: Option<String>,
     /// How often this address was refused before, within a minute.
     pub before: u32,
+}
+
+/// Something that was done about tokens.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Deed {
+    pub what: &'static str,
+    pub token: TokenId,
+    pub scope: Scope,
+}
+
+#[derive(Serialize)]
+struct Done {
+    ts: Timestamp,
+    #[serde(flatten)]
+    deed: Deed,
 }
 
 #[derive(Serialize)]
@@ -56,6 +72,15 @@ impl Audit {
             let line = Line { ts, what: "token_refused", code, refused: &refused };
             // Nobody is kept from asking because this cannot be written.
             let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
+        });
+    }
+
+    /// Writes down what was done, off the path of whoever asked.
+    pub fn did(&self, ts: Timestamp, deed: Deed) {
+        let audit = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let line = serde_json::to_vec(&Done { ts, deed });
+            let _ = line.map_err(Into::into).and_then(|line| audit.add(line));
         });
     }
 

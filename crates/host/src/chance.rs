@@ -1,6 +1,6 @@
 //! The only place that draws lots: ids and tokens.
 
-use contract::{AgentId, AskId, CommandId, RunId, TaskId};
+use contract::{AgentId, AskId, CommandId, RunId, TaskId, TokenId};
 use std::fmt::Write as _;
 use uuid::Uuid;
 
@@ -18,6 +18,15 @@ pub fn command_id() -> CommandId {
 
 pub fn ask_id() -> AskId {
     AskId::new(fresh())
+}
+
+pub fn token_id() -> TokenId {
+    TokenId::new(fresh())
+}
+
+/// An id for what is made under a key of its caller's.
+pub fn chosen() -> Uuid {
+    fresh()
 }
 
 /// The id of a call that came by MCP. It cannot be guessed, so an agent's own ids never meet it.

@@ -16,6 +16,7 @@ use contract::event::Usage;
 use contract::money::CostSource;
 use contract::{Code, Fault, Timestamp};
 use engine::rules::price::{self, BuiltIn, Imported, Price, PriceTable};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,7 @@ enum Tables {
 }
 
 /// One line of the list of prices.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Listed {
     /// `provider/model`.
     pub model: String,

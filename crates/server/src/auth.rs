@@ -1,31 +1,27 @@
-//! The guard before every route: Host, Origin, token, content type and size, in that order. It fails
+//! The guard before every route: Host, Origin, token, scope, content type and size, in that order. It fails
 //! closed, answers in the words of the fault table, and is the same on loopback: any web page can
 //! reach a local port. Who comes without a good token is counted (`refused.rs`) and written down.
 
 use crate::App;
 use crate::places::Standing;
 use crate::refused::Refused;
-use crate::rest::Problem;
+use crate::rest::{self, Access, Problem};
+use crate::{keyed, sign_in};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use contract::{Code, Fault, limits};
+use contract::{Code, Fault, Scope, TokenId, limits};
 use futures::StreamExt as _;
 use host::audit::RefusedToken;
 use host::ops::relay::Bearer;
+use host::ops::token;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
+use store::TokenRow;
 use subtle::ConstantTimeEq as _;
-
-/// The one address that tells only that we live.
-pub const OPEN_PATHS: &[&str] = &["/healthz"];
-/// Where the token of a live run is good, and the owner's is not.
-pub fn is_for_runs(path: &str) -> bool {
-    path == "/mcp" || of_run(path, "/workspace").or(of_run(path, "/callback")).is_some()
-}
 
 /// The run in an address of this kind.
 fn of_run<'a>(path: &'a str, kind: &str) -> Option<&'a str> {
@@ -43,21 +39,42 @@ fn was_good(app: &App, path: &str, token: &str) -> bool {
 pub struct Guard {
     token: String,
     hosts: Vec<String>,
+    address: SocketAddr,
     refused: Refused,
 }
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
-    Owner,
+    Person(Person),
     Run(Bearer),
+}
+
+/// A person, by the token that was shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Person {
+    pub scope: Scope,
+    /// `None` for the owner, whose token is that of the data directory.
+    pub token: Option<TokenId>,
+}
+
+impl Caller {
+    /// Whether this is a person who may do what a scope allows.
+    pub fn has(&self, scope: Scope) -> bool {
+        matches!(self, Self::Person(person) if person.scope >= scope)
+    }
 }
 
 impl Guard {
     pub fn new(token: String, address: SocketAddr) -> Self {
         let port = address.port();
         let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        Self { token, hosts: hosts.into(), refused: Refused::default() }
+        Self { token, hosts: hosts.into(), address, refused: Refused::default() }
+    }
+
+    /// Where this server listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
     }
 
     /// The names by which this server may be called.
@@ -98,27 +115,66 @@ impl Guard {
         }
     }
 
-    fn caller(&self, app: &App, headers: &HeaderMap, path: &str) -> Result<Caller, Fault> {
+    async fn caller(&self, app: &App, parts: &Parts, access: Access) -> Result<Caller, Fault> {
         let missing =
             || Fault::new(Code::Unauthorized, "the request has no token that is good here");
-        let mut given = headers.get_all(header::AUTHORIZATION).iter();
-        let (Some(given), None) = (given.next(), given.next()) else { return Err(missing()) };
+        let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
+        let given = match (given.next(), given.next()) {
+            (Some(given), None) => given,
+            // A browser that signed in shows its cookie, and then no other token.
+            (None, _) => return self.browser(app, parts).await?.ok_or_else(missing),
+            (Some(_), Some(_)) => return Err(missing()),
+        };
         let token = given
             .to_str()
             .ok()
             .and_then(|given| given.strip_prefix("Bearer "))
             .ok_or_else(missing)?;
         if bool::from(token.as_bytes().ct_eq(self.token.as_bytes())) {
-            return Ok(Caller::Owner);
+            return Ok(Caller::Person(Person { scope: Scope::Admin, token: None }));
         }
         match app.host.run_of_token(token) {
-            Some(bearer) if is_for_runs(path) => Ok(Caller::Run(bearer)),
-            None if was_good(app, path, token) => {
+            Some(bearer) if access == Access::Run => return Ok(Caller::Run(bearer)),
+            Some(_) => return Err(missing()),
+            None if was_good(app, parts.uri.path(), token) => {
                 let message = "the run has ended, or is held by someone else";
-                Err(Fault::new(Code::FenceStale, message))
+                return Err(Fault::new(Code::FenceStale, message));
             }
+            None => {}
+        }
+        match token::holder(&app.host, token).await? {
+            // The token of a browser is its cookie, and nothing else.
+            Some(row) if !row.browser => Ok(person(&row)),
             _ => Err(missing()),
         }
+    }
+
+    /// Who signed in with this browser. What changes something must say that it comes from a page of
+    /// ours: a cookie is sent by whatever page makes the browser ask.
+    async fn browser(&self, app: &App, parts: &Parts) -> Result<Option<Caller>, Fault> {
+        let Some(token) = sign_in::cookie(&parts.headers) else { return Ok(None) };
+        let looks = matches!(parts.method, Method::GET | Method::HEAD);
+        if !looks && !parts.headers.contains_key(header::ORIGIN) {
+            return Ok(None);
+        }
+        let row = token::holder(&app.host, token).await?;
+        Ok(row.filter(|row| row.browser).map(|row| person(&row)))
+    }
+}
+
+fn person(row: &TokenRow) -> Caller {
+    Caller::Person(Person { scope: row.scope, token: Some(row.id) })
+}
+
+/// Whether whoever asks may come here. Where persons have no business the handler says so itself.
+fn allowed(caller: Caller, access: Access) -> Result<(), Fault> {
+    match access.scope() {
+        Some(scope) if !caller.has(scope) => {
+            let message = format!("this needs a token of the scope {}", scope.word());
+            Err(Fault::new(Code::Forbidden, message)
+                .with_hint("`ostler token add --scope` gives one, to whoever has the owner's"))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -194,16 +250,21 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     let (mut parts, body) = request.into_parts();
     app.guard.host(&parts.uri, &parts.headers)?;
     app.guard.origin(&parts.headers)?;
-    if OPEN_PATHS.contains(&parts.uri.path()) {
+    let matched = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    let access = rest::access(matched, &parts.method);
+    if access == Access::Open {
         return Ok(Request::from_parts(parts, Body::empty()));
     }
-    let caller = app
-        .guard
-        .caller(app, &parts.headers, parts.uri.path())
-        .map_err(|fault| refused(app, &parts, fault))?;
+    let caller = app.guard.caller(app, &parts, access).await;
+    let caller = caller.map_err(|fault| match fault.code {
+        Code::Unauthorized | Code::FenceStale => refused(app, &parts, fault),
+        // That a store cannot be read is nobody's guess.
+        _ => fault,
+    })?;
     if let Some(standing) = parts.extensions.get::<Standing>() {
         standing.vouch();
     }
+    allowed(caller, access)?;
     parts.extensions.insert(caller);
     content_type(&parts.method, &parts.headers)?;
     let body = match parts.method {
@@ -217,7 +278,7 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
 /// Lets a request through, or answers it here.
 pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut response = match admit(&app, request).await {
-        Ok(request) => next.run(request).await,
+        Ok(request) => keyed::answer(&app, request, next).await,
         Err(fault) => Problem(fault).into_response(),
     };
     let headers = response.headers_mut();

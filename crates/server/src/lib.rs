@@ -5,12 +5,15 @@
 //! is the whole surface and the OpenAPI document is made from it.
 
 pub mod auth;
+pub mod feed;
+pub mod keyed;
 mod listen;
 mod mcp;
 mod places;
 mod refused;
 pub mod remote;
 pub mod rest;
+pub mod sign_in;
 pub mod sse;
 
 pub use listen::{Listening, listen};
@@ -28,6 +31,8 @@ pub struct App {
     pub mcp: mcp::Service,
     /// Places for watchers; a watcher is a cursor and costs little, but not nothing.
     pub watchers: Arc<Semaphore>,
+    pub sign_ins: Arc<sign_in::SignIns>,
+    pub keyed: Arc<keyed::Underway>,
 }
 
 /// Every route behind its guard.

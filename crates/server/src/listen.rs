@@ -80,6 +80,8 @@ impl Listening {
             host,
             guard,
             watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
+            sign_ins: Arc::default(),
+            keyed: Arc::default(),
         });
         let places = Places::new(limits::CONNECTIONS_MAX);
         let (leaving, _) = watch::channel(());

@@ -7,11 +7,11 @@
 use crate::App;
 use crate::auth::{Caller, Guard};
 use crate::rest::Problem;
+use crate::rest::describe::{Mcp, Sent};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::response::{IntoResponse as _, Response};
 use contract::speech::ToolAnswer;
 use contract::{Code, Fault, limits};
 use host::Host;
@@ -50,15 +50,15 @@ pub async fn take(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     request: Request,
-) -> Response {
+) -> Result<Sent<Mcp>, Problem> {
     match caller {
-        Caller::Run(_) => app.mcp.handle(request).await.map(Body::new),
+        Caller::Run(_) => Ok(Sent::new(app.mcp.handle(request).await.map(Body::new))),
         // The owner has the whole API; tools act for a run, and only its token names one.
-        Caller::Owner => Problem(
-            Fault::new(Code::Forbidden, "tools are called with the token of a live run")
-                .with_hint("an agent finds it in OSTLER_LEASE_TOKEN"),
-        )
-        .into_response(),
+        Caller::Person(_) => {
+            Err(Fault::new(Code::Forbidden, "tools are called with the token of a live run")
+                .with_hint("an agent finds it in OSTLER_LEASE_TOKEN")
+                .into())
+        }
     }
 }
 
@@ -119,7 +119,7 @@ fn bearer(context: &RequestContext<RoleServer>) -> Result<Bearer, ErrorData> {
     let caller = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get());
     match caller {
         Some(Caller::Run(bearer)) => Ok(*bearer),
-        Some(Caller::Owner) | None => {
+        Some(Caller::Person(_)) | None => {
             Err(refusal(Fault::new(Code::Unauthorized, "the request names no run")))
         }
     }

@@ -11,6 +11,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use contract::{Code, Event, Fault, RunId, limits, sse, transcript};
 use futures::stream;
 use host::Attached;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use store::{Follower, Page, Store, StoredEvent, TraceReader};
@@ -29,7 +30,7 @@ pub enum Shape {
 }
 
 /// What is sent of each event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum View {
     #[default]

@@ -6,6 +6,7 @@
 //! To understand a commit open `sqlite/commit.rs`; what must always hold is in `check.rs`, and what
 //! every backend must do in `conformance.rs`.
 
+mod access;
 pub mod backend;
 mod ballast;
 mod batch;
@@ -30,6 +31,7 @@ mod sqlite;
 mod tests;
 mod trace;
 
+pub use access::{AnswerKey, Kept, NewToken, TokenRow};
 pub use batch::*;
 pub use check::check;
 pub use error::{Cause, Error};
@@ -43,7 +45,7 @@ use backend::Backend;
 use ballast::Ballast;
 use blobs::Blobs;
 use contract::limits::PAGE_EVENTS_MAX;
-use contract::{Command, RunId, TaskId, Timestamp};
+use contract::{Command, RunId, TaskId, Timestamp, TokenId};
 use failure::Failure;
 use feed::{Feed, Topic};
 use sqlite::Sqlite;
@@ -406,6 +408,41 @@ impl Store {
     /// What is kept of a run's raw output; `None` when nothing is.
     pub fn read_trace(&self, run: RunId) -> Result<Option<TraceReader>, Error> {
         TraceReader::open(&trace::path(&self.shared.traces, run))
+    }
+
+    /// Keeps a token of the API, by its hash. A name is given once.
+    pub async fn add_token(&self, token: NewToken) -> Result<(), Error> {
+        self.shared.sqlite.add_token(token).await
+    }
+
+    /// Takes a token away; false when there was none.
+    pub async fn revoke_token(&self, token: TokenId) -> Result<bool, Error> {
+        self.shared.sqlite.revoke_token(token).await
+    }
+
+    /// Every token that is good now, oldest first.
+    pub async fn tokens(&self, now: Timestamp) -> Result<Vec<TokenRow>, Error> {
+        self.shared.sqlite.tokens(now).await
+    }
+
+    /// The token with this hash, if it is good now.
+    pub async fn token(&self, now: Timestamp, hash: [u8; 32]) -> Result<Option<TokenRow>, Error> {
+        self.shared.sqlite.token(now, hash).await
+    }
+
+    /// What was answered to a request under its caller's key; the first one sets the key aside.
+    pub async fn answer_for(&self, key: AnswerKey) -> Result<Kept, Error> {
+        self.shared.sqlite.answer_for(key).await
+    }
+
+    /// Keeps the answer to a request that was set aside.
+    pub async fn keep_answer(
+        &self,
+        key: AnswerKey,
+        status: u16,
+        body: Sealed,
+    ) -> Result<(), Error> {
+        self.shared.sqlite.keep_answer(key, status, body).await
     }
 
     /// Waits until everything queued is durable and ends the writer; verbs answer `Closed` after.

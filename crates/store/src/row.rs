@@ -4,11 +4,12 @@
 use contract::event::{Outcome, Totals};
 use contract::state::{Review, WaitingFor};
 use contract::{Code, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// One run as listings and the API show it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRow {
     pub id: RunId,
     pub task: TaskId,
@@ -138,7 +139,7 @@ pub struct TasksPage {
 }
 
 /// By the time they were made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     #[default]
@@ -167,7 +168,7 @@ pub struct CostsQuery {
 }
 
 /// What was spent; the names are there when they were asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CostRow {
     /// `2026-11-15`, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]

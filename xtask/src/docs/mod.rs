@@ -1,9 +1,12 @@
 //! Makes the pages of `docs/` that are generated, and compares them with what stands there.
-//! `contract.rs` and `agents.rs` write the pages, `schema.rs` turns JSON Schema into words. A page that differs
+//! `contract.rs` and `agents.rs` write the pages, `schema.rs` turns JSON Schema into words, and
+//! `openapi.rs` keeps the API, against what would break it (`breaking.rs`). A page that differs
 //! from its source fails the gate, so nobody edits one by hand for long.
 
 mod agents;
+mod breaking;
 mod contract;
+mod openapi;
 mod schema;
 
 use std::fs;
@@ -15,12 +18,14 @@ type Page = (&'static str, fn() -> String);
 const PAGES: &[Page] =
     &[("docs/contract.md", contract::page), ("docs/agents/outcomes.md", agents::page)];
 
-pub fn write(root: &Path) -> Result<(), String> {
+pub use openapi::Breaks;
+
+pub fn write(root: &Path, breaks: Breaks) -> Result<(), String> {
     for (path, page) in PAGES {
         fs::write(root.join(path), page()).map_err(|error| format!("write {path}: {error}"))?;
         println!("wrote {path}");
     }
-    Ok(())
+    openapi::write(root, breaks)
 }
 
 pub fn check(root: &Path) -> Result<(), String> {
@@ -33,7 +38,7 @@ pub fn check(root: &Path) -> Result<(), String> {
         }
         println!("{path} is as its source says");
     }
-    Ok(())
+    openapi::check(root)
 }
 
 /// The first line that differs, in words.

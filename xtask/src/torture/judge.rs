@@ -40,7 +40,7 @@ struct Seen {
 pub fn settles(shared: &Shared) -> bool {
     until(LIVENESS_MAX, SETTLE_PAUSE, || {
         let live = shared.door.json("/api/v1/runs?live=true&limit=500");
-        live.is_some_and(|live| live.as_array().is_some_and(Vec::is_empty))
+        live.is_some_and(|live| live["items"].as_array().is_some_and(Vec::is_empty))
     })
 }
 
@@ -103,7 +103,7 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Vec<String> {
 fn runs(shared: &Shared) -> Option<Vec<Seen>> {
     let rows = shared.door.json("/api/v1/runs?limit=500")?;
     let mut runs = Vec::new();
-    for row in rows.as_array()? {
+    for row in rows["items"].as_array()? {
         let id = row["id"].as_str()?.to_owned();
         let text = |path: &str| {
             let (status, body) =

@@ -144,7 +144,7 @@ impl Proxy {
             _ if status.is_success() => Ok(()),
             Ok(fault) if fault["code"].is_string() => {
                 let text = |field: &str| fault[field].as_str().unwrap_or_default().to_owned();
-                Err(format!("{}: {}", text("code"), text("message")))
+                Err(format!("{}: {}", text("code"), text("detail")))
             }
             _ => Err(format!("the host answered {status}")),
         }

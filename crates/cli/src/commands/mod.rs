@@ -12,6 +12,7 @@ mod export;
 mod follow;
 mod init;
 mod line;
+mod mcp;
 mod mcp_proxy;
 mod prices;
 mod record;
@@ -24,6 +25,7 @@ mod serve;
 mod show;
 mod stop;
 mod task;
+mod token;
 mod watch;
 mod wish;
 
@@ -138,6 +140,8 @@ pub async fn perform(
         Command::Costs(args) => costs::costs(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,
         Command::Task(args) => task::task(&context, args).await,
+        Command::Token(args) => token::token(&context, args).await,
+        Command::Mcp => mcp::mcp(&context).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Remote(args) => remote::remote(&context, *args).await,
         Command::Conformance(args) => conformance::conformance(&context, args).await,

@@ -11,9 +11,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopped> {
-    let path = format!("/api/v1/runs?limit={}&live={}", args.limit, args.live);
     let ask = async |client: &Client| {
-        let rows: Vec<store::RunRow> = client.get(&path).await?;
+        let rows = client.runs(args.limit, args.live).await?;
         let waiting = client.waiting(args.limit).await?;
         Ok((rows, waiting, client.get::<Value>("/api/v1/host").await?))
     };

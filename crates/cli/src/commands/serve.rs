@@ -4,7 +4,7 @@
 use super::{Context, Stopped};
 use crate::args;
 use crate::hosting::{self, Purpose};
-use contract::{Code, Fault};
+use contract::{Code, Fault, Scope};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -25,6 +25,10 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
     let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut term = signal(SignalKind::terminate()).map_err(failed)?;
     context.print(&format!("listening on {}", hosting.url()))?;
+    if args.sign_in {
+        let link = super::token::link(&reached.client, Scope::Admin).await?;
+        context.print(&format!("sign in at {}", link.url))?;
+    }
     let ended = tokio::select! {
         _ = int.recv() => Ok(ExitCode::SUCCESS),
         _ = term.recv() => Ok(ExitCode::SUCCESS),

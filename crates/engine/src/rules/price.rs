@@ -7,6 +7,7 @@
 use contract::event::Usage;
 use contract::money::{Basis, CostSource};
 use contract::{NanoUsd, Timestamp, Tokens};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use std::collections::BTreeMap;
 pub struct PriceTable(pub BTreeMap<String, Price>);
 
 /// Nano-dollars for a million tokens of each bucket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
     pub input: NanoUsd,

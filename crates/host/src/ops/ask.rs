@@ -6,10 +6,11 @@ use super::run::wish;
 use crate::Host;
 use contract::event::PermissionOption;
 use contract::{AskId, Code, Fault, RunId, Timestamp, Wish};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A question as people see it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OpenAsk {
     pub ask_id: AskId,
     pub run_id: RunId,

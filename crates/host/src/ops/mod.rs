@@ -18,4 +18,5 @@ pub mod snapshot;
 pub(crate) mod start;
 mod subtask;
 pub mod task;
+pub mod token;
 pub mod tool;

@@ -6,6 +6,7 @@ use crate::prices::{self, Listed};
 use crate::{Host, clock};
 use contract::limits::COST_ROWS_MAX;
 use contract::{Code, Fault, Timestamp};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{By, CostRow, CostsQuery};
@@ -13,7 +14,7 @@ use store::{By, CostRow, CostsQuery};
 const DAY_MS: i64 = 86_400_000;
 
 /// What came of an import.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportReport {
     pub version: String,
     pub prices: usize,

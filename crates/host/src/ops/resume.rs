@@ -13,6 +13,7 @@ use engine::SessionSpent;
 use engine::rules::handover::{Past, handover};
 use engine::rules::resume::{WornOut, worn_out};
 use runtimes::registry::{self, Chosen};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,7 +24,7 @@ use store::backend::Backend as _;
 const FAILURES_MAX: u64 = 3;
 
 /// Which conversation is to be taken up.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Resume {
     /// The one of this agent's newest run in this directory.

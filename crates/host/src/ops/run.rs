@@ -5,7 +5,8 @@ use super::resume::Resume;
 use crate::{Host, adopt, chance, clock};
 use contract::plan::{Adapter, Clocks};
 use contract::state::{TaskState, WaitingFor};
-use contract::{Code, CommandId, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
+use contract::{Code, CommandId, Event, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ use store::{NewCommand, Room, RunRow, RunsPage, TaskRow, TraceReader};
 pub use super::again::start;
 
 /// What someone asks for.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// The run's id, when the caller chose it: asked for again, it is the same run and not another.
@@ -57,7 +58,7 @@ pub struct RunRequest {
 }
 
 /// Who carries out the relayed tools of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolsBy {
     /// We do, in the run's workspace.
@@ -68,7 +69,7 @@ pub enum ToolsBy {
 }
 
 /// What the run may spend.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -127,7 +128,7 @@ impl RunRequest {
 }
 
 /// What came of it.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
 pub struct Started {
     pub run_id: RunId,
     pub task_id: TaskId,
@@ -142,7 +143,7 @@ pub enum Asked {
 
 /// A run that waits for a slot of its adapter. It is asked for again under the same id, or it is
 /// cancelled: what it takes to start it is stored nowhere.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Waiting {
     pub run_id: RunId,
     pub task_id: TaskId,
@@ -277,6 +278,23 @@ pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) ->
         adopt::end_unlaunched(host, run).await?;
     }
     Ok(())
+}
+
+/// Its events behind a number, as far as one page goes.
+pub async fn events(
+    host: &Host,
+    run: RunId,
+    after: u64,
+    limit: usize,
+) -> Result<Vec<Event>, Fault> {
+    let stored_events = host.store().events(run, after, limit).await.map_err(stored)?;
+    let read = |event: &store::StoredEvent| {
+        serde_json::from_slice(&event.bytes).map_err(|error| {
+            let message = format!("reading event {} of {run}: {error}", event.seq);
+            Fault::new(Code::InternalError, message)
+        })
+    };
+    stored_events.iter().map(read).collect()
 }
 
 /// The launch plan as it was stored before the spawn: sealed.

@@ -10,6 +10,7 @@ use crate::Host;
 use contract::event::{Body, Event, Origin, Progress};
 use contract::state::{Review, WaitingFor};
 use contract::{Code, CommandId, Fault, RunId, TaskId, TaskState, Timestamp, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{RunRow, TaskRow, TasksPage};
 
@@ -17,7 +18,7 @@ use store::{RunRow, TaskRow, TasksPage};
 const RUNS_MAX: usize = 20;
 
 /// One task as listings show it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskView {
     pub id: TaskId,
     /// The id its run will have, or has, when it had to wait for a slot.
@@ -59,7 +60,7 @@ pub struct TaskView {
 }
 
 /// One task with all that belongs to it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TaskSheet {
     #[serde(flatten)]
     pub task: TaskView,
@@ -79,7 +80,7 @@ pub struct TaskSheet {
 }
 
 /// What someone said of a task.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Said {
     /// The id of a person's comment; what an agent said is an event of its run.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -3,10 +3,9 @@
 //! here: whatever carries a browser's headers is refused, so that no web page starts an agent through
 //! a loopback port. Bodies are bounded in size and time.
 
-use super::{Remote, sealed};
+use super::{Refusal, Remote, sealed};
 use crate::auth::whole;
 use crate::places::Standing;
-use crate::rest::Problem;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
@@ -72,7 +71,7 @@ async fn admit(remote: &Remote, request: Request) -> Result<Request, Fault> {
 pub(super) async fn check(State(remote): State<Remote>, request: Request, next: Next) -> Response {
     sealed(match admit(&remote, request).await {
         Ok(request) => next.run(request).await,
-        Err(fault) => Problem(fault).into_response(),
+        Err(fault) => Refusal(fault).into_response(),
     })
 }
 

@@ -12,7 +12,7 @@ pub use guard::Auth;
 pub use listen::{Door, Listening, listen};
 pub use tls::Files;
 
-use crate::rest::{Named, Problem};
+use crate::rest::Named;
 use ::remote::serve::wire::{Capabilities, FENCE_HEADER, INPUT_HEADER, PROTOCOL, SessionBody};
 use ::remote::serve::{heed, wire};
 use axum::extract::State;
@@ -80,12 +80,31 @@ pub(crate) fn router(remote: Remote) -> Router {
         .with_state(remote)
 }
 
-async fn method_not_allowed() -> Problem {
-    Problem(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+/// A fault in the words of ca-http-v1: its code, its message and its hint.
+pub(crate) struct Refusal(pub Fault);
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self(fault)
+    }
 }
 
-async fn not_found() -> Problem {
-    Problem(Fault::new(Code::NotFound, "there is nothing at this address"))
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self(mut fault) = self;
+        let status = StatusCode::from_u16(fault.code.row().http)
+            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        fault.hint = Some(fault.hint().to_owned());
+        (status, Json(fault)).into_response()
+    }
+}
+
+async fn method_not_allowed() -> Refusal {
+    Refusal(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+}
+
+async fn not_found() -> Refusal {
+    Refusal(Fault::new(Code::NotFound, "there is nothing at this address"))
 }
 
 async fn healthz() -> Json<Value> {
@@ -96,7 +115,7 @@ async fn create(
     State(remote): State<Remote>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<(StatusCode, Json<wire::Opened>), Problem> {
+) -> Result<(StatusCode, Json<wire::Opened>), Refusal> {
     let body: SessionBody = serde_json::from_slice(&body)
         .map_err(|error| Fault::new(Code::Usage, format!("the body of the session: {error}")))?;
     let model = body.model.clone();

@@ -1,27 +1,31 @@
 //! Questions over HTTP: list them, answer one.
 
+use super::describe::With;
 use super::{Given, Named, Problem};
 use crate::App;
+use crate::keyed::Chosen;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
 use host::ops::ask::{self, OpenAsk};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub async fn list(State(app): State<App>) -> Json<Vec<OpenAsk>> {
     Json(ask::list(&app.host))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
+    /// `allow`, `deny`, or an option of the question.
     option: String,
 }
 
 pub async fn answer(
     State(app): State<App>,
     Named(given): Named,
+    _: Chosen,
     Given(Answer { option }): Given<Answer>,
-) -> Result<(StatusCode, Json<OpenAsk>), Problem> {
-    Ok((StatusCode::ACCEPTED, Json(ask::answer(&app.host, &given, &option).await?)))
+) -> Result<With<202, OpenAsk>, Problem> {
+    Ok(With(ask::answer(&app.host, &given, &option).await?))
 }

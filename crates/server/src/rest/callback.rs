@@ -2,12 +2,12 @@
 //! What is answered with 202 is durable. A token that was good once is refused with `fence_stale` by
 //! the guard, so that a service knows that the work is not its own any more.
 
+use super::describe::Taken;
 use super::{Given, Named, Problem};
 use crate::App;
 use crate::auth::Caller;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::StatusCode;
 use contract::{Code, Fault};
 use host::ops::{callback, run};
 use serde_json::Value;
@@ -17,13 +17,13 @@ pub async fn take(
     Extension(caller): Extension<Caller>,
     Named(named): Named,
     Given(given): Given<Value>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Taken, Problem> {
     let bearer = match caller {
         Caller::Run(bearer) if bearer.run.to_string() == named => bearer,
         Caller::Run(_) => {
             return Err(Fault::new(Code::Forbidden, "this is not the token of that run").into());
         }
-        Caller::Owner => {
+        Caller::Person(_) => {
             run::find(&app.host, &named).await?;
             return Err(Fault::new(
                 Code::Forbidden,
@@ -34,5 +34,5 @@ pub async fn take(
         }
     };
     callback::take(&app.host, bearer, given).await?;
-    Ok(StatusCode::ACCEPTED)
+    Ok(Taken)
 }

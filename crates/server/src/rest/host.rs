@@ -1,35 +1,59 @@
 //! The host itself: whether it lives and who it is.
 
 use super::Problem;
+use super::describe::Taken;
 use crate::App;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use contract::{Code, Timestamp};
 use host::Trouble;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
-pub async fn healthz() -> Json<Value> {
-    Json(json!({ "ok": true }))
+#[derive(Serialize, JsonSchema)]
+pub struct Health {
+    ok: bool,
 }
 
-pub async fn show(State(app): State<App>) -> Json<Value> {
+pub async fn healthz() -> Json<Health> {
+    Json(Health { ok: true })
+}
+
+/// Who hosts this data directory.
+#[derive(Serialize, JsonSchema)]
+pub struct HostView {
+    version: &'static str,
+    pid: u32,
+    live_runs: usize,
+    store: StoreView,
+    /// Whether it stays until it is stopped.
+    serves: bool,
+}
+
+/// How its store is.
+#[derive(Serialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum StoreView {
+    Ok,
+    Trouble { code: Code, since: Timestamp },
+}
+
+pub async fn show(State(app): State<App>) -> Json<HostView> {
     let store = match app.host.trouble() {
-        None => json!({ "state": "ok" }),
-        Some(Trouble { code, since, .. }) => {
-            json!({ "state": "trouble", "code": code, "since": since })
-        }
+        None => StoreView::Ok,
+        Some(Trouble { code, since, .. }) => StoreView::Trouble { code, since },
     };
-    Json(json!({
-        "version": env!("CARGO_PKG_VERSION"),
-        "pid": std::process::id(),
-        "live_runs": app.host.live_runs(),
-        "store": store,
-        "serves": app.host.serves(),
-    }))
+    Json(HostView {
+        version: env!("CARGO_PKG_VERSION"),
+        pid: std::process::id(),
+        live_runs: app.host.live_runs(),
+        store,
+        serves: app.host.serves(),
+    })
 }
 
 /// Asks the host to make room for the caller, which becomes the host as soon as the lock is free.
-pub async fn hand_over(State(app): State<App>) -> Result<StatusCode, Problem> {
+pub async fn hand_over(State(app): State<App>) -> Result<Taken, Problem> {
     app.host.hand_over()?;
-    Ok(StatusCode::ACCEPTED)
+    Ok(Taken)
 }

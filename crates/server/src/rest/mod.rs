@@ -1,166 +1,277 @@
-//! The table of routes, and how faults become answers. One file per noun.
+//! The table of routes, who may use each, and how faults become answers. One file per noun.
+//!
+//! A new route is one row: its verb, who may use it, what it is for, and its handler. Everything that
+//! the OpenAPI document says of it comes from the handler's types (`describe.rs`).
 
 mod asks;
 mod callback;
+pub mod describe;
 mod host;
 mod money;
-mod openapi;
+pub mod openapi;
 mod runs;
 mod tasks;
+mod tokens;
 mod workspace;
 
-use crate::App;
-use axum::extract::{FromRequest, FromRequestParts, Path};
-use axum::http::StatusCode;
+use crate::{App, feed, mcp, sign_in};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query};
 use axum::http::request::Parts;
+use axum::http::{self, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use contract::{Code, Fault};
+use contract::{Code, Fault, Scope, access::PROBLEM_TYPE};
+use describe::Described;
 use serde::de::DeserializeOwned;
+
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Whoever can knock.
+    Open,
+    Viewer,
+    Operator,
+    Admin,
+    /// The token of a live run, and no person's.
+    Run,
+}
+
+impl Access {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+            Self::Run => "run",
+        }
+    }
+
+    /// What a person needs for it; `None` where persons have no business, or need nothing.
+    pub const fn scope(self) -> Option<Scope> {
+        match self {
+            Self::Open | Self::Run => None,
+            Self::Viewer => Some(Scope::Viewer),
+            Self::Operator => Some(Scope::Operator),
+            Self::Admin => Some(Scope::Admin),
+        }
+    }
+}
 
 /// One address and what it takes.
 pub struct Route {
     pub path: &'static str,
-    pub methods: &'static [(&'static str, &'static str)],
-    make: fn() -> MethodRouter<App>,
+    pub methods: &'static [Method],
 }
 
-/// The whole surface. The second word of a method is its summary in the OpenAPI document.
+/// One method of an address.
+pub struct Method {
+    /// In lower case.
+    pub verb: &'static str,
+    pub access: Access,
+    /// Its summary in the OpenAPI document.
+    pub says: &'static str,
+    make: fn() -> MethodRouter<App>,
+    describe: fn(&mut Described<'_>),
+}
+
+/// A verb, who may use it, what for, and the handler.
+macro_rules! at {
+    ($verb:ident $access:ident $handler:path, $says:literal) => {
+        Method {
+            verb: stringify!($verb),
+            access: Access::$access,
+            says: $says,
+            make: || $verb($handler),
+            describe: |into| describe::of($handler, into),
+        }
+    };
+}
+
+/// The whole surface.
 pub const ROUTES: &[Route] = &[
+    Route { path: "/healthz", methods: &[at!(get Open host::healthz, "whether the host lives")] },
     Route {
-        path: "/healthz",
-        methods: &[("get", "whether the host lives")],
-        make: || get(host::healthz),
+        path: "/sign-in",
+        methods: &[
+            at!(get Open sign_in::enter, "exchange the code of a sign-in link for a cookie, once"),
+        ],
     },
     Route {
         path: "/mcp",
-        methods: &[("post", "relayed tools by MCP, for the token of a live run")],
-        make: || post(crate::mcp::take),
+        methods: &[at!(post Run mcp::take, "relayed tools by MCP, for the token of a live run")],
     },
     Route {
         path: "/api/v1/host",
-        methods: &[("get", "who hosts this data directory, and how its store is")],
-        make: || get(host::show),
+        methods: &[
+            at!(get Viewer host::show, "who hosts this data directory, and how its store is"),
+        ],
     },
     Route {
         path: "/api/v1/host/handover",
-        methods: &[("post", "make room for another host; a server does not")],
-        make: || post(host::hand_over),
+        methods: &[
+            at!(post Admin host::hand_over, "make room for another host; a server does not"),
+        ],
     },
     Route {
         path: "/api/v1/openapi.json",
-        methods: &[("get", "this document")],
-        make: || get(openapi::show),
+        methods: &[at!(get Viewer openapi::show, "this document")],
+    },
+    Route {
+        path: "/api/v1/feed",
+        methods: &[
+            at!(get Viewer feed::show, "hints of what changed, server-sent: look there again"),
+        ],
     },
     Route {
         path: "/api/v1/runs",
         methods: &[
-            ("get", "runs, newest first"),
-            (
-                "post",
-                "start a run: 201, or 202 while it waits for a slot and is to be asked for again",
-            ),
+            at!(get Viewer runs::list, "runs, newest first"),
+            at!(post Operator runs::start,
+                "start a run: 201, or 202 while it waits for a slot and is to be asked for again"),
         ],
-        make: || get(runs::list).post(runs::start),
     },
-    Route { path: "/api/v1/runs/{run}", methods: &[("get", "one run")], make: || get(runs::show) },
+    Route {
+        path: "/api/v1/runs/{run}",
+        methods: &[
+            at!(get Viewer runs::show, "one run, or with view=transcript what it said, joined"),
+        ],
+    },
     Route {
         path: "/api/v1/runs/{run}/plan",
-        methods: &[("get", "its sealed launch plan")],
-        make: || get(runs::plan),
+        methods: &[at!(get Viewer runs::plan, "its sealed launch plan")],
     },
     Route {
         path: "/api/v1/runs/{run}/trace",
-        methods: &[("get", "its sealed raw output, as JSON lines")],
-        make: || get(runs::trace),
+        methods: &[at!(get Viewer runs::trace, "its sealed raw output, as JSON lines")],
     },
     Route {
         path: "/api/v1/runs/{run}/events",
-        methods: &[(
-            "get",
-            "its events: server-sent and followed with accept: text/event-stream, else JSON lines up to now",
-        )],
-        make: || get(runs::events),
+        methods: &[at!(get Viewer runs::events,
+            "its events: server-sent and followed with accept: text/event-stream, else JSON lines up to now")],
     },
     Route {
         path: "/api/v1/runs/{run}/workspace",
-        methods: &[(
-            "get",
-            "its workspace as a tar file, for the token of that run while it lives",
-        )],
-        make: || get(workspace::show),
+        methods: &[at!(get Run workspace::show,
+            "its workspace as a tar file, for the token of that run while it lives")],
     },
     Route {
         path: "/api/v1/runs/{run}/callback",
-        methods: &[("post", "events of a service that calls back, for the token of its live run")],
-        make: || post(callback::take),
+        methods: &[at!(post Run callback::take,
+            "events of a service that calls back, for the token of its live run")],
     },
     Route {
         path: "/api/v1/runs/{run}/commands",
-        methods: &[("post", "wish something of a live run")],
-        make: || post(runs::wish),
+        methods: &[at!(post Operator runs::wish, "wish something of a live run")],
     },
     Route {
         path: "/api/v1/tasks",
         methods: &[
-            ("get", "tasks: state=, label=, order=oldest or newest; after= the last id of a page"),
-            ("post", "hand a task over to the queue; the same id or key again is the same task"),
+            at!(get Viewer tasks::list,
+                "tasks: state=, label=, order=oldest or newest; after= the next of the page before"),
+            at!(post Operator tasks::add,
+                "hand a task over to the queue; the same id or key again is the same task"),
         ],
-        make: || get(tasks::list).post(tasks::add),
     },
     Route {
         path: "/api/v1/tasks/{task}",
-        methods: &[("get", "one task, by its own id or by that of a run of it")],
-        make: || get(tasks::show),
+        methods: &[
+            at!(get Viewer tasks::show, "one task, by its own id or by that of a run of it"),
+        ],
     },
     Route {
-        path: "/api/v1/tasks/{task}/{verb}",
-        methods: &[("post", "decide about it: cancel, retry, reopen, approve, reject, comment")],
-        make: || post(tasks::decide),
+        path: "/api/v1/tasks/{task}/cancel",
+        methods: &[at!(post Operator tasks::cancel, "cancel it; one that runs is stopped")],
+    },
+    Route {
+        path: "/api/v1/tasks/{task}/retry",
+        methods: &[at!(post Operator tasks::retry, "try one that waits now")],
+    },
+    Route {
+        path: "/api/v1/tasks/{task}/reopen",
+        methods: &[at!(post Operator tasks::reopen, "open a failed one again")],
+    },
+    Route {
+        path: "/api/v1/tasks/{task}/approve",
+        methods: &[at!(post Operator tasks::approve, "take its result")],
+    },
+    Route {
+        path: "/api/v1/tasks/{task}/reject",
+        methods: &[at!(post Operator tasks::reject, "send it back; the reason is what its agent is asked next")],
+    },
+    Route {
+        path: "/api/v1/tasks/{task}/comment",
+        methods: &[at!(post Operator tasks::comment, "say something of it; agents that are mentioned are woken")],
     },
     Route {
         path: "/api/v1/asks",
-        methods: &[("get", "questions that wait for a person")],
-        make: || get(asks::list),
+        methods: &[at!(get Viewer asks::list, "questions that wait for a person")],
     },
     Route {
         path: "/api/v1/asks/{ask}/answer",
-        methods: &[("post", "answer a question")],
-        make: || post(asks::answer),
+        methods: &[at!(post Operator asks::answer, "answer a question")],
     },
     Route {
         path: "/api/v1/costs",
-        methods: &[(
-            "get",
-            "what was spent: by=day,agent,adapter,model and since=2026-11-01 or 7d",
-        )],
-        make: || get(money::costs),
+        methods: &[at!(get Viewer money::costs,
+            "what was spent: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
     },
     Route {
         path: "/api/v1/prices",
         methods: &[
-            ("get", "the prices that count: model is a part of the name"),
-            ("post", "import prices in the format of LiteLLM or models.dev"),
+            at!(get Viewer money::prices, "the prices that count: model is a part of the name"),
+            at!(post Admin money::import, "import prices in the format of LiteLLM or models.dev"),
         ],
-        make: || get(money::prices).post(money::import),
     },
     Route {
         path: "/api/v1/blobs/{hash}",
-        methods: &[("get", "a blob that an event names")],
-        make: || get(runs::blob),
+        methods: &[at!(get Viewer runs::blob, "a blob that an event names")],
+    },
+    Route {
+        path: "/api/v1/tokens",
+        methods: &[
+            at!(get Admin tokens::list, "the tokens that are good besides the owner's"),
+            at!(post Admin tokens::add, "give a token; it is shown this once"),
+        ],
+    },
+    Route {
+        path: "/api/v1/tokens/{token}/revoke",
+        methods: &[at!(post Admin tokens::revoke, "take a token away")],
+    },
+    Route {
+        path: "/api/v1/sign-in",
+        methods: &[at!(post Admin sign_in::link, "a link that signs a browser in, once")],
     },
 ];
 
 pub fn routes() -> Router<App> {
     let router = ROUTES.iter().fold(Router::new(), |router, route| {
-        router.route(route.path, (route.make)().fallback(method_not_allowed))
+        let methods = route.methods.iter().map(|method| (method.make)());
+        let methods = methods.reduce(MethodRouter::merge).unwrap_or_default();
+        router.route(route.path, methods.fallback(|| async { method_not_allowed(route) }))
     });
     router.fallback(not_found)
 }
 
-async fn method_not_allowed() -> Problem {
-    Problem(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+/// Who may come to an address as the table has it. What is no address, or no method of it, is told so
+/// to whoever may use the least of it.
+pub fn access(path: Option<&str>, method: &http::Method) -> Access {
+    let Some(route) = ROUTES.iter().find(|route| Some(route.path) == path) else {
+        return Access::Viewer;
+    };
+    let verb = if method == http::Method::HEAD { "GET" } else { method.as_str() };
+    let named = route.methods.iter().find(|known| known.verb.to_uppercase() == verb);
+    named.or(route.methods.first()).map_or(Access::Viewer, |method| method.access)
+}
+
+/// A method that an address does not take is told which it does.
+fn method_not_allowed(route: &Route) -> Response {
+    let verbs = route.methods.iter().map(|method| method.verb.to_uppercase());
+    let looks = route.methods.iter().any(|method| method.verb == "get");
+    let taken: Vec<_> = verbs.chain(looks.then(|| "HEAD".to_owned())).collect();
+    let fault = Fault::new(Code::MethodNotAllowed, "this address does not take that method");
+    ([(header::ALLOW, taken.join(", "))], Problem(fault)).into_response()
 }
 
 async fn not_found() -> Problem {
@@ -170,7 +281,7 @@ async fn not_found() -> Problem {
     )
 }
 
-/// A fault as an answer: its status from the one table, its body the fault itself.
+/// A fault as an answer: its status from the one table, its body by RFC 9457.
 pub struct Problem(pub Fault);
 
 impl From<Fault> for Problem {
@@ -181,11 +292,10 @@ impl From<Fault> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let Self(mut fault) = self;
-        let status = StatusCode::from_u16(fault.code.row().http)
-            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        fault.hint = Some(fault.hint().to_owned());
-        (status, Json(fault)).into_response()
+        let problem = contract::Problem::from(self.0);
+        let status =
+            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (status, [(header::CONTENT_TYPE, PROBLEM_TYPE)], Json(problem)).into_response()
     }
 }
 
@@ -198,6 +308,20 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
         match Json::<T>::from_request(request, state).await {
             Ok(Json(given)) => Ok(Self(given)),
+            Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
+        }
+    }
+}
+
+/// What follows the question mark, whose faults are ours.
+pub struct Options<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Options<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(options)) => Ok(Self(options)),
             Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
         }
     }

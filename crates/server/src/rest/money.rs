@@ -1,43 +1,43 @@
 //! Costs and prices over HTTP.
 
-use super::{Given, Problem};
+use super::{Given, Options, Problem};
 use crate::App;
 use axum::Json;
-use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
-use contract::{Code, Fault};
+use axum::extract::State;
 use host::ops::money::{self, ImportReport};
 use host::prices::Listed;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use store::CostRow;
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CostsQuery {
+    /// Any of day, agent, adapter, model, with commas between.
     by: Option<String>,
+    /// A day such as 2026-11-01, or the last days such as 7d.
     since: Option<String>,
 }
 
 pub async fn costs(
     State(app): State<App>,
-    query: Result<Query<CostsQuery>, QueryRejection>,
+    Options(query): Options<CostsQuery>,
 ) -> Result<Json<Vec<CostRow>>, Problem> {
-    let Query(query) = query.map_err(bad_query)?;
     Ok(Json(money::costs(&app.host, query.by.as_deref(), query.since.as_deref()).await?))
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PricesQuery {
+    /// A part of the name.
     model: Option<String>,
 }
 
 pub async fn prices(
     State(app): State<App>,
-    query: Result<Query<PricesQuery>, QueryRejection>,
+    Options(query): Options<PricesQuery>,
 ) -> Result<Json<Vec<Listed>>, Problem> {
-    let Query(query) = query.map_err(bad_query)?;
     Ok(Json(money::prices(&app.host, query.model.as_deref()).await?))
 }
 
@@ -46,8 +46,4 @@ pub async fn import(
     Given(file): Given<Value>,
 ) -> Result<Json<ImportReport>, Problem> {
     Ok(Json(money::import(&app.host, file).await?))
-}
-
-fn bad_query(error: QueryRejection) -> Problem {
-    Problem(Fault::new(Code::Usage, error.body_text()))
 }

@@ -1,73 +1,163 @@
 //! Runs over HTTP: start, list, show, follow, wish. Events pass through as the bytes they were
 //! committed as.
 
-use super::{Given, Named, Problem};
+use super::describe::{self, Answer, Bytes, Described, Lines, Sent, Taken, Written};
+use super::{Given, Named, Options, Problem};
 use crate::App;
+use crate::auth::Caller;
+use crate::keyed::{Chosen, StillOpen};
 use crate::sse::{self, Shape, View};
-use axum::Json;
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use contract::{Code, CommandId, Fault, RunId, Wish, limits};
+use axum::{Extension, Json};
+use contract::transcript::{self, Transcript};
+use contract::{Code, CommandId, Event, Fault, LaunchPlan, Page, RunId, Scope, Wish, limits};
 use failpoint::Point;
-use host::ops::run::{self, Asked, RunRequest};
-use serde::Deserialize;
+use host::ops::run::{self, Asked, RunRequest, Started, Waiting};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use store::{RunRow, RunsPage};
+
+/// Rows of a page whose size nobody says.
+const PAGE_ROWS: u32 = 50;
+
+/// How many rows a page has.
+pub(super) fn page_of(limit: Option<u32>) -> usize {
+    limit.unwrap_or(PAGE_ROWS).clamp(1, limits::PAGE_ROWS_MAX as u32) as usize
+}
+
+/// What becomes of a request for a run.
+pub enum Begun {
+    Started(Started),
+    Waiting(Waiting),
+}
+
+impl IntoResponse for Begun {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Started(started) => (StatusCode::CREATED, Json(started)).into_response(),
+            // It is to be asked for again, and then answered otherwise.
+            Self::Waiting(waiting) => {
+                (StatusCode::ACCEPTED, axum::Extension(StillOpen), Json(waiting)).into_response()
+            }
+        }
+    }
+}
+
+impl Answer for Begun {
+    fn describe(into: &mut Described<'_>) {
+        describe::With::<201, Started>::describe(into);
+        describe::With::<202, Waiting>::describe(into);
+    }
+}
 
 pub async fn start(
     State(app): State<App>,
-    Given(request): Given<RunRequest>,
-) -> Result<Response, Problem> {
+    Extension(caller): Extension<Caller>,
+    chosen: Chosen,
+    Given(mut request): Given<RunRequest>,
+) -> Result<Begun, Problem> {
+    // A command of one's own is a shell, and so is its environment.
+    if !caller.has(Scope::Admin) && (request.adapter.is_some() || request.environment.is_some()) {
+        let message = "an adapter or an environment of one's own needs the scope admin";
+        return Err(Fault::new(Code::Forbidden, message)
+            .with_hint("name an agent of the configuration")
+            .into());
+    }
+    request.run_id = request.run_id.or(chosen.0.map(RunId::new));
     let asked = run::start(&app.host, request).await?;
     failpoint::hit(Point::StartUnanswered);
     Ok(match asked {
-        Asked::Started(started) => (StatusCode::CREATED, Json(started)).into_response(),
-        Asked::Waiting(waiting) => (StatusCode::ACCEPTED, Json(waiting)).into_response(),
+        Asked::Started(started) => Begun::Started(started),
+        Asked::Waiting(waiting) => Begun::Waiting(waiting),
     })
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListQuery {
-    limit: Option<usize>,
+    /// How many, at most 500.
+    limit: Option<u32>,
+    /// The `next` of the page before.
     before: Option<RunId>,
+    /// Only those that have not ended.
     #[serde(default)]
     live: bool,
 }
 
 pub async fn list(
     State(app): State<App>,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
-) -> Result<Json<Vec<RunRow>>, Problem> {
-    let Query(query) = query.map_err(bad_query)?;
-    let limit = query.limit.unwrap_or(50).min(limits::PAGE_ROWS_MAX);
-    let page = RunsPage { before: query.before, limit, unsettled_only: query.live };
-    Ok(Json(run::list(&app.host, page).await?))
+    Options(query): Options<ListQuery>,
+) -> Result<Json<Page<RunRow>>, Problem> {
+    let limit = page_of(query.limit);
+    let page = RunsPage { before: query.before, limit: limit + 1, unsettled_only: query.live };
+    Ok(Json(Page::of(run::list(&app.host, page).await?, limit, |run| run.id.to_string())))
 }
 
-pub(super) fn bad_query(error: axum::extract::rejection::QueryRejection) -> Problem {
-    Problem(Fault::new(Code::Usage, error.body_text()))
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowQuery {
+    #[serde(default)]
+    view: RunView,
+    /// With view=transcript: the `next` of the part before.
+    #[serde(default)]
+    after: u64,
 }
 
-pub async fn show(State(app): State<App>, Named(run): Named) -> Result<Json<RunRow>, Problem> {
+/// What is shown of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunView {
+    #[default]
+    Run,
+    Transcript,
+}
+
+/// A run, or a part of what it said.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Shown {
+    Run(Box<RunRow>),
+    Transcript(Transcript),
+}
+
+pub async fn show(
+    State(app): State<App>,
+    Named(run): Named,
+    Options(ShowQuery { view, after }): Options<ShowQuery>,
+) -> Result<Json<Shown>, Problem> {
     let run = run::find(&app.host, &run).await?;
-    Ok(Json(run::get(&app.host, run).await?))
+    let row = run::get(&app.host, run).await?;
+    match view {
+        RunView::Run => Ok(Json(Shown::Run(Box::new(row)))),
+        RunView::Transcript => {
+            let events = run::events(&app.host, run, after, limits::PAGE_EVENTS_MAX).await?;
+            Ok(Json(Shown::Transcript(transcript::joined(run, after, &events, row.head_seq))))
+        }
+    }
 }
 
-pub async fn plan(State(app): State<App>, Named(run): Named) -> Result<Response, Problem> {
+pub async fn plan(
+    State(app): State<App>,
+    Named(run): Named,
+) -> Result<Sent<Written<LaunchPlan>>, Problem> {
     let run = run::find(&app.host, &run).await?;
     let plan = run::plan(&app.host, run).await?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], plan).into_response())
+    Ok(Sent::new(([(header::CONTENT_TYPE, "application/json")], plan)))
 }
 
-pub async fn trace(State(app): State<App>, Named(run): Named) -> Result<Response, Problem> {
+pub async fn trace(
+    State(app): State<App>,
+    Named(run): Named,
+) -> Result<Sent<Lines<serde_json::Value, false>>, Problem> {
     let run = run::find(&app.host, &run).await?;
     let reader = run::trace(&app.host, run).await?;
-    Ok(sse::lines(&app, reader))
+    Ok(Sent::new(sse::lines(&app, reader)))
 }
 
 /// A wish, under an id when whoever wishes may have to say it again.
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 pub struct Wished {
     id: Option<CommandId>,
     #[serde(flatten)]
@@ -77,17 +167,19 @@ pub struct Wished {
 pub async fn wish(
     State(app): State<App>,
     Named(run): Named,
+    chosen: Chosen,
     Given(Wished { id, wish }): Given<Wished>,
-) -> Result<StatusCode, Problem> {
+) -> Result<Taken, Problem> {
     let run = run::find(&app.host, &run).await?;
-    run::wish(&app.host, run, id, wish).await?;
+    run::wish(&app.host, run, id.or(chosen.0.map(CommandId::new)), wish).await?;
     failpoint::hit(Point::WishUnanswered);
-    Ok(StatusCode::ACCEPTED)
+    Ok(Taken)
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
+    /// Only those behind this one; the header `last-event-id` says the same.
     after: Option<u64>,
     #[serde(default)]
     view: View,
@@ -96,10 +188,9 @@ pub struct EventsQuery {
 pub async fn events(
     State(app): State<App>,
     Named(run): Named,
-    query: Result<Query<EventsQuery>, axum::extract::rejection::QueryRejection>,
+    Options(query): Options<EventsQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let Query(query) = query.map_err(bad_query)?;
+) -> Result<Sent<Lines<Event, true>>, Problem> {
     let run = run::find(&app.host, &run).await?;
     let followed = headers
         .get(header::ACCEPT)
@@ -112,10 +203,10 @@ pub async fn events(
             Fault::new(Code::Usage, "last-event-id is not the number of an event")
         })?,
     };
-    sse::stream(&app, run, after, shape, query.view)
+    Ok(Sent::new(sse::stream(&app, run, after, shape, query.view)?))
 }
 
-pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Response, Problem> {
+pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Sent<Bytes>, Problem> {
     let bytes = run::blob(&app.host, &hash).await?;
-    Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
+    Ok(Sent::new(([(header::CONTENT_TYPE, "application/octet-stream")], bytes)))
 }

@@ -1,6 +1,7 @@
 //! The workspace of a run over HTTP, as a tar file: for the token of that run, while it lives, and
 //! for no other. The owner has the directory itself.
 
+use super::describe::{Sent, Tar};
 use super::{Named, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -8,7 +9,6 @@ use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
-use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use contract::{Code, Fault, limits};
 use futures::stream;
@@ -18,13 +18,13 @@ pub async fn show(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Named(named): Named,
-) -> Result<Response, Problem> {
+) -> Result<Sent<Tar>, Problem> {
     let bearer = match caller {
         Caller::Run(bearer) if bearer.run.to_string() == named => bearer,
         Caller::Run(_) => {
             return Err(Fault::new(Code::Forbidden, "this is not the token of that run").into());
         }
-        Caller::Owner => {
+        Caller::Person(_) => {
             run::find(&app.host, &named).await?;
             return Err(Fault::new(Code::Forbidden, "a workspace is given to its own run alone")
                 .with_hint("an agent finds its token in OSTLER_LEASE_TOKEN")
@@ -50,5 +50,5 @@ pub async fn show(
         (header::CONTENT_LENGTH, taken.bytes.to_string()),
         (header::ETAG, format!("\"{}\"", taken.digest)),
     ];
-    Ok((headers, Body::from_stream(pieces)).into_response())
+    Ok(Sent::new((headers, Body::from_stream(pieces))))
 }

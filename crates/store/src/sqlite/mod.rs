@@ -2,6 +2,7 @@
 //! opens connections. Verbs are in `verbs.rs` and `commit.rs`, reads in `reads.rs`, the thread in
 //! `writer.rs`, the schema in `schema.rs`.
 
+mod access;
 #[cfg(test)]
 mod alone;
 mod commit;
@@ -12,13 +13,15 @@ mod schema;
 mod verbs;
 mod writer;
 
+use crate::access::{AnswerKey, Kept, NewToken, TokenRow};
 use crate::batch::*;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::queue::*;
 use crate::row::*;
-use contract::{Command, RunId, TaskId, Timestamp};
+use crate::seal::Sealed;
+use contract::{Command, RunId, TaskId, Timestamp, TokenId};
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -231,6 +234,37 @@ impl Sqlite {
 
     pub async fn resume_point(&self, run: RunId) -> Result<Option<ResumePoint>, Error> {
         self.readers.read(move |connection| reads::resume_point(connection, run)).await
+    }
+
+    pub async fn add_token(&self, token: NewToken) -> Result<(), Error> {
+        self.writer.submit(0, move |connection| access::add_token(connection, &token)).await
+    }
+
+    pub async fn revoke_token(&self, token: TokenId) -> Result<bool, Error> {
+        self.writer.submit(0, move |connection| access::revoke_token(connection, token)).await
+    }
+
+    pub async fn tokens(&self, now: Timestamp) -> Result<Vec<TokenRow>, Error> {
+        self.readers.read(move |connection| access::tokens(connection, now)).await
+    }
+
+    pub async fn token(&self, now: Timestamp, hash: [u8; 32]) -> Result<Option<TokenRow>, Error> {
+        self.readers.read(move |connection| access::token(connection, now, hash)).await
+    }
+
+    pub async fn answer_for(&self, key: AnswerKey) -> Result<Kept, Error> {
+        self.writer.submit(0, move |connection| access::answer_for(connection, &key)).await
+    }
+
+    pub async fn keep_answer(
+        &self,
+        key: AnswerKey,
+        status: u16,
+        body: Sealed,
+    ) -> Result<(), Error> {
+        let keep =
+            move |connection: &Connection| access::keep_answer(connection, &key, status, &body);
+        self.writer.submit(0, keep).await
     }
 
     pub async fn close(&self) {

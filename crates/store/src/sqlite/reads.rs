@@ -36,7 +36,7 @@ pub(super) fn runs(connection: &Connection, page: RunsPage) -> Result<Vec<RunRow
     let sql = format!("{RUN} WHERE id < ?1 {unsettled} ORDER BY id DESC LIMIT ?2");
     // No id is larger than all ones; the newest page starts below it.
     let before = page.before.map_or([0xff; 16], |before| blob_id(before.uuid()));
-    let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let limit = page.limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params![before, limit], run_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
@@ -252,7 +252,7 @@ pub(super) fn tasks(connection: &Connection, page: TasksPage) -> Result<Vec<Task
     let state = state.unwrap_or_default();
     let sql = format!("{TASK} WHERE id {than} ?1 {state} {label} ORDER BY id {order} LIMIT ?2");
     let after = page.after.map_or(edge, |after| blob_id(after.uuid()));
-    let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let limit = page.limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params![after, limit, page.label], task_row)?;
     Ok(rows.collect::<Result<_, _>>()?)

@@ -20,7 +20,7 @@ fn a_route_takes_the_methods_of_its_row_and_no_others() {
         let takes = |method: &str| {
             // HEAD is GET without the body.
             let method = if method == "HEAD" { "GET" } else { method };
-            route.methods.iter().any(|(known, _)| known.to_uppercase() == method)
+            route.methods.iter().any(|known| known.verb.to_uppercase() == method)
         };
         for method in METHODS.iter().filter(|method| !takes(method)) {
             let answer = door.owner(method, &path, "{}");
@@ -163,7 +163,7 @@ fn no_parameter_of_a_path_leads_anywhere() {
 /// A fault with a code of the table, and nothing in it that a terminal would obey.
 fn in_our_words(answer: &Answer) -> bool {
     let fault: Result<serde_json::Value, _> = serde_json::from_str(&answer.body);
-    let ours = fault.is_ok_and(|fault| fault["code"].is_string() && fault["message"].is_string());
+    let ours = fault.is_ok_and(|fault| fault["code"].is_string() && fault["detail"].is_string());
     // What is no address at all is refused before anyone reads it.
     ours || (answer.status == 400 && answer.body.is_empty())
 }

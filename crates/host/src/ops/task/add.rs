@@ -6,12 +6,13 @@ use super::TaskView;
 use crate::{Host, chance, clock};
 use contract::state::Review;
 use contract::{Code, Fault, TaskId, Timestamp, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use store::{Errand, NewTask, Parent, Seal};
 
 /// What someone wants done.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewErrand {
     /// The task's id, when the caller chose it: put again, it is the same task and not another.

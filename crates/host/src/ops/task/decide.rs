@@ -11,6 +11,7 @@ use crate::{Host, chance, clock};
 use contract::event::{Body, Comment};
 use contract::state::{Review, WaitingFor};
 use contract::{Code, CommandId, Draft, Fault, TaskState, Wish, limits};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Follow, NewComment, Seal, TaskMove, TaskRow};
 
@@ -47,7 +48,7 @@ impl Verb {
 }
 
 /// The words that go with a decision.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Words {
     /// The id of a comment, when whoever says it may have to say it again.

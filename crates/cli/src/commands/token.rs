@@ -1,0 +1,115 @@
+//! `ostler token`: tokens of the API for others, and links that sign a browser in. A token is printed
+//! once, on standard output and alone, so that it can be put somewhere without being read.
+
+use super::{Context, Stopped};
+use crate::args;
+use crate::client::{Client, escaped};
+use crate::hosting::Purpose;
+use crate::render;
+use crate::way::Way;
+use contract::plan::Limit;
+use contract::{Code, Fault, Scope};
+use host::ops::token::{GivenToken, TokenRequest};
+use serde_json::json;
+use server::sign_in::Link;
+use std::io::Write as _;
+use std::process::ExitCode;
+use store::TokenRow;
+
+pub async fn token(context: &Context, args: args::Token) -> Result<ExitCode, Stopped> {
+    match args {
+        args::Token::Add { name, scope, expires } => add(context, name, scope, expires).await,
+        args::Token::List => list(context).await,
+        args::Token::Revoke { token } => revoke(context, &token).await,
+        args::Token::Link { scope } => {
+            let link = asked(context, async |client| link(client, scope).await).await?;
+            match context.global.json {
+                true => context.print_json(&link)?,
+                false => context.print(&link.url)?,
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Asks whoever hosts, once: what is made here is made once.
+async fn asked<T>(
+    context: &Context,
+    ask: impl AsyncFn(&Client) -> Result<T, Fault>,
+) -> Result<T, Fault> {
+    let place = context.place()?;
+    let way = Way::find(&place, Purpose::Act).await?;
+    let answer = ask(&way.client).await;
+    way.finish().await;
+    answer
+}
+
+async fn add(
+    context: &Context,
+    name: String,
+    scope: Scope,
+    expires: Limit,
+) -> Result<ExitCode, Stopped> {
+    let expires_ms = match expires {
+        Limit::Unlimited => None,
+        Limit::Ms(ms) => Some(ms),
+    };
+    let request = TokenRequest { name, scope, expires_ms };
+    let given: GivenToken =
+        asked(context, async |client| client.send("/api/v1/tokens", &request).await).await?;
+    if context.global.json {
+        context.print_json(&given)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Whoever reads the token only is not kept from it.
+    let _ = writeln!(std::io::stderr(), "{} token {}; it is shown this once:", scope.word(), {
+        render::tail(&given.row.id.to_string()).to_owned()
+    });
+    context.print(&given.token)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(context: &Context) -> Result<ExitCode, Stopped> {
+    let rows: Vec<TokenRow> =
+        context.ask(async |client| Ok(client.get("/api/v1/tokens").await?)).await?;
+    if context.global.json {
+        context.print_json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let lines: Vec<String> = rows.iter().map(line).collect();
+    match lines.is_empty() {
+        true => context.print("no token was given; the owner's is in the data directory")?,
+        false => context.print(&lines.join("\n"))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn line(row: &TokenRow) -> String {
+    let id = row.id.to_string();
+    let until = row.expires_at.map_or("for ever".to_owned(), |at| format!("until {at}"));
+    format!(
+        "{}  {:8}  {until}  {}",
+        render::tail(&id),
+        row.scope.word(),
+        render::one_line(&row.name)
+    )
+}
+
+async fn revoke(context: &Context, token: &str) -> Result<ExitCode, Stopped> {
+    let path = format!("/api/v1/tokens/{}/revoke", escaped(token));
+    let row: TokenRow = asked(context, async |client| client.send(&path, &json!({})).await).await?;
+    match context.global.json {
+        true => context.print_json(&row)?,
+        false => context.print(&format!("{} is good no more", row.name))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A link that signs a browser in. It lives as long as its host, so only a server has any.
+pub async fn link(client: &Client, scope: Scope) -> Result<Link, Fault> {
+    if !client.serves().await {
+        return Err(Fault::new(Code::Conflict, "no server runs that a browser could use")
+            .with_hint("start `ostler serve --sign-in`"));
+    }
+    client.send("/api/v1/sign-in", &json!({ "scope": scope })).await
+}

@@ -1,0 +1,337 @@
+//! The API as a dashboard and other programs stand on it: pages by key, keys that make asking again
+//! safe, the feed of hints, the joined transcript, problems, and `ostler mcp` for assistants. Who may
+//! ask is in `security/scopes.rs`.
+
+use crate::door::{Answer, Door, written};
+use crate::ostler::{BOUND_MS, Ostler, program};
+use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
+
+fn parsed(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+fn get(door: &Door, target: &str) -> Value {
+    let answer = door.owner("GET", target, "");
+    assert_eq!(answer.status, 200, "{target}: {}", answer.body);
+    parsed(&answer)
+}
+
+/// Asks for a run of the demo agent, under a key or none.
+fn start(door: &Door, prompt: &str, key: Option<&str>) -> Answer {
+    let body = json!({ "agent": "demo", "prompt": prompt, "cwd": door.ostler.instance.work() });
+    let bearer = format!("Bearer {}", door.token);
+    let mut headers = vec![
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("content-type", "application/json"),
+    ];
+    headers.extend(key.map(|key| ("idempotency-key", key)));
+    door.request("POST", "/api/v1/runs", &headers, &body.to_string())
+}
+
+fn ended(door: &Door, run: &str) {
+    testkit::until("the end of the run", BOUND_MS, || {
+        (get(door, &format!("/api/v1/runs/{run}"))["state"] == "settled").then_some(())
+    });
+}
+
+#[test]
+fn pages_by_key_have_every_run_once_and_the_last_says_so() {
+    let door = Door::open();
+    let mut made: Vec<String> = (0..5)
+        .map(|_| parsed(&start(&door, "hello", None))["run_id"].as_str().unwrap().to_owned())
+        .collect();
+    made.sort_unstable_by(|one, other| other.cmp(one));
+    for limit in [1, 2, 5, 500] {
+        let mut seen = Vec::new();
+        let mut next = String::new();
+        loop {
+            let page = get(&door, &format!("/api/v1/runs?limit={limit}{next}"));
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= limit);
+            seen.extend(items.iter().map(|run| run["id"].as_str().unwrap().to_owned()));
+            match page["next"].as_str() {
+                Some(before) => next = format!("&before={before}"),
+                None => break,
+            }
+            assert!(seen.len() <= made.len(), "the pages have no end");
+        }
+        assert_eq!(seen, made, "pages of {limit}");
+    }
+    let tasks = get(&door, "/api/v1/tasks?limit=2");
+    assert_eq!(tasks["items"].as_array().unwrap().len(), 2);
+    assert!(tasks["next"].is_string());
+}
+
+#[test]
+fn the_same_key_makes_one_run_and_another_request_under_it_is_refused() {
+    let mut door = Door::open();
+    let first = start(&door, "hello", Some("key-1"));
+    assert_eq!((first.status, first.header("idempotency-replayed")), (201, None));
+    let again = start(&door, "hello", Some("key-1"));
+    assert_eq!((again.status, again.header("idempotency-replayed")), (201, Some("true")));
+    assert_eq!(parsed(&first), parsed(&again));
+    let other = start(&door, "something else", Some("key-1"));
+    assert_eq!((other.status, parsed(&other)["code"].as_str()), (409, Some("conflict")));
+    let fresh = start(&door, "hello", Some("key-2"));
+    assert_ne!(parsed(&fresh)["run_id"], parsed(&first)["run_id"]);
+    for odd in ["", "two words", "ü", &"x".repeat(256)] {
+        assert_eq!(start(&door, "hello", Some(odd)).status, 400, "{odd}");
+    }
+    assert_eq!(get(&door, "/api/v1/runs")["items"].as_array().unwrap().len(), 2);
+    // The next host knows it too.
+    let _ = door.serve.child.kill();
+    let _ = door.serve.child.wait();
+    let mut serve = door.ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    let line = serve.line();
+    door.address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
+    door.serve = serve;
+    let again = start(&door, "hello", Some("key-1"));
+    assert_eq!((again.status, parsed(&again)), (201, parsed(&first)));
+    assert_eq!(get(&door, "/api/v1/runs")["items"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_key_is_its_callers_own() {
+    let door = Door::open();
+    let body = json!({ "name": "other", "scope": "operator" }).to_string();
+    let token = parsed(&door.owner("POST", "/api/v1/tokens", &body))["token"].clone();
+    let first = parsed(&start(&door, "hello", Some("shared")));
+    let bearer = format!("Bearer {}", token.as_str().unwrap());
+    let headers = [
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("content-type", "application/json"),
+        ("idempotency-key", "shared"),
+    ];
+    let body = json!({ "agent": "demo", "prompt": "hello", "cwd": door.ostler.instance.work() });
+    let other = door.request("POST", "/api/v1/runs", &headers, &body.to_string());
+    assert_eq!(other.status, 201);
+    assert_ne!(parsed(&other)["run_id"], first["run_id"]);
+}
+
+#[test]
+fn the_feed_tells_where_something_changed_and_never_what() {
+    let door = Door::open();
+    let mut stream = door.connect();
+    let bearer = format!("Bearer {}", door.token);
+    let headers = [
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("accept", "text/event-stream"),
+    ];
+    stream.write_all(&written("GET", "/api/v1/feed", &headers, b"")).unwrap();
+    let mut seen = String::new();
+    let mut read = |what: &str| {
+        let mut piece = [0; 65536];
+        while !seen.contains(what) {
+            let count = stream.read(&mut piece).unwrap();
+            assert!(count > 0, "the feed ended before {what}: {seen}");
+            seen.push_str(&String::from_utf8_lossy(&piece[..count]));
+        }
+        seen.clone()
+    };
+    // Whoever comes reads everything first.
+    assert!(read("\"kind\":\"missed\"").contains("text/event-stream"));
+    let prompt = "a prompt that nobody may overhear";
+    let run = parsed(&start(&door, prompt, None))["run_id"].as_str().unwrap().to_owned();
+    let seen = read("\"settled\":true");
+    assert!(seen.contains(&format!("\"run_id\":\"{run}\"")), "{seen}");
+    assert!(seen.contains("\"kind\":\"task\"") && seen.contains("id: 2\ndata: {"), "{seen}");
+    assert!(!seen.contains("overhear"), "{seen}");
+}
+
+#[test]
+fn a_transcript_is_joined_and_comes_in_parts() {
+    let door = Door::open();
+    let run = parsed(&start(&door, "hello", None))["run_id"].as_str().unwrap().to_owned();
+    ended(&door, &run);
+    let path = format!("/api/v1/runs/{run}?view=transcript");
+    let mut entries = Vec::new();
+    let mut after = 0;
+    loop {
+        let part = get(&door, &format!("{path}&after={after}"));
+        entries.extend(part["entries"].as_array().unwrap().clone());
+        match part["next"].as_u64() {
+            Some(next) => after = next,
+            None => break,
+        }
+    }
+    let kinds: Vec<_> = entries.iter().filter_map(|entry| entry["kind"].as_str()).collect();
+    assert!(kinds.contains(&"tool_call") && kinds.contains(&"assistant"), "{kinds:?}");
+    assert_eq!(kinds.last(), Some(&"result"));
+    assert!(entries.iter().all(|entry| entry["delta"] != true), "{entries:?}");
+    let said: String = entries
+        .iter()
+        .filter(|entry| entry["kind"] == "assistant")
+        .map(|entry| entry["text"].as_str().unwrap())
+        .collect();
+    assert!(said.contains("I am the demo agent"), "{said}");
+}
+
+#[test]
+fn a_problem_has_the_members_of_its_standard_and_ours() {
+    let door = Door::open();
+    let answer = door.owner("GET", "/api/v1/runs/run_00000000000000000000000000000001", "");
+    assert_eq!(answer.header("content-type"), Some("application/problem+json"));
+    let problem = parsed(&answer);
+    let expected = [
+        ("type", json!("urn:ostler:fault:not_found")),
+        ("title", json!("there is no such thing")),
+        ("status", json!(404)),
+        ("code", json!("not_found")),
+    ];
+    for (name, value) in expected {
+        assert_eq!(problem[name], value, "{problem}");
+    }
+    assert!(problem["detail"].as_str().unwrap().contains("run_0000"), "{problem}");
+    assert!(problem["hint"].is_string());
+}
+
+#[test]
+fn tokens_are_given_listed_and_taken_away_by_command() {
+    let door = Door::open();
+    let ostler = &door.ostler;
+    let said =
+        ostler.says(&["token", "add", "--name", "ci", "--scope", "viewer", "--expires", "7d"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let token = said.stdout.trim().to_owned();
+    assert!(token.starts_with("ostler_") && !said.stderr.contains(&token), "{}", said.stderr);
+    let host = || {
+        let bearer = format!("Bearer {token}");
+        let headers = [("host", door.address.as_str()), ("authorization", bearer.as_str())];
+        door.request("GET", "/api/v1/host", &headers, "").status
+    };
+    assert_eq!(host(), 200);
+    let listed = ostler.says(&["token", "list"]);
+    assert!(listed.stdout.contains("viewer") && listed.stdout.contains("ci"), "{}", listed.stdout);
+    assert!(!listed.stdout.contains(&token));
+    let twice = ostler.says(&["token", "add", "--name", "ci", "--scope", "admin"]);
+    assert_ne!(twice.code, 0, "{}", twice.stdout);
+    assert_eq!(ostler.says(&["token", "revoke", "ci"]).code, 0);
+    assert_eq!(host(), 401);
+    let link = ostler.says(&["token", "link", "--scope", "viewer"]);
+    assert!(link.stdout.contains("/sign-in?code="), "{}{}", link.stdout, link.stderr);
+}
+
+#[test]
+fn a_link_is_made_by_a_server_alone() {
+    let ostler = Ostler::new();
+    let refused = ostler.says(&["token", "link"]);
+    assert!(refused.code != 0 && refused.stderr.contains("ostler serve"), "{}", refused.stderr);
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0", "--sign-in"]);
+    assert!(serve.line().starts_with("listening on "));
+    let line = serve.line();
+    assert!(line.starts_with("sign in at http://127.0.0.1:"), "{line}");
+    let _ = serve.child.kill();
+    let _ = serve.child.wait();
+}
+
+/// An assistant's end of `ostler mcp`.
+struct Assistant {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    asked: u64,
+}
+
+impl Assistant {
+    fn new(ostler: &Ostler) -> Self {
+        let mut command = ostler.instance.command(program());
+        let command = command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.stderr(Stdio::null()).spawn().expect("ostler starts");
+        let input = child.stdin.take().unwrap();
+        let output = BufReader::new(child.stdout.take().unwrap());
+        let mut assistant = Self { child, input, output, asked: 0 };
+        let hello = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" }
+        });
+        let answer = assistant.ask("initialize", &hello);
+        assert_eq!(answer["result"]["serverInfo"]["name"], "ostler", "{answer}");
+        assistant.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
+        assistant
+    }
+
+    fn write(&mut self, message: &Value) {
+        writeln!(self.input, "{message}").unwrap();
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> Value {
+        self.asked += 1;
+        let id = self.asked;
+        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).unwrap() > 0, "it ended before its answer");
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            if answer["id"] == id {
+                return answer;
+            }
+        }
+    }
+
+    /// What a tool gives, and whether it is a failure.
+    fn call(&mut self, tool: &str, args: Value) -> (Value, bool) {
+        let answer = self.ask("tools/call", &json!({ "name": tool, "arguments": args }));
+        let result = &answer["result"];
+        (result["structuredContent"].clone(), result["isError"] == true)
+    }
+
+    fn leave(mut self) -> i32 {
+        drop(self.input);
+        self.child.wait().unwrap().code().unwrap_or(-1)
+    }
+}
+
+#[test]
+fn an_assistant_starts_a_run_reads_it_and_answers_its_question() {
+    let ostler = Ostler::new();
+    let mut assistant = Assistant::new(&ostler);
+    let listed = assistant.ask("tools/list", &json!({}));
+    let tools: Vec<_> = listed["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    for wanted in
+        ["list_runs", "show_run", "start_run", "say", "stop_run", "list_approvals", "answer"]
+    {
+        assert!(tools.contains(&wanted), "{tools:?}");
+    }
+    let request = json!({ "agent": "demo", "prompt": "ask me", "cwd": ostler.instance.work(), "permission": "ask" });
+    let (started, failed) = assistant.call("start_run", request);
+    assert!(!failed, "{started}");
+    let run = started["run_id"].as_str().unwrap().to_owned();
+    let ask = testkit::until("a question", BOUND_MS, || {
+        let (open, _) = assistant.call("list_approvals", json!({}));
+        open["approvals"][0]["ask_id"].as_str().map(str::to_owned)
+    });
+    let (answered, failed) = assistant.call("answer", json!({ "ask": ask, "choice": "allow" }));
+    assert!(!failed, "{answered}");
+    let shown = testkit::until("the end of the run", BOUND_MS, || {
+        let (shown, _) = assistant.call("show_run", json!({ "run": run }));
+        (shown["run"]["state"] == "settled").then_some(shown)
+    });
+    assert_eq!(shown["run"]["outcome"], "succeeded");
+    assert!(shown["entries"].as_array().is_some_and(|entries| !entries.is_empty()), "{shown}");
+    let (runs, _) = assistant.call("list_runs", json!({}));
+    assert_eq!(runs["runs"][0]["id"], run);
+    for (tool, args) in [
+        ("show_run", json!({ "run": "nothing" })),
+        ("start_run", json!({ "agent": "nobody", "prompt": "x" })),
+        ("say", json!({ "run": run, "text": "too late" })),
+        ("list_runs", json!({ "limit": "many" })),
+        ("answer", json!({ "ask": ask, "choice": "allow" })),
+    ] {
+        let (told, failed) = assistant.call(tool, args);
+        assert!(failed && told["code"].is_string(), "{tool}: {told}");
+    }
+    let unknown = assistant.ask("tools/call", &json!({ "name": "rm", "arguments": {} }));
+    assert!(unknown["error"].is_object(), "{unknown}");
+    assert_eq!(assistant.leave(), 0);
+}

@@ -1,0 +1,119 @@
+//! The API against its own OpenAPI document, by Schemathesis: requests made from the document, right
+//! ones and wrong ones, with the tokens of an admin, a viewer and a run, against a server with runs in
+//! it. No answer may be the server's fault, and none otherwise than the document says. The seed is
+//! fixed and the examples are few, so that the stage `api` of the gate takes a minute or two.
+
+use crate::door::Door;
+use crate::mcp::Guest;
+use crate::ostler::BOUND_MS;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The tool, as it is on PyPI.
+const TOOL: &str = "schemathesis==4.32.5";
+const SEED: &str = "20261116";
+/// Everything that the document promises.
+const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
+    response_headers_conformance,response_schema_conformance,negative_data_rejection,\
+    unsupported_method,ignored_auth";
+/// What is tried with every token.
+const EVERY: [&str; 4] = ["--phases", "examples,fuzzing", "--max-examples", "5"];
+/// What is tried with the one that opens everything: every shape of the document, one by one.
+const WHOLE: [&str; 4] = ["--phases", "examples,coverage,fuzzing", "--max-examples", "5"];
+/// It has no end that could be waited for; `api.rs` reads it.
+const ENDLESS: &str = "/api/v1/feed";
+/// Its answers are those of MCP, whose own client tries them; here only that none is a server's fault.
+const OF_MCP: &str = "/mcp";
+
+/// The tool where the gate has put it; none unless this run is to use it.
+fn tool() -> Option<PathBuf> {
+    std::env::var_os("OSTLER_TEST_SCHEMATHESIS")?;
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("schemathesis");
+    let tool = home.join("bin/st");
+    assert!(tool.exists(), "{TOOL} is not at {}: run ./scripts/test --stage api", home.display());
+    Some(tool)
+}
+
+/// One pass over the document with one token: what the tool printed, and whether it found nothing.
+fn tried(tool: &Path, door: &Door, document: &Path, token: &str, only: &[&str]) -> (bool, String) {
+    let mut command = Command::new(tool);
+    command
+        .args(["run", "--no-color", "--url", &format!("http://{}", door.address)])
+        .args(["--seed", SEED, "--workers", "2", "--request-timeout", "20"])
+        .args(["--suppress-health-check", "all", "--warnings", "off", "--max-redirects", "0"])
+        .args(["--continue-on-failure", "--no-shrink", "--generation-database", "none"])
+        .args(["-H", &format!("Authorization: Bearer {token}")])
+        .args(only)
+        .arg(document)
+        .current_dir(door.ostler.instance.root())
+        .stdin(Stdio::null());
+    let output = command.output().expect("the tool starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.success(), said + &complained)
+}
+
+/// Every operation was tried and nothing was found.
+fn assert_clean(name: &str, (clean, said): (bool, String)) {
+    let summary = said.split("Test Phases:").nth(1).unwrap_or(&said);
+    eprintln!("schemathesis as {name}:{summary}");
+    assert!(clean, "as {name}:\n{said}");
+    assert!(said.contains(&format!("Seed: {SEED}")), "as {name}:\n{said}");
+}
+
+#[test]
+fn every_answer_is_as_the_document_says_whoever_asks() {
+    let Some(tool) = tool() else {
+        eprintln!("skipped: the stage `api` of ./scripts/test brings {TOOL}");
+        return;
+    };
+    let door = Door::open();
+    let work = door.ostler.instance.work();
+    for prompt in ["hello", "fail", "tools"] {
+        let body = json!({ "agent": "demo", "prompt": prompt, "cwd": work }).to_string();
+        assert_eq!(door.owner("POST", "/api/v1/runs", &body).status, 201);
+    }
+    testkit::until("the end of the runs", BOUND_MS, || {
+        let live = door.owner("GET", "/api/v1/runs?live=true", "");
+        let live: Value = serde_json::from_str(&live.body).ok()?;
+        (live["items"] == json!([])).then_some(())
+    });
+    let guest = Guest::new(&door.ostler, &[]);
+    let run = guest.run();
+    let document = door.ostler.instance.root().join("openapi.json");
+    let mut told: Value =
+        serde_json::from_str(&door.owner("GET", "/api/v1/openapi.json", "").body).unwrap();
+    // A run that is there, for every address that wants one: guessing finds none.
+    for (path, methods) in told["paths"].as_object_mut().unwrap() {
+        for method in
+            methods.as_object_mut().unwrap().values_mut().filter(|_| path.contains("{run}"))
+        {
+            method["parameters"][0]["example"] = json!(run);
+        }
+    }
+    std::fs::write(&document, told.to_string()).unwrap();
+    let body = json!({ "name": "viewer", "scope": "viewer" }).to_string();
+    let viewer: Value =
+        serde_json::from_str(&door.owner("POST", "/api/v1/tokens", &body).body).unwrap();
+    let api = ["--checks", CHECKS, "--exclude-path", ENDLESS, "--exclude-path", OF_MCP];
+    for (name, token, phases) in [
+        ("admin", door.token.as_str(), WHOLE),
+        ("viewer", viewer["token"].as_str().unwrap(), EVERY),
+        ("run", guest.token(), EVERY),
+    ] {
+        let only = [&api[..], &phases].concat();
+        assert_clean(name, tried(&tool, &door, &document, token, &only));
+    }
+    let mcp = ["--checks", "not_a_server_error", "--include-path", OF_MCP];
+    let mcp = [&mcp[..], &EVERY].concat();
+    assert_clean("a run, by MCP", tried(&tool, &door, &document, guest.token(), &mcp));
+    guest.finish();
+    // The instrument sees an answer that is otherwise than the document says.
+    told["components"]["schemas"]["HostView"]["properties"]["pid"]["type"] = json!("string");
+    std::fs::write(&document, told.to_string()).unwrap();
+    let host = ["--checks", CHECKS, "--include-path", "/api/v1/host"];
+    let host = [&host[..], &EVERY].concat();
+    let (clean, said) = tried(&tool, &door, &document, &door.token, &host);
+    assert!(!clean && said.contains("is not of type"), "{said}");
+}

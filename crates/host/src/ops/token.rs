@@ -1,0 +1,168 @@
+//! Tokens of the API that the owner gives to others, and to browsers that sign in. A token is drawn
+//! here, shown once and kept as its hash; what is made and taken away is written down in the audit
+//! file. The owner's own token is no row: it is the file of the data directory, and cannot be revoked.
+
+use super::run::stored;
+use crate::audit::Deed;
+use crate::{Host, chance, clock};
+use contract::limits::{SIGNED_IN_MS, TOKEN_NAME_BYTES_MAX};
+use contract::{Code, Fault, Scope, TokenId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use store::{NewToken, TokenRow};
+
+/// Every token of ours begins so: what does not is looked for nowhere.
+pub const PREFIX: &str = "ostler_";
+/// The prefix, and 256 bits.
+const BYTES: usize = PREFIX.len() + 64;
+
+/// What is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TokenRequest {
+    /// What it is for, in a word; no two tokens have the same.
+    pub name: String,
+    pub scope: Scope,
+    /// How long it is good for; for ever when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
+}
+
+/// A token on the only occasion on which it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GivenToken {
+    #[serde(flatten)]
+    pub row: TokenRow,
+    pub token: String,
+}
+
+/// Draws a token and keeps its hash.
+pub async fn add(host: &Host, request: TokenRequest) -> Result<GivenToken, Fault> {
+    let TokenRequest { name, scope, expires_ms } = request;
+    let odd = name.is_empty()
+        || name.len() > TOKEN_NAME_BYTES_MAX
+        || name.trim() != name
+        || name.chars().any(char::is_control);
+    if odd {
+        let message = format!("a token has a name of 1 to {TOKEN_NAME_BYTES_MAX} bytes");
+        return Err(Fault::new(Code::Usage, message).with_hint("such as dashboard or ci"));
+    }
+    if expires_ms == Some(0) {
+        return Err(Fault::new(Code::Usage, "a token that is good for no time is none"));
+    }
+    keep(host, name, scope, expires_ms, false).await
+}
+
+/// A token for a browser that signed in, for a while.
+pub async fn sign_in(host: &Host, scope: Scope) -> Result<GivenToken, Fault> {
+    let name = format!("browser {}", chance::aside().trim_start_matches(".ostler-"));
+    keep(host, name, scope, Some(SIGNED_IN_MS), true).await
+}
+
+async fn keep(
+    host: &Host,
+    name: String,
+    scope: Scope,
+    expires_ms: Option<u64>,
+    browser: bool,
+) -> Result<GivenToken, Fault> {
+    let drawn = chance::token().map_err(|error| {
+        Fault::new(Code::InternalError, format!("drawing a token: the kernel says {error}"))
+    })?;
+    let token = format!("{PREFIX}{drawn}");
+    let now = clock::now().wall;
+    let expires_at = expires_ms.map(|ms| now.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)));
+    let row =
+        TokenRow { id: chance::token_id(), name, scope, browser, created_at: now, expires_at };
+    let new = NewToken { row: row.clone(), hash: hash(&token) };
+    host.store().add_token(new).await.map_err(|error| match error.code() {
+        Code::Conflict => Fault::new(Code::Conflict, error.to_string())
+            .with_hint("`ostler token list` shows them; revoke one, or choose another name"),
+        _ => stored(error),
+    })?;
+    let what = if browser { "signed_in" } else { "token_added" };
+    host.inner.audit.did(now, Deed { what, token: row.id, scope: row.scope });
+    Ok(GivenToken { row, token })
+}
+
+/// Every token that is good now.
+pub async fn list(host: &Host) -> Result<Vec<TokenRow>, Fault> {
+    host.store().tokens(clock::now().wall).await.map_err(stored)
+}
+
+/// Takes a token away: its name, its id, or an end of that which fits no other.
+pub async fn revoke(host: &Host, given: &str) -> Result<TokenRow, Fault> {
+    let row = find(list(host).await?, given)?;
+    if !host.store().revoke_token(row.id).await.map_err(stored)? {
+        return Err(unknown(given));
+    }
+    let deed = Deed { what: "token_revoked", token: row.id, scope: row.scope };
+    host.inner.audit.did(clock::now().wall, deed);
+    Ok(row)
+}
+
+fn unknown(given: &str) -> Fault {
+    let given: String = given.chars().take(80).collect();
+    Fault::new(Code::NotFound, format!("there is no token '{given}'"))
+        .with_hint("`ostler token list` shows those that are good")
+}
+
+fn find(rows: Vec<TokenRow>, given: &str) -> Result<TokenRow, Fault> {
+    let fits = |id: TokenId| {
+        let id = id.to_string();
+        id == given || (given.len() >= 4 && id.ends_with(given))
+    };
+    if let Some(row) = rows.iter().find(|row| row.name == given) {
+        return Ok(row.clone());
+    }
+    let mut fitting = rows.into_iter().filter(|row| fits(row.id));
+    match (fitting.next(), fitting.next()) {
+        (Some(row), None) => Ok(row),
+        (None, _) => Err(unknown(given)),
+        (Some(_), Some(_)) => {
+            Err(Fault::new(Code::NotFound, format!("more than one token fits '{given}'"))
+                .with_hint("give more of the id"))
+        }
+    }
+}
+
+/// Whose token this is, if it is one that was given and is good now.
+pub async fn holder(host: &Host, token: &str) -> Result<Option<TokenRow>, Fault> {
+    if token.len() != BYTES || !token.starts_with(PREFIX) {
+        return Ok(None);
+    }
+    host.store().token(clock::now().wall, hash(token)).await.map_err(stored)
+}
+
+fn hash(token: &str) -> [u8; 32] {
+    *blake3::hash(token.as_bytes()).as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::Timestamp;
+
+    fn row(n: u128, name: &str) -> TokenRow {
+        TokenRow {
+            id: TokenId::new(uuid::Uuid::from_u128(n)),
+            name: name.to_owned(),
+            scope: Scope::Viewer,
+            browser: false,
+            created_at: Timestamp(0),
+            expires_at: None,
+        }
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_name_or_by_an_end_of_its_id_that_fits_no_other() {
+        let rows = || vec![row(0x1_abcd, "one"), row(0x2_abcd, "two")];
+        let found = |given: &str| find(rows(), given).map(|row| row.name).ok();
+        assert_eq!(found("two").as_deref(), Some("two"));
+        assert_eq!(found("1abcd").as_deref(), Some("one"));
+        assert_eq!(found(&row(0x2_abcd, "").id.to_string()).as_deref(), Some("two"));
+        for given in ["abcd", "d", "", "three"] {
+            assert_eq!(found(given), None, "{given}");
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Tokens over HTTP: which there are, one more, one less. A token is shown when it is made and never
+//! again, so its answer is kept under no key either.
+
+use super::describe::With;
+use super::{Given, Named, Problem};
+use crate::App;
+use axum::Json;
+use axum::extract::State;
+use host::ops::token::{self, GivenToken, TokenRequest};
+use store::TokenRow;
+
+pub async fn list(State(app): State<App>) -> Result<Json<Vec<TokenRow>>, Problem> {
+    Ok(Json(token::list(&app.host).await?))
+}
+
+pub async fn add(
+    State(app): State<App>,
+    Given(request): Given<TokenRequest>,
+) -> Result<With<201, GivenToken>, Problem> {
+    Ok(With(token::add(&app.host, request).await?))
+}
+
+pub async fn revoke(
+    State(app): State<App>,
+    Named(given): Named,
+) -> Result<Json<TokenRow>, Problem> {
+    Ok(Json(token::revoke(&app.host, &given).await?))
+}
