@@ -134,6 +134,8 @@ pub struct Settle {
     pub ended_at: Timestamp,
     pub task_state: TaskState,
     pub message: Sealed,
+    /// Turns that were begun, for the budgets that count them.
+    pub turns: u64,
 }
 
 /// The Batch is durable.
@@ -221,7 +223,11 @@ pub struct Reserve {
     pub fence: u64,
     pub nanousd: NanoUsd,
     pub tokens: u64,
+    pub turns: u64,
+    pub ms: u64,
     pub since: Timestamp,
     pub nanousd_max: Option<NanoUsd>,
     pub tokens_max: Option<u64>,
+    pub turns_max: Option<u64>,
+    pub ms_max: Option<u64>,
 }

@@ -148,6 +148,7 @@ impl Holder {
             ended_at: NOW.plus_ms(500),
             task_state,
             message: Seal::default().given("it failed"),
+            turns: 3,
         });
         batch
     }
@@ -266,9 +267,13 @@ fn reserve(held: &Holder, nanousd: i64, nanousd_max: Option<i64>) -> Reserve {
         fence: held.fence,
         nanousd: NanoUsd(nanousd),
         tokens: 10,
+        turns: 2,
+        ms: 100,
         since: NOW,
         nanousd_max: nanousd_max.map(NanoUsd),
         tokens_max: None,
+        turns_max: None,
+        ms_max: None,
     }
 }
 

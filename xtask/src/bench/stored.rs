@@ -90,7 +90,14 @@ impl Maker {
         Batch {
             events: vec![event],
             run_state: RunState::Settled,
-            settle: Some(Settle { outcome, code: None, ended_at: at, task_state, message }),
+            settle: Some(Settle {
+                outcome,
+                code: None,
+                ended_at: at,
+                task_state,
+                message,
+                turns: 0,
+            }),
             ..empty(self.stamp.run_id, first_seq)
         }
     }

@@ -26,6 +26,7 @@ impl Drive {
                     ended_at: now.wall,
                     task_state: TaskState::after(result.outcome, Review::None),
                     message: seal.given(result.message.as_deref().unwrap_or_default()),
+                    turns: u64::from(self.machine.turns()),
                 });
             }
             let (run_id, fence) = (self.run, self.fence);
