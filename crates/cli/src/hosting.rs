@@ -159,6 +159,7 @@ async fn become_host(
         store,
         program: PathBuf::from(OWN_PROGRAM),
         token: token.to_owned(),
+        budgets: place.config.budgets(),
         prices: place.config.prices(),
         organization: place.config.organization().to_owned(),
         activity: place.config.activity(),
@@ -268,5 +269,6 @@ fn named(resolved: config::Resolved) -> Named {
         prompt_template: resolved.prompt_template,
         system_prompt: resolved.system_prompt,
         tools: resolved.tools,
+        fallback: resolved.fallback.iter().filter_map(config::file::Fallback::link).collect(),
     }
 }

@@ -16,6 +16,7 @@ use crate::ops::relay::Callers;
 use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::perform::Mouth;
+use crate::share::Share;
 use crate::trace::{self, Tracer};
 use crate::upstream::Upstream;
 use crate::workspace::Workspace;
@@ -446,6 +447,7 @@ async fn adopted(
         standing,
         cost_model: state.cost_model,
         quota: state.quota,
+        share: Share::of(state.fund),
         told: state.told,
         spool,
         spool_dropped: 0,

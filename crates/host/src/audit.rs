@@ -59,6 +59,14 @@ impl Audit {
         });
     }
 
+    /// The same for something that was done by a person's word.
+    pub fn done(&self, ts: Timestamp, what: &'static str, to: &str) {
+        let (audit, line) = (self.clone(), serde_json::json!({ "ts": ts, "what": what, "to": to }));
+        tokio::task::spawn_blocking(move || {
+            let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
+        });
+    }
+
     fn add(&self, mut line: Vec<u8>) -> io::Result<()> {
         line.push(b'\n');
         let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);

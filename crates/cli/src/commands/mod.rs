@@ -14,6 +14,7 @@ mod init;
 mod line;
 mod mcp_proxy;
 mod prices;
+mod quotas;
 mod record;
 mod remote;
 mod replay;
@@ -135,6 +136,7 @@ pub async fn perform(
         Command::Approvals => answer::approvals(&context).await,
         Command::Answer(args) => answer::answer(&context, args).await,
         Command::Costs(args) => costs::costs(&context, args).await,
+        Command::Quotas(args) => quotas::quotas(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Remote(args) => remote::remote(&context, *args).await,

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use store::{NewCommand, Room, RunRow, RunsPage, TaskRow, TraceReader};
 
 pub use super::again::start;
+pub use engine::rules::fallback::Link;
 
 /// What someone asks for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -48,6 +49,12 @@ pub struct RunRequest {
     pub permission: Option<Policy>,
     #[serde(default)]
     pub budget: Budget,
+    /// What all runs of its task may spend together.
+    #[serde(default)]
+    pub task_budget: Budget,
+    /// Why another than the one that was asked for does it, in words for its events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// The conversation of an earlier run that this one takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
@@ -101,6 +108,8 @@ pub struct Named {
     pub prompt_template: Option<String>,
     pub system_prompt: Option<String>,
     pub tools: Option<Vec<String>>,
+    /// Who goes on when it cannot, in this order.
+    pub fallback: Vec<Link>,
 }
 
 impl RunRequest {
@@ -109,7 +118,7 @@ impl RunRequest {
         if let Some(adapter) = self.adapter.clone() {
             return Ok((self, adapter));
         }
-        let Named { adapter, budget, prompt_template, system_prompt, tools } =
+        let Named { adapter, budget, prompt_template, system_prompt, tools, fallback: _ } =
             (host.inner.resolve)(&self.agent)?;
         let request = Self {
             budget: self.budget.over(budget),

@@ -5,6 +5,7 @@ mod callback;
 mod host;
 mod money;
 mod openapi;
+mod quotas;
 mod runs;
 mod tasks;
 mod workspace;
@@ -128,6 +129,21 @@ pub const ROUTES: &[Route] = &[
             "what was spent: by=day,agent,adapter,model and since=2026-11-01 or 7d",
         )],
         make: || get(money::costs),
+    },
+    Route {
+        path: "/api/v1/budgets",
+        methods: &[("get", "the budgets that runs share, and what is left of them")],
+        make: || get(quotas::budgets),
+    },
+    Route {
+        path: "/api/v1/quotas",
+        methods: &[("get", "the quotas of accounts: whether runs start, until when not, and why")],
+        make: || get(quotas::list),
+    },
+    Route {
+        path: "/api/v1/quotas/clear",
+        methods: &[("post", "let runs start again in a scope, whatever its provider said")],
+        make: || post(quotas::clear),
     },
     Route {
         path: "/api/v1/prices",
