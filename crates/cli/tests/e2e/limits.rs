@@ -146,3 +146,23 @@ fn a_budget_of_a_day_is_shared_by_all_runs_and_refuses_the_next_before_it_starts
     let costs = ostler.says(&["costs"]);
     assert!(costs.stdout.contains("used up") && costs.stdout.contains("global"), "{costs:?}");
 }
+
+#[test]
+fn runs_side_by_side_spend_no_more_than_their_budget_and_what_is_in_flight() {
+    const AT_ONCE: usize = 6;
+    const STEP_USD: f64 = 0.1;
+    let ostler = Ostler::new();
+    let budgets = json!([{ "window": "day", "usd": 2.0 }]);
+    ostler.instance.write_config(&json!({ "budgets": budgets }).to_string());
+    let agent = ostler.fake("--step-asks --steps 50");
+    let run = || ostler.starts(&["run", "--process", &agent, "x", "--json"]);
+    let runs: Vec<_> = (0..AT_ONCE).map(|_| run()).collect();
+    let said: Vec<_> = runs.into_iter().map(crate::ostler::Running::finish).collect();
+    assert!(said.iter().all(|said| said.code == 7), "{said:?}");
+    let started = said.iter().filter(|said| !said.events().is_empty()).count();
+    let costs = ostler.says(&["costs", "--json"]);
+    let costs: Value = serde_json::from_str(&costs.stdout).unwrap();
+    let spent = costs[0]["effective_nanousd"].as_i64().unwrap() as f64 / 1e9;
+    println!("{AT_ONCE} at once on $2.00: {started} started, ${spent:.2} spent");
+    assert!(spent >= 2.0 && spent <= 2.0 + started as f64 * STEP_USD + 1e-9, "{spent}");
+}

@@ -7,8 +7,8 @@ use super::gate::Candidate;
 use super::quota::{self, Seen};
 use super::run::{Budget, RunRequest, stored};
 use crate::{Host, Inner, clock};
-use contract::event::{self, Body, Remaining};
-use contract::limits::{BUDGETS_MAX, RESERVE_MORE_PERCENT};
+use contract::event::{self, Body, QuotaWindow, Remaining};
+use contract::limits::{BUDGETS_MAX, QUOTA_RESET_MS, RESERVE_MORE_PERCENT};
 use contract::plan::Adapter;
 use contract::state::WaitingFor;
 use contract::{Code, Draft, Fault, NanoUsd, RunId, TaskId, Timestamp};
@@ -23,6 +23,8 @@ pub use engine::rules::budget::{Amounts as SharedAmounts, Budget as SharedBudget
 
 /// How often a start that others are in the way of is tried again.
 const TRIES_MAX: usize = 64;
+/// When a budget that live runs hold is looked at again.
+const BUDGET_LOOK_MS: u64 = 60_000;
 const GLOBAL: &str = "global";
 
 /// A budget as people see it.
@@ -159,24 +161,34 @@ async fn full(
     now: Timestamp,
 ) -> Result<Option<Hold>, Fault> {
     let why = WaitingFor::Budget;
-    let (_, left) = standing(house, budget, now).await?;
+    let (sum, left) = standing(house, budget, now).await?;
     if let Some(unit) = budget::spent(&left) {
         let note = format!("no {unit} are left of the budget {}", budget.name());
-        return Ok(Some(Hold { why, until: budget.window.end(now), note }));
+        // What live runs hold and do not spend is free again when they end.
+        let look = (sum.live > 0).then(|| later(now, BUDGET_LOOK_MS));
+        let until = look.into_iter().chain(budget.window.end(now)).min();
+        return Ok(Some(Hold { why, until, note }));
     }
     let Some(percent) = budget.quota_percent else { return Ok(None) };
+    // What was told without an end is good for as long as a reset usually takes.
+    let told_at = seen.row.told_at.unwrap_or(now);
+    let end = |window: &QuotaWindow| window.resets_at.unwrap_or(later(told_at, QUOTA_RESET_MS));
     let over = quota::windows(&seen.row).into_iter().find(|window| {
-        let counts = window.resets_at.is_none_or(|at| at > now);
-        counts && (window.exhausted || window.used_percent.is_some_and(|used| used >= percent))
+        let used = window.exhausted || window.used_percent.is_some_and(|used| used >= percent);
+        used && end(window) > now
     });
     Ok(over.map(|window| {
-        let used = window.used_percent.unwrap_or(100.0);
+        let (used, until) = (window.used_percent.unwrap_or(100.0), Some(end(&window)));
         let (id, scope, name) = (window.id, &seen.row.scope, budget.name());
         let note = format!(
             "the window {id} of {scope} is used by {used} %, and the budget {name} allows {percent} %"
         );
-        Hold { why, until: window.resets_at, note }
+        Hold { why, until, note }
     }))
+}
+
+fn later(at: Timestamp, ms: u64) -> Timestamp {
+    at.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
 /// Whether a run may start, and within what. A refusal is the fault that its asker sees.
