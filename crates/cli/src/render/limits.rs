@@ -114,7 +114,11 @@ mod tests {
             { "scope": "acme/own", "state": "closed", "live": 0, "why": "long ago" },
         ]))
         .unwrap();
-        insta::assert_snapshot!(quotas_table(&rows, usize::MAX, Colour::Off), @"");
+        insta::assert_snapshot!(quotas_table(&rows, usize::MAX, Colour::Off), @r"
+        SCOPE      RUNS   UNTIL                     LIVE  WINDOWS                   WHY
+        acme/work  wait   2026-11-16T15:00:00.000Z     2  five_hour 100 % · 7 days  You've hit your limit
+        acme/own   start  –                            0  –
+        ");
     }
 
     #[test]
@@ -127,6 +131,10 @@ mod tests {
               "used": { "nanousd": 0 }, "left": {}, "level": "ok", "live": 0 },
         ]))
         .unwrap();
-        insta::assert_snapshot!(budgets_table(&rows, usize::MAX, Colour::Off), @"");
+        insta::assert_snapshot!(budgets_table(&rows, usize::MAX, Colour::Off), @r"
+        BUDGET        WINDOW    USED             LEFT              LIVE  STANDS
+        global        day       $4.50 · 3 turns  $0.50 · 37 turns     1  nearly used
+        agent:worker  lifetime  –                80 % of quota        0  fine
+        ");
     }
 }
