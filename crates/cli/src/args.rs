@@ -54,6 +54,8 @@ pub enum Command {
     Answer(Answer),
     /// Show what was spent, and by whom
     Costs(Costs),
+    /// Show the quotas of accounts and whether runs start, or let them start again
+    Quotas(Quotas),
     /// Look at the prices, or import newer ones
     #[command(subcommand)]
     Prices(Prices),
@@ -436,6 +438,18 @@ pub struct Costs {
     /// From this day on: 2026-11-01, or 7d for the last seven; days are those of UTC
     #[arg(long, value_name = "DAY")]
     pub since: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct Quotas {
+    #[command(subcommand)]
+    pub what: Option<QuotasWhat>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum QuotasWhat {
+    /// Let runs start again in a scope, whatever its provider said
+    Clear { scope: String },
 }
 
 #[derive(Debug, Subcommand)]

@@ -6,6 +6,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::ask::OpenAsk;
 use host::ops::money::ImportReport;
+use host::ops::quota::QuotaView;
 use host::ops::run::{Asked, RunRequest};
 use host::ops::task::TaskView;
 use host::ops::task::add::NewErrand;
@@ -161,6 +162,13 @@ impl Client {
 
     pub async fn import_prices(&self, file: &serde_json::Value) -> Result<ImportReport, Fault> {
         let response = self.post("/api/v1/prices", file).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
+    }
+
+    /// Lets runs start again in a scope.
+    pub async fn clear_quota(&self, scope: &str) -> Result<QuotaView, Fault> {
+        let body = serde_json::json!({ "scope": scope });
+        let response = self.post("/api/v1/quotas/clear", &body).await?;
         response.json().await.map_err(|error| unreachable_host(&error))
     }
 

@@ -159,6 +159,7 @@ async fn become_host(
         store,
         program: PathBuf::from(OWN_PROGRAM),
         token: token.to_owned(),
+        budgets: place.config.budgets(),
         prices: place.config.prices(),
         organization: place.config.organization().to_owned(),
         activity: place.config.activity(),
@@ -271,5 +272,6 @@ fn named(resolved: config::Resolved) -> Named {
         tools: resolved.tools,
         cwd: resolved.cwd.or(resolved.repository),
         concurrency: resolved.concurrency,
+        fallback: resolved.fallback.iter().filter_map(config::file::Fallback::link).collect(),
     }
 }

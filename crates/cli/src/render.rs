@@ -8,6 +8,7 @@ mod clean;
 mod figures;
 mod flow;
 mod items;
+mod limits;
 mod measure;
 mod money;
 mod practice;
@@ -20,6 +21,7 @@ mod totals;
 
 pub use clean::{clean, one_line};
 pub use figures::ordinal;
+pub use limits::{budgets_table, quotas_table};
 pub use money::{costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
 pub use table::{RunRow, runs_table, tail};

@@ -50,6 +50,33 @@ limits! {
     ASK_MS: u64 = 600_000;
     /// How long a rate limit may last before the run is ended.
     PATIENCE_MS: u64 = 300_000;
+    /// How long to wait for a quota whose reset nobody named, or that was named in the past.
+    QUOTA_RESET_MS: u64 = 30 * 60 * 1000;
+    /// The longest wait for a reset, whatever was told: after it, one run asks again.
+    QUOTA_RESET_MS_MAX: u64 = 8 * 24 * 3600 * 1000;
+    /// How long the first run after a reset goes on without a new answer before others follow it.
+    QUOTA_PROBE_MS: u64 = 60_000;
+    /// Between two starts of one quota's scope while it is taken up again.
+    QUOTA_STAGGER_MS: u64 = 2_000;
+    /// For how long starts are spread after a reset.
+    QUOTA_RAMP_MS: u64 = 30 * 60 * 1000;
+    /// What is kept of the words with which a provider refused.
+    QUOTA_WHY_BYTES_MAX: usize = 512;
+    /// Windows that are kept of what a provider tells of an account.
+    QUOTA_WINDOWS_MAX: usize = 16;
+    /// What a run without a budget of its own sets aside of a shared one, and asks for more of when
+    /// it is used: nano-dollars.
+    RESERVE_NANOUSD: i64 = 1_000_000_000;
+    /// The same in tokens.
+    RESERVE_TOKENS: u64 = 500_000;
+    /// The same in turns.
+    RESERVE_TURNS: u32 = 10;
+    /// The same in time.
+    RESERVE_MS: u64 = 15 * 60 * 1000;
+    /// The share of what was set aside that is left when a run asks for more, in percent.
+    RESERVE_MORE_PERCENT: u64 = 50;
+    /// Budgets that are looked at before one start.
+    BUDGETS_MAX: usize = 64;
     /// How long a provider may take to tell how an account stands.
     USAGE_MS_MAX: u64 = 3_000;
     /// How long what it told is good for.

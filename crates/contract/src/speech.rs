@@ -4,6 +4,7 @@
 
 use crate::event::{Body, Origin, PermissionOption, Raw, Remaining, StopReason, Usage};
 use crate::fault::Code;
+use crate::reset::Reset;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -71,6 +72,8 @@ pub enum Signal {
     SessionUnknown,
     /// The model's provider holds the agent back, and the agent waits by itself.
     Limited(Limited),
+    /// When a limit of the provider ends, in the words it was told in.
+    Resets(Reset),
     /// The model answers again.
     LimitLifted,
     /// Spending, as an increment or a total by its basis; already a `usage` draft too.

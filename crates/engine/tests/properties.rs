@@ -6,7 +6,7 @@ use contract::event::{Body, Outcome, PermissionOption, StopReason, Usage};
 use contract::money::Basis;
 use contract::plan::Clocks;
 use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
-use contract::{AskId, Code, NanoUsd, RunState, Timestamp, Tokens};
+use contract::{AskId, Code, NanoUsd, Reset, RunState, Timestamp, Tokens};
 use engine::{Booked, Covers, Effect, Input, Machine, Now, RunBudget, Step, Terms, Testimony};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -86,6 +86,7 @@ fn signal() -> impl Strategy<Value = Signal> {
             Signal::Limited(Limited { code, terminal, wait_ms, resets_at: None })
         }),
         1 => Just(Signal::LimitLifted),
+        1 => any::<u64>().prop_map(|ms| Signal::Resets(Reset::After { ms })),
         1 => ending().prop_map(Signal::Ended),
         1 => ending().prop_map(Signal::Result),
         1 => ending().prop_map(Signal::ResultAtExit),

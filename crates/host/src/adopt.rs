@@ -17,6 +17,7 @@ use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::ops::{errand, line};
 use crate::perform::Mouth;
+use crate::share::Share;
 use crate::trace::{self, Tracer};
 use crate::upstream::Upstream;
 use crate::workspace::Workspace;
@@ -479,6 +480,7 @@ async fn adopted(
         errand,
         cost_model: state.cost_model,
         quota: state.quota,
+        share: Share::of(state.fund),
         told: state.told,
         spool,
         spool_dropped: 0,

@@ -1,11 +1,10 @@
 //! What is written down of those who came with no token that is good here: when, from where, and for
-//! which route; and of tokens that were given and taken away. Never a token, and no other word of
-//! theirs: addresses, routes and ids are ours. One line
-//! of JSON each, in a private file of the data directory that is set aside when it is full, so that it
+//! which route; and what people did that others may ask about later. Never a token, and no other word
+//! of theirs: addresses, routes and ids are ours. One line of JSON each, in a private file of the data directory that is set aside when it is full, so that it
 //! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
 
 use contract::limits::AUDIT_BYTES_MAX;
-use contract::{Fault, Scope, Timestamp, TokenId};
+use contract::{Fault, Timestamp};
 use serde::Serialize;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -29,19 +28,12 @@ pub struct RefusedToken {
     pub before: u32,
 }
 
-/// Something that was done about tokens.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub(crate) struct Deed {
-    pub what: &'static str,
-    pub token: TokenId,
-    pub scope: Scope,
-}
-
 #[derive(Serialize)]
-struct Done {
+struct Deed {
     ts: Timestamp,
+    what: &'static str,
     #[serde(flatten)]
-    deed: Deed,
+    about: serde_json::Value,
 }
 
 #[derive(Serialize)]
@@ -75,11 +67,11 @@ impl Audit {
         });
     }
 
-    /// Writes down what was done, off the path of whoever asked.
-    pub fn did(&self, ts: Timestamp, deed: Deed) {
+    /// Writes down what a person did and to what, off the path of whoever asked.
+    pub fn did(&self, ts: Timestamp, what: &'static str, about: serde_json::Value) {
         let audit = self.clone();
         tokio::task::spawn_blocking(move || {
-            let line = serde_json::to_vec(&Done { ts, deed });
+            let line = serde_json::to_vec(&Deed { ts, what, about });
             let _ = line.map_err(Into::into).and_then(|line| audit.add(line));
         });
     }

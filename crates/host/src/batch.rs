@@ -126,6 +126,9 @@ pub struct HostState {
     /// The same, for whether what the agent tells of its account is kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota: Option<QuotaSource>,
+    /// What it may spend of budgets that it shares with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fund: Option<crate::ops::limits::Fund>,
     /// Where the agent was told to find the host: whoever adopts it listens there too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<String>,
@@ -206,6 +209,7 @@ impl Drive {
             next_frame: self.mouth.next_frame,
             cost_model: self.cost_model.clone(),
             quota: self.quota,
+            fund: self.share.fund.clone(),
             told: self.told.clone(),
             asked: self.callers.ids(),
             policy: Some(self.bench.policy),
@@ -256,6 +260,7 @@ impl Drive {
             waiting_for,
             follow,
             message: seal.line(message.as_bytes()),
+            turns: u64::from(self.machine.turns()),
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::ops::ask::OpenAsk;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
+use crate::share::Share;
 use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
@@ -66,6 +67,8 @@ pub struct Drive {
     pub(crate) errand: Option<crate::ops::errand::Errand>,
     pub(crate) cost_model: Option<String>,
     pub(crate) quota: Option<QuotaSource>,
+    /// What it shares with other runs: the quota of its account, and budgets.
+    pub(crate) share: Share,
     /// Where the agent was told to find the host that started it.
     pub(crate) told: Option<String>,
     pub(crate) spool: PathBuf,
@@ -199,6 +202,7 @@ impl Drive {
     /// something: an agent that never pauses must not keep a stop or a renewal from being heard.
     async fn turn(&mut self) -> Result<(), Leave> {
         self.settle_what_is_pending().await?;
+        self.tend_share().await;
         if self.ending == Ending::Elsewhere {
             self.take_up_elsewhere(clock::now()).await;
         }
@@ -394,6 +398,7 @@ impl Drive {
         if matches!(draft.body, Body::Quota(_)) && self.quota == Some(QuotaSource::Off) {
             return;
         }
+        self.share.note(&draft.body);
         self.standing.note(&draft.body);
         self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
     }
@@ -612,6 +617,7 @@ impl Drive {
             if self.lease.is_over(clock::now().mono_ms) {
                 return Err(Leave::Expired);
             }
+            self.trip_quota(&batch).await;
             let committed = match is_last {
                 true => self.house.store.commit_from_reserve(batch.clone()).await,
                 false => self.house.store.commit(batch.clone()).await.map(|_| Room::Ordinary),

@@ -29,6 +29,7 @@ pub mod ops;
 mod patch;
 mod perform;
 pub mod prices;
+mod share;
 pub mod skills;
 pub mod snapshot;
 mod spare;
@@ -71,6 +72,8 @@ pub struct Setup {
     pub program: PathBuf,
     /// The token of the data directory; every secret of a run is derived from it.
     pub token: String,
+    /// Budgets that runs share, of the whole house and of its agents.
+    pub budgets: Vec<ops::limits::SharedBudget>,
     /// The person's own prices.
     pub prices: PriceTable,
     pub organization: String,
@@ -112,6 +115,7 @@ pub(crate) struct Inner {
     pub program: PathBuf,
     pub keepers: Arc<spare::Keepers>,
     pub token: String,
+    pub budgets: Vec<ops::limits::SharedBudget>,
     pub prices: Prices,
     pub organization: String,
     pub activity: Activity,
@@ -155,6 +159,7 @@ impl Host {
             store,
             program,
             token,
+            budgets,
             prices,
             organization,
             activity,
@@ -178,6 +183,7 @@ impl Host {
             program,
             keepers,
             token,
+            budgets,
             prices,
             organization,
             activity,

@@ -34,6 +34,7 @@ pub mod process;
 pub mod provider;
 pub mod registry;
 pub mod remote;
+pub mod reset;
 mod saved;
 pub mod skills;
 pub mod template;

@@ -34,6 +34,7 @@ fn ends(signal: &Signal) -> bool {
         | Signal::Asked(_)
         | Signal::AskWithdrawn { .. }
         | Signal::Session { .. }
+        | Signal::Resets(_)
         | Signal::LimitLifted
         | Signal::Spent(_) => false,
     }

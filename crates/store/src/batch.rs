@@ -140,6 +140,8 @@ pub struct Settle {
     pub waiting_for: Option<WaitingFor>,
     pub follow: Follow,
     pub message: Sealed,
+    /// Turns that were begun, for the budgets that count them.
+    pub turns: u64,
 }
 
 impl Settle {
@@ -239,7 +241,11 @@ pub struct Reserve {
     pub fence: u64,
     pub nanousd: NanoUsd,
     pub tokens: u64,
+    pub turns: u64,
+    pub ms: u64,
     pub since: Timestamp,
     pub nanousd_max: Option<NanoUsd>,
     pub tokens_max: Option<u64>,
+    pub turns_max: Option<u64>,
+    pub ms_max: Option<u64>,
 }

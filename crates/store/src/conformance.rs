@@ -154,6 +154,7 @@ impl Holder {
             waiting_for: None,
             follow: Follow::default(),
             message: Seal::default().given("it failed"),
+            turns: 3,
         });
         batch
     }
@@ -272,9 +273,13 @@ fn reserve(held: &Holder, nanousd: i64, nanousd_max: Option<i64>) -> Reserve {
         fence: held.fence,
         nanousd: NanoUsd(nanousd),
         tokens: 10,
+        turns: 2,
+        ms: 100,
         since: NOW,
         nanousd_max: nanousd_max.map(NanoUsd),
         tokens_max: None,
+        turns_max: None,
+        ms_max: None,
     }
 }
 

@@ -23,6 +23,7 @@ pub mod limits;
 pub mod model;
 mod queue;
 mod row;
+mod scope;
 pub mod seal;
 #[cfg(any(test, feature = "conformance"))]
 pub mod spiteful;
@@ -38,6 +39,7 @@ pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
 pub use queue::*;
 pub use row::*;
+pub use scope::{Opened, QuotaRow, QuotaStep, ScopeSum, Within};
 pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
 pub use trace::{Trace, TraceMark, TraceReader};
 
@@ -119,10 +121,61 @@ impl Store {
         &self,
         task: NewTask,
         claim: Claim,
+        batch: Batch,
+    ) -> Result<Committed, Error> {
+        self.begin_within(task, claim, batch, Within::default()).await
+    }
+
+    /// The same for a run that starts within a quota and budgets: they hold in the same transaction,
+    /// or nothing of it is begun. A breaker that has changed since it was seen is a `Conflict`.
+    pub async fn begin_within(
+        &self,
+        task: NewTask,
+        claim: Claim,
         mut batch: Batch,
+        within: Within,
     ) -> Result<Committed, Error> {
         self.write_blobs(&mut batch).await?;
-        self.shared.sqlite.begin(task, claim, batch).await
+        self.shared.sqlite.begin(task, claim, batch, within).await
+    }
+
+    /// Changes the breaker of a quota, if it still is as the caller saw it.
+    pub async fn step_quota(&self, step: QuotaStep) -> Result<(), Error> {
+        self.shared.sqlite.step_quota(step).await
+    }
+
+    /// Keeps how the windows of a quota stand.
+    pub async fn tell_quota(
+        &self,
+        scope: String,
+        windows: Sealed,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        self.shared.sqlite.tell_quota(scope, windows, at).await
+    }
+
+    pub async fn quota(&self, scope: &str) -> Result<Option<QuotaRow>, Error> {
+        self.shared.sqlite.quota(scope).await
+    }
+
+    /// Every quota that is known, by its scope.
+    pub async fn quotas(&self, limit: usize) -> Result<Vec<QuotaRow>, Error> {
+        self.shared.sqlite.quotas(limit).await
+    }
+
+    /// The runs of a quota that are not settled, oldest first.
+    pub async fn quota_runs(&self, scope: &str, limit: usize) -> Result<Vec<RunId>, Error> {
+        self.shared.sqlite.quota_runs(scope, limit).await
+    }
+
+    /// The quota that a run spends.
+    pub async fn quota_of(&self, run: RunId) -> Result<Option<String>, Error> {
+        self.shared.sqlite.quota_of(run).await
+    }
+
+    /// What a scope has spent since a moment, together with what its live runs hold.
+    pub async fn scope_sum(&self, scope: &str, since: Timestamp) -> Result<ScopeSum, Error> {
+        self.shared.sqlite.scope_sum(scope, since).await
     }
 
     /// Moves the end of a lease that is held.
@@ -210,6 +263,11 @@ impl Store {
     /// what was spent. The same scope and run again replaces it too.
     pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
         self.shared.sqlite.reserve(reserve).await
+    }
+
+    /// Several at once: all of them, or none.
+    pub async fn reserve_all(&self, reserves: Vec<Reserve>) -> Result<(), Error> {
+        self.shared.sqlite.reserve_all(reserves).await
     }
 
     /// Moves a task that no run holds, if it still stands where the caller saw it.
@@ -303,6 +361,11 @@ impl Store {
     /// What was spent, by some of day, agent, adapter and model; newest days first.
     pub async fn costs(&self, query: CostsQuery) -> Result<Vec<CostRow>, Error> {
         self.shared.sqlite.costs(query).await
+    }
+
+    /// The runs of a task, oldest first.
+    pub async fn task_runs(&self, task: TaskId) -> Result<Vec<RunRow>, Error> {
+        self.shared.sqlite.task_runs(task).await
     }
 
     pub async fn task(&self, id: TaskId) -> Result<Option<TaskRow>, Error> {

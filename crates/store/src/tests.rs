@@ -7,6 +7,7 @@ mod corpus;
 mod interleavings;
 mod ledger;
 pub(crate) mod powercut;
+mod scope;
 
 use crate::backend::Backend;
 use crate::conformance::{self, Holder, Sure, claim_of, holder, new_task, refused};

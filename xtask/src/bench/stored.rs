@@ -98,6 +98,7 @@ impl Maker {
                 waiting_for: None,
                 follow: Default::default(),
                 message,
+                turns: 0,
             }),
             ..empty(self.stamp.run_id, first_seq)
         }

@@ -28,6 +28,7 @@ impl Drive {
                     waiting_for: None,
                     follow: Default::default(),
                     message: seal.given(result.message.as_deref().unwrap_or_default()),
+                    turns: u64::from(self.machine.turns()),
                 });
             }
             let (run_id, fence) = (self.run, self.fence);

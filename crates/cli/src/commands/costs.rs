@@ -4,26 +4,34 @@ use super::{Context, Stopped};
 use crate::args;
 use crate::client::escaped;
 use crate::{render, terminal};
+use host::ops::limits::BudgetView;
 use std::process::ExitCode;
 use store::CostRow;
 
 pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Stopped> {
     let since = args.since.as_deref().map(|since| format!("&since={}", escaped(since)));
     let path = format!("/api/v1/costs?by={}{}", escaped(&args.by), since.unwrap_or_default());
-    let rows: Vec<CostRow> = context.ask(async |client| Ok(client.get(&path).await?)).await?;
+    let (rows, budgets): (Vec<CostRow>, Vec<BudgetView>) = context
+        .ask(async |client| Ok((client.get(&path).await?, client.get("/api/v1/budgets").await?)))
+        .await?;
     if context.global.json {
         context.print_json(&rows)?;
-        return Ok(ExitCode::SUCCESS);
-    }
-    if rows.is_empty() {
-        context.print("nothing was spent")?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
     // What is read by a program is not cut to fit a screen.
     let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
-    let table = render::costs_table(&rows, columns, colour);
-    context.print_rendered(&format!("{table}\n{}", render::costs_total(&rows)))?;
+    match rows.is_empty() {
+        true => context.print("nothing was spent")?,
+        false => {
+            let table = render::costs_table(&rows, columns, colour);
+            context.print_rendered(&format!("{table}\n{}", render::costs_total(&rows)))?;
+        }
+    }
+    if !budgets.is_empty() {
+        let table = render::budgets_table(&budgets, columns, colour);
+        context.print_rendered(&format!("\n{table}"))?;
+    }
     Ok(ExitCode::SUCCESS)
 }

@@ -15,6 +15,7 @@ mod line;
 mod mcp;
 mod mcp_proxy;
 mod prices;
+mod quotas;
 mod record;
 mod remote;
 mod replay;
@@ -138,6 +139,7 @@ pub async fn perform(
         Command::Approvals => answer::approvals(&context).await,
         Command::Answer(args) => answer::answer(&context, args).await,
         Command::Costs(args) => costs::costs(&context, args).await,
+        Command::Quotas(args) => quotas::quotas(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,
         Command::Task(args) => task::task(&context, args).await,
         Command::Token(args) => token::token(&context, args).await,

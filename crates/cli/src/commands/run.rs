@@ -251,6 +251,8 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
             turns: run_budget.turns,
             ms: run_budget.ms,
         },
+        task_budget: Default::default(),
+        fallback: None,
         resume: None,
         environment: Some(environment),
     }

@@ -1,10 +1,12 @@
 //! Single values of the configuration, in the words of the rooms that need them.
 
 use super::Config;
-use super::words::Activity;
+use super::file::Budget;
+use super::words::{Activity, Window};
 use contract::NanoUsd;
 use contract::limits::{LEASE_MS, LEASE_MS_MIN};
 use engine::rules::price::{Price, PriceTable};
+use host::ops::limits::{self, SharedAmounts, SharedBudget};
 
 /// Who runs this, when nobody says.
 const ORGANIZATION: &str = "default";
@@ -38,6 +40,17 @@ impl Config {
         self.file.retry.as_ref().map(|retry| retry.max)
     }
 
+    /// The budgets that runs share: those of the file for all, those of an agent for its own.
+    pub fn budgets(&self) -> Vec<SharedBudget> {
+        let shared = |scope: &str, budgets: &[Budget]| -> Vec<SharedBudget> {
+            budgets.iter().filter_map(|budget| shared(scope, budget)).collect()
+        };
+        let agents = self.file.agents.iter();
+        let of_agents =
+            agents.flat_map(|(name, agent)| shared(&format!("agent:{name}"), &agent.budgets));
+        shared("global", &self.file.budgets).into_iter().chain(of_agents).collect()
+    }
+
     /// The person's own prices. A bucket without a price of its own costs what input costs.
     pub fn prices(&self) -> PriceTable {
         let nano = |usd: f64| NanoUsd::from_usd(usd).unwrap_or_default();
@@ -50,5 +63,29 @@ impl Config {
         PriceTable(
             self.file.prices.iter().map(|(name, given)| (name.clone(), price(given))).collect(),
         )
+    }
+}
+
+/// A budget that outlasts a run. What one run may spend is its own; a share of the provider's quota
+/// is held before every start, whatever the window.
+fn shared(scope: &str, budget: &Budget) -> Option<SharedBudget> {
+    let (window, limit) = match budget.window {
+        Window::Run => (limits::Window::Lifetime, SharedAmounts::default()),
+        Window::Day => (limits::Window::Day, amounts(budget)),
+        Window::Month => (limits::Window::Month, amounts(budget)),
+        Window::Lifetime => (limits::Window::Lifetime, amounts(budget)),
+    };
+    let quota_percent = budget.quota_percent;
+    let says = limit != SharedAmounts::default() || quota_percent.is_some();
+    says.then(|| SharedBudget { scope: scope.to_owned(), window, limit, quota_percent })
+}
+
+fn amounts(budget: &Budget) -> SharedAmounts {
+    SharedAmounts {
+        nanousd: budget.usd.and_then(NanoUsd::from_usd),
+        tokens: budget.tokens,
+        turns: budget.turns,
+        // The cast saturates: an absurdly long time is the longest there is.
+        ms: budget.minutes.map(|minutes| (minutes * 60_000.0) as u64),
     }
 }

@@ -15,16 +15,16 @@ const GAP: &str = "  ";
 const NAME_COLUMNS_MIN: usize = 16;
 
 /// A column: its head, and whether its texts stand at the right.
-struct Column {
+pub(super) struct Column {
     head: &'static str,
     right: bool,
 }
 
-const fn left(head: &'static str) -> Column {
+pub(super) const fn left(head: &'static str) -> Column {
     Column { head, right: false }
 }
 
-const fn right(head: &'static str) -> Column {
+pub(super) const fn right(head: &'static str) -> Column {
     Column { head, right: true }
 }
 
@@ -124,7 +124,12 @@ pub fn prices_table(rows: &[Listed], columns: usize, colour: Colour) -> String {
     table(heads, cells.collect(), columns, colour)
 }
 
-fn table(heads: Vec<Column>, cells: Vec<Vec<String>>, columns: usize, colour: Colour) -> String {
+pub(super) fn table(
+    heads: Vec<Column>,
+    cells: Vec<Vec<String>>,
+    columns: usize,
+    colour: Colour,
+) -> String {
     let mut widths: Vec<usize> = heads
         .iter()
         .enumerate()

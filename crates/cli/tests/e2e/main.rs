@@ -26,6 +26,7 @@ mod escape;
 mod first_minutes;
 mod handover;
 mod hook;
+mod limits;
 mod lost;
 mod manners;
 mod mapped;

@@ -1,14 +1,17 @@
 //! Pure functions over rows, one file per question. The store and the host ask; nothing here knows
 //! who does, and nothing here does IO, asks the time or takes a chance: those are arguments.
 
+pub mod breaker;
+pub mod budget;
 pub mod claimable;
 pub mod errand;
+pub mod fallback;
 pub mod handover;
 pub mod hold;
 pub mod lease;
 pub mod overdue;
 pub mod price;
-pub mod reserve;
+pub mod reset;
 pub mod resume;
 pub mod retry;
 pub mod subtask;

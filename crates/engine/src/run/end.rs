@@ -277,7 +277,7 @@ impl Machine {
             said: self.said.as_ref(),
             stopped: self.stopped.as_ref(),
             trouble: self.turns.model_error.or(self.turns.trouble()),
-            resets_at: self.held.and_then(|held| held.resets_at),
+            resets_at: self.resets_at(),
             told: self.turns.model_error.or(self.held.map(|held| held.code)),
             forced: self.forced,
             gone,

@@ -19,6 +19,7 @@ pub use ledger::{Booked, Covers};
 pub use terms::{RunBudget, SessionSpent, Terms};
 pub use tools::offers;
 
+use crate::rules;
 use asks::{Asks, May};
 use contract::command::{Command, Wish};
 use contract::event::{
@@ -146,6 +147,9 @@ pub struct Machine {
     /// Since when, and by what, the model's provider holds the agent back.
     #[serde(default)]
     held: Option<Held>,
+    /// When the provider takes requests again, where that was told apart from a limit.
+    #[serde(default)]
+    resets_at: Option<Timestamp>,
     /// It was said that the budget of dollars cannot hold what has no price.
     #[serde(default)]
     unpriced_told: bool,
@@ -248,6 +252,7 @@ impl Machine {
             lease_lost: false,
             session: None,
             held: None,
+            resets_at: None,
             unpriced_told: false,
             at_exit: None,
             forced: false,
@@ -284,6 +289,16 @@ impl Machine {
         let used =
             Used { turns_started: self.turns.started, elapsed_ms: self.watch.duration_ms(now) };
         self.ledger.standing(&self.terms.budget, used)
+    }
+
+    /// When the provider takes requests again, as it was last told.
+    pub fn resets_at(&self) -> Option<Timestamp> {
+        self.held.and_then(|held| held.resets_at).or(self.resets_at)
+    }
+
+    /// Turns that were begun.
+    pub fn turns(&self) -> u32 {
+        self.turns.started
     }
 
     pub fn is_settled(&self) -> bool {
@@ -384,7 +399,10 @@ impl Machine {
                 self.turns.model_error = Some(Code::NativeSessionUnknown);
             }
             Signal::Limited(limited) => self.bear(now, limited, out),
-            Signal::LimitLifted => self.held = None,
+            Signal::Resets(told) => {
+                self.resets_at = rules::reset::moment(&told, now.wall).or(self.resets_at);
+            }
+            Signal::LimitLifted => (self.held, self.resets_at) = (None, None),
             Signal::Spent(usage) => {
                 if let Some(booked) = self.ledger.book(&usage) {
                     self.warn_unpriced(&booked, out);

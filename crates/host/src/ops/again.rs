@@ -8,6 +8,7 @@ use super::line::{self, Turn};
 use super::run::{Asked, RunRequest, Started, stored};
 use super::start::{self, Begun};
 use crate::perform::Mouth;
+use crate::share::Share;
 use crate::{Host, Inner, adopt, chance, clock};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::{Code, Draft, Fault, RunId, TaskId};
@@ -100,6 +101,7 @@ pub(crate) async fn launch(host: &Host, request: RunRequest, row: &RunRow) -> Re
     drive.words.next_seq = row.head_seq + 1;
     (drive.words.carry, drive.words.open) = (state.carry, state.open);
     drive.mouth = Mouth::after(state.next_effect, state.next_frame);
+    drive.share = Share::of(state.fund);
     drive.inbox = drive.inbox.due();
     drive.lease.renew_now(now.mono_ms);
     let adopted = Lifecycle {

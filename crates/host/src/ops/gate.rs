@@ -9,7 +9,7 @@ use engine::rules::hold::Hold;
 use std::path::PathBuf;
 
 /// A task that could be started, with what its agent stands for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     pub task: TaskId,
     pub agent: String,
@@ -25,7 +25,7 @@ pub(crate) async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Ho
     if let Some(hold) = place(host, candidate).await? {
         return Ok(Some(hold));
     }
-    Ok(None)
+    super::limits::hold(host, candidate).await
 }
 
 /// A directory that is not there now may be there again: a disk that is not mounted, a checkout that

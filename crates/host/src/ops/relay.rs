@@ -188,6 +188,7 @@ mod tests {
             store: store::Store::open(&dir.path().join("store")).unwrap(),
             program: "ostler".into(),
             token: "the token of the house".to_owned(),
+            budgets: Vec::new(),
             prices: Default::default(),
             organization: String::new(),
             environment: Default::default(),

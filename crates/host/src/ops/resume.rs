@@ -190,7 +190,7 @@ fn nothing(resume: &Resume, agent: &str) -> Fault {
 }
 
 /// What the events of a run tell of its work.
-async fn past(host: &Host, run: RunId) -> Result<Past, Fault> {
+pub(super) async fn past(host: &Host, run: RunId) -> Result<Past, Fault> {
     let mut past = Past::default();
     let mut after = 0;
     loop {

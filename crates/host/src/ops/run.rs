@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use store::{NewCommand, Room, RunRow, RunsPage, TaskRow, TraceReader};
 
 pub use super::again::start;
+pub use engine::rules::fallback::Link;
 
 /// What someone asks for.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -49,6 +50,12 @@ pub struct RunRequest {
     pub permission: Option<Policy>,
     #[serde(default)]
     pub budget: Budget,
+    /// What all runs of its task may spend together.
+    #[serde(default)]
+    pub task_budget: Budget,
+    /// Why another than the one that was asked for does it, in words for its events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// The conversation of an earlier run that this one takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
@@ -106,6 +113,8 @@ pub struct Named {
     pub cwd: Option<PathBuf>,
     /// Its runs at once.
     pub concurrency: Option<u32>,
+    /// Who goes on when it cannot, in this order.
+    pub fallback: Vec<Link>,
 }
 
 impl RunRequest {

@@ -234,6 +234,8 @@ impl Sessions {
             clocks: Default::default(),
             permission: self.terms.permission.or(unasked),
             budget: wanted.budget,
+            task_budget: Default::default(),
+            fallback: None,
             resume: None,
             environment: None,
         }

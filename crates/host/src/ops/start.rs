@@ -5,6 +5,7 @@
 use super::callback;
 use super::catalog;
 use super::errand::{self, Errand};
+use super::limits as within;
 use super::line;
 use super::resume::{self, TakenUp};
 use super::run::{Budget, RunRequest, Started, ToolsBy, stored};
@@ -269,6 +270,9 @@ pub(crate) async fn start_new(
         Some(task) => identity.of_task(host, task).await?,
         None => tool::Standing::default(),
     };
+    let (task_id, fence) = (identity.task, identity.fence);
+    let mut admission = within::admit(host, &request, &adapter, task_id, run, fence).await?;
+    let request = RunRequest { budget: admission.budget, ..request };
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let warnings = std::mem::take(&mut prepared.warnings);
     let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
@@ -296,13 +300,23 @@ pub(crate) async fn start_new(
     let short = short_secrets(&kept.secrets);
     let mut drive = drive(host, &request, &identity, prepared, keeper)?;
     drive.standing = said;
+    drive.share.fund = admission.fund.take();
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
+    drive.pending.drafts.extend(request.fallback.map(warning));
+    drive.pending.drafts.append(&mut admission.drafts);
     drive.pending.drafts.extend(short.into_iter().map(too_short));
+    warnings.iter().for_each(|draft| drive.share.note(&draft.body));
     drive.pending.drafts.extend(warnings);
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
-    let begun = house.store.begin(task, claim, batch).await;
-    match house.heed(begun) {
+    let begun = match within::begin(host, admission, task, claim, batch).await {
+        Ok(begun) => begun,
+        Err(refused) => {
+            drive.abandon();
+            return Err(refused);
+        }
+    };
+    match begun {
         Ok(_) => {}
         Err(store::Error::PoolFull { .. }) => {
             drive.abandon();
@@ -432,6 +446,7 @@ fn drive(
         errand: identity.errand.clone(),
         cost_model: checked.adapter.cost_model,
         quota: checked.adapter.quota,
+        share: Default::default(),
         told: Some(house.address().to_owned()),
         spool: house.data.spool(identity.run, ATTEMPT),
         spool_dropped: 0,

@@ -81,7 +81,7 @@ async fn keep(
         _ => stored(error),
     })?;
     let what = if browser { "signed_in" } else { "token_added" };
-    host.inner.audit.did(now, Deed { what, token: row.id, scope: row.scope });
+    host.inner.audit.did(now, what, json!({ "token": row.id, "scope": row.scope }));
     Ok(GivenToken { row, token })
 }
 
@@ -96,8 +96,8 @@ pub async fn revoke(host: &Host, given: &str) -> Result<TokenRow, Fault> {
     if !host.store().revoke_token(row.id).await.map_err(stored)? {
         return Err(unknown(given));
     }
-    let deed = Deed { what: "token_revoked", token: row.id, scope: row.scope };
-    host.inner.audit.did(clock::now().wall, deed);
+    let about = json!({ "token": row.id, "scope": row.scope });
+    host.inner.audit.did(clock::now().wall, "token_revoked", about);
     Ok(row)
 }
 

@@ -7,7 +7,7 @@ use super::mode;
 use super::state::{State, short};
 use super::wire::{Cost, Entry, Update, Updated};
 use super::words;
-use crate::{Out, registry};
+use crate::{Out, registry, reset};
 use contract::event::{self, Body, Log, Plan, PlanEntry, Raw, Text, Usage, UserText};
 use contract::money::Basis;
 use contract::plan::TurnEnd;
@@ -183,6 +183,9 @@ impl Ear<'_> {
 
     /// An error on the way.
     pub(super) fn trouble(&mut self, code: Code, detail: String, tries_again: bool) {
+        if let Some(told) = reset::read(&detail).filter(|_| code == Code::ProviderQuota) {
+            self.signal(Signal::Resets(told));
+        }
         self.push(Body::Error(event::Error {
             code,
             message: code.row().message.to_owned(),

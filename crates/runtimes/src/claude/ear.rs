@@ -7,12 +7,12 @@ use super::result;
 use super::state::{ID_BYTES_MAX, State, Streamed};
 use super::tools;
 use super::wire::{Block, BlockKind, Kind, Line, Message};
-use crate::Out;
 use crate::lenient::Lenient;
+use crate::{Out, reset};
 use contract::event::{self, Body, Log, Quota, Raw, StopReason, Text, TurnPhase, Via};
 use contract::event::{ToolStatus, ToolUpdate, UpdateStatus};
 use contract::speech::{Ending, Limited};
-use contract::{Code, Draft, Signal, limits};
+use contract::{Code, Draft, Reset, Signal, limits};
 use serde_json::{Value, json};
 
 /// The level of a line that was not understood.
@@ -190,7 +190,13 @@ impl Ear<'_> {
             _ => result::of_provider(line, &said).unwrap_or(Code::UpstreamError),
         };
         if verdict == Code::ProviderQuota {
-            self.state.resets_at = result::reset_in(&said).or(self.state.resets_at);
+            match reset::read(&said) {
+                Some(Reset::At(at)) => self.state.resets_at = Some(at),
+                Some(told @ (Reset::After { .. } | Reset::Clock(_))) => {
+                    self.signal(Signal::Resets(told));
+                }
+                None => {}
+            }
             self.draft(Body::Quota(Quota {
                 provider: "anthropic".to_owned(),
                 account: None,

@@ -113,13 +113,6 @@ pub(super) fn of_provider(line: &Line, said: &str) -> Option<Code> {
     })
 }
 
-/// The time in `…usage limit reached|1794773488`, in seconds since the epoch.
-pub(super) fn reset_in(said: &str) -> Option<Timestamp> {
-    let (_, after) = said.split_once("limit reached|")?;
-    let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok().and_then(at_second)
-}
-
 /// A moment given in seconds since the epoch.
 pub(super) fn at_second(seconds: f64) -> Option<Timestamp> {
     let ms = seconds * 1000.0;

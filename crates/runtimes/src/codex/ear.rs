@@ -6,7 +6,7 @@ use super::call;
 use super::state::{State, short};
 use super::wire::{Change, Counts, Item, RateLimits, Step, Trouble, Window};
 use super::words;
-use crate::Out;
+use crate::{Out, reset};
 use contract::event::{
     self, Body, ContextFill, Diff, Location, Log, Plan, PlanEntry, Quota, QuotaWindow, Raw,
     StopReason, Text, ToolResult, ToolStatus, ToolUse, TurnPhase, Usage, Via,
@@ -138,7 +138,8 @@ impl Ear<'_> {
     pub(super) fn trouble(&mut self, trouble: &Trouble, tries_again: bool) {
         let message = said(trouble);
         let code = words::code(&message, trouble.codex_error_info.as_ref());
-        let (wait_ms, resets_at) = (words::wait_ms(&message), self.state.resets_at);
+        let (wait_ms, resets_at) = (reset::wait_ms(&message), self.state.resets_at);
+        let told = reset::read(&message);
         let quota = code == Code::ProviderQuota;
         self.push(Body::Error(event::Error {
             code,
@@ -149,6 +150,9 @@ impl Ear<'_> {
             detail: Some(message),
         }));
         if tries_again || quota {
+            if let Some(told) = told.filter(|_| quota) {
+                self.signal(Signal::Resets(told));
+            }
             (self.state.limited, self.state.used_up) = (true, quota);
             let resets_at = resets_at.filter(|_| quota);
             self.signal(Signal::Limited(Limited { code, terminal: quota, wait_ms, resets_at }));

@@ -87,26 +87,6 @@ pub(super) fn thread_unknown(text: &str) -> bool {
     UNKNOWN_THREAD.iter().any(|phrase| lower.contains(phrase))
 }
 
-/// How long to wait, told as a span: `try again in 2 hours 5 minutes`.
-pub(super) fn wait_ms(text: &str) -> Option<u64> {
-    let lower = text.to_lowercase();
-    let (_, after) = lower.split_once("again in ")?;
-    let mut words = after.split([' ', ',', '.']).filter(|word| !word.is_empty());
-    let mut sum_ms: Option<u64> = None;
-    while let (Some(number), Some(unit)) = (words.next(), words.next()) {
-        let Ok(number) = number.parse::<u64>() else { break };
-        let unit_ms = match unit.trim_end_matches('s') {
-            "second" => 1_000,
-            "minute" => 60_000,
-            "hour" => 3_600_000,
-            "day" => 86_400_000,
-            _ => break,
-        };
-        sum_ms = Some(sum_ms.unwrap_or(0).saturating_add(number.saturating_mul(unit_ms)));
-    }
-    sum_ms
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,20 +113,6 @@ mod tests {
         ];
         for (text, info, expected) in rows {
             assert_eq!(code(text, info.as_ref()), expected, "{text} {info:?}");
-        }
-    }
-
-    #[test]
-    fn a_span_is_a_wait_and_a_time_of_day_is_not() {
-        let rows = [
-            ("try again in 2 hours 5 minutes.", Some(7_500_000)),
-            ("Try again in 1 day, 1 hour", Some(90_000_000)),
-            ("try again at 3:05 PM", None),
-            ("try again in a while", None),
-            ("try again in 18446744073709551615 days", Some(u64::MAX)),
-        ];
-        for (text, expected) in rows {
-            assert_eq!(wait_ms(text), expected, "{text}");
         }
     }
 }

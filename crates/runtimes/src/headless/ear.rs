@@ -4,7 +4,7 @@
 
 use super::calls::{Calls, Came};
 use super::{preview, says};
-use crate::{Frame, Out, Stream};
+use crate::{Frame, Out, Stream, reset};
 use contract::event::{
     self, Body, Diff, Log, Raw, Session, StopReason, Text, ToolStatus, TurnPhase, UpdateStatus,
     Usage,
@@ -221,6 +221,9 @@ impl<'a> Ear<'a> {
 
     /// An error on the way, which need not be the end.
     pub fn error(&mut self, code: Code, detail: &str) {
+        if let Some(told) = reset::read(detail).filter(|_| code == Code::ProviderQuota) {
+            self.signal(Signal::Resets(told));
+        }
         self.draft(Body::Error(event::Error {
             code,
             message: code.row().message.to_owned(),

@@ -71,7 +71,7 @@ async fn admit(remote: &Remote, request: Request) -> Result<Request, Fault> {
 pub(super) async fn check(State(remote): State<Remote>, request: Request, next: Next) -> Response {
     sealed(match admit(&remote, request).await {
         Ok(request) => next.run(request).await,
-        Err(fault) => Refusal(fault).into_response(),
+        Err(fault) => Refusal::from(fault).into_response(),
     })
 }
 

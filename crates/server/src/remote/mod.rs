@@ -45,7 +45,8 @@ impl Remote {
     }
 }
 
-/// Why something was not done at a session; of one that was there it is said that it is gone.
+/// Why something was not done, in the words of ca-http-v1: code, message and hint. Of a session that
+/// was there it is said that it is gone.
 pub(crate) struct Refusal {
     fault: Fault,
     closed: bool,
@@ -59,11 +60,14 @@ impl From<Fault> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let mut response = Problem(self.fault).into_response();
-        if self.closed {
-            *response.status_mut() = StatusCode::GONE;
-        }
-        response
+        let Self { mut fault, closed } = self;
+        let status = match closed {
+            true => StatusCode::GONE,
+            false => StatusCode::from_u16(fault.code.row().http)
+                .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        fault.hint = Some(fault.hint().to_owned());
+        (status, Json(fault)).into_response()
     }
 }
 
@@ -80,31 +84,12 @@ pub(crate) fn router(remote: Remote) -> Router {
         .with_state(remote)
 }
 
-/// A fault in the words of ca-http-v1: its code, its message and its hint.
-pub(crate) struct Refusal(pub Fault);
-
-impl From<Fault> for Refusal {
-    fn from(fault: Fault) -> Self {
-        Self(fault)
-    }
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let Self(mut fault) = self;
-        let status = StatusCode::from_u16(fault.code.row().http)
-            .unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        fault.hint = Some(fault.hint().to_owned());
-        (status, Json(fault)).into_response()
-    }
-}
-
 async fn method_not_allowed() -> Refusal {
-    Refusal(Fault::new(Code::MethodNotAllowed, "this address does not take that method"))
+    Fault::new(Code::MethodNotAllowed, "this address does not take that method").into()
 }
 
 async fn not_found() -> Refusal {
-    Refusal(Fault::new(Code::NotFound, "there is nothing at this address"))
+    Fault::new(Code::NotFound, "there is nothing at this address").into()
 }
 
 async fn healthz() -> Json<Value> {

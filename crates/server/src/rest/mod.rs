@@ -9,6 +9,7 @@ pub mod describe;
 mod host;
 mod money;
 pub mod openapi;
+mod quotas;
 mod runs;
 mod tasks;
 mod tokens;
@@ -216,6 +217,22 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/costs",
         methods: &[at!(get Viewer money::costs,
             "what was spent: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
+    },
+    Route {
+        path: "/api/v1/budgets",
+        methods: &[
+            at!(get Viewer quotas::budgets, "the budgets that runs share, and what is left of them"),
+        ],
+    },
+    Route {
+        path: "/api/v1/quotas",
+        methods: &[at!(get Viewer quotas::list,
+            "the quotas of accounts: whether runs start, until when not, and why")],
+    },
+    Route {
+        path: "/api/v1/quotas/clear",
+        methods: &[at!(post Operator quotas::clear,
+            "let runs start again in a scope, whatever its provider said")],
     },
     Route {
         path: "/api/v1/prices",

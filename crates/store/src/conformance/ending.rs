@@ -104,6 +104,14 @@ async fn a_scope_never_promises_more_than_its_limit<B: Backend>(store: &Sure<B>)
     let mut tokens = reserve(&one, 1, None);
     tokens.tokens_max = Some(19);
     assert_eq!(refused(store.reserve(tokens).await), Code::BudgetExceeded);
+    let mut turns = reserve(&one, 1, None);
+    turns.turns_max = Some(3);
+    assert_eq!(refused(store.reserve(turns.clone()).await), Code::BudgetExceeded);
+    turns.turns_max = Some(4);
+    store.reserve(turns).await.unwrap();
+    let mut time = reserve(&one, 1, None);
+    time.ms_max = Some(199);
+    assert_eq!(refused(store.reserve(time).await), Code::BudgetExceeded);
 }
 
 async fn the_end_replaces_what_was_set_aside_by_what_was_spent<B: Backend>(store: &Sure<B>) {
@@ -117,6 +125,14 @@ async fn the_end_replaces_what_was_set_aside_by_what_was_spent<B: Backend>(store
     store.commit(unpriced.settling(TaskState::Done, unknown)).await.unwrap();
     assert_eq!(refused(store.reserve(reserve(&next, 31, Some(100))).await), Code::BudgetExceeded);
     store.reserve(reserve(&next, 30, Some(100))).await.unwrap();
+    // Three turns and half a second of each that ended, whatever was set aside for them.
+    let mut turns = reserve(&next, 30, None);
+    (turns.turns_max, turns.ms_max) = (Some(8), Some(1_100));
+    store.reserve(turns.clone()).await.unwrap();
+    (turns.turns_max, turns.ms_max) = (Some(7), None);
+    assert_eq!(refused(store.reserve(turns.clone()).await), Code::BudgetExceeded);
+    (turns.turns_max, turns.ms_max) = (None, Some(1_099));
+    assert_eq!(refused(store.reserve(turns).await), Code::BudgetExceeded);
     let mut tomorrow = reserve(&next, 100, Some(100));
     tomorrow.since = NOW.plus_ms(1_000);
     store.reserve(tomorrow).await.unwrap();

@@ -73,6 +73,8 @@ struct Reservation {
     run: RunId,
     nanousd: i64,
     tokens: u64,
+    turns: u64,
+    ms: u64,
     settled_at: Option<Timestamp>,
 }
 
@@ -220,10 +222,13 @@ impl Tables {
 
     fn close_reservations(&mut self, batch: &Batch, end: &Settle) {
         let totals = batch.totals.unwrap_or_default();
+        let started_at = self.runs.get(&batch.run).map(|run| run.row.started_at);
         let open = |held: &&mut Reservation| held.run == batch.run && held.settled_at.is_none();
         for held in self.reservations.iter_mut().filter(open) {
             held.nanousd = totals.effective_nanousd.map_or(held.nanousd, |nano| nano.0);
             held.tokens = totals.tokens.total();
+            held.turns = end.turns;
+            held.ms = started_at.map_or(0, |started_at| end.ended_at.since(started_at));
             held.settled_at = Some(end.ended_at);
         }
     }
@@ -300,15 +305,20 @@ impl Tables {
         let others = || self.reservations.iter().filter(counts);
         let nanousd: i64 = others().map(|held| held.nanousd).sum();
         let tokens: u64 = others().map(|held| held.tokens).sum();
+        let turns: u64 = others().map(|held| held.turns).sum();
+        let ms: u64 = others().map(|held| held.ms).sum();
         if reserve.nanousd_max.is_some_and(|max| nanousd + reserve.nanousd.0 > max.0)
             || reserve.tokens_max.is_some_and(|max| tokens + reserve.tokens > max)
+            || reserve.turns_max.is_some_and(|max| turns + reserve.turns > max)
+            || reserve.ms_max.is_some_and(|max| ms + reserve.ms > max)
         {
             return Err(Error::BudgetExceeded { scope: reserve.scope });
         }
-        let Reserve { scope, run, nanousd, tokens, .. } = reserve;
+        let Reserve { scope, run, nanousd, tokens, turns, ms, .. } = reserve;
         self.reservations.retain(|held| !(held.scope == scope && held.run == run));
         let nanousd = nanousd.0;
-        self.reservations.push(Reservation { scope, run, nanousd, tokens, settled_at: None });
+        let settled_at = None;
+        self.reservations.push(Reservation { scope, run, nanousd, tokens, turns, ms, settled_at });
         Ok(())
     }
 

@@ -103,8 +103,9 @@ fn run_and_task_end_only_under_the_fence_and_only_once() {
 
 #[test]
 fn what_was_spent_and_settled_is_not_settled_again() {
-    let (connection, holder) =
-        scene("INSERT INTO reservations VALUES ('day', 1, 50, 0, NULL), ('month', 1, 60, 0, 99)");
+    let (connection, holder) = scene(
+        "INSERT INTO reservations (scope, run, nanousd, tokens, settled_at) VALUES ('day', 1, 50, 0, NULL), ('month', 1, 60, 0, 99)",
+    );
     let batch = settling(&holder);
     let end = batch.settle.as_ref().unwrap();
     commit::settle(&connection, &batch, &row(&connection, 0), end).unwrap();
@@ -191,15 +192,21 @@ fn a_run_that_still_goes_on_is_no_failure_of_its_conversation() {
 
 #[test]
 fn a_sum_that_was_settled_is_not_set_aside_again() {
-    let (connection, holder) = scene("INSERT INTO reservations VALUES ('day', 1, 50, 0, 99)");
+    let (connection, holder) = scene(
+        "INSERT INTO reservations (scope, run, nanousd, tokens, settled_at) VALUES ('day', 1, 50, 0, 99)",
+    );
     let reserve = Reserve {
         scope: "day".into(),
         run: holder.run,
         fence: holder.fence,
         nanousd: NanoUsd(7),
         tokens: 0,
+        turns: 0,
+        ms: 0,
         nanousd_max: None,
         tokens_max: None,
+        turns_max: None,
+        ms_max: None,
         since: NOW,
     };
     verbs::reserve(&connection, &reserve).unwrap();

@@ -213,7 +213,8 @@ pub(super) fn settle(
     let totals = batch.totals.unwrap_or_default();
     connection
         .prepare_cached(
-            "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4
+            "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4,
+                 turns = ?5, ms = max(0, ?4 - (SELECT started_at FROM runs WHERE num = ?1))
              WHERE run = ?1 AND settled_at IS NULL",
         )?
         .execute(params![
@@ -221,6 +222,7 @@ pub(super) fn settle(
             totals.effective_nanousd.map(|nano| nano.0),
             int(totals.tokens.total()),
             end.ended_at.ms(),
+            int(end.turns),
         ])?;
     connection.prepare_cached("DELETE FROM states WHERE run = ?1")?.execute([held.num])?;
     connection.prepare_cached("DELETE FROM effects WHERE run = ?1")?.execute([held.num])?;

@@ -10,6 +10,7 @@ mod ledger;
 mod queue;
 mod reads;
 mod schema;
+mod scope;
 mod verbs;
 mod writer;
 
@@ -20,6 +21,7 @@ use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::queue::*;
 use crate::row::*;
+use crate::scope::{QuotaRow, QuotaStep, ScopeSum, Within};
 use crate::seal::Sealed;
 use contract::{Command, RunId, TaskId, Timestamp, TokenId};
 use rusqlite::{Connection, OpenFlags};
@@ -69,11 +71,13 @@ impl Sqlite {
         task: NewTask,
         claim: Claim,
         batch: Batch,
+        within: Within,
     ) -> Result<Committed, Error> {
         let bytes = task.prompt.bytes().len() + claim.plan.bytes().len() + size(&batch);
         let begin = move |connection: &Connection| {
             let queued = verbs::enqueue(connection, &task)?;
             let claimed = verbs::claim(connection, &claim)?;
+            scope::admit(connection, claim.run, &within)?;
             failpoint::hit(failpoint::Point::RunPut);
             let mut done = commit::commit(connection, &batch)?;
             done.wakes.splice(0..0, queued.wakes.into_iter().chain(claimed.wakes));
@@ -108,6 +112,16 @@ impl Sqlite {
 
     pub async fn reserve(&self, reserve: Reserve) -> Result<(), Error> {
         self.writer.submit(0, move |connection| verbs::reserve(connection, &reserve)).await
+    }
+
+    pub async fn reserve_all(&self, reserves: Vec<Reserve>) -> Result<(), Error> {
+        let all = move |connection: &Connection| {
+            for reserve in &reserves {
+                verbs::reserve(connection, reserve)?;
+            }
+            Ok(writer::Did::quietly(()))
+        };
+        self.writer.submit(0, all).await
     }
 
     pub async fn move_task(&self, step: TaskMove) -> Result<(), Error> {
@@ -156,6 +170,44 @@ impl Sqlite {
         self.readers.read(move |connection| reads::find_tasks(connection, &given, limit)).await
     }
 
+    pub async fn step_quota(&self, step: QuotaStep) -> Result<(), Error> {
+        self.writer.submit(0, move |connection| scope::step(connection, &step)).await
+    }
+
+    pub async fn tell_quota(
+        &self,
+        of: String,
+        windows: Sealed,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        let bytes = windows.bytes().len();
+        let told = move |connection: &Connection| scope::told(connection, &of, &windows, at);
+        self.writer.submit(bytes, told).await
+    }
+
+    pub async fn quota(&self, of: &str) -> Result<Option<QuotaRow>, Error> {
+        let of = of.to_owned();
+        self.readers.read(move |connection| scope::quota(connection, &of)).await
+    }
+
+    pub async fn quotas(&self, limit: usize) -> Result<Vec<QuotaRow>, Error> {
+        self.readers.read(move |connection| scope::quotas(connection, limit)).await
+    }
+
+    pub async fn quota_runs(&self, of: &str, limit: usize) -> Result<Vec<RunId>, Error> {
+        let of = of.to_owned();
+        self.readers.read(move |connection| scope::live(connection, &of, limit)).await
+    }
+
+    pub async fn quota_of(&self, run: RunId) -> Result<Option<String>, Error> {
+        self.readers.read(move |connection| scope::of_run(connection, run)).await
+    }
+
+    pub async fn scope_sum(&self, of: &str, since: Timestamp) -> Result<ScopeSum, Error> {
+        let of = of.to_owned();
+        self.readers.read(move |connection| scope::sum(connection, &of, since)).await
+    }
+
     /// Writes what is there already, durably.
     pub async fn probe(&self) -> Result<(), Error> {
         self.writer.submit(0, verbs::probe).await
@@ -193,6 +245,10 @@ impl Sqlite {
 
     pub async fn costs(&self, query: CostsQuery) -> Result<Vec<CostRow>, Error> {
         self.readers.read(move |connection| ledger::costs(connection, query)).await
+    }
+
+    pub async fn task_runs(&self, task: TaskId) -> Result<Vec<RunRow>, Error> {
+        self.readers.read(move |connection| reads::task_runs(connection, task)).await
     }
 
     pub async fn task(&self, id: TaskId) -> Result<Option<TaskRow>, Error> {

@@ -42,6 +42,14 @@ pub(super) fn runs(connection: &Connection, page: RunsPage) -> Result<Vec<RunRow
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
+/// The runs of a task, oldest first: a page of them is more than any task has.
+pub(super) fn task_runs(connection: &Connection, task: TaskId) -> Result<Vec<RunRow>, Error> {
+    let sql = format!("{RUN} WHERE task = ?1 ORDER BY id LIMIT ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(params![blob_id(task.uuid()), PAGE_ROWS_MAX as i64], run_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
 /// The conversation of this agent's newest run in this directory that has one.
 pub(super) fn conversation(
     connection: &Connection,

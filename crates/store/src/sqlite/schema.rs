@@ -24,6 +24,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "line", sql: include_str!("migrations/0004_line.sql") },
     Migration { name: "queue", sql: include_str!("migrations/0005_queue.sql") },
     Migration { name: "access", sql: include_str!("migrations/0006_access.sql") },
+    Migration { name: "limits", sql: include_str!("migrations/0007_limits.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.

@@ -367,29 +367,41 @@ pub(super) fn fence_off(
 
 pub(super) fn reserve(connection: &Connection, reserve: &Reserve) -> Result<Did<()>, Error> {
     let held = held(connection, reserve.run, reserve.fence)?;
-    let (nanousd, tokens): (i64, i64) = connection
+    let [nanousd, tokens, turns, ms]: [i64; 4] = connection
         .prepare_cached(
-            "SELECT coalesce(sum(nanousd), 0), coalesce(sum(tokens), 0) FROM reservations
+            "SELECT CAST(total(nanousd) AS INTEGER), CAST(total(tokens) AS INTEGER),
+                    CAST(total(turns) AS INTEGER), CAST(total(ms) AS INTEGER) FROM reservations
              WHERE scope = ?1 AND run <> ?2 AND (settled_at IS NULL OR settled_at >= ?3)",
         )?
         .query_row(params![reserve.scope, held.num, reserve.since.ms()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
         })?;
     let over =
         |sum: i64, new: i64, max: Option<i64>| max.is_some_and(|max| sum.saturating_add(new) > max);
     let nanousd_max = reserve.nanousd_max.map(|max| max.0);
     if over(nanousd, reserve.nanousd.0, nanousd_max)
         || over(tokens, int(reserve.tokens), reserve.tokens_max.map(int))
+        || over(turns, int(reserve.turns), reserve.turns_max.map(int))
+        || over(ms, int(reserve.ms), reserve.ms_max.map(int))
     {
         return Err(Error::BudgetExceeded { scope: reserve.scope.clone() });
     }
     connection
         .prepare_cached(
-            "INSERT INTO reservations (scope, run, nanousd, tokens) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (scope, run) DO UPDATE SET nanousd = excluded.nanousd, tokens = excluded.tokens
+            "INSERT INTO reservations (scope, run, nanousd, tokens, turns, ms)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT (scope, run) DO UPDATE SET nanousd = excluded.nanousd,
+                 tokens = excluded.tokens, turns = excluded.turns, ms = excluded.ms
              WHERE settled_at IS NULL",
         )?
-        .execute(params![reserve.scope, held.num, reserve.nanousd.0, int(reserve.tokens)])?;
+        .execute(params![
+            reserve.scope,
+            held.num,
+            reserve.nanousd.0,
+            int(reserve.tokens),
+            int(reserve.turns),
+            int(reserve.ms),
+        ])?;
     Ok(Did::quietly(()))
 }
 

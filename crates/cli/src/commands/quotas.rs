@@ -1,0 +1,43 @@
+//! `ostler quotas`: whether runs start with each account, until when not, and a person's word against
+//! it.
+
+use super::{Context, Stopped};
+use crate::args::{Quotas, QuotasWhat};
+use crate::{render, terminal};
+use host::ops::quota::QuotaView;
+use std::process::ExitCode;
+
+pub async fn quotas(context: &Context, args: Quotas) -> Result<ExitCode, Stopped> {
+    match args.what {
+        None => list(context).await,
+        Some(QuotasWhat::Clear { scope }) => clear(context, &scope).await,
+    }
+}
+
+async fn list(context: &Context) -> Result<ExitCode, Stopped> {
+    let rows: Vec<QuotaView> =
+        context.ask(async |client| Ok(client.get("/api/v1/quotas").await?)).await?;
+    if context.global.json {
+        context.print_json(&rows)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if rows.is_empty() {
+        context.print("nothing is known of any quota: no agent has told of one")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let surroundings = &context.surroundings;
+    // What is read by a program is not cut to fit a screen.
+    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    context.print_rendered(&render::quotas_table(&rows, columns, colour))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn clear(context: &Context, scope: &str) -> Result<ExitCode, Stopped> {
+    let row = context.ask(async |client| Ok(client.clear_quota(scope).await?)).await?;
+    match context.global.json {
+        true => context.print_json(&row)?,
+        false => context.print(&format!("runs start again with {}", row.scope))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

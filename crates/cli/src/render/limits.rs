@@ -1,0 +1,140 @@
+//! `ostler quotas`, and the budgets under `ostler costs`, as tables: one line for each scope, with what
+//! keeps runs from starting and until when.
+
+use super::clean::one_line;
+use super::figures;
+use super::money::{left, right, table};
+use super::tone::Colour;
+use contract::event::{BudgetLevel, QuotaWindow};
+use engine::rules::breaker::Breaker;
+use host::ops::limits::{BudgetView, SharedAmounts};
+use host::ops::quota::QuotaView;
+
+const MINUTE_MS: u64 = 60_000;
+
+/// The quotas of accounts, without a newline at the end.
+pub fn quotas_table(rows: &[QuotaView], columns: usize, colour: Colour) -> String {
+    let heads = vec![
+        left("SCOPE"),
+        left("RUNS"),
+        left("UNTIL"),
+        right("LIVE"),
+        left("WINDOWS"),
+        left("WHY"),
+    ];
+    let cells = rows.iter().map(|row| {
+        let (word, until) = match row.breaker {
+            Breaker::Closed => ("start", None),
+            Breaker::Open { until } => ("wait", Some(until)),
+            Breaker::Probing { .. } => ("one asks first", None),
+            Breaker::Resuming { next_at, .. } => ("one by one", Some(next_at)),
+        };
+        let windows: Vec<String> = row.windows.iter().map(window).collect();
+        // Why a breaker was opened that is closed again is history.
+        let why = row.why.as_deref().filter(|_| row.breaker != Breaker::Closed);
+        vec![
+            one_line(&row.scope),
+            word.to_owned(),
+            until.map_or_else(|| "–".to_owned(), |until| until.to_string()),
+            figures::count(row.live as u64),
+            if windows.is_empty() { "–".to_owned() } else { windows.join(" · ") },
+            why.map(one_line).unwrap_or_default(),
+        ]
+    });
+    table(heads, cells.collect(), columns, colour)
+}
+
+fn window(window: &QuotaWindow) -> String {
+    let id = one_line(window.label.as_deref().unwrap_or(&window.id));
+    match (window.used_percent, window.exhausted) {
+        (Some(percent), _) => format!("{id} {percent:.0} %"),
+        (None, true) => format!("{id} used up"),
+        (None, false) => id,
+    }
+}
+
+/// Shared budgets with what is used of them, without a newline at the end.
+pub fn budgets_table(rows: &[BudgetView], columns: usize, colour: Colour) -> String {
+    let heads = vec![
+        left("BUDGET"),
+        left("WINDOW"),
+        left("USED"),
+        left("LEFT"),
+        right("LIVE"),
+        left("STANDS"),
+    ];
+    let cells = rows.iter().map(|row| {
+        let limit = &row.budget.limit;
+        vec![
+            one_line(&row.budget.scope),
+            row.budget.window.word().to_owned(),
+            units(&row.used, limit),
+            match row.budget.quota_percent {
+                Some(percent) if *limit == SharedAmounts::default() => {
+                    format!("{percent} % of quota")
+                }
+                Some(percent) => format!("{} · {percent} % of quota", units(&row.left, limit)),
+                None => units(&row.left, limit),
+            },
+            figures::count(row.live),
+            match row.level {
+                BudgetLevel::Ok => "fine",
+                BudgetLevel::Soft => "nearly used",
+                BudgetLevel::Hard => "used up",
+            }
+            .to_owned(),
+        ]
+    });
+    table(heads, cells.collect(), columns, colour)
+}
+
+/// The amounts of those units that are limited.
+fn units(amounts: &SharedAmounts, limit: &SharedAmounts) -> String {
+    let money = amounts.nanousd.filter(|_| limit.nanousd.is_some()).map(figures::money);
+    let tokens = amounts.tokens.filter(|_| limit.tokens.is_some()).map(figures::tokens);
+    let turns = amounts.turns.filter(|_| limit.turns.is_some()).map(|n| format!("{n} turns"));
+    let time =
+        amounts.ms.filter(|_| limit.ms.is_some()).map(|ms| format!("{} min", ms / MINUTE_MS));
+    let parts: Vec<String> = [money, tokens, turns, time].into_iter().flatten().collect();
+    if parts.is_empty() { "–".to_owned() } else { parts.join(" · ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_door_that_is_closed_says_until_when_and_why_and_an_open_one_says_nothing_old() {
+        let rows: Vec<QuotaView> = serde_json::from_value(json!([
+            { "scope": "acme/work", "state": "open", "until": "2026-11-16T15:00:00.000Z", "live": 2,
+              "why": "You've hit your limit", "windows": [
+                { "id": "five_hour", "used_percent": 100.0, "exhausted": true },
+                { "id": "week", "label": "7 days", "exhausted": false } ] },
+            { "scope": "acme/own", "state": "closed", "live": 0, "why": "long ago" },
+        ]))
+        .unwrap();
+        insta::assert_snapshot!(quotas_table(&rows, usize::MAX, Colour::Off), @r"
+        SCOPE      RUNS   UNTIL                     LIVE  WINDOWS                   WHY
+        acme/work  wait   2026-11-16T15:00:00.000Z     2  five_hour 100 % · 7 days  You've hit your limit
+        acme/own   start  –                            0  –
+        ");
+    }
+
+    #[test]
+    fn a_budget_shows_the_units_that_it_limits() {
+        let rows: Vec<BudgetView> = serde_json::from_value(json!([
+            { "scope": "global", "window": "day", "nanousd": 5_000_000_000_i64, "turns": 40,
+              "used": { "nanousd": 4_500_000_000_i64, "tokens": 7, "turns": 3, "ms": 60_000 },
+              "left": { "nanousd": 500_000_000, "turns": 37 }, "level": "soft", "live": 1 },
+            { "scope": "agent:worker", "window": "lifetime", "quota_percent": 80.0,
+              "used": { "nanousd": 0 }, "left": {}, "level": "ok", "live": 0 },
+        ]))
+        .unwrap();
+        insta::assert_snapshot!(budgets_table(&rows, usize::MAX, Colour::Off), @r"
+        BUDGET        WINDOW    USED             LEFT              LIVE  STANDS
+        global        day       $4.50 · 3 turns  $0.50 · 37 turns     1  nearly used
+        agent:worker  lifetime  –                80 % of quota        0  fine
+        ");
+    }
+}

@@ -1,0 +1,400 @@
+//! What a run starts within: the quota of its account and the budgets it shares with others. Asked
+//! once before anything exists, so that a refusal leaves no trace, and once more in the transaction
+//! that begins the run, so that two who asked at the same time do not both pass. What a run may spend
+//! is set aside there; a run without a budget of its own asks for more while it goes on (`Fund`).
+
+use super::gate::Candidate;
+use super::quota::{self, Seen};
+use super::run::{Budget, RunRequest, stored};
+use crate::{Host, Inner, clock};
+use contract::event::{self, Body, QuotaWindow, Remaining};
+use contract::limits::{BUDGETS_MAX, QUOTA_RESET_MS, RESERVE_MORE_PERCENT};
+use contract::plan::Adapter;
+use contract::state::WaitingFor;
+use contract::{Code, Draft, Fault, NanoUsd, RunId, TaskId, Timestamp};
+use engine::rules::breaker;
+use engine::rules::budget::{self, Amounts, Used};
+use engine::rules::hold::Hold;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use store::{Batch, Claim, Committed, NewTask, Reserve, ScopeSum, Within};
+
+pub use super::fallback::fallback;
+pub use engine::rules::budget::{Amounts as SharedAmounts, Budget as SharedBudget, Window};
+
+/// How often a start that others are in the way of is tried again.
+const TRIES_MAX: usize = 64;
+/// When a budget that live runs hold is looked at again.
+const BUDGET_LOOK_MS: u64 = 60_000;
+const GLOBAL: &str = "global";
+
+/// A budget as people see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BudgetView {
+    #[serde(flatten)]
+    pub budget: SharedBudget,
+    pub used: Amounts,
+    pub left: Amounts,
+    pub level: event::BudgetLevel,
+    /// Runs that are live, whose sums are set aside and part of what is used.
+    pub live: u64,
+    /// When it begins anew.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends_at: Option<Timestamp>,
+}
+
+/// What a live run may spend of shared budgets, and how it asks for more.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Fund {
+    /// The run's own budget: where it has one, it asks for no more.
+    own: Amounts,
+    aside: Amounts,
+    budgets: Vec<SharedBudget>,
+    agent: String,
+    /// It was told that nothing more can be had.
+    #[serde(default)]
+    pub closed: bool,
+}
+
+/// Everything that was found out before a start.
+pub(crate) struct Admission {
+    /// The run's own budget, and what was set aside for it where it has none.
+    pub budget: Budget,
+    /// How the budgets stand with it.
+    pub drafts: Vec<Draft>,
+    pub fund: Option<Fund>,
+    seen: Seen,
+    reserves: Vec<Reserve>,
+    run: RunId,
+}
+
+/// The budgets of this host, and what is left of them.
+pub async fn budgets(host: &Host) -> Result<Vec<BudgetView>, Fault> {
+    let now = clock::now().wall;
+    let mut views = Vec::new();
+    for budget in host.inner.budgets.iter().take(BUDGETS_MAX) {
+        let (sum, left) = standing(&host.inner, budget, now).await?;
+        views.push(BudgetView {
+            used: Amounts {
+                nanousd: Some(sum.nanousd),
+                tokens: Some(sum.tokens),
+                turns: u32::try_from(sum.turns).ok(),
+                ms: Some(sum.ms),
+            },
+            level: budget::level(&budget.limit, &left),
+            left,
+            live: sum.live,
+            ends_at: budget.window.end(now),
+            budget: budget.clone(),
+        });
+    }
+    Ok(views)
+}
+
+/// Why a task is not started now, as far as quotas and budgets go.
+pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fault> {
+    let now = clock::now().wall;
+    let scope = scope_of(candidate);
+    // No run has this id, so nobody's probe is taken for it.
+    let nobody = RunId::new(uuid::Uuid::nil());
+    let seen = quota::look(host.store(), &scope, nobody, now).await?;
+    if let (breaker::Passage::Wait { until }, Some(fault)) = (seen.passage, seen.refusal()) {
+        let note = fault.message;
+        return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note }));
+    }
+    for budget in spent_from(&host.inner, &candidate.agent, candidate.task, Budget::default()) {
+        if let Some(hold) = full(&host.inner, &budget, &seen, now).await? {
+            return Ok(Some(hold));
+        }
+    }
+    Ok(None)
+}
+
+fn scope_of(candidate: &Candidate) -> String {
+    let Candidate { provider, runtime, adapter, account, .. } = candidate;
+    breaker::scope(provider.as_deref(), runtime, adapter, account.as_deref())
+}
+
+/// The budgets that a run spends from.
+fn spent_from(house: &Inner, agent: &str, task: TaskId, of_task: Budget) -> Vec<SharedBudget> {
+    let own = agent_scope(agent);
+    let ours = |budget: &&SharedBudget| budget.scope == GLOBAL || budget.scope == own;
+    let limit = amounts(of_task);
+    let of_task = SharedBudget {
+        scope: task_scope(task),
+        window: Window::Lifetime,
+        limit,
+        quota_percent: None,
+    };
+    let of_task = (limit != Amounts::default()).then_some(of_task);
+    house.budgets.iter().filter(ours).cloned().chain(of_task).take(BUDGETS_MAX).collect()
+}
+
+fn agent_scope(agent: &str) -> String {
+    format!("agent:{agent}")
+}
+
+fn task_scope(task: TaskId) -> String {
+    format!("task:{task}")
+}
+
+fn amounts(budget: Budget) -> Amounts {
+    let Budget { nanousd, tokens, turns, ms } = budget;
+    Amounts { nanousd, tokens, turns, ms }
+}
+
+async fn standing(
+    house: &Inner,
+    budget: &SharedBudget,
+    now: Timestamp,
+) -> Result<(ScopeSum, Amounts), Fault> {
+    let sum = house.store.scope_sum(&budget.scope, budget.window.begin(now)).await;
+    let sum = sum.map_err(stored)?;
+    let ScopeSum { nanousd, tokens, turns, ms, live: _ } = sum;
+    Ok((sum, budget::left(&budget.limit, &Used { nanousd, tokens, turns, ms })))
+}
+
+/// Why a budget lets nobody start, if it does not.
+async fn full(
+    house: &Inner,
+    budget: &SharedBudget,
+    seen: &Seen,
+    now: Timestamp,
+) -> Result<Option<Hold>, Fault> {
+    let why = WaitingFor::Budget;
+    let (sum, left) = standing(house, budget, now).await?;
+    if let Some(unit) = budget::spent(&left) {
+        let note = format!("no {unit} are left of the budget {}", budget.name());
+        // What live runs hold and do not spend is free again when they end.
+        let look = (sum.live > 0).then(|| later(now, BUDGET_LOOK_MS));
+        let until = look.into_iter().chain(budget.window.end(now)).min();
+        return Ok(Some(Hold { why, until, note }));
+    }
+    let Some(percent) = budget.quota_percent else { return Ok(None) };
+    // What was told without an end is good for as long as a reset usually takes.
+    let told_at = seen.row.told_at.unwrap_or(now);
+    let end = |window: &QuotaWindow| window.resets_at.unwrap_or(later(told_at, QUOTA_RESET_MS));
+    let over = quota::windows(&seen.row).into_iter().find(|window| {
+        let used = window.exhausted || window.used_percent.is_some_and(|used| used >= percent);
+        used && end(window) > now
+    });
+    Ok(over.map(|window| {
+        let (used, until) = (window.used_percent.unwrap_or(100.0), Some(end(&window)));
+        let (id, scope, name) = (window.id, &seen.row.scope, budget.name());
+        let note = format!(
+            "the window {id} of {scope} is used by {used} %, and the budget {name} allows {percent} %"
+        );
+        Hold { why, until, note }
+    }))
+}
+
+fn later(at: Timestamp, ms: u64) -> Timestamp {
+    at.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX))
+}
+
+/// Whether a run may start, and within what. A refusal is the fault that its asker sees.
+pub(crate) async fn admit(
+    host: &Host,
+    request: &RunRequest,
+    adapter: &Adapter,
+    task: TaskId,
+    run: RunId,
+    fence: u64,
+) -> Result<Admission, Fault> {
+    let now = clock::now().wall;
+    let scope = breaker::scope(None, &adapter.runtime, &adapter.name, adapter.account.as_deref());
+    let seen = quota::look(host.store(), &scope, run, now).await?;
+    if let Some(refused) = seen.refusal() {
+        return Err(refused);
+    }
+    let budgets = spent_from(&host.inner, &request.agent, task, request.task_budget);
+    let own = amounts(request.budget);
+    let mut lefts = Vec::with_capacity(budgets.len());
+    for budget in &budgets {
+        if let Some(hold) = full(&host.inner, budget, &seen, now).await? {
+            return Err(exceeded(hold.note, hold.until));
+        }
+        lefts.push(standing(&host.inner, budget, now).await?.1);
+    }
+    let aside = budget::set_aside(&own, &lefts);
+    let limited = budgets.iter().any(|budget| budget.limit != Amounts::default());
+    let drafts =
+        budgets.iter().zip(&lefts).filter(|(budget, _)| budget.limit != Amounts::default());
+    let drafts = drafts.map(|(budget, left)| told(budget, left)).collect();
+    let agent = request.agent.clone();
+    let fund = Fund { own, aside, budgets, agent, closed: false };
+    Ok(Admission {
+        budget: capped(&own, &aside),
+        drafts,
+        reserves: fund.reserves(&aside, task, run, fence, now),
+        fund: limited.then_some(fund),
+        seen,
+        run,
+    })
+}
+
+fn capped(own: &Amounts, aside: &Amounts) -> Budget {
+    let Amounts { nanousd, tokens, turns, ms } = budget::cap(own, aside);
+    Budget { nanousd, tokens, turns, ms }
+}
+
+fn exceeded(note: String, until: Option<Timestamp>) -> Fault {
+    let message = match until {
+        Some(until) => format!("{note}; it begins anew at {until}"),
+        None => note,
+    };
+    Fault::new(Code::BudgetExceeded, message).with_hint(
+        "raise it in ostler.json and start the host again; `ostler costs` shows what is left",
+    )
+}
+
+/// How a shared budget stands, as an event of the run that spends from it. One of which nothing more
+/// can be set aside stops nobody: the run has what it has.
+fn told(budget: &SharedBudget, left: &Amounts) -> Draft {
+    let Amounts { nanousd, tokens, turns, ms } = *left;
+    let level = match budget::level(&budget.limit, left) {
+        event::BudgetLevel::Ok => event::BudgetLevel::Ok,
+        event::BudgetLevel::Soft | event::BudgetLevel::Hard => event::BudgetLevel::Soft,
+    };
+    Draft::ostler(Body::Budget(event::Budget {
+        scope: budget.name(),
+        level,
+        remaining: Remaining { nanousd, tokens, turns, ms },
+    }))
+}
+
+/// Begins a run within what it was admitted to. Where a quota changed meanwhile, it is asked again.
+pub(crate) async fn begin(
+    host: &Host,
+    admission: Admission,
+    task: NewTask,
+    claim: Claim,
+    batch: Batch,
+) -> Result<Result<Committed, store::Error>, Fault> {
+    let Admission { mut seen, reserves, run, .. } = admission;
+    let scope = seen.row.scope.clone();
+    for _ in 0..TRIES_MAX {
+        let within = Within {
+            quota_scope: Some(scope.clone()),
+            quota: seen.step(),
+            reserves: reserves.clone(),
+        };
+        let begun = host.store().begin_within(task.clone(), claim.clone(), batch.clone(), within);
+        match host.inner.heed(begun.await) {
+            Err(store::Error::Conflict { what }) => {
+                let version = seen.row.version;
+                seen = quota::look(host.store(), &scope, run, clock::now().wall).await?;
+                if seen.row.version == version {
+                    return Ok(Err(store::Error::Conflict { what }));
+                }
+                if let Some(refused) = seen.refusal() {
+                    return Err(refused);
+                }
+            }
+            Err(store::Error::BudgetExceeded { scope }) => {
+                let note = format!("the rest of the budget of {scope} is set aside for other runs");
+                return Err(exceeded(note, None));
+            }
+            begun => return Ok(begun),
+        }
+    }
+    Err(quota::busy(&scope))
+}
+
+impl Fund {
+    /// What is set aside in every scope that the run spends from. Scopes without a limit are kept
+    /// too, so that a budget that is made tomorrow knows of today.
+    fn reserves(
+        &self,
+        aside: &Amounts,
+        task: TaskId,
+        run: RunId,
+        fence: u64,
+        now: Timestamp,
+    ) -> Vec<Reserve> {
+        let of = |scope: String, since: Timestamp, limit: Amounts| Reserve {
+            scope,
+            run,
+            fence,
+            nanousd: aside.nanousd.unwrap_or_default().max(NanoUsd(0)),
+            tokens: aside.tokens.unwrap_or(0),
+            turns: aside.turns.map_or(0, u64::from),
+            ms: aside.ms.unwrap_or(0),
+            since,
+            nanousd_max: limit.nanousd,
+            tokens_max: limit.tokens,
+            turns_max: limit.turns.map(u64::from),
+            ms_max: limit.ms,
+        };
+        let scopes = [GLOBAL.to_owned(), agent_scope(&self.agent), task_scope(task)];
+        let unlimited = scopes.into_iter().map(|scope| of(scope, now, Amounts::default()));
+        let limited = self
+            .budgets
+            .iter()
+            .map(|budget| of(budget.scope.clone(), budget.window.begin(now), budget.limit));
+        unlimited.chain(limited).collect()
+    }
+
+    /// What a run that spends asks for, when little is left of what was set aside.
+    pub fn wants(&self, remaining: &Remaining) -> Option<Amounts> {
+        match self.closed {
+            true => None,
+            false => budget::more(&self.own, &self.aside, remaining, RESERVE_MORE_PERCENT),
+        }
+    }
+
+    /// Sets aside that much in all. What is left for the run then, or how the budget stands that
+    /// gives no more.
+    pub async fn grow(
+        &mut self,
+        house: &Inner,
+        whose: (TaskId, RunId, u64),
+        more: Amounts,
+        remaining: Remaining,
+    ) -> Result<Result<Remaining, Vec<Draft>>, store::Error> {
+        let now = clock::now().wall;
+        let (task, run, fence) = whose;
+        let reserves = self.reserves(&more, task, run, fence, now);
+        match house.store.reserve_all(reserves).await {
+            Ok(()) => {
+                let grown = grown(&self.aside, &more, remaining);
+                self.aside = more;
+                Ok(Ok(grown))
+            }
+            Err(store::Error::BudgetExceeded { scope }) => {
+                self.closed = true;
+                let mut drafts = Vec::new();
+                for budget in self.budgets.iter().filter(|budget| budget.scope == scope) {
+                    if let Ok((_, left)) = standing(house, budget, now).await {
+                        drafts.push(told(budget, &left));
+                    }
+                }
+                Ok(Err(drafts))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is left after more was set aside, of each unit that is limited for this run alone.
+fn grown(before: &Amounts, after: &Amounts, left: Remaining) -> Remaining {
+    let nanousd = left.nanousd.zip(before.nanousd).zip(after.nanousd);
+    let nanousd = nanousd.map(|((left, before), after)| {
+        NanoUsd(left.0.saturating_add(after.0.saturating_sub(before.0)))
+    });
+    let unit = |left: Option<u64>, before: Option<u64>, after: Option<u64>| {
+        let ((left, before), after) = left.zip(before).zip(after)?;
+        Some(left.saturating_add(after.saturating_sub(before)))
+    };
+    let wide = |n: Option<u32>| n.map(u64::from);
+    let turns = unit(wide(left.turns), wide(before.turns), wide(after.turns));
+    Remaining {
+        nanousd,
+        tokens: unit(left.tokens, before.tokens, after.tokens),
+        turns: turns.map(|n| u32::try_from(n).unwrap_or(u32::MAX)),
+        ms: unit(left.ms, before.ms, after.ms),
+    }
+}
+
+#[cfg(test)]
+mod tests;

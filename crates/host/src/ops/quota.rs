@@ -1,0 +1,231 @@
+//! Quotas of accounts: whether runs may start in a scope, as the answers of providers left it, and a
+//! person's word against it. The rule is `engine::rules::breaker`; what it says is written only if
+//! nobody changed the breaker meanwhile, and survives this host. Live runs of a scope that is used up
+//! are told so and left to their own end.
+
+use super::relay::Asked;
+use super::run::stored;
+use crate::trace::warning;
+use crate::{Host, Inner, clock};
+use contract::event::QuotaWindow;
+use contract::limits::{PAGE_ROWS_MAX, QUOTA_WHY_BYTES_MAX, QUOTA_WINDOWS_MAX};
+use contract::{Code, Fault, RunId, Timestamp};
+use engine::rules::breaker::{self, Breaker, Passage, Probe};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use store::{Opened, QuotaRow, QuotaStep, Seal, Store};
+
+/// How often a breaker that others change at the same time is looked at again.
+const TRIES_MAX: usize = 64;
+
+/// One quota as people see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct QuotaView {
+    pub scope: String,
+    #[serde(flatten)]
+    pub breaker: Breaker,
+    /// Runs of it that are live: they were begun before, and are left to their end.
+    pub live: usize,
+    /// In whose words it was opened last, when, and by which run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_at: Option<Timestamp>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub opened_by: Option<RunId>,
+    /// The windows as they were last told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<QuotaWindow>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub told_at: Option<Timestamp>,
+}
+
+/// Every quota that is known.
+pub async fn list(host: &Host) -> Result<Vec<QuotaView>, Fault> {
+    let mut views = Vec::new();
+    for row in host.store().quotas(PAGE_ROWS_MAX).await.map_err(stored)? {
+        views.push(view(host, row).await?);
+    }
+    Ok(views)
+}
+
+async fn view(host: &Host, row: QuotaRow) -> Result<QuotaView, Fault> {
+    let live = host.store().quota_runs(&row.scope, PAGE_ROWS_MAX).await.map_err(stored)?.len();
+    Ok(QuotaView {
+        breaker: read(&row),
+        live,
+        windows: windows(&row),
+        scope: row.scope,
+        why: row.why,
+        opened_at: row.opened_at,
+        opened_by: row.opened_by,
+        told_at: row.told_at,
+    })
+}
+
+/// Runs may start again in this scope, because a person says so. Written down with who it was.
+pub async fn clear(host: &Host, scope: &str) -> Result<QuotaView, Fault> {
+    for _ in 0..TRIES_MAX {
+        let row = host.store().quota(scope).await.map_err(stored)?.ok_or_else(|| {
+            let shown: String = scope.chars().take(80).collect();
+            Fault::new(Code::NotFound, format!("there is no quota '{shown}'"))
+                .with_hint("`ostler quotas` lists those that are known")
+        })?;
+        let (seen, scope) = (row.version, row.scope.clone());
+        let step = QuotaStep { scope, seen, breaker: None, opened: None };
+        match host.inner.heed(host.store().step_quota(step).await) {
+            Ok(()) => {
+                let about = serde_json::json!({ "scope": row.scope });
+                host.inner.audit.did(clock::now().wall, "quota_cleared", about);
+                return view(host, QuotaRow { breaker: None, version: seen + 1, ..row }).await;
+            }
+            Err(store::Error::Conflict { .. }) => {}
+            Err(error) => return Err(stored(error)),
+        }
+    }
+    Err(busy(scope))
+}
+
+/// A breaker as it was seen, and what it says to a start.
+pub(super) struct Seen {
+    pub row: QuotaRow,
+    pub passage: Passage,
+}
+
+/// Whether this run may start in this scope now.
+pub(super) async fn look(
+    store: &Store,
+    scope: &str,
+    run: RunId,
+    now: Timestamp,
+) -> Result<Seen, Fault> {
+    let row = store.quota(scope).await.map_err(stored)?;
+    let row = row.unwrap_or_else(|| QuotaRow { scope: scope.to_owned(), ..QuotaRow::default() });
+    let standing = read(&row);
+    let probe = match standing {
+        Breaker::Probing { run, .. } => match store.run(run).await.map_err(stored)? {
+            Some(row) if row.outcome.is_none() => Probe::Live,
+            Some(_) | None => Probe::Ended,
+        },
+        Breaker::Closed | Breaker::Open { .. } | Breaker::Resuming { .. } => Probe::Ended,
+    };
+    Ok(Seen { passage: breaker::start(standing, probe, run, now), row })
+}
+
+impl Seen {
+    /// What a run that may start changes of the breaker; nothing when nobody waits for it.
+    pub fn step(&self) -> Option<QuotaStep> {
+        let Passage::Go(then) = self.passage else { return None };
+        let is_news = then != read(&self.row);
+        is_news.then(|| QuotaStep {
+            scope: self.row.scope.clone(),
+            seen: self.row.version,
+            breaker: written(then),
+            opened: None,
+        })
+    }
+
+    /// Why a run may not start, for whoever asked for it.
+    pub fn refusal(&self) -> Option<Fault> {
+        let Passage::Wait { until } = self.passage else { return None };
+        let scope = &self.row.scope;
+        let message = match read(&self.row) {
+            Breaker::Open { .. } => {
+                format!("the quota of {scope} is used up; it resets at {until}")
+            }
+            Breaker::Closed | Breaker::Probing { .. } | Breaker::Resuming { .. } => {
+                format!(
+                    "the quota of {scope} was reset, and runs start again one by one; look again at {until}"
+                )
+            }
+        };
+        let hint =
+            format!("wait until then, use another account, or run `ostler quotas clear {scope}`");
+        Some(Fault::new(Code::ProviderQuota, message).with_hint(hint))
+    }
+}
+
+/// A provider said to this run that nothing is left: no run starts in its scope before `until`.
+pub(crate) async fn trip(
+    house: &Inner,
+    run: RunId,
+    until: Timestamp,
+    why: &str,
+    seal: &Seal,
+) -> Result<(), store::Error> {
+    let Some(scope) = house.store.quota_of(run).await? else { return Ok(()) };
+    let at = clock::now().wall;
+    let why = &why[..why.floor_char_boundary(QUOTA_WHY_BYTES_MAX)];
+    for _ in 0..TRIES_MAX {
+        let row = house.store.quota(&scope).await?;
+        let row = row.unwrap_or_else(|| QuotaRow { scope: scope.clone(), ..QuotaRow::default() });
+        let step = QuotaStep {
+            scope: scope.clone(),
+            seen: row.version,
+            breaker: written(breaker::trip(read(&row), until)),
+            opened: Some(Opened { at, by: run, why: seal.given(why) }),
+        };
+        match house.store.step_quota(step).await {
+            Err(store::Error::Conflict { .. }) => {}
+            Ok(()) => {
+                mark(house, &scope, run, until).await?;
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Tells the other live runs of a scope that its quota is used up.
+async fn mark(house: &Inner, scope: &str, by: RunId, until: Timestamp) -> Result<(), store::Error> {
+    let others = house.store.quota_runs(scope, PAGE_ROWS_MAX).await?;
+    let live = house.live();
+    for live in others.iter().filter(|run| **run != by).filter_map(|run| live.get(run)) {
+        let text = format!(
+            "the quota of {scope} is used up until {until}, as {by} was told; new runs wait, and this one goes on as long as it can"
+        );
+        // A run that takes no more calls needs no more news.
+        let _ = live.asking.try_send(Asked::Note(Box::new(warning(text))));
+    }
+    Ok(())
+}
+
+/// Keeps what an agent told of the windows of its account.
+pub(crate) async fn tell(
+    house: &Inner,
+    run: RunId,
+    windows: &[QuotaWindow],
+    at: Timestamp,
+    seal: &Seal,
+) -> Result<(), store::Error> {
+    let Some(scope) = house.store.quota_of(run).await? else { return Ok(()) };
+    let kept = &windows[..windows.len().min(QUOTA_WINDOWS_MAX)];
+    house.store.tell_quota(scope, seal.json(&kept), at).await
+}
+
+/// The breaker that is kept. What cannot be read holds nobody up.
+fn read(row: &QuotaRow) -> Breaker {
+    let kept = row.breaker.as_deref();
+    kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
+}
+
+fn written(breaker: Breaker) -> Option<String> {
+    match breaker {
+        Breaker::Closed => None,
+        Breaker::Open { .. } | Breaker::Probing { .. } | Breaker::Resuming { .. } => {
+            serde_json::to_string(&breaker).ok()
+        }
+    }
+}
+
+/// The windows that are kept of a quota.
+pub(super) fn windows(row: &QuotaRow) -> Vec<QuotaWindow> {
+    let kept = row.windows.as_deref();
+    kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
+}
+
+pub(super) fn busy(scope: &str) -> Fault {
+    Fault::new(Code::Conflict, format!("the quota of {scope} changes faster than it can be read"))
+        .with_hint("ask again")
+}

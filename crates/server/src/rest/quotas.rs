@@ -1,0 +1,33 @@
+//! Quotas of accounts and shared budgets over HTTP.
+
+use super::{Given, Problem};
+use crate::App;
+use crate::keyed::Chosen;
+use axum::Json;
+use axum::extract::State;
+use host::ops::limits::{self, BudgetView};
+use host::ops::quota::{self, QuotaView};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+pub async fn list(State(app): State<App>) -> Result<Json<Vec<QuotaView>>, Problem> {
+    Ok(Json(quota::list(&app.host).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Clear {
+    scope: String,
+}
+
+pub async fn clear(
+    State(app): State<App>,
+    _: Chosen,
+    Given(wanted): Given<Clear>,
+) -> Result<Json<QuotaView>, Problem> {
+    Ok(Json(quota::clear(&app.host, &wanted.scope).await?))
+}
+
+pub async fn budgets(State(app): State<App>) -> Result<Json<Vec<BudgetView>>, Problem> {
+    Ok(Json(limits::budgets(&app.host).await?))
+}

@@ -1,0 +1,155 @@
+//! Quotas and shared sums: the verbs that change them and the reads beside. A breaker is changed by
+//! compare-and-set on its version; what a run starts within is checked and written in the transaction
+//! that begins it.
+
+use super::writer::{Did, Wake};
+use super::{blob_id, count, int, verbs};
+use crate::error::Error;
+use crate::feed::Hint;
+use crate::scope::{Opened, QuotaRow, QuotaStep, ScopeSum, Within};
+use crate::seal::Sealed;
+use contract::limits::PAGE_ROWS_MAX;
+use contract::{NanoUsd, RunId, Timestamp};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use uuid::Uuid;
+
+const QUOTA: &str =
+    "SELECT scope, version, breaker, why, opened_at, opened_by, windows, told_at FROM quotas";
+
+/// Holds a run that was just claimed to what it starts within.
+pub(super) fn admit(connection: &Connection, run: RunId, within: &Within) -> Result<(), Error> {
+    if let Some(scope) = &within.quota_scope {
+        connection
+            .prepare_cached("UPDATE runs SET quota_scope = ?2 WHERE id = ?1")?
+            .execute(params![blob_id(run.uuid()), scope])?;
+    }
+    if let Some(step) = &within.quota {
+        change(connection, step)?;
+    }
+    for reserve in &within.reserves {
+        verbs::reserve(connection, reserve)?;
+    }
+    Ok(())
+}
+
+/// Changes a breaker that still is as the caller saw it. Whoever waits for it looks again.
+pub(super) fn step(connection: &Connection, step: &QuotaStep) -> Result<Did<()>, Error> {
+    change(connection, step)?;
+    Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Missed)] })
+}
+
+fn change(connection: &Connection, step: &QuotaStep) -> Result<(), Error> {
+    let QuotaStep { scope, seen, breaker, opened } = step;
+    connection
+        .prepare_cached("INSERT INTO quotas (scope) VALUES (?1) ON CONFLICT DO NOTHING")?
+        .execute([scope])?;
+    let (at, by, why) = match opened {
+        Some(Opened { at, by, why }) => (Some(at.ms()), Some(blob_id(by.uuid())), Some(why.text())),
+        None => (None, None, None),
+    };
+    let changed = connection
+        .prepare_cached(
+            "UPDATE quotas SET version = version + 1, breaker = ?3, opened_at = coalesce(?4, opened_at),
+                               opened_by = coalesce(?5, opened_by), why = coalesce(?6, why)
+             WHERE scope = ?1 AND version = ?2",
+        )?
+        .execute(params![scope, int(*seen), breaker, at, by, why])?;
+    match changed {
+        1 => Ok(()),
+        _ => Err(Error::conflict(format!("the quota of {scope} has changed meanwhile"))),
+    }
+}
+
+/// Keeps how the windows of a quota stand, unless something newer was told.
+pub(super) fn told(
+    connection: &Connection,
+    scope: &str,
+    windows: &Sealed,
+    at: Timestamp,
+) -> Result<Did<()>, Error> {
+    connection
+        .prepare_cached(
+            "INSERT INTO quotas (scope, windows, told_at) VALUES (?1, ?2, ?3)
+             ON CONFLICT DO UPDATE SET windows = excluded.windows, told_at = excluded.told_at
+             WHERE told_at IS NULL OR told_at <= excluded.told_at",
+        )?
+        .execute(params![scope, windows.text(), at.ms()])?;
+    Ok(Did::quietly(()))
+}
+
+pub(super) fn quota(connection: &Connection, scope: &str) -> Result<Option<QuotaRow>, Error> {
+    let sql = format!("{QUOTA} WHERE scope = ?1");
+    Ok(connection.prepare_cached(&sql)?.query_row([scope], quota_row).optional()?)
+}
+
+pub(super) fn quotas(connection: &Connection, limit: usize) -> Result<Vec<QuotaRow>, Error> {
+    let sql = format!("{QUOTA} ORDER BY scope LIMIT ?1");
+    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map([limit], quota_row)?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn quota_row(row: &Row<'_>) -> rusqlite::Result<QuotaRow> {
+    let by: Option<[u8; 16]> = row.get(5)?;
+    Ok(QuotaRow {
+        scope: row.get(0)?,
+        version: count(row.get(1)?),
+        breaker: row.get(2)?,
+        why: row.get(3)?,
+        opened_at: row.get::<_, Option<i64>>(4)?.map(Timestamp),
+        opened_by: by.map(|by| RunId::new(Uuid::from_bytes(by))),
+        windows: row.get(6)?,
+        told_at: row.get::<_, Option<i64>>(7)?.map(Timestamp),
+    })
+}
+
+/// The runs of a quota that are not settled, oldest first.
+pub(super) fn live(
+    connection: &Connection,
+    scope: &str,
+    limit: usize,
+) -> Result<Vec<RunId>, Error> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id FROM runs WHERE quota_scope = ?1 AND state <> 'settled' ORDER BY id LIMIT ?2",
+    )?;
+    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let rows = statement.query_map(params![scope, limit], |row| {
+        row.get::<_, [u8; 16]>(0).map(|id| RunId::new(Uuid::from_bytes(id)))
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The quota that a run spends.
+pub(super) fn of_run(connection: &Connection, run: RunId) -> Result<Option<String>, Error> {
+    let scope = connection
+        .prepare_cached("SELECT quota_scope FROM runs WHERE id = ?1")?
+        .query_row([blob_id(run.uuid())], |row| row.get(0))
+        .optional()?;
+    Ok(scope.flatten())
+}
+
+/// What a scope has spent and holds since a moment. Sums that cannot overflow.
+pub(super) fn sum(
+    connection: &Connection,
+    scope: &str,
+    since: Timestamp,
+) -> Result<ScopeSum, Error> {
+    let sum = connection
+        .prepare_cached(
+            "SELECT CAST(total(nanousd) AS INTEGER), CAST(total(tokens) AS INTEGER),
+                    CAST(total(turns) AS INTEGER), CAST(total(ms) AS INTEGER),
+                    count(*) - count(settled_at)
+             FROM reservations WHERE scope = ?1 AND (settled_at IS NULL OR settled_at >= ?2)",
+        )?
+        .query_row(params![scope, since.ms()], |row| {
+            Ok(ScopeSum {
+                nanousd: NanoUsd(row.get(0)?),
+                tokens: count(row.get(1)?),
+                turns: count(row.get(2)?),
+                ms: count(row.get(3)?),
+                live: count(row.get(4)?),
+            })
+        })?;
+    Ok(sum)
+}
