@@ -268,5 +268,6 @@ fn named(resolved: config::Resolved) -> Named {
         prompt_template: resolved.prompt_template,
         system_prompt: resolved.system_prompt,
         tools: resolved.tools,
+        workspace: resolved.workspace.map(config::place),
     }
 }

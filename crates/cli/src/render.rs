@@ -5,6 +5,7 @@
 //! the terminal. Writing is `terminal.rs`.
 
 mod clean;
+mod diff;
 mod figures;
 mod flow;
 mod items;
@@ -18,6 +19,7 @@ mod tools;
 mod totals;
 
 pub use clean::{clean, one_line};
+pub use diff::diff;
 pub use figures::ordinal;
 pub use money::{costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};

@@ -3,8 +3,10 @@
 
 pub mod claimable;
 pub mod handover;
+pub mod hold;
 pub mod lease;
 pub mod overdue;
+pub mod paths;
 pub mod price;
 pub mod reserve;
 pub mod resume;

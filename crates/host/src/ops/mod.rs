@@ -2,12 +2,17 @@
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
 mod again;
+pub mod apply;
 pub mod ask;
 pub mod callback;
 pub mod catalog;
+pub mod diff;
+pub mod gate;
 pub mod line;
+pub mod locks;
 pub mod money;
 pub mod permission;
+mod place;
 pub mod relay;
 pub mod resume;
 pub mod run;

@@ -48,6 +48,15 @@ pub struct RunRequest {
     pub permission: Option<Policy>,
     #[serde(default)]
     pub budget: Budget,
+    /// Where it works: in `cwd` itself when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Where>,
+    /// Whether a temporary workspace stays when the run has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep: bool,
+    /// Whether someone is there who can answer questions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attended: bool,
     /// The conversation of an earlier run that this one takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
@@ -65,6 +74,18 @@ pub enum ToolsBy {
     Host,
     /// Whoever asked for the run does, and sends the answers as wishes.
     Caller,
+}
+
+/// Where a run works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Where {
+    /// In the directory that is named.
+    Here,
+    /// In a git worktree of its own, made from the repository that the directory is in.
+    Worktree,
+    /// In an empty directory of its own.
+    Temporary,
 }
 
 /// What the run may spend.
@@ -101,6 +122,7 @@ pub struct Named {
     pub prompt_template: Option<String>,
     pub system_prompt: Option<String>,
     pub tools: Option<Vec<String>>,
+    pub workspace: Option<Where>,
 }
 
 impl RunRequest {
@@ -109,13 +131,14 @@ impl RunRequest {
         if let Some(adapter) = self.adapter.clone() {
             return Ok((self, adapter));
         }
-        let Named { adapter, budget, prompt_template, system_prompt, tools } =
+        let Named { adapter, budget, prompt_template, system_prompt, tools, workspace } =
             (host.inner.resolve)(&self.agent)?;
         let request = Self {
             budget: self.budget.over(budget),
             prompt_template: self.prompt_template.or(prompt_template),
             system_prompt: self.system_prompt.or(system_prompt),
             tools: self.tools.or(tools),
+            workspace: self.workspace.or(workspace),
             ..self
         };
         Ok((request, adapter))

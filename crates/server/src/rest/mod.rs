@@ -7,6 +7,7 @@ mod money;
 mod openapi;
 mod runs;
 mod tasks;
+mod trees;
 mod workspace;
 
 use crate::App;
@@ -90,6 +91,16 @@ pub const ROUTES: &[Route] = &[
             "its workspace as a tar file, for the token of that run while it lives",
         )],
         make: || get(workspace::show),
+    },
+    Route {
+        path: "/api/v1/runs/{run}/diff",
+        methods: &[("get", "what it changed in its worktree; patch=false leaves the patch out")],
+        make: || get(trees::diff),
+    },
+    Route {
+        path: "/api/v1/runs/{run}/apply",
+        methods: &[("post", "bring its work back from its worktree, by merge or patch")],
+        make: || post(trees::apply),
     },
     Route {
         path: "/api/v1/runs/{run}/callback",
