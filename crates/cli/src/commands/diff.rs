@@ -32,5 +32,8 @@ pub async fn diff(context: &Context, args: args::OneRun) -> Result<ExitCode, Sto
     for (_, note) in notes.into_iter().filter(|(holds, _)| *holds) {
         terminal::remark(note);
     }
+    for nested in &diff.nested {
+        terminal::remark(&format!("{nested} is a repository of its own, and not part of this"));
+    }
     Ok(ExitCode::SUCCESS)
 }

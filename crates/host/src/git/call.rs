@@ -94,6 +94,14 @@ pub struct Call<'a> {
     ms_max: u64,
     bytes_max: usize,
     too_long: TooLong,
+    paths: Paths,
+}
+
+/// How paths that are given are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Paths {
+    AsTheyAre,
+    AsPatterns,
 }
 
 impl<'a> Call<'a> {
@@ -108,6 +116,7 @@ impl<'a> Call<'a> {
             ms_max: limits::GIT_MS_MAX,
             bytes_max: limits::GIT_ANSWER_BYTES_MAX,
             too_long: TooLong::Refused,
+            paths: Paths::AsTheyAre,
         }
     }
 
@@ -165,6 +174,13 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// With paths on its input, as patterns: whoever writes them says what is meant.
+    pub fn patterns(mut self, patterns: &[String]) -> Self {
+        self.paths = Paths::AsPatterns;
+        let text: String = patterns.iter().map(|pattern| format!("{pattern}\0")).collect();
+        self.arg("--pathspec-from-file=-").arg("--pathspec-file-nul").input(text.into_bytes())
+    }
+
     /// For what may take long, because it touches all files.
     pub fn long(mut self) -> Self {
         self.ms_max = limits::GIT_TREE_MS_MAX;
@@ -217,7 +233,11 @@ impl<'a> Call<'a> {
         let path = environment.get("PATH").map_or("/usr/bin:/bin", String::as_str);
         let git = program(path).ok_or_else(|| io::Error::other("git is not on PATH"))?;
         let mut command = Command::new(git);
-        command.args(["--no-optional-locks", "--no-replace-objects", "--literal-pathspecs"]);
+        command.args(["--no-optional-locks", "--no-replace-objects"]);
+        match self.paths {
+            Paths::AsTheyAre => command.arg("--literal-pathspecs"),
+            Paths::AsPatterns => command.arg("--noglob-pathspecs"),
+        };
         for fixed in FIXED {
             command.args(["-c", fixed]);
         }

@@ -37,6 +37,9 @@ pub struct Diff {
     /// Whether some files could not be read.
     #[serde(default)]
     pub incomplete: bool,
+    /// Directories that the agent made repositories of their own: nothing of them is part of this.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nested: Vec<String>,
 }
 
 /// Whether the patch is wanted, too.
@@ -78,7 +81,8 @@ pub(super) fn tree_of(host: &Host, row: &RunRow) -> Result<Tree, Fault> {
 }
 
 fn shown(run: RunId, tree: &Tree, changes: Changes, seal: &Seal, view: View) -> Diff {
-    let Changes { base, branch, mut files, files_left_out, patch, patch_cut, incomplete } = changes;
+    let Changes { base, branch, mut files, files_left_out, patch, patch_cut, .. } = changes;
+    let (incomplete, nested) = (changes.incomplete, changes.nested);
     for file in &mut files {
         file.path = seal.text(&file.path);
     }
@@ -98,5 +102,6 @@ fn shown(run: RunId, tree: &Tree, changes: Changes, seal: &Seal, view: View) -> 
         truncated: patch.is_some() && patch_cut,
         patch,
         incomplete,
+        nested: nested.iter().map(|path| seal.text(path)).collect(),
     }
 }

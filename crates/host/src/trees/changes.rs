@@ -27,6 +27,8 @@ pub struct Changes {
     pub patch_cut: bool,
     /// Whether some files could not be read.
     pub incomplete: bool,
+    /// Directories that are repositories of their own, and not part of this.
+    pub nested: Vec<String>,
 }
 
 /// A file that is different.
@@ -96,8 +98,19 @@ impl Trees {
             let call = seen.call(&repository, &words).arg(base).arg(&seen.tree).long();
             let patch = call.cut_at(limits::DIFF_BYTES_MAX).run()?.good("comparing")?;
             let (base, branch) = (base.clone(), worktree.branch.clone());
-            let (patch, patch_cut, incomplete) = (patch.out, patch.cut, seen.incomplete);
-            Ok(Changes { base, branch, files, files_left_out, patch, patch_cut, incomplete })
+            let (patch, patch_cut) = (patch.out, patch.cut);
+            let (incomplete, nested) = (seen.incomplete, seen.nested.clone());
+            let seen = Changes {
+                base,
+                branch,
+                files,
+                files_left_out,
+                patch,
+                patch_cut,
+                incomplete,
+                nested,
+            };
+            Ok(seen)
         };
         if tree.record.given_back.is_none() && !tree.is_there() {
             return Err(make::gone(tree));
@@ -119,6 +132,8 @@ impl Trees {
 pub(super) struct Seen {
     pub tree: String,
     pub incomplete: bool,
+    /// Repositories that the agent made inside: git takes nothing of them.
+    pub nested: Vec<String>,
     scratch: Option<Scratch>,
 }
 
@@ -145,16 +160,20 @@ impl Seen {
             let call = call(&["update-index", "-z", "--index-info"]).input(tracked);
             call.run()?.good("reading what the agent tracks")?;
         }
+        let nested =
+            nested(&call(&["ls-files", "-z", "--others", "--exclude-standard"]).run()?.out);
+        let but = nested.iter().map(|path| format!(":(exclude,literal){path}"));
+        let patterns: Vec<String> = ["./".to_owned()].into_iter().chain(but).collect();
         // What cannot be read is left out, and that is told.
-        let added = call(&["add", "--all", "--ignore-errors", "."]).run()?;
+        let added = call(&["add", "--all", "--ignore-errors"]).patterns(&patterns).run()?;
         let tree = call(&["write-tree"]).run()?.line("reading the worktree")?;
-        Ok(Self { tree, incomplete: !added.done, scratch: Some(scratch) })
+        Ok(Self { tree, incomplete: !added.done, nested, scratch: Some(scratch) })
     }
 
     /// One that was made before.
     fn known(repository: &Repository, tree: String) -> io::Result<Self> {
         repository.call(&["cat-file", "-e", &tree]).run()?.good("what was given back is gone")?;
-        Ok(Self { tree, incomplete: false, scratch: None })
+        Ok(Self { tree, incomplete: false, nested: Vec::new(), scratch: None })
     }
 
     /// A call that sees it.
@@ -178,6 +197,15 @@ impl Seen {
     }
 }
 
+/// The mode of a repository inside another.
+const LINK_TO_COMMIT: &[u8] = b"160000";
+
+/// The names that end with a slash: repositories of their own.
+fn nested(listed: &[u8]) -> Vec<String> {
+    let names = listed.split(|byte| *byte == 0).filter(|name| name.ends_with(b"/"));
+    names.map(|name| String::from_utf8_lossy(name).into_owned()).collect()
+}
+
 /// Entries for an index from `:mode mode hash hash S\0path\0`, but for what is not there any more.
 fn tracked_anew(listed: &[u8]) -> Vec<u8> {
     let mut entries = Vec::new();
@@ -185,7 +213,7 @@ fn tracked_anew(listed: &[u8]) -> Vec<u8> {
     while let (Some(head), Some(path)) = (parts.next(), parts.next()) {
         let mut fields = head.split(|byte| *byte == b' ').skip(1);
         let (Some(mode), Some(hash)) = (fields.next(), fields.nth(1)) else { continue };
-        if head.ends_with(b"D") || head.ends_with(b"U") {
+        if mode == LINK_TO_COMMIT || head.ends_with(b"D") || head.ends_with(b"U") {
             continue;
         }
         entries.extend_from_slice(&[mode, b" ", hash, b" 0\t", path, b"\0"].concat());

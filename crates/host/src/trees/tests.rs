@@ -222,6 +222,13 @@ fn everything_that_lies_in_a_worktree_is_seen_and_nothing_is_changed_by_looking(
     put(&tree, "ignored.log", "noise\n");
     put(&tree, "bytes", "\0\x01\x02");
     fs::remove_file(tree.record.work.join("gone.txt")).unwrap();
+    // Repositories that it made inside are named, and nothing of them is taken.
+    for inner in ["inner", "inner:*"] {
+        put(&tree, &format!("{inner}/f"), "f\n");
+        git(&tree.record.work.join(inner), &["init", "-q"]);
+    }
+    git(&tree.record.work.join("inner"), &["add", "."]);
+    git(&tree.record.work.join("inner"), &["commit", "-qm", "inner"]);
     // An agent cannot hide what it did from whoever looks.
     put(&tree, "src/b.rs", "hidden\n");
     git(&tree.record.work, &["update-index", "--assume-unchanged", "src/b.rs"]);
@@ -246,6 +253,7 @@ fn everything_that_lies_in_a_worktree_is_seen_and_nothing_is_changed_by_looking(
     let patch = String::from_utf8_lossy(&changes.patch);
     assert!(patch.contains("-two\n+2\n") && patch.contains("+hidden\n"), "{patch}");
     assert!(!changes.patch_cut && !changes.incomplete);
+    assert_eq!(changes.nested, ["inner/", "inner:*/"]);
     assert_eq!((stage.shown(), stage.git(&["count-objects"])), (shown, objects));
     assert!(
         fs::read_dir(&tree.dir)
