@@ -105,13 +105,13 @@ async fn sweep_trees(host: &Host) -> Result<(), Fault> {
     host.inner.trees.git().sweep();
     for run in host.inner.trees.all() {
         let row = host.store().run(run).await.map_err(stored)?;
-        if host.inner.trees.is_ours(run) || host.inner.is_here(run) {
+        if host.inner.is_here(run) {
             continue;
         }
         let trees = Arc::clone(&host.inner.trees);
         // A large one takes a while, and nobody waits for it.
         tokio::task::spawn_blocking(move || match row {
-            None => trees.remove(run),
+            None => trees.sweep(run),
             Some(row) if row.outcome.is_some() => trees.ended(Path::new(&row.cwd)),
             Some(_) => {}
         });

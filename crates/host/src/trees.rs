@@ -35,7 +35,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) struct Trees {
     home: PathBuf,
     git: Git,
-    /// Those that this host makes or has made: whether their run exists is not asked.
+    /// Those that this host makes or has made, whether their run exists yet or not. Held while one that
+    /// is nobody's is removed.
     ours: Mutex<HashSet<RunId>>,
     /// One at a time: two that are given back to one checkout would meet in its index.
     giving: Mutex<()>,
@@ -131,11 +132,6 @@ impl Trees {
         let trees = self.all().into_iter().filter_map(|run| self.tree(run));
         let here = move |tree: &Tree| tree.record.source == source && tree.is_there();
         trees.filter(here)
-    }
-
-    /// Whether this host made it, or is making it.
-    pub fn is_ours(&self, id: RunId) -> bool {
-        self.ours().contains(&id)
     }
 
     fn dir(&self, id: RunId) -> PathBuf {

@@ -70,7 +70,7 @@ const KEYS: &[&str] = &[
     "gc.recentObjectsHook",
     "remote.origin.uploadpack",
     "remote.origin.receivepack",
-    "remote.origin.vcs",
+    "remote.other.vcs",
     "sendemail.sendmailCmd",
     "sendemail.toCmd",
     "sendemail.ccCmd",
@@ -88,7 +88,7 @@ const KEYS: &[&str] = &[
     "hook.evil.command",
     "cvsexportcommit.cvsdir",
     "http.proxy",
-    "remote.origin.proxy",
+    "remote.other.proxy",
     "init.templateDir",
 ];
 
@@ -136,6 +136,7 @@ const PLAIN: &[(&str, &str)] = &[
     ("merge --abort", ""),
     ("difftool -y -t evil HEAD~1", ""),
     ("evil", ""),
+    ("included", ""),
     ("archive --format=evil HEAD", ""),
     ("interpret-trailers --trailer evil:x", "x\n"),
     ("fetch origin", ""),
@@ -184,8 +185,13 @@ impl Trap {
     fn command(&self, name: &str) -> String {
         let file = name.replace('/', "_");
         let path = self.evil.join(&file);
-        let passes_on = name.starts_with("filter.") || name.ends_with("textconv");
-        let then = if passes_on { "exec cat" } else { "exit 1" };
+        let then = match name.split_once(['.', ' ']) {
+            Some(("filter", _)) => "exec cat",
+            Some((_, last)) if last.ends_with("textconv") => "exec cat",
+            // Those that fail would keep others from being run.
+            Some(("hook", _)) => "exit 0",
+            _ => "exit 1",
+        };
         let mark = self.marks.join(&file);
         fs::write(&path, format!("#!/bin/sh\n: > '{}'\n{then}\n", mark.display())).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
@@ -249,7 +255,7 @@ impl Trap {
     /// What is not committed: the configuration, hooks and alternates.
     fn set(&self) {
         let included = self.evil.join("included.config");
-        fs::write(&included, format!("[core]\n\tsshCommand = {}\n", self.command("included")))
+        fs::write(&included, format!("[alias]\n\tincluded = \"!{}\"\n", self.command("included")))
             .unwrap();
         // By file, and not by `git config` one after the other: the first of them would run already.
         let mut config = fs::read_to_string(self.repo().join(".git/config")).unwrap();

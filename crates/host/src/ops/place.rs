@@ -46,6 +46,14 @@ pub(super) struct Fresh {
 }
 
 impl Fresh {
+    /// The run did not come to be, and may be asked for again at once.
+    pub async fn discard(mut self) {
+        if let Some(run) = self.run.take() {
+            let trees = Arc::clone(&self.trees);
+            let _ = tokio::task::spawn_blocking(move || trees.remove(run)).await;
+        }
+    }
+
     /// The run is durable: its workspace stays.
     pub fn keep(mut self) {
         self.run = None;
@@ -54,9 +62,9 @@ impl Fresh {
 
 impl Drop for Fresh {
     fn drop(&mut self) {
+        // Not later and beside us: whoever asks again under this id would lose what it then made.
         if let Some(run) = self.run.take() {
-            let trees = Arc::clone(&self.trees);
-            tokio::task::spawn_blocking(move || trees.remove(run));
+            self.trees.remove(run);
         }
     }
 }

@@ -306,6 +306,7 @@ pub(super) async fn start_new(
     if let Err(fault) = readied {
         drive::let_go(keeper.control, keeper.child);
         house.keepers.refill();
+        discard(fresh).await;
         return Err(fault);
     }
     let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
@@ -342,10 +343,12 @@ pub(super) async fn start_new(
         Ok(_) => {}
         Err(store::Error::PoolFull { .. }) => {
             drive.abandon();
+            discard(fresh).await;
             return Ok(Begun::NoSlot);
         }
         Err(error) => {
             drive.abandon();
+            discard(fresh).await;
             return Err(stored(error));
         }
     }
@@ -355,6 +358,12 @@ pub(super) async fn start_new(
     failpoint::hit(Point::RunBegun);
     house.drive(drive, Some(deeds));
     Ok(Begun::Started(Started { run_id: identity.run, task_id: identity.task }))
+}
+
+async fn discard(fresh: Option<Fresh>) {
+    if let Some(fresh) = fresh {
+        fresh.discard().await;
+    }
 }
 
 /// The same once more without the conversation, should the agent not know it any more.

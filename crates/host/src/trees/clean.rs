@@ -35,6 +35,15 @@ impl Trees {
         let _ = remove_all(&self.dir(id));
     }
 
+    /// Removes a workspace whose run never came to be, unless this host makes one for that run: whoever
+    /// does waits until this is done.
+    pub fn sweep(&self, id: RunId) {
+        let ours = self.ours();
+        if !ours.contains(&id) {
+            self.remove(id);
+        }
+    }
+
     /// Removes what is to be worked in, and keeps the record. Blocking.
     pub fn clean(&self, tree: &Tree, branch: Branch) {
         let work = &tree.record.work;
