@@ -42,6 +42,10 @@ pub enum Command {
     Replay(Replay),
     /// Print a run and all its events as JSON lines; `show --raw` has its raw output
     Export(OneRun),
+    /// Show what a run changed in its worktree
+    Diff(OneRun),
+    /// Bring the work of a run back from its worktree, and remove that
+    Apply(Apply),
     /// Stop a live run
     Stop(Stop),
     /// Say something to a live run
@@ -103,6 +107,15 @@ pub struct Run {
     /// Where it works [default: here]
     #[arg(long, value_name = "DIR")]
     pub cwd: Option<PathBuf>,
+    /// Work in a git worktree of its own; `ostler diff` shows its work, `ostler apply` brings it back
+    #[arg(long)]
+    pub worktree: bool,
+    /// Work in an empty directory of its own, which is removed when the run has ended
+    #[arg(long, conflicts_with = "worktree")]
+    pub temporary: bool,
+    /// With --temporary: keep the directory
+    #[arg(long, requires = "temporary")]
+    pub keep: bool,
     #[arg(long)]
     pub model: Option<String>,
     /// The system prompt
@@ -210,6 +223,17 @@ pub struct Runs {
 pub struct OneRun {
     /// The run: its id, or a beginning or an end of it that fits no other
     pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Apply {
+    pub run: String,
+    /// Merge its branch into the one that is checked out [default]
+    #[arg(long)]
+    pub merge: bool,
+    /// Leave its changes uncommitted in the checkout
+    #[arg(long, conflicts_with = "merge")]
+    pub patch: bool,
 }
 
 #[derive(Debug, Args)]

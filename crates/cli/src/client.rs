@@ -4,6 +4,7 @@
 use contract::{Code, CommandId, Event, Fault, Page, Problem, RunId, Wish, limits, sse};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use host::ops::apply::{Applied, ApplyRequest};
 use host::ops::ask::OpenAsk;
 use host::ops::money::ImportReport;
 use host::ops::quota::QuotaView;
@@ -111,6 +112,12 @@ impl Client {
 
     async fn post(&self, path: &str, body: &impl Serialize) -> Result<Response, Fault> {
         answered(self.request(Method::POST, path).json(body)).await
+    }
+
+    /// Brings the work of a run back from its worktree.
+    pub async fn apply(&self, run: &str, request: &ApplyRequest) -> Result<Applied, Fault> {
+        let response = self.post(&format!("/api/v1/runs/{}/apply", escaped(run)), request).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
     }
 
     /// Whether the host is a server, and so does not make room.

@@ -27,9 +27,19 @@ pub use resolve::{
 pub use show::show;
 
 use contract::{Code, Fault, limits};
+use host::ops::run::Where;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Read as _};
 use std::path::{Path, PathBuf};
+
+/// The word of the file in the words of a request.
+pub fn place(workspace: words::Workspace) -> Where {
+    match workspace {
+        words::Workspace::Here => Where::Here,
+        words::Workspace::Worktree => Where::Worktree,
+        words::Workspace::Temporary => Where::Temporary,
+    }
+}
 
 /// What the program was started with, as far as it matters.
 #[derive(Debug, Clone, Default)]

@@ -273,5 +273,6 @@ fn named(resolved: config::Resolved) -> Named {
         cwd: resolved.cwd.or(resolved.repository),
         concurrency: resolved.concurrency,
         fallback: resolved.fallback.iter().filter_map(config::file::Fallback::link).collect(),
+        workspace: resolved.workspace.map(config::place),
     }
 }

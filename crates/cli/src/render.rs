@@ -5,6 +5,7 @@
 //! the terminal. Writing is `terminal.rs`.
 
 mod clean;
+mod diff;
 mod figures;
 mod flow;
 mod items;
@@ -20,6 +21,7 @@ mod tools;
 mod totals;
 
 pub use clean::{clean, one_line};
+pub use diff::diff;
 pub use figures::ordinal;
 pub use limits::{budgets_table, quotas_table};
 pub use money::{costs_table, costs_total, prices_table};

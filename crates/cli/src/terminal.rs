@@ -98,6 +98,11 @@ pub fn complain(fault: &Fault) {
     let _ = io::stderr().lock().write_all(clean(&text).as_bytes());
 }
 
+/// Says something that is not part of the answer, to whoever reads standard error.
+pub fn remark(text: &str) {
+    let _ = io::stderr().lock().write_all(clean(&format!("{text}\n")).as_bytes());
+}
+
 /// Takes the cursor to the line's beginning and the line away.
 const WIPE: &str = "\r\u{1b}[K";
 /// Takes away everything behind the cursor, on this line and below.

@@ -254,6 +254,16 @@ limits! {
     GIT_MS_MAX: u64 = 20_000;
     /// What git may list.
     GIT_ANSWER_BYTES_MAX: usize = 16 * MIB;
+    /// How long git may take for what touches every file of a worktree.
+    GIT_TREE_MS_MAX: u64 = 300_000;
+    /// A patch that is given back to a checkout; a merge has no such limit.
+    GIT_PATCH_BYTES_MAX: usize = 64 * MIB;
+    /// What a diff of a worktree shows.
+    DIFF_BYTES_MAX: usize = 4 * MIB;
+    /// Files that a diff of a worktree names.
+    DIFF_FILES_MAX: usize = 5_000;
+    /// Worktrees of one directory among which a conversation is looked for.
+    TREES_LOOK_MAX: usize = 64;
     /// An asset that an agent may upload.
     ASSET_BYTES_MAX: usize = 4 * MIB;
     /// Relayed tool calls of one run waiting for their answer.

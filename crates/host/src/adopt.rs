@@ -88,6 +88,7 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
     }
     line::left_behind(host, which).await?;
     sweep_links(host).await?;
+    sweep_trees(host).await?;
     sweep_spools(host).await
 }
 
@@ -98,6 +99,26 @@ async fn sweep_links(host: &Host) -> Result<(), Fault> {
         if row.is_none_or(|row| row.outcome.is_some()) && !host.inner.is_here(run) {
             host.inner.links.release(run);
         }
+    }
+    Ok(())
+}
+
+/// Removes workspaces of ours whose run never came to be, and those that were for one run alone which
+/// has ended: their host died on the way.
+async fn sweep_trees(host: &Host) -> Result<(), Fault> {
+    host.inner.trees.git().sweep();
+    for run in host.inner.trees.all() {
+        let row = host.store().run(run).await.map_err(stored)?;
+        if host.inner.is_here(run) {
+            continue;
+        }
+        let trees = Arc::clone(&host.inner.trees);
+        // A large one takes a while, and nobody waits for it.
+        tokio::task::spawn_blocking(move || match row {
+            None => trees.sweep(run),
+            Some(row) if row.outcome.is_some() => trees.ended(Path::new(&row.cwd)),
+            Some(_) => {}
+        });
     }
     Ok(())
 }

@@ -756,6 +756,7 @@ impl Drive {
                 failpoint::hit(Point::Settled);
                 let dir = self.spool.clone();
                 let (tracer, house, run) = (self.tracer, self.house, self.run);
+                let workspace = Arc::clone(&self.bench.workspace);
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
                 // Both take a moment and neither matters to anyone who waits for the result.
@@ -765,6 +766,7 @@ impl Drive {
                     }
                     tracer.sync();
                     house.links.release(run);
+                    house.trees.ended(workspace.path());
                     let _ = std::fs::remove_dir_all(dir);
                     failpoint::hit(Point::SpoolRemoved);
                     drop(shut);

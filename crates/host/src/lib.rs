@@ -35,6 +35,7 @@ pub mod snapshot;
 mod spare;
 mod told;
 mod trace;
+pub mod trees;
 mod trouble;
 mod upstream;
 mod usage;
@@ -130,6 +131,8 @@ pub(crate) struct Inner {
     audit: audit::Audit,
     /// Links to skills in directories that others use too.
     pub(crate) links: skills::Links,
+    /// Workspaces that are ours.
+    pub(crate) trees: Arc<trees::Trees>,
     live: Mutex<HashMap<RunId, Live>>,
     /// What must be kept out of the events of runs that this host drove and has to take over from
     /// itself, because their lease ran out.
@@ -175,6 +178,7 @@ impl Host {
         let _ = keeper::door::become_subreaper();
         let prices = Prices::new(prices, data.path());
         let links = skills::Links::new(data.path());
+        let trees = Arc::new(trees::Trees::new(data.path(), &environment));
         let audit = audit::Audit::new(data.path());
         let keepers = Arc::new(spare::Keepers::new(program.clone(), isolation, serves));
         let inner = Inner {
@@ -196,6 +200,7 @@ impl Host {
             address: OnceLock::new(),
             audit,
             links,
+            trees,
             live: Mutex::default(),
             seals: Mutex::default(),
             overdue: Mutex::default(),

@@ -8,10 +8,10 @@
 
 mod tar;
 
-use crate::git;
+use crate::git::{self, Git};
 use crate::workspace::{Found, Workspace};
 use contract::{Code, Fault, limits};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::sync::Arc;
@@ -31,10 +31,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Looks at a workspace. Blocking.
-    pub fn of(
-        workspace: Arc<Workspace>,
-        environment: &BTreeMap<String, String>,
-    ) -> Result<Self, Fault> {
+    pub fn of(workspace: Arc<Workspace>, git: &Git) -> Result<Self, Fault> {
         let mut items = Vec::new();
         let mut bytes = tar::END.len() as u64;
         let mut add = |path: String| -> Result<(), Fault> {
@@ -47,7 +44,7 @@ impl Snapshot {
             items.push((path, found));
             within(items.len(), bytes)
         };
-        match own_files(&workspace, environment)? {
+        match own_files(&workspace, git)? {
             Some(files) => files.into_iter().try_for_each(&mut add)?,
             None => workspace.walk(limits::SNAPSHOT_DEPTH_MAX, &mut add)?,
         }
@@ -73,14 +70,11 @@ impl Snapshot {
 
 /// What git says belongs to the workspace. None where there is no repository, or where the whole
 /// directory is ignored: then it is a place of its own.
-fn own_files(
-    workspace: &Workspace,
-    environment: &BTreeMap<String, String>,
-) -> Result<Option<Vec<String>>, Fault> {
+fn own_files(workspace: &Workspace, git: &Git) -> Result<Option<Vec<String>>, Fault> {
     if git::top(workspace.path()).is_none() {
         return Ok(None);
     }
-    match git::files(workspace.path(), environment) {
+    match git.files(workspace.path()) {
         Ok(files) => Ok(Some(files).filter(|files| !files.is_empty())),
         // All files would be too many: what is ignored is often what nobody may see.
         Err(error) => {

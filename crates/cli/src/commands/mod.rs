@@ -2,11 +2,13 @@
 //! asked for is done in `host::ops`.
 
 mod answer;
+mod apply;
 mod audience;
 mod config;
 mod conformance;
 mod costs;
 mod courier;
+mod diff;
 mod doctor;
 mod export;
 mod follow;
@@ -133,6 +135,8 @@ pub async fn perform(
         Command::Watch(args) => watch::watch(&context, args).await,
         Command::Replay(args) => replay::replay(&context, args).await,
         Command::Export(args) => export::export(&context, args).await,
+        Command::Diff(args) => diff::diff(&context, args).await,
+        Command::Apply(args) => apply::apply(&context, args).await,
         Command::Stop(args) => stop::stop(&context, args).await,
         Command::Say(args) => wish::say(&context, args).await,
         Command::Interrupt(args) => wish::interrupt(&context, args).await,

@@ -4,13 +4,14 @@ use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
 use super::{Context, Stopped, line};
 use crate::args;
+use crate::config::words::Workspace;
 use crate::config::{self, Config, Flags, Resolved, RunBudget};
 use crate::hosting::{Hosting, Place, Purpose};
 use crate::render::Detail;
 use crate::way::Way;
 use contract::event::RunResult;
 use contract::plan::Adapter;
-use contract::{Code, Fault, NanoUsd, Policy, limits};
+use contract::{Code, Fault, NanoUsd, limits};
 use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest};
 use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
@@ -38,6 +39,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     let prompt = text_or_stdin(context, args.prompt.as_deref())?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt);
+    request.keep = args.keep;
     request.resume = match (args.go_on, args.resume.take()) {
         (true, _) => Some(Resume::Newest),
         (false, run) => run.map(Resume::Run),
@@ -186,7 +188,11 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
         model: args.model.clone(),
         system_prompt: args.system.clone(),
         cwd: args.cwd.clone(),
-        workspace: None,
+        workspace: match (args.worktree, args.temporary) {
+            (true, _) => Some(Workspace::Worktree),
+            (false, true) => Some(Workspace::Temporary),
+            (false, false) => None,
+        },
         permission: args.permission,
         timeout: args.timeout,
         budget: RunBudget { nanousd, tokens: args.budget_tokens, turns: args.budget_turns, ms },
@@ -222,6 +228,8 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         prompt_template,
         system_prompt,
         cwd,
+        repository,
+        workspace,
         permission,
         run_budget,
         tools,
@@ -234,7 +242,7 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         run_id: Some(host::chance::run_id()),
         agent,
         prompt,
-        cwd: surroundings.cwd.join(cwd.unwrap_or_default()),
+        cwd: surroundings.cwd.join(cwd.or(repository).unwrap_or_default()),
         model: adapter.model.clone(),
         adapter: Some(adapter),
         title: None,
@@ -243,8 +251,7 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         tools,
         tools_by: Default::default(),
         clocks: Default::default(),
-        // Where someone sits who can answer, questions are asked; elsewhere the host decides.
-        permission: permission.or(surroundings.stdin_is_terminal.then_some(Policy::Ask)),
+        permission,
         budget: Budget {
             nanousd: run_budget.nanousd,
             tokens: run_budget.tokens,
@@ -253,6 +260,10 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         },
         task_budget: Default::default(),
         fallback: None,
+        workspace: workspace.map(config::place),
+        keep: false,
+        // Where someone sits who can answer, questions are asked; elsewhere the host decides.
+        attended: surroundings.stdin_is_terminal,
         resume: None,
         environment: Some(environment),
     }

@@ -10,6 +10,7 @@ pub mod handover;
 pub mod hold;
 pub mod lease;
 pub mod overdue;
+pub mod paths;
 pub mod price;
 pub mod reset;
 pub mod resume;

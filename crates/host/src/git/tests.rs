@@ -5,6 +5,8 @@
 
 use super::*;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 /// Keys whose value is a command, or could become one.
 const COMMANDS: &[&str] = &[
@@ -113,21 +115,22 @@ fn repository() -> tempfile::TempDir {
     dir
 }
 
-fn environment() -> BTreeMap<String, String> {
+/// With a place for its own files where no listing finds it.
+fn ours(dir: &Path) -> Git {
     let path = std::env::var("PATH").unwrap_or_default();
-    BTreeMap::from([("PATH".to_owned(), path)])
+    Git::new(dir.join(".git/ours"), &BTreeMap::from([("PATH".to_owned(), path)]))
 }
 
 #[test]
 fn a_repository_has_what_is_tracked_and_what_is_not_ignored() {
     let dir = repository();
     let own = [".gitignore", "a.txt", "café/ü", "new.txt", "src/b.rs"];
-    assert_eq!(files(dir.path(), &environment()).unwrap(), own);
+    assert_eq!(ours(dir.path()).files(dir.path()).unwrap(), own);
     // A directory of it, seen from there; and what is tracked although it is ignored.
     git(dir.path(), &["add", "-f", "src/own.key"]);
     let src = dir.path().join("src");
     assert_eq!(top(&src), Some(dir.path()));
-    assert_eq!(files(&src, &environment()).unwrap(), ["b.rs", "own.key"]);
+    assert_eq!(ours(dir.path()).files(&src).unwrap(), ["b.rs", "own.key"]);
     assert_eq!(top(Path::new("/")), None);
 }
 
@@ -136,10 +139,10 @@ fn what_cannot_be_listed_is_an_error_and_not_an_empty_list() {
     let dir = repository();
     let nowhere = BTreeMap::from([("PATH".to_owned(), ".::relative/bin".to_owned())]);
     fs::write(dir.path().join("git"), "#!/bin/sh\ntouch ran\n").unwrap();
-    let error = files(dir.path(), &nowhere).unwrap_err();
+    let error = Git::new(dir.path().join(".git/ours"), &nowhere).files(dir.path()).unwrap_err();
     assert_eq!(error.to_string(), "git is not on PATH");
     fs::write(dir.path().join(".git/index"), "no index").unwrap();
-    let error = files(dir.path(), &environment()).unwrap_err();
+    let error = ours(dir.path()).files(dir.path()).unwrap_err();
     assert_eq!(error.to_string(), "git does not list its files");
     assert!(!dir.path().join("ran").exists());
 }
@@ -185,7 +188,7 @@ fn hostile() -> (tempfile::TempDir, PathBuf) {
 fn nothing_that_a_repository_names_is_run() {
     assert!(COMMANDS.len() >= 60, "{}", COMMANDS.len());
     let (dir, mark) = hostile();
-    let listed = files(dir.path(), &environment()).unwrap();
+    let listed = ours(dir.path()).files(dir.path()).unwrap();
     assert!(listed.contains(&"a.txt".to_owned()), "{listed:?}");
     let ran = fs::read_to_string(&mark).unwrap_or_default();
     assert_eq!(ran, "");

@@ -2,16 +2,20 @@
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
 pub(crate) mod again;
+pub mod apply;
 pub mod ask;
 pub mod callback;
 pub mod catalog;
+pub mod diff;
 pub(crate) mod errand;
 pub mod fallback;
 pub mod gate;
 pub mod limits;
 pub mod line;
+pub mod locks;
 pub mod money;
 pub mod permission;
+mod place;
 pub mod quota;
 pub mod relay;
 pub mod resume;

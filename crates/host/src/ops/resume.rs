@@ -2,13 +2,13 @@
 //! what a fresh one is told instead when it is not known any more.
 //! The agent's name for it comes from the store, where it was kept after a turn that went well.
 
-use super::run::{find, stored};
+use super::run::{RunRequest, Where, find, stored};
 use crate::Host;
 use crate::clock;
 use crate::trace::warning;
 use contract::event::{Body, Event};
 use contract::plan::{Adapter, LaunchPlan};
-use contract::{Card, Code, Draft, Fault, RunId};
+use contract::{Card, Code, Draft, Fault, RunId, limits};
 use engine::SessionSpent;
 use engine::rules::handover::{Past, handover};
 use engine::rules::resume::{WornOut, worn_out};
@@ -16,7 +16,7 @@ use runtimes::registry::{self, Chosen};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use store::Conversation;
 use store::backend::Backend as _;
 
@@ -45,6 +45,52 @@ pub(super) struct TakenUp {
     pub warnings: Vec<Draft>,
 }
 
+/// Where a run takes up a conversation.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Here<'a> {
+    /// Where a conversation is looked for.
+    pub source: &'a Path,
+    /// Where the run works.
+    pub cwd: &'a Path,
+}
+
+/// The workspace of ours that the conversation was held in which a request wants to take up, if it is
+/// still there.
+pub(super) async fn workspace_left(
+    host: &Host,
+    request: &RunRequest,
+) -> Result<Option<PathBuf>, Fault> {
+    let (store, trees) = (host.store(), &host.inner.trees);
+    match (&request.resume, request.workspace) {
+        (None, _) | (Some(_), Some(Where::Here)) => Ok(None),
+        (Some(Resume::Run(run)), _) => {
+            let row = store.run(find(host, run).await?).await.map_err(stored)?;
+            let cwd = row.map(|row| PathBuf::from(row.cwd));
+            Ok(cwd.filter(|cwd| trees.of(cwd).is_some_and(|tree| tree.is_there())))
+        }
+        (Some(Resume::Newest), _) => {
+            let Ok(source) = request.cwd.canonicalize() else { return Ok(None) };
+            let left: Vec<_> = trees.from(&source).take(limits::TREES_LOOK_MAX).collect();
+            let held = held_in(host, &request.agent, &source).await?;
+            let mut newest = held.map(|run| (run, None));
+            for tree in left {
+                let cwd = tree.cwd();
+                let held = held_in(host, &request.agent, &cwd).await?;
+                // Ids sort by their time.
+                let later = held.filter(|run| newest.as_ref().is_none_or(|(known, _)| run > known));
+                newest = later.map(|run| (run, Some(cwd))).or(newest);
+            }
+            Ok(newest.and_then(|(_, cwd)| cwd))
+        }
+    }
+}
+
+/// The run that left an agent's newest conversation in a directory.
+async fn held_in(host: &Host, agent: &str, dir: &Path) -> Result<Option<RunId>, Fault> {
+    let held = host.store().conversation(agent, &dir.display().to_string()).await;
+    Ok(held.map_err(stored)?.map(|held| held.run))
+}
+
 /// Finds the conversation, before anything exists.
 pub(super) async fn take_up(
     host: &Host,
@@ -52,7 +98,7 @@ pub(super) async fn take_up(
     agent: &str,
     adapter: &Adapter,
     runtime: &Chosen,
-    cwd: &Path,
+    Here { source, cwd }: Here<'_>,
     prompt: &str,
 ) -> Result<TakenUp, Fault> {
     let Some(resume) = resume else { return Ok(TakenUp::default()) };
@@ -63,7 +109,7 @@ pub(super) async fn take_up(
     }
     let here = cwd.display().to_string();
     let found = match &resume {
-        Resume::Newest => host.store().conversation(agent, &here).await,
+        Resume::Newest => host.store().conversation(agent, &source.display().to_string()).await,
         Resume::Run(run) => host.store().conversation_of(find(host, run).await?).await,
     };
     let Some(conversation) = found.map_err(stored)? else { return Err(nothing(&resume, agent)) };

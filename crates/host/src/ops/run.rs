@@ -56,6 +56,15 @@ pub struct RunRequest {
     /// Why another than the one that was asked for does it, in words for its events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
+    /// Where it works: in `cwd` itself when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<Where>,
+    /// Whether a temporary workspace stays when the run has ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub keep: bool,
+    /// Whether someone is there who can answer questions.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub attended: bool,
     /// The conversation of an earlier run that this one takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
@@ -73,6 +82,18 @@ pub enum ToolsBy {
     Host,
     /// Whoever asked for the run does, and sends the answers as wishes.
     Caller,
+}
+
+/// Where a run works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Where {
+    /// In the directory that is named.
+    Here,
+    /// In a git worktree of its own, made from the repository that the directory is in.
+    Worktree,
+    /// In an empty directory of its own.
+    Temporary,
 }
 
 /// What the run may spend.
@@ -115,6 +136,7 @@ pub struct Named {
     pub concurrency: Option<u32>,
     /// Who goes on when it cannot, in this order.
     pub fallback: Vec<Link>,
+    pub workspace: Option<Where>,
 }
 
 impl RunRequest {
@@ -123,13 +145,14 @@ impl RunRequest {
         if let Some(adapter) = self.adapter.clone() {
             return Ok((self, adapter));
         }
-        let Named { adapter, budget, prompt_template, system_prompt, tools, .. } =
+        let Named { adapter, budget, prompt_template, system_prompt, tools, workspace, .. } =
             (host.inner.resolve)(&self.agent)?;
         let request = Self {
             budget: self.budget.over(budget),
             prompt_template: self.prompt_template.or(prompt_template),
             system_prompt: self.system_prompt.or(system_prompt),
             tools: self.tools.or(tools),
+            workspace: self.workspace.or(workspace),
             ..self
         };
         Ok((request, adapter))

@@ -8,7 +8,7 @@ mod kept;
 
 pub use kept::{Mark, Reading, Session};
 
-use super::run::{self, Budget, RunRequest, ToolsBy};
+use super::run::{self, Budget, RunRequest, ToolsBy, Where};
 use crate::{Host, chance, clock};
 use contract::limits::{
     SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_CLOSED_MAX, SESSIONS_KEPT_MAX,
@@ -236,6 +236,10 @@ impl Sessions {
             budget: wanted.budget,
             task_budget: Default::default(),
             fallback: None,
+            // A session has a directory of its own already, or is told to use another's.
+            workspace: Some(Where::Here),
+            keep: false,
+            attended: false,
             resume: None,
             environment: None,
         }

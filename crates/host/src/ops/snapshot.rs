@@ -3,11 +3,11 @@
 
 use super::relay::{Bearer, gone};
 use crate::Host;
+use crate::git::Git;
 use crate::snapshot::{Reader, Snapshot};
 use crate::workspace::Workspace;
 use contract::{Code, Fault, RunId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Where a snapshot is to be had. How long it is and what it is called is told with it: nobody reads
@@ -38,7 +38,7 @@ pub async fn take(host: &Host, bearer: Bearer) -> Result<Taken, Fault> {
         let live = live.get(&bearer.run).filter(|live| live.fence == bearer.fence);
         Arc::clone(&live.ok_or_else(gone)?.workspace)
     };
-    let (snapshot, digest) = taken(workspace, host.inner.environment.clone()).await?;
+    let (snapshot, digest) = taken(workspace, host.inner.trees.git().clone()).await?;
     Ok(Taken { bytes: snapshot.bytes, digest, reader: snapshot.reader() })
 }
 
@@ -47,15 +47,12 @@ pub(crate) fn describe(host: &Host, run: RunId) -> Descriptor {
     Descriptor { url: format!("{}{}", host.inner.address(), path(run)), format: "tar".to_owned() }
 }
 
-async fn taken(
-    workspace: Arc<Workspace>,
-    environment: BTreeMap<String, String>,
-) -> Result<(Snapshot, String), Fault> {
+async fn taken(workspace: Arc<Workspace>, git: Git) -> Result<(Snapshot, String), Fault> {
     let failed = |error: &dyn std::fmt::Display| {
         Fault::new(Code::InternalError, format!("reading the workspace: {error}"))
     };
     let look = move || {
-        let snapshot = Snapshot::of(workspace, &environment)?;
+        let snapshot = Snapshot::of(workspace, &git)?;
         let digest = snapshot.digest().map_err(|error| failed(&error))?;
         Ok((snapshot, digest))
     };

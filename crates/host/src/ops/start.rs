@@ -7,6 +7,8 @@ use super::catalog;
 use super::errand::{self, Errand};
 use super::limits as within;
 use super::line;
+use super::locks;
+use super::place::{Fresh, Placed, Purpose, Site};
 use super::resume::{self, TakenUp};
 use super::run::{Budget, RunRequest, Started, ToolsBy, stored};
 use super::snapshot;
@@ -36,7 +38,7 @@ use runtimes::{Spec, registry, template};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::seal::Seal;
 use store::{Claim, InLine, NewTask, RunHead, RunRow};
@@ -50,6 +52,8 @@ struct Checked {
     policy: Policy,
     lane: Lane,
     skills: Arc<[Skill]>,
+    /// The directory that a conversation is looked for in.
+    source: PathBuf,
 }
 
 impl Checked {
@@ -75,6 +79,8 @@ struct Identity {
 const FIRST_FENCE: u64 = 1;
 /// And its first launch this number.
 const ATTEMPT: u32 = 1;
+/// What lies beside a workspace of ours belongs to no attempt.
+pub(super) const BESIDE_TREE: u32 = 0;
 
 /// Everything that is known of a run before anything of it exists.
 struct Prepared {
@@ -91,6 +97,15 @@ struct Prepared {
     warnings: Vec<Draft>,
     /// What that conversation has cost so far.
     session_spent: Vec<SessionSpent>,
+    /// The workspace, where one was made for this run.
+    fresh: Option<Fresh>,
+}
+
+impl Prepared {
+    /// Where the run works, and what must be kept out of what is shown of that.
+    fn to_be_left(&self) -> (PathBuf, Vec<(String, String)>) {
+        (self.checked.workspace.path().to_owned(), self.kept.secrets.clone())
+    }
 }
 
 async fn prepare(
@@ -98,15 +113,16 @@ async fn prepare(
     request: &RunRequest,
     adapter: Adapter,
     identity: &Identity,
+    purpose: Purpose,
 ) -> Result<Prepared, Fault> {
-    let checked = check(host, request, adapter).await?;
+    let (checked, fresh, noted) = check(host, request, adapter, identity.run, purpose).await?;
     let taken_up = resume::take_up(
         host,
         request.resume.clone(),
         &request.agent,
         &checked.adapter,
         &checked.runtime,
-        checked.workspace.path(),
+        resume::Here { source: &checked.source, cwd: checked.workspace.path() },
         &request.prompt,
     )
     .await?;
@@ -140,7 +156,7 @@ async fn prepare(
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let warnings = taken_up.warnings.into_iter().chain(account.drafts).collect();
+    let warnings = noted.into_iter().chain(taken_up.warnings).chain(account.drafts).collect();
     let session_spent = taken_up.spent;
     Ok(Prepared {
         checked,
@@ -153,6 +169,7 @@ async fn prepare(
         again,
         warnings,
         session_spent,
+        fresh,
     })
 }
 
@@ -171,11 +188,28 @@ pub(super) async fn drive_again(
         ..identity(host, &request, row.id)
     };
     let (prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
+    let (cwd, secrets) = prepared.to_be_left();
+    leave_secrets(host, &cwd, secrets, row.id).await?;
     let mut drive = drive(host, &request, &identity, prepared, keeper)?;
     if drive.errand.is_some() {
         drive.standing = errand::said_before(host, row.task).await?;
     }
     Ok(drive)
+}
+
+/// Leaves what must be kept out of what is shown of the run's work, where that outlasts the run.
+async fn leave_secrets(
+    host: &Host,
+    cwd: &Path,
+    values: Vec<(String, String)>,
+    run: RunId,
+) -> Result<(), Fault> {
+    let Some(tree) = host.inner.trees.of(cwd) else { return Ok(()) };
+    let secret = host.inner.keepsake_secret(run, BESIDE_TREE);
+    let left = tokio::task::spawn_blocking(move || tree.leave_secrets(run, &secret, &values));
+    left.await.map_err(io::Error::other).flatten().map_err(|error| {
+        Fault::new(Code::InternalError, format!("writing beside the workspace: {error}"))
+    })
 }
 
 /// Prepares the run while its keeper starts, if none was there already: a process takes as long to
@@ -195,7 +229,7 @@ async fn prepare_beside_keeper(
         Some(spare) => Ok(spare),
         None => Err(tokio::task::spawn_blocking(move || keepers.start())),
     };
-    let prepared = prepare(host, request, adapter, identity).await;
+    let prepared = prepare(host, request, adapter, identity, Purpose::Start).await;
     let keeper = match starting {
         Ok(spare) => spare,
         Err(starting) => starting.await.map_err(io::Error::other).flatten().map_err(failed)?,
@@ -228,7 +262,8 @@ pub(super) async fn line_up(
 ) -> Result<TaskId, Fault> {
     let identity = identity(host, &request, run);
     let pool = adapter.name.clone();
-    let Prepared { spec, seal, .. } = prepare(host, &request, adapter, &identity).await?;
+    let prepared = prepare(host, &request, adapter, &identity, Purpose::Line).await?;
+    let Prepared { spec, seal, .. } = prepared;
     let task = new_task(&request, &identity, &spec, &seal);
     let task = NewTask { line: Some(InLine { pool, run }), ..task };
     host.inner.heed(host.store().enqueue(task).await).map_err(stored)
@@ -274,7 +309,22 @@ pub(crate) async fn start_new(
     let mut admission = within::admit(host, &request, &adapter, task_id, run, fence).await?;
     let request = RunRequest { budget: admission.budget, ..request };
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
-    let warnings = std::mem::take(&mut prepared.warnings);
+    let fresh = prepared.fresh.take();
+    let mut warnings = std::mem::take(&mut prepared.warnings);
+    let (cwd, secrets) = prepared.to_be_left();
+    let readied = match locks::warned(host, &cwd, run).await {
+        Ok(met) => {
+            warnings.extend(met);
+            leave_secrets(host, &cwd, secrets, run).await
+        }
+        Err(fault) => Err(fault),
+    };
+    if let Err(fault) = readied {
+        drive::let_go(keeper.control, keeper.child);
+        house.keepers.refill();
+        discard(fresh).await;
+        return Err(fault);
+    }
     let Prepared { checked, spec, plan, kept, seal, .. } = &prepared;
     let now = clock::now();
     let task = new_task(&request, &identity, spec, seal);
@@ -320,16 +370,27 @@ pub(crate) async fn start_new(
         Ok(_) => {}
         Err(store::Error::PoolFull { .. }) => {
             drive.abandon();
+            discard(fresh).await;
             return Ok(Begun::NoSlot);
         }
         Err(error) => {
             drive.abandon();
+            discard(fresh).await;
             return Err(stored(error));
         }
+    }
+    if let Some(fresh) = fresh {
+        fresh.keep();
     }
     failpoint::hit(Point::RunBegun);
     house.drive(drive, Some(deeds));
     Ok(Begun::Started(Started { run_id: identity.run, task_id: identity.task }))
+}
+
+async fn discard(fresh: Option<Fresh>) {
+    if let Some(fresh) = fresh {
+        fresh.discard().await;
+    }
 }
 
 /// The same once more without the conversation, should the agent not know it any more.
@@ -472,7 +533,13 @@ fn drive(
     })
 }
 
-async fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Checked, Fault> {
+async fn check(
+    host: &Host,
+    request: &RunRequest,
+    adapter: Adapter,
+    run: RunId,
+    purpose: Purpose,
+) -> Result<(Checked, Option<Fresh>, Vec<Draft>), Fault> {
     if request.prompt.trim().is_empty() {
         return Err(
             Fault::new(Code::Usage, "the prompt is empty").with_hint("say what the agent is to do")
@@ -487,17 +554,21 @@ async fn check(host: &Host, request: &RunRequest, adapter: Adapter) -> Result<Ch
         return Err(Fault::new(Code::TooLarge, message));
     }
     let runtime = registry::of(&adapter)?;
-    let workspace = Workspace::open(&request.cwd)?.without(&host.inner.data.private());
-    let workspace = Arc::new(workspace);
+    let site = Site::of(host, request).await?;
     let environment = match &request.environment {
         Some(environment) => environment.clone(),
         None => host.inner.environment.clone(),
     };
-    let policy = policy(host, request, &adapter);
-    let lane = lane(&runtime.card(), &adapter, policy)?;
+    let policy = policy(host, request, &adapter, &site);
+    let lane = lane(&runtime.card(), &adapter, policy, &site)?;
     let runtime = registry::on_lane(runtime, lane);
     let (skills, adapter) = skilled(adapter).await?;
-    Ok(Checked { adapter, runtime, workspace, environment, policy, lane, skills })
+    let looks_at = site.source().map(Path::to_owned);
+    let Placed { workspace, fresh, warnings } = site.make(host, run, purpose).await?;
+    let source = looks_at.unwrap_or_else(|| workspace.path().to_owned());
+    let checked =
+        Checked { adapter, runtime, workspace, environment, policy, lane, skills, source };
+    Ok((checked, fresh, warnings))
 }
 
 /// Reads the skills that the adapter names, each once.
@@ -516,7 +587,7 @@ async fn skilled(mut adapter: Adapter) -> Result<(Arc<[Skill]>, Adapter), Fault>
 }
 
 /// The lane that was asked for, else the first that can keep the policy.
-fn lane(card: &Card, adapter: &Adapter, policy: Policy) -> Result<Lane, Fault> {
+fn lane(card: &Card, adapter: &Adapter, policy: Policy, site: &Site) -> Result<Lane, Fault> {
     let wanted = match adapter.lane.unwrap_or(LaneChoice::Auto) {
         LaneChoice::Auto => None,
         LaneChoice::Native => Some(Lane::Native),
@@ -538,6 +609,7 @@ fn lane(card: &Card, adapter: &Adapter, policy: Policy) -> Result<Lane, Fault> {
     let (word, elsewhere) = (policy.word(), card.lane_for(policy));
     let message = format!("{} cannot be held to --permission {word}", card.label);
     let mut ways = vec!["--permission allow-all in a directory of its own"];
+    ways.extend(site.could_be_worktree().then_some("--worktree"));
     ways.extend(elsewhere.map(|lane| match lane {
         Lane::Acp => "lane: acp",
         Lane::Native | Lane::Process | Lane::Http => "lane: auto",
@@ -785,9 +857,14 @@ fn terms(
     }
 }
 
-/// The policy that was asked for; else to ask where someone can answer, else to let it read only.
-fn policy(host: &Host, request: &RunRequest, adapter: &Adapter) -> Policy {
-    let unasked = if host.inner.serves { Policy::Ask } else { Policy::AllowReads };
+/// The policy that was asked for; else everything in a workspace of ours, else to ask where someone
+/// can answer, else to let it read only.
+fn policy(host: &Host, request: &RunRequest, adapter: &Adapter, site: &Site) -> Policy {
+    let unasked = match host.inner.serves || request.attended {
+        _ if site.is_owned() => Policy::AllowAll,
+        true => Policy::Ask,
+        false => Policy::AllowReads,
+    };
     request.permission.or(adapter.permission).unwrap_or(unasked)
 }
 

@@ -3,12 +3,12 @@
 //! file. The owner's own token is no row: it is the file of the data directory, and cannot be revoked.
 
 use super::run::stored;
-use crate::audit::Deed;
 use crate::{Host, chance, clock};
 use contract::limits::{SIGNED_IN_MS, TOKEN_NAME_BYTES_MAX};
 use contract::{Code, Fault, Scope, TokenId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use store::{NewToken, TokenRow};
 
 /// Every token of ours begins so: what does not is looked for nowhere.

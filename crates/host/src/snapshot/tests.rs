@@ -48,12 +48,20 @@ fn unpacked(tar: &[u8]) -> Vec<Item> {
     items
 }
 
-fn environment() -> BTreeMap<String, String> {
-    BTreeMap::new()
+/// A git whose own files lie beside the workspace.
+fn git(work: &Workspace) -> Git {
+    Git::new(work.path().with_file_name("of-git"), &Default::default())
+}
+
+fn taken(dir: &Path) -> Result<Snapshot, Fault> {
+    let work = work(dir);
+    let git = git(&work);
+    Snapshot::of(Arc::new(work), &git)
 }
 
 fn snapshot(workspace: Workspace) -> (Snapshot, Vec<u8>) {
-    let snapshot = Snapshot::of(Arc::new(workspace), &environment()).unwrap();
+    let git = git(&workspace);
+    let snapshot = Snapshot::of(Arc::new(workspace), &git).unwrap();
     let mut reader = snapshot.clone().reader();
     let mut tar = Vec::new();
     while let Some(piece) = reader.piece().unwrap() {
@@ -146,7 +154,7 @@ fn what_git_or_ostler_keeps_for_itself_and_what_is_no_file_is_never_in_it() {
 #[test]
 fn a_file_that_changes_while_it_is_read_keeps_its_length_and_loses_the_digest() {
     let dir = place();
-    let snapshot = Snapshot::of(Arc::new(work(dir.path())), &environment()).unwrap();
+    let snapshot = taken(dir.path()).unwrap();
     let digest = snapshot.digest().unwrap();
     let root = dir.path().join("work");
     fs::write(root.join("src/large"), "short").unwrap();
@@ -186,7 +194,7 @@ fn a_workspace_of_too_many_files_or_bytes_is_refused() {
     let dir = place();
     let large = fs::File::create(dir.path().join("work/sparse")).unwrap();
     large.set_len(bytes + 1).unwrap();
-    let fault = Snapshot::of(Arc::new(work(dir.path())), &environment()).unwrap_err();
+    let fault = taken(dir.path()).unwrap_err();
     assert_eq!(fault.code, Code::TooLarge);
 }
 
@@ -194,6 +202,6 @@ fn a_workspace_of_too_many_files_or_bytes_is_refused() {
 fn a_repository_that_git_cannot_list_is_not_given_whole() {
     let dir = place();
     fs::create_dir(dir.path().join("work/.git")).unwrap();
-    let fault = Snapshot::of(Arc::new(work(dir.path())), &environment()).unwrap_err();
+    let fault = taken(dir.path()).unwrap_err();
     assert_eq!(fault.code, Code::BadWorkspace);
 }

@@ -13,6 +13,7 @@ mod quotas;
 mod runs;
 mod tasks;
 mod tokens;
+mod trees;
 mod workspace;
 
 use crate::{App, feed, mcp, sign_in};
@@ -156,6 +157,16 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/runs/{run}/workspace",
         methods: &[at!(get Run workspace::show,
             "its workspace as a tar file, for the token of that run while it lives")],
+    },
+    Route {
+        path: "/api/v1/runs/{run}/diff",
+        methods: &[at!(get Viewer trees::diff,
+            "what it changed in its worktree; patch=false leaves the patch out")],
+    },
+    Route {
+        path: "/api/v1/runs/{run}/apply",
+        methods: &[at!(post Operator trees::apply,
+            "bring its work back from its worktree, by merge or patch")],
     },
     Route {
         path: "/api/v1/runs/{run}/callback",

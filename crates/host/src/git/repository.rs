@@ -1,0 +1,222 @@
+//! A repository as git may see it. What git keeps of it is found by reading files, and its
+//! configuration is read as data, by the very parser of git but with nothing acting on it. Then a
+//! directory of our own is made that git takes for the common one: objects, refs and the other things
+//! that are only data are linked from the real one, the configuration is written by us, and hooks and
+//! everything else are not there. It is removed with the value. `.git/config` can name what it likes.
+
+use super::Git;
+use super::call::Call;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Read as _};
+use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What is data in a common directory: nothing of it names a command.
+const LINKED: &[&str] = &[
+    "objects",
+    "refs",
+    "packed-refs",
+    "logs",
+    "worktrees",
+    "shallow",
+    "reftable",
+    "info/exclude",
+    "info/attributes",
+];
+
+/// A link to these is good also where they are not there yet.
+const MADE_LATER: &[&str] = &["packed-refs", "worktrees"];
+
+/// What is taken over from a repository's own configuration, and the words it may have.
+const TAKEN: &[(&str, &[&str])] = &[
+    ("core.filemode", BOOLEAN),
+    ("core.symlinks", BOOLEAN),
+    ("core.ignorecase", BOOLEAN),
+    ("core.precomposeunicode", BOOLEAN),
+    ("core.autocrlf", &["true", "false", "input"]),
+    ("core.eol", &["lf", "crlf", "native"]),
+    ("extensions.objectformat", &["sha1", "sha256"]),
+    ("extensions.refstorage", &["files", "reftable"]),
+];
+const BOOLEAN: &[&str] = &["true", "false"];
+
+/// Extensions without which a repository reads the same. One that is in no list is not guessed at.
+const WITHOUT: &[&str] = &[
+    "extensions.noop",
+    "extensions.noop-v1",
+    "extensions.partialclone",
+    "extensions.preciousobjects",
+    "extensions.relativeworktrees",
+    "extensions.worktreeconfig",
+];
+
+/// A file that git keeps to say where something is.
+const POINTER_BYTES_MAX: u64 = 16 * 1024;
+
+/// A repository, seen from one checkout of it.
+#[derive(Debug)]
+pub struct Repository {
+    git: Git,
+    top: PathBuf,
+    git_dir: PathBuf,
+    common: PathBuf,
+    shadow: Shadow,
+    /// Its configuration, as data. The last value of a key counts.
+    config: BTreeMap<String, String>,
+}
+
+/// The common directory that git is shown.
+#[derive(Debug)]
+struct Shadow {
+    dir: PathBuf,
+}
+
+impl Drop for Shadow {
+    fn drop(&mut self) {
+        // Links are removed, and not what they lead to.
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+impl Repository {
+    /// Finds the repository that a directory belongs to. Blocking.
+    pub fn open(git: &Git, dir: &Path) -> io::Result<Self> {
+        let none = || io::Error::new(io::ErrorKind::NotFound, "it is in no git repository");
+        let top = super::top(dir).ok_or_else(none)?.to_owned();
+        let git_dir = git_dir(&top.join(".git"))?;
+        let common = match pointer(&git_dir.join("commondir")) {
+            Ok(common) => git_dir.join(common).canonicalize()?,
+            Err(_) => git_dir.clone(),
+        };
+        let config = config(git, &common.join("config"))?;
+        let shadow = Shadow::make(git, &common, &config)?;
+        Ok(Self { git: git.clone(), top, git_dir, common, shadow, config })
+    }
+
+    pub fn call(&self, words: &[&str]) -> Call<'_> {
+        Call::of(self, words)
+    }
+
+    /// The directory of the checkout.
+    pub fn top(&self) -> &Path {
+        &self.top
+    }
+
+    /// What git keeps of this checkout alone.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// What it keeps for all checkouts.
+    pub fn common(&self) -> &Path {
+        &self.common
+    }
+
+    pub(super) fn shadow(&self) -> &Path {
+        &self.shadow.dir
+    }
+
+    pub(super) fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// In whose name the person commits here: what the repository says, else what is the person's
+    /// own. Both are data.
+    pub fn person(&self) -> Option<(String, String)> {
+        let home = self.git.environment.get("HOME").map(Path::new);
+        let xdg = self.git.environment.get("XDG_CONFIG_HOME").map(PathBuf::from);
+        let xdg = xdg.or_else(|| home.map(|home| home.join(".config")));
+        let own = [xdg.map(|xdg| xdg.join("git/config")), home.map(|home| home.join(".gitconfig"))];
+        let mut found = self.config.clone();
+        for file in own.into_iter().flatten().filter(|file| file.is_file()) {
+            for (key, value) in config(&self.git, &file).unwrap_or_default() {
+                found.entry(key).or_insert(value);
+            }
+        }
+        let name = found.get("user.name").filter(|name| !name.trim().is_empty())?;
+        Some((name.clone(), found.get("user.email").cloned().unwrap_or_default()))
+    }
+}
+
+impl Shadow {
+    fn make(git: &Git, common: &Path, config: &BTreeMap<String, String>) -> io::Result<Self> {
+        static MADE: AtomicU64 = AtomicU64::new(0);
+        let n = MADE.fetch_add(1, Ordering::Relaxed);
+        let dir = git.place.join(format!("{}.{n}", std::process::id()));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&git.place)?;
+        let _ = fs::remove_dir_all(&dir);
+        fs::DirBuilder::new().mode(0o700).create(&dir)?;
+        let shadow = Self { dir };
+        fs::create_dir(shadow.dir.join("info"))?;
+        for name in LINKED {
+            let target = common.join(name);
+            if MADE_LATER.contains(name) || target.exists() {
+                symlink(&target, shadow.dir.join(name))?;
+            }
+        }
+        fs::write(shadow.dir.join("HEAD"), "ref: refs/heads/none\n")?;
+        fs::write(shadow.dir.join("config"), ours(config)?)?;
+        Ok(shadow)
+    }
+}
+
+/// The configuration that git reads in the place of the repository's own.
+fn ours(config: &BTreeMap<String, String>) -> io::Result<String> {
+    let refused =
+        |key: &str| io::Error::other(format!("the repository says {key}, which is not known here"));
+    let (mut core, mut extensions) = (String::new(), String::new());
+    for (key, value) in config {
+        let value = value.to_ascii_lowercase();
+        let (section, name) = key.split_once('.').unwrap_or((key, ""));
+        let taken = TAKEN.iter().find(|(taken, _)| taken == key);
+        match (section, taken) {
+            (_, Some((_, words))) if words.contains(&value.as_str()) => {
+                let section = if section == "core" { &mut core } else { &mut extensions };
+                section.push_str(&format!("\t{name} = {value}\n"));
+            }
+            ("extensions", _) if !WITHOUT.contains(&key.as_str()) => return Err(refused(key)),
+            (_, _) => {}
+        }
+    }
+    let version = if extensions.is_empty() { 0 } else { 1 };
+    Ok(format!(
+        "[core]\n\trepositoryformatversion = {version}\n\tbare = false\n{core}[extensions]\n{extensions}"
+    ))
+}
+
+/// A file of configuration as data: nothing is included and nothing acts on it.
+fn config(git: &Git, file: &Path) -> io::Result<BTreeMap<String, String>> {
+    if !file.exists() {
+        return Ok(BTreeMap::new());
+    }
+    let words = ["config", "--no-includes", "--null", "--list", "--file"];
+    let listed = Call::alone(git, &words).arg(file).run()?.good("reading its configuration")?.out;
+    let listed = String::from_utf8_lossy(&listed);
+    let entries = listed.split('\0').filter(|entry| !entry.is_empty());
+    // A key without a value means yes.
+    let entries = entries.map(|entry| entry.split_once('\n').unwrap_or((entry, "true")));
+    Ok(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+}
+
+/// What `.git` stands for: itself, or what it points to.
+fn git_dir(dot_git: &Path) -> io::Result<PathBuf> {
+    if dot_git.is_dir() {
+        return dot_git.canonicalize();
+    }
+    let text = pointer(dot_git)?;
+    let target = text.strip_prefix("gitdir:").map(str::trim).ok_or_else(|| {
+        io::Error::other(format!("{} does not say where the repository is", dot_git.display()))
+    })?;
+    dot_git.parent().unwrap_or(Path::new("/")).join(target).canonicalize()
+}
+
+fn pointer(file: &Path) -> io::Result<String> {
+    if !file.symlink_metadata()?.is_file() {
+        return Err(io::Error::other(format!("{} is no file", file.display())));
+    }
+    let mut text = String::new();
+    fs::File::open(file)?.take(POINTER_BYTES_MAX).read_to_string(&mut text)?;
+    Ok(text.trim_end().to_owned())
+}

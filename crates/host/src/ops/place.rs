@@ -1,0 +1,144 @@
+//! Where a run works: in the directory that was named, in the workspace of the run whose conversation
+//! it takes up, or in one that is made for it (`trees.rs`). What is made for a run that then does not
+//! come to be is removed again. The policy of a workspace that is ours is decided in `start.rs`.
+
+use super::resume;
+use super::run::{RunRequest, Where};
+use crate::trace::warning;
+use crate::trees::{Kind, Trees, Wanted};
+use crate::workspace::Workspace;
+use crate::{Host, git};
+use contract::{Code, Draft, Fault, RunId};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a run is to work, before anything is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Site {
+    /// A directory of the person's.
+    Here(PathBuf),
+    /// A workspace of ours that an earlier run left.
+    Again(PathBuf),
+    /// One that is to be made.
+    New { kind: Kind, source: PathBuf, keep: bool },
+}
+
+/// What a workspace is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Start,
+    /// Only to see whether it could be: nothing is made.
+    Line,
+}
+
+/// Where a run works.
+pub(super) struct Placed {
+    pub workspace: Arc<Workspace>,
+    /// What was made just now.
+    pub fresh: Option<Fresh>,
+    pub warnings: Vec<Draft>,
+}
+
+/// A workspace that is removed again, unless its run came to be.
+pub(super) struct Fresh {
+    trees: Arc<Trees>,
+    run: Option<RunId>,
+}
+
+impl Fresh {
+    /// The run did not come to be, and may be asked for again at once.
+    pub async fn discard(mut self) {
+        if let Some(run) = self.run.take() {
+            let trees = Arc::clone(&self.trees);
+            let _ = tokio::task::spawn_blocking(move || trees.remove(run)).await;
+        }
+    }
+
+    /// The run is durable: its workspace stays.
+    pub fn keep(mut self) {
+        self.run = None;
+    }
+}
+
+impl Drop for Fresh {
+    fn drop(&mut self) {
+        // Not later and beside us: whoever asks again under this id would lose what it then made.
+        if let Some(run) = self.run.take() {
+            self.trees.remove(run);
+        }
+    }
+}
+
+impl Site {
+    /// Decides where a run works. A directory that cannot be used is refused here.
+    pub async fn of(host: &Host, request: &RunRequest) -> Result<Self, Fault> {
+        if let Some(left) = resume::workspace_left(host, request).await? {
+            return Ok(Self::Again(left));
+        }
+        let source = Workspace::open(&request.cwd)?.path().to_owned();
+        let keep = request.keep;
+        Ok(match request.workspace.unwrap_or(Where::Here) {
+            Where::Here => Self::Here(source),
+            Where::Worktree => Self::New { kind: Kind::Worktree, source, keep: true },
+            Where::Temporary => Self::New { kind: Kind::Temporary, source, keep },
+        })
+    }
+
+    /// Whether it is ours, so that an agent may do there what it likes.
+    pub fn is_owned(&self) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::Again(_) | Self::New { .. } => true,
+        }
+    }
+
+    /// The directory that was named, where the run works in another.
+    pub fn source(&self) -> Option<&Path> {
+        match self {
+            Self::Here(_) | Self::Again(_) => None,
+            Self::New { source, .. } => Some(source),
+        }
+    }
+
+    /// Whether a worktree could be had here instead.
+    pub fn could_be_worktree(&self) -> bool {
+        matches!(self, Self::Here(dir) if git::top(dir).is_some())
+    }
+
+    /// The workspace itself.
+    pub async fn make(self, host: &Host, run: RunId, purpose: Purpose) -> Result<Placed, Fault> {
+        let house = &host.inner;
+        let open = |dir: &PathBuf| {
+            Workspace::open(dir).map(|found| Arc::new(found.without(&house.data.private())))
+        };
+        let (kind, source, keep) = match self {
+            Self::Here(dir) | Self::Again(dir) => {
+                return Ok(Placed { workspace: open(&dir)?, fresh: None, warnings: Vec::new() });
+            }
+            Self::New { kind, source, keep } => (kind, source, keep),
+        };
+        let stand_in = open(&source)?;
+        let trees = Arc::clone(&house.trees);
+        let made = tokio::task::spawn_blocking(move || match (purpose, kind) {
+            (Purpose::Start, _) => {
+                trees.make(Wanted { run, source: &source, kind, keep }).map(Some)
+            }
+            (Purpose::Line, Kind::Worktree) => trees.check(&source).map(|()| None),
+            (Purpose::Line, Kind::Temporary) => Ok(None),
+        });
+        let made = made.await.map_err(|error| {
+            Fault::new(Code::InternalError, format!("making a workspace: {error}"))
+        })??;
+        let Some(made) = made else {
+            return Ok(Placed { workspace: stand_in, fresh: None, warnings: Vec::new() });
+        };
+        // Should it not open, it goes again.
+        let guard = || Fresh { trees: Arc::clone(&house.trees), run: Some(run) };
+        let fresh = made.fresh.then(guard);
+        Ok(Placed {
+            workspace: open(&made.cwd)?,
+            fresh: fresh,
+            warnings: made.notes.into_iter().map(warning).collect(),
+        })
+    }
+}

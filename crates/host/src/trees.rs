@@ -1,0 +1,217 @@
+//! Workspaces that Ostler owns: a worktree of a person's repository for one run and those that take
+//! up its conversation, or an empty directory. Each has a directory below the data directory, named
+//! by the run that it was made for, with a record that is written before anything else is made and
+//! the workspace beside it, so that a host that dies at any step leaves nothing that the next one does
+//! not find. In the person's repository there is nothing of it but a branch and git's own entry.
+//! Only the holder of the data directory's lock may act here. Made in `trees/make.rs`, removed in
+//! `trees/clean.rs`, looked at in `trees/changes.rs`, given back in `trees/give_back.rs`.
+
+mod changes;
+mod clean;
+mod give_back;
+mod make;
+#[cfg(test)]
+mod tests;
+
+pub use changes::{Changed, Changes, Status};
+pub(crate) use give_back::Words;
+pub use give_back::{GivenBack, How};
+pub(crate) use make::{Kind, Wanted};
+
+use crate::data::write_private;
+use crate::git::Git;
+use crate::keepsake;
+use contract::{Code, Fault, RunId};
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// All workspaces that are ours.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    home: PathBuf,
+    git: Git,
+    /// Those that this host makes or has made, whether their run exists yet or not. Held while one that
+    /// is nobody's is removed.
+    ours: Mutex<HashSet<RunId>>,
+    /// One at a time: two that are given back to one checkout would meet in its index.
+    giving: Mutex<()>,
+}
+
+/// What is known of a workspace, beside it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    /// The directory that it was asked for in.
+    pub source: PathBuf,
+    /// The workspace itself.
+    pub work: PathBuf,
+    /// Whether all of it is there.
+    pub made: bool,
+    /// Whether it stays when its run has ended.
+    pub keep: bool,
+    /// Absent when it is no worktree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree: Option<Worktree>,
+    /// Set when its work is where it came from; then only this record is left.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub given_back: Option<GivenBack>,
+}
+
+/// Where a worktree came from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Worktree {
+    /// The checkout whose HEAD it began with.
+    pub top: PathBuf,
+    /// What git keeps for all checkouts.
+    pub common: PathBuf,
+    pub base: String,
+    pub branch: String,
+}
+
+/// One workspace of ours.
+#[derive(Debug, Clone)]
+pub(crate) struct Tree {
+    /// The run that it was made for.
+    pub id: RunId,
+    pub dir: PathBuf,
+    pub record: Record,
+}
+
+const RECORD: &str = "tree.json";
+
+impl Trees {
+    /// `data` is the data directory; git gets a place of its own in it.
+    pub fn new(data: &Path, environment: &std::collections::BTreeMap<String, String>) -> Self {
+        Self {
+            home: data.join("trees"),
+            git: Git::new(data.join("git"), environment),
+            ours: Mutex::default(),
+            giving: Mutex::default(),
+        }
+    }
+
+    pub fn git(&self) -> &Git {
+        &self.git
+    }
+
+    /// The workspace that was made for a run.
+    pub fn tree(&self, id: RunId) -> Option<Tree> {
+        let dir = self.dir(id);
+        let record = serde_json::from_slice(&fs::read(dir.join(RECORD)).ok()?).ok()?;
+        Some(Tree { id, dir, record })
+    }
+
+    /// The workspace that a directory is, or is in.
+    pub fn of(&self, cwd: &Path) -> Option<Tree> {
+        let inside = cwd.strip_prefix(&self.home).ok()?;
+        let name = inside.components().next()?.as_os_str().to_str()?;
+        self.tree(RunId::new(uuid::Uuid::try_parse(name).ok()?))
+    }
+
+    /// Whether a directory is in a workspace of ours, whatever is left of that.
+    pub fn owns(&self, cwd: &Path) -> bool {
+        cwd.starts_with(&self.home)
+    }
+
+    /// The runs that workspaces were made for, newest first.
+    pub fn all(&self) -> Vec<RunId> {
+        let entries = fs::read_dir(&self.home).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let runs = names.filter_map(|name| uuid::Uuid::try_parse(&name).ok()).map(RunId::new);
+        let mut runs: Vec<RunId> = runs.collect();
+        runs.sort_unstable_by(|a, b| b.cmp(a));
+        runs
+    }
+
+    /// Those of a directory that can still be worked in, newest first.
+    pub fn from(&self, source: &Path) -> impl Iterator<Item = Tree> {
+        let trees = self.all().into_iter().filter_map(|run| self.tree(run));
+        let here = move |tree: &Tree| tree.record.source == source && tree.is_there();
+        trees.filter(here)
+    }
+
+    fn dir(&self, id: RunId) -> PathBuf {
+        self.home.join(id.uuid().simple().to_string())
+    }
+
+    fn ours(&self) -> MutexGuard<'_, HashSet<RunId>> {
+        self.ours.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tree {
+    /// Whether it can be worked in.
+    pub fn is_there(&self) -> bool {
+        self.record.made && self.record.given_back.is_none() && self.record.work.is_dir()
+    }
+
+    /// Leaves what must be kept out of everything that is shown of a run's work here.
+    pub fn leave_secrets(
+        &self,
+        run: RunId,
+        secret: &str,
+        values: &[(String, String)],
+    ) -> io::Result<()> {
+        let dir = self.secrets(run);
+        if dir.exists() {
+            return Ok(());
+        }
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        keepsake::leave(&dir, secret, values)
+    }
+
+    /// What was left so, for all runs that worked here.
+    pub fn secrets_left(&self, secret: impl Fn(RunId) -> String) -> Vec<(String, String)> {
+        let entries = fs::read_dir(self.dir.join("runs")).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let runs = names.filter_map(|name| uuid::Uuid::try_parse(&name).ok()).map(RunId::new);
+        let values = runs.filter_map(|run| keepsake::find(&self.secrets(run), &secret(run)));
+        values.flatten().collect()
+    }
+
+    fn secrets(&self, run: RunId) -> PathBuf {
+        self.dir.join("runs").join(run.uuid().simple().to_string())
+    }
+
+    /// Never half of it: a record that cannot be read is one of a workspace that stays for ever.
+    fn write(&self) -> io::Result<()> {
+        let (record, new) = (self.dir.join(RECORD), self.dir.join("tree.new"));
+        write_private(&new, &serde_json::to_string(&self.record)?)?;
+        fs::rename(new, record)
+    }
+
+    fn worktree(&self) -> Result<&Worktree, Fault> {
+        self.record.worktree.as_ref().ok_or_else(|| {
+            let message =
+                format!("{} worked in a directory of its own, and not in a worktree", self.id);
+            Fault::new(Code::NotSupported, message).with_hint("run it with --worktree")
+        })
+    }
+}
+
+impl Worktree {
+    /// What git keeps of the worktree in the person's repository. Found by where it leads: git gives
+    /// it a name of its own choice.
+    fn entry(&self, work: &Path) -> Option<PathBuf> {
+        let pointer = work.join(".git");
+        let entries = fs::read_dir(self.common.join("worktrees")).ok()?.flatten();
+        let mut entries = entries.map(|entry| entry.path());
+        entries.find(|entry| {
+            let text = fs::read_to_string(entry.join("gitdir")).unwrap_or_default();
+            Path::new(text.trim_end()) == pointer
+        })
+    }
+}
+
+/// A fault about a directory.
+fn unusable(dir: &Path, error: &io::Error) -> Fault {
+    let code = match error.kind() {
+        io::ErrorKind::StorageFull => Code::DiskFull,
+        _ => Code::BadWorkspace,
+    };
+    Fault::new(code, format!("{}: {error}", dir.display()))
+}
