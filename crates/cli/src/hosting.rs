@@ -168,6 +168,7 @@ async fn become_host(
             config::skills::known(name, &resolved.adapter)?;
             Ok(named(resolved))
         }),
+        book: Box::new(config::Book(place.config.clone())),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
         serves: matches!(purpose, Purpose::Serve { .. }),
@@ -260,7 +261,7 @@ impl Hosting {
 }
 
 /// What a host needs to know of an agent, when its name was all it was given.
-fn named(resolved: config::Resolved) -> Named {
+pub fn named(resolved: config::Resolved) -> Named {
     let config::RunBudget { nanousd, tokens, turns, ms } = resolved.run_budget;
     Named {
         adapter: resolved.adapter,

@@ -19,7 +19,7 @@ mod totals;
 
 pub use clean::{clean, one_line};
 pub use figures::ordinal;
-pub use money::{costs_table, costs_total, prices_table};
+pub use money::{agents_table, costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
 pub use table::{RunRow, runs_table, tail};
 pub use tone::Colour;

@@ -108,6 +108,8 @@ limits! {
     JOIN_BYTES_MAX: usize = 8 * KIB;
     /// Deltas of one block are joined for at most this long.
     JOIN_MS: u64 = 100;
+    /// The longest name of a hired agent.
+    AGENT_NAME_BYTES_MAX: usize = 64;
     /// Rows in one page of a listing.
     PAGE_ROWS_MAX: usize = 500;
     /// Events in one page.

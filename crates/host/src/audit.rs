@@ -1,5 +1,5 @@
-//! What is written down of those who came with no token that is good here: when, from where, and for
-//! which route. Never the token, and no other word of theirs: addresses and routes are ours. One line
+//! What is written down for later: what people answered, hired and deleted, and who came with no
+//! token that is good here, when, from where, and for which route. Never the token, and no other word of theirs: addresses and routes are ours. One line
 //! of JSON each, in a private file of the data directory that is set aside when it is full, so that it
 //! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
 
@@ -26,6 +26,23 @@ pub struct RefusedToken {
     pub route: Option<String>,
     /// How often this address was refused before, within a minute.
     pub before: u32,
+}
+
+/// What a person did that others may ask about later.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Done {
+    what: &'static str,
+    /// Who it was, as far as a token tells.
+    by: String,
+    #[serde(flatten)]
+    about: serde_json::Value,
+}
+
+#[derive(Serialize)]
+struct DoneLine<'a> {
+    ts: Timestamp,
+    #[serde(flatten)]
+    done: &'a Done,
 }
 
 #[derive(Serialize)]
@@ -55,6 +72,31 @@ impl Audit {
         tokio::task::spawn_blocking(move || {
             let line = Line { ts, what: "token_refused", code, refused: &refused };
             // Nobody is kept from asking because this cannot be written.
+            let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
+        });
+    }
+
+    /// Writes down what was done with an agent: `hired`, `edited`, `paused`, `resumed`, `retired`.
+    pub fn agent(&self, ts: Timestamp, by: &str, what: &'static str, name: &str) {
+        let about = serde_json::json!({ "agent": name });
+        self.done(ts, Done { what, by: by.to_owned(), about });
+    }
+
+    /// Writes down who answered what, before it is carried out.
+    pub fn answered(&self, ts: Timestamp, by: &str, about: serde_json::Value) {
+        self.done(ts, Done { what: "answered", by: by.to_owned(), about });
+    }
+
+    /// Writes down that a run was deleted.
+    pub fn deleted(&self, ts: Timestamp, by: &str, run: contract::RunId) {
+        let about = serde_json::json!({ "run_id": run });
+        self.done(ts, Done { what: "deleted", by: by.to_owned(), about });
+    }
+
+    fn done(&self, ts: Timestamp, done: Done) {
+        let audit = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let line = DoneLine { ts, done: &done };
             let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
         });
     }

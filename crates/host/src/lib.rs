@@ -78,6 +78,8 @@ pub struct Setup {
     /// The environment of the host's own process, for runs asked for by name alone.
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
+    /// What the configuration knows of agents.
+    pub book: Box<dyn ops::agents::Book>,
     /// How long a lease is good for without renewal.
     pub lease_ms: u64,
     /// How strongly agents are to be held.
@@ -114,6 +116,7 @@ pub(crate) struct Inner {
     pub activity: Activity,
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
+    pub book: Box<dyn ops::agents::Book>,
     pub lease_ms: u64,
     pub isolation: keeper::plan::Level,
     pub serves: bool,
@@ -156,6 +159,7 @@ impl Host {
             activity,
             environment,
             resolve,
+            book,
             lease_ms,
             isolation,
             serves,
@@ -178,6 +182,7 @@ impl Host {
             activity,
             environment,
             resolve,
+            book,
             lease_ms,
             isolation,
             serves,

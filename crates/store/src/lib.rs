@@ -6,6 +6,7 @@
 //! To understand a commit open `sqlite/commit.rs`; what must always hold is in `check.rs`, and what
 //! every backend must do in `conformance.rs`.
 
+mod agents;
 pub mod backend;
 mod ballast;
 mod batch;

@@ -1,6 +1,7 @@
 //! The SQLite backend itself: the suite over it and over a spiteful one, and what only a file can
 //! do wrong.
 
+mod agents;
 mod canary;
 mod conversation;
 mod corpus;

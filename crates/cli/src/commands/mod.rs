@@ -1,6 +1,7 @@
 //! One file per verb a person types. Each finds the host (or becomes it), asks, and shows; what is
 //! asked for is done in `host::ops`.
 
+mod agents;
 mod answer;
 mod audience;
 mod config;
@@ -132,6 +133,7 @@ pub async fn perform(
         Command::Stop(args) => stop::stop(&context, args).await,
         Command::Say(args) => wish::say(&context, args).await,
         Command::Interrupt(args) => wish::interrupt(&context, args).await,
+        Command::Agents { command } => agents::agents(&context, command.map(|c| *c)).await,
         Command::Approvals => answer::approvals(&context).await,
         Command::Answer(args) => answer::answer(&context, args).await,
         Command::Costs(args) => costs::costs(&context, args).await,

@@ -24,6 +24,7 @@ mod door;
 mod escape;
 mod first_minutes;
 mod handover;
+mod hired;
 mod hook;
 mod lost;
 mod manners;

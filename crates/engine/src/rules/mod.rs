@@ -3,6 +3,7 @@
 
 pub mod claimable;
 pub mod handover;
+pub mod hold;
 pub mod lease;
 pub mod overdue;
 pub mod price;

@@ -2,9 +2,11 @@
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
 mod again;
+pub mod agents;
 pub mod ask;
 pub mod callback;
 pub mod catalog;
+pub mod gate;
 pub mod line;
 pub mod money;
 pub mod permission;

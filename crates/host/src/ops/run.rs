@@ -1,5 +1,6 @@
 //! Runs: what can be asked for, and what can be asked of them. Starting one is `start.rs`.
 
+use super::agents;
 use super::line;
 use super::resume::Resume;
 use crate::{Host, adopt, chance, clock};
@@ -105,12 +106,15 @@ pub struct Named {
 
 impl RunRequest {
     /// With what the host knows of the agent, where the caller gave the name alone.
-    pub(crate) fn completed(self, host: &Host) -> Result<(Self, Adapter), Fault> {
+    pub(crate) async fn completed(self, host: &Host) -> Result<(Self, Adapter), Fault> {
         if let Some(adapter) = self.adapter.clone() {
             return Ok((self, adapter));
         }
-        let Named { adapter, budget, prompt_template, system_prompt, tools } =
-            (host.inner.resolve)(&self.agent)?;
+        let named = match agents::named(host, &self.agent).await? {
+            Some(hired) => hired,
+            None => (host.inner.resolve)(&self.agent)?,
+        };
+        let Named { adapter, budget, prompt_template, system_prompt, tools } = named;
         let request = Self {
             budget: self.budget.over(budget),
             prompt_template: self.prompt_template.or(prompt_template),

@@ -2,6 +2,7 @@
 //! fault leaves no trace; then task, run and first events become durable in one transaction, and
 //! only then does the keeper, already waiting, get its plan.
 
+use super::agents;
 use super::callback;
 use super::catalog;
 use super::line;
@@ -158,7 +159,7 @@ pub(super) async fn drive_again(
     request: RunRequest,
     row: &RunRow,
 ) -> Result<Drive, Fault> {
-    let (request, adapter) = request.completed(host)?;
+    let (request, adapter) = request.completed(host).await?;
     let identity = Identity {
         task: row.task,
         fence: row.fence,
@@ -217,6 +218,7 @@ pub(super) async fn line_up(
     adapter: Adapter,
     run: RunId,
 ) -> Result<TaskId, Fault> {
+    agents::may_run(host, &request.agent).await?;
     let identity = identity(host, &request, run);
     let pool = adapter.name.clone();
     let Prepared { spec, seal, .. } = prepare(host, &request, adapter, &identity).await?;
@@ -254,7 +256,8 @@ pub(super) async fn start_new(
     if let Some(trouble) = house.trouble() {
         return Err(trouble.fault());
     }
-    let (request, adapter) = request.completed(host)?;
+    agents::may_run(host, &request.agent).await?;
+    let (request, adapter) = request.completed(host).await?;
     let mut identity = identity(host, &request, run);
     identity.task = in_line.unwrap_or(identity.task);
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;

@@ -1,5 +1,6 @@
 //! The table of routes, and how faults become answers. One file per noun.
 
+mod agents;
 mod asks;
 mod callback;
 mod host;
@@ -110,6 +111,27 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/tasks/{task}",
         methods: &[("get", "one task, by its own id or by that of a run of it")],
         make: || get(tasks::show),
+    },
+    Route {
+        path: "/api/v1/agents",
+        methods: &[
+            ("get", "who works here: hired, or configured"),
+            ("post", "hire an agent: its name, and as spec what agents.<name> takes"),
+        ],
+        make: || get(agents::list).post(agents::hire),
+    },
+    Route {
+        path: "/api/v1/agents/{agent}",
+        methods: &[
+            ("get", "one agent"),
+            ("patch", "change the spec of a hired agent; a key that is null goes away"),
+        ],
+        make: || get(agents::show).patch(agents::edit),
+    },
+    Route {
+        path: "/api/v1/agents/{agent}/state",
+        methods: &[("post", "pause, resume or retire an agent: paused, active, retired")],
+        make: || post(agents::stand),
     },
     Route {
         path: "/api/v1/asks",

@@ -2,6 +2,7 @@
 //! opens connections. Verbs are in `verbs.rs` and `commit.rs`, reads in `reads.rs`, the thread in
 //! `writer.rs`, the schema in `schema.rs`.
 
+mod agents;
 #[cfg(test)]
 mod alone;
 mod commit;

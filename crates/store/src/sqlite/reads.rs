@@ -415,7 +415,7 @@ fn id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }
 
-fn word_at<T>(
+pub(super) fn word_at<T>(
     row: &Row<'_>,
     column: usize,
     read: impl Fn(&str) -> Option<T>,

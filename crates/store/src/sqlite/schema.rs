@@ -22,6 +22,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "ledger", sql: include_str!("migrations/0002_ledger.sql") },
     Migration { name: "sessions", sql: include_str!("migrations/0003_sessions.sql") },
     Migration { name: "line", sql: include_str!("migrations/0004_line.sql") },
+    Migration { name: "agents", sql: include_str!("migrations/0008_agents.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.
