@@ -62,6 +62,11 @@ pub enum Command {
     /// Look at the prices, or import newer ones
     #[command(subcommand)]
     Prices(Prices),
+    /// Copy everything that is kept into a new directory, while others work
+    Backup {
+        /// A directory that is not there yet; it can be opened with --data
+        dir: PathBuf,
+    },
     /// Host this data directory and its API until stopped
     Serve(Serve),
     /// Serve an agent to callers elsewhere by ca-http-v1, until stopped
@@ -191,8 +196,17 @@ pub struct Doctor {
     pub agent: Option<String>,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum RunsVerb {
+    /// Delete a run that has ended, with everything that only it has; its costs stay
+    Delete(OneRun),
+}
+
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Runs {
+    #[command(subcommand)]
+    pub verb: Option<RunsVerb>,
     /// How many
     #[arg(long, default_value_t = 20)]
     pub limit: usize,

@@ -151,6 +151,11 @@ impl Client {
         self.get(&format!("/api/v1/agents/{}", escaped(name))).await
     }
 
+    /// The same without its figures.
+    pub async fn glance(&self, name: &str) -> Result<AgentView, Fault> {
+        self.get(&format!("/api/v1/agents/{}?glance=true", escaped(name))).await
+    }
+
     pub async fn hire(&self, hire: &Hire) -> Result<Saved, Fault> {
         self.put(Method::POST, "/api/v1/agents", hire).await
     }
@@ -162,6 +167,12 @@ impl Client {
     pub async fn stand(&self, name: &str, state: AgentState) -> Result<AgentView, Fault> {
         let path = format!("/api/v1/agents/{}/state", escaped(name));
         self.put(Method::POST, &path, &serde_json::json!({ "state": state })).await
+    }
+
+    /// Deletes a run that has ended. One that is gone was deleted by an earlier try.
+    pub async fn delete_run(&self, run: RunId) -> Result<serde_json::Value, Fault> {
+        // Whatever is not a look says that it is JSON: no page of a browser can.
+        self.put(Method::DELETE, &format!("/api/v1/runs/{run}"), &serde_json::json!({})).await
     }
 
     async fn put<T: DeserializeOwned>(

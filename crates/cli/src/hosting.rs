@@ -169,6 +169,14 @@ async fn become_host(
             Ok(named(resolved))
         }),
         book: Box::new(config::Book(place.config.clone())),
+        retention: place.config.retention(),
+        notify: place
+            .config
+            .file
+            .notify
+            .as_ref()
+            .map(|notify| notify.command.clone())
+            .unwrap_or_default(),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
         serves: matches!(purpose, Purpose::Serve { .. }),

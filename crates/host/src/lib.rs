@@ -24,6 +24,7 @@ mod intake;
 mod keeping;
 mod keepsake;
 mod missing;
+pub mod notify;
 pub mod ops;
 mod patch;
 mod perform;
@@ -80,6 +81,10 @@ pub struct Setup {
     pub resolve: Resolve,
     /// What the configuration knows of agents.
     pub book: Box<dyn ops::agents::Book>,
+    /// The program and the arguments by which people are told; none when they are not.
+    pub notify: Vec<String>,
+    /// What a server keeps, and how long.
+    pub retention: ops::remove::Retention,
     /// How long a lease is good for without renewal.
     pub lease_ms: u64,
     /// How strongly agents are to be held.
@@ -117,6 +122,8 @@ pub(crate) struct Inner {
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
     pub book: Box<dyn ops::agents::Book>,
+    notifier: Option<Arc<notify::Notifier>>,
+    retention: ops::remove::Retention,
     pub lease_ms: u64,
     pub isolation: keeper::plan::Level,
     pub serves: bool,
@@ -160,10 +167,13 @@ impl Host {
             environment,
             resolve,
             book,
+            notify,
+            retention,
             lease_ms,
             isolation,
             serves,
         } = setup;
+        let notifier = notify::Notifier::new(notify, &environment);
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
         // system refuses, the parent-death signal and the mark still hold.
         let _ = keeper::door::become_subreaper();
@@ -183,6 +193,8 @@ impl Host {
             environment,
             resolve,
             book,
+            notifier,
+            retention,
             lease_ms,
             isolation,
             serves,
@@ -259,6 +271,7 @@ impl Host {
             }
         });
         self.bury_strays();
+        ops::remove::tend(self, self.inner.retention);
         self.inner.keepers.refill();
     }
 

@@ -8,6 +8,7 @@ mod corpus;
 mod interleavings;
 mod ledger;
 pub(crate) mod powercut;
+mod removal;
 
 use crate::backend::Backend;
 use crate::conformance::{self, Holder, Sure, claim_of, holder, new_task, refused};

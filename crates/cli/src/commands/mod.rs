@@ -4,6 +4,7 @@
 mod agents;
 mod answer;
 mod audience;
+mod backup;
 mod config;
 mod conformance;
 mod costs;
@@ -136,6 +137,7 @@ pub async fn perform(
         Command::Agents { command } => agents::agents(&context, command.map(|c| *c)).await,
         Command::Approvals => answer::approvals(&context).await,
         Command::Answer(args) => answer::answer(&context, args).await,
+        Command::Backup { dir } => backup::backup(&context, &dir).await,
         Command::Costs(args) => costs::costs(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,
         Command::Serve(args) => serve::serve(&context, args).await,

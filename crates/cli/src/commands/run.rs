@@ -171,7 +171,7 @@ async fn hired<'a>(
         return Ok(None);
     }
     let way = way.insert(Way::find(place, Purpose::Act).await?);
-    match way.ask(async |client| client.agent(name).await).await {
+    match way.ask(async |client| client.glance(name).await).await {
         Ok(agent) => Ok(agent.spec),
         Err(fault) if fault.code == Code::NotFound => Ok(None),
         Err(fault) => Err(fault),

@@ -151,7 +151,15 @@ pub async fn list(host: &Host) -> Result<Vec<AgentView>, Fault> {
 
 /// One of them.
 pub async fn get(host: &Host, name: &str) -> Result<AgentView, Fault> {
-    let books = Books::open(host).await?;
+    look_at(host, name, Books::open(host).await?).await
+}
+
+/// The same without its figures, for whoever is about to run it and does not want to wait for them.
+pub async fn glance(host: &Host, name: &str) -> Result<AgentView, Fault> {
+    look_at(host, name, Books { running: Vec::new(), spent: None }).await
+}
+
+async fn look_at(host: &Host, name: &str, books: Books) -> Result<AgentView, Fault> {
     let row = host.store().agent(name).await.map_err(stored)?;
     let view = match &row {
         Some(row) => books.view(host, row),
@@ -343,7 +351,8 @@ async fn change(
 /// What is asked once for all agents.
 struct Books {
     running: Vec<(String, u64)>,
-    spent: Vec<store::CostRow>,
+    /// None when nobody asked.
+    spent: Option<Vec<store::CostRow>>,
 }
 
 impl Books {
@@ -352,7 +361,7 @@ impl Books {
         let query = CostsQuery { by: vec![By::Agent], since, limit: COST_ROWS_MAX };
         Ok(Self {
             running: host.store().running().await.map_err(stored)?,
-            spent: host.store().costs(query).await.map_err(stored)?,
+            spent: Some(host.store().costs(query).await.map_err(stored)?),
         })
     }
 
@@ -400,7 +409,8 @@ impl Books {
     }
 
     fn spent(&self, name: &str) -> Option<NanoUsd> {
-        let row = self.spent.iter().find(|row| row.agent.as_deref() == Some(name));
+        let spent = self.spent.as_ref()?;
+        let row = spent.iter().find(|row| row.agent.as_deref() == Some(name));
         row.map_or(Some(NanoUsd(0)), |row| row.effective_nanousd)
     }
 }
@@ -490,8 +500,12 @@ mod tests {
 
     #[test]
     fn a_month_begins_with_its_first_day() {
-        let of = |text: &str| month(text.parse().unwrap()).unwrap().to_string();
-        assert_eq!(of("2026-11-16T13:07:31.000Z"), "2026-11-01T00:00:00.000Z");
-        assert_eq!(of("2027-01-01T00:00:00.000Z"), "2027-01-01T00:00:00.000Z");
+        let ms = |text: &str| Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_millisecond());
+        for (now, first) in [
+            ("2026-11-16T13:07:31Z", "2026-11-01T00:00:00Z"),
+            ("2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
+        ] {
+            assert_eq!(month(ms(now)), Some(ms(first)), "{now}");
+        }
     }
 }

@@ -11,6 +11,7 @@ pub mod line;
 pub mod money;
 pub mod permission;
 pub mod relay;
+pub mod remove;
 pub mod resume;
 pub mod run;
 pub mod session;

@@ -173,6 +173,10 @@ pub async fn list(host: &Host, page: RunsPage) -> Result<Vec<RunRow>, Fault> {
 pub async fn get(host: &Host, run: RunId) -> Result<RunRow, Fault> {
     match host.store().run(run).await.map_err(stored)? {
         Some(row) => Ok(row),
+        None if host.store().was_deleted(run).await.map_err(stored)? => {
+            Err(Fault::new(Code::NotFound, format!("{run} was deleted"))
+                .with_hint("what it spent is still part of `ostler costs`"))
+        }
         None => Err(not_begun(run, host.store().task_of(run).await.map_err(stored)?)),
     }
 }
@@ -251,6 +255,10 @@ pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) ->
         wish: seal.json(&command.wish),
     };
     let stops = matches!(command.wish, Wish::Stop { .. });
+    if let Wish::Answer { ask_id, option } = &command.wish {
+        let about = serde_json::json!({ "run_id": run, "ask_id": ask_id, "option": option });
+        host.inner.audit.answered(command.asked_at, "operator", about);
+    }
     if host.store().run(run).await.map_err(stored)?.is_none() {
         let task = host.store().task_of(run).await.map_err(stored)?;
         match stops && line::leave(host, run).await? {

@@ -381,6 +381,7 @@ fn drive(
         pending: Default::default(),
         mouth: Mouth::default(),
         bench: Bench {
+            run: identity.run,
             task: Arc::new(TaskSheet {
                 id: identity.task,
                 title: title(request),
@@ -715,11 +716,19 @@ fn terms(request: &RunRequest, checked: &Checked, plan: &LaunchPlan, lease_ms: u
         }
     };
     let budget = RunBudget { nanousd, tokens, turns, ms };
+    // Whoever carries out the tools also asks about them.
+    let people = |tools: &[&str]| match request.tools_by {
+        ToolsBy::Host => tools.iter().map(|tool| (*tool).to_owned()).collect(),
+        ToolsBy::Caller => Vec::new(),
+    };
+    let (asks, answered) = (people(&catalog::ASKED), people(&catalog::ANSWERED));
     Terms {
         budget,
         lease_ms,
         tools,
         writes,
+        asks,
+        answered,
         policy,
         ask_base: chance::ask_id(),
         ..Terms::from(&clocks, FIRST_FENCE, ATTEMPT)

@@ -3,9 +3,11 @@
 use super::{Given, Named, Problem};
 use crate::App;
 use axum::Json;
-use axum::extract::State;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use contract::state::AgentState;
+use contract::{Code, Fault};
 use host::ops::agents::{self, AgentView, Edit, Hire, Saved};
 use serde::Deserialize;
 
@@ -23,8 +25,25 @@ pub async fn hire(
     Ok((StatusCode::CREATED, Json(agents::hire(&app.host, hire, OPERATOR).await?)))
 }
 
-pub async fn show(State(app): State<App>, Named(name): Named) -> Result<Json<AgentView>, Problem> {
-    Ok(Json(agents::get(&app.host, &name).await?))
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Without what it runs and spends, which takes a while to count.
+    #[serde(default)]
+    glance: bool,
+}
+
+pub async fn show(
+    State(app): State<App>,
+    Named(name): Named,
+    look: Result<Query<Look>, QueryRejection>,
+) -> Result<Json<AgentView>, Problem> {
+    let Query(Look { glance }) =
+        look.map_err(|error| Problem(Fault::new(Code::Usage, error.body_text())))?;
+    Ok(Json(match glance {
+        true => agents::glance(&app.host, &name).await?,
+        false => agents::get(&app.host, &name).await?,
+    }))
 }
 
 pub async fn edit(

@@ -65,7 +65,11 @@ pub const ROUTES: &[Route] = &[
         ],
         make: || get(runs::list).post(runs::start),
     },
-    Route { path: "/api/v1/runs/{run}", methods: &[("get", "one run")], make: || get(runs::show) },
+    Route {
+        path: "/api/v1/runs/{run}",
+        methods: &[("get", "one run"), ("delete", "delete a run that has ended; its costs stay")],
+        make: || get(runs::show).delete(runs::delete),
+    },
     Route {
         path: "/api/v1/runs/{run}/plan",
         methods: &[("get", "its sealed launch plan")],
@@ -123,7 +127,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/agents/{agent}",
         methods: &[
-            ("get", "one agent"),
+            ("get", "one agent; glance=true leaves out what it runs and spends"),
             ("patch", "change the spec of a hired agent; a key that is null goes away"),
         ],
         make: || get(agents::show).patch(agents::edit),

@@ -119,3 +119,11 @@ pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Response
     let bytes = run::blob(&app.host, &hash).await?;
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
+
+pub async fn delete(
+    State(app): State<App>,
+    Named(given): Named,
+) -> Result<Json<serde_json::Value>, Problem> {
+    let run = host::ops::remove::delete(&app.host, &given, super::agents::OPERATOR).await?;
+    Ok(Json(serde_json::json!({ "deleted": run })))
+}

@@ -8,6 +8,7 @@ mod alone;
 mod commit;
 mod ledger;
 mod reads;
+mod removal;
 mod schema;
 mod verbs;
 mod writer;

@@ -23,13 +23,14 @@ const TASK: &str = "SELECT id, key, agent, title, body, prompt, system_prompt, s
     review, fence, generation, created_at, priority, pool, run FROM tasks";
 
 pub(super) fn run(connection: &Connection, id: RunId) -> Result<Option<RunRow>, Error> {
-    let sql = format!("{RUN} WHERE id = ?1");
+    let sql = format!("{RUN} WHERE id = ?1 AND deleted_at IS NULL");
     Ok(connection.prepare_cached(&sql)?.query_row([blob_id(id.uuid())], run_row).optional()?)
 }
 
 pub(super) fn runs(connection: &Connection, page: RunsPage) -> Result<Vec<RunRow>, Error> {
     let unsettled = if page.unsettled_only { "AND state <> 'settled'" } else { "" };
-    let sql = format!("{RUN} WHERE id < ?1 {unsettled} ORDER BY id DESC LIMIT ?2");
+    let sql =
+        format!("{RUN} WHERE id < ?1 AND deleted_at IS NULL {unsettled} ORDER BY id DESC LIMIT ?2");
     // No id is larger than all ones; the newest page starts below it.
     let before = page.before.map_or([0xff; 16], |before| blob_id(before.uuid()));
     let limit = page.limit.clamp(1, PAGE_ROWS_MAX) as i64;
@@ -145,7 +146,7 @@ pub(super) fn find_runs(
     };
     let mut statement = connection.prepare_cached(
         "SELECT id FROM (
-             SELECT id FROM runs
+             SELECT id FROM runs WHERE deleted_at IS NULL
              UNION SELECT run FROM tasks WHERE state = 'waiting' AND run IS NOT NULL)
          WHERE id BETWEEN ?1 AND ?2 OR substr(lower(hex(id)), -?4) = ?3
             OR substr(lower(hex(id)), -8, ?4) = ?3
@@ -162,7 +163,10 @@ pub(super) fn find_runs(
 
 pub(super) fn plan(connection: &Connection, id: RunId) -> Result<Option<Vec<u8>>, Error> {
     Ok(connection
-        .prepare_cached("SELECT plan FROM plans WHERE run = (SELECT num FROM runs WHERE id = ?1)")?
+        .prepare_cached(
+            "SELECT plan FROM plans
+             WHERE run = (SELECT num FROM runs WHERE id = ?1 AND deleted_at IS NULL)",
+        )?
         .query_row([blob_id(id.uuid())], |row| row.get(0))
         .optional()?)
 }
@@ -231,7 +235,7 @@ pub(super) fn page(
 ) -> Result<Page, Error> {
     let snapshot = connection.unchecked_transaction()?;
     let (num, head_seq, settled): (i64, i64, bool) = snapshot
-        .prepare_cached("SELECT num, head_seq, state = 'settled' FROM runs WHERE id = ?1")?
+        .prepare_cached("SELECT num, head_seq, state = 'settled' FROM runs WHERE id = ?1 AND deleted_at IS NULL")?
         .query_row([blob_id(id.uuid())], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?
         .ok_or_else(|| Error::not_found(id))?;
