@@ -156,7 +156,7 @@ fn budget(text: &str) -> Result<Value, Fault> {
 fn set(text: &str) -> Result<(String, Value), Fault> {
     let (key, value) = text.split_once('=').ok_or_else(|| {
         Fault::new(Code::Usage, format!("--set {text}: expected KEY=VALUE"))
-            .with_hint("such as --set fallback='[{\"adapter\":\"codex\"}]'")
+            .with_hint("such as --set fallback='[{\"adapter\":\"spare\"}]'")
     })?;
     let value = serde_json::from_str(value).unwrap_or_else(|_| Value::from(value));
     Ok((key.to_owned(), value))

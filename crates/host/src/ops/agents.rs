@@ -3,16 +3,19 @@
 //! What a hired agent's spec means is asked of the configuration (`Book`), which has the same keys
 //! for its own. Nothing here starts a run: `start.rs` asks whether it may.
 
+mod books;
+
 use super::gate::Candidate;
 use super::run::{Named, stored};
 use crate::{Host, chance, clock};
-use contract::limits::{AGENT_NAME_BYTES_MAX, COST_ROWS_MAX, PAGE_ROWS_MAX};
+use books::Books;
+use contract::limits::{AGENT_NAME_BYTES_MAX, PAGE_ROWS_MAX};
 use contract::state::{AgentState, WaitingFor};
 use contract::{AgentId, Code, Fault, NanoUsd, Timestamp};
 use engine::rules::hold::Hold;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use store::{AgentChange, AgentRow, By, CostsQuery, NewAgent, Seal};
+use store::{AgentChange, AgentRow, NewAgent, Seal};
 
 /// What the configuration knows of agents, and how it reads one that was hired.
 pub trait Book: Send + Sync {
@@ -156,7 +159,7 @@ pub async fn get(host: &Host, name: &str) -> Result<AgentView, Fault> {
 
 /// The same without its figures, for whoever is about to run it and does not want to wait for them.
 pub async fn glance(host: &Host, name: &str) -> Result<AgentView, Fault> {
-    look_at(host, name, Books { running: Vec::new(), spent: None }).await
+    look_at(host, name, Books::closed()).await
 }
 
 async fn look_at(host: &Host, name: &str, books: Books) -> Result<AgentView, Fault> {
@@ -188,7 +191,7 @@ pub async fn hire(host: &Host, hire: Hire, by: &str) -> Result<Saved, Fault> {
         Ok(()) => host.inner.audit.agent(clock::now().wall, by, "hired", &name),
         Err(error) if error.code() == Code::Conflict => {
             let there = host.store().agent(&name).await.map_err(stored)?;
-            let spec = there.as_ref().and_then(|row| spec_of(row)).map(|spec| spec == read.spec);
+            let spec = there.as_ref().and_then(spec_of).map(|spec| spec == read.spec);
             let retired = there.is_some_and(|row| row.state == AgentState::Retired);
             match (spec, retired) {
                 (Some(true), false) => {}
@@ -348,80 +351,6 @@ async fn change(
     }
 }
 
-/// What is asked once for all agents.
-struct Books {
-    running: Vec<(String, u64)>,
-    /// None when nobody asked.
-    spent: Option<Vec<store::CostRow>>,
-}
-
-impl Books {
-    async fn open(host: &Host) -> Result<Self, Fault> {
-        let since = month(clock::now().wall);
-        let query = CostsQuery { by: vec![By::Agent], since, limit: COST_ROWS_MAX };
-        Ok(Self {
-            running: host.store().running().await.map_err(stored)?,
-            spent: Some(host.store().costs(query).await.map_err(stored)?),
-        })
-    }
-
-    /// What the books say; an agent whose keys nobody has any more is not shown.
-    fn view(&self, host: &Host, row: &AgentRow) -> Option<AgentView> {
-        let Some(spec) = spec_of(row) else {
-            return own(host, &row.name).map(|own| self.configured(&own, Some(row)));
-        };
-        let text = |key: &str| spec.get(key).and_then(Value::as_str).map(str::to_owned);
-        Some(AgentView {
-            id: row.id,
-            name: row.name.clone(),
-            source: Source::Hired,
-            state: row.state,
-            adapter: text("adapter").unwrap_or_default(),
-            model: text("model"),
-            running: self.running(&row.name),
-            month_nanousd: self.spent(&row.name),
-            spec: Some(spec),
-            version: row.version,
-            hired_by: Some(row.hired_by.clone()),
-            hired_at: Some(row.hired_at),
-        })
-    }
-
-    fn configured(&self, own: &Known, row: Option<&AgentRow>) -> AgentView {
-        AgentView {
-            id: chance::agent_id(&own.name),
-            name: own.name.clone(),
-            source: Source::Configured,
-            state: row.map_or(AgentState::Active, |row| row.state),
-            adapter: own.adapter.clone(),
-            model: own.model.clone(),
-            running: self.running(&own.name),
-            month_nanousd: self.spent(&own.name),
-            spec: None,
-            version: row.map_or(0, |row| row.version),
-            hired_by: None,
-            hired_at: None,
-        }
-    }
-
-    fn running(&self, name: &str) -> u64 {
-        self.running.iter().find(|(agent, _)| agent == name).map_or(0, |(_, runs)| *runs)
-    }
-
-    fn spent(&self, name: &str) -> Option<NanoUsd> {
-        let spent = self.spent.as_ref()?;
-        let row = spent.iter().find(|row| row.agent.as_deref() == Some(name));
-        row.map_or(Some(NanoUsd(0)), |row| row.effective_nanousd)
-    }
-}
-
-/// The first moment of the month, in UTC.
-fn month(now: Timestamp) -> Option<Timestamp> {
-    let day = jiff::Timestamp::from_millisecond(now.ms()).ok()?.to_zoned(jiff::tz::TimeZone::UTC);
-    let first = day.date().first_of_month().to_zoned(jiff::tz::TimeZone::UTC).ok()?;
-    Some(Timestamp(first.timestamp().as_millisecond()))
-}
-
 fn own(host: &Host, name: &str) -> Option<Known> {
     host.inner.book.own().into_iter().find(|own| own.name == name)
 }
@@ -496,16 +425,5 @@ mod tests {
         let edit = json!({ "model": "n", "account": null, "cwd": "/x" });
         merge(&mut spec, edit.as_object().unwrap());
         assert_eq!(spec, json!({ "adapter": "demo", "model": "n", "cwd": "/x" }));
-    }
-
-    #[test]
-    fn a_month_begins_with_its_first_day() {
-        let ms = |text: &str| Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_millisecond());
-        for (now, first) in [
-            ("2026-11-16T13:07:31Z", "2026-11-01T00:00:00Z"),
-            ("2027-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
-        ] {
-            assert_eq!(month(ms(now)), Some(ms(first)), "{now}");
-        }
     }
 }
