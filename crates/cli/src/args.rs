@@ -52,6 +52,11 @@ pub enum Command {
     Say(Say),
     /// End the present turn of a live run
     Interrupt(OneRun),
+    /// List who works here, or hire, change, pause and retire them
+    Agents {
+        #[command(subcommand)]
+        command: Option<Box<Agents>>,
+    },
     /// List the questions that wait for an answer
     Approvals,
     /// Answer a question of a live run
@@ -69,6 +74,11 @@ pub enum Command {
     /// Give others tokens of the API, or sign a browser in
     #[command(subcommand)]
     Token(Token),
+    /// Copy everything that is kept into a new directory, while others work
+    Backup {
+        /// A directory that is not there yet; it can be opened with --data
+        dir: PathBuf,
+    },
     /// Host this data directory and its API until stopped
     Serve(Serve),
     /// Offer runs, tasks and questions to your own assistant, as an MCP server on standard input and output
@@ -209,8 +219,17 @@ pub struct Doctor {
     pub agent: Option<String>,
 }
 
+#[derive(Debug, Subcommand)]
+pub enum RunsVerb {
+    /// Delete a run that has ended, with everything that only it has; its costs stay
+    Delete(OneRun),
+}
+
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Runs {
+    #[command(subcommand)]
+    pub verb: Option<RunsVerb>,
     /// How many
     #[arg(long, default_value_t = 20)]
     pub limit: usize,
@@ -474,6 +493,93 @@ pub struct Quotas {
 pub enum QuotasWhat {
     /// Let runs start again in a scope, whatever its provider said
     Clear { scope: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Agents {
+    /// List who works here
+    List {
+        /// The retired ones too
+        #[arg(long)]
+        all: bool,
+    },
+    /// Print everything about one of them as JSON
+    Show(AgentName),
+    /// Hire an agent onto an adapter
+    Hire {
+        name: String,
+        #[command(flatten)]
+        keys: AgentKeys,
+    },
+    /// Change a hired agent; what is not named stays
+    Edit {
+        name: String,
+        #[command(flatten)]
+        keys: AgentKeys,
+    },
+    /// Let it begin nothing new; what runs goes on
+    Pause(AgentName),
+    /// Let it work again
+    Resume(AgentName),
+    /// Let it go for good; its runs stay, and so does its name
+    Retire(AgentName),
+}
+
+#[derive(Debug, Args)]
+pub struct AgentName {
+    pub name: String,
+}
+
+/// The keys of `agents.<name>` in ostler.json.
+#[derive(Debug, Default, Args)]
+pub struct AgentKeys {
+    /// The adapter it works by, or a runtime such as `demo`
+    #[arg(long, value_name = "NAME")]
+    pub adapter: Option<String>,
+    #[arg(long)]
+    pub model: Option<String>,
+    /// What it is asked; {{prompt}} is what a person says
+    #[arg(long, value_name = "TEXT")]
+    pub prompt_template: Option<String>,
+    /// The system prompt
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// Where it works
+    #[arg(long, value_name = "DIR", conflicts_with = "repository")]
+    pub cwd: Option<PathBuf>,
+    /// The repository that its workspaces are made from
+    #[arg(long, value_name = "DIR")]
+    pub repository: Option<PathBuf>,
+    /// here, worktree or temporary
+    #[arg(long, value_name = "WORD")]
+    pub workspace: Option<String>,
+    /// What it may do without asking
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    pub permission: Option<Policy>,
+    /// Dollars in a window, such as month=80; may be said for each window
+    #[arg(long = "budget", value_name = "WINDOW=DOLLARS")]
+    pub budgets: Vec<String>,
+    /// Its runs at once
+    #[arg(long, value_name = "N")]
+    pub concurrency: Option<u32>,
+    /// The label of the quota it spends
+    #[arg(long, value_name = "LABEL")]
+    pub account: Option<String>,
+    /// A skill it is given; may be said again
+    #[arg(long = "skill", value_name = "NAME")]
+    pub skills: Vec<String>,
+    /// A relayed tool it is offered, instead of all; may be said again
+    #[arg(long = "tool", value_name = "NAME")]
+    pub tools: Vec<String>,
+    /// Any key of agents.<name> in ostler.json, with its value as JSON
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Take a key away
+    #[arg(long, value_name = "KEY")]
+    pub unset: Vec<String>,
+    /// A file with such an object; flags count more
+    #[arg(long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,9 +1,11 @@
 //! The way to the host of a data directory: plain HTTP on loopback with the directory's token. Every
 //! command goes through it, also when the host is this very process, so there is one way.
 
+use contract::state::AgentState;
 use contract::{Code, CommandId, Event, Fault, Page, Problem, RunId, Wish, limits, sse};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use host::ops::agents::{AgentView, Edit, Hire, Saved};
 use host::ops::apply::{Applied, ApplyRequest};
 use host::ops::ask::OpenAsk;
 use host::ops::money::ImportReport;
@@ -188,6 +190,45 @@ impl Client {
             wish: &'a Wish,
         }
         self.post(&format!("/api/v1/runs/{run}/commands"), &Wished { id, wish }).await.map(drop)
+    }
+
+    /// An agent that was hired, or one of the host's own configuration.
+    pub async fn agent(&self, name: &str) -> Result<AgentView, Fault> {
+        self.get(&format!("/api/v1/agents/{}", escaped(name))).await
+    }
+
+    /// The same without its figures.
+    pub async fn glance(&self, name: &str) -> Result<AgentView, Fault> {
+        self.get(&format!("/api/v1/agents/{}?glance=true", escaped(name))).await
+    }
+
+    pub async fn hire(&self, hire: &Hire) -> Result<Saved, Fault> {
+        self.put(Method::POST, "/api/v1/agents", hire).await
+    }
+
+    pub async fn edit_agent(&self, name: &str, edit: &Edit) -> Result<Saved, Fault> {
+        self.put(Method::PATCH, &format!("/api/v1/agents/{}", escaped(name)), edit).await
+    }
+
+    pub async fn stand(&self, name: &str, state: AgentState) -> Result<AgentView, Fault> {
+        let path = format!("/api/v1/agents/{}/state", escaped(name));
+        self.put(Method::POST, &path, &serde_json::json!({ "state": state })).await
+    }
+
+    /// Deletes a run that has ended. One that is gone was deleted by an earlier try.
+    pub async fn delete_run(&self, run: RunId) -> Result<serde_json::Value, Fault> {
+        // Whatever is not a look says that it is JSON: no page of a browser can.
+        self.put(Method::DELETE, &format!("/api/v1/runs/{run}"), &serde_json::json!({})).await
+    }
+
+    async fn put<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Fault> {
+        let response = answered(self.request(method, path).json(body)).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
     }
 
     /// The questions that wait for a person.

@@ -8,6 +8,7 @@ mod check;
 mod command_line;
 mod expected;
 pub mod file;
+mod hired;
 mod init;
 mod nearest;
 mod placeholder;
@@ -18,6 +19,7 @@ pub mod skills;
 mod values;
 pub mod words;
 
+pub use hired::Book;
 pub use init::TEMPLATE;
 pub use read::{Finding, Level, schema};
 pub use resolve::{

@@ -169,6 +169,15 @@ async fn become_host(
             config::skills::known(name, &resolved.adapter)?;
             Ok(named(resolved))
         }),
+        book: Box::new(config::Book(place.config.clone())),
+        retention: place.config.retention(),
+        notify: place
+            .config
+            .file
+            .notify
+            .as_ref()
+            .map(|notify| notify.command.clone())
+            .unwrap_or_default(),
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
         tries_max: place.config.tries_max(),
@@ -262,7 +271,7 @@ impl Hosting {
 }
 
 /// What a host needs to know of an agent, when its name was all it was given.
-fn named(resolved: config::Resolved) -> Named {
+pub fn named(resolved: config::Resolved) -> Named {
     let config::RunBudget { nanousd, tokens, turns, ms } = resolved.run_budget;
     Named {
         adapter: resolved.adapter,

@@ -24,7 +24,7 @@ pub use clean::{clean, one_line};
 pub use diff::diff;
 pub use figures::ordinal;
 pub use limits::{budgets_table, quotas_table};
-pub use money::{costs_table, costs_total, prices_table};
+pub use money::{agents_table, costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
 pub use table::{RunRow, runs_table, tail};
 pub use tasks::{task_sheet, tasks_table};

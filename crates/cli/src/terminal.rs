@@ -190,6 +190,14 @@ impl<W: Write> Screen<W> {
         }
     }
 
+    /// Rings, where there is a terminal to ring.
+    pub fn ring(&mut self) -> Result<(), Gone> {
+        match self.is_terminal {
+            true => self.write_raw("\u{7}"),
+            false => Ok(()),
+        }
+    }
+
     /// Leaves the terminal as it was found: no status line, the cursor on a new line.
     pub fn finish(&mut self) -> Result<(), Gone> {
         let end = if self.open_columns.take().is_some() { "\n" } else { "" };

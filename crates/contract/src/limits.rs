@@ -135,6 +135,26 @@ limits! {
     JOIN_BYTES_MAX: usize = 8 * KIB;
     /// Deltas of one block are joined for at most this long.
     JOIN_MS: u64 = 100;
+    /// What a question that an agent puts to people may say.
+    APPROVAL_CHARS_MAX: usize = 1_000;
+    /// The answers it may offer.
+    APPROVAL_OPTIONS_MAX: usize = 8;
+    /// And each of them.
+    APPROVAL_OPTION_CHARS_MAX: usize = 60;
+    /// How long the command may take that tells people of something.
+    NOTIFY_MS: u64 = 10_000;
+    /// How much waits to be told while it runs.
+    NOTICES_MAX: usize = 64;
+    /// How often a server looks for runs that are too old or too much.
+    RETENTION_LOOK_MS: u64 = 600_000;
+    /// How many of them go at one look.
+    RETENTION_RUNS_MAX: usize = 200;
+    /// How many of them before what is left is weighed again.
+    RETENTION_SLICE: usize = 10;
+    /// The pause after each, for those who work.
+    RETENTION_PAUSE_MS: u64 = 20;
+    /// The longest name of a hired agent.
+    AGENT_NAME_BYTES_MAX: usize = 64;
     /// Rows in one page of a listing.
     PAGE_ROWS_MAX: usize = 500;
     /// Events in one page.

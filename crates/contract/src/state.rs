@@ -51,6 +51,15 @@ pub enum RunState {
     Settled,
 }
 
+/// How a hired agent stands. A retired one never comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentState {
+    Active,
+    Paused,
+    Retired,
+}
+
 macro_rules! words {
     ($name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         impl $name {
@@ -76,6 +85,7 @@ words!(TaskState {
     Failed = "failed",
     Cancelled = "cancelled",
 });
+words!(AgentState { Active = "active", Paused = "paused", Retired = "retired" });
 words!(RunState { Planned = "planned", Live = "live", Stopping = "stopping", Settled = "settled" });
 words!(Outcome {
     Succeeded = "succeeded",
@@ -84,6 +94,15 @@ words!(Outcome {
     TimedOut = "timed_out",
     Lost = "lost",
 });
+
+impl AgentState {
+    pub fn may_become(self, next: Self) -> bool {
+        match self {
+            Self::Active | Self::Paused => next != self,
+            Self::Retired => false,
+        }
+    }
+}
 
 impl RunState {
     /// A run only moves forward, and ends once.

@@ -23,7 +23,9 @@ fn terms() -> Terms {
             turns: Some(3),
             ms: Some(30_000),
         },
-        tools: vec!["known".to_owned()],
+        tools: ["known", "asked", "person"].map(str::to_owned).to_vec(),
+        asks: ["asked", "person"].map(str::to_owned).to_vec(),
+        answered: vec!["person".to_owned()],
         ..Terms::from(&Clocks::default(), 7, 1)
     }
 }
@@ -61,10 +63,14 @@ fn signal() -> impl Strategy<Value = Signal> {
         1 => prop::sample::select(stops.to_vec()).prop_map(|stop| Signal::TurnEnded { stop }),
         1 => call_id().prop_map(|tool_call_id| Signal::ToolOpened { tool_call_id }),
         1 => call_id().prop_map(|tool_call_id| Signal::ToolClosed { tool_call_id }),
-        4 => (call_id(), prop::sample::select(vec!["known", "unknown"])).prop_map(
-            |(tool_call_id, tool)| {
+        4 => (
+            call_id(),
+            prop::sample::select(vec!["known", "unknown", "asked", "person"]),
+            prop::sample::select(vec![Value::Null, json!({ "text": "may it?" })]),
+        ).prop_map(
+            |(tool_call_id, tool, args)| {
                 let tool = tool.to_owned();
-                Signal::ToolCalled(ToolCall { tool_call_id, tool, args: Value::Null })
+                Signal::ToolCalled(ToolCall { tool_call_id, tool, args })
             }
         ),
         4 => spent().prop_map(|(output, nanousd, model, basis)| {

@@ -490,6 +490,7 @@ async fn adopted(
         pending: Default::default(),
         mouth: Mouth::after(state.next_effect, state.next_frame),
         bench: Bench {
+            run: row.id,
             task: Arc::new(sheet(host, row).await?),
             workspace: Arc::new(workspace),
             policy: state.policy.unwrap_or(contract::Policy::AllowReads),

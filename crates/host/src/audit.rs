@@ -1,6 +1,7 @@
-//! What is written down of those who came with no token that is good here: when, from where, and for
-//! which route; and what people did that others may ask about later. Never a token, and no other word
-//! of theirs: addresses, routes and ids are ours. One line of JSON each, in a private file of the data directory that is set aside when it is full, so that it
+//! What is written down for later: what people answered, hired, deleted and cleared, tokens that were
+//! given and taken away, and who came with no token that is good here, when, from where, and for which
+//! route. Never a token, and no other word of theirs: addresses, routes and ids are ours. One line of
+//! JSON each, in a private file of the data directory that is set aside when it is full, so that it
 //! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
 
 use contract::limits::AUDIT_BYTES_MAX;
@@ -65,6 +66,25 @@ impl Audit {
             // Nobody is kept from asking because this cannot be written.
             let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
         });
+    }
+
+    /// Writes down what was done with an agent: `hired`, `edited`, `paused`, `resumed`, `retired`.
+    pub fn agent(&self, ts: Timestamp, by: &str, what: &'static str, name: &str) {
+        let about = serde_json::json!({ "by": by, "agent": name });
+        self.did(ts, what, about);
+    }
+
+    /// Writes down who answered what, before it is carried out.
+    pub fn answered(&self, ts: Timestamp, by: &str, about: serde_json::Value) {
+        let mut about = about;
+        about["by"] = by.into();
+        self.did(ts, "answered", about);
+    }
+
+    /// Writes down that a run was deleted.
+    pub fn deleted(&self, ts: Timestamp, by: &str, run: contract::RunId) {
+        let about = serde_json::json!({ "by": by, "run_id": run });
+        self.did(ts, "deleted", about);
     }
 
     /// Writes down what a person did and to what, off the path of whoever asked.

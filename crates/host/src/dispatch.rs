@@ -7,7 +7,7 @@
 use crate::ops::errand::{self, Resolved, wake};
 use crate::ops::run::stored;
 use crate::ops::start::{self, Begun};
-use crate::ops::{again, gate, line};
+use crate::ops::{again, agents, gate, line};
 use crate::{Host, chance, clock};
 use contract::event::Outcome;
 use contract::state::{Review, TaskState, WaitingFor};
@@ -93,7 +93,10 @@ async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault>
     let mut passed = Vec::new();
     loop {
         let heads = host.store().heads().await.map_err(stored)?;
-        let firsts: Vec<First<'_>> = heads.iter().map(|head| first(host, head)).collect();
+        let mut firsts = Vec::with_capacity(heads.len());
+        for head in &heads {
+            firsts.push(first(host, head).await);
+        }
         let Some(place) = next(&firsts, &passed) else { break };
         let task = &heads[place].task;
         match try_one(host, task).await? {
@@ -105,9 +108,10 @@ async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault>
     host.store().next_due().await.map_err(stored)
 }
 
-fn first<'a>(host: &Host, head: &'a Head) -> First<'a> {
+async fn first<'a>(host: &Host, head: &'a Head) -> First<'a> {
     // An agent that is not known has a hand free: its task is to be told so.
-    let places = (host.inner.resolve)(&head.task.agent).ok().and_then(|named| named.concurrency);
+    let named = agents::named(host, &head.task.agent).await.ok();
+    let places = named.and_then(|named| named.concurrency);
     First {
         agent: &head.task.agent,
         priority: head.task.priority,
@@ -130,7 +134,7 @@ enum Tried {
 }
 
 async fn try_one(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
-    let resolved = match errand::resolve(host, task) {
+    let resolved = match errand::resolve(host, task).await {
         Ok(resolved) => resolved,
         Err(fault) => return failed(host, task, &fault).await,
     };
@@ -261,7 +265,7 @@ async fn moved(
 pub(crate) async fn launch_again(host: &Host, row: &RunRow) -> Result<bool, Fault> {
     let task = host.store().task(row.task).await.map_err(stored)?;
     let Some(task) = task.filter(|task| task.by_queue && host.serves()) else { return Ok(false) };
-    let resolved = errand::resolve(host, &task)?;
+    let resolved = errand::resolve(host, &task).await?;
     let request = errand::request(host, &task, &resolved).await?;
     again::launch(host, request, row).await?;
     Ok(true)

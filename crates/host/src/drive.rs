@@ -13,7 +13,7 @@ use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
 use crate::missing;
-use crate::ops::ask::OpenAsk;
+use crate::ops::ask::{AskKind, OpenAsk};
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::perform::Mouth;
@@ -711,6 +711,7 @@ impl Drive {
     /// Shows others what they may know of this run. Questions are shown once they are committed.
     fn show(&self) {
         let shown = self.shown();
+        self.house.notice_asks(&self.words.seal, &shown.asks);
         if let Some(live) = self.house.live().get_mut(&self.run).map(|live| &mut live.shown) {
             let heard = live.heard || shown.heard;
             *live = Shown { heard, ..shown };
@@ -724,6 +725,7 @@ impl Drive {
             ask_id: ask.ask_id,
             run_id: self.run,
             tool_call_id: ask.tool_call_id().map(str::to_owned),
+            kind: AskKind::of(&ask.about),
             title: ask.title(),
             options: ask.options(),
             until: now.wall.plus_ms(
@@ -754,6 +756,7 @@ impl Drive {
         match leave {
             Leave::Settled => {
                 failpoint::hit(Point::Settled);
+                self.house.notice_end(self.run);
                 let dir = self.spool.clone();
                 let (tracer, house, run) = (self.tracer, self.house, self.run);
                 let workspace = Arc::clone(&self.bench.workspace);

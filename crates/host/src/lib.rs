@@ -25,6 +25,7 @@ mod intake;
 mod keeping;
 mod keepsake;
 mod missing;
+pub mod notify;
 pub mod ops;
 mod patch;
 mod perform;
@@ -83,6 +84,12 @@ pub struct Setup {
     /// The environment of the host's own process, for runs asked for by name alone.
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
+    /// What the configuration knows of agents.
+    pub book: Box<dyn ops::agents::Book>,
+    /// The program and the arguments by which people are told; none when they are not.
+    pub notify: Vec<String>,
+    /// What a server keeps, and how long.
+    pub retention: ops::remove::Retention,
     /// How long a lease is good for without renewal.
     pub lease_ms: u64,
     /// How strongly agents are to be held.
@@ -122,6 +129,9 @@ pub(crate) struct Inner {
     pub activity: Activity,
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
+    pub book: Box<dyn ops::agents::Book>,
+    notifier: Option<Arc<notify::Notifier>>,
+    retention: ops::remove::Retention,
     pub lease_ms: u64,
     pub isolation: keeper::plan::Level,
     pub tries_max: Option<u32>,
@@ -168,11 +178,15 @@ impl Host {
             activity,
             environment,
             resolve,
+            book,
+            notify,
+            retention,
             lease_ms,
             isolation,
             tries_max,
             serves,
         } = setup;
+        let notifier = notify::Notifier::new(notify, &environment);
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
         // system refuses, the parent-death signal and the mark still hold.
         let _ = keeper::door::become_subreaper();
@@ -193,6 +207,9 @@ impl Host {
             activity,
             environment,
             resolve,
+            book,
+            notifier,
+            retention,
             lease_ms,
             isolation,
             tries_max,
@@ -271,6 +288,7 @@ impl Host {
             }
         });
         self.bury_strays();
+        ops::remove::tend(self, self.inner.retention);
         self.inner.keepers.refill();
         if self.inner.serves {
             dispatch::begin(self);

@@ -1,6 +1,7 @@
 //! Effects, done. Each was committed first and is done at most once: a launch by its exclusive spool
 //! directory, a frame by its number. `Mouth` is the order in which frames reach the agent's stdin.
 
+use crate::Host;
 use crate::batch::{Frame, Intent};
 use crate::drive::{Answered, Drive, Ending};
 use crate::ops::tool;
@@ -300,6 +301,17 @@ impl Drive {
                 let given_up = answering.closed();
                 let outcome = upstream::carried_out(upstream, policy, &call, given_up).await;
                 let Some(outcome) = outcome else { return };
+                let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
+                let tool_call_id = call.tool_call_id;
+                let _ =
+                    answering.send(Answered { effect, tool_call_id, outcome, duration_ms }).await;
+            });
+            return;
+        }
+        if call.tool == "propose_agent" {
+            let (host, run) = (Host { inner: Arc::clone(&self.house) }, self.run);
+            tokio::spawn(async move {
+                let outcome = tool::hired(&host, run, &call.args).await;
                 let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
                 let tool_call_id = call.tool_call_id;
                 let _ =

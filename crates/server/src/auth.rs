@@ -235,7 +235,8 @@ fn refused(app: &App, parts: &Parts, reason: Fault) -> Fault {
     let verdict = app.guard.refused.count(host::clock::now().mono_ms, from);
     if verdict.told {
         // Methods and addresses of their own making are their words, and not kept.
-        let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::DELETE];
+        let known =
+            [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
         let method = known.iter().find(|known| **known == parts.method);
         let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let method = method.map_or("other", Method::as_str).to_owned();

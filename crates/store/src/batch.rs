@@ -5,8 +5,10 @@
 use crate::queue::{Errand, Follow};
 use crate::seal::{Sealed, SealedEvent};
 use contract::event::{Outcome, Totals};
-use contract::state::{Review, WaitingFor};
-use contract::{Code, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
+use contract::state::{AgentState, Review, WaitingFor};
+use contract::{
+    AgentId, Code, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens,
+};
 
 /// A task to be queued.
 #[derive(Debug, Clone)]
@@ -248,4 +250,28 @@ pub struct Reserve {
     pub tokens_max: Option<u64>,
     pub turns_max: Option<u64>,
     pub ms_max: Option<u64>,
+}
+
+/// An agent to be hired, or the standing of one that the configuration has.
+#[derive(Debug, Clone)]
+pub struct NewAgent {
+    pub id: AgentId,
+    pub name: String,
+    pub state: AgentState,
+    /// The keys of `agents.<name>`, as JSON; `None` where the configuration has them.
+    pub spec: Option<Sealed>,
+    /// Who hired it.
+    pub by: String,
+    pub at: Timestamp,
+}
+
+/// A change of an agent that still is as the caller saw it.
+#[derive(Debug, Clone)]
+pub struct AgentChange {
+    pub name: String,
+    /// The version the caller saw.
+    pub version: u64,
+    pub state: AgentState,
+    pub spec: Option<Sealed>,
+    pub at: Timestamp,
 }

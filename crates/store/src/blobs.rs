@@ -39,6 +39,10 @@ impl Blobs {
         Self { folder, shelves: Arc::default() }
     }
 
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where a blob of this name is, if the name can be one.
     pub fn path(&self, hash: &str) -> Option<PathBuf> {
         let plausible =

@@ -14,7 +14,7 @@ const RULES: &[(&str, &str)] = &[
         "events are numbered from 1 without gaps up to the run's head",
         "SELECT lower(hex(r.id)) || ' head ' || r.head_seq || ', events ' || count(e.seq)
              || ', first ' || coalesce(min(e.seq), 0) || ', last ' || coalesce(max(e.seq), 0)
-         FROM runs r LEFT JOIN events e ON e.run = r.num GROUP BY r.num
+         FROM runs r LEFT JOIN events e ON e.run = r.num WHERE r.deleted_at IS NULL GROUP BY r.num
          HAVING count(e.seq) <> r.head_seq OR coalesce(max(e.seq), 0) <> r.head_seq
              OR (r.head_seq > 0 AND min(e.seq) <> 1)",
     ),
@@ -36,8 +36,21 @@ const RULES: &[(&str, &str)] = &[
     (
         "spans follow each other up to the head",
         "SELECT r.num || ' spans ' || coalesce(sum(s.count), 0) || ' head ' || r.head_seq
-         FROM runs r LEFT JOIN spans s ON s.run = r.num GROUP BY r.num
+         FROM runs r LEFT JOIN spans s ON s.run = r.num WHERE r.deleted_at IS NULL GROUP BY r.num
          HAVING coalesce(sum(s.count), 0) <> r.head_seq",
+    ),
+    (
+        "a deleted run is settled, and leaves nothing when it is purged",
+        "SELECT num || '' FROM runs WHERE deleted_at IS NOT NULL AND (state <> 'settled' OR purged AND (
+             num IN (SELECT run FROM spans) OR num IN (SELECT run FROM plans)
+             OR num IN (SELECT run FROM commands) OR num IN (SELECT run FROM blob_names)))",
+    ),
+    (
+        "every blob that an event names is counted for its run",
+        "SELECT e.run || ' ' || (value ->> '$.hash') FROM events e, json_each(CAST(bytes AS TEXT))
+         WHERE instr(bytes, CAST('_blob\":{' AS BLOB)) > 0 AND key LIKE '%\\_blob' ESCAPE '\\'
+             AND NOT EXISTS (SELECT 1 FROM blob_names n WHERE n.run = e.run AND n.hash = value ->> '$.hash')
+             AND EXISTS (SELECT 1 FROM runs r WHERE r.num = e.run AND r.deleted_at IS NULL)",
     ),
     (
         "a result is the last event of a settled run, and nowhere else",

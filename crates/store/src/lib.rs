@@ -7,7 +7,9 @@
 //! every backend must do in `conformance.rs`.
 
 mod access;
+mod agents;
 pub mod backend;
+mod backup;
 mod ballast;
 mod batch;
 mod blobs;
@@ -22,6 +24,7 @@ pub mod limits;
 #[cfg(any(test, feature = "conformance"))]
 pub mod model;
 mod queue;
+mod removal;
 mod row;
 mod scope;
 pub mod seal;
@@ -33,11 +36,13 @@ mod tests;
 mod trace;
 
 pub use access::{AnswerKey, Kept, NewToken, TokenRow};
+pub use backup::{Backup, Upkeep, backup};
 pub use batch::*;
 pub use check::check;
 pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
 pub use queue::*;
+pub use removal::Stale;
 pub use row::*;
 pub use scope::{Opened, QuotaRow, QuotaStep, ScopeSum, Within};
 pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
@@ -55,6 +60,7 @@ use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tokio::sync::RwLockReadGuard;
 
 const DATABASE: &str = "ostler.db";
 const BLOBS: &str = "blobs";
@@ -73,6 +79,8 @@ struct Shared {
     feed: Feed,
     failure: Failure,
     ballast: Ballast,
+    /// Open while blobs are being named, closed while some are removed.
+    naming: tokio::sync::RwLock<()>,
 }
 
 impl Store {
@@ -100,7 +108,9 @@ impl Store {
         // A disk that is nearly full is no reason not to open what is on it.
         let _ = ballast.make();
         let traces = dir.join(TRACES);
-        Ok(Self { shared: Arc::new(Shared { sqlite, blobs, traces, feed, failure, ballast }) })
+        let naming = Default::default();
+        let shared = Shared { sqlite, blobs, traces, feed, failure, ballast, naming };
+        Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Queues a task, or lets it stand in line for a slot. The same id, key or id of a run again
@@ -135,7 +145,7 @@ impl Store {
         mut batch: Batch,
         within: Within,
     ) -> Result<Committed, Error> {
-        self.write_blobs(&mut batch).await?;
+        let _naming = self.write_blobs(&mut batch).await?;
         self.shared.sqlite.begin(task, claim, batch, within).await
     }
 
@@ -185,7 +195,7 @@ impl Store {
 
     /// All or nothing, under the fence. The blobs a Batch names are durable before it is.
     pub async fn commit(&self, mut batch: Batch) -> Result<Committed, Error> {
-        self.write_blobs(&mut batch).await?;
+        let _naming = self.write_blobs(&mut batch).await?;
         self.shared.sqlite.commit(batch).await
     }
 
@@ -209,20 +219,25 @@ impl Store {
         self.shared.sqlite.probe().await
     }
 
-    async fn write_blobs(&self, batch: &mut Batch) -> Result<(), Error> {
-        let mut blobs = Vec::new();
-        for event in &mut batch.events {
-            blobs.append(&mut event.blobs);
-        }
+    /// Writes the blobs of a Batch, whose names stay in it. Until it is committed none of them can be
+    /// removed.
+    async fn write_blobs(
+        &self,
+        batch: &mut Batch,
+    ) -> Result<Option<RwLockReadGuard<'_, ()>>, Error> {
+        let named = batch.events.iter_mut().flat_map(|event| &mut event.blobs);
+        let blobs: Vec<SealedBlob> = named.map(SealedBlob::take).collect();
         if blobs.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
+        let naming = self.shared.naming.read().await;
         self.shared.failure.check()?;
         let folder = self.shared.blobs.clone();
         let write = move || blobs.iter().try_for_each(|blob| folder.write(blob));
         let written = tokio::task::spawn_blocking(write).await;
         let written = written.map_err(|cause| Error::unreadable("writing blobs", cause))?;
-        written.inspect_err(|error| self.shared.failure.note(error))
+        written.inspect_err(|error| self.shared.failure.note(error))?;
+        Ok(Some(naming))
     }
 
     /// Puts a wish into a run's inbox. The same id again changes nothing.

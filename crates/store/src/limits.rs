@@ -2,6 +2,10 @@
 
 /// How long whoever reaped a run has to close it before it can be reaped again.
 pub const REAPED_LEASE_MS: i64 = 60_000;
+/// Events that one transaction removes of a deleted run, whole spans of them.
+pub const REMOVED_EVENTS_MAX: usize = 2_000;
+/// Blobs that are removed while nobody else may name one.
+pub const REMOVED_BLOBS_MAX: usize = 64;
 /// A full inbox still takes this many wishes to stop: a flood must not make a run unstoppable.
 pub const INBOX_STOP_RESERVE: usize = 8;
 /// Tasks that are queued again in one transaction, so that it stays short.

@@ -2,8 +2,8 @@
 //! are; an event is its canonical bytes.
 
 use contract::event::{Outcome, Totals};
-use contract::state::{Review, WaitingFor};
-use contract::{Code, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
+use contract::state::{AgentState, Review, WaitingFor};
+use contract::{AgentId, Code, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -117,6 +117,21 @@ pub struct TaskRow {
     pub wake: Option<String>,
     /// Someone cancelled it while it ran.
     pub recalled: bool,
+}
+
+/// An agent that was hired, or whose standing was changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentRow {
+    pub id: AgentId,
+    pub name: String,
+    pub state: AgentState,
+    /// The keys of `agents.<name>`, as JSON; `None` where the configuration has them.
+    pub spec: Option<String>,
+    /// Rises with every change.
+    pub version: u64,
+    pub hired_by: String,
+    pub hired_at: Timestamp,
+    pub changed_at: Timestamp,
 }
 
 /// Where a task stands that waits for a slot.

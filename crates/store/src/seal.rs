@@ -64,6 +64,13 @@ pub struct SealedBlob {
     pub bytes: Sealed,
 }
 
+impl SealedBlob {
+    /// Takes the bytes and leaves the name.
+    pub(crate) fn take(&mut self) -> Self {
+        Self { hash: self.hash.clone(), bytes: Sealed(std::mem::take(&mut self.bytes.0)) }
+    }
+}
+
 /// The seal of one run: it knows the run's secret values. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct Seal {

@@ -1,12 +1,14 @@
 //! The SQLite backend itself: the suite over it and over a spiteful one, and what only a file can
 //! do wrong.
 
+mod agents;
 mod canary;
 mod conversation;
 mod corpus;
 mod interleavings;
 mod ledger;
 pub(crate) mod powercut;
+mod removal;
 mod scope;
 
 use crate::backend::Backend;

@@ -5,8 +5,8 @@ use super::Context;
 use crate::client::Received;
 use crate::render::{Detail, Renderer, clean};
 use crate::terminal::{self, Gone, Screen};
-use contract::Fault;
 use contract::event::{Body, Event, RunResult};
+use contract::{AskId, Fault};
 use std::io::{Stdout, Write as _};
 
 /// The reader of a run.
@@ -29,6 +29,9 @@ pub struct People {
     renderer: Renderer,
     /// Whether an event came since the last tick.
     stirred: bool,
+    /// A question that waits and has not been rung for. One that was answered long ago, in a run
+    /// that is only looked at, never waits for a tick.
+    unrung: Option<AskId>,
 }
 
 impl Audience {
@@ -43,6 +46,7 @@ impl Audience {
             ),
             renderer: Renderer::new(surroundings.columns, colour, detail),
             stirred: false,
+            unrung: None,
         }))
     }
 
@@ -90,6 +94,9 @@ impl Audience {
         match self {
             Self::People(people) => {
                 people.stirred = true;
+                if let Body::Permission(permission) = &event.body {
+                    people.unrung = permission.decision.is_none().then_some(permission.ask_id);
+                }
                 let pieces = people.renderer.event(event);
                 people.screen.show(&pieces)?;
                 if let Body::Result(_) = &event.body {
@@ -152,6 +159,9 @@ impl Programs {
 
 impl People {
     fn tick(&mut self, elapsed_ms: u64) -> Result<(), Gone> {
+        if self.unrung.take().is_some() {
+            self.screen.ring()?;
+        }
         if !std::mem::take(&mut self.stirred) {
             let pieces = self.renderer.idle();
             self.screen.show(&pieces)?;

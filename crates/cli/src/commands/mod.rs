@@ -1,9 +1,11 @@
 //! One file per verb a person types. Each finds the host (or becomes it), asks, and shows; what is
 //! asked for is done in `host::ops`.
 
+mod agents;
 mod answer;
 mod apply;
 mod audience;
+mod backup;
 mod config;
 mod conformance;
 mod costs;
@@ -140,8 +142,10 @@ pub async fn perform(
         Command::Stop(args) => stop::stop(&context, args).await,
         Command::Say(args) => wish::say(&context, args).await,
         Command::Interrupt(args) => wish::interrupt(&context, args).await,
+        Command::Agents { command } => agents::agents(&context, command.map(|c| *c)).await,
         Command::Approvals => answer::approvals(&context).await,
         Command::Answer(args) => answer::answer(&context, args).await,
+        Command::Backup { dir } => backup::backup(&context, &dir).await,
         Command::Costs(args) => costs::costs(&context, args).await,
         Command::Quotas(args) => quotas::quotas(&context, args).await,
         Command::Prices(args) => prices::prices(&context, args).await,

@@ -5,17 +5,19 @@ use super::follow::{Follow, Followed, OnInterrupt};
 use super::{Context, Stopped, line};
 use crate::args;
 use crate::config::words::Workspace;
-use crate::config::{self, Config, Flags, Resolved, RunBudget};
+use crate::config::{self, Book, Config, Flags, Resolved, RunBudget};
 use crate::hosting::{Hosting, Place, Purpose};
 use crate::render::Detail;
 use crate::way::Way;
 use contract::event::RunResult;
 use contract::plan::Adapter;
-use contract::{Code, Fault, NanoUsd, limits};
+use contract::{Code, Fault, NanoUsd, Policy, limits};
+use host::ops::agents::Book as _;
 use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest};
 use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{registry, template};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
@@ -34,7 +36,17 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     if named && args.prompt.is_none() {
         args.prompt = args.agent.take();
     }
-    let resolved = resolve(&place.config, &args)?;
+    let mut way = None;
+    let hired = hired(&place, &args, &mut way).await;
+    let resolved = match hired.and_then(|hired| resolve(&place.config, &args, hired.as_ref())) {
+        Ok(resolved) => resolved,
+        Err(fault) => {
+            if let Some(way) = way {
+                way.finish().await;
+            }
+            return Err(fault.into());
+        }
+    };
     config::skills::known(&resolved.agent, &resolved.adapter)?;
     let prompt = text_or_stdin(context, args.prompt.as_deref())?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
@@ -48,7 +60,10 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         // Whoever asks for the trace of this run wants one.
         adapter.trace = true;
     }
-    let mut way = Way::find(&place, Purpose::Act).await?;
+    let mut way = match way {
+        Some(way) => way,
+        None => Way::find(&place, Purpose::Act).await?,
+    };
     let started = match line::started(&mut way, &request).await {
         Ok(started) => started,
         Err(fault) => {
@@ -145,7 +160,27 @@ async fn stay(hosting: Option<Hosting>, place: &Place, context: &Context) {
     hosting.finish_unless_interrupted().await;
 }
 
-fn resolve(config: &Config, args: &args::Run) -> Result<Resolved, Fault> {
+/// The spec of the agent that was named, if it was hired and nothing in the configuration comes
+/// before it.
+async fn hired<'a>(
+    place: &'a Place,
+    args: &args::Run,
+    way: &mut Option<Way<'a>>,
+) -> Result<Option<Value>, Fault> {
+    let command = args.process.is_some() || args.acp.is_some() || args.http.is_some();
+    let Some(name) = args.agent.as_deref().filter(|_| !command) else { return Ok(None) };
+    if Book(place.config.clone()).has(name) {
+        return Ok(None);
+    }
+    let way = way.insert(Way::find(place, Purpose::Act).await?);
+    match way.ask(async |client| client.glance(name).await).await {
+        Ok(agent) => Ok(agent.spec),
+        Err(fault) if fault.code == Code::NotFound => Ok(None),
+        Err(fault) => Err(fault),
+    }
+}
+
+fn resolve(config: &Config, args: &args::Run, hired: Option<&Value>) -> Result<Resolved, Fault> {
     let flags = flags(args)?;
     let command = match (&args.process, &args.acp, &args.http) {
         (Some(command), _, _) => Some(("--process", config::process_adapter(command))),
@@ -161,7 +196,10 @@ fn resolve(config: &Config, args: &args::Run) -> Result<Resolved, Fault> {
                 .with_hint("give one of them; quote the prompt if it has several words"))
         }
         (Some((_, adapter)), None) => config::resolve_adapter(config, adapter?, &flags),
-        (None, Some(agent)) => config::resolve_with(agent, config, &flags),
+        (None, Some(agent)) => match hired {
+            Some(spec) => Book(config.clone()).resolved(agent, spec, &flags),
+            None => config::resolve_with(agent, config, &flags),
+        },
         (None, None) => Err(Fault::new(Code::Usage, "no agent is named")),
     }
 }

@@ -3,14 +3,19 @@
 use super::{Context, Stopped};
 use crate::args;
 use crate::client::Client;
+use crate::hosting::Purpose;
 use crate::render::{self, RunRow};
 use crate::terminal;
+use crate::way::Way;
 use host::ops::task::TaskView;
 use serde_json::Value;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopped> {
+    if let Some(args::RunsVerb::Delete(args::OneRun { run })) = &args.verb {
+        return delete(context, run).await;
+    }
     let ask = async |client: &Client| {
         let rows = client.runs(args.limit, args.live).await?;
         let waiting = client.waiting(args.limit).await?;
@@ -40,6 +45,26 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn delete(context: &Context, run: &str) -> Result<ExitCode, Stopped> {
+    let place = context.place()?;
+    let mut way = Way::find(&place, Purpose::Act).await?;
+    let deleted = async {
+        // Named in full first: asked for again, it may be gone already.
+        let row = way.ask(async |client| client.run(run).await).await?;
+        way.ask(async |client| client.delete_run(row.id).await).await
+    };
+    let deleted = deleted.await;
+    way.finish().await;
+    let deleted = deleted?;
+    match context.global.json {
+        true => context.print_json(&deleted)?,
+        false => {
+            context.print(&format!("deleted {}", deleted["deleted"].as_str().unwrap_or(run)))?
+        }
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,5 @@
-//! How a name becomes something to run. A name is looked up in `agents`, then `adapters`, then the
-//! registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
+//! How a name becomes something to run. A name is looked up in `agents`, then `adapters`, then among
+//! those that were hired (`hired.rs`), then in the registry of runtimes; a flag beats the agent, the agent beats the adapter, and what nobody says
 //! is left to the runtime's card. The result is plain data: nothing here looks at the machine.
 
 use super::file::{
@@ -112,7 +112,16 @@ pub fn resolve(name: &str, config: &Config) -> Result<Resolved, Fault> {
 
 /// What to run for a name.
 pub fn resolve_with(name: &str, config: &Config, flags: &Flags) -> Result<Resolved, Fault> {
-    let agent = config.file.agents.get(name);
+    resolve_agent(name, config.file.agents.get(name), config, flags)
+}
+
+/// The same for an agent whose keys are known: one of the file's own, or one that was hired.
+pub fn resolve_agent(
+    name: &str,
+    agent: Option<&Agent>,
+    config: &Config,
+    flags: &Flags,
+) -> Result<Resolved, Fault> {
     let adapter_name = agent.map_or(name, |agent| agent.adapter.as_str());
     let configured = config.file.adapters.get(adapter_name);
     let adapter = match configured {

@@ -7,6 +7,7 @@ use contract::NanoUsd;
 use contract::limits::{LEASE_MS, LEASE_MS_MIN};
 use engine::rules::price::{Price, PriceTable};
 use host::ops::limits::{self, SharedAmounts, SharedBudget};
+use host::ops::remove::Retention;
 
 /// Who runs this, when nobody says.
 const ORGANIZATION: &str = "default";
@@ -26,6 +27,16 @@ impl Config {
         match self.file.server.as_ref().and_then(|server| server.activity) {
             Some(Activity::Off) => host::Activity::Off,
             Some(Activity::Full) | None => host::Activity::Full,
+        }
+    }
+
+    /// What a server keeps, and how long.
+    pub fn retention(&self) -> Retention {
+        let given = self.file.server.as_ref().and_then(|server| server.retention.as_ref());
+        Retention {
+            days: given.and_then(|retention| retention.days),
+            // The cast saturates: an absurdly large disk is the largest there is.
+            bytes: given.and_then(|retention| retention.gigabytes).map(|gb| (gb * 1e9) as u64),
         }
     }
 

@@ -1,4 +1,4 @@
-//! `ostler costs` and `ostler prices list` as tables. What has no price is called unpriced, never
+//! `ostler costs`, `ostler prices list` and `ostler agents` as tables. What has no price is called unpriced, never
 //! nothing; a sum with an unpriced part shows both.
 
 use super::clean::one_line;
@@ -7,6 +7,7 @@ use super::measure::{fit, pad, pad_left, width};
 use super::tone::{Colour, Tone};
 use contract::NanoUsd;
 use contract::money::CostSource;
+use host::ops::agents::AgentView;
 use host::prices::Listed;
 use store::CostRow;
 
@@ -49,6 +50,30 @@ pub fn costs_table(rows: &[CostRow], columns: usize, colour: Colour) -> String {
     let heads = names.into_iter().map(|(column, _)| column);
     let heads = heads.chain([right("RUNS"), right("TOKENS"), right("COST")]).collect();
     table(heads, cells, columns, colour)
+}
+
+/// Who works here, one line for each, without a newline at its end.
+pub fn agents_table(rows: &[AgentView], columns: usize, colour: Colour) -> String {
+    let heads = vec![
+        left("AGENT"),
+        left("STATE"),
+        left("ADAPTER"),
+        left("MODEL"),
+        right("RUNNING"),
+        right("THIS MONTH"),
+    ];
+    let cells = rows.iter().map(|row| {
+        let spent = row.month_nanousd.map_or_else(|| "unpriced".to_owned(), figures::money);
+        vec![
+            shown(Some(&row.name)),
+            row.state.word().to_owned(),
+            shown(Some(&row.adapter)),
+            shown(row.model.as_deref()),
+            figures::count(row.running),
+            spent,
+        ]
+    });
+    table(heads, cells.collect(), columns, colour)
 }
 
 /// All rows as one line; runs are not added up, because one run may stand in several rows.

@@ -4,13 +4,14 @@
 //! Both the question and its decision are events. An answer is one of the options that the agent
 //! named, chosen by its kind, the narrowest that fits, never by its id.
 
-use super::{Effect, Graces, Machine, Now, Stdin, Step, complaint};
+use super::{Effect, Graces, Machine, Now, Stdin, Step, complaint, words};
 use contract::card::Policy;
 use contract::event::{Body, DecidedBy, Decision, Permission, PermissionOption};
 use contract::limits::TOOL_CALLS_OPEN_MAX;
 use contract::speech::{Draft, Question, ToolAnswer, ToolCall, Utterance};
 use contract::{AskId, Code};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 /// What is open.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub struct Ask {
 pub enum About {
     /// A tool of ours is called.
     Relayed(ToolCall),
+    /// A tool of ours is called whose answer is what the person says.
+    Approval(ToolCall),
     /// The agent goes on with something of its own.
     Native(Question),
 }
@@ -53,8 +56,11 @@ const ALLOWING: [&str; 2] = ["allow_once", "allow_always"];
 const REJECTING: [&str; 2] = ["reject_once", "reject_always"];
 
 impl super::Terms {
-    /// Reads are free; writes need `allow-all` or an answer.
+    /// Reads are free; writes need `allow-all` or an answer, and some things always one.
     pub(super) fn may(&self, tool: &str) -> May {
+        if super::tools::offers(&self.asks, tool) {
+            return May::Ask;
+        }
         match super::tools::offers(&self.writes, tool) {
             true => self.may_do(false),
             false => May::Do,
@@ -75,14 +81,15 @@ impl Ask {
     /// What it is about, in one line.
     pub fn title(&self) -> String {
         match &self.about {
-            About::Relayed(call) => format!("may it use {}?", call.tool),
+            About::Relayed(call) => words::title(call),
+            About::Approval(call) => words::request(call).unwrap_or_else(|| words::title(call)),
             About::Native(question) => question.title.clone(),
         }
     }
 
     pub fn tool_call_id(&self) -> Option<&str> {
         match &self.about {
-            About::Relayed(call) => Some(&call.tool_call_id),
+            About::Relayed(call) | About::Approval(call) => Some(&call.tool_call_id),
             About::Native(question) => question.tool_call_id.as_deref(),
         }
     }
@@ -91,6 +98,10 @@ impl Ask {
     pub fn options(&self) -> Vec<PermissionOption> {
         match &self.about {
             About::Relayed(_) => [ALLOW, DENY].map(own_option).into(),
+            About::Approval(call) => match words::options(call) {
+                options if options.is_empty() => [ALLOW, DENY].map(own_option).into(),
+                options => options.into_iter().chain([own_option(DENY)]).collect(),
+            },
             About::Native(question) => question.options.clone(),
         }
     }
@@ -129,7 +140,16 @@ impl Asks {
 impl Machine {
     /// Asks a person about a relayed call.
     pub(super) fn ask(&mut self, now: Now, call: ToolCall, out: &mut Vec<Step>) {
-        let ask = self.question(now, About::Relayed(call));
+        let about = match super::tools::offers(&self.terms.answered, &call.tool) {
+            true if words::request(&call).is_none() => {
+                let message = format!("the arguments of {}: missing field `text`", call.tool);
+                let answer = ToolAnswer::Error { code: Code::Usage, message };
+                return self.answer(now, call.tool_call_id, answer, 0, out);
+            }
+            true => About::Approval(call),
+            false => About::Relayed(call),
+        };
+        let ask = self.question(now, about);
         out.push(Step::Append(Draft::ostler(asked(&ask, None))));
         self.asks.open.push(ask);
     }
@@ -162,7 +182,9 @@ impl Machine {
                 About::Native(question) if question.request == request => {
                     out.push(Step::Append(Draft::ostler(asked(&ask, Some(Decided::CANCELLED)))));
                 }
-                About::Native(_) | About::Relayed(_) => self.asks.open.push(ask),
+                About::Native(_) | About::Relayed(_) | About::Approval(_) => {
+                    self.asks.open.push(ask);
+                }
             }
         }
     }
@@ -224,7 +246,7 @@ impl Machine {
                 let request = question.request;
                 out.push(Step::Do(Effect::Say(Utterance::Decide { request, option: None })));
             }
-            About::Native(_) | About::Relayed(_) => {}
+            About::Native(_) | About::Relayed(_) | About::Approval(_) => {}
         }
     }
 
@@ -293,6 +315,14 @@ impl Machine {
                     DecidedBy::Person | DecidedBy::Policy => Code::PermissionDenied,
                 };
                 self.refuse(now, call.tool_call_id, code, out);
+            }
+            (About::Approval(call), _) => {
+                let answer = json!({
+                    "decision": decision,
+                    "option": option.id,
+                    "decided_by": by,
+                });
+                self.answer(now, call.tool_call_id, ToolAnswer::Value(answer), 0, out);
             }
             (About::Native(question), _) => {
                 let (request, option) = (question.request, Some(option.id));

@@ -13,6 +13,7 @@ mod outcome;
 mod terms;
 mod tools;
 mod watch;
+mod words;
 
 pub use asks::{About, Ask};
 pub use ledger::{Booked, Covers};

@@ -33,6 +33,12 @@ pub struct Terms {
     pub tools: Vec<String>,
     /// Those of them that write: the policy is about these.
     pub writes: Vec<String>,
+    /// Those about which a person is asked whatever the policy says.
+    #[serde(default)]
+    pub asks: Vec<String>,
+    /// Those whose answer is the person's own: nothing is carried out.
+    #[serde(default)]
+    pub answered: Vec<String>,
     pub policy: Policy,
     /// How long a question waits for its answer.
     pub ask_ms: u64,
@@ -82,6 +88,8 @@ impl Terms {
             budget: RunBudget::default(),
             tools: Vec::new(),
             writes: Vec::new(),
+            asks: Vec::new(),
+            answered: Vec::new(),
             policy: Policy::Ask,
             ask_ms: grace(clocks.ask_ms, limits::ASK_MS),
             ask_base: AskId::new(Uuid::nil()),

@@ -6,6 +6,7 @@ use super::run::wish;
 use crate::Host;
 use contract::event::PermissionOption;
 use contract::{AskId, Code, Fault, RunId, Timestamp, Wish};
+use engine::run::About;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,10 +17,44 @@ pub struct OpenAsk {
     pub run_id: RunId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
+    #[serde(default)]
+    pub kind: AskKind,
     pub title: String,
     pub options: Vec<PermissionOption>,
     /// When it is denied because nobody answered.
     pub until: Timestamp,
+}
+
+/// What an answer leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AskKind {
+    /// The agent goes on with what it asked leave for.
+    #[default]
+    Permission,
+    /// The agent is told what a person decided.
+    Approval,
+    /// An agent is hired.
+    Hire,
+}
+
+impl AskKind {
+    pub(crate) fn of(about: &About) -> Self {
+        match about {
+            About::Native(_) => Self::Permission,
+            About::Relayed(call) if call.tool == "propose_agent" => Self::Hire,
+            About::Relayed(_) => Self::Permission,
+            About::Approval(_) => Self::Approval,
+        }
+    }
+
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Permission => "permission",
+            Self::Approval => "approval",
+            Self::Hire => "hire",
+        }
+    }
 }
 
 /// Every open question, the most urgent first.

@@ -174,7 +174,71 @@ pub const ALL: &[Tool] = &[
             })
         },
     },
+    Tool {
+        name: "request_approval",
+        description: "Ask a person before you go on, and wait for the answer: allow or deny, or one of your options. Nobody answering in time is a no.",
+        writes: false,
+        schema: || {
+            let options = json!({
+                "type": "array",
+                "items": { "type": "string" },
+                "description": "answers to choose from, besides no",
+            });
+            let text = json!({ "type": "string", "description": "what is to be decided" });
+            json!({ "properties": { "text": text, "options": options }, "required": ["text"] })
+        },
+    },
+    Tool {
+        name: "handoff",
+        description: "Hand the task over to a person, with what they need to know. This ends the run.",
+        writes: false,
+        schema: || {
+            json!({
+                "properties": {
+                    "question": { "type": "string", "description": "what you need from them" },
+                    "summary": { "type": "string", "description": "where the work stands" },
+                },
+                "required": ["question"],
+            })
+        },
+    },
+    Tool {
+        name: "list_runtimes",
+        description: "The agents that could be hired, and when to use each and when not.",
+        writes: false,
+        schema: nothing,
+    },
+    Tool {
+        name: "propose_agent",
+        description: "Propose to hire a colleague onto an adapter or runtime. A person decides.",
+        writes: false,
+        schema: || {
+            json!({
+                "properties": {
+                    "name": { "type": "string", "description": "letters, digits, - and _" },
+                    "adapter": { "type": "string", "description": "see list_runtimes" },
+                    "model": { "type": "string" },
+                    "system_prompt": { "type": "string", "description": "its instructions" },
+                    "permission": { "enum": ["deny", "ask", "allow-reads", "allow-all"] },
+                    "tools": { "type": "array", "items": { "type": "string" } },
+                    "skills": { "type": "array", "items": { "type": "string" } },
+                    "budgets": {
+                        "type": "array",
+                        "description": "such as {\"window\": \"run\", \"usd\": 2}",
+                        "items": { "type": "object" },
+                    },
+                    "reason": { "type": "string", "description": "why, for the one who decides" },
+                },
+                "required": ["name", "adapter"],
+            })
+        },
+    },
 ];
+
+/// The tools about which a person is asked whatever the policy says.
+pub const ASKED: [&str; 2] = ["request_approval", "propose_agent"];
+/// Those of them whose answer is the person's own.
+pub const ANSWERED: [&str; 1] = ["request_approval"];
 
 fn nothing() -> Value {
     json!({ "properties": {} })

@@ -2,6 +2,7 @@
 //! why it was woken, what was said of it before, and what the end of a run means for it. Everything
 //! comes from the task's row, so a run that another host began is gone on with in the same way.
 
+use super::agents;
 use super::gate::Candidate;
 use super::resume::Resume;
 use super::run::{Budget, Named, RunRequest, ToolsBy, stored};
@@ -95,8 +96,8 @@ pub(crate) struct Resolved {
 }
 
 /// Finds what the agent of a task stands for, and where it is to work.
-pub(crate) fn resolve(host: &Host, task: &TaskRow) -> Result<Resolved, Fault> {
-    let named = (host.inner.resolve)(&task.agent)?;
+pub(crate) async fn resolve(host: &Host, task: &TaskRow) -> Result<Resolved, Fault> {
+    let named = agents::named(host, &task.agent).await?;
     let cwd = task.cwd.as_ref().map(PathBuf::from).or_else(|| named.cwd.clone());
     let cwd = cwd.ok_or_else(|| {
         let message = format!("nobody says where '{}' is to work", task.agent);

@@ -2,6 +2,7 @@
 //! with what is known of the work so far as words for whoever takes over. The chain is opt-in and the
 //! choice is a rule (`engine::rules::fallback`); starting the run is the dispatcher's.
 
+use super::agents;
 use super::resume;
 use super::run::stored;
 use crate::Host;
@@ -30,7 +31,7 @@ pub async fn fallback(host: &Host, task: TaskId, code: Code) -> Result<Option<Fa
         .map_err(stored)?
         .ok_or_else(|| Fault::new(Code::NotFound, format!("there is no task {task}")))?;
     // An agent that is not configured any more has no chain either.
-    let Ok(named) = (host.inner.resolve)(&row.agent) else { return Ok(None) };
+    let Ok(named) = agents::named(host, &row.agent).await else { return Ok(None) };
     let runs = host.store().task_runs(task).await.map_err(stored)?;
     let is_tried = |link: &&Link| runs.iter().any(|run| ran_on(run, link));
     let tried: Vec<String> = named.fallback.iter().filter(is_tried).map(Link::name).collect();

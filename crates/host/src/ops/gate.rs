@@ -25,6 +25,9 @@ pub(crate) async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Ho
     if let Some(hold) = place(host, candidate).await? {
         return Ok(Some(hold));
     }
+    if let Some(hold) = super::agents::hold(host, candidate).await? {
+        return Ok(Some(hold));
+    }
     if let Some(hold) = super::locks::hold(host, candidate).await? {
         return Ok(Some(hold));
     }

@@ -39,7 +39,7 @@ pub(crate) fn places(adapter: &Adapter) -> Option<u32> {
 /// Waits for the turn of a request, for as long as one question may wait. Who comes new is told at
 /// once where it stands.
 pub(crate) async fn turn(host: &Host, request: &RunRequest, run: RunId) -> Result<Turn, Fault> {
-    let (request, adapter) = request.clone().completed(host)?;
+    let (request, adapter) = request.clone().completed(host).await?;
     let Some(places) = places(&adapter) else {
         return Ok(Turn::Now { in_line: None, attending: None });
     };

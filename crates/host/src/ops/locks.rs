@@ -3,6 +3,7 @@
 //! ours belong to one run and those that take up its conversation, and meet nothing else. The rule is
 //! `engine::rules::paths`.
 
+use super::agents;
 use super::gate::Candidate;
 use super::run::{Where, stored};
 use crate::Host;
@@ -18,7 +19,7 @@ use store::{RunRow, RunsPage};
 pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fault> {
     // One that gets a workspace of its own meets nobody. An agent that is not known is refused when
     // it is started, with more words than there is room for here.
-    let named = (host.inner.resolve)(&candidate.agent);
+    let named = agents::named(host, &candidate.agent).await;
     let place = named.ok().and_then(|named| named.workspace).unwrap_or(Where::Here);
     match place {
         Where::Here => {}

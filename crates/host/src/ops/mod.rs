@@ -2,6 +2,7 @@
 //! tools are skins over these functions. Rules that can be stated without IO belong to `engine`.
 
 pub(crate) mod again;
+pub mod agents;
 pub mod apply;
 pub mod ask;
 pub mod callback;
@@ -18,6 +19,7 @@ pub mod permission;
 mod place;
 pub mod quota;
 pub mod relay;
+pub mod remove;
 pub mod resume;
 pub mod run;
 pub mod session;

@@ -193,6 +193,9 @@ mod tests {
             organization: String::new(),
             environment: Default::default(),
             resolve: Box::new(|name| Err(Fault::new(Code::UnknownAgent, name))),
+            book: Box::new(()),
+            notify: Vec::new(),
+            retention: Default::default(),
         });
         let token = |run, fence| host.inner.lease_token(run, fence);
         let (run, other) = (chance::run_id(), chance::run_id());

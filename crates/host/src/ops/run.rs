@@ -1,5 +1,6 @@
 //! Runs: what can be asked for, and what can be asked of them. Starting one is `start.rs`.
 
+use super::agents;
 use super::line;
 use super::resume::Resume;
 use crate::{Host, adopt, chance, clock};
@@ -141,12 +142,12 @@ pub struct Named {
 
 impl RunRequest {
     /// With what the host knows of the agent, where the caller gave the name alone.
-    pub(crate) fn completed(self, host: &Host) -> Result<(Self, Adapter), Fault> {
+    pub(crate) async fn completed(self, host: &Host) -> Result<(Self, Adapter), Fault> {
         if let Some(adapter) = self.adapter.clone() {
             return Ok((self, adapter));
         }
         let Named { adapter, budget, prompt_template, system_prompt, tools, workspace, .. } =
-            (host.inner.resolve)(&self.agent)?;
+            agents::named(host, &self.agent).await?;
         let request = Self {
             budget: self.budget.over(budget),
             prompt_template: self.prompt_template.or(prompt_template),
@@ -206,6 +207,10 @@ pub async fn list(host: &Host, page: RunsPage) -> Result<Vec<RunRow>, Fault> {
 pub async fn get(host: &Host, run: RunId) -> Result<RunRow, Fault> {
     match host.store().run(run).await.map_err(stored)? {
         Some(row) => Ok(row),
+        None if host.store().was_deleted(run).await.map_err(stored)? => {
+            Err(Fault::new(Code::NotFound, format!("{run} was deleted"))
+                .with_hint("what it spent is still part of `ostler costs`"))
+        }
         None => Err(not_begun(run, host.store().task_of(run).await.map_err(stored)?)),
     }
 }
@@ -284,6 +289,10 @@ pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) ->
         wish: seal.json(&command.wish),
     };
     let stops = matches!(command.wish, Wish::Stop { .. });
+    if let Wish::Answer { ask_id, option } = &command.wish {
+        let about = serde_json::json!({ "run_id": run, "ask_id": ask_id, "option": option });
+        host.inner.audit.answered(command.asked_at, "operator", about);
+    }
     if host.store().run(run).await.map_err(stored)?.is_none() {
         let task = host.store().task_of(run).await.map_err(stored)?;
         match stops && line::leave(host, run).await? {

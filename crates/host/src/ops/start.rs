@@ -2,6 +2,7 @@
 //! fault leaves no trace; then task, run and first events become durable in one transaction, and
 //! only then does the keeper, already waiting, get its plan.
 
+use super::agents;
 use super::callback;
 use super::catalog;
 use super::errand::{self, Errand};
@@ -179,7 +180,7 @@ pub(super) async fn drive_again(
     request: RunRequest,
     row: &RunRow,
 ) -> Result<Drive, Fault> {
-    let (request, adapter) = request.completed(host)?;
+    let (request, adapter) = request.completed(host).await?;
     let identity = Identity {
         task: row.task,
         fence: row.fence,
@@ -260,6 +261,7 @@ pub(super) async fn line_up(
     adapter: Adapter,
     run: RunId,
 ) -> Result<TaskId, Fault> {
+    agents::may_run(host, &request.agent).await?;
     let identity = identity(host, &request, run);
     let pool = adapter.name.clone();
     let prepared = prepare(host, &request, adapter, &identity, Purpose::Line).await?;
@@ -299,7 +301,8 @@ pub(crate) async fn start_new(
     if let Some(trouble) = house.trouble() {
         return Err(trouble.fault());
     }
-    let (request, adapter) = request.completed(host)?;
+    agents::may_run(host, &request.agent).await?;
+    let (request, adapter) = request.completed(host).await?;
     let mut identity = identity(host, &request, run);
     let said = match in_line {
         Some(task) => identity.of_task(host, task).await?,
@@ -485,6 +488,7 @@ fn drive(
         pending: Default::default(),
         mouth: Mouth::default(),
         bench: Bench {
+            run: identity.run,
             task: Arc::new(TaskSheet {
                 id: identity.task,
                 run: identity.run,
@@ -846,11 +850,19 @@ fn terms(
         }
     };
     let budget = RunBudget { nanousd, tokens, turns, ms };
+    // Whoever carries out the tools also asks about them.
+    let people = |tools: &[&str]| match request.tools_by {
+        ToolsBy::Host => tools.iter().map(|tool| (*tool).to_owned()).collect(),
+        ToolsBy::Caller => Vec::new(),
+    };
+    let (asks, answered) = (people(&catalog::ASKED), people(&catalog::ANSWERED));
     Terms {
         budget,
         lease_ms,
         tools,
         writes,
+        asks,
+        answered,
         policy,
         ask_base: chance::ask_id(),
         ..Terms::from(&clocks, fence, ATTEMPT)

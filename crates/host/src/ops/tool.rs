@@ -6,16 +6,18 @@
 //! Batch that holds the call is durable, and only if the run's policy lets it. The list of tools is
 //! `catalog.rs`.
 
+use super::agents::{self, Hire, Saved};
 use super::subtask;
+use crate::Host;
 use crate::patch::{self, What};
 use crate::upstream::Upstream;
 use crate::workspace::{Change, Part, Was, Workspace};
 use base64::Engine as _;
-use contract::event::{Body, Comment, Diff, Log, Progress, Remaining, Stream};
+use contract::event::{Body, Comment, Diff, Log, Progress, Remaining, RunResult, Stream};
 use contract::speech::{Ending, ToolAnswer, ToolCall};
 use contract::{Code, Draft, Fault, Policy, Signal, limits};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use store::Store;
@@ -32,8 +34,12 @@ pub fn may_repeat(tool: &str) -> bool {
         "create_subtask",
         "mark_complete",
         "mark_failed",
+        "handoff",
         "read_file",
         "list_files",
+        "list_runtimes",
+        // Hired once, however often it is asked for.
+        "propose_agent",
     ];
     REPEATED.contains(&tool)
 }
@@ -43,6 +49,7 @@ pub fn mark(call: &ToolCall) -> Vec<Signal> {
     let marked = match call.tool.as_str() {
         "mark_complete" => mark_complete(&call.args),
         "mark_failed" => mark_failed(&call.args),
+        "handoff" => handoff(&call.args),
         _ => return Vec::new(),
     };
     marked.map(|outcome| outcome.signals).unwrap_or_default()
@@ -51,6 +58,7 @@ pub fn mark(call: &ToolCall) -> Vec<Signal> {
 /// What the tools of one run see.
 #[derive(Clone)]
 pub struct Bench {
+    pub run: contract::RunId,
     pub task: Arc<TaskSheet>,
     pub workspace: Arc<Workspace>,
     pub policy: Policy,
@@ -139,6 +147,13 @@ pub fn call(bench: &Bench, standing: &Standing, call: &ToolCall) -> Outcome {
         "apply_patch" => apply_patch(bench, call),
         "upload_asset" => upload_asset(bench, args),
         "create_subtask" => subtask::create(bench, standing, call),
+        "handoff" => handoff(args),
+        "list_runtimes" => Ok(Outcome::value(runtimes_listed())),
+        // The one is answered by a person, the other carried out by `hired` after a person's yes.
+        "request_approval" | "propose_agent" => {
+            let message = format!("{} is not carried out here", call.tool);
+            Err(Fault::new(Code::NotSupported, message))
+        }
         _ => {
             Err(Fault::new(Code::UnknownTool, format!("no tool is called '{}'", shown(&call.tool))))
         }
@@ -222,6 +237,91 @@ fn mark_failed(args: &Value) -> Result<Outcome, Fault> {
         detail: Some(detail),
     }));
     Ok(outcome)
+}
+
+/// What an agent hands over to a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handoff {
+    pub question: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+impl Handoff {
+    /// The handoff that a run ended with: its task waits for a person's answer.
+    pub fn of(result: &RunResult) -> Option<Self> {
+        let output = result.output.as_ref().filter(|_| result.code.is_none())?;
+        Self::deserialize(output.get(HANDOFF)?).ok()
+    }
+}
+
+/// The one key of the output of such a run.
+const HANDOFF: &str = "handoff";
+
+fn handoff(args: &Value) -> Result<Outcome, Fault> {
+    let handoff: Handoff = understood("handoff", args)?;
+    let mut outcome = Outcome::value(json!({ "noted": true }));
+    let text = match &handoff.summary {
+        Some(summary) => format!("{}\n\n{summary}", handoff.question),
+        None => handoff.question.clone(),
+    };
+    let output = Some(json!({ HANDOFF: handoff }));
+    let ending = Ending { code: None, text: Some(text), output, detail: None };
+    outcome.signals.push(Signal::Ended(ending));
+    Ok(outcome)
+}
+
+/// What could be hired, and what each is good for.
+fn runtimes_listed() -> Value {
+    let cards = runtimes::registry::all().iter().map(|runtime| runtime.card());
+    json!({ "runtimes": cards.collect::<Vec<_>>() })
+}
+
+/// What an agent may say of a colleague it wants; the rest is for people to decide.
+#[derive(Deserialize)]
+struct Proposal {
+    name: String,
+    #[serde(alias = "runtime")]
+    adapter: String,
+    #[serde(default)]
+    model: Option<Value>,
+    #[serde(default, alias = "instructions")]
+    system_prompt: Option<Value>,
+    #[serde(default)]
+    permission: Option<Value>,
+    #[serde(default)]
+    tools: Option<Value>,
+    #[serde(default)]
+    skills: Option<Value>,
+    #[serde(default)]
+    budgets: Option<Value>,
+}
+
+/// Hires whom an agent proposed, after a person said yes.
+pub(crate) async fn hired(host: &Host, run: contract::RunId, args: &Value) -> Outcome {
+    let hired = async {
+        let it: Proposal = understood("propose_agent", args)?;
+        let (name, mut spec) = (it.name, json!({ "adapter": it.adapter }));
+        for (key, given) in [
+            ("model", it.model),
+            ("systemPrompt", it.system_prompt),
+            ("permission", it.permission),
+            ("tools", it.tools),
+            ("skills", it.skills),
+            ("budgets", it.budgets),
+        ] {
+            if let Some(given) = given {
+                spec[key] = given;
+            }
+        }
+        agents::hire(host, Hire { name, spec }, &format!("operator, as {run} proposed")).await
+    };
+    match hired.await {
+        Ok(Saved { agent, warnings }) => Outcome::value(
+            json!({ "hired": agent.name, "agent_id": agent.id, "warnings": warnings }),
+        ),
+        Err(fault) => Outcome::from(fault),
+    }
 }
 
 #[derive(Deserialize)]
@@ -449,7 +549,7 @@ fn upload_asset(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
         return Err(wrong("media_type is not one"));
     }
     let blob = bench.seal.asset(&bytes);
-    bench.store.keep(&blob).map_err(super::run::stored)?;
+    bench.store.keep_for(bench.run, &blob).map_err(super::run::stored)?;
     let kept = blob.bytes.bytes().len();
     let text = format!("asset {name} ({media_type}, {kept} bytes) is kept as blob {}", blob.hash);
     let mut outcome = Outcome::value(json!({
@@ -495,6 +595,7 @@ mod tests {
         std::fs::create_dir_all(&work).unwrap();
         std::fs::write(work.join("a.txt"), "hello").unwrap();
         let bench = Bench {
+            run: crate::chance::run_id(),
             task: Arc::new(TaskSheet {
                 id: "task_00000000000000000000000000000001".parse().unwrap(),
                 run: "run_00000000000000000000000000000001".parse().unwrap(),
@@ -537,6 +638,12 @@ mod tests {
             ),
             ("mark_complete", json!({"output": {"a": 1}}), r#"{"noted":true} [] 1"#),
             ("mark_failed", json!({"reason": "no"}), r#"{"noted":true} [] 1"#),
+            ("handoff", json!({"question": "which one?"}), r#"{"noted":true} [] 1"#),
+            (
+                "handoff",
+                json!({}),
+                "usage: the arguments of handoff: missing field `question` [] 0",
+            ),
             (
                 "read_file",
                 json!({"path": "a.txt"}),

@@ -3,6 +3,7 @@
 //! A new route is one row: its verb, who may use it, what it is for, and its handler. Everything that
 //! the OpenAPI document says of it comes from the handler's types (`describe.rs`).
 
+mod agents;
 mod asks;
 mod callback;
 pub mod describe;
@@ -21,7 +22,7 @@ use axum::extract::{FromRequest, FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{self, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, get, post};
+use axum::routing::{MethodRouter, delete, get, patch, post};
 use axum::{Json, Router};
 use contract::{Code, Fault, Scope, access::PROBLEM_TYPE};
 use describe::Described;
@@ -138,6 +139,7 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/runs/{run}",
         methods: &[
             at!(get Viewer runs::show, "one run, or with view=transcript what it said, joined"),
+            at!(delete Admin runs::delete, "delete a run that has ended; its costs stay"),
         ],
     },
     Route {
@@ -215,6 +217,27 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/tasks/{task}/comment",
         methods: &[at!(post Operator tasks::comment, "say something of it; agents that are mentioned are woken")],
+    },
+    Route {
+        path: "/api/v1/agents",
+        methods: &[
+            at!(get Viewer agents::list, "who works here: hired, or configured"),
+            at!(post Admin agents::hire,
+                "hire an agent: its name, and as spec what agents.<name> takes"),
+        ],
+    },
+    Route {
+        path: "/api/v1/agents/{agent}",
+        methods: &[
+            at!(get Viewer agents::show, "one agent; glance=true leaves out what it runs and spends"),
+            at!(patch Admin agents::edit,
+                "change the spec of a hired agent; a key that is null goes away"),
+        ],
+    },
+    Route {
+        path: "/api/v1/agents/{agent}/state",
+        methods: &[at!(post Operator agents::stand,
+            "pause, resume or retire an agent: paused, active, retired")],
     },
     Route {
         path: "/api/v1/asks",

@@ -210,3 +210,17 @@ pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Sent<Byt
     let bytes = run::blob(&app.host, &hash).await?;
     Ok(Sent::new(([(header::CONTENT_TYPE, "application/octet-stream")], bytes)))
 }
+
+/// What is not there any more.
+#[derive(Serialize, JsonSchema)]
+pub struct Deleted {
+    deleted: RunId,
+}
+
+pub async fn delete(
+    State(app): State<App>,
+    Named(given): Named,
+) -> Result<Json<Deleted>, Problem> {
+    let deleted = host::ops::remove::delete(&app.host, &given, super::agents::OPERATOR).await?;
+    Ok(Json(Deleted { deleted }))
+}

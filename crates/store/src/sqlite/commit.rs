@@ -3,6 +3,7 @@
 //! result is taken only with a settlement, and nothing after it.
 
 use super::ledger;
+use super::removal;
 use super::verbs::{Held, held, may_settle_as};
 use super::writer::{Did, Wake};
 use super::{blob_id, int, queue};
@@ -88,6 +89,7 @@ fn append(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Err
         insert.execute(params![held.num, int(event.seq), event.bytes.bytes()])?;
         // One writer, no gaps: the next rows get the next ids.
         first_id.get_or_insert_with(|| connection.last_insert_rowid());
+        removal::name_blobs(connection, held.num, &event.blobs)?;
     }
     if let Some(first_id) = first_id {
         connection

@@ -3,12 +3,14 @@
 //! `writer.rs`, the schema in `schema.rs`.
 
 mod access;
+mod agents;
 #[cfg(test)]
 mod alone;
 mod commit;
 mod ledger;
 mod queue;
 mod reads;
+mod removal;
 mod schema;
 mod scope;
 mod verbs;

@@ -27,13 +27,14 @@ pub(super) const TASK: &str =
 pub(super) const TASK_COLUMNS: usize = 31;
 
 pub(super) fn run(connection: &Connection, id: RunId) -> Result<Option<RunRow>, Error> {
-    let sql = format!("{RUN} WHERE id = ?1");
+    let sql = format!("{RUN} WHERE id = ?1 AND deleted_at IS NULL");
     Ok(connection.prepare_cached(&sql)?.query_row([blob_id(id.uuid())], run_row).optional()?)
 }
 
 pub(super) fn runs(connection: &Connection, page: RunsPage) -> Result<Vec<RunRow>, Error> {
     let unsettled = if page.unsettled_only { "AND state <> 'settled'" } else { "" };
-    let sql = format!("{RUN} WHERE id < ?1 {unsettled} ORDER BY id DESC LIMIT ?2");
+    let sql =
+        format!("{RUN} WHERE id < ?1 AND deleted_at IS NULL {unsettled} ORDER BY id DESC LIMIT ?2");
     // No id is larger than all ones; the newest page starts below it.
     let before = page.before.map_or([0xff; 16], |before| blob_id(before.uuid()));
     let limit = page.limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
@@ -157,7 +158,7 @@ pub(super) fn find_runs(
     };
     let mut statement = connection.prepare_cached(
         "SELECT id FROM (
-             SELECT id FROM runs
+             SELECT id FROM runs WHERE deleted_at IS NULL
              UNION SELECT run FROM tasks WHERE state = 'waiting' AND run IS NOT NULL)
          WHERE id BETWEEN ?1 AND ?2 OR substr(lower(hex(id)), -?4) = ?3
             OR substr(lower(hex(id)), -8, ?4) = ?3
@@ -196,7 +197,10 @@ pub(super) fn find_tasks(
 
 pub(super) fn plan(connection: &Connection, id: RunId) -> Result<Option<Vec<u8>>, Error> {
     Ok(connection
-        .prepare_cached("SELECT plan FROM plans WHERE run = (SELECT num FROM runs WHERE id = ?1)")?
+        .prepare_cached(
+            "SELECT plan FROM plans
+             WHERE run = (SELECT num FROM runs WHERE id = ?1 AND deleted_at IS NULL)",
+        )?
         .query_row([blob_id(id.uuid())], |row| row.get(0))
         .optional()?)
 }
@@ -275,7 +279,7 @@ pub(super) fn page(
 ) -> Result<Page, Error> {
     let snapshot = connection.unchecked_transaction()?;
     let (num, head_seq, settled): (i64, i64, bool) = snapshot
-        .prepare_cached("SELECT num, head_seq, state = 'settled' FROM runs WHERE id = ?1")?
+        .prepare_cached("SELECT num, head_seq, state = 'settled' FROM runs WHERE id = ?1 AND deleted_at IS NULL")?
         .query_row([blob_id(id.uuid())], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?
         .ok_or_else(|| Error::not_found(id))?;
@@ -474,7 +478,7 @@ fn id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }
 
-fn word_at<T>(
+pub(super) fn word_at<T>(
     row: &Row<'_>,
     column: usize,
     read: impl Fn(&str) -> Option<T>,

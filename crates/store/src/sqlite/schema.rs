@@ -25,6 +25,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "queue", sql: include_str!("migrations/0005_queue.sql") },
     Migration { name: "access", sql: include_str!("migrations/0006_access.sql") },
     Migration { name: "limits", sql: include_str!("migrations/0007_limits.sql") },
+    Migration { name: "agents", sql: include_str!("migrations/0008_agents.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.

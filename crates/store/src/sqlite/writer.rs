@@ -147,6 +147,19 @@ impl Writer {
         answer.await.unwrap_or(Err(Error::Unacknowledged))
     }
 
+    /// The same for whoever may not wait any other way.
+    pub fn submit_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<Did<T>, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (reply, answer) = oneshot::channel();
+        let job = Pending { work: Some(work), did: None, reply, bytes: JOB_BYTES };
+        self.failure.check()?;
+        let closed = |_| self.failure.or_closed();
+        self.queue.blocking_send(Message::Job(Box::new(job))).map_err(closed)?;
+        answer.blocking_recv().unwrap_or(Err(Error::Unacknowledged))
+    }
+
     /// Waits until everything queued so far is durable, and ends the thread.
     pub async fn close(&self) {
         let _ = self.queue.send(Message::Close).await;

@@ -1,6 +1,7 @@
 //! Handing a task over to the queue, by a person or by an agent at work on another one. Everything is
 //! checked before it is put; whoever puts the same again, by id or by key, gets the task that is there.
 
+use super::super::agents;
 use super::super::run::{Budget, stored};
 use super::TaskView;
 use crate::{Host, chance, clock};
@@ -60,7 +61,7 @@ pub async fn add(host: &Host, new: NewErrand) -> Result<TaskView, Fault> {
         return Err(trouble.fault());
     }
     check(&new)?;
-    let named = (host.inner.resolve)(&new.agent)?;
+    let named = agents::named(host, &new.agent).await?;
     if new.cwd.is_none() && named.cwd.is_none() {
         return Err(Fault::new(Code::BadWorkspace, "nobody says where it is to be done")
             .with_hint(format!("give --cwd, or set agents.{}.cwd", new.agent)));

@@ -2,6 +2,7 @@
 //! Each names where it saw the task, so of two people who decide at once one is told that it moved.
 //! What a run is doing is ended by its own inbox: a task that runs is recalled, and its run stopped.
 
+use super::super::agents;
 use super::super::errand::wake;
 use super::super::relay::Asked;
 use super::super::run::{self, stored};
@@ -181,7 +182,7 @@ async fn comment(host: &Host, task: &TaskRow, words: Words) -> Result<(), Fault>
     say(host, task, &text, &mentions).await?;
     for agent in mentions.iter().filter(|agent| **agent != task.agent) {
         // Not every word after an @ is a name.
-        if (host.inner.resolve)(agent).is_ok() {
+        if agents::named(host, agent).await.is_ok() {
             tell(host, id, task, agent, &text).await?;
         }
     }

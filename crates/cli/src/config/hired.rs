@@ -1,0 +1,174 @@
+//! Hired agents, read by the rules of the file. A spec has the keys of `agents.<name>`, so it is put
+//! where such an agent stands and walked by the same reader: one list of keys, one list of mistakes.
+//! What no file may have is refused; what a person should only know of is a warning and keeps nobody
+//! from saving. Directories are whole paths, because a spec lies beside no file.
+
+use super::file::Agent;
+use super::resolve::{self, Config, Flags};
+use super::{check, placeholder, skills};
+use crate::hosting;
+use contract::{Code, Fault};
+use host::ops::agents::{Known, Read};
+use host::ops::catalog;
+use host::ops::run::Named;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// What a hired agent is asked when nobody says otherwise.
+pub const PROMPT_TEMPLATE: &str =
+    "You are {{agent.name}}, agent {{agent.id}}. Continue your work.\n\n{{prompt}}";
+
+/// The configuration as the host asks it about agents.
+pub struct Book(pub Config);
+
+impl host::ops::agents::Book for Book {
+    fn own(&self) -> Vec<Known> {
+        let known = |(name, agent): (&String, &Agent)| Known {
+            name: name.clone(),
+            adapter: agent.adapter.clone(),
+            model: agent.model.clone(),
+        };
+        self.0.file.agents.iter().map(known).collect()
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.file.agents.contains_key(name) || self.0.file.adapters.contains_key(name)
+    }
+
+    fn read(&self, name: &str, spec: &Value) -> Result<Read, Fault> {
+        let agent = agent(name, spec)?;
+        let resolved = resolve::resolve_agent(name, Some(&agent), &self.0, &Flags::default())?;
+        let mut warnings = self.warnings(&agent);
+        if let Err(missing) = skills::known(name, &resolved.adapter) {
+            warnings.push(missing.message);
+        }
+        let spec = serde_json::to_value(&agent)
+            .map_err(|error| Fault::new(Code::InternalError, format!("writing JSON: {error}")))?;
+        Ok(Read { spec, adapter: agent.adapter, model: resolved.adapter.model, warnings })
+    }
+
+    fn named(&self, name: &str, spec: &Value) -> Result<Named, Fault> {
+        let resolved = self.resolved(name, spec, &Flags::default())?;
+        skills::known(name, &resolved.adapter)?;
+        Ok(hosting::named(resolved))
+    }
+}
+
+impl Book {
+    /// What to run for a hired agent, under what the command line says.
+    pub fn resolved(
+        &self,
+        name: &str,
+        spec: &Value,
+        flags: &Flags,
+    ) -> Result<resolve::Resolved, Fault> {
+        let mut agent = agent(name, spec)?;
+        agent.prompt_template.get_or_insert_with(|| PROMPT_TEMPLATE.to_owned());
+        resolve::resolve_agent(name, Some(&agent), &self.0, flags)
+    }
+
+    /// What should be known before the first run.
+    fn warnings(&self, agent: &Agent) -> Vec<String> {
+        let mut found = Vec::new();
+        let there = |path: &str| Path::new(path).is_dir();
+        for (key, path) in [("cwd", &agent.cwd), ("repository", &agent.repository)] {
+            if let Some(path) = path.as_deref().filter(|path| !there(path)) {
+                found.push(format!("{key}: there is no directory {path}"));
+            }
+        }
+        let known = |tool: &str| catalog::find(tool).is_some() || tool.contains("__");
+        for tool in agent.tools.iter().flatten().filter(|tool| !known(tool)) {
+            found.push(format!("tools: no tool is called '{tool}'"));
+        }
+        for other in agent.fallback.iter().filter_map(|fallback| fallback.adapter.as_deref()) {
+            if resolve::resolve(other, &self.0).is_err() {
+                found.push(format!("fallback: there is no adapter '{other}'"));
+            }
+        }
+        let template = agent.prompt_template.as_deref();
+        let says = |text: &str| placeholder::placeholders(text).contains(&"prompt");
+        if template.is_some_and(|template| !says(template)) {
+            let lost = "what a person asks is not part of it";
+            found.push(format!("promptTemplate: there is no {{{{prompt}}}} in it, so {lost}"));
+        }
+        found
+    }
+}
+
+/// A spec as the file's own reader understands it.
+fn agent(name: &str, spec: &Value) -> Result<Agent, Fault> {
+    // A fixed name: what is said of a key is not to depend on what the agent is called.
+    let text = json!({ "agents": { "it": spec } }).to_string();
+    let (mut file, findings) = check::formed(&text);
+    if let Some(finding) = findings.first() {
+        let key = finding.path.trim_start_matches("agents.it").trim_start_matches('.');
+        let colon = if key.is_empty() { "" } else { ": " };
+        let mut fault =
+            Fault::new(finding.code, format!("agent '{name}': {key}{colon}{}", finding.message));
+        fault.hint = finding.hint.clone();
+        return Err(fault);
+    }
+    let agent = file.agents.remove("it");
+    let agent = agent.ok_or_else(|| {
+        Fault::new(Code::InvalidConfig, format!("agent '{name}': the spec is not an object"))
+    })?;
+    for (key, path) in [("cwd", &agent.cwd), ("repository", &agent.repository)] {
+        if let Some(path) = path.as_deref().filter(|path| !Path::new(path).is_absolute()) {
+            let message = format!("agent '{name}': {key}: '{path}' is not a whole path");
+            return Err(Fault::new(Code::InvalidConfig, message).with_hint("begin it with /"));
+        }
+    }
+    Ok(agent)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host::ops::agents::Book as _;
+
+    fn read(spec: Value) -> Result<Read, String> {
+        let book = Book(Config::default());
+        book.read("rev", &spec).map_err(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn a_spec_is_refused_for_what_no_file_may_have_and_warned_of_the_rest() {
+        let rows = [
+            (json!({ "adapter": "demo" }), Ok(0)),
+            (json!({ "adapter": "demo", "system_prompt": "s" }), Ok(0)),
+            (json!({ "adapter": "demo", "cwd": "/nowhere/at/all" }), Ok(1)),
+            (json!({ "adapter": "demo", "tools": ["read_task", "fly"] }), Ok(1)),
+            (json!({ "adapter": "demo", "promptTemplate": "work" }), Ok(1)),
+            (json!({ "adapter": "demo", "fallback": [{ "adapter": "nobody" }] }), Ok(1)),
+            (json!({ "adapter": "demo", "skills": ["unheard-of"] }), Ok(1)),
+            (json!({ "adapter": "demo", "modle": "m" }), Err("modle")),
+            (json!({ "adapter": "nobody" }), Err("nobody")),
+            (json!({ "adapter": "demo", "cwd": "here" }), Err("not a whole path")),
+            (json!({ "model": "m" }), Err("adapter")),
+            (json!([]), Err("agent 'rev'")),
+        ];
+        for (spec, expected) in rows {
+            match (read(spec.clone()), expected) {
+                (Ok(read), Ok(warnings)) => {
+                    assert_eq!(read.warnings.len(), warnings, "{spec}: {:?}", read.warnings);
+                }
+                (Err(said), Err(word)) => assert!(said.contains(word), "{spec}: {said}"),
+                (read, expected) => panic!("{spec}: {read:?}, not {expected:?}"),
+            }
+        }
+        let read = read(json!({ "adapter": "demo", "system_prompt": "s" })).unwrap();
+        assert_eq!(read.spec, json!({ "adapter": "demo", "systemPrompt": "s" }));
+    }
+
+    #[test]
+    fn a_hired_agent_is_told_who_it_is_unless_someone_says_otherwise() {
+        let book = Book(Config::default());
+        let template = |spec: Value| {
+            let resolved = book.resolved("rev", &spec, &Flags::default()).unwrap();
+            resolved.prompt_template.unwrap()
+        };
+        assert_eq!(template(json!({ "adapter": "demo" })), PROMPT_TEMPLATE);
+        let own = json!({ "adapter": "demo", "promptTemplate": "do {{prompt}}" });
+        assert_eq!(template(own), "do {{prompt}}");
+    }
+}

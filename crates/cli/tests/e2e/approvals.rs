@@ -1,0 +1,144 @@
+//! What agents put to people: an approval whose answer comes back to them, a colleague who is hired
+//! only by a person's yes, and a task that is handed over.
+
+use crate::ostler::{BOUND_MS, Ostler, Running, result};
+use serde_json::Value;
+use testkit::until;
+
+/// An agent that calls one tool under a policy that would allow everything, and its question.
+fn asked(ostler: &Ostler, tool: &str, args: &str) -> (Running, Value) {
+    let agent = ostler.fake(&format!("--tool {tool} '{args}'"));
+    let args = ["run", "--process", &agent, "x", "--json", "--permission", "allow-all"];
+    let mut run = ostler.starts(&args);
+    let question = run.event("the question", |event| event["kind"] == "permission");
+    (run, question)
+}
+
+fn answer(ostler: &Ostler, question: &Value, choice: &str) {
+    let ask = question["ask_id"].as_str().unwrap();
+    until("the question to be listed", BOUND_MS, || {
+        ostler.says(&["approvals", "--json"]).stdout.contains(ask).then_some(())
+    });
+    let said = ostler.says(&["answer", ask, choice]);
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+/// What the tool answered.
+fn answered(events: &[Value]) -> &Value {
+    let found = events.iter().find(|event| event["kind"] == "tool_result");
+    found.unwrap_or_else(|| panic!("no answer: {events:#?}"))
+}
+
+#[test]
+fn an_approval_is_asked_whatever_the_policy_and_its_answer_comes_back() {
+    let args = r#"{"text":"ship it now?","options":["ship","wait a day"]}"#;
+    for (choice, decision, option) in [
+        ("wait a day", "allow", "wait a day"),
+        ("allow", "allow", "ship"),
+        ("deny", "deny", "deny"),
+    ] {
+        let ostler = Ostler::new();
+        let (run, question) = asked(&ostler, "request_approval", args);
+        assert_eq!(question["title"], "ship it now?");
+        answer(&ostler, &question, choice);
+        let events = run.finish().events();
+        let output = &answered(&events)["output"];
+        assert_eq!(
+            (&output["decision"], &output["option"], &output["decided_by"]),
+            (&decision.into(), &option.into(), &"person".into()),
+            "{events:#?}"
+        );
+        assert_eq!(result(&events)["outcome"], "succeeded");
+        let audit = std::fs::read_to_string(ostler.instance.data().join("audit.jsonl")).unwrap();
+        let line = audit.lines().find(|line| line.contains(r#""what":"answered""#)).unwrap();
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            (&line["by"], &line["ask_id"], &line["option"]),
+            (&"operator".into(), &question["ask_id"], &choice.into())
+        );
+    }
+}
+
+#[test]
+fn an_approval_that_nobody_gives_is_a_no_and_one_without_words_is_refused() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "shy": {{ "type": "process", "binary": "{}", "askTimeoutSec": 1,
+              "args": ["--tool", "request_approval", "{{\"text\":\"may I?\"}}",
+                       "--tool", "request_approval", "{{}}"] }} }} }}"#,
+        testkit::fake_agent().display()
+    ));
+    let events = ostler.events(&["run", "shy", "x", "--json"]);
+    let answers: Vec<&Value> =
+        events.iter().filter(|event| event["kind"] == "tool_result").collect();
+    assert_eq!(
+        (&answers[0]["output"]["decision"], &answers[0]["output"]["decided_by"]),
+        (&"deny".into(), &"timeout".into())
+    );
+    assert_eq!(answers[1]["output"]["code"], "usage", "{events:#?}");
+    let questions = events.iter().filter(|event| event["kind"] == "permission");
+    assert_eq!(questions.filter(|event| event["decision"].is_null()).count(), 1);
+}
+
+#[test]
+fn a_colleague_is_hired_by_a_persons_yes_and_by_nothing_else() {
+    let args = r#"{"name":"helper","adapter":"demo","reason":"two are quicker"}"#;
+    for (choice, there) in [("allow", true), ("deny", false)] {
+        let ostler = Ostler::new();
+        let (run, question) = asked(&ostler, "propose_agent", args);
+        assert_eq!(question["title"], "hire 'helper' on demo? two are quicker");
+        assert_eq!(ostler.says(&["agents", "show", "helper"]).code, 16);
+        let listed = until("the question to be listed", BOUND_MS, || {
+            let listed = ostler.says(&["approvals", "--json"]).stdout;
+            serde_json::from_str::<Vec<Value>>(&listed).ok().filter(|open| !open.is_empty())
+        });
+        assert_eq!(listed[0]["kind"], "hire");
+        answer(&ostler, &question, choice);
+        let events = run.finish().events();
+        let output = &answered(&events)["output"];
+        match there {
+            true => assert_eq!(output["hired"], "helper", "{events:#?}"),
+            false => assert_eq!(output["code"], "permission_denied", "{events:#?}"),
+        }
+        let shown = ostler.says(&["agents", "show", "helper"]);
+        assert_eq!(shown.code, if there { 0 } else { 16 });
+        if there {
+            let agent: Value = serde_json::from_str(&shown.stdout).unwrap();
+            let by = agent["hired_by"].as_str().unwrap();
+            assert!(by.starts_with("operator, as run_"), "{by}");
+            assert_eq!(ostler.says(&["run", "helper", "hello", "--quiet"]).code, 0);
+        }
+    }
+}
+
+#[test]
+fn a_task_is_handed_over_with_what_the_agent_needs() {
+    let ostler = Ostler::new();
+    let call = r#"--tool handoff '{"question":"which database?","summary":"half done"}'"#;
+    let events = ostler.events(&["run", "--process", &ostler.fake(call), "x", "--json"]);
+    let end = result(&events);
+    assert_eq!(
+        (&end["outcome"], &end["text"]),
+        (&"succeeded".into(), &"which database?\n\nhalf done".into())
+    );
+    assert_eq!(end["output"]["handoff"]["question"], "which database?");
+}
+
+#[test]
+fn an_agent_can_look_up_when_to_use_each_runtime_and_when_not() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--tool list_runtimes {}");
+    let events = ostler.events(&["run", "--process", &agent, "x", "--json"]);
+    let found = answered(&events);
+    let run = found["run_id"].as_str().unwrap();
+    let events = ostler.says(&["show", run, "--json", "--full"]).events();
+    let runtimes = answered(&events)["output"]["runtimes"].as_array().unwrap().clone();
+    assert!(runtimes.len() >= 14, "{}", runtimes.len());
+    for runtime in &runtimes {
+        for line in ["use_when", "dont_use_when"] {
+            assert!(runtime[line].as_str().is_some_and(|text| text.len() > 10), "{runtime}");
+        }
+    }
+    let listed: Value = serde_json::from_str(&ostler.says(&["runtimes", "--json"]).stdout).unwrap();
+    assert_eq!(listed["runtimes"].as_array().unwrap().len(), runtimes.len());
+}

@@ -1,0 +1,106 @@
+//! Taking runs away: one that a person names, or by age and size what nobody needs any more. What was
+//! spent stays in the books, and the id stays known. A run that has not ended is never taken, and
+//! nothing is deleted while a backup is made.
+
+use super::run::{find, stored};
+use crate::{Host, clock};
+use contract::limits::{
+    RETENTION_LOOK_MS, RETENTION_PAUSE_MS, RETENTION_RUNS_MAX, RETENTION_SLICE,
+};
+use contract::{Code, Fault, RunId};
+use std::time::Duration;
+use store::{Stale, Upkeep};
+
+/// How long and how much is kept; what is absent has no limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Retention {
+    pub days: Option<u32>,
+    pub bytes: Option<u64>,
+}
+
+impl Retention {
+    fn is_set(self) -> bool {
+        self.days.is_some() || self.bytes.is_some()
+    }
+}
+
+const DAY_MS: i64 = 86_400_000;
+
+/// Deletes a run that has ended, with everything that only it has. Deleted again it stays so.
+pub async fn delete(host: &Host, given: &str, by: &str) -> Result<RunId, Fault> {
+    let run = find(host, given).await?;
+    let _upkeep = upkeep(host)?.ok_or_else(|| {
+        Fault::new(Code::Conflict, "a backup is being made").with_hint("delete it afterwards")
+    })?;
+    take(host, run).await.map_err(|fault| match fault.code {
+        Code::Conflict => Fault::new(Code::Conflict, format!("{run} has not ended"))
+            .with_hint(format!("`ostler stop {run}` ends it")),
+        _ => fault,
+    })?;
+    host.inner.audit.deleted(clock::now().wall, by, run);
+    Ok(run)
+}
+
+async fn take(host: &Host, run: RunId) -> Result<(), Fault> {
+    let now = clock::now().wall;
+    host.inner.heed(host.store().delete_run(run, now).await).map_err(stored)?;
+    host.inner.heed(host.store().purge(run).await).map_err(stored)
+}
+
+fn upkeep(host: &Host) -> Result<Option<Upkeep>, Fault> {
+    Upkeep::to_delete(host.inner.data.path()).map_err(stored)
+}
+
+/// From now on takes away what is too old or too much, a little at a time.
+pub(crate) fn tend(host: &Host, retention: Retention) {
+    if !host.serves() || !retention.is_set() {
+        return;
+    }
+    let house = std::sync::Arc::downgrade(&host.inner);
+    tokio::spawn(async move {
+        while let Some(inner) = house.upgrade() {
+            // A store in trouble is asked again at the next look.
+            let _ = sweep(&Host { inner }, retention).await;
+            tokio::time::sleep(Duration::from_millis(RETENTION_LOOK_MS)).await;
+        }
+    });
+}
+
+/// Looks once: what was begun before is finished, then what is too old goes, then the oldest until
+/// the rest is small enough. Gives how many runs went.
+pub async fn sweep(host: &Host, retention: Retention) -> Result<usize, Fault> {
+    if host.inner.trouble().is_some() {
+        return Ok(0);
+    }
+    let Some(_upkeep) = upkeep(host)? else { return Ok(0) };
+    for run in host.store().half_deleted(RETENTION_RUNS_MAX).await.map_err(stored)? {
+        host.inner.heed(host.store().purge(run).await).map_err(stored)?;
+    }
+    let now = clock::now().wall;
+    let mut gone = 0;
+    while gone < RETENTION_RUNS_MAX {
+        let old = retention.days.map(|days| now.plus_ms(-DAY_MS * i64::from(days)));
+        let over = match retention.bytes {
+            Some(bytes) => host.store().bytes_used().await.map_err(stored)? > bytes,
+            None => false,
+        };
+        let ended_before = match (over, old) {
+            (true, _) => now,
+            (false, Some(old)) => old,
+            (false, None) => break,
+        };
+        // A few at a time when there is too much: they may be enough, and weighing takes a while.
+        let limit = if over { RETENTION_SLICE } else { RETENTION_RUNS_MAX - gone };
+        let stale = Stale { ended_before, limit };
+        let runs = host.store().stale(stale).await.map_err(stored)?;
+        if runs.is_empty() {
+            break;
+        }
+        for run in runs {
+            take(host, run).await?;
+            gone += 1;
+            tokio::time::sleep(Duration::from_millis(RETENTION_PAUSE_MS)).await;
+        }
+    }
+    Ok(gone)
+}

@@ -1,0 +1,70 @@
+//! Agents over HTTP: list, hire, look at one, change it, and how it stands.
+
+use super::describe::With;
+use super::{Given, Named, Options, Problem};
+use crate::App;
+use crate::keyed::Chosen;
+use axum::Json;
+use axum::extract::State;
+use contract::state::AgentState;
+use host::ops::agents::{self, AgentView, Edit, Hire, Saved};
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+/// Who acts with the token of the data directory.
+pub(super) const OPERATOR: &str = "operator";
+
+pub async fn list(State(app): State<App>) -> Result<Json<Vec<AgentView>>, Problem> {
+    Ok(Json(agents::list(&app.host).await?))
+}
+
+pub async fn hire(
+    State(app): State<App>,
+    _: Chosen,
+    Given(hire): Given<Hire>,
+) -> Result<With<201, Saved>, Problem> {
+    Ok(With(agents::hire(&app.host, hire, OPERATOR).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Look {
+    /// Without what it runs and spends, which takes a while to count.
+    #[serde(default)]
+    glance: bool,
+}
+
+pub async fn show(
+    State(app): State<App>,
+    Named(name): Named,
+    Options(Look { glance }): Options<Look>,
+) -> Result<Json<AgentView>, Problem> {
+    Ok(Json(match glance {
+        true => agents::glance(&app.host, &name).await?,
+        false => agents::get(&app.host, &name).await?,
+    }))
+}
+
+pub async fn edit(
+    State(app): State<App>,
+    Named(name): Named,
+    _: Chosen,
+    Given(edit): Given<Edit>,
+) -> Result<Json<Saved>, Problem> {
+    Ok(Json(agents::edit(&app.host, &name, edit, OPERATOR).await?))
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Standing {
+    state: AgentState,
+}
+
+pub async fn stand(
+    State(app): State<App>,
+    Named(name): Named,
+    _: Chosen,
+    Given(Standing { state }): Given<Standing>,
+) -> Result<Json<AgentView>, Problem> {
+    Ok(Json(agents::stand(&app.host, &name, state, OPERATOR).await?))
+}

@@ -1,0 +1,187 @@
+//! Deletion and backups: what is shared stays, what is needed is spared, what is broken off can be
+//! begun again, and the checker is content at every moment between.
+
+use super::{long_event, sound};
+use crate::conformance::{Holder, Sure, holder, refused};
+use crate::*;
+use contract::event::Totals;
+use contract::limits::TEXT_BYTES_MAX;
+use contract::{Code, TaskState, Timestamp};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const NOW: Timestamp = Timestamp(5_000_000_000_000);
+
+/// A run that said these and has ended, with its task in this state.
+async fn ended(store: &Store, batches: usize, long: Option<&str>, state: TaskState) -> Holder {
+    let mut held = holder(&Sure(store.clone())).await;
+    for _ in 0..batches {
+        let mut batch = held.batch(&["a", "b"]);
+        if let Some(text) = long {
+            batch.events = vec![long_event(&held, text.to_owned())];
+        }
+        held.head_seq = store.commit(batch).await.unwrap().head_seq;
+    }
+    store.commit(held.settling(state, Totals::default())).await.unwrap();
+    held
+}
+
+async fn delete(store: &Store, run: RunId) {
+    store.delete_run(run, NOW).await.unwrap();
+    store.purge(run).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_blob_goes_with_the_last_run_that_names_it() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+    let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+    let one = ended(&store, 1, Some(&text), TaskState::Done).await;
+    let two = ended(&store, 1, Some(&text), TaskState::Done).await;
+    delete(&store, one.run).await;
+    assert!(store.blob(&hash).unwrap().is_some());
+    sound(dir.path());
+    delete(&store, two.run).await;
+    assert_eq!(store.blob(&hash).unwrap(), None);
+    sound(dir.path());
+    assert!(store.was_deleted(one.run).await.unwrap());
+    assert_eq!(store.run(one.run).await.unwrap(), None);
+    assert_eq!(refused(store.events(one.run, 0, 9).await), Code::NotFound);
+    assert_eq!(store.runs(RunsPage { limit: 9, ..RunsPage::default() }).await.unwrap(), []);
+    // Its words went from its task too; an asset that a run keeps is counted like any other.
+    assert_eq!(store.task(one.task).await.unwrap().unwrap().prompt, "");
+    let three = ended(&store, 1, None, TaskState::Done).await;
+    let asset = Seal::default().asset(b"a report");
+    let (keeping, kept, run) = (store.clone(), asset.clone(), three.run);
+    tokio::task::spawn_blocking(move || keeping.keep_for(run, &kept).unwrap()).await.unwrap();
+    assert!(store.blob(&asset.hash).unwrap().is_some());
+    delete(&store, three.run).await;
+    assert_eq!(store.blob(&asset.hash).unwrap(), None);
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_broken_off_is_sound_and_is_finished_later() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let live = holder(&Sure(store.clone())).await;
+    assert_eq!(refused(store.delete_run(live.run, NOW).await), Code::Conflict);
+    assert_eq!(refused(store.purge(live.run).await), Code::Conflict);
+    let old = ended(&store, 7, None, TaskState::Done).await;
+    assert_eq!(refused(store.purge(old.run).await), Code::Conflict, "not before it is deleted");
+    store.delete_run(old.run, NOW).await.unwrap();
+    for _ in 0..3 {
+        // Whole spans, a few at a time.
+        assert!(store.shared.sqlite.remove_events(old.run, 3).await.unwrap());
+        sound(dir.path());
+    }
+    assert_eq!(store.half_deleted(9).await.unwrap(), [old.run]);
+    store.close().await;
+    let store = Store::open(dir.path()).unwrap();
+    assert_eq!(store.half_deleted(9).await.unwrap(), [old.run]);
+    store.purge(old.run).await.unwrap();
+    assert_eq!(store.half_deleted(9).await.unwrap(), []);
+    // Deleted again it stays so.
+    delete(&store, old.run).await;
+    sound(dir.path());
+}
+
+#[tokio::test]
+async fn what_is_needed_is_not_stale() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let _live = holder(&Sure(store.clone())).await;
+    let done = ended(&store, 1, None, TaskState::Done).await;
+    let _looked_at = ended(&store, 1, None, TaskState::Review).await;
+    let failed = ended(&store, 1, None, TaskState::Failed).await;
+    let stale = async |before: i64| {
+        let ended_before = Timestamp(before);
+        store.stale(Stale { ended_before, limit: 9 }).await.unwrap()
+    };
+    assert_eq!(stale(i64::MAX).await, [done.run, failed.run]);
+    assert_eq!(stale(0).await, []);
+
+    // A conversation that a live run took up keeps the run in which it began.
+    let mut held = holder(&Sure(store.clone())).await;
+    let session = Some(Seal::default().given("native-1"));
+    let batch = Batch { session, ..held.batch(&["a"]) };
+    held.head_seq = store.commit(batch).await.unwrap().head_seq;
+    store.commit(held.settling(TaskState::Done, Totals::default())).await.unwrap();
+    assert!(stale(i64::MAX).await.contains(&held.run));
+    let task = store.enqueue(conformance::new_task()).await.unwrap();
+    let mut claim = conformance::claim_of(task, "one");
+    claim.head.resumes = Some(Seal::default().given("native-1"));
+    store.claim(claim).await.unwrap();
+    assert!(!stale(i64::MAX).await.contains(&held.run));
+}
+
+#[tokio::test]
+async fn nobody_names_a_blob_while_some_are_removed() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+    let old = ended(&store, 1, Some(&text), TaskState::Done).await;
+    store.delete_run(old.run, NOW).await.unwrap();
+    let held = holder(&Sure(store.clone())).await;
+    let mut batch = held.batch(&[]);
+    batch.events = vec![long_event(&held, text)];
+    let waits = Duration::from_millis(50);
+    // Whoever is about to name one keeps the remover out, and the other way round.
+    let naming = store.shared.naming.read().await;
+    assert!(tokio::time::timeout(waits, store.purge(old.run)).await.is_err());
+    drop(naming);
+    let alone = store.shared.naming.write().await;
+    assert!(tokio::time::timeout(waits, store.commit(batch.clone())).await.is_err());
+    drop(alone);
+    store.purge(old.run).await.unwrap();
+    store.commit(batch).await.unwrap();
+    sound(dir.path());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_made_between_two_commits_is_one_moment_of_the_store() {
+    let (dir, out) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let store = Store::open(dir.path()).unwrap();
+    let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+    ended(&store, 3, Some(&text), TaskState::Done).await;
+    let writing = {
+        let store = store.clone();
+        let mut held = holder(&Sure(store.clone())).await;
+        tokio::spawn(async move {
+            for n in 0..200 {
+                let mut batch = held.batch(&["a", "b"]);
+                if n % 10 == 0 {
+                    batch.events =
+                        vec![long_event(&held, format!("{n} {}", "x".repeat(TEXT_BYTES_MAX)))];
+                }
+                held.head_seq = store.commit(batch).await.unwrap().head_seq;
+            }
+            held
+        })
+    };
+    for n in 0..4 {
+        let to = out.path().join(format!("{n}"));
+        let made = backup(dir.path(), &to, NOW).await.unwrap();
+        assert_eq!(made.runs, 2);
+        sound(&to);
+        let copy = Store::open(&to).unwrap();
+        let page = RunsPage { limit: 9, unsettled_only: true, before: None };
+        assert_eq!(copy.runs(page).await.unwrap(), [], "whatever lived is closed in the copy");
+        assert_eq!(refused(backup(dir.path(), &to, NOW).await), Code::Conflict);
+    }
+    let held = writing.await.unwrap();
+    // The original noticed nothing.
+    store.commit(held.settling(TaskState::Done, Totals::default())).await.unwrap();
+    sound(dir.path());
+    let parts = std::fs::read_dir(out.path()).unwrap().flatten();
+    assert_eq!(parts.filter(|part| part.path().extension().is_some()).count(), 0);
+}
+
+#[test]
+fn nothing_is_deleted_while_a_backup_is_made() {
+    let dir = TempDir::new().unwrap();
+    let first = Upkeep::to_delete(dir.path()).unwrap().unwrap();
+    assert!(Upkeep::to_delete(dir.path()).unwrap().is_none());
+    drop(first);
+    assert!(Upkeep::to_delete(dir.path()).unwrap().is_some());
+}
