@@ -247,7 +247,8 @@ impl Drive {
             None => (TaskState::after(result.outcome, Review::None), None, Follow::default()),
             Some(errand) => {
                 let (tries_max, resets_at) = (self.house.tries_max, self.machine.resets_at());
-                let next = errand::ended(tries_max, errand, result, resets_at, now.wall);
+                let launched = self.pid.is_some();
+                let next = errand::ended(tries_max, errand, result, launched, resets_at, now.wall);
                 let follow = errand::follow(errand, self.run, &next, message, seal);
                 (next.state, next.waiting_for, follow)
             }

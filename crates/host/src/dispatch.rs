@@ -218,6 +218,7 @@ async fn failed(host: &Host, task: &TaskRow, fault: &Fault) -> Result<Tried, Fau
     let next = after(&Ended {
         outcome: Outcome::Failed,
         code: Some(fault.code),
+        launched: false,
         resets_at: None,
         review: Review::None,
         tries: task.tries,

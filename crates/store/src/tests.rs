@@ -65,6 +65,20 @@ async fn the_suite_finds_a_store_in_which_one_may_jump_the_line() {
     conformance::all(async || Model::flawed(Some(Flaw::LineIgnored))).await;
 }
 
+#[test]
+fn the_suite_finds_every_flaw_of_a_queue() {
+    for flaw in
+        [Flaw::DependencyUncounted, Flaw::RecallIgnored, Flaw::DueUnchecked, Flaw::PriorityIgnored]
+    {
+        let suite = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            let all = conformance::all(async || Model::flawed(Some(flaw)));
+            runtime.unwrap().block_on(all);
+        });
+        assert!(suite.join().is_err(), "{flaw:?} is not found");
+    }
+}
+
 #[tokio::test]
 async fn the_model_conforms_under_spite() {
     let made = Cell::new(0);

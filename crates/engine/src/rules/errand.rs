@@ -14,6 +14,8 @@ use contract::{Code, Timestamp};
 pub struct Ended {
     pub outcome: Outcome,
     pub code: Option<Code>,
+    /// Whether its agent is known to have begun.
+    pub launched: bool,
     /// When what was used up is there again, if someone said so.
     pub resets_at: Option<Timestamp>,
     pub review: Review,
@@ -54,6 +56,11 @@ pub fn after(ended: &Ended) -> Next {
 
 /// Another try, if the code allows one.
 fn again(ended: &Ended, code: Code) -> Next {
+    // One that was lost before it began did nothing, so it is no mark against its task.
+    let code = match code {
+        Code::ProcessLost if !ended.launched => Code::LeaseExpired,
+        code => code,
+    };
     let spent = ended.tries_max.is_some_and(|max| ended.tries >= max);
     let Some(wait_ms) = next_retry(code, ended.tries, ended.jitter01).filter(|_| !spent) else {
         return Next::rest(TaskState::Failed);
@@ -93,6 +100,7 @@ mod tests {
     const FAILED: Ended = Ended {
         outcome: Outcome::Failed,
         code: None,
+        launched: true,
         resets_at: None,
         review: Review::None,
         tries: 0,
@@ -135,6 +143,8 @@ mod tests {
             (ended(Code::ProcessCrashed, 1), "failed"),
             (Ended { outcome: Outcome::Lost, ..ended(Code::ProcessLost, 0) }, "queued again"),
             (Ended { outcome: Outcome::Lost, ..ended(Code::ProcessLost, 1) }, "failed"),
+            (Ended { launched: false, ..ended(Code::ProcessLost, 3) }, "queued again"),
+            (Ended { launched: false, ..ended(Code::ProcessLost, 4) }, "failed"),
             (ended(Code::EndedWithoutResult, 0), "queued again"),
             (ended(Code::MaxTurns, 0), "queued goes on again"),
             (ended(Code::MaxTurns, 1), "queued goes on again"),

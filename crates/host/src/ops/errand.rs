@@ -166,19 +166,21 @@ async fn conversation(
 
 /// What follows the end of a run of it.
 pub(crate) fn ended(
-    host_tries_max: Option<u32>,
+    tries_max: Option<u32>,
     errand: &Errand,
     result: &RunResult,
+    launched: bool,
     resets_at: Option<Timestamp>,
     now: Timestamp,
 ) -> Next {
     after(&Ended {
+        launched,
         outcome: result.outcome,
         code: result.code,
         resets_at,
         review: errand.review,
         tries: errand.tries,
-        tries_max: host_tries_max,
+        tries_max,
         now,
         jitter01: chance::unit(),
     })

@@ -1,7 +1,7 @@
 //! The queue's part of the model: the same answers as `sqlite/queue.rs`, found by looking at every
 //! row. Tests only.
 
-use super::tables::Tables;
+use super::tables::{Flaw, Tables};
 use crate::batch::Settle;
 use crate::error::Error;
 use crate::limits::AGAIN_ROWS_MAX;
@@ -60,8 +60,9 @@ impl Tables {
     }
 
     pub(super) fn end_task(&mut self, id: TaskId, end: &Settle) {
+        let heeds = !self.lacks(Flaw::RecallIgnored);
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        let state = end.becomes(task.recalled);
+        let state = end.becomes(task.recalled && heeds);
         let waits = state == TaskState::Waiting;
         task.state = state;
         task.waiting_for = end.waiting_for.filter(|_| waits);
@@ -97,7 +98,8 @@ impl Tables {
             let done = |task: &TaskId| {
                 self.tasks.get(task).is_some_and(|row| row.state == TaskState::Done)
             };
-            if !self.after.get(&dependent).is_some_and(|after| after.iter().all(done)) {
+            let all = self.after.get(&dependent).is_some_and(|after| after.iter().all(done));
+            if !all && !self.lacks(Flaw::DependencyUncounted) {
                 continue;
             }
             let Some(row) = self.tasks.get_mut(&dependent) else { continue };
@@ -134,10 +136,11 @@ impl Tables {
     }
 
     pub fn again(&mut self, which: Again) -> u64 {
+        let early = self.lacks(Flaw::DueUnchecked);
         let fits = |row: &&mut TaskRow| {
             let may = row.state == TaskState::Waiting && row.run.is_none();
             may && match which {
-                Again::Due(now) => row.until.is_some_and(|until| until <= now),
+                Again::Due(now) => row.until.is_some_and(|until| early || until <= now),
                 Again::For(why) => row.waiting_for == Some(why) && row.until.is_none(),
             }
         };
@@ -180,9 +183,10 @@ impl Tables {
         let num = |id: TaskId| {
             self.arrivals.iter().position(|there| *there == id).map_or(0, |at| at as u64 + 1)
         };
+        let ranks = i64::from(!self.lacks(Flaw::PriorityIgnored));
         let mut heads: Vec<Head> = Vec::new();
         let mut rows: Vec<_> = self.tasks.values().filter(ready).collect();
-        rows.sort_by_key(|row| (row.agent.clone(), -i64::from(row.priority), num(row.id)));
+        rows.sort_by_key(|row| (row.agent.clone(), -ranks * i64::from(row.priority), num(row.id)));
         for row in rows {
             if heads.last().is_none_or(|head| head.task.agent != row.agent) {
                 let busy = self.busy(&row.agent);

@@ -34,6 +34,14 @@ pub enum Flaw {
     SlotsUncounted,
     /// A task is claimed before those that came first.
     LineIgnored,
+    /// A task goes on as soon as one of those before it is done.
+    DependencyUncounted,
+    /// A task that was cancelled while it ran is tried again.
+    RecallIgnored,
+    /// A task that waits is looked at before its time.
+    DueUnchecked,
+    /// Who came first is first, whatever the priority.
+    PriorityIgnored,
 }
 
 #[derive(Default)]
@@ -83,7 +91,7 @@ impl Tables {
         Self { flaw, ..Self::default() }
     }
 
-    fn lacks(&self, flaw: Flaw) -> bool {
+    pub(super) fn lacks(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
     }
 

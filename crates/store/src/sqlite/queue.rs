@@ -190,28 +190,30 @@ pub(super) fn recall(connection: &Connection, task: TaskId, fence: u64) -> Resul
 
 /// Queues those again that may be looked at, a slice of them; how many there were.
 pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, Error> {
-    const SET: &str =
-        "UPDATE tasks SET state = 'queued', waiting_for = NULL, until = NULL, note = NULL
-         WHERE num IN (SELECT num FROM tasks WHERE state = 'waiting' AND run IS NULL";
-    let limit = AGAIN_ROWS_MAX;
-    let (sql, value): (String, Box<dyn ToSql>) = match which {
-        Again::Due(now) => (
-            format!("{SET} AND until IS NOT NULL AND until <= ?1 ORDER BY until LIMIT {limit})"),
-            Box::new(now.ms()),
-        ),
-        Again::For(why) => (
-            format!(
-                "{SET} AND waiting_for = ?1 AND until IS NULL ORDER BY priority DESC, num LIMIT {limit})"
-            ),
-            Box::new(reason(why)),
-        ),
+    let (found, value): (&str, Box<dyn ToSql>) = match which {
+        Again::Due(now) => (DUE, Box::new(now.ms())),
+        Again::For(why) => (HELD, Box::new(reason(why))),
     };
-    let mut statement =
-        connection.prepare_cached(&format!("{sql} AND state = 'waiting' RETURNING id"))?;
+    let mut statement = connection.prepare_cached(&format!(
+        "UPDATE tasks SET state = 'queued', waiting_for = NULL, until = NULL, note = NULL
+         WHERE num IN ({found} LIMIT {AGAIN_ROWS_MAX}) AND state = 'waiting' RETURNING id"
+    ))?;
     let tasks = statement.query_map([value], task_id)?.collect::<Result<Vec<_>, _>>()?;
     let wakes = tasks.iter().map(|task| Wake::Events(Hint::Task { task: *task })).collect();
     Ok(Did { value: tasks.len() as u64, wakes })
 }
+
+/// Those whose time has come. The index is named because the planner, which knows nothing of how many
+/// rows wait, takes that of the states and sorts them all.
+pub(super) const DUE: &str = "SELECT num FROM tasks INDEXED BY tasks_due
+    WHERE state = 'waiting' AND run IS NULL AND until IS NOT NULL AND until <= ?1 ORDER BY until";
+/// Those that wait for something, and do not know until when.
+pub(super) const HELD: &str = "SELECT num FROM tasks INDEXED BY tasks_held
+    WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 AND until IS NULL
+    ORDER BY priority DESC, num";
+/// The earliest time.
+pub(super) const NEXT_DUE: &str = "SELECT until FROM tasks INDEXED BY tasks_due
+    WHERE state = 'waiting' AND until IS NOT NULL ORDER BY until LIMIT 1";
 
 pub(super) fn comment(connection: &Connection, comment: &NewComment) -> Result<Did<()>, Error> {
     let NewComment { id, task, at, author, text, mentions } = comment;
@@ -292,11 +294,8 @@ pub(super) fn heads(connection: &Connection) -> Result<Vec<Head>, Error> {
 
 /// When the next task that waits may be looked at, as far as that is known.
 pub(super) fn next_due(connection: &Connection) -> Result<Option<Timestamp>, Error> {
-    let due: Option<i64> = connection
-        .prepare_cached(
-            "SELECT min(until) FROM tasks WHERE state = 'waiting' AND until IS NOT NULL",
-        )?
-        .query_row([], |row| row.get(0))?;
+    let due: Option<i64> =
+        connection.prepare_cached(NEXT_DUE)?.query_row([], |row| row.get(0)).optional()?;
     Ok(due.map(Timestamp))
 }
 
