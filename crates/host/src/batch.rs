@@ -7,6 +7,7 @@ use contract::event::{Body, Envelope, RunResult, Text};
 use contract::plan::QuotaSource;
 use contract::state::Review;
 use contract::{CommandId, Draft, RunState, TaskState};
+use engine::rules::budget::unspent;
 use engine::{Booked, Covers, Effect, Now};
 use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
@@ -247,6 +248,7 @@ impl Drive {
             task_state: TaskState::after(result.outcome, Review::None),
             message: self.words.seal.line(result.message.as_deref().unwrap_or_default().as_bytes()),
             turns: u64::from(self.machine.turns()),
+            unspent: unspent(result.code, &result.totals),
         }
     }
 }

@@ -149,6 +149,7 @@ impl Holder {
             task_state,
             message: Seal::default().given("it failed"),
             turns: 3,
+            unspent: false,
         });
         batch
     }

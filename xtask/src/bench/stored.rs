@@ -97,6 +97,7 @@ impl Maker {
                 task_state,
                 message,
                 turns: 0,
+                unspent: false,
             }),
             ..empty(self.stamp.run_id, first_seq)
         }

@@ -27,6 +27,7 @@ impl Drive {
                     task_state: TaskState::after(result.outcome, Review::None),
                     message: seal.given(result.message.as_deref().unwrap_or_default()),
                     turns: u64::from(self.machine.turns()),
+                    unspent: false,
                 });
             }
             let (run_id, fence) = (self.run, self.fence);

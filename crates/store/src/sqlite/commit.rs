@@ -9,7 +9,7 @@ use super::{blob_id, int};
 use crate::batch::{Batch, Committed, Settle};
 use crate::error::Error;
 use crate::feed::Hint;
-use contract::{RunState, TaskId};
+use contract::{NanoUsd, RunState, TaskId};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
@@ -214,6 +214,7 @@ pub(super) fn settle(
     one(task, batch)?;
     // An unpriced run keeps the dollars set aside for it: unknown is not free.
     let totals = batch.totals.unwrap_or_default();
+    let paid = totals.effective_nanousd.or(end.unspent.then_some(NanoUsd(0)));
     connection
         .prepare_cached(
             "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4,
@@ -222,7 +223,7 @@ pub(super) fn settle(
         )?
         .execute(params![
             held.num,
-            totals.effective_nanousd.map(|nano| nano.0),
+            paid.map(|nano| nano.0),
             int(totals.tokens.total()),
             end.ended_at.ms(),
             int(end.turns),
