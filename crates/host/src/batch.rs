@@ -8,6 +8,7 @@ use contract::event::{Body, Envelope, RunResult, Text};
 use contract::plan::QuotaSource;
 use contract::state::Review;
 use contract::{CommandId, Draft, RunState, TaskState};
+use engine::rules::budget::unspent;
 use engine::{Booked, Covers, Effect, Now};
 use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
@@ -262,6 +263,7 @@ impl Drive {
             follow,
             message: seal.line(message.as_bytes()),
             turns: u64::from(self.machine.turns()),
+            unspent: unspent(result.code, &result.totals),
         }
     }
 }

@@ -144,6 +144,8 @@ pub struct Settle {
     pub message: Sealed,
     /// Turns that were begun, for the budgets that count them.
     pub turns: u64,
+    /// It is known that nothing was spent: dollars that were set aside are given back.
+    pub unspent: bool,
 }
 
 impl Settle {

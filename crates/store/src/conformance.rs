@@ -155,6 +155,7 @@ impl Holder {
             follow: Follow::default(),
             message: Seal::default().given("it failed"),
             turns: 3,
+            unspent: false,
         });
         batch
     }

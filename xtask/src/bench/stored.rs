@@ -99,6 +99,7 @@ impl Maker {
                 follow: Default::default(),
                 message,
                 turns: 0,
+                unspent: false,
             }),
             ..empty(self.stamp.run_id, first_seq)
         }

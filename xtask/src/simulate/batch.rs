@@ -29,6 +29,7 @@ impl Drive {
                     follow: Default::default(),
                     message: seal.given(result.message.as_deref().unwrap_or_default()),
                     turns: u64::from(self.machine.turns()),
+                    unspent: false,
                 });
             }
             let (run_id, fence) = (self.run, self.fence);

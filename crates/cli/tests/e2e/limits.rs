@@ -46,7 +46,8 @@ fn quotas() -> Ostler {
     };
     let adapters = json!({ "one": adapter("work"), "other": adapter("own") });
     let agents = json!({ "worker": { "adapter": "one" }, "second": { "adapter": "one" } });
-    let config = json!({ "adapters": adapters, "agents": agents });
+    let budgets = json!([{ "window": "day", "usd": 5.0 }]);
+    let config = json!({ "adapters": adapters, "agents": agents, "budgets": budgets });
     ostler.instance.write_config(&config.to_string());
     ostler
 }
@@ -74,6 +75,8 @@ fn nothing_starts_with_an_account_that_is_used_up_until_a_person_says_so() {
     let ended = result(&events);
     assert_eq!(ended["code"], "provider_quota");
     assert!(ended["message"].as_str().unwrap().contains("it resets at 2"), "{ended}");
+    let left = ostler.says(&["costs"]).stdout;
+    assert!(left.contains("$5.00"), "what was set aside for nothing is given back: {left}");
 
     // Another agent with the same account, and another host.
     file(&ostler, "full", false);

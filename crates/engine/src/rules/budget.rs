@@ -3,15 +3,19 @@
 //! until the run is settled, so that runs side by side cannot spend the same dollar. The sums are read
 //! by whoever asks; days and months are those of UTC.
 
-use contract::event::{BudgetLevel, Remaining};
+use contract::event::{BudgetLevel, Remaining, Totals};
 use contract::limits::{RESERVE_MS, RESERVE_NANOUSD, RESERVE_TOKENS, RESERVE_TURNS};
-use contract::{NanoUsd, Timestamp};
+use contract::{Code, NanoUsd, Timestamp};
 use jiff::tz::TimeZone;
 use jiff::{ToSpan as _, Zoned};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 const SOFT_PERCENT: u128 = 80;
+/// The rows of the fault table from a faulty configuration to a provider that refuses: before any of
+/// them a model was not asked, or gave no answer.
+const CONFIG_EXIT: u8 = 3;
+const PROVIDER_EXIT: u8 = 6;
 
 /// How long what was spent counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -214,6 +218,17 @@ fn unsigned(amount: NanoUsd) -> u64 {
     amount.0.max(0).unsigned_abs()
 }
 
+/// Whether it is known that a run spent nothing: no model answered it, and it told of no spending. An
+/// agent that worked and told nothing may have spent anything.
+pub fn unspent(code: Option<Code>, totals: &Totals) -> bool {
+    let silent = totals.effective_nanousd.is_none() && totals.tokens.total() == 0;
+    let unanswered = match code {
+        None => false,
+        Some(code) => matches!(code.row().exit, CONFIG_EXIT..=PROVIDER_EXIT),
+    };
+    silent && unanswered
+}
+
 /// How full a budget is.
 pub fn level(limit: &Amounts, left: &Amounts) -> BudgetLevel {
     let wide = |n: Option<u32>| n.map(u64::from);
@@ -294,6 +309,21 @@ mod tests {
         assert_eq!(more(&none, &share, &low, 50), Some(usd(2 * RESERVE_NANOUSD)));
         assert_eq!(more(&share, &share, &low, 50), None, "its own budget is its own word");
         assert_eq!(more(&none, &none, &low, 50), None, "nobody limits it");
+    }
+
+    #[test]
+    fn a_run_that_no_model_answered_spent_nothing_and_a_silent_one_may_have() {
+        let none = Totals::default();
+        for code in [Code::ProviderQuota, Code::AuthFailed, Code::NotInstalled, Code::BadWorkspace]
+        {
+            assert!(unspent(Some(code), &none), "{code}");
+        }
+        for code in [Code::AgentFailed, Code::TimeoutWall, Code::BudgetExceeded, Code::Cancelled] {
+            assert!(!unspent(Some(code), &none), "{code}");
+        }
+        assert!(!unspent(None, &none), "it succeeded and told nothing");
+        let told = Totals { effective_nanousd: Some(NanoUsd(1)), ..Totals::default() };
+        assert!(!unspent(Some(Code::ProviderQuota), &told));
     }
 
     #[test]

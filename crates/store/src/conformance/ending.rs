@@ -133,6 +133,14 @@ async fn the_end_replaces_what_was_set_aside_by_what_was_spent<B: Backend>(store
     assert_eq!(refused(store.reserve(turns.clone()).await), Code::BudgetExceeded);
     (turns.turns_max, turns.ms_max) = (None, Some(1_099));
     assert_eq!(refused(store.reserve(turns).await), Code::BudgetExceeded);
+    // One of which it is known that it spent nothing gives back what was set aside for it.
+    let mut refused_by_its_provider = next.settling(TaskState::Failed, Totals::default());
+    if let Some(settle) = &mut refused_by_its_provider.settle {
+        settle.unspent = true;
+    }
+    store.commit(refused_by_its_provider).await.unwrap();
+    let next = holder(store).await;
+    store.reserve(reserve(&next, 30, Some(100))).await.unwrap();
     let mut tomorrow = reserve(&next, 100, Some(100));
     tomorrow.since = NOW.plus_ms(1_000);
     store.reserve(tomorrow).await.unwrap();

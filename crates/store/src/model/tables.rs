@@ -233,7 +233,9 @@ impl Tables {
         let started_at = self.runs.get(&batch.run).map(|run| run.row.started_at);
         let open = |held: &&mut Reservation| held.run == batch.run && held.settled_at.is_none();
         for held in self.reservations.iter_mut().filter(open) {
-            held.nanousd = totals.effective_nanousd.map_or(held.nanousd, |nano| nano.0);
+            let unspent = end.unspent.then_some(0);
+            let paid = totals.effective_nanousd.map(|nano| nano.0).or(unspent);
+            held.nanousd = paid.unwrap_or(held.nanousd);
             held.tokens = totals.tokens.total();
             held.turns = end.turns;
             held.ms = started_at.map_or(0, |started_at| end.ended_at.since(started_at));

@@ -11,7 +11,7 @@ use crate::batch::{Batch, Committed, Settle};
 use crate::error::Error;
 use crate::feed::Hint;
 use crate::seal::Sealed;
-use contract::{RunState, TaskId, TaskState, Timestamp};
+use contract::{NanoUsd, RunState, TaskId, TaskState, Timestamp};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
@@ -213,6 +213,7 @@ pub(super) fn settle(
     let state = end_task(connection, batch, held, end)?;
     // An unpriced run keeps the dollars set aside for it: unknown is not free.
     let totals = batch.totals.unwrap_or_default();
+    let paid = totals.effective_nanousd.or(end.unspent.then_some(NanoUsd(0)));
     connection
         .prepare_cached(
             "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4,
@@ -221,7 +222,7 @@ pub(super) fn settle(
         )?
         .execute(params![
             held.num,
-            totals.effective_nanousd.map(|nano| nano.0),
+            paid.map(|nano| nano.0),
             int(totals.tokens.total()),
             end.ended_at.ms(),
             int(end.turns),
