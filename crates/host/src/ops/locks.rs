@@ -8,6 +8,7 @@ use super::gate::Candidate;
 use super::run::{Where, stored};
 use crate::Host;
 use crate::trace::warning;
+use crate::trees::Trees;
 use contract::state::WaitingFor;
 use contract::{Draft, Fault, RunId, limits};
 use engine::rules::hold::Hold;
@@ -41,12 +42,7 @@ pub(super) async fn others(
     but: Option<RunId>,
 ) -> Result<Vec<RunRow>, Fault> {
     let trees = &host.inner.trees;
-    let own = trees.of(cwd).map(|tree| tree.id);
-    let meets = |row: &RunRow| {
-        let there = Path::new(&row.cwd);
-        let theirs = trees.of(there).map(|tree| tree.id);
-        own == theirs && paths::meet(cwd, there) && Some(row.id) != but
-    };
+    let meets = |row: &RunRow| Some(row.id) != but && meet(trees, cwd, Path::new(&row.cwd));
     let (mut before, mut met) = (None, Vec::new());
     loop {
         let page = RunsPage { before, limit: limits::PAGE_ROWS_MAX, unsettled_only: true };
@@ -55,6 +51,13 @@ pub(super) async fn others(
         before = Some(last.id);
         met.extend(rows.into_iter().filter(meets));
     }
+}
+
+/// Whether work in these two directories would meet. A workspace of ours lies below the data directory,
+/// and whoever works in a directory above that does not work in it.
+fn meet(trees: &Trees, one: &Path, other: &Path) -> bool {
+    let tree = |dir| trees.of(dir).map(|tree| tree.id);
+    paths::meet(one, other) && tree(one) == tree(other)
 }
 
 /// What a run is told that a person asks for where others work.
@@ -71,4 +74,34 @@ pub(super) async fn warned(host: &Host, cwd: &Path, run: RunId) -> Result<Vec<Dr
          keeps them apart",
         first.id, first.agent, first.cwd
     ))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trees::{Kind, Wanted};
+
+    #[test]
+    fn a_workspace_of_ours_is_met_by_those_in_it_and_by_nobody_above_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let trees = Trees::new(&root.join("data"), &Default::default());
+        let make = |n: u8| {
+            let run = RunId::new(uuid::Uuid::from_bytes([n; 16]));
+            let wanted = Wanted { run, source: &root, kind: Kind::Temporary, keep: true };
+            trees.make(wanted).unwrap().cwd
+        };
+        let (one, two) = (make(1), make(2));
+        for (a, b, expected) in [
+            (&root, &root.join("x"), true),
+            (&root.join("x"), &root.join("y"), false),
+            (&one, &one.join("deep"), true),
+            (&one, &two, false),
+            (&root, &one, false),
+            (&two, &root.join("data"), false),
+        ] {
+            assert_eq!(meet(&trees, a, b), expected, "{} {}", a.display(), b.display());
+            assert_eq!(meet(&trees, b, a), expected, "{} {}", b.display(), a.display());
+        }
+    }
 }

@@ -32,6 +32,13 @@ pub struct Changes {
     pub nested: Vec<String>,
 }
 
+impl Changes {
+    /// Whether there is nothing to be seen.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.nested.is_empty() && !self.incomplete
+    }
+}
+
 /// A file that is different.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Changed {

@@ -30,17 +30,29 @@ impl Trees {
                 // Whoever made it may have died, and git may still be at it.
                 let _ = keeper::mark::sweep(MARK, &id.to_string(), SWEEP_ROUNDS_MAX);
             }
-            self.clean(&tree, Branch::Drop);
+            // What was given back is the person's, also a branch that was kept for its commits.
+            if tree.record.given_back.is_none() {
+                self.clean(&tree, Branch::Drop);
+            }
         }
         let _ = remove_all(&self.dir(id));
     }
 
-    /// Removes a workspace whose run never came to be, unless this host makes one for that run: whoever
-    /// does waits until this is done.
+    /// Removes a workspace whose run is not known, unless this host makes one for that run: whoever
+    /// does waits until this is done. One that someone worked in stays: its run came to be, whatever
+    /// became of the store. Blocking.
     pub fn sweep(&self, id: RunId) {
         let ours = self.ours();
-        if !ours.contains(&id) {
+        if !ours.contains(&id) && !self.is_worked_in(id) {
             self.remove(id);
+        }
+    }
+
+    fn is_worked_in(&self, id: RunId) -> bool {
+        let Some(tree) = self.tree(id).filter(Tree::is_there) else { return false };
+        match tree.record.worktree {
+            None => fs::read_dir(&tree.record.work).is_ok_and(|mut files| files.next().is_some()),
+            Some(_) => !self.changes(&tree).is_ok_and(|changes| changes.is_empty()),
         }
     }
 

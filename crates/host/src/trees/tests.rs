@@ -191,6 +191,26 @@ fn a_temporary_directory_is_empty_and_goes_with_its_run_unless_it_is_kept() {
 }
 
 #[test]
+fn a_workspace_without_a_known_run_goes_unless_someone_worked_in_it() {
+    let stage = Stage::new();
+    for n in 1..=5 {
+        let kind = if n % 2 == 0 { Kind::Temporary } else { Kind::Worktree };
+        let wanted = Wanted { run: run_id(n), source: &stage.repo(), kind, keep: false };
+        stage.trees.make(wanted).unwrap();
+    }
+    let [worked_in, nobodys] = [3, 5].map(|n| stage.trees.tree(run_id(n)).unwrap());
+    put(&worked_in, "new.txt", "new\n");
+    put(&stage.trees.tree(run_id(2)).unwrap(), "new.txt", "new\n");
+    // By this host they are all kept: their runs may be about to be.
+    stage.trees.all().into_iter().for_each(|run| stage.trees.sweep(run));
+    assert_eq!(stage.trees.all().len(), 5);
+    let next = Trees { ours: Mutex::default(), ..stage.trees };
+    next.all().into_iter().for_each(|run| next.sweep(run));
+    assert_eq!(next.all(), [run_id(3), run_id(2)]);
+    assert!(worked_in.is_there() && !nobodys.is_there());
+}
+
+#[test]
 fn where_no_worktree_can_be_made_it_is_said_why() {
     let stage = Stage::new();
     let nowhere = stage.root().join("data");
@@ -328,6 +348,9 @@ fn a_patch_leaves_changes_uncommitted_and_keeps_the_commits_of_an_agent_that_mad
         let branches = stage.git(&["branch", "--format=%(refname:short)"]);
         assert_eq!(branches.lines().count(), if commits { 2 } else { 1 }, "{branches}");
         assert!(!tree.record.work.exists());
+        stage.trees.remove(run_id(n));
+        let left = stage.git(&["branch", "--format=%(refname:short)"]);
+        assert_eq!(left, branches, "what was kept is the person's, also without the record");
         stage.git(&["clean", "-fdq"]);
         stage.git(&["checkout", "-q", "."]);
     }
