@@ -26,6 +26,8 @@ fn a_route_takes_the_methods_of_its_row_and_no_others() {
             let answer = door.owner(method, &path, "{}");
             let at = || format!("{method} {path}: {}", answer.status);
             tally.row(answer.status == 405, at);
+            let told = answer.header("allow").is_some_and(|taken| !taken.contains(method));
+            tally.row(told, || format!("{}, allow {:?}", at(), answer.header("allow")));
             let bad = bad_headers(&answer);
             tally.row(bad.is_none(), || format!("{}, {}", at(), bad.unwrap_or_default()));
             // No preflight of a browser is answered with leave.

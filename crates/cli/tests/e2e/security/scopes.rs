@@ -165,7 +165,7 @@ fn every_route_lets_in_whom_its_row_names_and_nobody_else() {
         }
     }
     guest.finish();
-    tally.close(270);
+    tally.close(250);
 }
 
 #[test]
