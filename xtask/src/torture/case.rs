@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a life waits for its point to be passed.
-const PATIENCE: Duration = Duration::from_millis(2_500);
+/// How long a life waits for its point to be passed: seconds only where everything is slow.
+const PATIENCE: Duration = Duration::from_millis(5_000);
 /// The latest instant of a kill at an instant.
 const INSTANT_MS: usize = 600;
 /// Agents that are at work before something can be left behind.
