@@ -222,7 +222,11 @@ fn closing(row: &RunRow, fence: u64, now: Timestamp) -> Batch {
             code: Some(Code::ProcessLost),
             ended_at: now,
             task_state: TaskState::Failed,
+            waiting_for: None,
+            follow: Default::default(),
             message: seal.given(CLOSED),
+            turns: 0,
+            unspent: false,
         }),
     }
 }

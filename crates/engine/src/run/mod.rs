@@ -268,11 +268,6 @@ impl Machine {
         &self.terms
     }
 
-    /// When the provider that holds the agent back takes requests again, as it was last told.
-    pub fn resets_at(&self) -> Option<Timestamp> {
-        self.held.and_then(|held| held.resets_at)
-    }
-
     pub fn totals(&self) -> Totals {
         self.ledger.totals()
     }

@@ -26,7 +26,7 @@ pub struct OpenAsk {
 }
 
 /// What an answer leads to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AskKind {
     /// The agent goes on with what it asked leave for.

@@ -149,6 +149,11 @@ pub(crate) async fn request(
         clocks: Default::default(),
         permission: None,
         budget: budget.unwrap_or_default(),
+        task_budget: Default::default(),
+        fallback: None,
+        workspace: None,
+        keep: false,
+        attended: false,
         resume,
         environment: None,
     })

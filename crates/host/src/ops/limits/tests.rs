@@ -42,6 +42,10 @@ fn knowing(
         organization: String::new(),
         environment: Default::default(),
         resolve,
+        book: Box::new(()),
+        notify: Vec::new(),
+        retention: Default::default(),
+        tries_max: None,
     })
 }
 
@@ -315,7 +319,10 @@ async fn a_task_goes_along_the_chain_of_its_agent_with_what_is_known_of_it() {
         prompt_template: None,
         system_prompt: None,
         tools: None,
+        cwd: None,
+        concurrency: None,
         fallback: chain.clone(),
+        workspace: None,
     };
     let house = knowing(&dir, store.clone(), Vec::new(), Box::new(move |_| Ok(named.clone())));
     let task = store.enqueue(new_task()).await.unwrap();
