@@ -206,6 +206,21 @@ mod tests {
             TaskView { recalled: true, ..task(6, TaskState::Running, "enough") },
             task(7, TaskState::Done, "\u{1b}[31mred\nand more"),
         ];
-        insta::assert_snapshot!(tasks_table(&rows, NOW, 72, Colour::Off));
+        let table = tasks_table(&rows, NOW, 72, Colour::Off);
+        let said = [
+            "STATE",
+            "… queued",
+            "… waits, quota, 2 min 00 s",
+            "… waits, dependency",
+            "✗ not installed",
+            "? review",
+            "● being stopped",
+            "✓ done",
+        ];
+        assert_eq!(table.lines().count(), said.len(), "{table}");
+        for (line, said) in table.lines().zip(said) {
+            assert!(line.contains(said), "{said}: {table}");
+            assert!(width(line) <= 72 && !line.contains('\u{1b}'), "{line:?}");
+        }
     }
 }
