@@ -178,10 +178,7 @@ fn allowed(caller: Caller, access: Access) -> Result<(), Fault> {
     }
 }
 
-fn content_type(method: &Method, headers: &HeaderMap) -> Result<(), Fault> {
-    if matches!(*method, Method::GET | Method::HEAD) {
-        return Ok(());
-    }
+fn content_type(headers: &HeaderMap) -> Result<(), Fault> {
     let mut given = headers.get_all(header::CONTENT_TYPE).iter();
     let json = |given: &header::HeaderValue| {
         let kind = given.to_str().ok().and_then(|given| given.split(';').next());
@@ -267,11 +264,16 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     }
     allowed(caller, access)?;
     parts.extensions.insert(caller);
-    content_type(&parts.method, &parts.headers)?;
+    let matched = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     let body = match parts.method {
         // What only looks has nothing to say.
         Method::GET | Method::HEAD => Body::empty(),
-        _ => Body::from(whole(&parts.headers, body).await?),
+        // What nobody takes is told so, whatever it has to say.
+        _ if !rest::takes(matched, &parts.method) => Body::empty(),
+        _ => {
+            content_type(&parts.headers)?;
+            Body::from(whole(&parts.headers, body).await?)
+        }
     };
     Ok(Request::from_parts(parts, body))
 }

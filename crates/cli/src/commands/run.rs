@@ -11,7 +11,7 @@ use crate::render::Detail;
 use crate::way::Way;
 use contract::event::RunResult;
 use contract::plan::Adapter;
-use contract::{Code, Fault, NanoUsd, Policy, limits};
+use contract::{Code, Fault, NanoUsd, limits};
 use host::ops::agents::Book as _;
 use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest};

@@ -305,15 +305,24 @@ pub fn routes() -> Router<App> {
     router.fallback(not_found)
 }
 
-/// Who may come to an address as the table has it. What is no address, or no method of it, is told so
-/// to whoever may use the least of it.
-pub fn access(path: Option<&str>, method: &http::Method) -> Access {
-    let Some(route) = ROUTES.iter().find(|route| Some(route.path) == path) else {
-        return Access::Viewer;
-    };
+/// A method of an address, as the table has it.
+fn find(path: Option<&str>, method: &http::Method) -> Option<&'static Method> {
+    let route = ROUTES.iter().find(|route| Some(route.path) == path)?;
+    // HEAD is GET without the body.
     let verb = if method == http::Method::HEAD { "GET" } else { method.as_str() };
-    let named = route.methods.iter().find(|known| known.verb.to_uppercase() == verb);
-    named.or(route.methods.first()).map_or(Access::Viewer, |method| method.access)
+    route.methods.iter().find(|known| known.verb.to_uppercase() == verb)
+}
+
+/// Whether there is such a method of such an address.
+pub fn takes(path: Option<&str>, method: &http::Method) -> bool {
+    find(path, method).is_some()
+}
+
+/// Who may come to an address. What is no address, or no method of it, is told so to whoever may use
+/// the first of it.
+pub fn access(path: Option<&str>, method: &http::Method) -> Access {
+    let route = || ROUTES.iter().find(|route| Some(route.path) == path)?.methods.first();
+    find(path, method).or_else(route).map_or(Access::Viewer, |method| method.access)
 }
 
 /// A method that an address does not take is told which it does.

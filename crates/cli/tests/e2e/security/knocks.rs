@@ -30,6 +30,10 @@ fn a_route_takes_the_methods_of_its_row_and_no_others() {
             tally.row(told, || format!("{}, allow {:?}", at(), answer.header("allow")));
             let bad = bad_headers(&answer);
             tally.row(bad.is_none(), || format!("{}, {}", at(), bad.unwrap_or_default()));
+            let bearer = format!("Bearer {}", door.token);
+            let bare = [("host", door.address.as_str()), ("authorization", bearer.as_str())];
+            let status = door.request(method, &path, &bare, "").status;
+            tally.row(status == 405, || format!("{method} {path} as nothing: {status}"));
             // No preflight of a browser is answered with leave.
             let allowed = answer.headers.iter().any(|(name, _)| name.starts_with("access-control"));
             tally.row(!allowed, at);
