@@ -166,6 +166,6 @@ fn runs_side_by_side_spend_no_more_than_their_budget_and_what_is_in_flight() {
     let costs = ostler.says(&["costs", "--json"]);
     let costs: Value = serde_json::from_str(&costs.stdout).unwrap();
     let spent = costs[0]["effective_nanousd"].as_i64().unwrap() as f64 / 1e9;
-    println!("{AT_ONCE} at once on $2.00: {started} started, ${spent:.2} spent");
+    eprintln!("{AT_ONCE} at once on $2.00: {started} started, ${spent:.2} spent");
     assert!(spent >= 2.0 && spent <= 2.0 + started as f64 * STEP_USD + 1e-9, "{spent}");
 }

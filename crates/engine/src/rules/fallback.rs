@@ -34,23 +34,23 @@ impl Link {
 /// Whether another account, model, adapter or agent can do what this one could not. A fault of the
 /// task, of its directory or of a person's will follows the task wherever it goes.
 pub fn helps(code: Code) -> bool {
-    match code {
+    matches!(
+        code,
         Code::ProviderQuota
-        | Code::RateLimited
-        | Code::Overloaded
-        | Code::UpstreamError
-        | Code::AuthRequired
-        | Code::AuthFailed
-        | Code::Billing
-        | Code::ModelNotFound
-        | Code::ModelRefusal
-        | Code::ContextOverflow
-        | Code::NotInstalled
-        | Code::SpawnFailed
-        | Code::RemoteUnavailable
-        | Code::RemoteLost => true,
-        _ => false,
-    }
+            | Code::RateLimited
+            | Code::Overloaded
+            | Code::UpstreamError
+            | Code::AuthRequired
+            | Code::AuthFailed
+            | Code::Billing
+            | Code::ModelNotFound
+            | Code::ModelRefusal
+            | Code::ContextOverflow
+            | Code::NotInstalled
+            | Code::SpawnFailed
+            | Code::RemoteUnavailable
+            | Code::RemoteLost
+    )
 }
 
 /// The next link that was not tried, and its place; `None` when there is none or none would help.

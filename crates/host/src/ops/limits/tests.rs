@@ -1,6 +1,8 @@
 //! Starts that compete: a hundred behind one quota by a given clock, over the real store and across a
 //! restart of it; and runs side by side under one budget, whose sums are printed.
 
+#![allow(clippy::print_stdout, reason = "the figures are the point")]
+
 use super::super::run::{Link, Named};
 use super::*;
 use crate::data::DataDir;
