@@ -137,7 +137,7 @@ impl Site {
         let fresh = made.fresh.then(guard);
         Ok(Placed {
             workspace: open(&made.cwd)?,
-            fresh: fresh,
+            fresh,
             warnings: made.notes.into_iter().map(warning).collect(),
         })
     }
