@@ -86,7 +86,8 @@ fn again(wanted: &Wanted, case: usize) -> String {
 
 fn wanted(words: &[&str]) -> Result<Wanted, String> {
     let jobs = CASES_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from);
-    let mut wanted = Wanted { points: POINTS, seed: SEED, only: None, case: None, jobs, seconds: None };
+    let mut wanted =
+        Wanted { points: POINTS, seed: SEED, only: None, case: None, jobs, seconds: None };
     let mut words = words.iter();
     while let Some(flag) = words.next() {
         let value = words.next().ok_or_else(|| format!("{flag} takes a value"))?;
