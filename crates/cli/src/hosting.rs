@@ -11,7 +11,7 @@ use contract::{Code, Fault};
 use failpoint::Point;
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
-use host::ops::run::{Budget, Named};
+use host::ops::run::{Budget, Link, Named};
 use host::{Host, Setup};
 use server::Listening;
 use std::path::PathBuf;
@@ -281,7 +281,20 @@ pub fn named(resolved: config::Resolved) -> Named {
         tools: resolved.tools,
         cwd: resolved.cwd.or(resolved.repository),
         concurrency: resolved.concurrency,
-        fallback: resolved.fallback.iter().filter_map(config::file::Fallback::link).collect(),
+        fallback: resolved.fallback.iter().filter_map(link).collect(),
         workspace: resolved.workspace.map(config::place),
+    }
+}
+
+/// As the rule that goes along the chain has it; one that names nobody is refused when the file is
+/// read.
+fn link(of: &config::file::Fallback) -> Option<Link> {
+    let config::file::Fallback { agent, adapter, model } = of;
+    match (agent, adapter) {
+        (Some(agent), _) => Some(Link::Agent(agent.clone())),
+        (None, Some(adapter)) => {
+            Some(Link::Adapter { adapter: adapter.clone(), model: model.clone() })
+        }
+        (None, None) => None,
     }
 }

@@ -6,7 +6,6 @@
 use super::words::*;
 use contract::Policy;
 use contract::mapping::Mapping;
-use host::ops::run::Link;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -240,21 +239,6 @@ pub struct Fallback {
     pub adapter: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-}
-
-impl Fallback {
-    /// As the rule that goes along the chain has it; one that names nobody is refused when the file
-    /// is read.
-    pub fn link(&self) -> Option<Link> {
-        let Self { agent, adapter, model } = self;
-        match (agent, adapter) {
-            (Some(agent), _) => Some(Link::Agent(agent.clone())),
-            (None, Some(adapter)) => {
-                Some(Link::Adapter { adapter: adapter.clone(), model: model.clone() })
-            }
-            (None, None) => None,
-        }
-    }
 }
 
 /// An MCP server: a command, or an address.

@@ -212,11 +212,15 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/tasks/{task}/reject",
-        methods: &[at!(post Operator tasks::reject, "send it back; the reason is what its agent is asked next")],
+        methods: &[
+            at!(post Operator tasks::reject, "send it back; the reason is what its agent is asked next"),
+        ],
     },
     Route {
         path: "/api/v1/tasks/{task}/comment",
-        methods: &[at!(post Operator tasks::comment, "say something of it; agents that are mentioned are woken")],
+        methods: &[
+            at!(post Operator tasks::comment, "say something of it; agents that are mentioned are woken"),
+        ],
     },
     Route {
         path: "/api/v1/agents",

@@ -217,10 +217,7 @@ pub struct Deleted {
     deleted: RunId,
 }
 
-pub async fn delete(
-    State(app): State<App>,
-    Named(given): Named,
-) -> Result<Json<Deleted>, Problem> {
+pub async fn delete(State(app): State<App>, Named(given): Named) -> Result<Json<Deleted>, Problem> {
     let deleted = host::ops::remove::delete(&app.host, &given, super::agents::OPERATOR).await?;
     Ok(Json(Deleted { deleted }))
 }
