@@ -28,7 +28,7 @@ impl Trees {
         if let Some(tree) = self.tree(id) {
             if !tree.record.made {
                 // Whoever made it may have died, and git may still be at it.
-                let _ = keeper::mark::sweep(MARK, &id.to_string(), SWEEP_ROUNDS_MAX);
+                let _ = keeper::mark::sweep(MARK, &tree.mark(), SWEEP_ROUNDS_MAX);
             }
             // What was given back is the person's, also a branch that was kept for its commits.
             if tree.record.given_back.is_none() {

@@ -129,7 +129,7 @@ impl Making {
         }
         let words = ["worktree", "add", "--no-checkout", "--no-track", "-b", &worktree.branch];
         let call = repository.call(&words).arg(work).arg(&worktree.base);
-        call.long().marked(&self.mark()).run()?.good("making a worktree").map(drop)
+        call.long().marked(&self.tree.mark()).run()?.good("making a worktree").map(drop)
     }
 
     /// Git was shown a directory that goes with this value; the worktree leads to the real one.
@@ -150,17 +150,13 @@ impl Making {
         let work = &self.tree.record.work;
         let entry = worktree.entry(work).ok_or_else(|| io::Error::other("its entry is gone"))?;
         let words = ["read-tree", "-m", "-u", &worktree.base];
-        let call = repository.call(&words).at(&entry, work).long().marked(&self.mark());
+        let call = repository.call(&words).at(&entry, work).long().marked(&self.tree.mark());
         call.run()?.good("filling the worktree").map(drop)
     }
 
     fn finish(&mut self) -> io::Result<()> {
         self.tree.record.made = true;
         self.tree.write()
-    }
-
-    fn mark(&self) -> String {
-        self.tree.id.to_string()
     }
 
     /// What is not in the worktree although the person may think so.
@@ -193,6 +189,11 @@ impl Making {
 }
 
 impl Tree {
+    /// What calls of git that make it are known by. Another data directory may have the same run.
+    pub(super) fn mark(&self) -> String {
+        self.dir.display().to_string()
+    }
+
     /// What the directory it was asked for in is here.
     pub fn cwd(&self) -> PathBuf {
         let work = &self.record.work;
