@@ -193,14 +193,14 @@ mod tests {
         };
         let expected = json!({
             "adapter": "demo",
-            "cwd": "/home/me/work",
+            "cwd": "/srv/me/work",
             "skills": ["a", "b"],
             "budgets": [{ "window": "month", "usd": 80.0 }],
             "concurrency": 2,
             "account": "team",
             "model": null,
         });
-        assert_eq!(Value::from(keys.keys(Path::new("/home/me")).unwrap()), expected);
+        assert_eq!(Value::from(keys.keys(Path::new("/srv/me")).unwrap()), expected);
         for wrong in ["month", "month=much"] {
             assert_eq!(budget(wrong).unwrap_err().code, Code::Usage);
         }
