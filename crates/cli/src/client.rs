@@ -11,6 +11,7 @@ use host::ops::task::TaskView;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::collections::VecDeque;
 use store::RunRow;
 
 /// A connection to a host.
@@ -159,23 +160,21 @@ impl Client {
             .request(Method::GET, &format!("/api/v1/runs/{run}/events?after={after}"))
             .header("accept", "text/event-stream");
         let bytes = answered(request).await?.bytes_stream();
-        let frames = futures::stream::unfold(
-            (bytes, sse::Reader::default()),
-            async |(mut bytes, mut reader)| {
-                loop {
-                    if let Some(sse::Frame { seq, bytes: event }) = reader.next_frame() {
-                        return Some((Ok(Received { seq, bytes: event }), (bytes, reader)));
-                    }
-                    let pushed = match bytes.next().await? {
-                        Ok(chunk) => reader.push(&chunk).map_err(|sse::TooLong| too_long()),
-                        Err(error) => Err(unreachable_host(&error)),
-                    };
-                    if let Err(fault) = pushed {
-                        return Some((Err(fault), (bytes, reader)));
-                    }
+        let heard = (bytes, sse::Reader::default(), VecDeque::new());
+        let frames = futures::stream::unfold(heard, async |(mut bytes, mut reader, mut ready)| {
+            loop {
+                if let Some(received) = ready.pop_front() {
+                    return Some((Ok(received), (bytes, reader, ready)));
                 }
-            },
-        );
+                let read = match bytes.next().await? {
+                    Ok(chunk) => received(&mut reader, &chunk, &mut ready),
+                    Err(error) => Err(unreachable_host(&error)),
+                };
+                if let Err(fault) = read {
+                    return Some((Err(fault), (bytes, reader, ready)));
+                }
+            }
+        });
         Ok(frames.boxed())
     }
 
@@ -221,6 +220,20 @@ fn unreachable_host(error: &reqwest::Error) -> Fault {
         Code::RemoteUnavailable,
         format!("talking to the host of this data directory: {error}"),
     )
+}
+
+/// The numbered events in a piece of a stream; one without a number is none of ours.
+fn received(
+    reader: &mut sse::Reader,
+    mut piece: &[u8],
+    ready: &mut VecDeque<Received>,
+) -> Result<(), Fault> {
+    while let Some(record) = reader.next(&mut piece).map_err(|sse::TooLong| too_long())? {
+        if let sse::Record::Event { id: Some(seq), data } = record {
+            ready.push_back(Received { seq, bytes: data.into_owned() });
+        }
+    }
+    Ok(())
 }
 
 fn too_long() -> Fault {

@@ -43,13 +43,14 @@ fn main() -> ExitCode {
 
 fn perform(arguments: args::Arguments) -> Result<ExitCode, Stopped> {
     let surroundings = config::Surroundings::gather()?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|error| {
-            Fault::new(Code::InternalError, format!("starting the runtime: {error}"))
-        })?;
+    // A courier hands bytes from one end to the other: a second thread would only have to be woken.
+    let mut builder = match &arguments.command {
+        args::Command::Courier(_) => tokio::runtime::Builder::new_current_thread(),
+        _ => tokio::runtime::Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(2).enable_all().build().map_err(|error| {
+        Fault::new(Code::InternalError, format!("starting the runtime: {error}"))
+    })?;
     runtime.block_on(commands::perform(arguments, surroundings))
 }
 

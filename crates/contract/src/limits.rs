@@ -163,6 +163,8 @@ limits! {
     SESSIONS_MAX: usize = 4;
     /// Sessions of callers elsewhere that are kept, those that have ended included.
     SESSIONS_KEPT_MAX: usize = 256;
+    /// Closed sessions of which a caller who comes late is told that they were there.
+    SESSIONS_CLOSED_MAX: usize = 1_024;
     /// How long a session is kept that nobody reads and nobody sends anything to.
     SESSION_SILENCE_MS: u64 = 600_000;
     /// The caller's name of a session.
@@ -222,7 +224,7 @@ limits! {
     /// How long a remote may take to answer a request.
     REMOTE_ANSWER_MS: u64 = 30_000;
     /// How long a remote that cannot be reached is tried before a run is ended at its start.
-    REMOTE_START_MS: u64 = 10_000;
+    REMOTE_START_MS: u64 = 3_000;
     /// How long a remote that was cut off is tried before it is lost.
     REMOTE_LOST_MS: u64 = 60_000;
     /// The first pause between two tries; each is twice as long as the one before.
@@ -249,6 +251,8 @@ limits! {
     REMOTE_EVENT_BYTES_MAX: usize = 64 * MIB - 4 * KIB;
     /// What of a remote is held besides one event, while lines wait to be read.
     REMOTE_AHEAD_BYTES: usize = MIB;
+    /// From how many bytes on an event of a remote is written by itself, and not copied once more.
+    REMOTE_APART_BYTES: usize = 256 * KIB;
     /// What is passed on of that which a remote sends in the place of an event, and is none.
     REMOTE_TEXT_BYTES_MAX: usize = 8 * MIB;
     /// The id of a call that is refused by name.

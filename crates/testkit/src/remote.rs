@@ -8,7 +8,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Connections that are answered at once; the next ones wait.
 const CONNECTIONS_MAX: usize = 64;
@@ -113,6 +113,8 @@ pub struct Seen {
     /// Names in lower case.
     pub headers: Vec<(String, String)>,
     pub body: Value,
+    /// When it was read to its end.
+    pub at: Instant,
 }
 
 impl Seen {
@@ -381,5 +383,5 @@ fn request(stream: &TcpStream) -> Result<Seen, Done> {
     let mut body = vec![0; length.min(BODY_BYTES_MAX)];
     reader.read_exact(&mut body)?;
     let body = serde_json::from_slice(&body).unwrap_or_default();
-    Ok(Seen { method, path, headers, body })
+    Ok(Seen { method, path, headers, body, at: Instant::now() })
 }

@@ -195,6 +195,8 @@ impl Serve {
             let lives = spools.any(|entry| entry.file_name().to_string_lossy().starts_with(digits));
             (!lives).then_some(())
         });
+        // On a busy machine a run may take longer than a connection is kept without a word.
+        self.kept = BufReader::new(connect(&self.address)?);
         until("the last commit of a run", PATIENCE_MS, || {
             let row = self.ask("GET", &format!("/api/v1/runs/{run}"), "");
             row.map_or_else(

@@ -15,7 +15,6 @@ mod resolve;
 mod seal;
 mod spool;
 mod sse;
-mod sse_remote;
 mod template;
 
 use super::search::{Reader, Target};
@@ -31,7 +30,6 @@ pub const ALL: &[Target] = &[
     resolve::TARGET,
     template::TARGET,
     sse::TARGET,
-    sse_remote::TARGET,
     spool::TARGET,
 ];
 

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
@@ -35,7 +37,7 @@ pub async fn courier(context: &Context, args: args::Courier) -> Result<ExitCode,
         asked.recv().await;
     });
     let (out, written) = mpsc::channel(1);
-    let writer = tokio::task::spawn_blocking(move || write(written));
+    let writer = tokio::spawn(write(written));
     let ends = Ends { lines: read(), out, term };
     let carried = carry(&config, ends).await;
     let _ = writer.await;
@@ -95,11 +97,24 @@ fn read() -> mpsc::Receiver<Vec<u8>> {
 }
 
 /// A keeper that does not read holds us up, and so the remote.
-fn write(mut lines: mpsc::Receiver<Line>) {
-    let mut output = std::io::stdout().lock();
-    while let Some(line) = lines.blocking_recv() {
-        if output.write_all(&line.bytes).and_then(|()| output.flush()).is_err() {
+async fn write(mut lines: mpsc::Receiver<Line>) {
+    let mut output = output();
+    while let Some(Line { bytes, weight }) = lines.recv().await {
+        let written = output.write_all(&bytes).await;
+        if written.is_err() || output.flush().await.is_err() {
             return;
         }
+        // Written, they weigh nothing any more.
+        drop(weight);
+    }
+}
+
+/// Standard output, written from where we are if it is a pipe, as a keeper's is: every other way takes
+/// a thread that has to be woken for it.
+fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
+    let own = rustix::io::dup(rustix::stdio::stdout()).map_err(std::io::Error::from);
+    match own.and_then(pipe::Sender::from_owned_fd) {
+        Ok(pipe) => Box::new(pipe),
+        Err(_) => Box::new(tokio::io::stdout()),
     }
 }

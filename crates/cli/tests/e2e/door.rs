@@ -53,7 +53,11 @@ impl Answer {
 
 impl Door {
     pub fn open() -> Self {
-        let ostler = Ostler::new();
+        Self::of(Ostler::new())
+    }
+
+    /// The same for an instance that has its configuration already.
+    pub fn of(ostler: Ostler) -> Self {
         let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
         let line = serve.line();
         let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();

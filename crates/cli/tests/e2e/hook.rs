@@ -204,6 +204,43 @@ fn a_service_that_calls_back_outlives_the_keeper_of_its_run() {
 }
 
 #[test]
+fn a_service_that_calls_back_finds_the_next_host_at_the_same_address() {
+    let service = Service::calling();
+    // A port of its own, which a service is told once and keeps.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let serve = || {
+        until("the address to be free", BOUND_MS, || {
+            let mut serve = service.ostler.starts(&["serve", "--listen", &address]);
+            serve.line().starts_with("listening").then_some(serve)
+        })
+    };
+    let mut first = serve();
+    let mut run = service.start();
+    let task = service.task();
+    let id = task["runId"].as_str().unwrap().to_owned();
+    assert!(task["callbackUrl"].as_str().unwrap().contains(&address), "{task}");
+    assert_eq!(call_back(&task, token(&task), &step(1)), (202, Value::Null));
+    run.event("the service to have taken the task", |event| event["kind"] == "session");
+    // Killed while the service works; whoever asked for the run is not there to take over.
+    run.child.kill().unwrap();
+    run.child.wait().unwrap();
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let second = serve();
+    assert_eq!(call_back(&task, token(&task), &json!([step(1), step(2)])).0, 202);
+    assert_eq!(call_back(&task, token(&task), &complete()).0, 202);
+    let events = service.ended(&id);
+    assert_eq!(result(&events)["outcome"], "succeeded", "{:?}", events.last());
+    assert_eq!(steps(&events), ["step 1", "step 2"]);
+    assert!(events.iter().any(|event| event["phase"] == "adopted"), "another host took it over");
+    assert_eq!(service.remote.asked("POST runs").len(), 1, "the task is not posted again");
+    signal(second.child.id() as i32, Signal::TERM);
+    second.finish();
+}
+
+#[test]
 fn a_service_that_never_ends_is_stopped_and_told_where_it_can_be() {
     let later = json!({ "statusUrl": "/jobs/1", "retryAfterMs": 1 });
     for (create, deletes) in [(json!({}), 0), (later, 1)] {

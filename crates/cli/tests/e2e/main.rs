@@ -45,6 +45,7 @@ mod remote_chain;
 mod remote_cuts;
 mod remote_judged;
 mod remote_memory;
+mod remote_pool;
 mod remote_server;
 mod remote_server_tls;
 mod remote_tls;

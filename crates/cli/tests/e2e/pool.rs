@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::until;
 
-const RUNS: usize = 40;
-const PLACES: usize = 4;
+pub const RUNS: usize = 40;
+pub const PLACES: usize = 4;
 /// How long one of the forty works: long beside what starting it costs on a loaded machine.
 const WORK_SEC: f64 = 1.2;
 /// Wall time beside the best there could be, for the same work in the same slots.
-const RATIO_MAX: f64 = 2.0;
+pub const RATIO_MAX: f64 = 2.0;
 
 /// An agent that notes when it begins and ends. Its words: a number, and how it is to end.
 const AGENT: &str = r#"
@@ -98,12 +98,12 @@ impl Yard {
 }
 
 /// Asks for a run once: its status and what was answered.
-fn ask(door: &Door, request: &Value) -> (u16, Value) {
+pub fn ask(door: &Door, request: &Value) -> (u16, Value) {
     let answer = door.owner("POST", "/api/v1/runs", &request.to_string());
     (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
 }
 
-fn get(door: &Door, path: &str) -> Value {
+pub fn get(door: &Door, path: &str) -> Value {
     let answer = door.owner("GET", path, "");
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
 }

@@ -1,6 +1,7 @@
 //! A caller of `ostler remote` by plain HTTP, and the server it calls: what the tests of remotes share.
 
 use crate::ostler::{BOUND_MS, Ostler, Running, signal};
+use contract::sse::{Reader, Record};
 use futures::StreamExt as _;
 use reqwest::{Client, Method, RequestBuilder, StatusCode};
 use rustix::process::Signal;
@@ -115,15 +116,17 @@ impl Caller {
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         let mut pieces = response.bytes_stream();
-        let mut reader = contract::sse::Reader::default();
+        let mut reader = Reader::default();
         let mut heard = Vec::new();
         while let Some(Ok(piece)) = pieces.next().await {
-            reader.push(&piece).unwrap();
-            while let Some(frame) = reader.next_frame() {
-                assert_eq!(frame.seq, after + heard.len() as u64 + 1, "ids count up");
-                let line: Value = serde_json::from_slice(&frame.bytes).unwrap();
+            let mut piece = &piece[..];
+            while let Some(record) = reader.next(&mut piece).unwrap() {
+                let Record::Event { id, data } = record else { continue };
+                let id = id.expect("every event has an id");
+                assert_eq!(id, after + heard.len() as u64 + 1, "ids count up");
+                let line: Value = serde_json::from_slice(&data).unwrap();
                 let enough = fits(&line);
-                heard.push((frame.seq, line));
+                heard.push((id, line));
                 if enough {
                     return heard;
                 }

@@ -3,7 +3,7 @@
 //! at every cut, and the whole way to the store is walked at every hundredth: nothing is lost,
 //! nothing is heard twice, and there is one end.
 
-use crate::ostler::{Ostler, kinds, program, result};
+use crate::ostler::{BOUND_MS, Ostler, kinds, program, result};
 use crate::remote::{PATIENT_MS, knowing, progress, run, steps};
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,6 +11,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 use testkit::remote::{Answer, Remote, Script, Step, numbered, wire};
+use testkit::until;
 
 const STEPS: u64 = 12;
 /// Couriers at once: nearly all of their time is the pause before a stream is taken up.
@@ -104,6 +105,10 @@ fn a_session_cut_at_every_byte_is_carried_whole_and_once() {
             .collect();
         assert_eq!(heard, expected, "cut at {cut}");
         assert_eq!(remote.asked("POST sessions").len(), 1, "cut at {cut}");
+        // Whoever sent it does not wait for a remote that is slow to read it.
+        until("the session to be taken away", BOUND_MS, || {
+            (!remote.asked("DELETE").is_empty()).then_some(())
+        });
         assert_eq!(remote.asked("DELETE").len(), 1, "cut at {cut}");
     });
     eprintln!("{} cuts in {} ms", cuts.len(), began.elapsed().as_millis());

@@ -4,6 +4,7 @@
 
 use crate::ostler::{BOUND_MS, Ostler, assert_gap_free, kinds, result};
 use crate::remote_caller::{Caller, Remote, TOKEN, answer};
+use contract::limits::INBOX_MAX;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -68,7 +69,7 @@ async fn a_session_is_told_to_its_end_and_its_tools_are_the_callers() {
     ] {
         let gone =
             caller.sent(caller.request(method, &path).json(&json!({"type": "interrupt"}))).await;
-        assert_eq!((gone.0, gone.1["code"].as_str()), (404, Some("not_found")), "{path}");
+        assert_eq!((gone.0, gone.1["code"].as_str()), (410, Some("not_found")), "{path}");
     }
 }
 
@@ -125,6 +126,7 @@ async fn a_session_that_is_closed_or_left_alone_leaves_no_process() {
         let runs = ostler.says(&["runs", "--live", "--json"]);
         serde_json::from_str::<Value>(&runs.stdout).unwrap().as_array().unwrap().len()
     };
+    let never = format!("/v1/sessions/run_{}", "0".repeat(32));
     let closed = caller.open("closed", "slow").await;
     caller.hear(&closed, 0, |line| line["type"] == "tool_call").await;
     assert_eq!(alive(), 1);
@@ -138,8 +140,15 @@ async fn a_session_that_is_closed_or_left_alone_leaves_no_process() {
     assert!(waited.is_err(), "it is still read");
     assert_eq!(alive(), 1);
     testkit::until("the silent one ends", BOUND_MS, || (alive() == 0).then_some(()));
-    let gone = caller.sent(caller.request(Method::GET, &format!("{left}/events"))).await;
-    assert_eq!(gone.0, 404);
+    // Whoever comes late is told that it was there; of one that never was nobody knows.
+    for (path, status) in [(&closed, 410), (&left, 410), (&never, 404)] {
+        for late in [path.clone(), format!("{path}/events")] {
+            let gone = caller.sent(caller.request(Method::GET, &late)).await;
+            assert_eq!((gone.0, &gone.1["code"]), (status, &json!("not_found")), "{late}");
+        }
+        assert_eq!(caller.input(path, 1, &json!({ "type": "interrupt" })).await, status, "{path}");
+        assert_eq!(caller.delete(path).await, status, "{path}");
+    }
     for run in [&closed, &left] {
         let events = ostler.events(&["show", run.rsplit('/').next().unwrap(), "--json"]);
         assert_eq!(result(&events)["outcome"], "cancelled");
@@ -191,6 +200,31 @@ async fn a_server_that_is_killed_is_followed_by_one_that_goes_on_with_its_sessio
     let all = caller.hear(&path, 0, |_| false).await;
     let all: Vec<_> = all.into_iter().map(|(_, line)| line).collect();
     assert_eq!(heard, all, "nothing is lost, doubled or numbered anew");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn inputs_that_nobody_takes_are_refused_at_a_limit_and_the_end_is_not() {
+    let ostler = Ostler::new();
+    // Whoever has said nothing yet is not known to take messages: they wait.
+    let mute = json!({ "type": "process", "binary": "sleep", "args": ["600"] });
+    ostler.instance.write_config(&json!({ "adapters": { "mute": mute } }).to_string());
+    let args = ["remote", "--agent", "mute", "--listen", "127.0.0.1:0"];
+    let remote = Remote::with(&ostler, &[&args[..], &["--token-env", "REMOTE_TOKEN"]].concat());
+    let caller = Caller::of(&remote);
+    let path = caller.open("full", "x").await;
+    let message = |n: u64| json!({ "type": "message", "text": n.to_string() });
+    for n in 1..=INBOX_MAX as u64 {
+        assert_eq!(caller.input(&path, n, &message(n)).await, 202, "{n}");
+    }
+    let next = INBOX_MAX as u64 + 1;
+    let full = caller.request(Method::POST, &format!("{path}/input")).json(&message(next));
+    let (status, full) = caller.sent(full).await;
+    assert_eq!((status, &full["code"]), (429, &json!("overloaded")), "{full}");
+    assert_eq!(caller.input(&path, 1, &message(1)).await, 202, "one that was taken before");
+    let shutdown = json!({ "type": "shutdown", "reason": "cancelled" });
+    assert_eq!(caller.input(&path, next + 1, &shutdown).await, 202);
+    let heard = caller.hear(&path, 0, |line| line["type"] == "failed").await;
+    assert_eq!(heard.last().map(|(_, line)| &line["type"]), Some(&json!("failed")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -11,11 +11,12 @@ pub use kept::{Mark, Reading, Session};
 use super::run::{self, Budget, RunRequest, ToolsBy};
 use crate::{Host, chance, clock};
 use contract::limits::{
-    SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_KEPT_MAX, SESSIONS_MAX,
+    SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_CLOSED_MAX, SESSIONS_KEPT_MAX,
+    SESSIONS_MAX,
 };
 use contract::{Code, CommandId, Fault, Policy, RunId, Wish};
 use kept::{Kept, workspace, write};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -78,6 +79,17 @@ pub struct Sessions {
     terms: Terms,
     folder: PathBuf,
     known: Mutex<HashMap<String, Arc<Session>>>,
+    /// Those that were closed last, so that whoever comes late is told so.
+    closed: Mutex<VecDeque<RunId>>,
+}
+
+/// Why there is no session of an id.
+#[derive(Debug)]
+pub enum Missing {
+    /// None is known, or it is long gone.
+    Unknown(Fault),
+    /// It was there, and was closed.
+    Closed(Fault),
 }
 
 /// What came of asking for a session.
@@ -114,8 +126,8 @@ impl Sessions {
         }
         let closing: Vec<_> =
             known.values().filter(|session| session.kept().closed).map(Arc::clone).collect();
-        let sessions =
-            Arc::new(Self { host: host.clone(), terms, folder, known: Mutex::new(known) });
+        let (host, known, closed) = (host.clone(), Mutex::new(known), Mutex::default());
+        let sessions = Arc::new(Self { host, terms, folder, known, closed });
         for session in closing {
             tokio::spawn(Arc::clone(&sessions).finish(session));
         }
@@ -133,6 +145,10 @@ impl Sessions {
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Arc<Session>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn closed(&self) -> MutexGuard<'_, VecDeque<RunId>> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens a session, or gives the one that was opened for this run of the caller before.
@@ -224,15 +240,21 @@ impl Sessions {
     }
 
     /// The session of this id, if it is open.
-    pub fn find(&self, id: &str) -> Result<Arc<Session>, Fault> {
-        let gone = || {
+    pub fn find(&self, id: &str) -> Result<Arc<Session>, Missing> {
+        let fault = |what: &str| {
             let shown: String = id.chars().take(80).collect();
-            Fault::new(Code::NotFound, format!("there is no session '{shown}'"))
+            Fault::new(Code::NotFound, format!("{what} '{shown}'"))
         };
-        let run: RunId = id.parse().map_err(|_| gone())?;
+        let unknown = || Missing::Unknown(fault("there is no session"));
+        let closed = || Missing::Closed(fault("it was closed: the session"));
+        let run: RunId = id.parse().map_err(|_| unknown())?;
         let known = self.known();
-        let mut open = known.values().filter(|session| session.run == run);
-        open.next().filter(|session| !session.kept().closed).map(Arc::clone).ok_or_else(gone)
+        match known.values().find(|session| session.run == run) {
+            Some(session) if session.kept().closed => Err(closed()),
+            Some(session) => Ok(Arc::clone(session)),
+            None if self.closed().contains(&run) => Err(closed()),
+            None => Err(unknown()),
+        }
     }
 
     /// Takes an input of the caller. The same number again is the same input.
@@ -306,7 +328,15 @@ impl Sessions {
             let _ = fs::remove_dir_all(&kept.dir);
         }
         let _ = fs::remove_file(&session.file);
-        self.known().remove(&kept.name);
+        let mut known = self.known();
+        known.remove(&kept.name);
+        if kept.closed {
+            let mut closed = self.closed();
+            if closed.len() == SESSIONS_CLOSED_MAX {
+                closed.pop_front();
+            }
+            closed.push_back(kept.run);
+        }
     }
 
     fn close_silent(self: &Arc<Self>) {

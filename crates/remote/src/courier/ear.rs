@@ -4,16 +4,18 @@
 //! end; a remote that dribbles bytes and never finishes an event is treated as one that is cut off.
 
 use super::link::{Link, Trouble, failed};
+use super::passage::{Passage, Whose};
 use super::tongue::Tongue;
-use super::{Heard, Limits, News};
-use crate::sse::{Reader, Record};
+use super::{Limits, News, hermes};
 use crate::wire::LAST_EVENT_ID;
 use contract::limits::{
     REMOTE_AHEAD_BYTES, REMOTE_EVENT_BYTES_MAX, REMOTE_PROGRESS_BYTES, REMOTE_STEADY_MS,
 };
+use contract::sse::{Reader, Record, TooLong};
 use contract::{Code, Fault};
 use reqwest::header::{ACCEPT, CONTENT_TYPE};
 use reqwest::{Method, Response};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
@@ -26,6 +28,9 @@ pub struct Ear {
     pub session: String,
     pub limits: Limits,
     pub news: mpsc::Sender<News>,
+    whose: Whose,
+    /// What a gateway of runs has told so far, where the remote is one.
+    runs: hermes::Ear,
     /// The number of the last event that was passed on.
     pub last: Option<u64>,
     /// An event without a number came: nothing can be taken up any more.
@@ -33,8 +38,8 @@ pub struct Ear {
     /// The number after which something was missing and has been asked for again.
     pub asked: Option<u64>,
     /// Events passed on, and whether bytes came that made none.
-    pub heard: u64,
-    pub dribbled: bool,
+    heard: u64,
+    dribbled: bool,
     /// Room for one event and a little more, in bytes: what is held here or waits to be read takes of
     /// it, and nothing is taken in that has none.
     pub room: Arc<Semaphore>,
@@ -51,6 +56,16 @@ enum Left {
     Alone,
 }
 
+/// What a piece of a stream held.
+enum Heard {
+    /// Something whole, be it a comment.
+    Whole,
+    /// Only a part of something.
+    Part,
+    /// What makes us leave the stream.
+    Left(Left),
+}
+
 /// How long the remote has been in trouble.
 struct Tries {
     since: Instant,
@@ -62,15 +77,18 @@ impl Ear {
         link: Link,
         tongue: Tongue,
         session: String,
+        run: Option<String>,
         limits: Limits,
         news: mpsc::Sender<News>,
     ) -> Self {
         Self {
             link,
             tongue,
+            whose: Whose { run, session: Some(session.clone()) },
             session,
             limits,
             news,
+            runs: hermes::Ear::default(),
             last: None,
             unnumbered: false,
             asked: None,
@@ -104,7 +122,9 @@ impl Ear {
                 Left::Alone => return,
             };
             if let Some(ended) = self.ended().await {
-                let _ = self.news.send(News::Ended(ended)).await;
+                let mut passage = Passage::default();
+                passage.event(&self.whose, None, Cow::Owned(ended.to_string().into_bytes()));
+                let _ = self.news.send(News::Lines(passage)).await;
                 return;
             }
             if self.unnumbered && self.tongue == Tongue::Ca {
@@ -176,24 +196,24 @@ impl Ear {
             self.make_room(chunk.len(), &mut held).await;
             // Whoever does not read us is no silence of the remote.
             until += waits.elapsed();
-            if reader.push(&chunk).is_err() {
-                let message = format!("one event has more than {REMOTE_EVENT_BYTES_MAX} bytes");
-                return Left::Over(Fault::new(Code::OutputLimit, message));
+            let mut passage = Passage::of_bytes(chunk.len());
+            let heard = self.hear(&mut reader, &chunk, &mut passage);
+            // What is not held any more goes with the lines that it became; what stood around events,
+            // and comments, weigh nothing once they are written.
+            passage.weight = held.as_mut().and_then(|held| {
+                held.split(held.num_permits().saturating_sub(reader.held_bytes()))
+            });
+            let ended = passage.ended;
+            if !passage.is_empty() && self.news.send(News::Lines(passage)).await.is_err() {
+                return Left::Alone;
             }
-            let mut whole = false;
-            while let Some(record) = reader.next_record() {
-                whole = true;
-                if let Record::Event { id, data } = record {
-                    let weight = held.as_mut().and_then(|held| split(held, data.len()));
-                    if let Some(left) = self.take(id.as_deref(), data, weight).await {
-                        return left;
-                    }
-                }
-            }
-            // What stood around events, and comments, weigh nothing any more.
-            if let Some(held) = &mut held {
-                drop(split(held, held.num_permits().saturating_sub(reader.held_bytes())));
-            }
+            let whole = match heard {
+                Heard::Left(left) => return left,
+                // Whoever heard the end makes one.
+                _ if ended => return Left::Alone,
+                Heard::Whole => true,
+                Heard::Part => false,
+            };
             if whole {
                 self.dribbled = false;
             }
@@ -206,14 +226,35 @@ impl Ear {
         }
     }
 
+    /// Makes lines of the events in a piece of the stream, up to the one that ends the run.
+    fn hear(&mut self, reader: &mut Reader, mut piece: &[u8], passage: &mut Passage) -> Heard {
+        let mut heard = Heard::Part;
+        while !passage.ended {
+            match reader.next(&mut piece) {
+                Ok(Some(Record::Event { id, data })) => {
+                    heard = Heard::Whole;
+                    if let Some(left) = self.take(id, data, passage) {
+                        return Heard::Left(left);
+                    }
+                }
+                Ok(Some(Record::Still)) => heard = Heard::Whole,
+                Ok(None) => break,
+                Err(TooLong) => {
+                    let message = format!("one event has more than {REMOTE_EVENT_BYTES_MAX} bytes");
+                    return Heard::Left(Left::Over(Fault::new(Code::OutputLimit, message)));
+                }
+            }
+        }
+        heard
+    }
+
     /// Passes an event on, once and in its turn.
-    async fn take(
+    fn take(
         &mut self,
-        id: Option<&str>,
-        data: Vec<u8>,
-        weight: Option<OwnedSemaphorePermit>,
+        id: Option<u64>,
+        data: Cow<'_, [u8]>,
+        passage: &mut Passage,
     ) -> Option<Left> {
-        let id: Option<u64> = id.and_then(|id| id.trim().parse().ok());
         match (id, self.last) {
             (None, _) => self.unnumbered = true,
             (Some(id), Some(last)) if id <= last => return None,
@@ -227,22 +268,25 @@ impl Ear {
                     _ => format!("the events {} to {}", last + 1, id - 1),
                 };
                 let note = format!("the remote did not send {missing}, also when asked again");
-                if self.news.send(News::Note(note)).await.is_err() {
-                    return Some(Left::Alone);
-                }
+                passage.note(None, &note);
             }
             (Some(_), _) => {}
         }
         self.last = id.or(self.last);
         self.heard += 1;
-        let sent = self.news.send(News::Event(Heard { id, data, weight })).await;
-        sent.is_err().then_some(Left::Alone)
+        match self.tongue {
+            Tongue::Ca | Tongue::Hook => passage.event(&self.whose, id, data),
+            Tongue::Hermes => match self.runs.hear(&data) {
+                Ok(events) => {
+                    for event in events {
+                        passage.event(&self.whose, id, Cow::Owned(event.to_string().into_bytes()));
+                    }
+                }
+                Err(_) => passage.text(id, data),
+            },
+        }
+        None
     }
-}
-
-/// Takes so many bytes of what is held, or all of it where that is less.
-fn split(held: &mut OwnedSemaphorePermit, bytes: usize) -> Option<OwnedSemaphorePermit> {
-    held.split(bytes.min(held.num_permits()))
 }
 
 fn left_by(trouble: Trouble) -> Left {

@@ -4,8 +4,9 @@
 //! answer means: an answer that is cut is never the end of a run.
 
 use super::link::{Link, Trouble, Worked};
+use super::passage::{Passage, Whose};
 use super::tongue::Tongue;
-use super::{Heard, Limits, News, ear};
+use super::{Limits, News, ear};
 use crate::wire::NewSession;
 use contract::limits::{
     REMOTE_ALIVE_MS, REMOTE_LOOK_MS_MAX, REMOTE_LOOK_MS_MIN, REMOTE_STATUS_BYTES_MAX,
@@ -15,6 +16,7 @@ use contract::{Code, Fault};
 use reqwest::{Method, RequestBuilder, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -24,6 +26,7 @@ pub struct Hook {
     pub link: Link,
     pub limits: Limits,
     pub news: mpsc::Sender<News>,
+    pub whose: Whose,
 }
 
 /// Where it begins.
@@ -146,15 +149,12 @@ impl Hook {
 
     /// Passes the answer on, each event with its place in it as its number.
     async fn tell(&self, worked: &Worked) -> Result<(), Fault> {
+        let mut passage = Passage::default();
         for (id, event) in (1..).zip(read(worked)?) {
-            let event = News::Event(Heard {
-                id: Some(id),
-                data: event.to_string().into_bytes(),
-                weight: None,
-            });
-            if self.news.send(event).await.is_err() {
-                return Ok(());
-            }
+            passage.event(&self.whose, Some(id), Cow::Owned(event.to_string().into_bytes()));
+        }
+        if self.news.send(News::Lines(passage)).await.is_err() {
+            return Ok(());
         }
         // Whoever heard the end makes one.
         std::future::pending().await

@@ -2,8 +2,10 @@
 //! in, lines come out, and the remote says what it was asked.
 
 use super::*;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
 use testkit::remote::{Answer, Remote, SESSION, Script, Step, numbered, wire};
+use tokio::task::JoinHandle;
 
 /// For remotes that are left: the sooner, the better.
 const QUICK: Limits = Limits {
@@ -35,6 +37,8 @@ fn config(remote: &Remote) -> Config {
 struct Work {
     lines: Option<mpsc::Sender<Vec<u8>>>,
     out: mpsc::Receiver<Line>,
+    /// Lines that came with the one before.
+    ready: VecDeque<Value>,
     term: Option<tokio::sync::oneshot::Sender<()>>,
     carried: JoinHandle<Result<(), Fault>>,
 }
@@ -52,7 +56,7 @@ impl Work {
         });
         let ends = Ends { lines: given, out: said, term: term_asked };
         let carried = tokio::spawn(async move { carry(&config, ends).await });
-        Self { lines: Some(lines), out, term: Some(term), carried }
+        Self { lines: Some(lines), out, ready: VecDeque::new(), term: Some(term), carried }
     }
 
     fn open(remote: &Remote) -> Self {
@@ -72,9 +76,21 @@ impl Work {
     }
 
     async fn next(&mut self) -> Option<Value> {
-        let line = tokio::time::timeout(Duration::from_secs(60), self.out.recv());
-        let line = line.await.expect("it says something within the bound")?;
-        Some(serde_json::from_slice(&line.bytes).expect("a line of JSON"))
+        let mut bytes = Vec::new();
+        while self.ready.is_empty() {
+            let said = tokio::time::timeout(Duration::from_secs(60), self.out.recv());
+            let Some(said) = said.await.expect("it says something within the bound") else {
+                assert_eq!(bytes, b"", "a line that does not end");
+                return None;
+            };
+            bytes.extend(said.bytes);
+            if bytes.ends_with(b"\n") {
+                let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+                let read = lines.map(|line| serde_json::from_slice(line).expect("a line of JSON"));
+                self.ready.extend(read);
+            }
+        }
+        self.ready.pop_front()
     }
 
     /// Everything until its end; what it ended as.

@@ -5,7 +5,6 @@
 
 use crate::wire::Capabilities;
 use contract::Code;
-use contract::limits::REMOTE_TEXT_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -57,13 +56,6 @@ pub struct Glance<'a> {
     pub session_id: Option<Cow<'a, str>>,
 }
 
-impl Glance<'_> {
-    /// Nothing more is to come after it.
-    pub fn ends(&self) -> bool {
-        matches!(self.r#type.as_deref(), Some("complete" | "failed"))
-    }
-}
-
 /// A word of the courier's own.
 #[derive(Debug, Serialize)]
 #[serde(tag = "courier", rename_all = "snake_case")]
@@ -100,8 +92,8 @@ impl Word<'_> {
     }
 }
 
-/// A line on its way to whoever reads us. What it weighs is held until it was read, so that no more of
-/// a remote is taken in meanwhile than fits.
+/// Bytes on their way to whoever reads us. What they weigh is held until they were written, so that no
+/// more of a remote is taken in meanwhile than fits.
 #[derive(Debug)]
 pub struct Said {
     pub bytes: Vec<u8>,
@@ -112,33 +104,5 @@ impl From<Vec<u8>> for Said {
     /// A line that is short enough to weigh nothing.
     fn from(bytes: Vec<u8>) -> Self {
         Self { bytes, weight: None }
-    }
-}
-
-/// The line of an event that is JSON: the remote's bytes, with its number before them. They may be
-/// many, so they stay where they are.
-pub fn event_line(id: Option<u64>, data: Vec<u8>) -> Vec<u8> {
-    let mut line = data;
-    line.splice(0..0, head(id, "event"));
-    line.extend_from_slice(b"}\n");
-    line
-}
-
-/// The line of what is none: its text, as far as it is passed on.
-pub fn text_line(id: Option<u64>, mut data: Vec<u8>) -> Vec<u8> {
-    data.truncate(REMOTE_TEXT_BYTES_MAX);
-    data.shrink_to_fit();
-    let mut line = head(id, "text");
-    let text = String::from_utf8_lossy(&data);
-    // A text always serializes, and nothing fails to be written into memory.
-    let _ = serde_json::to_writer(&mut line, &text);
-    line.extend_from_slice(b"}\n");
-    line
-}
-
-fn head(id: Option<u64>, what: &str) -> Vec<u8> {
-    match id {
-        Some(id) => format!("{{\"id\":\"{id}\",\"{what}\":").into_bytes(),
-        None => format!("{{\"{what}\":").into_bytes(),
     }
 }

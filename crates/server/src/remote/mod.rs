@@ -17,13 +17,13 @@ use ::remote::serve::wire::{Capabilities, FENCE_HEADER, INPUT_HEADER, PROTOCOL, 
 use ::remote::serve::{heed, wire};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use contract::{Code, Fault, limits};
 use host::ops::run::Budget;
-use host::ops::session::{Opened, Sessions, Wanted};
+use host::ops::session::{Missing, Opened, Session, Sessions, Wanted};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::sync::Semaphore;
@@ -34,6 +34,37 @@ pub(crate) struct Remote {
     pub sessions: Arc<Sessions>,
     pub auth: Arc<Auth>,
     pub readers: Arc<Semaphore>,
+}
+
+impl Remote {
+    fn find(&self, id: &str) -> Result<Arc<Session>, Refusal> {
+        self.sessions.find(id).map_err(|missing| match missing {
+            Missing::Unknown(fault) => Refusal { fault, closed: false },
+            Missing::Closed(fault) => Refusal { fault, closed: true },
+        })
+    }
+}
+
+/// Why something was not done at a session; of one that was there it is said that it is gone.
+pub(crate) struct Refusal {
+    fault: Fault,
+    closed: bool,
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        Self { fault, closed: false }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = Problem(self.fault).into_response();
+        if self.closed {
+            *response.status_mut() = StatusCode::GONE;
+        }
+        response
+    }
 }
 
 pub(crate) fn router(remote: Remote) -> Router {
@@ -112,15 +143,15 @@ fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
     })
 }
 
-async fn show(State(remote): State<Remote>, Named(id): Named) -> Result<Json<Value>, Problem> {
-    let session = remote.sessions.find(&id)?;
+async fn show(State(remote): State<Remote>, Named(id): Named) -> Result<Json<Value>, Refusal> {
+    let session = remote.find(&id)?;
     let row = host::ops::run::get(remote.sessions.host(), session.run).await?;
     let status = if row.outcome.is_some() { "ended" } else { "running" };
     Ok(Json(json!({ "id": id, "protocol": PROTOCOL, "status": status, "outcome": row.outcome })))
 }
 
-async fn close(State(remote): State<Remote>, Named(id): Named) -> Result<StatusCode, Problem> {
-    let session = remote.sessions.find(&id)?;
+async fn close(State(remote): State<Remote>, Named(id): Named) -> Result<StatusCode, Refusal> {
+    let session = remote.find(&id)?;
     remote.sessions.close(&session)?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -130,8 +161,8 @@ async fn input(
     Named(id): Named,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<StatusCode, Problem> {
-    let session = remote.sessions.find(&id)?;
+) -> Result<StatusCode, Refusal> {
+    let session = remote.find(&id)?;
     let (number, fence) = (counted(&headers, INPUT_HEADER)?, counted(&headers, FENCE_HEADER)?);
     let wish = heed::read(&body)?;
     remote.sessions.input(&session, fence, number, wish).await?;

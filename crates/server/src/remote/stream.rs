@@ -3,8 +3,8 @@
 //! so a reader that comes back is served from its last number, also by the next server of this
 //! directory. Places that were passed are remembered, so that coming back costs one page and not all.
 
-use super::Remote;
-use crate::rest::{Named, Problem};
+use super::{Refusal, Remote};
+use crate::rest::Named;
 use ::remote::serve::tell;
 use axum::body::Body;
 use axum::extract::State;
@@ -44,8 +44,8 @@ pub(super) async fn events(
     State(remote): State<Remote>,
     Named(id): Named,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let session = remote.sessions.find(&id)?;
+) -> Result<Response, Refusal> {
+    let session = remote.find(&id)?;
     let after = match headers.get("last-event-id") {
         None => 0,
         Some(id) => id.to_str().ok().and_then(|id| id.trim().parse().ok()).ok_or_else(|| {

@@ -1,17 +1,25 @@
-//! Server-sent events: the reader hears the same frames however the bytes are cut and wherever they
-//! come from, and what our own writer wrote comes back as it was, with comments between.
+//! Server-sent events, by the one reader that there is: the same records however the bytes are cut and
+//! wherever they come from, no more held than the limit allows, every event one line, and what our own
+//! writer wrote comes back as it was, with comments between. A remote is a stranger, so the limit is
+//! close enough to be reached.
 
 use super::{Target, holds};
 use crate::fuzz::mutate::Chance;
 use crate::fuzz::search::Try;
-use contract::sse::{Frame, Reader, STILL_HERE, write};
+use contract::sse::{Reader, Record, STILL_HERE, write};
+use std::borrow::Cow;
+
+/// Small, so that inputs come to it.
+const BYTES_MAX: usize = 4 * 1024;
 
 pub const TARGET: Target = Target {
     name: "sse",
     everyday: None,
     seeds: || {
         let mut seeds: Vec<Vec<u8>> = super::recordings().iter().map(|seed| wire(seed)).collect();
-        seeds.push(b"id:1\r\ndata:one\r\ndata: two\r\n\r\n: comment\rid: 2\rdata\r\r".to_vec());
+        seeds.push(
+            b"\xef\xbb\xbfid:1\r\ndata:one\r\ndata: two\r\n\r\n: c\rid: 2\rdata\r\r".to_vec(),
+        );
         seeds
     },
     words: &[
@@ -22,12 +30,14 @@ pub const TARGET: Target = Target {
         b"\r\r",
         b"id: 7\n",
         b"id:",
-        b"data: x\n",
+        b"id: -1\n",
+        b"data: {}\n",
         b"data:",
         b"data",
         b": ",
         b"event: y\n",
         b"retry: 10\n",
+        b"\xef\xbb\xbf",
     ],
     make,
 };
@@ -40,21 +50,28 @@ fn wire(text: &[u8]) -> Vec<u8> {
     wire
 }
 
+/// What was read, and whether it was too long.
+type Told = (Vec<Record<'static>>, bool);
+
 fn make() -> Try {
     Box::new(|input, chance| {
         let whole = read(&[input])?;
         let cuts = chance.cuts(input.len());
         let parts: Vec<&[u8]> = cuts.windows(2).map(|cut| &input[cut[0]..cut[1]]).collect();
-        holds(read(&parts)? == whole, || format!("other frames: cut at {cuts:?}"))?;
+        holds(read(&parts)? == whole, || format!("other records: cut at {cuts:?}"))?;
         if input.len() < 512 {
             let bytes: Vec<&[u8]> = input.chunks(1).collect();
-            holds(read(&bytes)? == whole, || "other frames: byte by byte".to_owned())?;
+            holds(read(&bytes)? == whole, || "other records: byte by byte".to_owned())?;
         }
+        let odd = whole.0.iter().any(|record| {
+            matches!(record, Record::Event { data, .. } if data.contains(&b'\n') || data.contains(&b'\r'))
+        });
+        holds(!odd, || "an event is more than one line".to_owned())?;
         comes_back(input, chance)
     })
 }
 
-/// What was written is read again, whatever is between.
+/// What was written is read again, whatever is between, up to one that is too long.
 fn comes_back(input: &[u8], chance: &mut Chance) -> Result<(), String> {
     let mut wire = Vec::new();
     let mut written = Vec::new();
@@ -62,21 +79,34 @@ fn comes_back(input: &[u8], chance: &mut Chance) -> Result<(), String> {
         let seq = chance.number() >> chance.below(64);
         if chance.one_in(3) {
             wire.extend_from_slice(STILL_HERE);
+            written.extend([Record::Still, Record::Still]);
         }
         write(seq, line, |bytes| wire.extend_from_slice(bytes));
-        written.push(Frame { seq, bytes: line.to_vec() });
+        written.push(Record::Event { id: Some(seq), data: Cow::Owned(line.to_vec()) });
     }
     let cuts = chance.cuts(wire.len());
     let parts: Vec<&[u8]> = cuts.windows(2).map(|cut| &wire[cut[0]..cut[1]]).collect();
-    holds(read(&parts)? == written, || format!("what was written is not what is read: {cuts:?}"))
+    let (back, cut) = read(&parts)?;
+    let same = if cut { written.starts_with(&back) } else { back == written };
+    holds(same, || format!("what was written is not what is read: {cuts:?}"))
 }
 
-fn read(parts: &[&[u8]]) -> Result<Vec<Frame>, String> {
-    let mut reader = Reader::default();
-    let mut frames = Vec::new();
-    for part in parts {
-        reader.push(part).map_err(|_| "an input of ours is too long".to_owned())?;
-        frames.extend(std::iter::from_fn(|| reader.next_frame()));
+fn read(parts: &[&[u8]]) -> Result<Told, String> {
+    let mut reader = Reader::new(BYTES_MAX);
+    let mut records = Vec::new();
+    for mut part in parts.iter().copied() {
+        loop {
+            match reader.next(&mut part) {
+                Ok(Some(Record::Event { id, data })) => {
+                    records.push(Record::Event { id, data: Cow::Owned(data.into_owned()) });
+                }
+                Ok(Some(Record::Still)) => records.push(Record::Still),
+                Ok(None) => break,
+                Err(_) => return Ok((records, true)),
+            }
+        }
+        holds(part.is_empty(), || "something was not taken".to_owned())?;
+        holds(reader.held_bytes() <= BYTES_MAX, || "more is held than allowed".to_owned())?;
     }
-    Ok(frames)
+    Ok((records, false))
 }

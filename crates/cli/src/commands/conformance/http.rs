@@ -117,7 +117,8 @@ impl Judge {
             self.caller.delete(unknown).await,
         ];
         for answer in answers {
-            self.book.hold(Point::Unknown, answer.status == Some(404), || answer.told());
+            self.book
+                .hold(Point::Unknown, matches!(answer.status, Some(404 | 410)), || answer.told());
         }
     }
 
@@ -173,7 +174,7 @@ impl Judge {
         let input = json!({ "type": "shutdown", "reason": "cancelled" });
         let input = self.caller.post(&format!("{path}/input"), &input, None).await;
         for answer in [events, input] {
-            self.book.hold(Point::Gone, answer.status == Some(404), || answer.told());
+            self.book.hold(Point::Gone, matches!(answer.status, Some(404 | 410)), || answer.told());
         }
     }
 

@@ -43,7 +43,7 @@ points! {
     EndCloses "end.closes" false "closes the stream after its end";
     Shutdown "shutdown" true "ends a session within ten seconds of a shutdown";
     Delete "delete" true "closes a session by DELETE";
-    Gone "delete.gone" true "answers 404 for a session that was closed";
+    Gone "delete.gone" true "answers 404 or 410 for a session that was closed";
 }
 
 /// What was found so far.
