@@ -44,7 +44,8 @@ cargo xtask mutate          break the code in one place after another, and name 
 cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
                             --seeds N, --first S, --disk N, --seed S for one, with its script
 cargo xtask torture         kill the product at named points and at any instant, and check what it
-                            promised; --points N, --seed S, --failpoint NAME, --case I, --jobs J
+                            promised; --points N, --seed S, --failpoint NAME, --case I, --jobs J,
+                            --seconds T to begin no case after that
 ";
 
 fn main() -> ExitCode {

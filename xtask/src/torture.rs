@@ -1,7 +1,7 @@
-//! `cargo xtask torture [--points N] [--seed S] [--failpoint NAME] [--case I] [--jobs J]`: the real
-//! `ostler serve`, with agents and clients, is killed again and again: at named points of its code
-//! and at mere instants, in its recovery too, and keepers and agents with it. Then everything that
-//! was promised must hold.
+//! `cargo xtask torture [--points N] [--seed S] [--failpoint NAME] [--case I] [--jobs J] [--seconds T]`:
+//! the real `ostler serve`, with agents and clients, is killed again and again: at named points of its
+//! code and at mere instants, in its recovery too, and keepers and agents with it. Then everything
+//! that was promised must hold. After T seconds no further case is begun.
 //!
 //! The schedule follows from the seed (`torture/schedule.rs`); what the threads of a case do between
 //! two kills does not, so a case that failed may have to be had again more than once. One case is
@@ -36,12 +36,15 @@ struct Wanted {
     only: Option<Point>,
     case: Option<usize>,
     jobs: usize,
+    seconds: Option<u64>,
 }
 
 pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let wanted = wanted(words)?;
-    let programs = build(root)?;
-    let keep = programs.ostler.with_file_name("violations");
+    let built = build(root)?;
+    let keep = built.join("violations");
+    let near = tempfile::tempdir().map_err(said("making a folder for the armed binary"))?;
+    let programs = Programs::beside(&built, near.path())?;
     let peace = {
         let mut house = house::House::new(&programs.ostler, 120)?;
         let shared = case::shared(&house, &programs)?;
@@ -52,10 +55,14 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     cases.retain(|case| wanted.case.is_none_or(|number| number == case.number));
     cases.reverse();
     let (waiting, report) = (Mutex::new(cases), Mutex::new(Report::new(Instant::now())));
+    let began = Instant::now();
+    let is_late = || wanted.seconds.is_some_and(|most| began.elapsed().as_secs() >= most);
     std::thread::scope(|threads| {
         for _ in 0..wanted.jobs {
             threads.spawn(|| {
-                while let Some(case) = lock(&waiting).pop() {
+                // A guard in the head of a loop would be held through its body.
+                let next = || lock(&waiting).pop().filter(|_| !is_late());
+                while let Some(case) = next() {
                     let kept = keep.join(format!("{}-{}", wanted.seed, case.number));
                     let outcome = case::run(&case, wanted.seed, &programs, &peace, &kept);
                     lock(&report).add(&case, outcome, &again(&wanted, case.number));
@@ -79,7 +86,8 @@ fn again(wanted: &Wanted, case: usize) -> String {
 
 fn wanted(words: &[&str]) -> Result<Wanted, String> {
     let jobs = CASES_PER_CORE * std::thread::available_parallelism().map_or(1, usize::from);
-    let mut wanted = Wanted { points: POINTS, seed: SEED, only: None, case: None, jobs };
+    let mut wanted =
+        Wanted { points: POINTS, seed: SEED, only: None, case: None, jobs, seconds: None };
     let mut words = words.iter();
     while let Some(flag) = words.next() {
         let value = words.next().ok_or_else(|| format!("{flag} takes a value"))?;
@@ -89,6 +97,7 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
             "--points" => wanted.points = number()?,
             "--seed" => wanted.seed = number()? as u64,
             "--case" => wanted.case = Some(number()?),
+            "--seconds" => wanted.seconds = Some(number()? as u64),
             "--jobs" => wanted.jobs = number()?.max(1),
             "--failpoint" => {
                 let known = Point::ALL.iter().find(|point| point.name() == *value).copied();
@@ -100,11 +109,17 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
     Ok(wanted)
 }
 
-/// Builds the product with its points armed, and puts it where nobody takes it for the product.
-fn build(root: &Path) -> Result<Programs, String> {
+/// Builds the product with its points armed, in the profile of this tool, and puts it where nobody
+/// takes it for the product.
+fn build(root: &Path) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(said("finding this program's path"))?;
-    let target = own.ancestors().nth(2).unwrap_or(root).to_owned();
-    let dir = target.join("torture");
+    let built = own.parent().unwrap_or(root);
+    let target = built.parent().unwrap_or(root);
+    let profile = match built.file_name().and_then(std::ffi::OsStr::to_str) {
+        None | Some("debug") => "dev",
+        Some(profile) => profile,
+    };
+    let dir = target.join("armed").join(profile);
     std::fs::create_dir_all(&dir).map_err(said("making a folder for the armed binary"))?;
     for (words, program) in [
         (&["--package", "testkit", "--bin", "fake-agent"][..], "fake-agent"),
@@ -113,15 +128,16 @@ fn build(root: &Path) -> Result<Programs, String> {
         println!("cargo build {}", words.join(" "));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet"]).args(words).arg("--target-dir").arg(&target);
+        command.args(["build", "--quiet", "--profile", profile]).args(words);
+        command.arg("--target-dir").arg(target);
         match command.current_dir(root).status() {
             Ok(status) if status.success() => {}
             Ok(status) => return Err(format!("cargo build ended with {status}")),
             Err(error) => return Err(format!("starting cargo: {error}")),
         }
-        place(&target.join("debug").join(program), &dir.join(program))?;
+        place(&built.join(program), &dir.join(program))?;
     }
-    Ok(Programs { ostler: dir.join("ostler"), fake_agent: dir.join("fake-agent") })
+    Ok(dir)
 }
 
 /// Moves what was built away, so that the next build of the product puts its own there.

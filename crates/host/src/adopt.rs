@@ -46,6 +46,8 @@ const SWEEP_ROUNDS_MAX: u32 = 250;
 /// How often a keeper that is about to listen, or about to leave, is looked at again.
 const LOOKS_MAX: u32 = 200;
 const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// How often a keeper that let go of us and does not answer is asked again.
+const TAKE_UP_PAUSE: Duration = Duration::from_secs(1);
 
 /// Which of the runs left behind are taken over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,6 +145,27 @@ pub(crate) async fn retake(host: &Host, run: RunId, fence: u64) -> Result<(), Fa
     let row = host.store().run(run).await.map_err(stored)?;
     let held = row.filter(|row| row.fence == fence && row.outcome.is_none());
     take_seen(host, held.iter().map(lease_of).collect()).await
+}
+
+/// Takes up a run of this very host again whose keeper lives and let go of us, as it would after a
+/// death of ours: under the same fence, from what is stored. A keeper that does not answer is asked
+/// again; when its lease is over it is anyone's to reap.
+pub(crate) async fn take_up(host: &Host, run: RunId, fence: u64) -> Result<(), Fault> {
+    let mut leaving = host.leaving();
+    loop {
+        let row = host.store().run(run).await.map_err(stored)?;
+        let held = row.filter(|row| row.fence == fence && row.outcome.is_none());
+        let Some(row) = held.filter(|row| clock::now().wall < row.lease_expires_at) else {
+            return Ok(());
+        };
+        if take_over(host, row, WhenSilent::Wait, None).await.is_ok() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TAKE_UP_PAUSE) => {}
+            _ = leaving.changed() => return Ok(()),
+        }
+    }
 }
 
 fn lease_of(row: &RunRow) -> Seen {

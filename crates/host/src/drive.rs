@@ -154,6 +154,8 @@ pub(crate) enum Leave {
     Expired,
     /// This host stops; the next one takes over within the lease.
     HandedOver,
+    /// The keeper lives and let go of this host.
+    CutOff,
 }
 
 /// What a driver leaves when it is done.
@@ -161,6 +163,8 @@ pub enum Left {
     Done,
     /// A run whose lease ran out, with what the next holder must keep out of it, if that is known.
     Expired(Option<Seal>),
+    /// The same of a run whose keeper lives and let go of this host.
+    CutOff(Option<Seal>),
 }
 
 pub(crate) fn answers() -> (mpsc::Sender<Answered>, mpsc::Receiver<Answered>) {
@@ -177,6 +181,9 @@ impl Drive {
                 Ok(()) => left = self.turn().await,
                 Err(Leave::Expired) => {
                     return Left::Expired(self.blind.is_none().then_some(self.words.seal));
+                }
+                Err(Leave::CutOff) => {
+                    return Left::CutOff(self.blind.is_none().then_some(self.words.seal));
                 }
                 Err(leave) => {
                     self.leave(leave).await;
@@ -453,8 +460,11 @@ impl Drive {
             Wake::Report(report) => self.report(now, report),
             Wake::KeeperGone => {
                 self.keeping = None;
-                self.end_leftovers().await;
+                let gone = self.end_leftovers().await;
                 if self.ending == Ending::Running {
+                    if !gone {
+                        return Err(Leave::CutOff);
+                    }
                     self.ending = Ending::KeeperGone;
                 }
             }
@@ -543,16 +553,18 @@ impl Drive {
     }
 
     /// A keeper that left without a word was killed, and could not sweep: what it left is ended
-    /// before the run is. One that obeys another host now lives on, and is left alone.
-    async fn end_leftovers(&mut self) {
+    /// before the run is. One that only let go of us lives on, and is left alone: false.
+    async fn end_leftovers(&mut self) -> bool {
         let (spool, run) = (self.spool.clone(), self.run);
         let end = move || {
             adopt::await_end(&spool);
-            if !keeper::door::is_alive(&spool) {
+            let gone = !keeper::door::is_alive(&spool);
+            if gone {
                 adopt::end_leftovers(&spool, run);
             }
+            gone
         };
-        let _ = tokio::task::spawn_blocking(end).await;
+        tokio::task::spawn_blocking(end).await.unwrap_or(true)
     }
 
     /// Renews the lease in the store, then tells the keeper: never the other way round. A lease
@@ -752,7 +764,7 @@ impl Drive {
                 .await;
             }
             // The keeper ends its agent by itself when nobody renews its lease; we only let go.
-            Leave::Fenced | Leave::Expired | Leave::HandedOver => {}
+            Leave::Fenced | Leave::Expired | Leave::HandedOver | Leave::CutOff => {}
         }
     }
 }

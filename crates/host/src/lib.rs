@@ -412,6 +412,10 @@ impl Inner {
                     host.inner.seals().extend(seal.map(|seal| (run, seal)));
                     let _ = adopt::retake(&host, run, fence).await;
                 }
+                Ok(Left::CutOff(seal)) => {
+                    host.inner.seals().extend(seal.map(|seal| (run, seal)));
+                    let _ = adopt::take_up(&host, run, fence).await;
+                }
                 Err(_) => {
                     let _ = adopt::give_up(&host, run).await;
                 }

@@ -40,6 +40,10 @@ pub const KNOWN: &[(&str, &str)] = &[
         "the id was read from the store, where it is sealed already",
     ),
     (
+        "fence/store/sqlite/reads/find_runs/run IS NOT NULL",
+        "an id that is not there lies between no two and ends with nothing: it is not found either way",
+    ),
+    (
         "rule/the agent's group is not killed",
         "the agent is killed by the next line and the rest of its family by the sweep: only later",
     ),

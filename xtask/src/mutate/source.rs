@@ -103,6 +103,20 @@ impl Source {
         1 + self.text[..at].matches('\n').count()
     }
 
+    /// Modules that this file declares for tests alone, as paths without an ending.
+    pub fn test_modules(&self) -> Vec<String> {
+        let own = self.path.trim_end_matches(".rs");
+        let below = match own.rsplit_once('/') {
+            Some((dir, "mod" | "lib" | "main")) => dir,
+            _ => own,
+        };
+        let declared = self.code.split("#[cfg(test)]").skip(1).filter_map(|after| {
+            let (name, _) = after.trim_start().strip_prefix("mod ")?.split_once(';')?;
+            name.bytes().all(is_name).then(|| format!("{below}/{name}"))
+        });
+        declared.collect()
+    }
+
     /// The path without what all paths have: `store/sqlite/verbs`.
     pub fn short(&self) -> String {
         let short = self.path.replacen("crates/", "", 1).replacen("src/", "", 1);
@@ -129,8 +143,15 @@ pub fn product(root: &Path) -> Result<Vec<Source>, String> {
     for name in PRODUCT {
         read(root, &format!("crates/{name}/src"), &mut found)?;
     }
+    let tests: Vec<String> = found.iter().flat_map(Source::test_modules).collect();
+    found.retain(|source| !tests.iter().any(|tests| is_of(&source.path, tests)));
     found.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(found)
+}
+
+/// Whether a file is this module, or below it.
+fn is_of(path: &str, module: &str) -> bool {
+    path.strip_prefix(module).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
 }
 
 fn read(root: &Path, below: &str, found: &mut Vec<Source>) -> Result<(), String> {

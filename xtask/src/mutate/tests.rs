@@ -10,6 +10,18 @@ fn all() -> Vec<Mutation> {
 }
 
 #[test]
+fn a_module_of_tests_in_a_file_of_its_own_is_no_part_of_the_product() {
+    let text = "#[cfg(test)]\nmod alone;\nmod commit;\n#[cfg(test)]\nmod tests {\n}\n";
+    let below = |path: &str| source::Source::new(path, text).test_modules();
+    assert_eq!(below("crates/a/src/b/mod.rs"), ["crates/a/src/b/alone"]);
+    assert_eq!(below("crates/a/src/b.rs"), ["crates/a/src/b/alone"]);
+    let product = source::product(&crate::root()).unwrap();
+    let has = |path: &str| product.iter().any(|source| source.path == path);
+    assert!(has("crates/store/src/sqlite/verbs.rs"));
+    assert!(!has("crates/store/src/sqlite/alone.rs"), "it is declared for tests alone");
+}
+
+#[test]
 fn every_kind_of_place_is_still_found() {
     let all = all();
     for (part, at_least) in [

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a life waits for its point to be passed.
-const PATIENCE: Duration = Duration::from_millis(2_500);
+/// How long a life waits for its point to be passed: seconds only where everything is slow.
+const PATIENCE: Duration = Duration::from_millis(5_000);
 /// The latest instant of a kill at an instant.
 const INSTANT_MS: usize = 600;
 /// Agents that are at work before something can be left behind.
@@ -35,6 +35,20 @@ pub struct Programs {
     pub fake_agent: PathBuf,
 }
 
+impl Programs {
+    /// Copies of what was built, on the file system of the houses, so that each house can link to
+    /// them. None may copy them once cases run: a file is busy for as long as anyone writes to it,
+    /// and a child that is just being started beside it holds it open.
+    pub fn beside(built: &Path, near: &Path) -> Result<Self, String> {
+        let [ostler, fake_agent] = ["ostler", "fake-agent"].map(|name| near.join(name));
+        for path in [&ostler, &fake_agent] {
+            let from = built.join(path.file_name().unwrap_or_default());
+            std::fs::copy(from, path).map_err(said("placing the armed binary"))?;
+        }
+        Ok(Self { ostler, fake_agent })
+    }
+}
+
 /// One process that was killed.
 #[derive(Debug, Clone, Copy)]
 pub struct Death {
@@ -44,8 +58,19 @@ pub struct Death {
     pub owed: bool,
 }
 
+/// How long the parts of a case took.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Spent {
+    /// Lives, to their violent ends.
+    pub killing: Duration,
+    /// From the last kill until every run has ended and was seen to.
+    pub ending: Duration,
+    pub judging: Duration,
+}
+
 pub struct Outcome {
     pub deaths: Vec<Death>,
+    pub spent: Spent,
     pub broken: Vec<String>,
     /// What was left of a case that went wrong.
     pub kept: Option<PathBuf>,
@@ -73,6 +98,8 @@ pub fn run(
     let house = House::new(&programs.ostler, lease_secs)?;
     let shared = shared(&house, programs)?;
     let mut torture = Torture { house, shared, chance, deaths: Vec::new(), broken: Vec::new() };
+    let mut spent = Spent::default();
+    let begun = Instant::now();
     let crowd_seed = torture.chance.number();
     let crowd = clients::crowd(&torture.shared, crowd_seed);
     for kill in &case.kills {
@@ -82,6 +109,7 @@ pub fn run(
             Kind::Sleeper => torture.sleeper(*kill)?,
         }
     }
+    spent.killing = begun.elapsed();
     if torture.house.ended().is_some() || torture.house.pid().is_none() {
         torture.house.serve(None)?;
     }
@@ -98,13 +126,15 @@ pub fn run(
     if settles && !unseen.is_empty() {
         torture.broken.push(format!("whoever watches a run sees its end: {unseen:?}"));
     }
+    spent.ending = begun.elapsed() - spent.killing;
     let judged = judge::judge(&mut torture.house, &torture.shared, peace);
+    spent.judging = begun.elapsed() - spent.killing - spent.ending;
     torture.broken.extend(judged);
     let kept = match torture.broken.is_empty() {
         true => None,
         false => copied(torture.house.instance.root(), keep),
     };
-    Ok(Outcome { deaths: torture.deaths, broken: torture.broken, kept })
+    Ok(Outcome { deaths: torture.deaths, spent, broken: torture.broken, kept })
 }
 
 struct Torture {

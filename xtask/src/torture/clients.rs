@@ -21,7 +21,8 @@ const RUNS_LIVE: usize = 4;
 const RUNS_MAX: usize = 24;
 /// Messages that an agent that listens is told before it may end.
 const MESSAGES: usize = 5;
-const PAUSE: Duration = Duration::from_millis(4);
+/// Before someone asks again. A case has a dozen of them, and nobody answers while a server starts.
+const PAUSE: Duration = Duration::from_millis(12);
 /// Not known to the agent's world otherwise; it must not be found in what is kept.
 pub const SECRET: &str = "torture-canary-5f1c9a7b2e";
 

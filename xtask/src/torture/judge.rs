@@ -17,6 +17,8 @@ const GONE_MAX: Duration = Duration::from_secs(10);
 /// Descriptors that a server may have more than one that was left in peace.
 const DESCRIPTORS_SLACK: usize = 8;
 const PAUSE: Duration = Duration::from_millis(5);
+/// Between two questions to a server, which costs it more than a look costs us.
+const SETTLE_PAUSE: Duration = Duration::from_millis(20);
 
 /// What runs look like when nobody is killed.
 #[derive(Debug, Default, Clone)]
@@ -36,13 +38,13 @@ struct Seen {
 
 /// Waits until no run is live; false when that never comes.
 pub fn settles(shared: &Shared) -> bool {
-    until(LIVENESS_MAX, || {
+    until(LIVENESS_MAX, SETTLE_PAUSE, || {
         let live = shared.door.json("/api/v1/runs?live=true&limit=500");
         live.is_some_and(|live| live.as_array().is_some_and(Vec::is_empty))
     })
 }
 
-fn until(most: Duration, mut holds: impl FnMut() -> bool) -> bool {
+fn until(most: Duration, pause: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + most;
     loop {
         if holds() {
@@ -51,7 +53,7 @@ fn until(most: Duration, mut holds: impl FnMut() -> bool) -> bool {
         if Instant::now() > end {
             return false;
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(pause);
     }
 }
 
@@ -78,16 +80,16 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Vec<String> {
         }
         None => broken.push("a healthy server shows its runs".to_owned()),
     }
-    if !until(GONE_MAX, || house.spools().is_empty()) {
+    if !until(GONE_MAX, PAUSE, || house.spools().is_empty()) {
         broken.push(format!("spools go with their runs: {:?}", house.spools()));
     }
     let allowed = peace.descriptors + DESCRIPTORS_SLACK;
-    if !until(GONE_MAX, || house.descriptors() <= allowed) {
+    if !until(GONE_MAX, PAUSE, || house.descriptors() <= allowed) {
         let now = house.descriptors();
         broken.push(format!("descriptors come back: {now} are open, {allowed} allowed"));
     }
     broken.extend(house.leave().err());
-    if !until(GONE_MAX, || house.processes().is_empty()) {
+    if !until(GONE_MAX, PAUSE, || house.processes().is_empty()) {
         broken.push(format!("nothing is left running: {:?}", house.processes()));
     }
     match store::check(&house.instance.data()) {
@@ -185,7 +187,7 @@ fn find_secret(dir: &Path, broken: &mut Vec<String>) {
 /// The same house without a kill, to know what to expect.
 pub fn peace(house: &mut House, shared: &std::sync::Arc<Shared>) -> Result<Peace, String> {
     let mut chance = crate::fuzz::Chance::of(0, "peace", 0);
-    if !until(LIVENESS_MAX, || shared.door.json("/api/v1/host").is_some()) {
+    if !until(LIVENESS_MAX, SETTLE_PAUSE, || shared.door.json("/api/v1/host").is_some()) {
         return Err("a healthy server does not answer".to_owned());
     }
     let mut clients = Vec::new();

@@ -2,14 +2,19 @@
 //! every violation with the words that have it again. "None in N" is said with the bound that N
 //! kills can give.
 
-use super::case::{Death, Outcome};
-use super::schedule::Case;
+use super::case::{Death, Outcome, Spent};
+use super::schedule::{Case, Kill};
 use failpoint::Point;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+/// A point that was asked for so often and never passed is passed by nobody: it shows nothing.
+const BLIND_AFTER: usize = 5;
+
 #[derive(Debug, Default, Clone, Copy)]
 struct Row {
+    /// How often the schedule asked for it.
+    asked: usize,
     deaths: usize,
     owed: usize,
     violations: usize,
@@ -19,23 +24,33 @@ pub struct Report {
     began: Instant,
     cases: usize,
     rows: BTreeMap<Option<Point>, Row>,
+    spent: Spent,
     violations: usize,
 }
 
 impl Report {
     pub fn new(began: Instant) -> Self {
-        Self { began, cases: 0, rows: BTreeMap::new(), violations: 0 }
+        Self { began, cases: 0, rows: BTreeMap::new(), spent: Spent::default(), violations: 0 }
     }
 
     pub fn add(&mut self, case: &Case, outcome: Result<Outcome, String>, again: &str) {
         self.cases += 1;
         let outcome = outcome.unwrap_or_else(|error| Outcome {
             deaths: Vec::new(),
+            spent: Spent::default(),
             broken: vec![error],
             kept: None,
         });
-        let Outcome { deaths, broken, kept } = outcome;
+        let Outcome { deaths, spent, broken, kept } = outcome;
+        self.spent.killing += spent.killing;
+        self.spent.ending += spent.ending;
+        self.spent.judging += spent.judging;
         self.violations += broken.len();
+        for kill in &case.kills {
+            if let Kill::At { point, .. } = kill {
+                self.rows.entry(Some(*point)).or_default().asked += 1;
+            }
+        }
         for Death { point, owed } in &deaths {
             let row = self.rows.entry(*point).or_default();
             row.deaths += 1;
@@ -72,6 +87,14 @@ impl Report {
             println!("{name:<18} {:>6} {:>6} {:>10}", row.deaths, row.owed, row.violations);
         }
         let kills = self.kills();
+        let Spent { killing, ending, judging } = self.spent;
+        let each = |spent: std::time::Duration| spent.as_secs_f64() / self.cases.max(1) as f64;
+        println!(
+            "a case: {:.1} s of kills, {:.1} s until all runs had ended, {:.1} s of judging",
+            each(killing),
+            each(ending),
+            each(judging)
+        );
         println!(
             "{kills} kills in {} cases, {} s; {} violations; with none in {kills}, fewer than one \
              kill in {} harms (95 %)",
@@ -80,9 +103,44 @@ impl Report {
             self.violations,
             kills / 3
         );
-        match self.violations {
-            0 => Ok(()),
-            count => Err(format!("{count} violations")),
+        match (self.violations, self.unmet().as_slice()) {
+            (0, []) => Ok(()),
+            (0, unmet) => Err(format!("no process passes these points: {}", unmet.join(", "))),
+            (count, _) => Err(format!("{count} violations")),
         }
+    }
+
+    /// Points at which nobody ever died, however often it was tried.
+    fn unmet(&self) -> Vec<&'static str> {
+        let unmet = self.rows.iter().filter(|(_, row)| row.asked >= BLIND_AFTER && row.deaths == 0);
+        unmet.filter_map(|(point, _)| point.map(Point::name)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::schedule::Kind;
+    use super::*;
+
+    #[test]
+    fn a_point_that_is_never_passed_is_told_when_it_was_tried_often_enough() {
+        let kills = vec![
+            Kill::At { point: Point::FenceRaised, hit: 1 },
+            Kill::At { point: Point::Reaped, hit: 1 },
+        ];
+        let case = Case { number: 0, kind: Kind::Sleeper, kills };
+        let mut report = Report::new(Instant::now());
+        for tries in 1..=BLIND_AFTER {
+            let deaths = vec![
+                Death { point: None, owed: true },
+                Death { point: Some(Point::Reaped), owed: true },
+            ];
+            let spent = Spent::default();
+            let outcome = Outcome { deaths, spent, broken: Vec::new(), kept: None };
+            report.add(&case, Ok(outcome), "");
+            let unmet: &[&str] = if tries < BLIND_AFTER { &[] } else { &["fence_raised"] };
+            assert_eq!(report.unmet(), unmet, "after {tries}");
+        }
+        assert!(report.finish().is_err());
     }
 }

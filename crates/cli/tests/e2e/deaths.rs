@@ -324,3 +324,34 @@ fn a_run_whose_keeper_hangs_is_ended_when_its_lease_is_over() {
     assert_eq!(serve.finish().code, 0);
     nothing_is_left(&ostler, "a keeper that hung");
 }
+
+/// What a host shows to the keeper of a first attempt, as its successor derives it.
+fn hello_secret(ostler: &Ostler, run: &str) -> String {
+    let token = std::fs::read_to_string(ostler.instance.data().join("token")).unwrap();
+    let key = blake3::derive_key("ostler 2026-11 secrets of one run", token.trim().as_bytes());
+    blake3::keyed_hash(&key, format!("hello {run} 1").as_bytes()).to_hex().to_string()
+}
+
+#[test]
+fn a_keeper_that_let_go_of_its_host_is_taken_up_again() {
+    let script = "--burst 5 --sleep-ms 2000 --tool list_files {} --burst 9";
+    let quiet = Ostler::new();
+    let expected = quiet.events(&["run", "--process", &quiet.fake(script), "x", "--json"]);
+
+    let ostler = Ostler::new();
+    let mut run = ostler.starts(&["run", "--process", &ostler.fake(script), "x", "--json"]);
+    let (id, _) = begun(&mut run);
+    let kept = ostler.files().into_iter().find(|path| path.ends_with("keepsake")).unwrap();
+    let secret = hello_secret(&ostler, &id);
+    // Whoever knows the secret is obeyed, and the host it obeyed before sees its connection end.
+    let stolen = keeper::door::dial(kept.parent().unwrap(), &secret, 1).unwrap();
+    drop(stolen);
+    let said = run.finish();
+    let events = ostler.events(&["show", &id, "--json"]);
+    assert_eq!(said.code, 0, "{:#?}", events.last());
+    assert_gap_free(&events);
+    assert_eq!(deeds(&events), deeds(&expected));
+    let adopted = events.iter().filter(|event| event["phase"] == "adopted").count();
+    assert_eq!(adopted, 1, "{events:#?}");
+    nothing_is_left(&ostler, "a stolen keeper");
+}

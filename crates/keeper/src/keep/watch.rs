@@ -102,7 +102,7 @@ enum Source {
     Lease,
     Listener,
     Owner,
-    Newcomer(usize),
+    Newcomers,
     Stdin,
     Out,
     Err,
@@ -199,7 +199,7 @@ impl Watch {
             Source::Lease => {}
             Source::Listener => self.control.accept(),
             Source::Owner => self.hear_owner(),
-            Source::Newcomer(index) => self.hear_newcomer(index),
+            Source::Newcomers => self.hear_newcomers(),
             Source::Stdin => self.speak(Voice::write_on),
             Source::Out => {
                 self.pump(Kind::Out);
@@ -210,9 +210,8 @@ impl Watch {
         }
     }
 
-    /// Waits for the next thing to happen. Newcomers come last to first, so that serving one does
-    /// not move the others; signals come after output, so that what an agent said before its end
-    /// is heard before it, and let no output rest.
+    /// Waits for the next thing to happen. Signals come after output, so that what an agent said
+    /// before its end is heard before it, and let no output rest.
     fn wait(&self) -> io::Result<Vec<Source>> {
         let rest = self.pace.rests_until(Instant::now());
         let mut sources = Vec::with_capacity(12);
@@ -239,8 +238,8 @@ impl Watch {
             let out = if owner.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
             add(Source::Owner, owner.as_fd(), PollFlags::IN | out);
         }
-        for (index, newcomer) in self.control.newcomers.iter().enumerate().rev() {
-            add(Source::Newcomer(index), newcomer.as_fd(), PollFlags::IN);
+        for newcomer in &self.control.newcomers {
+            add(Source::Newcomers, newcomer.as_fd(), PollFlags::IN);
         }
         add(Source::Listener, self.control.listener(), PollFlags::IN);
         add(Source::Lease, self.lease.as_fd(), PollFlags::IN);
@@ -257,6 +256,7 @@ impl Watch {
             .zip(ready)
             .filter_map(|(source, ready)| ready.then_some(*source))
             .collect();
+        happened.dedup();
         if rest.is_some() && happened.contains(&Source::Signals) {
             happened.splice(0..0, [Source::Out, Source::Err]);
         }

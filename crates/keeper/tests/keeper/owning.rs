@@ -1,13 +1,15 @@
 //! Who may speak to a keeper, and what a new owner is told.
 
 use std::io::ErrorKind;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::Path;
 
-use keeper::door;
 use keeper::record::Kind;
 use keeper::spool::Reader;
-use keeper::wire::{Refusal, Report, Stage};
+use keeper::wire::{Order, Refusal, Report, Stage, VERSION};
+use keeper::{door, packet};
 
-use crate::scene::{FENCE, SECRET, Scene};
+use crate::scene::{FENCE, PATIENCE, SECRET, Scene};
 
 fn refusal(error: &std::io::Error) -> Refusal {
     assert_eq!(error.kind(), ErrorKind::PermissionDenied);
@@ -64,20 +66,56 @@ fn the_newest_hello_takes_over_and_the_older_owner_is_cut_off() {
     scene.end();
 }
 
+/// Someone who has come to the door and said nothing.
+fn at_the_door(path: &Path) -> OwnedFd {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+    let dir = std::fs::File::open(path).unwrap();
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}/sock", dir.as_raw_fd())).unwrap();
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let newcomer =
+        rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    let until = std::time::Instant::now() + PATIENCE;
+    while let Err(error) = rustix::net::connect(&newcomer, &address) {
+        assert_eq!(error, rustix::io::Errno::AGAIN);
+        assert!(std::time::Instant::now() < until, "nobody is let in");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    newcomer
+}
+
+#[test]
+fn of_servers_that_came_while_a_keeper_stood_still_the_last_one_owns_it() {
+    let mut scene = Scene::sh("cat");
+    let hello = Order::Hello { secret: SECRET.to_owned(), fence: FENCE, version: VERSION };
+    let keeper = rustix::process::Pid::from_child(&scene.keeper);
+    rustix::process::kill_process(keeper, rustix::process::Signal::STOP).unwrap();
+    scene.hang_up();
+    let mut servers = Vec::new();
+    for _ in 0..3 {
+        let server = at_the_door(&scene.dir());
+        for packet in hello.packets() {
+            packet::send(&server, &packet).unwrap();
+        }
+        servers.push(server);
+    }
+    // The others died before they were answered, as servers do that are killed one after the other.
+    let last = servers.pop();
+    drop(servers);
+    rustix::process::kill_process(keeper, rustix::process::Signal::CONT).unwrap();
+    scene.control = last;
+    scene.await_report(|report| matches!(report, Report::Hello(_)));
+    scene.say(1, "mine\n");
+    scene.await_report(|report| *report == Report::SaidAck { n: 1 });
+    scene.read_until_out("mine");
+    scene.stop(0, 0);
+    scene.end();
+}
+
 #[test]
 fn silent_connections_do_not_keep_a_server_out() {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
     let mut scene = Scene::sh("cat");
     let path = scene.dir();
-    let mut silent = Vec::new();
-    for _ in 0..20 {
-        let dir = std::fs::File::open(&path).unwrap();
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&dir);
-        let address = SocketAddrUnix::new(format!("/proc/self/fd/{fd}/sock")).unwrap();
-        let stranger = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        connect(&stranger, &address).unwrap();
-        silent.push(stranger);
-    }
+    let _silent: Vec<OwnedFd> = (0..20).map(|_| at_the_door(&path)).collect();
     scene.dial(FENCE);
     scene.stop(0, 0);
     scene.end();

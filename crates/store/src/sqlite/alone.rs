@@ -290,11 +290,42 @@ fn only_who_waits_for_a_slot_stands_in_line() {
         ("UPDATE tasks SET waiting_for = 'quota' WHERE num = 2", false),
     ] {
         let (connection, _) = scene("");
-        let [claim, _] = line(&connection);
+        let [claim, next] = line(&connection);
         connection.execute_batch(tampered).unwrap();
         let standing = reads::standing(&connection, claim.task).unwrap();
         assert_eq!(standing.is_some(), stands, "{tampered}");
         assert_eq!(reads::lines(&connection, 9).unwrap().len(), 1 + usize::from(stands));
+        let behind = reads::standing(&connection, next.task).unwrap().unwrap();
+        assert_eq!((behind.ahead, behind.taken), (u64::from(stands), 1), "{tampered}");
+        connection.execute_batch(SETTLED).unwrap();
+        let behind = reads::standing(&connection, next.task).unwrap().unwrap();
+        assert_eq!(behind.taken, 0, "a run that has ended takes no slot");
+    }
+}
+
+#[test]
+fn a_run_that_has_not_begun_is_found_only_while_it_waits() {
+    let (connection, _) = scene("");
+    let [claim, _] = line(&connection);
+    let found = || reads::find_runs(&connection, &claim.run.to_string(), 9).unwrap();
+    assert_eq!(found(), [claim.run]);
+    connection.execute_batch("UPDATE tasks SET state = 'cancelled' WHERE num = 2").unwrap();
+    assert_eq!(found(), []);
+}
+
+#[test]
+fn a_task_that_finds_no_slot_is_told_so_from_the_queue_and_from_the_line() {
+    for (tampered, full) in [
+        ("", true),
+        ("UPDATE tasks SET state = 'queued', waiting_for = NULL WHERE num = 2", true),
+        ("UPDATE tasks SET waiting_for = 'quota' WHERE num = 2", false),
+        ("UPDATE tasks SET state = 'review', waiting_for = NULL WHERE num = 2", false),
+    ] {
+        let (connection, _) = scene("");
+        let [claim, _] = line(&connection);
+        connection.execute_batch(tampered).unwrap();
+        let taken = verbs::take(&connection, &claim, 0);
+        assert_eq!(matches!(taken, Err(Error::PoolFull { .. })), full, "{tampered}: {taken:?}");
     }
 }
 

@@ -289,9 +289,6 @@ pub(super) fn reap(
             return Err(Error::conflict(format!("{} and its task disagree", reaped.run)));
         }
     }
-    if !expired.is_empty() {
-        failpoint::hit(Point::FenceRaised);
-    }
     Ok(Did::quietly(expired.into_iter().map(|(_, reaped, _)| reaped).collect()))
 }
 
@@ -355,7 +352,10 @@ pub(super) fn fence_off(
             expires_at.ms()
         ])?;
     match (task, run) {
-        (1, 1) => Ok(true),
+        (1, 1) => {
+            failpoint::hit(Point::FenceRaised);
+            Ok(true)
+        }
         (0, 0) => Ok(false),
         _ => Err(Error::conflict(format!("{} and its task disagree", reaped.run))),
     }

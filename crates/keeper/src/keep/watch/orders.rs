@@ -4,7 +4,7 @@
 //! lease is the secret in the hello, and nothing else is heard from a newcomer.
 
 use super::{Phase, Watch};
-use crate::keep::control::Heard;
+use crate::keep::control::{Connection, Heard};
 use crate::keep::ladder::Graces;
 use crate::limits::ORDERS_PER_TURN_MAX;
 use crate::record::{Note, Rung};
@@ -28,14 +28,21 @@ impl Watch {
         self.control.owner.take_if(|owner| !owner.send_on());
     }
 
+    /// Newcomers are heard in the order in which they came: of several with the same fence all but
+    /// the last are servers that died at the door, and must not take the keeper from the living one.
+    pub(super) fn hear_newcomers(&mut self) {
+        let waiting = std::mem::take(&mut self.control.newcomers);
+        for mut newcomer in waiting {
+            match newcomer.hear(&mut self.packet) {
+                Heard::Order(order) => self.receive(newcomer, order),
+                Heard::Nothing => self.control.newcomers.push(newcomer),
+                Heard::Gone => {}
+            }
+        }
+    }
+
     /// A newcomer becomes the owner or is sent away; only its first order counts.
-    pub(super) fn hear_newcomer(&mut self, index: usize) {
-        let order = match self.control.newcomers[index].hear(&mut self.packet) {
-            Heard::Order(order) => order,
-            Heard::Nothing => return,
-            Heard::Gone => return drop(self.control.newcomers.remove(index)),
-        };
-        let mut newcomer = self.control.newcomers.remove(index);
+    fn receive(&mut self, mut newcomer: Connection, order: Order) {
         let admitted = match order {
             Order::Hello { secret, fence, version } => self.admit(&secret, fence, version),
             _ => Err(Refusal::Malformed),
