@@ -4,9 +4,10 @@
 use crate::drive::Drive;
 use crate::intake::Marks;
 use crate::ops::errand;
+use crate::ops::tool::Handoff;
 use contract::event::{Body, Envelope, RunResult, Text};
 use contract::plan::QuotaSource;
-use contract::state::Review;
+use contract::state::{Review, WaitingFor};
 use contract::{CommandId, Draft, RunState, TaskState};
 use engine::rules::budget::unspent;
 use engine::{Booked, Covers, Effect, Now};
@@ -244,9 +245,15 @@ impl Drive {
     fn settlement(&self, now: Now, result: &RunResult) -> Settle {
         let message = result.message.as_deref().unwrap_or_default();
         let seal = &self.words.seal;
-        let (task_state, waiting_for, follow) = match &self.errand {
-            None => (TaskState::after(result.outcome, Review::None), None, Follow::default()),
-            Some(errand) => {
+        let (task_state, waiting_for, follow) = match (&self.errand, Handoff::of(result)) {
+            (None, _) => (TaskState::after(result.outcome, Review::None), None, Follow::default()),
+            // It handed over to a person: the answer is what its next run is asked.
+            (Some(_), Some(handoff)) => {
+                let note = Some(seal.given(&handoff.question));
+                let follow = Follow { note, resumes: Some(self.run), ..Follow::default() };
+                (TaskState::Waiting, Some(WaitingFor::Answer), follow)
+            }
+            (Some(errand), None) => {
                 let (tries_max, resets_at) = (self.house.tries_max, self.machine.resets_at());
                 let launched = self.pid.is_some();
                 let next = errand::ended(tries_max, errand, result, launched, resets_at, now.wall);

@@ -25,6 +25,7 @@ pub(crate) mod wake {
     pub const REJECTED: &str = "rejected";
     pub const REOPENED: &str = "reopened";
     pub const COMMENT: &str = "comment";
+    pub const ANSWERED: &str = "answered";
 }
 
 /// What an agent is asked when it ran out of turns and may go on.

@@ -8,6 +8,7 @@ use contract::limits::{
     RETENTION_LOOK_MS, RETENTION_PAUSE_MS, RETENTION_RUNS_MAX, RETENTION_SLICE,
 };
 use contract::{Code, Fault, RunId};
+use std::sync::Arc;
 use std::time::Duration;
 use store::{Stale, Upkeep};
 
@@ -44,6 +45,9 @@ pub async fn delete(host: &Host, given: &str, by: &str) -> Result<RunId, Fault> 
 async fn take(host: &Host, run: RunId) -> Result<(), Fault> {
     let now = clock::now().wall;
     host.inner.heed(host.store().delete_run(run, now).await).map_err(stored)?;
+    let trees = Arc::clone(&host.inner.trees);
+    // A workspace that cannot be removed now is swept when the next host looks.
+    let _ = tokio::task::spawn_blocking(move || trees.remove(run)).await;
     host.inner.heed(host.store().purge(run).await).map_err(stored)
 }
 
@@ -56,7 +60,7 @@ pub(crate) fn tend(host: &Host, retention: Retention) {
     if !host.serves() || !retention.is_set() {
         return;
     }
-    let house = std::sync::Arc::downgrade(&host.inner);
+    let house = Arc::downgrade(&host.inner);
     tokio::spawn(async move {
         while let Some(inner) = house.upgrade() {
             // A store in trouble is asked again at the next look.

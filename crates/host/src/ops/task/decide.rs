@@ -179,6 +179,9 @@ async fn comment(host: &Host, task: &TaskRow, words: Words) -> Result<(), Fault>
     }
     let id = words.id.unwrap_or_else(chance::command_id);
     keep(host, id, task, &text, mentions.clone()).await?;
+    if task.waiting_for == Some(WaitingFor::Answer) {
+        return answered(host, task, &text).await;
+    }
     say(host, task, &text, &mentions).await?;
     for agent in mentions.iter().filter(|agent| **agent != task.agent) {
         // Not every word after an @ is a name.
@@ -187,6 +190,18 @@ async fn comment(host: &Host, task: &TaskRow, words: Words) -> Result<(), Fault>
         }
     }
     Ok(())
+}
+
+/// What was handed over to a person goes on with their words, in the conversation that asked.
+async fn answered(host: &Host, task: &TaskRow, text: &str) -> Result<(), Fault> {
+    let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
+    let follow = Follow {
+        prompt: Some(Seal::default().given(text)),
+        resumes: runs.first().copied(),
+        wake: Some(wake::ANSWERED.to_owned()),
+        ..Follow::default()
+    };
+    step(host, task, TaskState::Queued, follow).await
 }
 
 /// A run that is at work on the task hears of it: it is an event of the run, and `read_task` has it.
