@@ -27,6 +27,8 @@ class Bad(Remote):
             status = 200
         if FAULT == "unknown" and status == 404:
             status = 200
+        if FAULT == "unknown as closed" and status == 404:
+            status = 410
         if FAULT == "input" and status == 202:
             status = 500
         if FAULT == "delete" and status == 204:
