@@ -11,7 +11,7 @@ use crate::render;
 use crate::terminal;
 use crate::way::Way;
 use contract::state::Review;
-use contract::{Code, Fault, Timestamp};
+use contract::{Code, Fault, Page, Timestamp};
 use host::ops::run::Budget;
 use host::ops::task::add::NewErrand;
 use host::ops::task::decide::Words;
@@ -120,7 +120,7 @@ async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopp
             path.push_str(&format!("&{name}={}", crate::client::escaped(value)));
         }
     }
-    let ask = async |client: &Client| Ok(client.get::<Vec<TaskView>>(&path).await?);
+    let ask = async |client: &Client| Ok(client.get::<Page<TaskView>>(&path).await?.items);
     let tasks = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&tasks)?;

@@ -91,9 +91,10 @@ fn when_a_quota_resets_is_shown_with_the_end_of_its_run() {
 
 #[test]
 fn who_wants_no_quota_kept_is_shown_the_end_of_its_run_and_nothing_else_of_the_account() {
-    let ostler = Ostler::new();
-    let binary = agent(&ostler, "claude", "usage_limit", "");
     let told = |source: &str| {
+        // Each has a house of its own: an answer like this keeps the account closed for a while.
+        let ostler = Ostler::new();
+        let binary = agent(&ostler, "claude", "usage_limit", "");
         configure(&ostler, "claude", &binary, json!({ "quota": { "source": source } }));
         let said = ostler.says(&["run", "mine", "x", "--json"]);
         assert_eq!(said.code, 6, "{said:#?}");

