@@ -71,4 +71,4 @@ pub fn top(dir: &Path) -> Option<&Path> {
 
 #[cfg(test)]
 #[path = "git/tests.rs"]
-mod tests;
+pub(crate) mod tests;

@@ -25,6 +25,7 @@ mod doctor;
 mod door;
 mod escape;
 mod first_minutes;
+mod git;
 mod handover;
 mod hired;
 mod hook;

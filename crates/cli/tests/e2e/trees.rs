@@ -2,26 +2,14 @@
 //! going on in it, directories that are only for one run, and what is told when two meet. Hosts are
 //! killed while they make one.
 
+use crate::git::git;
 use crate::ostler::{Ostler, Running, Said, result, signal};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
-
-fn git(dir: &Path, args: &[&str]) -> String {
-    let ran = Command::new("git")
-        .args(["-c", "user.name=p", "-c", "user.email=p@example.invalid", "-C"])
-        .arg(dir)
-        .args(args)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output()
-        .expect("git runs");
-    assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8_lossy(&ran.stdout).into_owned()
-}
 
 /// An instance whose working directory is a person's repository.
 fn with_repository() -> Ostler {

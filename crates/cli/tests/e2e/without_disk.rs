@@ -4,28 +4,16 @@
 //! what packed it.
 
 use crate::door::Door;
+use crate::git::git;
 use crate::mcp::Guest;
 use crate::ostler::{Ostler, kinds, result};
 use crate::security::Tally;
 use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
 
 /// An agent as it would be on another machine: it knows the address and the token, and nothing of
 /// our disk. What it makes of the repository goes back as git wrote it.
 const REMOTE: &str = include_str!("without_disk.py");
-
-fn git(dir: &Path, args: &[&str]) -> String {
-    let ran = Command::new("git")
-        .args(["-c", "user.name=p", "-c", "user.email=p@example.invalid", "-C"])
-        .arg(dir)
-        .args(args)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .output()
-        .expect("git runs");
-    assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8_lossy(&ran.stdout).into_owned()
-}
 
 /// A person's repository, with what must never leave it.
 fn repository(work: &Path) {

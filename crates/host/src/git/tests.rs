@@ -81,7 +81,7 @@ const HOOKS: &[&str] = &[
     "pre-commit",
 ];
 
-fn git(dir: &Path, args: &[&str]) {
+pub(crate) fn git(dir: &Path, args: &[&str]) -> String {
     let ran = Command::new("git")
         .args(["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-C"])
         .arg(dir)
@@ -91,6 +91,7 @@ fn git(dir: &Path, args: &[&str]) {
         .output()
         .expect("git runs");
     assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
+    String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
 fn repository() -> tempfile::TempDir {

@@ -6,10 +6,10 @@
 
 use super::make::STEPS;
 use super::*;
+use crate::git::tests::git;
 use contract::Timestamp;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Command;
 
 struct Stage {
     dir: tempfile::TempDir,
@@ -82,19 +82,6 @@ impl Stage {
             .map(|words| self.git(&words.split(' ').collect::<Vec<_>>()))
             .join("---\n")
     }
-}
-
-fn git(dir: &Path, args: &[&str]) -> String {
-    let ran = Command::new("git")
-        .args(["-c", "user.name=t", "-c", "user.email=t@example.invalid", "-C"])
-        .arg(dir)
-        .args(args)
-        .env("GIT_CONFIG_GLOBAL", "/dev/null")
-        .env("GIT_CONFIG_NOSYSTEM", "1")
-        .output()
-        .expect("git runs");
-    assert!(ran.status.success(), "{args:?}: {}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8_lossy(&ran.stdout).into_owned()
 }
 
 fn put(tree: &Tree, name: &str, text: &str) {
