@@ -5,15 +5,18 @@
 //! worked on twice is not decided here but by the claim, under its fence.
 
 use crate::ops::errand::{self, Resolved, wake};
+use crate::ops::fallback::{self, Way, Ways};
 use crate::ops::run::stored;
 use crate::ops::start::{self, Begun};
-use crate::ops::{again, agents, gate, line};
+use crate::ops::{again, agents, gate, limits, line};
 use crate::{Host, chance, clock};
 use contract::event::Outcome;
+use contract::limits::AGENT_RUNS_MAX;
 use contract::state::{Review, TaskState, WaitingFor};
-use contract::{Code, Fault, Timestamp, limits};
+use contract::{Code, Fault, Timestamp};
 use engine::rules::claimable::{First, Room, next};
 use engine::rules::errand::{Ended, after};
+use engine::rules::fallback::{Standing, helps};
 use engine::rules::hold::Hold;
 use futures::FutureExt as _;
 use std::sync::Arc;
@@ -118,7 +121,7 @@ async fn first<'a>(host: &Host, head: &'a Head) -> First<'a> {
         num: head.num,
         room: Room {
             taken: head.busy,
-            places: places.filter(|places| *places > 0).unwrap_or(limits::AGENT_RUNS_MAX).into(),
+            places: places.filter(|places| *places > 0).unwrap_or(AGENT_RUNS_MAX).into(),
         },
     }
 }
@@ -134,36 +137,124 @@ enum Tried {
 }
 
 async fn try_one(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
-    let resolved = match errand::resolve(host, task).await {
-        Ok(resolved) => resolved,
+    let ways = match fallback::ways(host, task).await {
+        Ok(ways) => ways,
         Err(fault) => return failed(host, task, &fault).await,
     };
-    if let Some(hold) = gate::hold(host, &resolved.candidate).await? {
-        return wait(host, task, hold).await;
+    let mut shut = Shut::default();
+    for way in &ways.all {
+        match go(host, task, &ways, way).await? {
+            Gone::Tried(tried) => return Ok(tried),
+            Gone::Held(hold) => shut.hold(hold),
+            Gone::Refused(fault) => shut.refused = Some(fault),
+        }
     }
-    if let Some(places) = line::places(&resolved.named.adapter)
-        && let Some(tried) = in_line(host, task, &resolved, places).await?
+    match shut {
+        Shut { earliest: Some(hold), .. } => wait(host, task, hold).await,
+        Shut { earliest: None, refused: Some(fault) } => not_begun(host, task, fault).await,
+        // There is always the agent's own way, and it came to something.
+        Shut { earliest: None, refused: None } => Ok(Tried::Passed),
+    }
+}
+
+/// What came of going one way.
+enum Gone {
+    Tried(Tried),
+    /// It is shut for now.
+    Held(Hold),
+    /// It is shut until someone mends it.
+    Refused(Fault),
+}
+
+/// Why no way could be gone.
+#[derive(Default)]
+struct Shut {
+    /// The one that opens first.
+    earliest: Option<Hold>,
+    refused: Option<Fault>,
+}
+
+impl Shut {
+    fn hold(&mut self, hold: Hold) {
+        let known = |hold: &Hold| hold.until.unwrap_or(Timestamp(i64::MAX));
+        if self.earliest.as_ref().is_none_or(|earliest| known(&hold) < known(earliest)) {
+            self.earliest = Some(hold);
+        }
+    }
+}
+
+/// Goes one way: starts the task by it, or says why it is shut. What would keep the task waiting
+/// whoever did it is no reason to look at the next one.
+async fn go(host: &Host, task: &TaskRow, ways: &Ways, way: &Way) -> Result<Gone, Fault> {
+    match way.standing {
+        Standing::Spent(code) => {
+            let message = format!("{} could not do it", way.name());
+            return Ok(Gone::Refused(Fault::new(code, message)));
+        }
+        Standing::Until(until) if until > clock::now().wall => {
+            let (why, note) = (WaitingFor::NotBefore, format!("{} failed at it", way.name()));
+            return Ok(Gone::Held(Hold { why, until: Some(until), note }));
+        }
+        Standing::Until(_) | Standing::Open => {}
+    }
+    if let Some(hold) = gate::hold(host, &way.resolved.candidate).await? {
+        return held(host, task, way, hold).await;
+    }
+    if !fallback::has_a_hand_free(host, way).await? {
+        let note = format!("{} has its hands full", way.name());
+        return Ok(Gone::Held(Hold { why: WaitingFor::Agent, until: None, note }));
+    }
+    if let Some(places) = line::places(&way.resolved.named.adapter)
+        && let Some(tried) = in_line(host, task, &way.resolved, places).await?
     {
-        return Ok(tried);
+        return Ok(Gone::Tried(tried));
     }
-    let request = match errand::request(host, task, &resolved).await {
-        Ok(request) => request,
-        Err(fault) => return not_begun(host, task, fault).await,
+    let fault = match begin_run(host, task, ways, way).await? {
+        Ok(Begun::Started(_)) => return Ok(Gone::Tried(Tried::Moved)),
+        Ok(Begun::NoSlot) => return Ok(Gone::Tried(Tried::Passed)),
+        Err(fault) => fault,
     };
-    let (host_, id) = (host.clone(), task.id);
+    match fault.code {
+        // Others were quicker between the look and the start; it is no failure of the task.
+        Code::ProviderQuota | Code::BudgetExceeded => {
+            let hold = limits::crowded_out(host, &way.resolved.candidate, &fault).await?;
+            held(host, task, way, hold).await
+        }
+        code if ways.is_chain() && helps(code) => Ok(Gone::Refused(fault)),
+        _ => not_begun(host, task, fault).await.map(Gone::Tried),
+    }
+}
+
+/// Something keeps the task from going this way now. Where that is the agent's own and not for its
+/// account, it would be kept anywhere.
+async fn held(host: &Host, task: &TaskRow, way: &Way, hold: Hold) -> Result<Gone, Fault> {
+    match way.link.is_some() || hold.why == WaitingFor::Quota {
+        true => Ok(Gone::Held(hold)),
+        false => wait(host, task, hold).await.map(Gone::Tried),
+    }
+}
+
+async fn begin_run(
+    host: &Host,
+    task: &TaskRow,
+    ways: &Ways,
+    way: &Way,
+) -> Result<Result<Begun, Fault>, Fault> {
+    let request = match errand::request(host, task, ways, way).await {
+        Ok(request) => request,
+        Err(fault) => return Ok(Err(fault)),
+    };
+    let (host, id) = (host.clone(), task.id);
+    #[cfg(test)]
+    if tests::is_played() {
+        return Ok(tests::begins(&host, request, id).await);
+    }
     // What is durable must be driven, also when this look is given up meanwhile.
     let begun =
         tokio::spawn(
-            async move { start::start_new(&host_, request, chance::run_id(), Some(id)).await },
+            async move { start::start_new(&host, request, chance::run_id(), Some(id)).await },
         );
-    let begun = begun
-        .await
-        .map_err(|error| Fault::new(Code::InternalError, format!("starting: {error}")))?;
-    match begun {
-        Ok(Begun::Started(_)) => Ok(Tried::Moved),
-        Ok(Begun::NoSlot) => Ok(Tried::Passed),
-        Err(fault) => not_begun(host, task, fault).await,
-    }
+    begun.await.map_err(|error| Fault::new(Code::InternalError, format!("starting: {error}")))
 }
 
 /// There is no run: because we leave, because the store is in trouble, or because of the task.
@@ -223,6 +314,7 @@ async fn failed(host: &Host, task: &TaskRow, fault: &Fault) -> Result<Tried, Fau
         review: Review::None,
         tries: task.tries,
         tries_max: host.inner.tries_max,
+        others: false,
         now: clock::now().wall,
         jitter01: chance::unit(),
     });
@@ -266,8 +358,13 @@ async fn moved(
 pub(crate) async fn launch_again(host: &Host, row: &RunRow) -> Result<bool, Fault> {
     let task = host.store().task(row.task).await.map_err(stored)?;
     let Some(task) = task.filter(|task| task.by_queue && host.serves()) else { return Ok(false) };
-    let resolved = errand::resolve(host, &task).await?;
-    let request = errand::request(host, &task, &resolved).await?;
+    let ways = fallback::ways(host, &task).await?;
+    // One that went a way which is not there any more is not launched; it ends with its lease.
+    let Some(way) = ways.of(row) else { return Ok(false) };
+    let request = errand::request(host, &task, &ways, way).await?;
     again::launch(host, request, row).await?;
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,8 @@ pub struct RunHead {
     pub model: Option<String>,
     /// The agent's own conversation that this run takes up.
     pub resumes: Option<Sealed>,
+    /// Who does it in place of the one it was given to, and why.
+    pub fallback: Option<Sealed>,
     pub prompt_preview: Sealed,
 }
 

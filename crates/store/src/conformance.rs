@@ -91,6 +91,7 @@ pub fn claim_of(task: TaskId, holder: &str) -> Claim {
             cwd: "/".into(),
             model: None,
             resumes: None,
+            fallback: None,
             prompt_preview: seal.given("do it"),
         },
     }

@@ -90,6 +90,8 @@ pub enum Again {
     Due(Timestamp),
     /// Those that wait for this and do not know until when.
     For(WaitingFor),
+    /// Those that wait for this, whatever time they were told: what they wait for has changed.
+    Whenever(WaitingFor),
 }
 
 /// Sums over the tasks below one.

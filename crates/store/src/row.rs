@@ -29,6 +29,9 @@ pub struct RunRow {
     pub totals: Option<Totals>,
     /// The agent's own name for its conversation, once a turn of it went well.
     pub native_session: Option<String>,
+    /// Who does it in place of the one it was given to, and why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<String>,
     /// Everything from here on is there when the run is settled.
     pub ended_at: Option<Timestamp>,
     pub outcome: Option<Outcome>,

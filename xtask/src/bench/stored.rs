@@ -169,6 +169,7 @@ pub fn claim(run: RunId) -> Claim {
             cwd: "/".to_owned(),
             model: None,
             resumes: None,
+            fallback: None,
             prompt_preview: Sealed::default(),
         },
     }

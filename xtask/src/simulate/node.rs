@@ -408,6 +408,7 @@ fn claim<G: Ground>(env: &mut Env<G>, node: usize, task: TaskId, now: Now) -> Cl
             cwd: "/".to_owned(),
             model: None,
             resumes: None,
+            fallback: None,
             prompt_preview: seal.given("simulated"),
         },
     }

@@ -298,6 +298,7 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         },
         task_budget: Default::default(),
         fallback: None,
+        goes_on_in: None,
         workspace: workspace.map(config::place),
         keep: false,
         // Where someone sits who can answer, questions are asked; elsewhere the host decides.

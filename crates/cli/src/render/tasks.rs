@@ -130,10 +130,9 @@ pub fn task_sheet(sheet: &TaskSheet, now: Timestamp, columns: usize, colour: Col
         let id = run.id.to_string();
         let outcome = run.outcome.map_or("live", |outcome| outcome.word()).replace('_', " ");
         let code = run.code.map(|code| format!(" ({})", code.word())).unwrap_or_default();
-        say(
-            "run",
-            format!("{}  {}  {outcome}{code}", tail(&id), figures::ago(run.started_at, now)),
-        );
+        let instead = run.fallback.as_deref().map(|who| format!("  {}", one_line(who)));
+        let (when, instead) = (figures::ago(run.started_at, now), instead.unwrap_or_default());
+        say("run", format!("{}  {when}  {outcome}{code}{instead}", tail(&id)));
     }
     if let Some(progress) = &sheet.last_progress {
         say("progress", one_line(&progress.summary));

@@ -24,6 +24,7 @@ mod deaths;
 mod doctor;
 mod door;
 mod escape;
+mod fallback;
 mod first_minutes;
 mod git;
 mod handover;

@@ -14,6 +14,12 @@ use std::time::Duration;
 /// An instance whose working directory is a person's repository.
 fn with_repository() -> Ostler {
     let ostler = Ostler::new();
+    repository(&ostler);
+    ostler
+}
+
+/// Makes the working directory of an instance one.
+pub fn repository(ostler: &Ostler) {
     let work = ostler.instance.work();
     git(&work, &["init", "-q", "-b", "main"]);
     for (name, text) in [("a.txt", "one\ntwo\n"), ("src/b.txt", "b\n"), (".gitignore", "*.log\n")] {
@@ -22,7 +28,6 @@ fn with_repository() -> Ostler {
     }
     git(&work, &["add", "."]);
     git(&work, &["commit", "-qm", "first"]);
-    ostler
 }
 
 /// An agent that does this in its working directory and is done.

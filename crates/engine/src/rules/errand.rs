@@ -3,7 +3,8 @@
 //! comes to rest after so many tries is decided there too. A run that died without a word has ended
 //! like any other, with the code of that, so it counts.
 
-use super::retry::{next_retry, until_reset};
+use super::fallback::helps;
+use super::retry::{TRIES_MAX, next_retry, until_reset};
 use contract::event::Outcome;
 use contract::fault::Retry;
 use contract::state::{Review, TaskState, WaitingFor};
@@ -23,6 +24,8 @@ pub struct Ended {
     pub tries: u32,
     /// How often it may be, when the person says so.
     pub tries_max: Option<u32>,
+    /// Whether its agent's chain has another way that is not spent.
+    pub others: bool,
     pub now: Timestamp,
     /// From 0 to 1.
     pub jitter01: f64,
@@ -38,11 +41,20 @@ pub struct Next {
     pub again: bool,
     /// Whether the next run goes on with the conversation of the one that ended.
     pub resumes: bool,
+    /// Whether another of the agent's chain is to go on with it.
+    pub falls_back: bool,
 }
 
 impl Next {
     const fn rest(state: TaskState) -> Self {
-        Self { state, waiting_for: None, until: None, again: false, resumes: false }
+        Self {
+            state,
+            waiting_for: None,
+            until: None,
+            again: false,
+            resumes: false,
+            falls_back: false,
+        }
     }
 }
 
@@ -62,6 +74,11 @@ fn again(ended: &Ended, code: Code) -> Next {
         code => code,
     };
     let spent = ended.tries_max.is_some_and(|max| ended.tries >= max);
+    if ended.others && helps(code) && !spent && ended.tries < TRIES_MAX {
+        // Who is free, and whether anyone is, is found where the next run is started.
+        let again = Next::rest(TaskState::Queued);
+        return Next { again: true, falls_back: true, ..again };
+    }
     let Some(wait_ms) = next_retry(code, ended.tries, ended.jitter01).filter(|_| !spent) else {
         return Next::rest(TaskState::Failed);
     };
@@ -89,6 +106,7 @@ fn again(ended: &Ended, code: Code) -> Next {
         until: later.then_some(until),
         again: true,
         resumes: retry == Retry::Resume,
+        falls_back: false,
     }
 }
 
@@ -105,6 +123,7 @@ mod tests {
         review: Review::None,
         tries: 0,
         tries_max: None,
+        others: false,
         now: NOW,
         jitter01: 0.5,
     };
@@ -115,12 +134,14 @@ mod tests {
 
     /// A state, for what and how long it waits, and whether the conversation goes on.
     fn said(next: Next) -> String {
-        let Next { state, waiting_for, until, again, resumes } = next;
+        let Next { state, waiting_for, until, again, resumes, falls_back } = next;
         let mut text = state.word().to_owned();
         if let (Some(why), Some(until)) = (waiting_for, until) {
             text = format!("{text} {why:?} {} s", until.since(NOW) / 1000);
         }
-        text + if resumes { " goes on" } else { "" } + if again { " again" } else { "" }
+        text += if resumes { " goes on" } else { "" };
+        text += if falls_back { " elsewhere" } else { "" };
+        text + if again { " again" } else { "" }
     }
 
     #[test]
@@ -167,6 +188,15 @@ mod tests {
                 "waiting NotBefore 120 s again",
             ),
             (ended(Code::ProviderQuota, 4), "failed"),
+            // Where another could do better, it does, as often as a task is tried at all.
+            (Ended { others: true, ..ended(Code::ProviderQuota, 0) }, "queued elsewhere again"),
+            (Ended { others: true, ..ended(Code::Overloaded, 3) }, "queued elsewhere again"),
+            (Ended { others: true, ..ended(Code::AuthFailed, 0) }, "queued elsewhere again"),
+            (Ended { others: true, ..ended(Code::ModelNotFound, 4) }, "failed"),
+            (Ended { others: true, tries_max: Some(1), ..ended(Code::AuthFailed, 1) }, "failed"),
+            (Ended { others: true, ..ended(Code::AgentFailed, 0) }, "failed"),
+            (Ended { others: true, ..ended(Code::ProcessCrashed, 0) }, "queued again"),
+            (Ended { others: true, ..ended(Code::BudgetExceeded, 0) }, "failed"),
             (Ended { tries_max: Some(0), ..ended(Code::ProcessLost, 0) }, "failed"),
             (Ended { tries_max: Some(9), ..ended(Code::ProcessLost, 1) }, "failed"),
         ];

@@ -12,7 +12,7 @@ const QUOTA_MS: u64 = 30 * MINUTE_MS;
 /// How often a run that ran out of turns is continued.
 const RESUMES_MAX: u32 = 2;
 /// How often a task is tried in all, whatever the reasons: a poisoned one must come to rest.
-const TRIES_MAX: u32 = 4;
+pub(super) const TRIES_MAX: u32 = 4;
 /// Retries are spread by this share to both sides, so that many tasks do not come back at once.
 const JITTER: f64 = 0.25;
 

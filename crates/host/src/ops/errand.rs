@@ -3,6 +3,7 @@
 //! comes from the task's row, so a run that another host began is gone on with in the same way.
 
 use super::agents;
+use super::fallback::{self, HandedOver, Way, Ways};
 use super::gate::Candidate;
 use super::resume::Resume;
 use super::run::{Budget, Named, RunRequest, ToolsBy, stored};
@@ -11,6 +12,7 @@ use contract::event::{Body, Comment, Event, Origin, RunResult};
 use contract::state::Review;
 use contract::{Code, Fault, RunId, TaskId, Timestamp};
 use engine::rules::errand::{Ended, Next, after};
+use engine::rules::handover::handover;
 use runtimes::registry;
 use std::path::PathBuf;
 use store::{Follow, Seal, TaskRow};
@@ -26,6 +28,7 @@ pub(crate) mod wake {
     pub const REOPENED: &str = "reopened";
     pub const COMMENT: &str = "comment";
     pub const ANSWERED: &str = "answered";
+    pub const FALLBACK: &str = "fallback";
 }
 
 /// What an agent is asked when it ran out of turns and may go on.
@@ -37,6 +40,8 @@ pub(crate) struct Errand {
     pub review: Review,
     pub tries: u32,
     pub body: String,
+    /// Whether its agent's chain has another way than this run's.
+    pub others: bool,
     pub wake: Wake,
 }
 
@@ -54,6 +59,8 @@ pub(crate) async fn of(host: &Host, task: TaskId) -> Result<Option<Errand>, Faul
     let Some(row) = row.filter(|row| row.by_queue) else { return Ok(None) };
     let mut linked = host.store().dependencies(task).await.map_err(stored)?;
     linked.extend(row.parent);
+    // An agent that is not known any more has no chain either.
+    let others = fallback::ways(host, &row).await.is_ok_and(|ways| ways.others());
     let told = row.wake.as_deref().unwrap_or(wake::TASK);
     let (reason, comment) = match told.split_once(' ') {
         Some((reason, comment)) => (reason.to_owned(), Some(comment.to_owned())),
@@ -63,6 +70,7 @@ pub(crate) async fn of(host: &Host, task: TaskId) -> Result<Option<Errand>, Faul
         review: row.review,
         tries: row.tries,
         body: row.body,
+        others,
         wake: Wake { reason, comment, linked },
     }))
 }
@@ -105,27 +113,37 @@ pub(crate) async fn resolve(host: &Host, task: &TaskRow) -> Result<Resolved, Fau
         Fault::new(Code::BadWorkspace, message)
             .with_hint(format!("give --cwd, or set agents.{}.cwd", task.agent))
     })?;
-    let adapter = &named.adapter;
-    let candidate = Candidate {
-        task: task.id,
-        agent: task.agent.clone(),
-        adapter: adapter.name.clone(),
-        runtime: adapter.runtime.clone(),
-        provider: None,
-        account: adapter.account.clone(),
-        cwd,
-    };
-    Ok(Resolved { candidate, named })
+    Ok(Resolved::of(task.id, task.agent.clone(), cwd, named))
+}
+
+impl Resolved {
+    pub fn of(task: TaskId, agent: String, cwd: PathBuf, named: Named) -> Self {
+        let adapter = &named.adapter;
+        let candidate = Candidate {
+            task,
+            agent,
+            adapter: adapter.name.clone(),
+            runtime: adapter.runtime.clone(),
+            provider: None,
+            account: adapter.account.clone(),
+            cwd,
+        };
+        Self { candidate, named }
+    }
 }
 
 /// What is asked of the agent. A conversation is taken up where one is meant and can be; where it
-/// cannot, the task itself is said again with what came of it.
+/// cannot, the task itself is said again with what came of it. Who takes over from another is told
+/// what is known of the work so far.
 pub(crate) async fn request(
     host: &Host,
     task: &TaskRow,
-    resolved: &Resolved,
+    ways: &Ways,
+    way: &Way,
 ) -> Result<RunRequest, Fault> {
-    let resume = match task.resumes {
+    let resolved = &way.resolved;
+    let handed = ways.handed_over(host, way).await?;
+    let resume = match task.resumes.filter(|_| handed.is_none()) {
         Some(run) => conversation(host, run, resolved).await?,
         None => None,
     };
@@ -134,10 +152,14 @@ pub(crate) async fn request(
         (Some(next), Some(_)) => next.clone(),
         (Some(next), None) => format!("{}\n\n{next}", task.prompt),
     };
+    let (prompt, tree) = match handed {
+        Some(HandedOver { past, tree }) => (handover(&past, &prompt), tree),
+        None => (prompt, None),
+    };
     let budget = task.budget.as_deref().and_then(|json| serde_json::from_str::<Budget>(json).ok());
-    Ok(RunRequest {
+    let request = RunRequest {
         run_id: None,
-        agent: task.agent.clone(),
+        agent: resolved.candidate.agent.clone(),
         prompt,
         cwd: resolved.candidate.cwd.clone(),
         adapter: None,
@@ -151,13 +173,32 @@ pub(crate) async fn request(
         permission: None,
         budget: budget.unwrap_or_default(),
         task_budget: Default::default(),
-        fallback: None,
+        fallback: way.note(task, ways.last_code()),
+        goes_on_in: tree,
         workspace: None,
         keep: false,
         attended: false,
         resume,
         environment: None,
+    };
+    Ok(match &way.link {
+        // What the name stands for is found by the name.
+        None => request,
+        Some(_) => of_link(request, &resolved.named),
     })
+}
+
+/// A request that says itself what its link stands for.
+fn of_link(request: RunRequest, named: &Named) -> RunRequest {
+    RunRequest {
+        adapter: Some(named.adapter.clone()),
+        budget: request.budget.over(named.budget),
+        prompt_template: named.prompt_template.clone(),
+        system_prompt: named.system_prompt.clone(),
+        tools: named.tools.clone(),
+        workspace: named.workspace,
+        ..request
+    }
 }
 
 async fn conversation(
@@ -187,6 +228,7 @@ pub(crate) fn ended(
         review: errand.review,
         tries: errand.tries,
         tries_max,
+        others: errand.others,
         now,
         jitter01: chance::unit(),
     })
@@ -209,7 +251,11 @@ pub(crate) fn follow(
         prompt: on.map(|words| seal.given(words)),
         resumes: next.resumes.then_some(run),
         wake: next.again.then(|| {
-            let word = if next.resumes { wake::CONTINUED } else { wake::RETRY };
+            let word = match (next.resumes, next.falls_back) {
+                (true, _) => wake::CONTINUED,
+                (false, true) => wake::FALLBACK,
+                (false, false) => wake::RETRY,
+            };
             word.to_owned()
         }),
     }

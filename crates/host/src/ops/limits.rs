@@ -17,9 +17,9 @@ use engine::rules::budget::{self, Amounts, Used};
 use engine::rules::hold::Hold;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{Batch, Claim, Committed, NewTask, Reserve, ScopeSum, Within};
+use store::limits::AGAIN_ROWS_MAX;
+use store::{Again, Batch, Claim, Committed, NewTask, Reserve, ScopeSum, Within};
 
-pub use super::fallback::fallback;
 pub use engine::rules::budget::{Amounts as SharedAmounts, Budget as SharedBudget, Window};
 
 /// How often a start that others are in the way of is tried again.
@@ -108,6 +108,32 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         }
     }
     Ok(None)
+}
+
+/// Something that tasks wait for is there sooner than they were told: all of them are looked at again.
+pub(crate) async fn look_again(host: &Host, why: WaitingFor) -> Result<(), Fault> {
+    let slice = async || host.inner.heed(host.store().again(Again::Whenever(why)).await);
+    // Those that are held again meanwhile were looked at: a slice that is not full is the last.
+    while slice().await.map_err(stored)? >= u64::from(AGAIN_ROWS_MAX) {}
+    Ok(())
+}
+
+/// Why a start was refused that the gates had let pass: others were quicker. What they hold and do not
+/// need is free again when they end.
+pub(crate) async fn crowded_out(
+    host: &Host,
+    candidate: &Candidate,
+    fault: &Fault,
+) -> Result<Hold, Fault> {
+    if let Some(hold) = hold(host, candidate).await? {
+        return Ok(hold);
+    }
+    let why = match fault.code {
+        Code::ProviderQuota => WaitingFor::Quota,
+        _ => WaitingFor::Budget,
+    };
+    let until = Some(later(clock::now().wall, BUDGET_LOOK_MS));
+    Ok(Hold { why, until, note: fault.message.clone() })
 }
 
 fn scope_of(candidate: &Candidate) -> String {

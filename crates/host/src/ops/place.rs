@@ -75,6 +75,10 @@ impl Site {
         if let Some(left) = resume::workspace_left(host, request).await? {
             return Ok(Self::Again(left));
         }
+        // Who takes over from another goes on in the workspace that the other had.
+        if let Some(left) = &request.goes_on_in {
+            return Ok(Self::Again(left.clone()));
+        }
         let source = Workspace::open(&request.cwd)?.path().to_owned();
         let keep = request.keep;
         Ok(match request.workspace.unwrap_or(Where::Here) {

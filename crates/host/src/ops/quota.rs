@@ -9,6 +9,7 @@ use crate::trace::warning;
 use crate::{Host, Inner, clock};
 use contract::event::QuotaWindow;
 use contract::limits::{PAGE_ROWS_MAX, QUOTA_WHY_BYTES_MAX, QUOTA_WINDOWS_MAX};
+use contract::state::WaitingFor;
 use contract::{Code, Fault, RunId, Timestamp};
 use engine::rules::breaker::{self, Breaker, Passage, Probe};
 use schemars::JsonSchema;
@@ -77,6 +78,7 @@ pub async fn clear(host: &Host, scope: &str) -> Result<QuotaView, Fault> {
             Ok(()) => {
                 let about = serde_json::json!({ "scope": row.scope });
                 host.inner.audit.did(clock::now().wall, "quota_cleared", about);
+                super::limits::look_again(host, WaitingFor::Quota).await?;
                 return view(host, QuotaRow { breaker: None, version: seen + 1, ..row }).await;
             }
             Err(store::Error::Conflict { .. }) => {}

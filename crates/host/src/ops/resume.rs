@@ -120,7 +120,7 @@ pub(super) async fn take_up(
             format!("{} was a conversation of {had}, and this is {has}", conversation.run);
         return Err(Fault::new(Code::Conflict, message).with_hint("name the agent that had it"));
     }
-    let past = past(host, conversation.run).await?;
+    let past = past(host, &[conversation.run]).await?;
     let mut taken = TakenUp {
         session: Some(conversation.native_session.clone()),
         fresh_prompt: Some(handover(&past, prompt)),
@@ -235,33 +235,90 @@ fn nothing(resume: &Resume, agent: &str) -> Fault {
     Fault::new(Code::NotFound, message).with_hint(hint)
 }
 
-/// What the events of a run tell of its work.
-pub(super) async fn past(host: &Host, run: RunId) -> Result<Past, Fault> {
-    let mut past = Past::default();
-    let mut after = 0;
-    loop {
-        let page = host.store().page(run, after, contract::limits::PAGE_ROWS_MAX).await;
-        let page = page.map_err(stored)?;
-        let Some(last) = page.events.last() else { return Ok(past) };
-        after = last.seq;
-        for event in &page.events {
-            if let Ok(event) = serde_json::from_slice::<Event>(&event.bytes) {
-                note(&mut past, event.body);
+/// What the events of runs tell of their work, the oldest run first: what a later one says counts.
+pub(super) async fn past(host: &Host, runs: &[RunId]) -> Result<Past, Fault> {
+    let mut told = Told::default();
+    for run in runs {
+        told.open = None;
+        let mut after = 0;
+        loop {
+            let page = host.store().page(*run, after, limits::PAGE_ROWS_MAX).await;
+            let page = page.map_err(stored)?;
+            let Some(last) = page.events.last() else { break };
+            after = last.seq;
+            for event in &page.events {
+                if let Ok(event) = serde_json::from_slice::<Event>(&event.bytes) {
+                    told.note(event.body);
+                }
             }
+        }
+    }
+    Ok(told.past)
+}
+
+/// What was told so far.
+#[derive(Debug, Default)]
+struct Told {
+    past: Past,
+    /// The block whose text is being told; deltas of it are one answer.
+    open: Option<Option<String>>,
+}
+
+impl Told {
+    fn note(&mut self, body: Body) {
+        let Self { past, open } = self;
+        match body {
+            Body::UserText(said) if past.task.is_empty() => past.task = said.text,
+            Body::Progress(progress) => past.progress = Some(progress.summary),
+            Body::Diff(diff) if !past.files.contains(&diff.path) => past.files.push(diff.path),
+            Body::Permission(asked) => match asked.decision {
+                None => past.questions.push(asked.title),
+                Some(_) => past.questions.retain(|title| *title != asked.title),
+            },
+            // One that was cut short has no last answer, but it may have said something on the way.
+            Body::AssistantText(said) => {
+                let goes_on = said.delta && open.as_ref() == Some(&said.block);
+                match past.answer.as_mut().filter(|_| goes_on) {
+                    Some(answer) => answer.push_str(&said.text),
+                    None => past.answer = Some(said.text),
+                }
+                *open = said.delta.then_some(said.block);
+            }
+            Body::ToolUse(_) | Body::Turn(_) => *open = None,
+            Body::Result(result) => past.answer = result.text.or(past.answer.take()),
+            _ => {}
         }
     }
 }
 
-fn note(past: &mut Past, body: Body) {
-    match body {
-        Body::UserText(said) if past.task.is_empty() => past.task = said.text,
-        Body::Progress(progress) => past.progress = Some(progress.summary),
-        Body::Diff(diff) if !past.files.contains(&diff.path) => past.files.push(diff.path),
-        Body::Permission(asked) => match asked.decision {
-            None => past.questions.push(asked.title),
-            Some(_) => past.questions.retain(|title| *title != asked.title),
-        },
-        Body::Result(result) => past.answer = result.text,
-        _ => {}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_last_answer_is_that_of_the_result_or_else_what_was_said_last() {
+        let text = |text: &str, delta| json!({"kind": "assistant_text", "text": text, "block": "b", "delta": delta});
+        let tool = json!({"kind": "tool_use", "tool_call_id": "1", "name": "x", "input": {}, "via": "native"});
+        let result = |text| {
+            json!({"kind": "result", "outcome": "failed", "text": text, "duration_ms": 1,
+                "totals": {"tokens": {"input_uncached": 0, "cache_read": 0, "cache_write": 0, "output": 0}},
+                "evidence": {"end": "none"}})
+        };
+        let rows = [
+            (vec![text("half ", true), text("way", true)], Some("half way")),
+            (vec![text("first", true), tool, text("then", true)], Some("then")),
+            (vec![text("whole", false), text("other", false)], Some("other")),
+            (vec![text("said", true), result(None)], Some("said")),
+            (vec![text("said", true), result(Some("the end"))], Some("the end")),
+            (vec![result(None)], None),
+        ];
+        for (bodies, expected) in rows {
+            let mut told = Told::default();
+            for body in &bodies {
+                told.note(serde_json::from_value(body.clone()).unwrap());
+            }
+            assert_eq!(told.past.answer.as_deref(), expected, "{bodies:?}");
+        }
     }
 }

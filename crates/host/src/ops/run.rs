@@ -60,6 +60,10 @@ pub struct RunRequest {
     /// Where it works: in `cwd` itself when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<Where>,
+    /// The workspace of ours that an earlier run of its task left and that it goes on in. Nobody can
+    /// ask for it from outside.
+    #[serde(skip)]
+    pub goes_on_in: Option<PathBuf>,
     /// Whether a temporary workspace stays when the run has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,

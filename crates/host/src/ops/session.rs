@@ -236,6 +236,7 @@ impl Sessions {
             budget: wanted.budget,
             task_budget: Default::default(),
             fallback: None,
+            goes_on_in: None,
             // A session has a directory of its own already, or is told to use another's.
             workspace: Some(Where::Here),
             keep: false,

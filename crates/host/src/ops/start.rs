@@ -346,6 +346,7 @@ pub(crate) async fn start_new(
             cwd: checked.workspace.path().display().to_string(),
             model: spec.model.clone(),
             resumes: spec.session.as_deref().map(|id| seal.given(id)),
+            fallback: request.fallback.as_deref().map(|why| seal.given(why)),
             prompt_preview: seal.given(&first_line(&request.prompt)),
         },
     };
@@ -355,7 +356,8 @@ pub(crate) async fn start_new(
     drive.standing = said;
     drive.share.fund = admission.fund.take();
     drive.pending.drafts.push(Draft::operator(Body::UserText(UserText { text: request.prompt })));
-    drive.pending.drafts.extend(request.fallback.map(warning));
+    let fallback = request.fallback.map(|who| format!("this run is a fallback: {who}"));
+    drive.pending.drafts.extend(fallback.map(warning));
     drive.pending.drafts.append(&mut admission.drafts);
     drive.pending.drafts.extend(short.into_iter().map(too_short));
     warnings.iter().for_each(|draft| drive.share.note(&draft.body));

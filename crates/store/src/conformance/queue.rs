@@ -127,6 +127,12 @@ async fn a_task_waits_for_its_time<B: Backend>(store: &Sure<B>) {
     store.again(Again::For(WaitingFor::Workspace)).await.unwrap();
     assert_eq!(stands(store, late).await, QUEUED);
     assert_eq!(stands(store, later).await, (TaskState::Waiting, Some(WaitingFor::NotBefore)));
+    // Who knows until when is looked at again early when what it waits for has changed.
+    store.again(Again::Whenever(WaitingFor::Quota)).await.unwrap();
+    assert_eq!(stands(store, later).await, (TaskState::Waiting, Some(WaitingFor::NotBefore)));
+    store.again(Again::Whenever(WaitingFor::NotBefore)).await.unwrap();
+    assert_eq!(stands(store, later).await, QUEUED);
+    assert_eq!(row(store, later).await.until, None);
 }
 
 async fn a_task_goes_on_when_the_last_before_it_is_done<B: Backend>(store: &Sure<B>) {

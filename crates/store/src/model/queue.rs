@@ -142,6 +142,7 @@ impl Tables {
             may && match which {
                 Again::Due(now) => row.until.is_some_and(|until| early || until <= now),
                 Again::For(why) => row.waiting_for == Some(why) && row.until.is_none(),
+                Again::Whenever(why) => row.waiting_for == Some(why),
             }
         };
         let mut count = 0;

@@ -461,6 +461,7 @@ fn claimed_row(claim: &Claim, fence: u64) -> RunRow {
         started_at: claim.now,
         totals: None,
         native_session: None,
+        fallback: head.fallback.as_ref().map(crate::seal::Sealed::text),
         ended_at: None,
         outcome: None,
         code: None,

@@ -408,6 +408,7 @@ fn only_who_waits_for_other_tasks_is_let_go_on_and_only_after_the_last() {
 fn only_what_waits_for_its_time_or_for_that_is_looked_at_again() {
     let due = Again::Due(NOW);
     let held = Again::For(WaitingFor::Budget);
+    let whenever = Again::Whenever(WaitingFor::Budget);
     for (tampered, which, found) in [
         ("until = 1", due, 1),
         ("until = NULL", due, 0),
@@ -419,6 +420,11 @@ fn only_what_waits_for_its_time_or_for_that_is_looked_at_again() {
         ("waiting_for = 'quota'", held, 0),
         ("waiting_for = 'budget', state = 'failed'", held, 0),
         ("waiting_for = 'budget', run = x'05'", held, 0),
+        ("waiting_for = 'budget', until = 9223372036854775807", whenever, 1),
+        ("waiting_for = 'budget', until = NULL", whenever, 1),
+        ("waiting_for = 'quota', until = 1", whenever, 0),
+        ("waiting_for = 'budget', state = 'failed'", whenever, 0),
+        ("waiting_for = 'budget', run = x'05'", whenever, 0),
     ] {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::migrate(&mut connection).unwrap();
@@ -448,6 +454,7 @@ fn the_next_task_and_every_page_are_found_by_an_index() {
         (queue::NEXT_DUE, "tasks_due"),
         (queue::DUE, "tasks_due"),
         (queue::HELD, "tasks_held"),
+        (queue::WHENEVER, "tasks_held"),
         (
             "SELECT id FROM tasks WHERE id < x'05' AND state = 'done' ORDER BY id DESC LIMIT 5",
             "tasks_by_state",

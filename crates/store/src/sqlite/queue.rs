@@ -193,6 +193,7 @@ pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, E
     let (found, value): (&str, Box<dyn ToSql>) = match which {
         Again::Due(now) => (DUE, Box::new(now.ms())),
         Again::For(why) => (HELD, Box::new(reason(why))),
+        Again::Whenever(why) => (WHENEVER, Box::new(reason(why))),
     };
     let mut statement = connection.prepare_cached(&format!(
         "UPDATE tasks SET state = 'queued', waiting_for = NULL, until = NULL, note = NULL
@@ -211,6 +212,9 @@ pub(super) const DUE: &str = "SELECT num FROM tasks INDEXED BY tasks_due
 pub(super) const HELD: &str = "SELECT num FROM tasks INDEXED BY tasks_held
     WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 AND until IS NULL
     ORDER BY priority DESC, num";
+/// Those that wait for something, whatever time they were told.
+pub(super) const WHENEVER: &str = "SELECT num FROM tasks INDEXED BY tasks_held
+    WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 ORDER BY priority DESC, num";
 /// The earliest time.
 pub(super) const NEXT_DUE: &str = "SELECT until FROM tasks INDEXED BY tasks_due
     WHERE state = 'waiting' AND until IS NOT NULL ORDER BY until LIMIT 1";

@@ -17,7 +17,7 @@ use uuid::Uuid;
 const RUN: &str =
     "SELECT id, task, fence, state, holder, lease_expires_at, head_seq, agent, adapter,
     runtime, cwd, model, prompt_preview, pid, started_at, totals, ended_at, outcome, code, message,
-    native_session FROM runs";
+    native_session, fallback FROM runs";
 
 pub(super) const TASK: &str =
     "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
@@ -428,6 +428,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         code: optional_word_at(row, 18, Code::from_word)?,
         message: row.get(19)?,
         native_session: row.get(20)?,
+        fallback: row.get(21)?,
     })
 }
 

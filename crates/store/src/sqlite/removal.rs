@@ -71,7 +71,8 @@ fn delete(connection: &Connection, run: RunId, at: Timestamp) -> Result<Did<()>,
     }
     connection
         .prepare_cached(
-            "UPDATE runs SET deleted_at = ?2, native_session = NULL, prompt_preview = '', message = NULL
+            "UPDATE runs SET deleted_at = ?2, native_session = NULL, prompt_preview = '', message = NULL,
+                 fallback = NULL
              WHERE id = ?1 AND state = 'settled' AND deleted_at IS NULL",
         )?
         .execute(params![blob_id(run.uuid()), at.ms()])?;

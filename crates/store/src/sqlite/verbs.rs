@@ -76,8 +76,8 @@ pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claime
     connection
         .prepare_cached(
             "INSERT INTO runs (id, task, fence, state, holder, lease_expires_at, agent, adapter,
-                               runtime, cwd, model, prompt_preview, started_at, resumes)
-             VALUES (?1, ?2, ?3, 'planned', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
+                               runtime, cwd, model, prompt_preview, started_at, resumes, fallback)
+             VALUES (?1, ?2, ?3, 'planned', ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .execute(params![
             blob_id(claim.run.uuid()),
@@ -93,6 +93,7 @@ pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claime
             head.prompt_preview.text(),
             claim.now.ms(),
             head.resumes.as_ref().map(crate::seal::Sealed::text),
+            head.fallback.as_ref().map(crate::seal::Sealed::text),
         ])?;
     let num = connection.last_insert_rowid();
     connection

@@ -3,7 +3,6 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are the point")]
 
-use super::super::run::{Link, Named};
 use super::*;
 use crate::data::DataDir;
 use crate::{Setup, chance};
@@ -307,47 +306,4 @@ async fn a_share_of_the_quota_holds_until_its_window_begins_anew() {
     store.step_quota(step).await.unwrap();
     let held = hold(&house, &other).await.unwrap().unwrap();
     assert_eq!((held.why, held.until), (WaitingFor::Quota, Some(until)));
-}
-
-#[tokio::test]
-async fn a_task_goes_along_the_chain_of_its_agent_with_what_is_known_of_it() {
-    let dir = TempDir::new().unwrap();
-    let store = Store::open(&dir.path().join("store")).unwrap();
-    let link = |adapter: &str| Link::Adapter { adapter: adapter.to_owned(), model: None };
-    let chain = vec![link("second"), Link::Agent("colleague".to_owned())];
-    let named = Named {
-        adapter: adapter(),
-        budget: Budget::default(),
-        prompt_template: None,
-        system_prompt: None,
-        tools: None,
-        cwd: None,
-        concurrency: None,
-        fallback: chain.clone(),
-        workspace: None,
-    };
-    let house = knowing(&dir, store.clone(), Vec::new(), Box::new(move |_| Ok(named.clone())));
-    let task = store.enqueue(new_task()).await.unwrap();
-    assert_eq!(fallback(&house, task, Code::ProviderQuota).await.unwrap(), None, "it never ran");
-    let mut taken = Vec::new();
-    for (agent, adapter) in [("fake", "fake"), ("fake", "second"), ("colleague", "third")] {
-        let mut claim = claim_of(task, "one");
-        (claim.head.agent, claim.head.adapter) = (agent.to_owned(), adapter.to_owned());
-        let run = claim.run;
-        let fence = store.claim(claim).await.unwrap().fence;
-        let held = Holder { task, run, fence, head_seq: 0 };
-        store.commit(held.settling(TaskState::Queued, Totals::default())).await.unwrap();
-        assert_eq!(
-            fallback(&house, task, Code::AgentFailed).await.unwrap(),
-            None,
-            "it cannot help"
-        );
-        taken.push(fallback(&house, task, Code::ProviderQuota).await.unwrap());
-    }
-    let links: Vec<_> =
-        taken.iter().map(|taken| taken.as_ref().map(|next| next.link.clone())).collect();
-    assert_eq!(links, [Some(chain[0].clone()), Some(chain[1].clone()), None]);
-    let first = taken[0].as_ref().unwrap();
-    assert!(first.prompt.contains("do it"), "{}", first.prompt);
-    assert!(first.note.contains("adapter second") && first.note.contains("provider_quota"));
 }
