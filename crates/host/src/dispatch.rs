@@ -1,17 +1,23 @@
 //! Starts the tasks of the queue, in a host that serves. It looks when something moved (a task came,
 //! a run ended) and when the earliest task that waits may be looked at again; nothing is polled. One
 //! look starts whatever can be: of each agent with a hand free the first task, by priority and
-//! arrival (`engine::rules::claimable`), through the gates (`ops/gate.rs`). That a task is never
-//! worked on twice is not decided here but by the claim, under its fence.
+//! arrival (`engine::rules::claimable`), through the gates (`ops/gate.rs`); one that names nobody is
+//! handed to an agent that fits (`ops/fit.rs`). Those that wait for something without a time are
+//! asked for crowd by crowd (`dispatch/crowds.rs`). That a task is never worked on twice is not
+//! decided here but by the claim, under its fence.
+
+mod crowds;
 
 use crate::ops::errand::{self, Resolved, wake};
+use crate::ops::fit::Taker;
 use crate::ops::run::stored;
 use crate::ops::start::{self, Begun};
-use crate::ops::{again, agents, gate, line};
+use crate::ops::{again, agents, fit, gate, line};
 use crate::{Host, chance, clock};
 use contract::event::Outcome;
 use contract::state::{Review, TaskState, WaitingFor};
 use contract::{Code, Fault, Timestamp, limits};
+use crowds::Round;
 use engine::rules::claimable::{First, Room, next};
 use engine::rules::errand::{Ended, after};
 use engine::rules::hold::Hold;
@@ -20,8 +26,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Again, Follow, Head, Hint, Hints, RunRow, Seal, TaskMove, TaskRow};
 
-/// A store in trouble is asked again after this long, and a clock that was set is noticed.
+/// After this long everything is looked at, whatever was heard: a clock that was set, a directory that
+/// was made, a hint that got lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// A store in trouble is asked again after this long.
 const TROUBLE: Duration = Duration::from_secs(2);
 
 /// From now on starts what can be started.
@@ -30,18 +38,28 @@ pub(crate) fn begin(host: &Host) {
     let (mut hints, mut leaving) = (host.store().feed(), host.leaving());
     tokio::spawn(async move {
         // Whoever hosted before knew of nothing that we do not look at ourselves.
-        let mut stirred = Stirred::RunEnded;
+        let mut round = Round::whole();
+        let mut whole_at = tokio::time::Instant::now() + LOOK_AGAIN;
         loop {
             let Some(inner) = house.upgrade() else { return };
-            let looked = look(&Host { inner }, stirred).await;
+            let host = Host { inner };
+            let looked = look(&host, &mut round).await;
             let pause = match looked {
+                Ok(_) if round.goes_on() => Duration::ZERO,
                 Ok(due) => due.map_or(LOOK_AGAIN, until).min(LOOK_AGAIN),
                 Err(_) => TROUBLE,
             };
-            tokio::select! {
+            let stirred = tokio::select! {
+                biased;
                 _ = leaving.changed() => return,
-                what = stir(&mut hints) => stirred = what,
-                () = tokio::time::sleep(pause) => stirred = Stirred::TaskMoved,
+                what = stir(&mut hints) => what,
+                () = host.inner.stirred.notified() => Stirred::RunEnded,
+                () = tokio::time::sleep(pause) => Stirred::TaskMoved,
+            };
+            let now = tokio::time::Instant::now();
+            if stirred == Stirred::RunEnded || now >= whole_at {
+                whole_at = now + LOOK_AGAIN;
+                round.begin();
             }
         }
     });
@@ -55,7 +73,7 @@ fn until(due: Timestamp) -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stirred {
     TaskMoved,
-    /// What it held may be free for another.
+    /// What it held may be free for another, also for those that wait without a time.
     RunEnded,
 }
 
@@ -80,16 +98,13 @@ async fn stir(hints: &mut Hints) -> Stirred {
 }
 
 /// Starts what can be started. Gives when the next task that waits is due.
-async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault> {
+async fn look(host: &Host, round: &mut Round) -> Result<Option<Timestamp>, Fault> {
     if let Some(trouble) = host.inner.trouble() {
         return Err(trouble.fault());
     }
     let again = async |which| host.inner.heed(host.store().again(which).await).map_err(stored);
     while again(Again::Due(clock::now().wall)).await? > 0 {}
-    if stirred == Stirred::RunEnded {
-        again(Again::For(WaitingFor::Workspace)).await?;
-        again(Again::For(WaitingFor::Agent)).await?;
-    }
+    round.wake(host).await?;
     let mut passed = Vec::new();
     loop {
         let heads = host.store().heads().await.map_err(stored)?;
@@ -101,6 +116,8 @@ async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault>
         let task = &heads[place].task;
         match try_one(host, task).await? {
             Tried::Moved => {}
+            // The workspace that it was let go for is still free.
+            Tried::Failed => round.begin(),
             Tried::Passed => passed.push(task.agent.clone()),
             Tried::Leaving => return Ok(None),
         }
@@ -109,24 +126,27 @@ async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault>
 }
 
 async fn first<'a>(host: &Host, head: &'a Head) -> First<'a> {
-    // An agent that is not known has a hand free: its task is to be told so.
-    let named = agents::named(host, &head.task.agent).await.ok();
-    let places = named.and_then(|named| named.concurrency);
-    First {
-        agent: &head.task.agent,
-        priority: head.task.priority,
-        num: head.num,
-        room: Room {
-            taken: head.busy,
-            places: places.filter(|places| *places > 0).unwrap_or(limits::AGENT_RUNS_MAX).into(),
-        },
+    let room = room(host, head).await;
+    First { agent: &head.task.agent, priority: head.task.priority, num: head.num, room }
+}
+
+/// The hands of a task's agent. One that is not known has a hand free: its task is to be told so; and
+/// whether anyone has one for a task that names nobody, is asked when it is tried.
+async fn room(host: &Host, head: &Head) -> Room {
+    if head.task.agent.is_empty() {
+        return Room { taken: 0, places: 1 };
     }
+    let named = agents::named(host, &head.task.agent).await.ok();
+    let places = named.and_then(|named| named.concurrency).filter(|places| *places > 0);
+    Room { taken: head.busy, places: places.unwrap_or(limits::AGENT_RUNS_MAX).into() }
 }
 
 /// What came of trying to start a task.
 enum Tried {
     /// It runs, or it stands elsewhere now.
     Moved,
+    /// It could not be started, and nobody else is the wiser.
+    Failed,
     /// Nothing can be done for its agent at the moment.
     Passed,
     /// The next host goes on.
@@ -134,6 +154,18 @@ enum Tried {
 }
 
 async fn try_one(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
+    if !task.agent.is_empty() {
+        return try_own(host, task).await;
+    }
+    match fit::taker(host, task).await? {
+        Taker::Agent(agent) => try_own(host, &TaskRow { agent, ..task.clone() }).await,
+        Taker::Busy => Ok(Tried::Passed),
+        Taker::Nobody(hold) => wait(host, task, hold).await,
+    }
+}
+
+/// Tries a task of an agent, its own or one that was handed to it just now.
+async fn try_own(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
     let resolved = match errand::resolve(host, task).await {
         Ok(resolved) => resolved,
         Err(fault) => return failed(host, task, &fault).await,
@@ -240,7 +272,7 @@ async fn failed(host: &Host, task: &TaskRow, fault: &Fault) -> Result<Tried, Fau
         state => (state, next.waiting_for.map(|why| (why, None))),
     };
     moved(host, task, state, follow, waits).await?;
-    Ok(Tried::Moved)
+    Ok(Tried::Failed)
 }
 
 /// False when it does not stand any more where it was seen.
