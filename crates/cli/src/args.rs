@@ -365,9 +365,10 @@ pub struct TaskAdd {
     /// What is to be done, in a line
     #[arg(long)]
     pub title: String,
-    /// Who is to do it: a name from ostler.json, or a runtime such as `demo`
+    /// Who is to do it: a name from ostler.json, or a runtime such as `demo` [default: any agent that
+    /// fits]
     #[arg(long)]
-    pub agent: String,
+    pub agent: Option<String>,
     /// What is to be done, when the title does not say it all; `-` reads standard input
     #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,

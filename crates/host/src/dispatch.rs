@@ -1,19 +1,25 @@
 //! Starts the tasks of the queue, in a host that serves. It looks when something moved (a task came,
 //! a run ended) and when the earliest task that waits may be looked at again; nothing is polled. One
 //! look starts whatever can be: of each agent with a hand free the first task, by priority and
-//! arrival (`engine::rules::claimable`), through the gates (`ops/gate.rs`). That a task is never
-//! worked on twice is not decided here but by the claim, under its fence.
+//! arrival (`engine::rules::claimable`), through the gates (`ops/gate.rs`); one that names nobody is
+//! handed to an agent that fits (`ops/fit.rs`). Those that wait for something without a time are
+//! asked for crowd by crowd (`dispatch/crowds.rs`). That a task is never worked on twice is not
+//! decided here but by the claim, under its fence.
+
+mod crowds;
 
 use crate::ops::errand::{self, Resolved, wake};
 use crate::ops::fallback::{self, Way, Ways};
+use crate::ops::fit::Taker;
 use crate::ops::run::stored;
 use crate::ops::start::{self, Begun};
-use crate::ops::{again, agents, gate, limits, line};
+use crate::ops::{again, agents, fit, gate, limits, line};
 use crate::{Host, chance, clock};
 use contract::event::Outcome;
 use contract::limits::AGENT_RUNS_MAX;
 use contract::state::{Review, TaskState, WaitingFor};
 use contract::{Code, Fault, Timestamp};
+use crowds::Round;
 use engine::rules::claimable::{First, Room, next};
 use engine::rules::errand::{Ended, after};
 use engine::rules::fallback::{Standing, helps};
@@ -23,8 +29,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{Again, Follow, Head, Hint, Hints, RunRow, Seal, TaskMove, TaskRow};
 
-/// A store in trouble is asked again after this long, and a clock that was set is noticed.
+/// After this long everything is looked at, whatever was heard: a clock that was set, a directory that
+/// was made, a hint that got lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// A store in trouble is asked again after this long.
 const TROUBLE: Duration = Duration::from_secs(2);
 
 /// From now on starts what can be started.
@@ -33,18 +41,28 @@ pub(crate) fn begin(host: &Host) {
     let (mut hints, mut leaving) = (host.store().feed(), host.leaving());
     tokio::spawn(async move {
         // Whoever hosted before knew of nothing that we do not look at ourselves.
-        let mut stirred = Stirred::RunEnded;
+        let mut round = Round::whole();
+        let mut whole_at = tokio::time::Instant::now() + LOOK_AGAIN;
         loop {
             let Some(inner) = house.upgrade() else { return };
-            let looked = look(&Host { inner }, stirred).await;
+            let host = Host { inner };
+            let looked = look(&host, &mut round).await;
             let pause = match looked {
+                Ok(_) if round.goes_on() => Duration::ZERO,
                 Ok(due) => due.map_or(LOOK_AGAIN, until).min(LOOK_AGAIN),
                 Err(_) => TROUBLE,
             };
-            tokio::select! {
+            let stirred = tokio::select! {
+                biased;
                 _ = leaving.changed() => return,
-                what = stir(&mut hints) => stirred = what,
-                () = tokio::time::sleep(pause) => stirred = Stirred::TaskMoved,
+                what = stir(&mut hints) => what,
+                () = host.inner.stirred.notified() => Stirred::RunEnded,
+                () = tokio::time::sleep(pause) => Stirred::TaskMoved,
+            };
+            let now = tokio::time::Instant::now();
+            if stirred == Stirred::RunEnded || now >= whole_at {
+                whole_at = now + LOOK_AGAIN;
+                round.begin();
             }
         }
     });
@@ -58,7 +76,7 @@ fn until(due: Timestamp) -> Duration {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stirred {
     TaskMoved,
-    /// What it held may be free for another.
+    /// What it held may be free for another, also for those that wait without a time.
     RunEnded,
 }
 
@@ -83,16 +101,13 @@ async fn stir(hints: &mut Hints) -> Stirred {
 }
 
 /// Starts what can be started. Gives when the next task that waits is due.
-async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault> {
+async fn look(host: &Host, round: &mut Round) -> Result<Option<Timestamp>, Fault> {
     if let Some(trouble) = host.inner.trouble() {
         return Err(trouble.fault());
     }
     let again = async |which| host.inner.heed(host.store().again(which).await).map_err(stored);
     while again(Again::Due(clock::now().wall)).await? > 0 {}
-    if stirred == Stirred::RunEnded {
-        again(Again::For(WaitingFor::Workspace)).await?;
-        again(Again::For(WaitingFor::Agent)).await?;
-    }
+    round.wake(host).await?;
     let mut passed = Vec::new();
     loop {
         let heads = host.store().heads().await.map_err(stored)?;
@@ -104,6 +119,8 @@ async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault>
         let task = &heads[place].task;
         match try_one(host, task).await? {
             Tried::Moved => {}
+            // The workspace that it was let go for is still free.
+            Tried::Failed => round.begin(),
             Tried::Passed => passed.push(task.agent.clone()),
             Tried::Leaving => return Ok(None),
         }
@@ -112,24 +129,27 @@ async fn look(host: &Host, stirred: Stirred) -> Result<Option<Timestamp>, Fault>
 }
 
 async fn first<'a>(host: &Host, head: &'a Head) -> First<'a> {
-    // An agent that is not known has a hand free: its task is to be told so.
-    let named = agents::named(host, &head.task.agent).await.ok();
-    let places = named.and_then(|named| named.concurrency);
-    First {
-        agent: &head.task.agent,
-        priority: head.task.priority,
-        num: head.num,
-        room: Room {
-            taken: head.busy,
-            places: places.filter(|places| *places > 0).unwrap_or(AGENT_RUNS_MAX).into(),
-        },
+    let room = room(host, head).await;
+    First { agent: &head.task.agent, priority: head.task.priority, num: head.num, room }
+}
+
+/// The hands of a task's agent. One that is not known has a hand free: its task is to be told so; and
+/// whether anyone has one for a task that names nobody, is asked when it is tried.
+async fn room(host: &Host, head: &Head) -> Room {
+    if head.task.agent.is_empty() {
+        return Room { taken: 0, places: 1 };
     }
+    let named = agents::named(host, &head.task.agent).await.ok();
+    let places = named.and_then(|named| named.concurrency).filter(|places| *places > 0);
+    Room { taken: head.busy, places: places.unwrap_or(AGENT_RUNS_MAX).into() }
 }
 
 /// What came of trying to start a task.
 enum Tried {
     /// It runs, or it stands elsewhere now.
     Moved,
+    /// It could not be started, and nobody else is the wiser.
+    Failed,
     /// Nothing can be done for its agent at the moment.
     Passed,
     /// The next host goes on.
@@ -137,6 +157,18 @@ enum Tried {
 }
 
 async fn try_one(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
+    if !task.agent.is_empty() {
+        return try_own(host, task).await;
+    }
+    match fit::taker(host, task).await? {
+        Taker::Agent(agent) => try_own(host, &TaskRow { agent, ..task.clone() }).await,
+        Taker::Busy => Ok(Tried::Passed),
+        Taker::Nobody(hold) => wait(host, task, hold).await,
+    }
+}
+
+/// Tries a task of an agent, its own or one that was handed to it just now.
+async fn try_own(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
     let ways = match fallback::ways(host, task).await {
         Ok(ways) => ways,
         Err(fault) => return failed(host, task, &fault).await,
@@ -186,23 +218,8 @@ impl Shut {
 /// Goes one way: starts the task by it, or says why it is shut. What would keep the task waiting
 /// whoever did it is no reason to look at the next one.
 async fn go(host: &Host, task: &TaskRow, ways: &Ways, way: &Way) -> Result<Gone, Fault> {
-    match way.standing {
-        Standing::Spent(code) => {
-            let message = format!("{} could not do it", way.name());
-            return Ok(Gone::Refused(Fault::new(code, message)));
-        }
-        Standing::Until(until) if until > clock::now().wall => {
-            let (why, note) = (WaitingFor::NotBefore, format!("{} failed at it", way.name()));
-            return Ok(Gone::Held(Hold { why, until: Some(until), note }));
-        }
-        Standing::Until(_) | Standing::Open => {}
-    }
-    if let Some(hold) = gate::hold(host, &way.resolved.candidate).await? {
-        return held(host, task, way, hold).await;
-    }
-    if !fallback::has_a_hand_free(host, way).await? {
-        let note = format!("{} has its hands full", way.name());
-        return Ok(Gone::Held(Hold { why: WaitingFor::Agent, until: None, note }));
+    if let Some(bar) = barred(host, way).await? {
+        return heed(host, task, bar).await;
     }
     if let Some(places) = line::places(&way.resolved.named.adapter)
         && let Some(tried) = in_line(host, task, &way.resolved, places).await?
@@ -218,20 +235,76 @@ async fn go(host: &Host, task: &TaskRow, ways: &Ways, way: &Way) -> Result<Gone,
         // Others were quicker between the look and the start; it is no failure of the task.
         Code::ProviderQuota | Code::BudgetExceeded => {
             let hold = limits::crowded_out(host, &way.resolved.candidate, &fault).await?;
-            held(host, task, way, hold).await
+            heed(host, task, way.bar(hold)).await
         }
         code if ways.is_chain() && helps(code) => Ok(Gone::Refused(fault)),
         _ => not_begun(host, task, fault).await.map(Gone::Tried),
     }
 }
 
-/// Something keeps the task from going this way now. Where that is the agent's own and not for its
-/// account, it would be kept anywhere.
-async fn held(host: &Host, task: &TaskRow, way: &Way, hold: Hold) -> Result<Gone, Fault> {
-    match way.link.is_some() || hold.why == WaitingFor::Quota {
-        true => Ok(Gone::Held(hold)),
-        false => wait(host, task, hold).await.map(Gone::Tried),
+/// What bars a way.
+enum Bar {
+    /// It would bar the others as well.
+    All(Hold),
+    This(Hold),
+    Refused(Fault),
+}
+
+impl Way {
+    /// What a gate says of this way. What is the agent's own and not for its account would keep the
+    /// task anywhere.
+    fn bar(&self, hold: Hold) -> Bar {
+        match self.link.is_none() && hold.why != WaitingFor::Quota {
+            true => Bar::All(hold),
+            false => Bar::This(hold),
+        }
     }
+}
+
+async fn heed(host: &Host, task: &TaskRow, bar: Bar) -> Result<Gone, Fault> {
+    match bar {
+        Bar::All(hold) => wait(host, task, hold).await.map(Gone::Tried),
+        Bar::This(hold) => Ok(Gone::Held(hold)),
+        Bar::Refused(fault) => Ok(Gone::Refused(fault)),
+    }
+}
+
+/// Whether a way can be gone, as far as that is known before it is tried.
+async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
+    match way.standing {
+        Standing::Spent(code) => {
+            let message = format!("{} could not do it", way.name());
+            return Ok(Some(Bar::Refused(Fault::new(code, message))));
+        }
+        Standing::Until(until) if until > clock::now().wall => {
+            let (why, note) = (WaitingFor::NotBefore, format!("{} failed at it", way.name()));
+            return Ok(Some(Bar::This(Hold { why, until: Some(until), note })));
+        }
+        Standing::Until(_) | Standing::Open => {}
+    }
+    if let Some(hold) = gate::hold(host, &way.resolved.candidate).await? {
+        return Ok(Some(way.bar(hold)));
+    }
+    if !fallback::has_a_hand_free(host, way).await? {
+        let note = format!("{} has its hands full", way.name());
+        return Ok(Some(Bar::This(Hold { why: WaitingFor::Agent, until: None, note })));
+    }
+    Ok(None)
+}
+
+/// What keeps a task of an agent now; `None` when it can be tried, or is to be told that it cannot.
+async fn keeps(host: &Host, task: &TaskRow) -> Result<Option<Hold>, Fault> {
+    let Ok(ways) = fallback::ways(host, task).await else { return Ok(None) };
+    let mut shut = Shut::default();
+    for way in &ways.all {
+        match barred(host, way).await? {
+            None => return Ok(None),
+            Some(Bar::All(hold)) => return Ok(Some(hold)),
+            Some(Bar::This(hold)) => shut.hold(hold),
+            Some(Bar::Refused(_)) => {}
+        }
+    }
+    Ok(shut.earliest)
 }
 
 async fn begin_run(
@@ -332,7 +405,7 @@ async fn failed(host: &Host, task: &TaskRow, fault: &Fault) -> Result<Tried, Fau
         state => (state, next.waiting_for.map(|why| (why, None))),
     };
     moved(host, task, state, follow, waits).await?;
-    Ok(Tried::Moved)
+    Ok(Tried::Failed)
 }
 
 /// False when it does not stand any more where it was seen.

@@ -157,6 +157,8 @@ pub(crate) struct Inner {
     ended: AtomicBool,
     /// How many reasons there are to stay: live runs, watchers, clients at work.
     reasons: watch::Sender<usize>,
+    /// Tells the dispatcher that who works here has changed: tasks that waited for that may go on.
+    pub(crate) stirred: tokio::sync::Notify,
     /// Tells every driver and watcher that this host is about to stop.
     leaving: watch::Sender<bool>,
     /// Tells this process that another wants to be the host.
@@ -225,6 +227,7 @@ impl Host {
             attending: watch::Sender::default(),
             ended: AtomicBool::new(false),
             reasons: watch::Sender::new(0),
+            stirred: tokio::sync::Notify::new(),
             leaving: watch::Sender::new(false),
             handover: watch::Sender::new(false),
             trouble: watch::Sender::new(None),

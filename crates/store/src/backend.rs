@@ -54,6 +54,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
         task: TaskId,
     ) -> impl Future<Output = Result<Vec<CommentRow>, Error>> + Send;
     fn heads(&self) -> impl Future<Output = Result<Vec<Head>, Error>> + Send;
+    fn crowds(&self, page: CrowdsPage) -> impl Future<Output = Result<Vec<Head>, Error>> + Send;
     fn next_due(&self) -> impl Future<Output = Result<Option<Timestamp>, Error>> + Send;
 
     fn standing(

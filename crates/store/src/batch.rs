@@ -17,6 +17,7 @@ pub struct NewTask {
     /// Whoever enqueues with the same key again gets the task that is already there.
     pub key: Option<String>,
     /// Who is to do it, as it was named.
+    /// Who is to do it; empty when whoever claims it is.
     pub agent: String,
     pub title: Sealed,
     pub body: Sealed,

@@ -315,6 +315,11 @@ impl Store {
         self.shared.sqlite.heads().await
     }
 
+    /// The first task of every crowd that waits for something without a time.
+    pub async fn crowds(&self, page: CrowdsPage) -> Result<Vec<Head>, Error> {
+        self.shared.sqlite.crowds(page).await
+    }
+
     /// When the next task that waits may be looked at, as far as that is known.
     pub async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
         self.shared.sqlite.next_due().await
@@ -586,6 +591,10 @@ impl Backend for Store {
 
     async fn heads(&self) -> Result<Vec<Head>, Error> {
         Store::heads(self).await
+    }
+
+    async fn crowds(&self, page: CrowdsPage) -> Result<Vec<Head>, Error> {
+        Store::crowds(self, page).await
     }
 
     async fn next_due(&self) -> Result<Option<Timestamp>, Error> {

@@ -103,6 +103,10 @@ impl Backend for Model {
         Ok(self.tables().heads())
     }
 
+    async fn crowds(&self, page: CrowdsPage) -> Result<Vec<Head>, Error> {
+        Ok(self.tables().crowds(&page))
+    }
+
     async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
         Ok(self.tables().next_due())
     }

@@ -88,10 +88,27 @@ pub struct Head {
 pub enum Again {
     /// Those whose time has come.
     Due(Timestamp),
-    /// Those that wait for this and do not know until when.
-    For(WaitingFor),
-    /// Those that wait for this, whatever time they were told: what they wait for has changed.
+    /// Those that wait for this until a time which may not hold any more: it has changed.
     Whenever(WaitingFor),
+}
+
+/// Tasks of one agent in one directory that wait for the same, without a time: what holds the first
+/// of them holds all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crowd {
+    pub why: WaitingFor,
+    pub agent: String,
+    /// Where it is to be done, when that is not where its agent works anyway.
+    pub cwd: Option<String>,
+}
+
+/// A page of crowds, by agent and directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CrowdsPage {
+    pub why: WaitingFor,
+    /// The last one of the page before.
+    pub after: Option<Crowd>,
+    pub limit: usize,
 }
 
 /// Sums over the tasks below one.

@@ -132,6 +132,10 @@ impl<B: Backend> Backend for Spiteful<B> {
         self.inner.heads().await
     }
 
+    async fn crowds(&self, page: CrowdsPage) -> Result<Vec<Head>, Error> {
+        self.inner.crowds(CrowdsPage { limit: page.limit.min(1), ..page }).await
+    }
+
     async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
         self.inner.next_due().await
     }

@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::path::Path;
 
 /// Crates whose code is the product.
-const PRODUCT: &[&str] = &["cli", "contract", "engine", "host", "keeper", "server", "store"];
+const PRODUCT: &[&str] =
+    &["cli", "contract", "engine", "host", "keeper", "remote", "server", "store"];
 
 pub struct Source {
     /// From the root, with `/`.

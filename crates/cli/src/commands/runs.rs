@@ -90,7 +90,7 @@ fn in_line(task: TaskView, now: contract::Timestamp) -> Option<RunRow> {
     Some(RunRow {
         id: task.run_id?,
         started_at: task.created_at,
-        agent: task.agent,
+        agent: task.agent.unwrap_or_default(),
         outcome: None,
         place: task.place,
         duration_ms: now.since(task.created_at),

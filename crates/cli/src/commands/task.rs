@@ -5,17 +5,19 @@ use super::run::text_or_stdin;
 use super::{Context, Stopped};
 use crate::args::{self, Task};
 use crate::client::Client;
-use crate::config;
-use crate::hosting::Purpose;
+use crate::config::{self, Book};
+use crate::hosting::{Place, Purpose};
 use crate::render;
 use crate::terminal;
 use crate::way::Way;
 use contract::state::Review;
 use contract::{Code, Fault, Page, Timestamp};
+use host::ops::agents::Book as _;
 use host::ops::run::Budget;
 use host::ops::task::add::NewErrand;
 use host::ops::task::decide::Words;
 use host::ops::task::{TaskSheet, TaskView};
+use serde_json::Value;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -42,17 +44,27 @@ pub async fn task(context: &Context, args: Task) -> Result<ExitCode, Stopped> {
 
 async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    let resolved = config::resolve(&args.agent, &place.config)?;
-    let own = resolved.cwd.is_some() || resolved.repository.is_some();
-    let here = &context.surroundings.cwd;
-    // Where its agent works, unless it is said otherwise; who works nowhere works here.
-    let cwd = args.cwd.map(|cwd| here.join(cwd)).or_else(|| (!own).then(|| here.clone()));
     let body = match args.body.as_deref() {
         Some("-") => text_or_stdin(context, None)?,
         body => body.unwrap_or_default().to_owned(),
     };
     let not_before = args.not_before.as_deref().map(moment).transpose()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
+    let own = match &args.agent {
+        Some(agent) => has_place(&place, &mut way, agent).await,
+        None => Ok(false),
+    };
+    let own = match own {
+        Ok(own) => own,
+        Err(fault) => {
+            way.finish().await;
+            return Err(fault.into());
+        }
+    };
+    let here = &context.surroundings.cwd;
+    // Where its agent works, unless it is said otherwise; who works nowhere, or is not known yet,
+    // works here.
+    let cwd = args.cwd.map(|cwd| here.join(cwd)).or_else(|| (!own).then(|| here.clone()));
     let mut new = NewErrand {
         // Asked for again after a change of host, it is the same task.
         id: Some(host::chance::task_id()),
@@ -95,6 +107,23 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether an agent says itself where it works: in the configuration, or where it was hired.
+async fn has_place(place: &Place, way: &mut Way<'_>, agent: &str) -> Result<bool, Fault> {
+    if !Book(place.config.clone()).has(agent) {
+        match way.ask(async |client: &Client| client.glance(agent).await).await {
+            Ok(hired) => {
+                let says =
+                    |spec: Value| ["cwd", "repository"].iter().any(|key| !spec[key].is_null());
+                return Ok(hired.spec.is_some_and(says));
+            }
+            Err(fault) if fault.code == Code::NotFound => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    let resolved = config::resolve(agent, &place.config)?;
+    Ok(resolved.cwd.is_some() || resolved.repository.is_some())
 }
 
 /// A time, or how long from now.

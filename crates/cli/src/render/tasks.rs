@@ -51,10 +51,15 @@ fn cells(row: &TaskView, now: Timestamp) -> [String; 5] {
     [
         tail(&row.id.to_string()).to_owned(),
         figures::ago(row.created_at, now),
-        fit(&one_line(&row.agent), AGENT_COLUMNS_MAX),
+        fit(&one_line(agent(row)), AGENT_COLUMNS_MAX),
         state(row, now),
         one_line(&row.title),
     ]
+}
+
+/// Who does it, as far as that is known.
+fn agent(row: &TaskView) -> &str {
+    row.agent.as_deref().unwrap_or("any")
 }
 
 /// Where it stands, and for what it waits.
@@ -102,7 +107,7 @@ pub fn task_sheet(sheet: &TaskSheet, now: Timestamp, columns: usize, colour: Col
         lines.push(format!("{name} {text}"));
     };
     say("task", task.id.to_string());
-    say("agent", one_line(&task.agent));
+    say("agent", one_line(agent(task)));
     say("state", colour.paint(tone(task.state), &state(task, now)));
     if let Some(note) = &task.note {
         say("", fit(&one_line(note), columns.saturating_sub(10).max(NOTE_COLUMNS_MAX)));
@@ -162,7 +167,7 @@ mod tests {
         TaskView {
             id: format!("task_000000000000000000000000000000{n:02}").parse().unwrap(),
             run_id: None,
-            agent: "worker".to_owned(),
+            agent: Some("worker".to_owned()),
             title: title.to_owned(),
             state,
             waiting_for: None,

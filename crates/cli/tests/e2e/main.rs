@@ -43,6 +43,7 @@ mod owned;
 mod pool;
 mod processes;
 mod protocol;
+mod queue;
 mod queue_deaths;
 mod read_only;
 mod record;

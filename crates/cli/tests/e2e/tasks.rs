@@ -18,21 +18,28 @@ case $HOW in
   crash) [ -e "$LOG.$OSTLER_TASK_ID" ] && done_ || { : > "$LOG.$OSTLER_TASK_ID"; exit 3; };;
   die) exit 3;;
   hold) while [ ! -e "$LOG.go" ]; do sleep 0.05; done; done_;;
+  stay) while [ ! -e go ]; do sleep 0.05; done; done_;;
   split) echo '{"type":"tool_call","id":"1","tool":"create_subtask","args":{"title":"ok part"}}'
          while read -r LINE; do case $LINE in *tool_result*) break;; esac; done; done_;;
   *) done_;;
 esac
 "#;
 
-struct Yard {
-    ostler: Ostler,
-    log: PathBuf,
+pub(crate) struct Yard {
+    pub(crate) ostler: Ostler,
+    pub(crate) log: PathBuf,
     serve: Option<Running>,
 }
 
 impl Yard {
     /// Agents `a` and `b` with one hand and one directory each; nobody serves yet.
     fn new() -> Self {
+        Self::of(&[("a", json!({})), ("b", json!({}))])
+    }
+
+    /// Agents with these keys beside those that all have; nobody serves yet. The adapter `worker` is
+    /// the one they have unless they say otherwise, and `gone` has a program that is not there.
+    pub(crate) fn of(agents: &[(&str, Value)]) -> Self {
         let ostler = Ostler::new();
         let root = ostler.instance.root().to_owned();
         let (script, log) = (root.join("agent.sh"), root.join("log"));
@@ -41,15 +48,17 @@ impl Yard {
         let adapter = json!({
             "type": "process", "binary": "sh", "args": [script, log, "{{prompt}}"],
         });
-        let agent = |name: &str| {
+        let mut all = json!({});
+        for (name, keys) in agents {
             let cwd = ostler.instance.work().join(name);
             std::fs::create_dir(&cwd).unwrap();
-            json!({ "adapter": "worker", "cwd": cwd })
-        };
-        let config = json!({
-            "adapters": { "worker": adapter },
-            "agents": { "a": agent("a"), "b": agent("b") },
-        });
+            all[name] = json!({ "adapter": "worker", "cwd": cwd });
+            for (key, value) in keys.as_object().unwrap() {
+                all[name][key] = value.clone();
+            }
+        }
+        let gone = json!({ "type": "process", "binary": root.join("gone"), "args": [] });
+        let config = json!({ "adapters": { "worker": adapter, "gone": gone }, "agents": all });
         ostler.instance.write_config(&config.to_string());
         Self { ostler, log, serve: None }
     }
@@ -60,20 +69,20 @@ impl Yard {
         yard
     }
 
-    fn serve(&mut self) {
+    pub(crate) fn serve(&mut self) {
         let mut serve = self.ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
         assert!(serve.line().starts_with("listening on "));
         self.serve = Some(serve);
     }
 
-    fn task(&self, args: &[&str]) -> Said {
+    pub(crate) fn task(&self, args: &[&str]) -> Said {
         let mut all = vec!["task"];
         all.extend(args);
         all.push("--json");
         self.ostler.says(&all)
     }
 
-    fn json(&self, args: &[&str]) -> Value {
+    pub(crate) fn json(&self, args: &[&str]) -> Value {
         let said = self.task(args);
         assert_eq!(said.code, 0, "{args:?}: {}", said.stderr);
         serde_json::from_str(&said.stdout)
@@ -87,7 +96,7 @@ impl Yard {
         self.json(&args)["id"].as_str().unwrap().to_owned()
     }
 
-    fn until_is(&self, task: &str, state: &str) -> Value {
+    pub(crate) fn until_is(&self, task: &str, state: &str) -> Value {
         until(&format!("{task} to be {state}"), BOUND_MS, || {
             let sheet = self.json(&["show", task]);
             (sheet["state"] == state).then_some(sheet)
@@ -95,7 +104,7 @@ impl Yard {
     }
 
     /// Why each run was woken and what it was asked, in order.
-    fn log(&self) -> Vec<(String, String, String)> {
+    pub(crate) fn log(&self) -> Vec<(String, String, String)> {
         let text = std::fs::read_to_string(&self.log).unwrap();
         let line = |line: &str| {
             let mut words = line.splitn(3, '|').map(str::to_owned);

@@ -6,6 +6,7 @@ pub mod budget;
 pub mod claimable;
 pub mod errand;
 pub mod fallback;
+pub mod fits;
 pub mod handover;
 pub mod hold;
 pub mod lease;

@@ -49,11 +49,7 @@ pub(super) fn is_played() -> bool {
 }
 
 /// Begins a run as `start_new` does, but for its process.
-pub(super) async fn begins(
-    host: &Host,
-    request: RunRequest,
-    task: TaskId,
-) -> Result<Begun, Fault> {
+pub(super) async fn begins(host: &Host, request: RunRequest, task: TaskId) -> Result<Begun, Fault> {
     stage(|stage| stage.asked += 1);
     if let Some(code) = stage(|stage| stage.refuses) {
         return Err(Fault::new(code, "it could not be started"));
@@ -105,12 +101,7 @@ impl Yard {
         yard
     }
 
-    fn open(
-        dir: &TempDir,
-        hands: u32,
-        budgets: Vec<SharedBudget>,
-        tries_max: Option<u32>,
-    ) -> Host {
+    fn open(dir: &TempDir, hands: u32, budgets: Vec<SharedBudget>, tries_max: Option<u32>) -> Host {
         let adapter =
             serde_json::json!({ "name": "fake", "runtime": "process", "account": "work" });
         let named = Named {
@@ -155,7 +146,8 @@ impl Yard {
     async fn add(&self, n: usize) -> Vec<TaskId> {
         let mut tasks = Vec::new();
         for n in 0..n {
-            let new = serde_json::json!({ "title": format!("task {n}"), "agent": "a", "review": "none" });
+            let new =
+                serde_json::json!({ "title": format!("task {n}"), "agent": "a", "review": "none" });
             let new = serde_json::from_value(new).unwrap();
             tasks.push(task::add::add(&self.host, new).await.unwrap().id);
         }
@@ -166,11 +158,12 @@ impl Yard {
     async fn goes_on(&mut self, until: Timestamp, end: impl Fn(TaskId) -> End) {
         for _ in 0..STEPS_MAX {
             clock::played::set(self.now);
-            let due = look(&self.host, Stirred::RunEnded).await.unwrap();
+            let due = look(&self.host, &mut Round::whole()).await.unwrap();
             let ends = stage(|stage| {
-                let ends = stage.live.values().map(|(begun, held)| {
-                    (begun.plus_ms(end(held.task).after_ms), *held)
-                });
+                let ends = stage
+                    .live
+                    .values()
+                    .map(|(begun, held)| (begun.plus_ms(end(held.task).after_ms), *held));
                 ends.min_by_key(|(at, _)| *at)
             });
             let next = due.into_iter().chain(ends.map(|(at, _)| at)).min();
@@ -198,10 +191,8 @@ impl Yard {
             let until = reset::until(resets_at, now);
             quota::trip(house, held.run, until, "nothing is left", &seal).await.unwrap();
         }
-        let totals = Totals {
-            effective_nanousd: Some(contract::NanoUsd(end.nanousd)),
-            ..Totals::default()
-        };
+        let totals =
+            Totals { effective_nanousd: Some(contract::NanoUsd(end.nanousd)), ..Totals::default() };
         let evidence = Evidence {
             end: EndEvidence::Exit,
             salvaged: None,

@@ -135,16 +135,7 @@ const TRIES: usize = 5;
 /// Everyone who works here or did, by name.
 pub async fn list(host: &Host) -> Result<Vec<AgentView>, Fault> {
     let books = Books::open(host).await?;
-    let mut rows = Vec::new();
-    loop {
-        let after = rows.last().map_or("", |row: &AgentRow| row.name.as_str()).to_owned();
-        let page = host.store().agents(&after, PAGE_ROWS_MAX).await.map_err(stored)?;
-        let more = page.len() == PAGE_ROWS_MAX;
-        rows.extend(page);
-        if !more {
-            break;
-        }
-    }
+    let rows = rows(host).await?;
     let own = host.inner.book.own();
     let unchanged = own.iter().filter(|own| rows.iter().all(|row| row.name != own.name));
     let mut views: Vec<_> = unchanged.map(|own| books.configured(own, None)).collect();
@@ -189,7 +180,10 @@ pub async fn hire(host: &Host, hire: Hire, by: &str) -> Result<Saved, Fault> {
         at: clock::now().wall,
     };
     match host.inner.heed(host.store().put_agent(agent).await) {
-        Ok(()) => host.inner.audit.agent(clock::now().wall, by, "hired", &name),
+        Ok(()) => {
+            host.inner.audit.agent(clock::now().wall, by, "hired", &name);
+            host.inner.stirred.notify_one();
+        }
         Err(error) if error.code() == Code::Conflict => {
             let there = host.store().agent(&name).await.map_err(stored)?;
             let spec = there.as_ref().and_then(spec_of).map(|spec| spec == read.spec);
@@ -228,6 +222,7 @@ pub async fn edit(host: &Host, name: &str, edit: Edit, by: &str) -> Result<Saved
         let spec = Some(Seal::default().json(&read.spec));
         if change(host, &row, row.state, spec).await? {
             host.inner.audit.agent(clock::now().wall, by, "edited", name);
+            host.inner.stirred.notify_one();
             return Ok(Saved { agent: get(host, name).await?, warnings: read.warnings });
         }
     }
@@ -265,6 +260,7 @@ pub async fn stand(
                 AgentState::Retired => "retired",
             };
             host.inner.audit.agent(clock::now().wall, by, what, name);
+            host.inner.stirred.notify_one();
             return get(host, name).await;
         }
     }
@@ -290,6 +286,33 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         until: None,
         note: format!("'{}' is {}", row.name, row.state.word()),
     }))
+}
+
+/// Every row there is.
+async fn rows(host: &Host) -> Result<Vec<AgentRow>, Fault> {
+    let mut rows = Vec::new();
+    loop {
+        let after = rows.last().map_or("", |row: &AgentRow| row.name.as_str()).to_owned();
+        let page = host.store().agents(&after, PAGE_ROWS_MAX).await.map_err(stored)?;
+        let more = page.len() == PAGE_ROWS_MAX;
+        rows.extend(page);
+        if !more {
+            return Ok(rows);
+        }
+    }
+}
+
+/// Everyone who may work now, by name.
+pub(crate) async fn active(host: &Host) -> Result<Vec<String>, Fault> {
+    let rows = rows(host).await?;
+    let stands = |name: &str| rows.iter().find(|row| row.name == name).map(|row| row.state);
+    let own = host.inner.book.own().into_iter().map(|own| own.name);
+    let hired = rows.iter().filter(|row| row.spec.is_some()).map(|row| row.name.clone());
+    let mut names: Vec<String> = own.chain(hired).collect();
+    names.retain(|name| stands(name).unwrap_or(AgentState::Active) == AgentState::Active);
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 /// What to run for a name: of the configuration, of those who were hired, or of the registry.

@@ -35,7 +35,7 @@ pub(crate) async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Ho
 }
 
 /// A directory that is not there now may be there again: a disk that is not mounted, a checkout that
-/// is being made. A person is told, and it is looked at again when they say so.
+/// is being made. A person is told, and it is looked at again by itself.
 async fn place(_: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fault> {
     let there = tokio::fs::metadata(&candidate.cwd).await.is_ok_and(|found| found.is_dir());
     Ok((!there).then(|| Hold {

@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod diff;
 pub(crate) mod errand;
 pub mod fallback;
+pub(crate) mod fit;
 pub mod gate;
 pub mod limits;
 pub mod line;

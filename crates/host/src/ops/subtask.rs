@@ -51,7 +51,7 @@ pub(super) fn create(
         key: Some(format!("call {} {}", task.run, blake3::hash(call.tool_call_id.as_bytes()))),
         title,
         body,
-        agent: agent.unwrap_or_else(|| task.agent.clone()),
+        agent: Some(agent.unwrap_or_else(|| task.agent.clone())),
         cwd: Some(bench.workspace.path().to_owned()),
         review: Review::None,
         priority: 0,
@@ -84,7 +84,7 @@ pub(super) fn create(
         Fault::new(Code::BudgetExceeded, message)
     })?;
     let new = NewErrand { budget: Budget { nanousd, tokens, turns: None, ms }, ..new };
-    let (title, agent) = (new.title.clone(), new.agent.clone());
+    let (title, agent) = (new.title.clone(), new.agent.clone().unwrap_or_default());
     let put = runtime.block_on(add::put(&bench.store, new, None)).map_err(stored)?;
     let mut outcome = Outcome::value(json!({ "task_id": put, "agent": agent, "state": "queued" }));
     outcome.drafts.push(Draft::ostler(Body::Log(Log {

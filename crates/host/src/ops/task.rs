@@ -24,7 +24,9 @@ pub struct TaskView {
     /// The id its run will have, or has, when it had to wait for a slot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
-    pub agent: String,
+    /// Who does it; absent while it may be any that fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     pub title: String,
     pub state: TaskState,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,7 +101,7 @@ impl TaskView {
         Self {
             id: row.id,
             run_id: row.run,
-            agent: row.agent,
+            agent: Some(row.agent).filter(|agent| !agent.is_empty()),
             title: row.title,
             state: row.state,
             waiting_for: row.waiting_for,

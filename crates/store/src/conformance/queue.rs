@@ -14,6 +14,8 @@ use contract::{Code, CommandId, RunId, TaskId, TaskState, Timestamp};
 
 pub async fn all<B: Backend>(make: &impl AsyncFn() -> B) {
     the_first_of_each_agent_is_found_by_priority_and_arrival(&Sure(make().await)).await;
+    of_those_that_are_held_the_first_of_each_agent_and_place_is_found(&Sure(make().await)).await;
+    a_task_of_nobody_belongs_to_who_claims_it(&Sure(make().await)).await;
     a_task_waits_for_its_time(&Sure(make().await)).await;
     a_task_goes_on_when_the_last_before_it_is_done(&Sure(make().await)).await;
     whoever_waits_for_a_failed_task_is_told(&Sure(make().await)).await;
@@ -99,6 +101,76 @@ async fn the_first_of_each_agent_is_found_by_priority_and_arrival<B: Backend>(st
     assert_eq!(nums, [1]);
 }
 
+async fn of_those_that_are_held_the_first_of_each_agent_and_place_is_found<B: Backend>(
+    store: &Sure<B>,
+) {
+    let hold = async |agent: &str, cwd: Option<&str>, priority: i32, why: WaitingFor| {
+        let errand = Some(Errand { cwd: cwd.map(str::to_owned), ..Errand::default() });
+        let task = NewTask { agent: agent.into(), priority, errand, ..new_task() };
+        let task = store.enqueue(task).await.unwrap();
+        let wait = step(task, 0, TaskState::Queued, TaskState::Waiting);
+        store.move_task(TaskMove { waiting_for: Some(why), ..wait }).await.unwrap();
+        task
+    };
+    let why = WaitingFor::Workspace;
+    let _behind = hold("a", Some("/x"), 0, why).await;
+    let first = hold("a", Some("/x"), 1, why).await;
+    let anywhere = hold("a", None, 0, why).await;
+    let other = hold("b", Some("/x"), 0, why).await;
+    let nobodys = hold("", None, 0, why).await;
+    let budget = hold("a", Some("/x"), 0, WaitingFor::Budget).await;
+    // One that knows until when, and one that stands in somebody's line, are found by others.
+    let timed = hold("c", None, 0, why).await;
+    store.move_task(step(timed, 0, TaskState::Waiting, TaskState::Queued)).await.unwrap();
+    let until = TaskMove {
+        waiting_for: Some(why),
+        follow: Follow { until: Some(NOW.plus_ms(9)), ..Follow::default() },
+        ..step(timed, 0, TaskState::Queued, TaskState::Waiting)
+    };
+    store.move_task(until).await.unwrap();
+    let all = async |why: WaitingFor, limit: usize| {
+        let (mut found, mut after) = (Vec::new(), None);
+        loop {
+            let page = CrowdsPage { why, after: after.clone(), limit };
+            let heads = store.0.crowds(page).await.unwrap();
+            assert!(heads.len() <= limit);
+            let Some(last) = heads.last().map(|head| head.task.clone()) else { return found };
+            after = Some(Crowd { why, agent: last.agent, cwd: last.cwd });
+            found.extend(heads.into_iter().map(|head| (head.task.id, head.busy)));
+        }
+    };
+    let expected = [(nobodys, 0), (anywhere, 0), (first, 0), (other, 0)];
+    assert_eq!(all(why, 100).await, expected);
+    assert_eq!(all(why, 1).await, expected, "page by page");
+    assert_eq!(all(WaitingFor::Budget, 100).await, [(budget, 0)]);
+    assert_eq!(all(WaitingFor::Agent, 100).await, []);
+    // How busy its agent is, is said with it.
+    store.move_task(step(budget, 0, TaskState::Waiting, TaskState::Queued)).await.unwrap();
+    let mut claim = claim_of(budget, "one");
+    claim.head.agent = "a".into();
+    store.claim(claim).await.unwrap();
+    assert_eq!(all(why, 100).await, [(nobodys, 0), (anywhere, 1), (first, 1), (other, 0)]);
+}
+
+async fn a_task_of_nobody_belongs_to_who_claims_it<B: Backend>(store: &Sure<B>) {
+    for places in [None, Some(1)] {
+        let task = store.enqueue(NewTask { agent: String::new(), ..errand() }).await.unwrap();
+        let heads = store.0.heads().await.unwrap();
+        assert_eq!(heads[0].task.agent, "");
+        let mut claim = Claim { places, ..claim_of(task, "one") };
+        claim.head.agent = "b".into();
+        let run = claim.run;
+        let fence = store.claim(claim).await.unwrap().fence;
+        assert_eq!(row(store, task).await.agent, "b");
+        // It stays with whoever had it first, also where another goes on with it.
+        let held = Holder { task, run, fence, head_seq: 0 };
+        store.commit(held.settling(TaskState::Queued, Totals::default())).await.unwrap();
+        let next = begun(store, task).await;
+        assert_eq!(row(store, task).await.agent, "b");
+        store.commit(next.settling(TaskState::Done, Totals::default())).await.unwrap();
+    }
+}
+
 async fn a_task_waits_for_its_time<B: Backend>(store: &Sure<B>) {
     let at = |ms| Some(NOW.plus_ms(ms));
     let late = store.enqueue(after(&[], at(1_000))).await.unwrap();
@@ -120,12 +192,8 @@ async fn a_task_waits_for_its_time<B: Backend>(store: &Sure<B>) {
         ..step(late, 0, TaskState::Queued, TaskState::Waiting)
     };
     store.move_task(hold(WaitingFor::Workspace)).await.unwrap();
-    store.again(Again::For(WaitingFor::Budget)).await.unwrap();
-    store.again(Again::For(WaitingFor::NotBefore)).await.unwrap();
     store.again(Again::Due(NOW.plus_ms(1_999))).await.unwrap();
     assert_eq!(stands(store, late).await, (TaskState::Waiting, Some(WaitingFor::Workspace)));
-    store.again(Again::For(WaitingFor::Workspace)).await.unwrap();
-    assert_eq!(stands(store, late).await, QUEUED);
     assert_eq!(stands(store, later).await, (TaskState::Waiting, Some(WaitingFor::NotBefore)));
     // Who knows until when is looked at again early when what it waits for has changed.
     store.again(Again::Whenever(WaitingFor::Quota)).await.unwrap();

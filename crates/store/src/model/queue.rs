@@ -141,8 +141,7 @@ impl Tables {
             let may = row.state == TaskState::Waiting && row.run.is_none();
             may && match which {
                 Again::Due(now) => row.until.is_some_and(|until| early || until <= now),
-                Again::For(why) => row.waiting_for == Some(why) && row.until.is_none(),
-                Again::Whenever(why) => row.waiting_for == Some(why),
+                Again::Whenever(why) => row.waiting_for == Some(why) && row.until.is_some(),
             }
         };
         let mut count = 0;
@@ -181,20 +180,56 @@ impl Tables {
             row.run.is_none()
                 && (row.state == TaskState::Queued || row.waiting_for == Some(WaitingFor::Pool))
         };
-        let num = |id: TaskId| {
-            self.arrivals.iter().position(|there| *there == id).map_or(0, |at| at as u64 + 1)
-        };
-        let ranks = i64::from(!self.lacks(Flaw::PriorityIgnored));
         let mut heads: Vec<Head> = Vec::new();
-        let mut rows: Vec<_> = self.tasks.values().filter(ready).collect();
-        rows.sort_by_key(|row| (row.agent.clone(), -ranks * i64::from(row.priority), num(row.id)));
-        for row in rows {
+        for row in self.ranked(ready, |row| row.agent.clone()) {
             if heads.last().is_none_or(|head| head.task.agent != row.agent) {
-                let busy = self.busy(&row.agent);
-                heads.push(Head { task: row.clone(), num: num(row.id), busy });
+                heads.push(self.head(row));
             }
         }
         heads
+    }
+
+    pub fn crowds(&self, page: &CrowdsPage) -> Vec<Head> {
+        let place = |row: &TaskRow| (row.agent.clone(), row.cwd.clone().unwrap_or_default());
+        let after = page
+            .after
+            .as_ref()
+            .map(|crowd| (crowd.agent.clone(), crowd.cwd.clone().unwrap_or_default()));
+        let waits = |row: &&TaskRow| {
+            row.state == TaskState::Waiting
+                && row.run.is_none()
+                && row.waiting_for == Some(page.why)
+                && row.until.is_none()
+                && after.as_ref().is_none_or(|after| place(row) > *after)
+        };
+        let mut heads: Vec<Head> = Vec::new();
+        for row in self.ranked(waits, place) {
+            let next = heads.last().is_none_or(|head| place(&head.task) != place(row));
+            if next && heads.len() < page.limit {
+                heads.push(self.head(row));
+            }
+        }
+        heads
+    }
+
+    fn num(&self, id: TaskId) -> u64 {
+        self.arrivals.iter().position(|there| *there == id).map_or(0, |at| at as u64 + 1)
+    }
+
+    fn head(&self, row: &TaskRow) -> Head {
+        Head { task: row.clone(), num: self.num(row.id), busy: self.busy(&row.agent) }
+    }
+
+    /// Those rows by something, and of those that have it in common the first before the others.
+    fn ranked<K: Ord>(
+        &self,
+        which: impl Fn(&&TaskRow) -> bool,
+        by: impl Fn(&TaskRow) -> K,
+    ) -> Vec<&TaskRow> {
+        let ranks = i64::from(!self.lacks(Flaw::PriorityIgnored));
+        let mut rows: Vec<_> = self.tasks.values().filter(which).collect();
+        rows.sort_by_key(|row| (by(row), -ranks * i64::from(row.priority), self.num(row.id)));
+        rows
     }
 
     pub fn next_due(&self) -> Option<Timestamp> {

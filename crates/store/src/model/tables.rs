@@ -178,6 +178,9 @@ impl Tables {
         task.waiting_for = None;
         task.note = None;
         task.fence += 1;
+        if task.agent.is_empty() {
+            task.agent.clone_from(&claim.head.agent);
+        }
         let fence = task.fence;
         let row = claimed_row(claim, fence);
         let run = Run {

@@ -7,7 +7,7 @@ use super::{commit, queue, reads, schema, verbs};
 use crate::batch::{Batch, Claim, InLine, NewTask, Reaped, Reserve, Seen};
 use crate::conformance::{Holder, NOW, claim_of, new_task, next_uuid, wish};
 use crate::error::Error;
-use crate::queue::{Again, Errand};
+use crate::queue::{Again, CrowdsPage, Errand};
 use contract::event::Totals;
 use contract::state::WaitingFor;
 use contract::{Code, NanoUsd, TaskId, TaskState, Wish};
@@ -406,32 +406,35 @@ fn only_who_waits_for_other_tasks_is_let_go_on_and_only_after_the_last() {
 
 #[test]
 fn only_what_waits_for_its_time_or_for_that_is_looked_at_again() {
-    let due = Again::Due(NOW);
-    let held = Again::For(WaitingFor::Budget);
-    let whenever = Again::Whenever(WaitingFor::Budget);
-    for (tampered, which, found) in [
-        ("until = 1", due, 1),
-        ("until = NULL", due, 0),
-        ("until = 9223372036854775807", due, 0),
-        ("until = 1, state = 'review'", due, 0),
-        ("until = 1, run = x'05'", due, 0),
-        ("waiting_for = 'budget'", held, 1),
-        ("waiting_for = 'budget', until = 1", held, 0),
-        ("waiting_for = 'quota'", held, 0),
-        ("waiting_for = 'budget', state = 'failed'", held, 0),
-        ("waiting_for = 'budget', run = x'05'", held, 0),
-        ("waiting_for = 'budget', until = 9223372036854775807", whenever, 1),
-        ("waiting_for = 'budget', until = NULL", whenever, 1),
-        ("waiting_for = 'quota', until = 1", whenever, 0),
-        ("waiting_for = 'budget', state = 'failed'", whenever, 0),
-        ("waiting_for = 'budget', run = x'05'", whenever, 0),
+    for (tampered, due, held, whenever) in [
+        ("until = 1", 1, 0, 0),
+        ("until = NULL", 0, 0, 0),
+        ("until = 9223372036854775807", 0, 0, 0),
+        ("until = 1, state = 'review'", 0, 0, 0),
+        ("until = 1, run = x'05'", 0, 0, 0),
+        ("waiting_for = 'budget'", 0, 1, 0),
+        ("waiting_for = 'budget', until = 1", 1, 0, 1),
+        ("waiting_for = 'budget', until = 9223372036854775807", 0, 0, 1),
+        ("waiting_for = 'quota'", 0, 0, 0),
+        ("waiting_for = 'quota', until = 9223372036854775807", 0, 0, 0),
+        ("waiting_for = 'budget', state = 'failed'", 0, 0, 0),
+        ("waiting_for = 'budget', run = x'05'", 0, 0, 0),
     ] {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::migrate(&mut connection).unwrap();
         chain(&connection);
         let tampered = format!("UPDATE tasks SET {tampered} WHERE num = 2");
         connection.execute_batch(&tampered).unwrap();
-        assert_eq!(queue::again(&connection, which).unwrap().value, found, "{tampered}");
+        let page = CrowdsPage { why: WaitingFor::Budget, after: None, limit: 9 };
+        assert_eq!(queue::crowds(&connection, &page).unwrap().len(), held, "{tampered}");
+        for (which, expected) in
+            [(Again::Due(NOW), due), (Again::Whenever(WaitingFor::Budget), whenever)]
+        {
+            let undone = connection.unchecked_transaction().unwrap();
+            let found = queue::again(&connection, which).unwrap().value;
+            assert_eq!(found, expected, "{tampered}: {which:?}");
+            undone.rollback().unwrap();
+        }
     }
 }
 
@@ -454,13 +457,13 @@ fn the_next_task_and_every_page_are_found_by_an_index() {
         (queue::NEXT_DUE, "tasks_due"),
         (queue::DUE, "tasks_due"),
         (queue::HELD, "tasks_held"),
-        (queue::WHENEVER, "tasks_held"),
+        (queue::WHENEVER, "tasks_due"),
         (
             "SELECT id FROM tasks WHERE id < x'05' AND state = 'done' ORDER BY id DESC LIMIT 5",
             "tasks_by_state",
         ),
     ] {
-        let sql = sql.replace("?1", "1");
+        let sql = ["?1", "?2", "?3"].iter().fold(sql.to_owned(), |sql, n| sql.replace(n, "'1'"));
         let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
         let steps: Vec<String> =
             plan.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();

@@ -151,6 +151,10 @@ impl Sqlite {
         self.readers.read(queue::heads).await
     }
 
+    pub async fn crowds(&self, page: CrowdsPage) -> Result<Vec<Head>, Error> {
+        self.readers.read(move |connection| queue::crowds(connection, &page)).await
+    }
+
     pub async fn next_due(&self) -> Result<Option<Timestamp>, Error> {
         self.readers.read(queue::next_due).await
     }

@@ -192,7 +192,6 @@ pub(super) fn recall(connection: &Connection, task: TaskId, fence: u64) -> Resul
 pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, Error> {
     let (found, value): (&str, Box<dyn ToSql>) = match which {
         Again::Due(now) => (DUE, Box::new(now.ms())),
-        Again::For(why) => (HELD, Box::new(reason(why))),
         Again::Whenever(why) => (WHENEVER, Box::new(reason(why))),
     };
     let mut statement = connection.prepare_cached(&format!(
@@ -208,13 +207,15 @@ pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, E
 /// rows wait, takes that of the states and sorts them all.
 pub(super) const DUE: &str = "SELECT num FROM tasks INDEXED BY tasks_due
     WHERE state = 'waiting' AND run IS NULL AND until IS NOT NULL AND until <= ?1 ORDER BY until";
-/// Those that wait for something, and do not know until when.
+/// The first of the next crowd that waits for something and does not know until when. A directory
+/// that is not said is the empty one.
 pub(super) const HELD: &str = "SELECT num FROM tasks INDEXED BY tasks_held
     WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 AND until IS NULL
-    ORDER BY priority DESC, num";
-/// Those that wait for something, whatever time they were told.
-pub(super) const WHENEVER: &str = "SELECT num FROM tasks INDEXED BY tasks_held
-    WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 ORDER BY priority DESC, num";
+        AND (agent, ifnull(cwd, '')) > (?2, ?3)
+    ORDER BY agent, ifnull(cwd, ''), priority DESC, num LIMIT 1";
+/// Those that wait for something until a time.
+pub(super) const WHENEVER: &str = "SELECT num FROM tasks INDEXED BY tasks_due
+    WHERE state = 'waiting' AND run IS NULL AND until IS NOT NULL AND waiting_for = ?1 ORDER BY until";
 /// The earliest time.
 pub(super) const NEXT_DUE: &str = "SELECT until FROM tasks INDEXED BY tasks_due
     WHERE state = 'waiting' AND until IS NOT NULL ORDER BY until LIMIT 1";
@@ -286,14 +287,40 @@ pub(super) fn heads(connection: &Connection) -> Result<Vec<Head>, Error> {
         columns.unwrap_or_default()
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([], |row| {
-        Ok(Head {
-            task: reads::task_row(row)?,
-            num: count(row.get(reads::TASK_COLUMNS)?),
-            busy: count(row.get(reads::TASK_COLUMNS + 1)?),
-        })
-    })?;
+    let rows = statement.query_map([], head_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// The first of each crowd of a page. Crowds are stepped over one by one, so this costs by their
+/// number and not by the number of tasks.
+pub(super) fn crowds(connection: &Connection, page: &CrowdsPage) -> Result<Vec<Head>, Error> {
+    let columns = reads::TASK.strip_suffix(" FROM tasks").unwrap_or_default();
+    let sql = format!(
+        "{columns}, num, (SELECT count(*) FROM runs r WHERE r.agent = tasks.agent AND r.state <> 'settled')
+         FROM tasks WHERE num = ({HELD})"
+    );
+    let why = reason(page.why);
+    let mut after = page.after.as_ref().map(|crowd| (crowd.agent.clone(), crowd.cwd.clone()));
+    let mut found = Vec::new();
+    while found.len() < page.limit {
+        // The first there is may be of no agent and in no directory.
+        let sql = if after.is_some() { sql.clone() } else { sql.replace("> (?2", ">= (?2") };
+        let (agent, cwd) = after.unwrap_or_default();
+        let mut first = connection.prepare_cached(&sql)?;
+        let place = params![why, agent, cwd.unwrap_or_default()];
+        let Some(head) = first.query_row(place, head_row).optional()? else { break };
+        after = Some((head.task.agent.clone(), head.task.cwd.clone()));
+        found.push(head);
+    }
+    Ok(found)
+}
+
+fn head_row(row: &Row<'_>) -> rusqlite::Result<Head> {
+    Ok(Head {
+        task: reads::task_row(row)?,
+        num: count(row.get(reads::TASK_COLUMNS)?),
+        busy: count(row.get(reads::TASK_COLUMNS + 1)?),
+    })
 }
 
 /// When the next task that waits may be looked at, as far as that is known.

@@ -111,13 +111,15 @@ pub(super) fn take(connection: &Connection, claim: &Claim, old: i64) -> Result<(
     let taken = match claim.places {
         None => connection
             .prepare_cached(
-                "UPDATE tasks SET state = 'running', waiting_for = NULL, note = NULL, fence = ?3
+                "UPDATE tasks SET state = 'running', waiting_for = NULL, note = NULL, fence = ?3,
+                     agent = iif(agent = '', ?4, agent)
                  WHERE id = ?1 AND state = 'queued' AND fence = ?2",
             )?
-            .execute(params![task, old, old + 1])?,
+            .execute(params![task, old, old + 1, claim.head.agent])?,
         Some(places) => connection
             .prepare_cached(
-                "UPDATE tasks AS t SET state = 'running', waiting_for = NULL, note = NULL, fence = ?3
+                "UPDATE tasks AS t SET state = 'running', waiting_for = NULL, note = NULL, fence = ?3,
+                     agent = iif(agent = '', ?6, agent)
                  WHERE id = ?1 AND fence = ?2
                      AND (state = 'queued' OR (state = 'waiting' AND waiting_for = 'pool' AND pool = ?4))
                      AND (SELECT count(*) FROM runs WHERE adapter = ?4 AND state <> 'settled') < ?5
@@ -125,7 +127,7 @@ pub(super) fn take(connection: &Connection, claim: &Claim, old: i64) -> Result<(
                          WHERE w.pool = ?4 AND w.state = 'waiting' AND w.waiting_for = 'pool'
                              AND (w.priority > t.priority OR (w.priority = t.priority AND w.num < t.num)))",
             )?
-            .execute(params![task, old, old + 1, pool, places])?,
+            .execute(params![task, old, old + 1, pool, places, claim.head.agent])?,
     };
     match taken {
         1 => Ok(()),

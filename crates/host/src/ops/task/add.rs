@@ -26,9 +26,11 @@ pub struct NewErrand {
     /// What is to be done, when the title does not say it all.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// The name of an agent, an adapter or a runtime of the server's configuration.
-    pub agent: String,
-    /// Where it is to be done; where its agent works, when absent.
+    /// The name of an agent, an adapter or a runtime of the server's configuration; any agent that
+    /// fits, when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Where it is to be done; where whoever does it works, when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Who looks at the result.
@@ -61,10 +63,12 @@ pub async fn add(host: &Host, new: NewErrand) -> Result<TaskView, Fault> {
         return Err(trouble.fault());
     }
     check(&new)?;
-    let named = agents::named(host, &new.agent).await?;
-    if new.cwd.is_none() && named.cwd.is_none() {
-        return Err(Fault::new(Code::BadWorkspace, "nobody says where it is to be done")
-            .with_hint(format!("give --cwd, or set agents.{}.cwd", new.agent)));
+    if let Some(agent) = &new.agent {
+        let named = agents::named(host, agent).await?;
+        if new.cwd.is_none() && named.cwd.is_none() {
+            return Err(Fault::new(Code::BadWorkspace, "nobody says where it is to be done")
+                .with_hint(format!("give --cwd, or set agents.{agent}.cwd")));
+        }
     }
     if let Some(cwd) = new.cwd.as_ref().filter(|cwd| !cwd.is_absolute()) {
         let message = format!("'{}' is not a whole path", cwd.display());
@@ -94,7 +98,7 @@ pub(crate) async fn put(
     let task = NewTask {
         id: new.id.unwrap_or_else(chance::task_id),
         key: new.key,
-        agent: new.agent,
+        agent: new.agent.unwrap_or_default(),
         title: seal.given(&new.title),
         body: seal.given(body),
         prompt: seal.given(body),
@@ -122,6 +126,9 @@ pub(crate) fn check(new: &NewErrand) -> Result<(), Fault> {
     let large = |what: &str, max: usize| {
         Err(Fault::new(Code::TooLarge, format!("{what} has more than {max} bytes")))
     };
+    if new.agent.as_deref().is_some_and(|agent| agent.trim().is_empty()) {
+        return usage("the name of the agent is empty; leave it out for any that fits".to_owned());
+    }
     if new.title.trim().is_empty() || new.title.contains(char::is_control) {
         return usage("the title is empty, or more than a line".to_owned());
     }

@@ -251,7 +251,7 @@ async fn tell(
                 "A comment on the task '{}' ({}) mentions you:\n\n{text}",
                 task.title, task.id
             ),
-            agent: agent.to_owned(),
+            agent: Some(agent.to_owned()),
             cwd: task.cwd.as_ref().map(Into::into),
             review: Review::None,
             priority: task.priority,
