@@ -13,11 +13,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use contract::{Code, Fault, Scope, TokenId, limits};
+use contract::{Code, Fault, Scope, Timestamp, TokenId, limits};
 use futures::StreamExt as _;
 use host::audit::RefusedToken;
 use host::ops::relay::Bearer;
 use host::ops::token;
+use host::ops::who::Who;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use store::TokenRow;
@@ -44,24 +45,43 @@ pub struct Guard {
 }
 
 /// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
     Person(Person),
     Run(Bearer),
 }
 
 /// A person, by the token that was shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     pub scope: Scope,
+    pub who: Who,
+    /// How long their token is good; for ever when absent.
+    pub until: Option<Timestamp>,
+}
+
+impl Person {
     /// `None` for the owner, whose token is that of the data directory.
-    pub token: Option<TokenId>,
+    pub fn token(&self) -> Option<TokenId> {
+        match self.who {
+            Who::Token { id, .. } => Some(id),
+            Who::Owner | Who::Run(_) | Who::Caller | Who::Agreed { .. } => None,
+        }
+    }
 }
 
 impl Caller {
     /// Whether this is a person who may do what a scope allows.
     pub fn has(&self, scope: Scope) -> bool {
         matches!(self, Self::Person(person) if person.scope >= scope)
+    }
+
+    /// The name under which it is written down what they do.
+    pub fn who(&self) -> Who {
+        match self {
+            Self::Person(person) => person.who.clone(),
+            Self::Run(bearer) => Who::Run(bearer.run),
+        }
     }
 }
 
@@ -131,7 +151,8 @@ impl Guard {
             .and_then(|given| given.strip_prefix("Bearer "))
             .ok_or_else(missing)?;
         if bool::from(token.as_bytes().ct_eq(self.token.as_bytes())) {
-            return Ok(Caller::Person(Person { scope: Scope::Admin, token: None }));
+            let (scope, who) = (Scope::Admin, Who::Owner);
+            return Ok(Caller::Person(Person { scope, who, until: None }));
         }
         match app.host.run_of_token(token) {
             Some(bearer) if access == Access::Run => return Ok(Caller::Run(bearer)),
@@ -163,11 +184,11 @@ impl Guard {
 }
 
 fn person(row: &TokenRow) -> Caller {
-    Caller::Person(Person { scope: row.scope, token: Some(row.id) })
+    Caller::Person(Person { scope: row.scope, who: Who::holds(row), until: row.expires_at })
 }
 
 /// Whether whoever asks may come here. Where persons have no business the handler says so itself.
-fn allowed(caller: Caller, access: Access) -> Result<(), Fault> {
+fn allowed(caller: &Caller, access: Access) -> Result<(), Fault> {
     match access.scope() {
         Some(scope) if !caller.has(scope) => {
             let message = format!("this needs a token of the scope {}", scope.word());
@@ -262,7 +283,7 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     if let Some(standing) = parts.extensions.get::<Standing>() {
         standing.vouch();
     }
-    allowed(caller, access)?;
+    allowed(&caller, access)?;
     parts.extensions.insert(caller);
     let matched = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     let body = match parts.method {

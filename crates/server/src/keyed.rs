@@ -4,7 +4,7 @@
 //! not a second one. Only what an operator makes has keys: answers that hold a secret are kept nowhere.
 
 use crate::App;
-use crate::auth::{Caller, Person};
+use crate::auth::Caller;
 use crate::rest::{self, Access, Problem};
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, MatchedPath, Request};
@@ -109,8 +109,9 @@ fn key_of(
         return Err(bad_key());
     }
     let caller = match extensions.get::<Caller>() {
-        Some(Caller::Person(Person { token: Some(token), .. })) => token.to_string(),
-        Some(Caller::Person(Person { token: None, .. })) => "owner".to_owned(),
+        Some(Caller::Person(person)) => {
+            person.token().map_or_else(|| "owner".to_owned(), |token| token.to_string())
+        }
         Some(Caller::Run(_)) | None => return Ok(None),
     };
     Ok(Some((caller, key.to_owned())))

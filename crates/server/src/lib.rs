@@ -9,6 +9,7 @@ pub mod feed;
 pub mod keyed;
 mod listen;
 mod mcp;
+mod pass;
 mod places;
 mod refused;
 pub mod remote;

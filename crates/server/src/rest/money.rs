@@ -2,8 +2,9 @@
 
 use super::{Given, Options, Problem};
 use crate::App;
-use axum::Json;
+use crate::auth::Caller;
 use axum::extract::State;
+use axum::{Extension, Json};
 use host::ops::money::{self, ImportReport};
 use host::prices::Listed;
 use schemars::JsonSchema;
@@ -43,7 +44,8 @@ pub async fn prices(
 
 pub async fn import(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Given(file): Given<Value>,
 ) -> Result<Json<ImportReport>, Problem> {
-    Ok(Json(money::import(&app.host, file).await?))
+    Ok(Json(money::import(&app.host, file, &caller.who()).await?))
 }
