@@ -40,8 +40,18 @@ fn was_good(app: &App, path: &str, token: &str) -> bool {
 pub struct Guard {
     token: String,
     hosts: Vec<String>,
-    address: SocketAddr,
+    scheme: &'static str,
+    /// Where every address of this machine is listened on: its port.
+    everywhere: Option<u16>,
     refused: Refused,
+}
+
+/// The names of a server that others come to from elsewhere.
+#[derive(Debug, Clone)]
+pub struct Names {
+    pub scheme: &'static str,
+    pub address: SocketAddr,
+    pub public_url: Option<String>,
 }
 
 /// Who asks.
@@ -89,12 +99,29 @@ impl Guard {
     pub fn new(token: String, address: SocketAddr) -> Self {
         let port = address.port();
         let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        Self { token, hosts: hosts.into(), address, refused: Refused::default() }
+        Self::named(token, hosts.into(), "http", None)
     }
 
-    /// Where this server listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// The same for a server that others come to from elsewhere: by its address, or by the name that
+    /// its owner gave it. Where every address is listened on, any address will do, and no name: a page
+    /// that makes a name of its own point here still shows that name.
+    pub fn beyond(token: String, names: Names) -> Self {
+        let Names { scheme, address, public_url } = names;
+        let public = public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
+        let public = public.and_then(|url| url.into_parts().authority);
+        let mut hosts = vec![address.to_string()];
+        hosts.extend(public.map(|public| public.as_str().to_owned()));
+        let everywhere = address.ip().is_unspecified().then(|| address.port());
+        Self::named(token, hosts, scheme, everywhere)
+    }
+
+    fn named(
+        token: String,
+        hosts: Vec<String>,
+        scheme: &'static str,
+        everywhere: Option<u16>,
+    ) -> Self {
+        Self { token, hosts, scheme, everywhere, refused: Refused::default() }
     }
 
     /// The names by which this server may be called.
@@ -102,8 +129,15 @@ impl Guard {
         &self.hosts
     }
 
+    /// Whether those are all of them.
+    pub fn names_are_known(&self) -> bool {
+        self.everywhere.is_none()
+    }
+
     fn is_own(&self, name: &str) -> bool {
+        let address = name.parse::<SocketAddr>().ok();
         self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+            || self.everywhere.is_some_and(|port| address.is_some_and(|to| to.port() == port))
     }
 
     fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
@@ -122,7 +156,7 @@ impl Guard {
             let host = origin
                 .to_str()
                 .ok()
-                .and_then(|origin| origin.strip_prefix("http://"))
+                .and_then(|origin| origin.strip_prefix(self.scheme)?.strip_prefix("://"))
                 .ok_or_else(refused)?;
             if !self.is_own(host) {
                 return Err(refused());

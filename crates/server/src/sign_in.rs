@@ -92,7 +92,7 @@ pub async fn link(
     })?;
     let now = host::clock::now();
     app.sign_ins.add(&code, Allows { scope, by: caller.who() }, now.mono_ms);
-    let url = format!("http://{}/sign-in?code={code}", app.guard.address());
+    let url = format!("{}/sign-in?code={code}", app.link_base);
     Ok(With(Link { url, expires_at: now.wall.plus_ms(SIGN_IN_MS as i64) }))
 }
 
@@ -135,7 +135,10 @@ pub async fn enter(
         })?;
     let given = token::sign_in(&app.host, scope, &by).await?;
     let (token, seconds) = (given.token, SIGNED_IN_MS / 1000);
-    let cookie = format!("{COOKIE}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict");
+    // A browser that came by TLS shows it nowhere else.
+    let secure = if app.link_base.starts_with("https:") { "; Secure" } else { "" };
+    let kept = "HttpOnly; SameSite=Strict";
+    let cookie = format!("{COOKIE}={token}; Path=/; Max-Age={seconds}; {kept}{secure}");
     Ok(Entered { cookie })
 }
 

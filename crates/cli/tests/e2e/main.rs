@@ -39,6 +39,7 @@ mod money;
 mod ostler;
 mod owned;
 mod pool;
+mod principals;
 mod processes;
 mod protocol;
 mod queue_deaths;

@@ -3,6 +3,7 @@
 use super::{Given, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
+use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
 use host::ops::money::{self, ImportReport};
@@ -45,6 +46,7 @@ pub async fn prices(
 pub async fn import(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
+    _: Chosen,
     Given(file): Given<Value>,
 ) -> Result<Json<ImportReport>, Problem> {
     Ok(Json(money::import(&app.host, file, &caller.who()).await?))
