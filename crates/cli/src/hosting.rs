@@ -28,14 +28,14 @@ const SUCCESSOR_WAIT_MS: u64 = 5_000;
 const HOST_RETRY: Duration = Duration::from_millis(15);
 
 /// What a command wants of the data directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Purpose {
     /// To look: runs that a dead host left behind are left alone.
     Look,
     /// To act: whoever becomes host takes over what a dead host left behind.
     Act,
     /// To be the host, at this address; a living one is in the way.
-    Serve { listen: String },
+    Serve { door: Box<server::Door> },
 }
 
 /// Where things are.
@@ -53,6 +53,8 @@ pub struct Hosting {
     stop: oneshot::Sender<()>,
     serving: JoinHandle<std::io::Result<()>>,
     url: String,
+    /// Where others come to.
+    front: String,
     doors: Doors,
 }
 
@@ -67,7 +69,7 @@ pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
     let token = place.data.token()?;
     // Before anyone is asked to make room: a port that is taken must not cost a host its place.
     let mut listening = match purpose {
-        Purpose::Serve { listen } => Some(server::listen(listen).await),
+        Purpose::Serve { door } => Some(server::open(door.as_ref().clone()).await),
         Purpose::Look | Purpose::Act => None,
     };
     let begun_ms = host::clock::now().mono_ms;
@@ -152,7 +154,7 @@ async fn become_host(
     let store = Store::open(place.data.path())
         .map_err(|error| Fault::new(error.code(), error.to_string()))?;
     failpoint::hit(Point::StoreOpened);
-    let url = listening.url();
+    let (url, front) = (listening.url(), listening.front());
     let configuration = place.config.clone();
     let host = Host::new(Setup {
         data: place.data.clone(),
@@ -196,7 +198,7 @@ async fn become_host(
     let serving = tokio::spawn(listening.serve(host.clone(), token.to_owned(), async {
         let _ = stopped.await;
     }));
-    Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url, doors })
+    Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url, front, doors })
 }
 
 /// The running binary, also after it was replaced on disk: the link is followed by whoever is
@@ -204,8 +206,9 @@ async fn become_host(
 pub const OWN_PROGRAM: &str = "/proc/self/exe";
 
 impl Hosting {
-    pub fn url(&self) -> &str {
-        &self.url
+    /// Where others come to.
+    pub fn front(&self) -> &str {
+        &self.front
     }
 
     pub fn host(&self) -> &Host {

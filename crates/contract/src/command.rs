@@ -32,7 +32,13 @@ pub enum Wish {
     /// End the turn, not the run.
     Interrupt,
     /// Answer a permission question.
-    Answer { ask_id: AskId, option: String },
+    Answer {
+        ask_id: AskId,
+        option: String,
+        /// Who answers. The host writes it down by the token that came; what is sent is not looked at.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
+    },
     /// What a tool gave that whoever asked for this run carried out.
     ToolResult { tool_call_id: String, answer: ToolAnswer },
     /// From now on no more than this may be spent; a unit that is absent stays as it is.

@@ -405,6 +405,9 @@ pub struct Permission {
     pub option: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<DecidedBy>,
+    /// The person who decided: `owner`, or `token` and its name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// One way to answer, named by the agent in `id` and by its meaning in `kind`.

@@ -125,7 +125,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         any::<bool>().prop_map(|at_once| Wish::Stop { reason: Code::Cancelled, at_once }),
         Just(Wish::Say { text: "hello".to_owned() }),
         Just(Wish::Interrupt),
-        Just(Wish::Answer { ask_id, option: "yes".to_owned() }),
+        Just(Wish::Answer { ask_id, option: "yes".to_owned(), by: None }),
     ]
 }
 

@@ -1,9 +1,11 @@
-//! What is written down for later: what people answered, hired, deleted and cleared, tokens that were
-//! given and taken away, and who came with no token that is good here, when, from where, and for which
-//! route. Never a token, and no other word of theirs: addresses, routes and ids are ours. One line of
+//! What is written down for later: who answered, decided, hired, deleted and cleared what, tokens that
+//! were given and taken away, and who came with no token that is good here, when, from where, and for which
+//! route. Never a token, and no
+//! word of a stranger: addresses, routes and ids are ours. One line of
 //! JSON each, in a private file of the data directory that is set aside when it is full, so that it
 //! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
 
+use crate::ops::who::Who;
 use contract::limits::AUDIT_BYTES_MAX;
 use contract::{Fault, Timestamp};
 use serde::Serialize;
@@ -69,27 +71,23 @@ impl Audit {
     }
 
     /// Writes down what was done with an agent: `hired`, `edited`, `paused`, `resumed`, `retired`.
-    pub fn agent(&self, ts: Timestamp, by: &str, what: &'static str, name: &str) {
-        let about = serde_json::json!({ "by": by, "agent": name });
-        self.did(ts, what, about);
+    pub fn agent(&self, ts: Timestamp, by: &Who, what: &'static str, name: &str) {
+        self.did(ts, by, what, serde_json::json!({ "agent": name }));
     }
 
     /// Writes down who answered what, before it is carried out.
-    pub fn answered(&self, ts: Timestamp, by: &str, about: serde_json::Value) {
-        let mut about = about;
-        about["by"] = by.into();
-        self.did(ts, "answered", about);
+    pub fn answered(&self, ts: Timestamp, by: &Who, about: serde_json::Value) {
+        self.did(ts, by, "answered", about);
     }
 
     /// Writes down that a run was deleted.
-    pub fn deleted(&self, ts: Timestamp, by: &str, run: contract::RunId) {
-        let about = serde_json::json!({ "by": by, "run_id": run });
-        self.did(ts, "deleted", about);
+    pub fn deleted(&self, ts: Timestamp, by: &Who, run: contract::RunId) {
+        self.did(ts, by, "deleted", serde_json::json!({ "run_id": run }));
     }
 
-    /// Writes down what a person did and to what, off the path of whoever asked.
-    pub fn did(&self, ts: Timestamp, what: &'static str, about: serde_json::Value) {
-        let audit = self.clone();
+    /// Writes down who did what and to what, off the path of whoever asked.
+    pub fn did(&self, ts: Timestamp, by: &Who, what: &'static str, about: serde_json::Value) {
+        let (audit, about) = (self.clone(), by.told(about));
         tokio::task::spawn_blocking(move || {
             let line = serde_json::to_vec(&Deed { ts, what, about });
             let _ = line.map_err(Into::into).and_then(|line| audit.add(line));

@@ -92,9 +92,10 @@ async fn stir(hints: &mut Hints) -> Stirred {
             },
         };
         stirred = match hint {
-            Some(Hint::Run { settled: false, .. }) => stirred,
+            Some(Hint::Run { settled: false, .. } | Hint::Asks { .. }) => stirred,
             Some(Hint::Task { .. }) => stirred.or(Some(Stirred::TaskMoved)),
-            Some(Hint::Run { .. } | Hint::Missed) => Some(Stirred::RunEnded),
+            // Whoever may work again is looked for as if a run had ended.
+            Some(Hint::Run { .. } | Hint::Agent { .. } | Hint::Missed) => Some(Stirred::RunEnded),
             None => return std::future::pending().await,
         };
     }

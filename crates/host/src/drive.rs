@@ -39,7 +39,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
-use store::{Room, Seal, Waiter};
+use store::{Hint, Room, Seal, Waiter};
 use tokio::sync::{mpsc, watch};
 
 /// How long the word of a launch may be behind what the agent said; it is there already, nearly
@@ -714,7 +714,13 @@ impl Drive {
         self.house.notice_asks(&self.words.seal, &shown.asks);
         if let Some(live) = self.house.live().get_mut(&self.run).map(|live| &mut live.shown) {
             let heard = live.heard || shown.heard;
+            let same = live.asks.iter().map(|ask| ask.ask_id);
+            let news = !same.eq(shown.asks.iter().map(|ask| ask.ask_id));
             *live = Shown { heard, ..shown };
+            if news {
+                // Only now does who is told find them: the hint of their event came before.
+                self.house.store.hint(Hint::Asks { run: self.run });
+            }
         }
     }
 

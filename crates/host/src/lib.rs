@@ -161,6 +161,8 @@ pub(crate) struct Inner {
     pub(crate) stirred: tokio::sync::Notify,
     /// Tells every driver and watcher that this host is about to stop.
     leaving: watch::Sender<bool>,
+    /// Rises when a token was taken away: whoever came in with one looks whether it is still good.
+    tokens_changed: watch::Sender<u64>,
     /// Tells this process that another wants to be the host.
     handover: watch::Sender<bool>,
     /// What is wrong with the store.
@@ -229,6 +231,7 @@ impl Host {
             reasons: watch::Sender::new(0),
             stirred: tokio::sync::Notify::new(),
             leaving: watch::Sender::new(false),
+            tokens_changed: watch::Sender::new(0),
             handover: watch::Sender::new(false),
             trouble: watch::Sender::new(None),
         };
@@ -344,6 +347,11 @@ impl Host {
     /// Changes when this host is about to stop.
     pub fn leaving(&self) -> watch::Receiver<bool> {
         self.inner.leaving()
+    }
+
+    /// Changes when a token was taken away.
+    pub fn tokens_changed(&self) -> watch::Receiver<u64> {
+        self.inner.tokens_changed.subscribe()
     }
 
     /// Tells drivers and watchers that this host stops.

@@ -13,11 +13,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use contract::{Code, Fault, Scope, TokenId, limits};
+use contract::{Code, Fault, Scope, Timestamp, TokenId, limits};
 use futures::StreamExt as _;
 use host::audit::RefusedToken;
 use host::ops::relay::Bearer;
 use host::ops::token;
+use host::ops::who::Who;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use store::TokenRow;
@@ -39,23 +40,44 @@ fn was_good(app: &App, path: &str, token: &str) -> bool {
 pub struct Guard {
     token: String,
     hosts: Vec<String>,
-    address: SocketAddr,
+    scheme: &'static str,
+    /// Where every address of this machine is listened on: its port.
+    everywhere: Option<u16>,
     refused: Refused,
 }
 
+/// The names of a server that others come to from elsewhere.
+#[derive(Debug, Clone)]
+pub struct Names {
+    pub scheme: &'static str,
+    pub address: SocketAddr,
+    pub public_url: Option<String>,
+}
+
 /// Who asks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Caller {
     Person(Person),
     Run(Bearer),
 }
 
 /// A person, by the token that was shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     pub scope: Scope,
+    pub who: Who,
+    /// How long their token is good; for ever when absent.
+    pub until: Option<Timestamp>,
+}
+
+impl Person {
     /// `None` for the owner, whose token is that of the data directory.
-    pub token: Option<TokenId>,
+    pub fn token(&self) -> Option<TokenId> {
+        match self.who {
+            Who::Token { id, .. } => Some(id),
+            Who::Owner | Who::Run(_) | Who::Caller | Who::Agreed { .. } => None,
+        }
+    }
 }
 
 impl Caller {
@@ -63,18 +85,43 @@ impl Caller {
     pub fn has(&self, scope: Scope) -> bool {
         matches!(self, Self::Person(person) if person.scope >= scope)
     }
+
+    /// The name under which it is written down what they do.
+    pub fn who(&self) -> Who {
+        match self {
+            Self::Person(person) => person.who.clone(),
+            Self::Run(bearer) => Who::Run(bearer.run),
+        }
+    }
 }
 
 impl Guard {
     pub fn new(token: String, address: SocketAddr) -> Self {
         let port = address.port();
         let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        Self { token, hosts: hosts.into(), address, refused: Refused::default() }
+        Self::named(token, hosts.into(), "http", None)
     }
 
-    /// Where this server listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// The same for a server that others come to from elsewhere: by its address, or by the name that
+    /// its owner gave it. Where every address is listened on, any address will do, and no name: a page
+    /// that makes a name of its own point here still shows that name.
+    pub fn beyond(token: String, names: Names) -> Self {
+        let Names { scheme, address, public_url } = names;
+        let public = public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
+        let public = public.and_then(|url| url.into_parts().authority);
+        let mut hosts = vec![address.to_string()];
+        hosts.extend(public.map(|public| public.as_str().to_owned()));
+        let everywhere = address.ip().is_unspecified().then(|| address.port());
+        Self::named(token, hosts, scheme, everywhere)
+    }
+
+    fn named(
+        token: String,
+        hosts: Vec<String>,
+        scheme: &'static str,
+        everywhere: Option<u16>,
+    ) -> Self {
+        Self { token, hosts, scheme, everywhere, refused: Refused::default() }
     }
 
     /// The names by which this server may be called.
@@ -82,8 +129,15 @@ impl Guard {
         &self.hosts
     }
 
+    /// Whether those are all of them.
+    pub fn names_are_known(&self) -> bool {
+        self.everywhere.is_none()
+    }
+
     fn is_own(&self, name: &str) -> bool {
+        let address = name.parse::<SocketAddr>().ok();
         self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
+            || self.everywhere.is_some_and(|port| address.is_some_and(|to| to.port() == port))
     }
 
     fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
@@ -102,7 +156,7 @@ impl Guard {
             let host = origin
                 .to_str()
                 .ok()
-                .and_then(|origin| origin.strip_prefix("http://"))
+                .and_then(|origin| origin.strip_prefix(self.scheme)?.strip_prefix("://"))
                 .ok_or_else(refused)?;
             if !self.is_own(host) {
                 return Err(refused());
@@ -131,7 +185,8 @@ impl Guard {
             .and_then(|given| given.strip_prefix("Bearer "))
             .ok_or_else(missing)?;
         if bool::from(token.as_bytes().ct_eq(self.token.as_bytes())) {
-            return Ok(Caller::Person(Person { scope: Scope::Admin, token: None }));
+            let (scope, who) = (Scope::Admin, Who::Owner);
+            return Ok(Caller::Person(Person { scope, who, until: None }));
         }
         match app.host.run_of_token(token) {
             Some(bearer) if access == Access::Run => return Ok(Caller::Run(bearer)),
@@ -163,11 +218,11 @@ impl Guard {
 }
 
 fn person(row: &TokenRow) -> Caller {
-    Caller::Person(Person { scope: row.scope, token: Some(row.id) })
+    Caller::Person(Person { scope: row.scope, who: Who::holds(row), until: row.expires_at })
 }
 
 /// Whether whoever asks may come here. Where persons have no business the handler says so itself.
-fn allowed(caller: Caller, access: Access) -> Result<(), Fault> {
+fn allowed(caller: &Caller, access: Access) -> Result<(), Fault> {
     match access.scope() {
         Some(scope) if !caller.has(scope) => {
             let message = format!("this needs a token of the scope {}", scope.word());
@@ -262,7 +317,7 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     if let Some(standing) = parts.extensions.get::<Standing>() {
         standing.vouch();
     }
-    allowed(caller, access)?;
+    allowed(&caller, access)?;
     parts.extensions.insert(caller);
     let matched = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     let body = match parts.method {

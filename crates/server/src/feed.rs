@@ -1,15 +1,18 @@
-//! The feed of the whole board, server-sent: which run or task changed, never what. A hint is small,
+//! The feed of the whole board, server-sent: which run, task, question or agent changed, never what. A hint is small,
 //! bounded and may be lost; whoever lost some is told so and reads again, so nothing waits for a slow
 //! reader. Whoever comes, or comes back, is told the same first: what happened before is in the store.
 
 use crate::App;
+use crate::auth::Caller;
+use crate::pass::Pass;
 use crate::rest::describe::{Hints as OfHints, Sent};
 use crate::rest::{Options, Problem};
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use bytes::Bytes;
-use contract::{Code, Fault, RunId, TaskId, limits, sse};
+use contract::{AgentId, Code, Fault, RunId, TaskId, limits, sse};
 use futures::stream;
 use host::Attached;
 use schemars::JsonSchema;
@@ -34,6 +37,13 @@ pub enum Hinted {
     Task {
         task_id: TaskId,
     },
+    /// What this run asks of people is not what it was.
+    Asks {
+        run_id: RunId,
+    },
+    Agent {
+        agent_id: AgentId,
+    },
     /// Some hints are not here: read everything that is shown again.
     Missed,
 }
@@ -43,6 +53,8 @@ impl From<Hint> for Hinted {
         match hint {
             Hint::Run { run, head_seq, settled } => Self::Run { run_id: run, head_seq, settled },
             Hint::Task { task } => Self::Task { task_id: task },
+            Hint::Asks { run } => Self::Asks { run_id: run },
+            Hint::Agent { agent } => Self::Agent { agent_id: agent },
             Hint::Missed => Self::Missed,
         }
     }
@@ -53,6 +65,7 @@ struct Watcher {
     /// The number of the last hint that was sent.
     sent: u64,
     leaving: watch::Receiver<bool>,
+    pass: Pass,
     _attached: Attached,
     _place: OwnedSemaphorePermit,
 }
@@ -64,6 +77,7 @@ pub struct NoQuery {}
 
 pub async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Options(NoQuery {}): Options<NoQuery>,
 ) -> Result<Sent<OfHints>, Problem> {
     let place = app.watchers.clone().try_acquire_owned().map_err(|_| {
@@ -73,6 +87,7 @@ pub async fn show(
         hints: app.host.store().feed(),
         sent: 0,
         leaving: app.host.leaving(),
+        pass: Pass::of(&app.host, &caller),
         _attached: app.host.attach(),
         _place: place,
     };
@@ -84,7 +99,7 @@ pub async fn show(
 }
 
 impl Watcher {
-    /// The next bytes to send; `None` when the host leaves.
+    /// The next bytes to send; `None` when the host leaves, or the token is good no more.
     async fn next(&mut self) -> Option<Bytes> {
         if self.sent == 0 {
             return Some(self.frame(Hinted::Missed));
@@ -92,6 +107,7 @@ impl Watcher {
         tokio::select! {
             biased;
             _ = self.leaving.changed() => None,
+            () = self.pass.ended() => None,
             hint = tokio::time::timeout(KEEP_ALIVE, self.hints.next()) => match hint {
                 Ok(hint) => Some(self.frame(hint?.into())),
                 Err(_) => Some(Bytes::from_static(sse::STILL_HERE)),

@@ -1,11 +1,11 @@
 //! Requests that carry an `Idempotency-Key`: the same request under the same key is answered as it was
 //! the first time, for a day, and another request under that key is refused. The id of what is made is
 //! chosen and durable before it is made, so a caller that asks again after a crash finds the same and
-//! not a second one. Only what an operator makes has keys: answers that hold a secret are kept nowhere.
+//! not a second one. A handler that takes `Chosen` has keys: answers that hold a secret take none.
 
 use crate::App;
-use crate::auth::{Caller, Person};
-use crate::rest::{self, Access, Problem};
+use crate::auth::Caller;
+use crate::rest::{self, Problem};
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, MatchedPath, Request};
 use axum::http::request::Parts;
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{AnswerKey, Kept, Seal};
 use uuid::Uuid;
 
-const KEY: &str = "idempotency-key";
+pub(crate) const KEY: &str = "idempotency-key";
 /// Says that an answer is given again.
 const AGAIN: &str = "idempotency-replayed";
 
@@ -97,7 +97,7 @@ fn key_of(
     extensions: &axum::http::Extensions,
 ) -> Result<Option<(String, String)>, Fault> {
     let path = extensions.get::<MatchedPath>().map(MatchedPath::as_str);
-    if method != Method::POST || rest::access(path, method) != Access::Operator {
+    if !rest::is_keyed(path, method) {
         return Ok(None);
     }
     let mut given = headers.get_all(KEY).iter();
@@ -109,8 +109,9 @@ fn key_of(
         return Err(bad_key());
     }
     let caller = match extensions.get::<Caller>() {
-        Some(Caller::Person(Person { token: Some(token), .. })) => token.to_string(),
-        Some(Caller::Person(Person { token: None, .. })) => "owner".to_owned(),
+        Some(Caller::Person(person)) => {
+            person.token().map_or_else(|| "owner".to_owned(), |token| token.to_string())
+        }
         Some(Caller::Run(_)) | None => return Ok(None),
     };
     Ok(Some((caller, key.to_owned())))

@@ -9,6 +9,7 @@ pub mod feed;
 pub mod keyed;
 mod listen;
 mod mcp;
+mod pass;
 mod places;
 mod refused;
 pub mod remote;
@@ -16,7 +17,7 @@ pub mod rest;
 pub mod sign_in;
 pub mod sse;
 
-pub use listen::{Listening, listen};
+pub use listen::{Door, Listening, listen, open};
 
 use axum::Router;
 use host::Host;
@@ -33,6 +34,8 @@ pub struct App {
     pub watchers: Arc<Semaphore>,
     pub sign_ins: Arc<sign_in::SignIns>,
     pub keyed: Arc<keyed::Underway>,
+    /// What a link for a browser begins with.
+    pub link_base: Arc<str>,
 }
 
 /// Every route behind its guard.

@@ -3,6 +3,7 @@
 //! over it is the business of `auth.rs` and the routes.
 
 use crate::places::{Place, Places};
+use crate::remote::{Files, tls};
 use crate::{App, auth, mcp, router};
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -11,22 +12,46 @@ use host::Host;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 /// How long to wait when the system gives no connection: it has no more descriptors, or no memory.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// A listening server that does not serve yet.
+/// How the API is come to.
+#[derive(Debug, Clone, Default)]
+pub struct Door {
+    pub address: String,
+    /// A certificate with its chain, and its key.
+    pub tls: Option<(PathBuf, PathBuf)>,
+    /// The owner says that the network may be trusted.
+    pub allow_insecure: bool,
+    /// The name by which others come here.
+    pub public_url: Option<String>,
+}
+
+/// A listening server that does not serve yet. Commands and agents of this machine come by loopback,
+/// without encryption; whoever comes from elsewhere, or by TLS, has a door of its own.
 pub struct Listening {
     listener: TcpListener,
     address: SocketAddr,
+    outer: Option<Outer>,
+}
+
+/// The door for those who come from elsewhere.
+struct Outer {
+    listener: TcpListener,
+    address: SocketAddr,
+    acceptor: Option<TlsAcceptor>,
+    public_url: Option<String>,
 }
 
 /// The address that is meant.
@@ -37,15 +62,33 @@ pub(crate) fn parsed(address: &str) -> Result<SocketAddr, Fault> {
     })
 }
 
-/// Takes the address. Only loopback: the API of the owner is spoken without encryption.
+/// Takes an address of loopback: there the API of the owner is spoken without encryption.
 pub async fn listen(address: &str) -> Result<Listening, Fault> {
-    let parsed = parsed(address)?;
-    if !parsed.ip().is_loopback() {
-        let message = format!("--listen {address}: only loopback addresses can be listened on");
-        return Err(Fault::new(Code::NotSupported, message).with_hint("use 127.0.0.1 and a tunnel"));
+    open(Door { address: address.to_owned(), ..Door::default() }).await
+}
+
+/// Takes the address. Beyond loopback it is encrypted, unless the owner says in so many words that it
+/// need not be: a token that crosses a network in the open is no secret.
+pub async fn open(door: Door) -> Result<Listening, Fault> {
+    let Door { address, tls, allow_insecure, public_url } = door;
+    let parsed = parsed(&address)?;
+    if tls.is_none() && !allow_insecure && !parsed.ip().is_loopback() {
+        let message = format!("--listen {address}: beyond loopback it must be encrypted");
+        return Err(Fault::new(Code::NotSupported, message).with_hint(
+            "set server.tls, or use 127.0.0.1 and a tunnel; \
+             server.allowInsecure is for a network you trust",
+        ));
     }
+    if tls.is_none() && parsed.ip().is_loopback() {
+        let (listener, address) = bind(parsed).await?;
+        return Ok(Listening { listener, address, outer: None });
+    }
+    let files = |(cert, key)| Files { cert, key, client_ca: None, client_name: None };
+    let acceptor = tls.map(|pair| tls::acceptor(&files(pair))).transpose()?;
     let (listener, address) = bind(parsed).await?;
-    Ok(Listening { listener, address })
+    let outer = Some(Outer { listener, address, acceptor, public_url });
+    let (listener, address) = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
+    Ok(Listening { listener, address, outer })
 }
 
 /// Takes the port.
@@ -62,9 +105,35 @@ pub(crate) async fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr
     Ok((listener, address))
 }
 
+impl Outer {
+    fn scheme(&self) -> &'static str {
+        if self.acceptor.is_some() { "https" } else { "http" }
+    }
+
+    fn url(&self) -> String {
+        format!("{}://{}", self.scheme(), self.address)
+    }
+}
+
 impl Listening {
+    /// Where commands and agents of this machine come to.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// Where others come to, as the owner said it.
+    pub fn front(&self) -> String {
+        self.outer.as_ref().map_or_else(|| self.url(), Outer::url)
+    }
+
+    /// What a link for a browser begins with.
+    fn link_base(&self) -> String {
+        match &self.outer {
+            Some(Outer { public_url: Some(url), .. }) => url.trim_end_matches('/').to_owned(),
+            Some(outer) if !outer.address.ip().is_unspecified() => outer.url(),
+            // Nobody can go to the address that stands for all of them.
+            Some(_) | None => self.url(),
+        }
     }
 
     /// Serves until `stop` resolves, then lets open requests finish.
@@ -74,39 +143,85 @@ impl Listening {
         token: String,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
-        let guard = Arc::new(auth::Guard::new(token, self.address));
-        let router = router(App {
+        let link_base = self.link_base().into();
+        let guard = Arc::new(auth::Guard::new(token.clone(), self.address));
+        let app = App {
             mcp: mcp::service(&host, &guard),
             host,
             guard,
             watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
             sign_ins: Arc::default(),
             keyed: Arc::default(),
-        });
-        let places = Places::new(limits::CONNECTIONS_MAX);
-        let (leaving, _) = watch::channel(());
-        let mut stop = pin!(stop);
-        loop {
-            let (stream, peer, place) = tokio::select! {
-                next = next(&self.listener, &places) => next,
-                () = &mut stop => break,
+            link_base,
+        };
+        let (over, mut is_over) = watch::channel(());
+        let outside = self.outer.map(|outer| {
+            let names = auth::Names {
+                scheme: outer.scheme(),
+                address: outer.address,
+                public_url: outer.public_url,
             };
-            tokio::spawn(converse(stream, peer, router.clone(), leaving.subscribe(), place));
+            let guard = Arc::new(auth::Guard::beyond(token, names));
+            let app = App { mcp: mcp::service(&app.host, &guard), guard, ..app.clone() };
+            let stop = async move {
+                let _ = is_over.changed().await;
+            };
+            tokio::spawn(attend(outer.listener, outer.acceptor, router(app), stop))
+        });
+        attend(self.listener, None, router(app), stop).await;
+        drop(over);
+        if let Some(outside) = outside {
+            let _ = outside.await;
         }
-        drop(self.listener);
-        let _ = leaving.send(());
-        // The last connection takes its end of the channel with it.
-        leaving.closed().await;
         Ok(())
+    }
+}
+
+/// Answers whoever comes until `stop` resolves, then lets open requests finish.
+pub(crate) async fn attend(
+    listener: TcpListener,
+    acceptor: Option<TlsAcceptor>,
+    router: axum::Router,
+    stop: impl Future<Output = ()>,
+) {
+    let places = Places::new(limits::CONNECTIONS_MAX);
+    let (leaving, _) = watch::channel(());
+    let mut stop = pin!(stop);
+    loop {
+        let (stream, peer, place) = tokio::select! {
+            next = next(&listener, &places) => next,
+            () = &mut stop => break,
+        };
+        let (router, leaving) = (router.clone(), leaving.subscribe());
+        match acceptor.clone() {
+            None => tokio::spawn(converse(stream, peer, router, leaving, place)),
+            Some(acceptor) => tokio::spawn(greet(acceptor, (stream, peer), router, leaving, place)),
+        };
+    }
+    drop(listener);
+    let _ = leaving.send(());
+    // The last connection takes its end of the channel with it.
+    leaving.closed().await;
+}
+
+/// Agrees on the encryption, then talks. Who is refused there is told by the protocol itself.
+async fn greet(
+    acceptor: TlsAcceptor,
+    (stream, peer): (TcpStream, SocketAddr),
+    router: axum::Router,
+    leaving: watch::Receiver<()>,
+    place: Place,
+) {
+    let agreed =
+        tokio::time::timeout(Duration::from_millis(limits::HANDSHAKE_MS), acceptor.accept(stream));
+    if let Ok(Ok(stream)) = agreed.await {
+        converse(stream, peer, router, leaving, place).await;
     }
 }
 
 /// The next connection, with its place. While there is none the system keeps the others waiting, so
 /// that a crowd at the door takes no descriptors from the runs inside.
-pub(crate) async fn next(
-    listener: &TcpListener,
-    places: &Places,
-) -> (TcpStream, SocketAddr, Place) {
+async fn next(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAddr, Place) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
@@ -120,7 +235,7 @@ pub(crate) async fn next(
 }
 
 /// One connection, to its end.
-pub(crate) async fn converse(
+async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     peer: SocketAddr,
     router: axum::Router,

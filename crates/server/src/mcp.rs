@@ -33,7 +33,12 @@ pub type Service = StreamableHttpService<Relay, NeverSessionManager>;
 
 /// Makes it, with the limits of every other route.
 pub fn service(host: &Host, guard: &Guard) -> Service {
-    let mut config = StreamableHttpServerConfig::default().with_allowed_hosts(guard.hosts());
+    let mut config = StreamableHttpServerConfig::default();
+    config = match guard.names_are_known() {
+        true => config.with_allowed_hosts(guard.hosts()),
+        // Any address of this machine is good, and the guard before every route has looked.
+        false => config.disable_allowed_hosts(),
+    };
     config.legacy_session_mode = false;
     config.json_response = true;
     config.max_request_body_bytes = limits::BODY_BYTES_MAX;

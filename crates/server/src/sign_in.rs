@@ -3,14 +3,17 @@
 //! cookie is a token of its own (`host::ops::token`), for pages of this server and no script.
 
 use crate::App;
+use crate::auth::Caller;
 use crate::rest::describe::{Answer, Described, With};
 use crate::rest::{Given, Options, Problem};
+use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use contract::limits::{SIGN_IN_MS, SIGN_INS_MAX, SIGNED_IN_MS};
 use contract::{Code, Fault, Scope, Timestamp};
 use host::ops::token;
+use host::ops::who::Who;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -29,31 +32,38 @@ pub struct SignIns {
 
 struct Open {
     code: blake3::Hash,
-    scope: Scope,
+    allows: Allows,
     until_ms: u64,
 }
 
 impl SignIns {
     /// Takes a new one in; the oldest goes when there are too many.
-    fn add(&self, code: &str, scope: Scope, now_ms: u64) {
+    fn add(&self, code: &str, allows: Allows, now_ms: u64) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|open| open.until_ms > now_ms);
         if open.len() >= SIGN_INS_MAX {
             open.remove(0);
         }
         let code = blake3::hash(code.as_bytes());
-        open.push(Open { code, scope, until_ms: now_ms + SIGN_IN_MS });
+        open.push(Open { code, allows, until_ms: now_ms + SIGN_IN_MS });
     }
 
     /// Uses one up and says what it allows; `None` when it was never there, is over, or was used.
-    fn take(&self, code: &str, now_ms: u64) -> Option<Scope> {
+    fn take(&self, code: &str, now_ms: u64) -> Option<Allows> {
         let given = blake3::hash(code.as_bytes());
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|open| open.until_ms > now_ms);
         // Comparing two blake3 hashes takes the same time whatever they are.
         let found = open.iter().position(|open| open.code == given);
-        found.map(|at| open.remove(at).scope)
+        found.map(|at| open.remove(at).allows)
     }
+}
+
+/// What a link allows, and who made it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Allows {
+    scope: Scope,
+    by: Who,
 }
 
 /// A link that signs a browser in.
@@ -73,6 +83,7 @@ pub struct LinkRequest {
 
 pub async fn link(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Given(LinkRequest { scope }): Given<LinkRequest>,
 ) -> Result<With<201, Link>, Problem> {
     let drawn = host::chance::token();
@@ -80,8 +91,8 @@ pub async fn link(
         Fault::new(Code::InternalError, format!("drawing a code: the kernel says {error}"))
     })?;
     let now = host::clock::now();
-    app.sign_ins.add(&code, scope, now.mono_ms);
-    let url = format!("http://{}/sign-in?code={code}", app.guard.address());
+    app.sign_ins.add(&code, Allows { scope, by: caller.who() }, now.mono_ms);
+    let url = format!("{}/sign-in?code={code}", app.link_base);
     Ok(With(Link { url, expires_at: now.wall.plus_ms(SIGN_IN_MS as i64) }))
 }
 
@@ -117,13 +128,17 @@ pub async fn enter(
     State(app): State<App>,
     Options(EnterQuery { code }): Options<EnterQuery>,
 ) -> Result<Entered, Problem> {
-    let scope = app.sign_ins.take(&code, host::clock::now().mono_ms).ok_or_else(|| {
-        Fault::new(Code::Forbidden, "this sign-in link is used up, or too old")
-            .with_hint("`ostler token link` makes another")
-    })?;
-    let given = token::sign_in(&app.host, scope).await?;
+    let Allows { scope, by } =
+        app.sign_ins.take(&code, host::clock::now().mono_ms).ok_or_else(|| {
+            Fault::new(Code::Forbidden, "this sign-in link is used up, or too old")
+                .with_hint("`ostler token link` makes another")
+        })?;
+    let given = token::sign_in(&app.host, scope, &by).await?;
     let (token, seconds) = (given.token, SIGNED_IN_MS / 1000);
-    let cookie = format!("{COOKIE}={token}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Strict");
+    // A browser that came by TLS shows it nowhere else.
+    let secure = if app.link_base.starts_with("https:") { "; Secure" } else { "" };
+    let kept = "HttpOnly; SameSite=Strict";
+    let cookie = format!("{COOKIE}={token}; Path=/; Max-Age={seconds}; {kept}{secure}");
     Ok(Entered { cookie })
 }
 
@@ -143,21 +158,25 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
 mod tests {
     use super::*;
 
+    fn allows(scope: Scope) -> Allows {
+        Allows { scope, by: Who::Owner }
+    }
+
     #[test]
     fn a_link_opens_once_and_not_after_its_time() {
         let links = SignIns::default();
-        links.add("one", Scope::Viewer, 0);
+        links.add("one", allows(Scope::Viewer), 0);
         assert_eq!(links.take("two", 1), None);
-        assert_eq!(links.take("one", 1), Some(Scope::Viewer));
+        assert_eq!(links.take("one", 1), Some(allows(Scope::Viewer)));
         assert_eq!(links.take("one", 1), None);
-        links.add("late", Scope::Admin, 0);
+        links.add("late", allows(Scope::Admin), 0);
         assert_eq!(links.take("late", SIGN_IN_MS), None);
     }
 
     #[test]
     fn there_are_no_more_links_than_the_limit_and_the_newest_are_good() {
         let links = SignIns::default();
-        (0..=SIGN_INS_MAX).for_each(|n| links.add(&n.to_string(), Scope::Admin, 0));
+        (0..=SIGN_INS_MAX).for_each(|n| links.add(&n.to_string(), allows(Scope::Admin), 0));
         assert_eq!(links.take("0", 1), None);
         assert!(links.take("1", 1).is_some());
         assert!(links.take(&SIGN_INS_MAX.to_string(), 1).is_some());

@@ -3,6 +3,8 @@
 //! they were committed.
 
 use crate::App;
+use crate::auth::Caller;
+use crate::pass::Pass;
 use crate::rest::Problem;
 use axum::body::Body;
 use axum::http::header;
@@ -48,6 +50,8 @@ struct Watcher {
     over: bool,
     /// A host that is about to stop ends its streams; whoever watches finds the next one.
     leaving: watch::Receiver<bool>,
+    /// So does a token that is taken away.
+    pass: Pass,
     /// Keeps the host here for as long as someone watches.
     _attached: Attached,
     _place: OwnedSemaphorePermit,
@@ -55,8 +59,8 @@ struct Watcher {
 
 pub fn stream(
     app: &App,
-    run: RunId,
-    after: u64,
+    caller: &Caller,
+    (run, after): (RunId, u64),
     shape: Shape,
     view: View,
 ) -> Result<Response, Problem> {
@@ -72,6 +76,7 @@ pub fn stream(
         view,
         over: false,
         leaving: app.host.leaving(),
+        pass: Pass::of(&app.host, caller),
         _attached: app.host.attach(),
         _place: place,
     };
@@ -115,6 +120,10 @@ impl Watcher {
                 tokio::select! {
                     biased;
                     _ = self.leaving.changed() => {
+                        self.over = true;
+                        return None;
+                    }
+                    () = self.pass.ended() => {
                         self.over = true;
                         return None;
                     }

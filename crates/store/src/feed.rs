@@ -7,7 +7,7 @@ use crate::backend::{Backend, Watch};
 use crate::error::Error;
 use crate::row::Page;
 use contract::limits::PAGE_EVENTS_MAX;
-use contract::{RunId, TaskId};
+use contract::{AgentId, RunId, TaskId};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -30,6 +30,13 @@ pub enum Hint {
     },
     Task {
         task: TaskId,
+    },
+    /// What a run asks of people changed.
+    Asks {
+        run: RunId,
+    },
+    Agent {
+        agent: AgentId,
     },
     /// Some hints were dropped: read everything you show again.
     Missed,

@@ -453,7 +453,12 @@ impl Store {
         self.shared.feed.watch(Topic::Inbox(run))
     }
 
-    /// Hints about all runs and tasks: bounded, and lossy by design.
+    /// Tells whoever listens to look somewhere again, for what changed beside the store.
+    pub fn hint(&self, hint: Hint) {
+        self.shared.feed.hint(hint);
+    }
+
+    /// Hints about all runs, tasks and agents: bounded, and lossy by design.
     pub fn feed(&self) -> Hints {
         self.shared.feed.hints()
     }

@@ -6,6 +6,7 @@
 
 mod failpoints;
 mod names;
+mod ops;
 mod prose;
 mod rooms;
 pub(crate) mod rust;
@@ -88,6 +89,7 @@ pub fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     prose::check_decisions(files, &mut findings);
     failpoints::check(files, &mut findings);
     names::check_folders(files, &mut findings);
+    ops::check(files, &mut findings);
     findings.retain(|finding| {
         !PARDONS
             .iter()

@@ -224,7 +224,7 @@ impl<'a> Follow<'a> {
         let Some(choice) = choice(line) else {
             return audience.say("  type a to allow or d to deny, then Enter");
         };
-        self.wish(Wish::Answer { ask_id, option: choice.to_owned() }, audience).await;
+        self.wish(Wish::Answer { ask_id, option: choice.to_owned(), by: None }, audience).await;
     }
 
     async fn stop(&mut self, at_once: bool, audience: &mut Audience) {

@@ -27,7 +27,9 @@ pub async fn remote(context: &Context, args: args::Remote) -> Result<ExitCode, S
     let listening = server::remote::listen(door(context, &args)?).await?;
     let terms = terms(context, &args)?;
     // The API of the owner has a port of its own, which only this machine reaches.
-    let purpose = Purpose::Serve { listen: "127.0.0.1:0".to_owned() };
+    let address = "127.0.0.1:0".to_owned();
+    let door = Box::new(server::Door { address, ..server::Door::default() });
+    let purpose = Purpose::Serve { door };
     let Some(hosting) = hosting::reach(&place, &purpose).await?.hosting else {
         return Err(Fault::new(Code::Conflict, "another process hosts this data directory")
             .with_hint("give this one a directory of its own with --data")

@@ -17,14 +17,15 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
         .listen
         .or_else(|| place.config.listen().map(str::to_owned))
         .unwrap_or_else(|| LISTEN.to_owned());
-    let reached = hosting::reach(&place, &Purpose::Serve { listen }).await?;
+    let door = Box::new(place.config.door(listen));
+    let reached = hosting::reach(&place, &Purpose::Serve { door }).await?;
     let Some(hosting) = reached.hosting else {
         return Err(Fault::new(Code::Conflict, "another process hosts this data directory").into());
     };
     let failed = |error| Fault::new(Code::InternalError, format!("listening for signals: {error}"));
     let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut term = signal(SignalKind::terminate()).map_err(failed)?;
-    context.print(&format!("listening on {}", hosting.url()))?;
+    context.print(&format!("listening on {}", hosting.front()))?;
     if args.sign_in {
         let link = super::token::link(&reached.client, Scope::Admin).await?;
         context.print(&format!("sign in at {}", link.url))?;

@@ -8,6 +8,7 @@ use contract::limits::{LEASE_MS, LEASE_MS_MIN};
 use engine::rules::price::{Price, PriceTable};
 use host::ops::limits::{self, SharedAmounts, SharedBudget};
 use host::ops::remove::Retention;
+use std::path::Path;
 
 /// Who runs this, when nobody says.
 const ORGANIZATION: &str = "default";
@@ -20,6 +21,20 @@ impl Config {
     /// Where `serve` listens.
     pub fn listen(&self) -> Option<&str> {
         self.file.server.as_ref().and_then(|server| server.listen.as_deref())
+    }
+
+    /// How `serve` is come to at this address.
+    pub fn door(&self, address: String) -> server::Door {
+        let given = self.file.server.as_ref();
+        let tls = given.and_then(|server| server.tls.as_ref());
+        let home = self.path.as_deref().and_then(Path::parent).unwrap_or(Path::new(""));
+        server::Door {
+            address,
+            // Files are named from where they are written down.
+            tls: tls.map(|tls| (home.join(&tls.cert), home.join(&tls.key))),
+            allow_insecure: given.is_some_and(|server| server.allow_insecure == Some(true)),
+            public_url: given.and_then(|server| server.public_url.clone()),
+        }
     }
 
     /// Whether what agents show of their work is stored.

@@ -83,10 +83,13 @@ impl Renderer {
         };
         let follows = self.last_call == Some(asked.ask_id.to_string());
         let by = match asked.decided_by {
-            Some(DecidedBy::Policy) => " by the policy",
-            Some(DecidedBy::Person) => " by you",
-            Some(DecidedBy::Timeout) => ": nobody answered in time",
-            None => "",
+            Some(DecidedBy::Policy) => " by the policy".to_owned(),
+            Some(DecidedBy::Person) => match asked.by.as_deref() {
+                None | Some("owner") => " by you".to_owned(),
+                Some(by) => format!(" by {}", one_line(by)),
+            },
+            Some(DecidedBy::Timeout) => ": nobody answered in time".to_owned(),
+            None => String::new(),
         };
         let (mark, tone, word) = match decision {
             Decision::Allow => ("✓", Tone::Good, "allowed"),

@@ -143,7 +143,11 @@ pub fn task_sheet(sheet: &TaskSheet, now: Timestamp, columns: usize, colour: Col
         say("progress", one_line(&progress.summary));
     }
     for said in &sheet.comments {
-        say("comment", format!("{}: {}", tail(&said.author), one_line(&said.text)));
+        let author = match said.author.parse::<contract::RunId>() {
+            Ok(_) => tail(&said.author).to_owned(),
+            Err(_) => one_line(&said.author),
+        };
+        say("comment", format!("{author}: {}", one_line(&said.text)));
     }
     if let Some(next) = &sheet.next_prompt {
         say("next", one_line(next));

@@ -54,7 +54,7 @@ fn an_approval_is_asked_whatever_the_policy_and_its_answer_comes_back() {
         let line: Value = serde_json::from_str(line).unwrap();
         assert_eq!(
             (&line["by"], &line["ask_id"], &line["option"]),
-            (&"operator".into(), &question["ask_id"], &choice.into())
+            (&"owner".into(), &question["ask_id"], &choice.into())
         );
     }
 }
@@ -105,7 +105,7 @@ fn a_colleague_is_hired_by_a_persons_yes_and_by_nothing_else() {
         if there {
             let agent: Value = serde_json::from_str(&shown.stdout).unwrap();
             let by = agent["hired_by"].as_str().unwrap();
-            assert!(by.starts_with("operator, as run_"), "{by}");
+            assert!(by.starts_with("owner, as run_"), "{by}");
             assert_eq!(ostler.says(&["run", "helper", "hello", "--quiet"]).code, 0);
         }
     }

@@ -41,6 +41,7 @@ mod money;
 mod ostler;
 mod owned;
 mod pool;
+mod principals;
 mod processes;
 mod protocol;
 mod queue;

@@ -12,7 +12,7 @@ use testkit::until;
 const CROWD: usize = 66;
 
 /// Puts a task of this agent into this directory.
-fn put(yard: &Yard, agent: &str, title: &str, dir: &PathBuf) -> String {
+fn put(yard: &Yard, agent: &str, title: &str, dir: &std::path::Path) -> String {
     let dir = dir.to_str().unwrap();
     let args = ["add", "--title", title, "--agent", agent, "--review", "none", "--cwd", dir];
     yard.json(&args)["id"].as_str().unwrap().to_owned()

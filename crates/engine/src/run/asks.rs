@@ -190,7 +190,14 @@ impl Machine {
     }
 
     /// A person answered.
-    pub(super) fn decide(&mut self, now: Now, ask_id: AskId, option: &str, out: &mut Vec<Step>) {
+    pub(super) fn decide(
+        &mut self,
+        now: Now,
+        ask_id: AskId,
+        option: &str,
+        person: Option<String>,
+        out: &mut Vec<Step>,
+    ) {
         let Some(ask) = self.asks.open.iter().find(|ask| ask.ask_id == ask_id) else {
             let particulars = format!("no question {ask_id} is open in this run");
             out.push(Step::Append(complaint(Code::NotFound, Some(&particulars), None, None)));
@@ -205,7 +212,7 @@ impl Machine {
             return;
         };
         if let Some(ask) = self.asks.take(ask_id) {
-            self.carry_out(now, ask, meant, DecidedBy::Person, out);
+            self.carry_out(now, ask, meant, (DecidedBy::Person, person), out);
         }
     }
 
@@ -280,7 +287,7 @@ impl Machine {
     ) {
         let kinds = if allowed { ALLOWING } else { REJECTING };
         match narrowest(&ask.options(), kinds) {
-            Some(option) => self.carry_out(now, ask, option, by, out),
+            Some(option) => self.carry_out(now, ask, option, (by, None), out),
             None => {
                 self.withdraw(ask, out);
                 if allowed {
@@ -295,12 +302,12 @@ impl Machine {
         now: Now,
         ask: Ask,
         option: PermissionOption,
-        by: DecidedBy,
+        (by, person): (DecidedBy, Option<String>),
         out: &mut Vec<Step>,
     ) {
         let allowed = ALLOWING.contains(&option.kind.as_str());
         let decision = if allowed { Decision::Allow } else { Decision::Deny };
-        let decided = Decided { decision, option: Some(&option.id), by: Some(by) };
+        let decided = Decided { decision, option: Some(&option.id), by: Some(by), person };
         let event = asked(&ask, Some(decided));
         out.push(Step::Append(match by {
             DecidedBy::Person => Draft::operator(event),
@@ -336,10 +343,12 @@ struct Decided<'a> {
     decision: Decision,
     option: Option<&'a str>,
     by: Option<DecidedBy>,
+    person: Option<String>,
 }
 
 impl Decided<'_> {
-    const CANCELLED: Self = Self { decision: Decision::Cancelled, option: None, by: None };
+    const CANCELLED: Self =
+        Self { decision: Decision::Cancelled, option: None, by: None, person: None };
 }
 
 fn narrowest(options: &[PermissionOption], kinds: [&str; 2]) -> Option<PermissionOption> {
@@ -358,6 +367,7 @@ fn asked(ask: &Ask, decided: Option<Decided<'_>>) -> Body {
         options: ask.options(),
         decision: decided.as_ref().map(|decided| decided.decision),
         option: decided.as_ref().and_then(|decided| decided.option).map(str::to_owned),
-        decided_by: decided.and_then(|decided| decided.by),
+        decided_by: decided.as_ref().and_then(|decided| decided.by),
+        by: decided.and_then(|decided| decided.person),
     })
 }

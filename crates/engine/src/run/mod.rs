@@ -587,7 +587,7 @@ impl Machine {
                     out.push(Step::Do(Effect::Say(Utterance::Interrupt)));
                 }
             }
-            Wish::Answer { ask_id, option } => self.decide(now, ask_id, &option, out),
+            Wish::Answer { ask_id, option, by } => self.decide(now, ask_id, &option, by, out),
             // The host makes it the answer of a call that it knows, before it comes here.
             Wish::ToolResult { .. } => {}
             Wish::Budget { remaining } => self.allow(now, remaining, out),

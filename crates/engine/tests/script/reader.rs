@@ -106,7 +106,7 @@ fn command(words: &Words<'_>) -> Command {
         "interrupt" => Wish::Interrupt,
         "answer" => {
             let ask_id = format!("ask_{:032x}", number::<u64>(words.bare(1))).parse().unwrap();
-            Wish::Answer { ask_id, option: words.bare(2).to_owned() }
+            Wish::Answer { ask_id, option: words.bare(2).to_owned(), by: None }
         }
         "budget" => Wish::Budget {
             remaining: contract::event::Remaining {

@@ -288,7 +288,7 @@ async fn a_person_who_opens_a_quota_lets_those_go_on_that_wait_for_it() {
     let tasks = yard.add(100).await;
     yard.goes_on(BEGIN.plus_ms(MINUTE_MS), |_| WELL).await;
     assert_eq!(yard.states(&tasks).await, [("waiting Quota".to_owned(), 100)].into());
-    quota::clear(&yard.host, "process/work").await.unwrap();
+    quota::clear(&yard.host, "process/work", &crate::ops::who::Who::Owner).await.unwrap();
     yard.goes_on(BEGIN.plus_ms(MINUTE_MS), |_| WELL).await;
     assert_eq!(yard.states(&tasks).await, [("running".to_owned(), 100)].into());
 }

@@ -7,6 +7,7 @@ mod books;
 
 use super::gate::Candidate;
 use super::run::{Named, stored};
+use super::who::Who;
 use crate::{Host, chance, clock};
 use books::Books;
 use contract::limits::{AGENT_NAME_BYTES_MAX, PAGE_ROWS_MAX};
@@ -164,7 +165,7 @@ async fn look_at(host: &Host, name: &str, books: Books) -> Result<AgentView, Fau
 }
 
 /// Hires an agent. The same again changes nothing, because whoever asked may not have heard.
-pub async fn hire(host: &Host, hire: Hire, by: &str) -> Result<Saved, Fault> {
+pub async fn hire(host: &Host, hire: Hire, by: &Who) -> Result<Saved, Fault> {
     let Hire { name, spec } = hire;
     named_well(&name)?;
     let mut read = host.inner.book.read(&name, &spec)?;
@@ -176,7 +177,7 @@ pub async fn hire(host: &Host, hire: Hire, by: &str) -> Result<Saved, Fault> {
         name: name.clone(),
         state: AgentState::Active,
         spec: Some(Seal::default().json(&read.spec)),
-        by: by.to_owned(),
+        by: by.to_string(),
         at: clock::now().wall,
     };
     match host.inner.heed(host.store().put_agent(agent).await) {
@@ -209,7 +210,7 @@ pub async fn hire(host: &Host, hire: Hire, by: &str) -> Result<Saved, Fault> {
 }
 
 /// Changes what an agent is.
-pub async fn edit(host: &Host, name: &str, edit: Edit, by: &str) -> Result<Saved, Fault> {
+pub async fn edit(host: &Host, name: &str, edit: Edit, by: &Who) -> Result<Saved, Fault> {
     for _ in 0..TRIES {
         let row = hired(host, name).await?;
         if edit.version.is_some_and(|seen| seen != row.version) {
@@ -234,7 +235,7 @@ pub async fn stand(
     host: &Host,
     name: &str,
     state: AgentState,
-    by: &str,
+    by: &Who,
 ) -> Result<AgentView, Fault> {
     for _ in 0..TRIES {
         let row = match host.store().agent(name).await.map_err(stored)? {
@@ -339,7 +340,7 @@ async fn hired(host: &Host, name: &str) -> Result<AgentRow, Fault> {
 }
 
 /// An agent of the configuration gets a row when its standing is to change.
-async fn standing_only(host: &Host, name: &str, by: &str) -> Result<AgentRow, Fault> {
+async fn standing_only(host: &Host, name: &str, by: &Who) -> Result<AgentRow, Fault> {
     if own(host, name).is_none() {
         return Err(unknown(name));
     }
@@ -348,7 +349,7 @@ async fn standing_only(host: &Host, name: &str, by: &str) -> Result<AgentRow, Fa
         name: name.to_owned(),
         state: AgentState::Active,
         spec: None,
-        by: by.to_owned(),
+        by: by.to_string(),
         at: clock::now().wall,
     };
     match host.inner.heed(host.store().put_agent(agent).await) {

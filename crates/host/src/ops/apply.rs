@@ -5,6 +5,7 @@
 use super::diff::tree_of;
 use super::locks;
 use super::run::{find, get};
+use super::who::Who;
 use crate::trees::{How, Words};
 use crate::{Host, clock};
 use contract::{Code, Fault, RunId};
@@ -31,7 +32,12 @@ pub struct Applied {
 }
 
 /// Brings the work of a run back.
-pub async fn apply(host: &Host, given: &str, request: ApplyRequest) -> Result<Applied, Fault> {
+pub async fn apply(
+    host: &Host,
+    given: &str,
+    request: ApplyRequest,
+    by: &Who,
+) -> Result<Applied, Fault> {
     let run = find(host, given).await?;
     let row = get(host, run).await?;
     let tree = tree_of(host, &row)?;
@@ -47,5 +53,7 @@ pub async fn apply(host: &Host, given: &str, request: ApplyRequest) -> Result<Ap
     let given = tokio::task::spawn_blocking(give)
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("bringing it back: {error}")))??;
+    let about = serde_json::json!({ "run_id": run });
+    host.inner.audit.did(clock::now().wall, by, "applied", about);
     Ok(Applied { run_id: run, given })
 }

@@ -3,6 +3,7 @@
 //! it is durable before it counts and is recorded with who decided.
 
 use super::run::wish;
+use super::who::Who;
 use crate::Host;
 use contract::event::PermissionOption;
 use contract::{AskId, Code, Fault, RunId, Timestamp, Wish};
@@ -94,10 +95,10 @@ pub fn check(ask: &OpenAsk, option: &str) -> Result<(), Fault> {
 }
 
 /// Answers a question.
-pub async fn answer(host: &Host, given: &str, option: &str) -> Result<OpenAsk, Fault> {
+pub async fn answer(host: &Host, given: &str, option: &str, by: &Who) -> Result<OpenAsk, Fault> {
     let ask = find(list(host), given)?;
     check(&ask, option)?;
-    let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned() };
-    wish(host, ask.run_id, None, answer).await?;
+    let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned(), by: None };
+    wish(host, ask.run_id, None, answer, by).await?;
     Ok(ask)
 }

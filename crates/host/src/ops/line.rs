@@ -114,7 +114,7 @@ async fn waits_no_more(host: &Host, run: RunId) {
 async fn stirred(hints: &mut Hints) {
     loop {
         match hints.next().await {
-            Some(Hint::Run { settled: false, .. }) => {}
+            Some(Hint::Run { settled: false, .. } | Hint::Asks { .. } | Hint::Agent { .. }) => {}
             Some(Hint::Run { .. } | Hint::Task { .. } | Hint::Missed) => return,
             None => return std::future::pending().await,
         }

@@ -30,3 +30,4 @@ mod subtask;
 pub mod task;
 pub mod token;
 pub mod tool;
+pub mod who;

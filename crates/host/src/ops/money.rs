@@ -2,6 +2,7 @@
 //! `prices.rs`; here is what can be asked of both.
 
 use super::run::stored;
+use super::who::Who;
 use crate::prices::{self, Listed};
 use crate::{Host, clock};
 use contract::limits::COST_ROWS_MAX;
@@ -75,13 +76,15 @@ pub async fn prices(host: &Host, model: Option<&str>) -> Result<Vec<Listed>, Fau
 }
 
 /// Takes a file of prices whole, in the place of the one before, or refuses it whole.
-pub async fn import(host: &Host, file: Value) -> Result<ImportReport, Fault> {
+pub async fn import(host: &Host, file: Value, by: &Who) -> Result<ImportReport, Fault> {
     let imported = tokio::task::spawn_blocking(move || prices::read(&file))
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("reading prices: {error}")))??;
     let report =
         ImportReport { version: imported.version.clone(), prices: imported.prices.0.len() };
     host.inner.prices.import(imported).await?;
+    let about = serde_json::json!({ "version": report.version, "prices": report.prices });
+    host.inner.audit.did(clock::now().wall, by, "prices_imported", about);
     Ok(report)
 }
 

@@ -5,6 +5,7 @@
 
 use super::relay::Asked;
 use super::run::stored;
+use super::who::Who;
 use crate::trace::warning;
 use crate::{Host, Inner, clock};
 use contract::event::QuotaWindow;
@@ -65,7 +66,7 @@ async fn view(host: &Host, row: QuotaRow) -> Result<QuotaView, Fault> {
 }
 
 /// Runs may start again in this scope, because a person says so. Written down with who it was.
-pub async fn clear(host: &Host, scope: &str) -> Result<QuotaView, Fault> {
+pub async fn clear(host: &Host, scope: &str, by: &Who) -> Result<QuotaView, Fault> {
     for _ in 0..TRIES_MAX {
         let row = host.store().quota(scope).await.map_err(stored)?.ok_or_else(|| {
             let shown: String = scope.chars().take(80).collect();
@@ -77,7 +78,7 @@ pub async fn clear(host: &Host, scope: &str) -> Result<QuotaView, Fault> {
         match host.inner.heed(host.store().step_quota(step).await) {
             Ok(()) => {
                 let about = serde_json::json!({ "scope": row.scope });
-                host.inner.audit.did(clock::now().wall, "quota_cleared", about);
+                host.inner.audit.did(clock::now().wall, by, "quota_cleared", about);
                 super::limits::look_again(host, WaitingFor::Quota).await?;
                 return view(host, QuotaRow { breaker: None, version: seen + 1, ..row }).await;
             }

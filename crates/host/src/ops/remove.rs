@@ -3,6 +3,7 @@
 //! nothing is deleted while a backup is made.
 
 use super::run::{find, stored};
+use super::who::Who;
 use crate::{Host, clock};
 use contract::limits::{
     RETENTION_LOOK_MS, RETENTION_PAUSE_MS, RETENTION_RUNS_MAX, RETENTION_SLICE,
@@ -28,7 +29,7 @@ impl Retention {
 const DAY_MS: i64 = 86_400_000;
 
 /// Deletes a run that has ended, with everything that only it has. Deleted again it stays so.
-pub async fn delete(host: &Host, given: &str, by: &str) -> Result<RunId, Fault> {
+pub async fn delete(host: &Host, given: &str, by: &Who) -> Result<RunId, Fault> {
     let run = find(host, given).await?;
     let _upkeep = upkeep(host)?.ok_or_else(|| {
         Fault::new(Code::Conflict, "a backup is being made").with_hint("delete it afterwards")

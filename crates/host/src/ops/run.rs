@@ -3,6 +3,7 @@
 use super::agents;
 use super::line;
 use super::resume::Resume;
+use super::who::Who;
 use crate::{Host, adopt, chance, clock};
 use contract::plan::{Adapter, Clocks};
 use contract::state::{TaskState, WaitingFor};
@@ -276,8 +277,21 @@ fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
 
 /// Puts a wish into a run's inbox; its driver takes it from there. The same id again is the same
 /// wish, whoever hosts by then.
-pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) -> Result<(), Fault> {
+pub async fn wish(
+    host: &Host,
+    run: RunId,
+    id: Option<CommandId>,
+    wish: Wish,
+    by: &Who,
+) -> Result<(), Fault> {
     possible(host, run, &wish)?;
+    let wish = match wish {
+        // Whatever was sent: who answers is known by the token.
+        Wish::Answer { ask_id, option, by: _ } => {
+            Wish::Answer { ask_id, option, by: Some(by.to_string()) }
+        }
+        wish => wish,
+    };
     let command = contract::Command {
         id: id.unwrap_or_else(chance::command_id),
         run_id: run,
@@ -293,9 +307,9 @@ pub async fn wish(host: &Host, run: RunId, id: Option<CommandId>, wish: Wish) ->
         wish: seal.json(&command.wish),
     };
     let stops = matches!(command.wish, Wish::Stop { .. });
-    if let Wish::Answer { ask_id, option } = &command.wish {
+    if let Wish::Answer { ask_id, option, by: _ } = &command.wish {
         let about = serde_json::json!({ "run_id": run, "ask_id": ask_id, "option": option });
-        host.inner.audit.answered(command.asked_at, "operator", about);
+        host.inner.audit.answered(command.asked_at, by, about);
     }
     if host.store().run(run).await.map_err(stored)?.is_none() {
         let task = host.store().task_of(run).await.map_err(stored)?;

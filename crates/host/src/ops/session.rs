@@ -9,6 +9,7 @@ mod kept;
 pub use kept::{Mark, Reading, Session};
 
 use super::run::{self, Budget, RunRequest, ToolsBy, Where};
+use super::who::Who;
 use crate::{Host, chance, clock};
 use contract::limits::{
     SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_CLOSED_MAX, SESSIONS_KEPT_MAX,
@@ -280,7 +281,7 @@ impl Sessions {
             Wish::Stop { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => true,
             Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => false,
         };
-        match run::wish(&self.host, session.run, id, wish).await {
+        match run::wish(&self.host, session.run, id, wish, &Who::Caller).await {
             Err(fault) if fault.code == Code::Conflict => {
                 match (self.has_ended(session).await?, helps) {
                     (true, true) => Ok(()),
@@ -322,7 +323,9 @@ impl Sessions {
             if *self.host.leaving().borrow() {
                 return;
             }
-            told = told || run::wish(&self.host, session.run, Some(id), stop.clone()).await.is_ok();
+            let (run, stop) = (session.run, stop.clone());
+            let wished = run::wish(&self.host, run, Some(id), stop, &Who::Caller);
+            told = told || wished.await.is_ok();
             tokio::time::sleep(CLOSE_PAUSE).await;
         }
         self.forget(&session);

@@ -88,7 +88,7 @@ pub struct Said {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<CommandId>,
     pub at: Timestamp,
-    /// `person`, or the run in which it was said.
+    /// `owner`, `token` and its name, or the run in which it was said.
     pub author: String,
     pub text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

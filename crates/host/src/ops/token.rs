@@ -3,6 +3,7 @@
 //! file. The owner's own token is no row: it is the file of the data directory, and cannot be revoked.
 
 use super::run::stored;
+use super::who::Who;
 use crate::{Host, chance, clock};
 use contract::limits::{SIGNED_IN_MS, TOKEN_NAME_BYTES_MAX};
 use contract::{Code, Fault, Scope, TokenId};
@@ -37,7 +38,7 @@ pub struct GivenToken {
 }
 
 /// Draws a token and keeps its hash.
-pub async fn add(host: &Host, request: TokenRequest) -> Result<GivenToken, Fault> {
+pub async fn add(host: &Host, request: TokenRequest, by: &Who) -> Result<GivenToken, Fault> {
     let TokenRequest { name, scope, expires_ms } = request;
     let odd = name.is_empty()
         || name.len() > TOKEN_NAME_BYTES_MAX
@@ -50,22 +51,26 @@ pub async fn add(host: &Host, request: TokenRequest) -> Result<GivenToken, Fault
     if expires_ms == Some(0) {
         return Err(Fault::new(Code::Usage, "a token that is good for no time is none"));
     }
-    keep(host, name, scope, expires_ms, false).await
+    keep(host, Wanted { name, scope, expires_ms, browser: false }, by).await
 }
 
-/// A token for a browser that signed in, for a while.
-pub async fn sign_in(host: &Host, scope: Scope) -> Result<GivenToken, Fault> {
+/// A token for a browser that signed in, for a while, by a link that this one made.
+pub async fn sign_in(host: &Host, scope: Scope, by: &Who) -> Result<GivenToken, Fault> {
     let name = format!("browser {}", chance::aside().trim_start_matches(".ostler-"));
-    keep(host, name, scope, Some(SIGNED_IN_MS), true).await
+    let expires_ms = Some(SIGNED_IN_MS);
+    keep(host, Wanted { name, scope, expires_ms, browser: true }, by).await
 }
 
-async fn keep(
-    host: &Host,
+/// What a token is to be.
+struct Wanted {
     name: String,
     scope: Scope,
     expires_ms: Option<u64>,
     browser: bool,
-) -> Result<GivenToken, Fault> {
+}
+
+async fn keep(host: &Host, wanted: Wanted, by: &Who) -> Result<GivenToken, Fault> {
+    let Wanted { name, scope, expires_ms, browser } = wanted;
     let drawn = chance::token().map_err(|error| {
         Fault::new(Code::InternalError, format!("drawing a token: the kernel says {error}"))
     })?;
@@ -81,7 +86,7 @@ async fn keep(
         _ => stored(error),
     })?;
     let what = if browser { "signed_in" } else { "token_added" };
-    host.inner.audit.did(now, what, json!({ "token": row.id, "scope": row.scope }));
+    host.inner.audit.did(now, by, what, json!({ "token": row.id, "scope": row.scope }));
     Ok(GivenToken { row, token })
 }
 
@@ -90,14 +95,20 @@ pub async fn list(host: &Host) -> Result<Vec<TokenRow>, Fault> {
     host.store().tokens(clock::now().wall).await.map_err(stored)
 }
 
+/// Whether this one is good now.
+pub async fn is_good(host: &Host, token: TokenId) -> Result<bool, Fault> {
+    Ok(list(host).await?.iter().any(|row| row.id == token))
+}
+
 /// Takes a token away: its name, its id, or an end of that which fits no other.
-pub async fn revoke(host: &Host, given: &str) -> Result<TokenRow, Fault> {
+pub async fn revoke(host: &Host, given: &str, by: &Who) -> Result<TokenRow, Fault> {
     let row = find(list(host).await?, given)?;
     if !host.store().revoke_token(row.id).await.map_err(stored)? {
         return Err(unknown(given));
     }
     let about = json!({ "token": row.id, "scope": row.scope });
-    host.inner.audit.did(clock::now().wall, "token_revoked", about);
+    host.inner.audit.did(clock::now().wall, by, "token_revoked", about);
+    host.inner.tokens_changed.send_modify(|changes| *changes += 1);
     Ok(row)
 }
 

@@ -8,6 +8,7 @@
 
 use super::agents::{self, Hire, Saved};
 use super::subtask;
+use super::who::Who;
 use crate::Host;
 use crate::patch::{self, What};
 use crate::upstream::Upstream;
@@ -297,10 +298,21 @@ struct Proposal {
     budgets: Option<Value>,
 }
 
+/// Who said yes to a call, as the run's events tell it: the answer is durable before it is heeded.
+async fn agreed(host: &Host, run: contract::RunId, tool_call_id: &str) -> Option<String> {
+    let head = host.store().run(run).await.ok()??.head_seq;
+    let after = head.saturating_sub(contract::limits::PAGE_EVENTS_MAX as u64);
+    let events = super::run::events(host, run, after, contract::limits::PAGE_EVENTS_MAX).await;
+    events.ok()?.into_iter().rev().find_map(|event| match event.body {
+        Body::Permission(asked) if asked.tool_call_id.as_deref() == Some(tool_call_id) => asked.by,
+        _ => None,
+    })
+}
+
 /// Hires whom an agent proposed, after a person said yes.
-pub(crate) async fn hired(host: &Host, run: contract::RunId, args: &Value) -> Outcome {
+pub(crate) async fn hired(host: &Host, run: contract::RunId, call: &ToolCall) -> Outcome {
     let hired = async {
-        let it: Proposal = understood("propose_agent", args)?;
+        let it: Proposal = understood("propose_agent", &call.args)?;
         let (name, mut spec) = (it.name, json!({ "adapter": it.adapter }));
         for (key, given) in [
             ("model", it.model),
@@ -314,7 +326,9 @@ pub(crate) async fn hired(host: &Host, run: contract::RunId, args: &Value) -> Ou
                 spec[key] = given;
             }
         }
-        agents::hire(host, Hire { name, spec }, &format!("operator, as {run} proposed")).await
+        let person = agreed(host, run, &call.tool_call_id).await;
+        let person = person.unwrap_or_else(|| "a person".to_owned());
+        agents::hire(host, Hire { name, spec }, &Who::Agreed { person, run }).await
     };
     match hired.await {
         Ok(Saved { agent, warnings }) => Outcome::value(

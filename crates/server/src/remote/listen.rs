@@ -3,16 +3,13 @@
 //! bounded as those of the API are, and a handshake that dawdles is not waited for.
 
 use super::{Auth, Files, Remote, router, tls};
-use crate::listen::{bind, converse, next, parsed};
-use crate::places::{Place, Places};
+use crate::listen::{attend, bind, parsed};
 use contract::{Code, Fault, limits};
 use host::ops::session::Sessions;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 /// How the remote is come to.
@@ -59,40 +56,6 @@ impl Listening {
             auth: Arc::new(self.auth),
             readers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
         });
-        let places = Places::new(limits::CONNECTIONS_MAX);
-        let (leaving, _) = watch::channel(());
-        let mut stop = pin!(stop);
-        loop {
-            let (stream, peer, place) = tokio::select! {
-                next = next(&self.listener, &places) => next,
-                () = &mut stop => break,
-            };
-            let (router, leaving) = (router.clone(), leaving.subscribe());
-            match self.acceptor.clone() {
-                None => tokio::spawn(converse(stream, peer, router, leaving, place)),
-                Some(acceptor) => {
-                    tokio::spawn(greet(acceptor, (stream, peer), router, leaving, place))
-                }
-            };
-        }
-        drop(self.listener);
-        let _ = leaving.send(());
-        // The last connection takes its end of the channel with it.
-        leaving.closed().await;
-    }
-}
-
-/// Agrees on the encryption, then talks. Who is refused there is told by the protocol itself.
-async fn greet(
-    acceptor: TlsAcceptor,
-    (stream, peer): (TcpStream, SocketAddr),
-    router: axum::Router,
-    leaving: watch::Receiver<()>,
-    place: Place,
-) {
-    let agreed =
-        tokio::time::timeout(Duration::from_millis(limits::HANDSHAKE_MS), acceptor.accept(stream));
-    if let Ok(Ok(stream)) = agreed.await {
-        converse(stream, peer, router, leaving, place).await;
+        attend(self.listener, self.acceptor, router, stop).await;
     }
 }

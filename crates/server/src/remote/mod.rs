@@ -6,7 +6,7 @@
 mod guard;
 mod listen;
 mod stream;
-mod tls;
+pub(crate) mod tls;
 
 pub use guard::Auth;
 pub use listen::{Door, Listening, listen};

@@ -29,7 +29,7 @@ pub struct Files {
 }
 
 /// What makes connections of this server private.
-pub(super) fn acceptor(files: &Files) -> Result<TlsAcceptor, Fault> {
+pub(crate) fn acceptor(files: &Files) -> Result<TlsAcceptor, Fault> {
     let provider = Arc::new(aws_lc_rs::default_provider());
     let chain = certificates(&files.cert)?;
     let key = PrivateKeyDer::from_pem_file(&files.key)
@@ -58,7 +58,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, Fault> {
 
 fn unreadable(path: &Path, why: &str) -> Fault {
     Fault::new(Code::InvalidConfig, format!("{}: {why}", path.display()))
-        .with_hint("give PEM files: --cert with its chain, --key, --client-ca")
+        .with_hint("give PEM files: a certificate with its chain, its key, an authority")
 }
 
 fn verifier(

@@ -3,16 +3,14 @@
 use super::describe::With;
 use super::{Given, Named, Options, Problem};
 use crate::App;
+use crate::auth::Caller;
 use crate::keyed::Chosen;
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use contract::state::AgentState;
 use host::ops::agents::{self, AgentView, Edit, Hire, Saved};
 use schemars::JsonSchema;
 use serde::Deserialize;
-
-/// Who acts with the token of the data directory.
-pub(super) const OPERATOR: &str = "operator";
 
 pub async fn list(State(app): State<App>) -> Result<Json<Vec<AgentView>>, Problem> {
     Ok(Json(agents::list(&app.host).await?))
@@ -20,10 +18,11 @@ pub async fn list(State(app): State<App>) -> Result<Json<Vec<AgentView>>, Proble
 
 pub async fn hire(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     _: Chosen,
     Given(hire): Given<Hire>,
 ) -> Result<With<201, Saved>, Problem> {
-    Ok(With(agents::hire(&app.host, hire, OPERATOR).await?))
+    Ok(With(agents::hire(&app.host, hire, &caller.who()).await?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -47,11 +46,12 @@ pub async fn show(
 
 pub async fn edit(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(name): Named,
     _: Chosen,
     Given(edit): Given<Edit>,
 ) -> Result<Json<Saved>, Problem> {
-    Ok(Json(agents::edit(&app.host, &name, edit, OPERATOR).await?))
+    Ok(Json(agents::edit(&app.host, &name, edit, &caller.who()).await?))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -62,9 +62,10 @@ pub struct Standing {
 
 pub async fn stand(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(name): Named,
     _: Chosen,
     Given(Standing { state }): Given<Standing>,
 ) -> Result<Json<AgentView>, Problem> {
-    Ok(Json(agents::stand(&app.host, &name, state, OPERATOR).await?))
+    Ok(Json(agents::stand(&app.host, &name, state, &caller.who()).await?))
 }

@@ -3,9 +3,10 @@
 use super::describe::With;
 use super::{Given, Named, Problem};
 use crate::App;
+use crate::auth::Caller;
 use crate::keyed::Chosen;
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use host::ops::ask::{self, OpenAsk};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,9 +24,10 @@ pub struct Answer {
 
 pub async fn answer(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(given): Named,
     _: Chosen,
     Given(Answer { option }): Given<Answer>,
 ) -> Result<With<202, OpenAsk>, Problem> {
-    Ok(With(ask::answer(&app.host, &given, &option).await?))
+    Ok(With(ask::answer(&app.host, &given, &option, &caller.who()).await?))
 }

@@ -75,7 +75,7 @@ impl Part for HeaderMap {}
 impl Part for Chosen {
     fn describe(into: &mut Described<'_>) {
         into.parameters.push(json!({
-            "name": "idempotency-key",
+            "name": crate::keyed::KEY,
             "in": "header",
             "required": false,
             "description": "the same key and the same request again are answered as the first time",

@@ -27,6 +27,7 @@ use axum::{Json, Router};
 use contract::{Code, Fault, Scope, access::PROBLEM_TYPE};
 use describe::Described;
 use serde::de::DeserializeOwned;
+use std::sync::LazyLock;
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -315,6 +316,16 @@ fn find(path: Option<&str>, method: &http::Method) -> Option<&'static Method> {
     // HEAD is GET without the body.
     let verb = if method == http::Method::HEAD { "GET" } else { method.as_str() };
     route.methods.iter().find(|known| known.verb.to_uppercase() == verb)
+}
+
+/// Whether an address heeds keys of its callers: those that say so in the document, and no others.
+pub fn is_keyed(path: Option<&str>, method: &http::Method) -> bool {
+    static KEYED: LazyLock<Vec<(&str, &str)>> = LazyLock::new(|| {
+        let all = ROUTES.iter().flat_map(|route| route.methods.iter().map(move |at| (route, at)));
+        all.filter(|(_, at)| openapi::takes_keys(at)).map(|(to, at)| (to.path, at.verb)).collect()
+    });
+    let known = find(path, method).zip(path);
+    known.is_some_and(|(method, path)| KEYED.contains(&(path, method.verb)))
 }
 
 /// Whether there is such a method of such an address.

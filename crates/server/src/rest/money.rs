@@ -2,8 +2,10 @@
 
 use super::{Given, Options, Problem};
 use crate::App;
-use axum::Json;
+use crate::auth::Caller;
+use crate::keyed::Chosen;
 use axum::extract::State;
+use axum::{Extension, Json};
 use host::ops::money::{self, ImportReport};
 use host::prices::Listed;
 use schemars::JsonSchema;
@@ -43,7 +45,9 @@ pub async fn prices(
 
 pub async fn import(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    _: Chosen,
     Given(file): Given<Value>,
 ) -> Result<Json<ImportReport>, Problem> {
-    Ok(Json(money::import(&app.host, file).await?))
+    Ok(Json(money::import(&app.host, file, &caller.who()).await?))
 }

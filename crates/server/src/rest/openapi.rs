@@ -18,7 +18,7 @@ const ALWAYS: &[u16] = &[400, 403, 500, 503];
 /// Besides those, where a token is needed.
 const GUARDED: &[u16] = &[401, 413, 429, 502];
 /// Besides those, where the address names something.
-const NAMED: &[u16] = &[404, 409];
+const NAMED: &[u16] = &[404, 409, 422];
 /// Besides those, where something is sent: everything that can keep it from being done.
 const SENT: &[u16] = &[402, 404, 409, 413, 415, 422, 424];
 
@@ -68,6 +68,21 @@ pub fn document() -> Value {
             }
         }
     })
+}
+
+/// Whether a method is described as one that takes keys.
+pub(super) fn takes_keys(method: &Method) -> bool {
+    let mut told = Described {
+        read: &mut SchemaGenerator::default(),
+        written: &mut SchemaGenerator::default(),
+        parameters: Vec::new(),
+        body: None,
+        answers: BTreeMap::new(),
+        headers: BTreeMap::new(),
+        refusals: Vec::new(),
+    };
+    (method.describe)(&mut told);
+    told.parameters.iter().any(|parameter| parameter["name"] == crate::keyed::KEY)
 }
 
 fn operation(

@@ -2,9 +2,10 @@
 
 use super::{Given, Problem};
 use crate::App;
+use crate::auth::Caller;
 use crate::keyed::Chosen;
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use host::ops::limits::{self, BudgetView};
 use host::ops::quota::{self, QuotaView};
 use schemars::JsonSchema;
@@ -22,10 +23,11 @@ pub struct Clear {
 
 pub async fn clear(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     _: Chosen,
     Given(wanted): Given<Clear>,
 ) -> Result<Json<QuotaView>, Problem> {
-    Ok(Json(quota::clear(&app.host, &wanted.scope).await?))
+    Ok(Json(quota::clear(&app.host, &wanted.scope, &caller.who()).await?))
 }
 
 pub async fn budgets(State(app): State<App>) -> Result<Json<Vec<BudgetView>>, Problem> {

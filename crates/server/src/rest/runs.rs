@@ -166,12 +166,14 @@ pub struct Wished {
 
 pub async fn wish(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(run): Named,
     chosen: Chosen,
     Given(Wished { id, wish }): Given<Wished>,
 ) -> Result<Taken, Problem> {
     let run = run::find(&app.host, &run).await?;
-    run::wish(&app.host, run, id.or(chosen.0.map(CommandId::new)), wish).await?;
+    let id = id.or(chosen.0.map(CommandId::new));
+    run::wish(&app.host, run, id, wish, &caller.who()).await?;
     failpoint::hit(Point::WishUnanswered);
     Ok(Taken)
 }
@@ -187,6 +189,7 @@ pub struct EventsQuery {
 
 pub async fn events(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(run): Named,
     Options(query): Options<EventsQuery>,
     headers: HeaderMap,
@@ -203,7 +206,7 @@ pub async fn events(
             Fault::new(Code::Usage, "last-event-id is not the number of an event")
         })?,
     };
-    Ok(Sent::new(sse::stream(&app, run, after, shape, query.view)?))
+    Ok(Sent::new(sse::stream(&app, &caller, (run, after), shape, query.view)?))
 }
 
 pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Sent<Bytes>, Problem> {
@@ -217,7 +220,11 @@ pub struct Deleted {
     deleted: RunId,
 }
 
-pub async fn delete(State(app): State<App>, Named(given): Named) -> Result<Json<Deleted>, Problem> {
-    let deleted = host::ops::remove::delete(&app.host, &given, super::agents::OPERATOR).await?;
+pub async fn delete(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(given): Named,
+) -> Result<Json<Deleted>, Problem> {
+    let deleted = host::ops::remove::delete(&app.host, &given, &caller.who()).await?;
     Ok(Json(Deleted { deleted }))
 }

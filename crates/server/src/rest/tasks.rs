@@ -4,10 +4,11 @@
 use super::describe::With;
 use super::{Given, Named, Options, Problem};
 use crate::App;
+use crate::auth::Caller;
 use crate::keyed::Chosen;
-use axum::Json;
 use axum::extract::State;
-use contract::{Page, TaskId, TaskState, limits};
+use axum::{Extension, Json};
+use contract::{CommandId, Page, TaskId, TaskState, limits};
 use host::ops::task::add::{self, NewErrand};
 use host::ops::task::decide::{self, Verb, Words};
 use host::ops::task::{self, TaskSheet, TaskView};
@@ -44,9 +45,10 @@ pub async fn show(State(app): State<App>, Named(task): Named) -> Result<Json<Tas
 
 pub async fn add(
     State(app): State<App>,
-    _: Chosen,
-    Given(new): Given<NewErrand>,
+    chosen: Chosen,
+    Given(mut new): Given<NewErrand>,
 ) -> Result<With<201, TaskView>, Problem> {
+    new.id = new.id.or(chosen.0.map(TaskId::new));
     Ok(With(add::add(&app.host, new).await?))
 }
 
@@ -55,11 +57,14 @@ macro_rules! decisions {
     ($($name:ident = $verb:ident)+) => {$(
         pub async fn $name(
             State(app): State<App>,
+            Extension(caller): Extension<Caller>,
             Named(task): Named,
-            _: Chosen,
-            Given(words): Given<Words>,
+            chosen: Chosen,
+            Given(mut words): Given<Words>,
         ) -> Result<Json<TaskView>, Problem> {
-            Ok(Json(decide::decide(&app.host, &task, Verb::$verb, words).await?))
+            words.id = words.id.or(chosen.0.map(CommandId::new));
+            let by = caller.who();
+            Ok(Json(decide::decide(&app.host, &task, Verb::$verb, words, &by).await?))
         }
     )+};
 }

@@ -4,8 +4,9 @@
 use super::describe::With;
 use super::{Given, Named, Problem};
 use crate::App;
-use axum::Json;
+use crate::auth::Caller;
 use axum::extract::State;
+use axum::{Extension, Json};
 use host::ops::token::{self, GivenToken, TokenRequest};
 use store::TokenRow;
 
@@ -15,14 +16,16 @@ pub async fn list(State(app): State<App>) -> Result<Json<Vec<TokenRow>>, Problem
 
 pub async fn add(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Given(request): Given<TokenRequest>,
 ) -> Result<With<201, GivenToken>, Problem> {
-    Ok(With(token::add(&app.host, request).await?))
+    Ok(With(token::add(&app.host, request, &caller.who()).await?))
 }
 
 pub async fn revoke(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(given): Named,
 ) -> Result<Json<TokenRow>, Problem> {
-    Ok(Json(token::revoke(&app.host, &given).await?))
+    Ok(Json(token::revoke(&app.host, &given, &caller.who()).await?))
 }

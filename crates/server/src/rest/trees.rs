@@ -2,9 +2,10 @@
 
 use super::{Given, Named, Options, Problem};
 use crate::App;
+use crate::auth::Caller;
 use crate::keyed::Chosen;
-use axum::Json;
 use axum::extract::State;
+use axum::{Extension, Json};
 use host::ops::apply::{self, Applied, ApplyRequest};
 use host::ops::diff::{self, Diff, View};
 use schemars::JsonSchema;
@@ -31,9 +32,10 @@ pub async fn diff(
 
 pub async fn apply(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(run): Named,
     _: Chosen,
     Given(request): Given<ApplyRequest>,
 ) -> Result<Json<Applied>, Problem> {
-    Ok(Json(apply::apply(&app.host, &run, request).await?))
+    Ok(Json(apply::apply(&app.host, &run, request, &caller.who()).await?))
 }

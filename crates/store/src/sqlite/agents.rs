@@ -2,10 +2,11 @@
 //! fence does elsewhere: who changes what has changed meanwhile is refused and reads again.
 
 use super::reads::word_at;
-use super::writer::Did;
+use super::writer::{Did, Wake};
 use super::{Sqlite, blob_id, count, int};
 use crate::batch::{AgentChange, NewAgent};
 use crate::error::Error;
+use crate::feed::Hint;
 use crate::row::AgentRow;
 use crate::seal::Sealed;
 use contract::limits::PAGE_ROWS_MAX;
@@ -56,28 +57,37 @@ fn put(connection: &Connection, agent: &NewAgent) -> Result<Did<()>, Error> {
             agent.at.ms(),
         ])?;
     match put {
-        1 => Ok(Did::quietly(())),
+        1 => Ok(changed(agent.id)),
         _ => Err(Error::conflict(format!("there is an agent called '{}'", agent.name))),
     }
 }
 
 fn edit(connection: &Connection, change: &AgentChange) -> Result<Did<()>, Error> {
-    let changed = connection
+    let agent = connection
         .prepare_cached(
             "UPDATE agents SET state = ?3, spec = ?4, version = version + 1, changed_at = ?5
-             WHERE name = ?1 AND version = ?2 AND state <> 'retired'",
+             WHERE name = ?1 AND version = ?2 AND state <> 'retired'
+             RETURNING id",
         )?
-        .execute(params![
-            change.name,
-            int(change.version),
-            change.state.word(),
-            change.spec.as_ref().map(Sealed::text),
-            change.at.ms(),
-        ])?;
-    match changed {
-        1 => Ok(Did::quietly(())),
-        _ => Err(Error::conflict(format!("'{}' is not as it was any more", change.name))),
+        .query_row(
+            params![
+                change.name,
+                int(change.version),
+                change.state.word(),
+                change.spec.as_ref().map(Sealed::text),
+                change.at.ms(),
+            ],
+            |row| Ok(AgentId::new(Uuid::from_bytes(row.get(0)?))),
+        )
+        .optional()?;
+    match agent {
+        Some(agent) => Ok(changed(agent)),
+        None => Err(Error::conflict(format!("'{}' is not as it was any more", change.name))),
     }
+}
+
+fn changed(agent: AgentId) -> Did<()> {
+    Did { value: (), wakes: vec![Wake::Events(Hint::Agent { agent })] }
 }
 
 fn agent(connection: &Connection, name: &str) -> Result<Option<AgentRow>, Error> {

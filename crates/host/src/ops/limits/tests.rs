@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stdout, reason = "the figures are the point")]
 
+use super::super::who::Who;
 use super::*;
 use crate::data::DataDir;
 use crate::{Setup, chance};
@@ -153,11 +154,11 @@ async fn a_second_answer_closes_the_door_again_and_a_person_opens_it() {
     let probe = starts(&store, now.plus_ms(1_000)).await.unwrap();
     trip(probe, now.plus_ms(HOUR_MS)).await;
     assert_eq!(starts(&store, now.plus_ms(2_000)).await, Err(now.plus_ms(HOUR_MS)));
-    let cleared = quota::clear(&house, SCOPE).await.unwrap();
+    let cleared = quota::clear(&house, SCOPE, &Who::Owner).await.unwrap();
     assert_eq!(cleared.breaker, breaker::Breaker::Closed);
     starts(&store, now.plus_ms(2_000)).await.unwrap();
     starts(&store, now.plus_ms(2_000)).await.unwrap();
-    assert_eq!(quota::clear(&house, "nobody").await.unwrap_err().code, Code::NotFound);
+    assert_eq!(quota::clear(&house, "nobody", &Who::Owner).await.unwrap_err().code, Code::NotFound);
     let listed = quota::list(&house).await.unwrap();
     assert_eq!((listed.len(), listed[0].live, listed[0].why.as_deref()), (1, 4, Some("full")));
 }

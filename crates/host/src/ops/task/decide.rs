@@ -6,6 +6,7 @@ use super::super::agents;
 use super::super::errand::wake;
 use super::super::relay::Asked;
 use super::super::run::{self, stored};
+use super::super::who::Who;
 use super::add::{self, NewErrand};
 use super::{TaskView, find};
 use crate::{Host, chance, clock};
@@ -15,9 +16,6 @@ use contract::{Code, CommandId, Draft, Fault, TaskState, Wish, limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Follow, NewComment, Seal, TaskMove, TaskRow};
-
-/// Who says what a person says.
-const PERSON: &str = "person";
 
 /// What is decided about a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +41,18 @@ impl Verb {
         ("comment", Self::Comment),
     ];
 
+    /// What the audit file calls it when it was done.
+    const fn deed(self) -> &'static str {
+        match self {
+            Self::Cancel => "task_cancelled",
+            Self::Retry => "task_retried",
+            Self::Reopen => "task_reopened",
+            Self::Approve => "task_approved",
+            Self::Reject => "task_rejected",
+            Self::Comment => "task_commented",
+        }
+    }
+
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == word).map(|(_, verb)| *verb)
     }
@@ -63,26 +73,39 @@ pub struct Words {
     pub mentions: Vec<String>,
 }
 
-pub async fn decide(host: &Host, given: &str, verb: Verb, words: Words) -> Result<TaskView, Fault> {
+pub async fn decide(
+    host: &Host,
+    given: &str,
+    verb: Verb,
+    words: Words,
+    by: &Who,
+) -> Result<TaskView, Fault> {
     let task = find(host, given).await?;
     let id = task.id.to_string();
     match verb {
-        Verb::Cancel => cancel(host, &task).await?,
-        Verb::Retry => retry(host, &task).await?,
-        Verb::Reopen => reopen(host, &task).await?,
-        Verb::Approve => approve(host, &task).await?,
-        Verb::Reject => reject(host, &task, words.text.as_deref()).await?,
-        Verb::Comment => comment(host, &task, words).await?,
+        Verb::Cancel => cancel(host, &task, by).await?,
+        Verb::Retry => retry(host, &task, by).await?,
+        Verb::Reopen => reopen(host, &task, by).await?,
+        Verb::Approve => approve(host, &task, by).await?,
+        Verb::Reject => reject(host, &task, words.text.as_deref(), by).await?,
+        Verb::Comment => comment(host, &task, words, by).await?,
     }
+    let about = serde_json::json!({ "task_id": task.id });
+    host.inner.audit.did(clock::now().wall, by, verb.deed(), about);
     super::get(host, &id).await
 }
 
-async fn cancel(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+/// Where a task stands because a person said so, with who it was.
+fn noted(did: &str, by: &Who) -> Follow {
+    Follow { note: Some(Seal::default().given(&format!("{did} by {by}"))), ..Follow::default() }
+}
+
+async fn cancel(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match task.state {
         // Said again, it is what it was.
         TaskState::Cancelled => Ok(()),
         TaskState::Queued | TaskState::Waiting | TaskState::Review => {
-            step(host, task, TaskState::Cancelled, Follow::default()).await
+            step(host, task, TaskState::Cancelled, noted("cancelled", by)).await
         }
         TaskState::Running => {
             let recalled = host.store().recall(task.id, task.fence).await;
@@ -90,7 +113,7 @@ async fn cancel(host: &Host, task: &TaskRow) -> Result<(), Fault> {
             let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
             let Some(run) = runs.first() else { return Ok(()) };
             let stop = Wish::Stop { reason: Code::Cancelled, at_once: false };
-            match run::wish(host, *run, None, stop).await {
+            match run::wish(host, *run, None, stop, by).await {
                 // It has ended meanwhile, and is not tried again.
                 Err(fault) if fault.code == Code::Conflict => Ok(()),
                 wished => wished,
@@ -100,12 +123,14 @@ async fn cancel(host: &Host, task: &TaskRow) -> Result<(), Fault> {
     }
 }
 
-async fn retry(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+async fn retry(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match (task.state, task.waiting_for) {
         (TaskState::Waiting, Some(WaitingFor::Pool)) => {
             Err(cannot(task, "tried now", "it stands in line for a slot"))
         }
-        (TaskState::Waiting, _) => step(host, task, TaskState::Queued, Follow::default()).await,
+        (TaskState::Waiting, _) => {
+            step(host, task, TaskState::Queued, noted("tried now", by)).await
+        }
         (TaskState::Failed, _) => {
             Err(cannot(task, "retried", "it has failed")
                 .with_hint("`ostler task reopen` does that"))
@@ -114,7 +139,7 @@ async fn retry(host: &Host, task: &TaskRow) -> Result<(), Fault> {
     }
 }
 
-async fn reopen(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+async fn reopen(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match task.state {
         TaskState::Failed if !task.by_queue => {
             Err(cannot(task, "reopened", "it was one run and no task of the queue")
@@ -122,28 +147,23 @@ async fn reopen(host: &Host, task: &TaskRow) -> Result<(), Fault> {
         }
         TaskState::Failed => {
             let wake = Some(wake::REOPENED.to_owned());
-            step(
-                host,
-                task,
-                TaskState::Queued,
-                Follow { tries: Some(0), wake, ..Follow::default() },
-            )
-            .await
+            let follow = Follow { tries: Some(0), wake, ..noted("reopened", by) };
+            step(host, task, TaskState::Queued, follow).await
         }
         _ => Err(cannot(task, "reopened", "only a failed one can be")),
     }
 }
 
-async fn approve(host: &Host, task: &TaskRow) -> Result<(), Fault> {
+async fn approve(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match task.state {
         TaskState::Done => Ok(()),
-        TaskState::Review => step(host, task, TaskState::Done, Follow::default()).await,
+        TaskState::Review => step(host, task, TaskState::Done, noted("approved", by)).await,
         _ => Err(cannot(task, "approved", "nobody is asked to look at it")),
     }
 }
 
 /// The reason is what its next run is asked, in the conversation of the last one.
-async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>) -> Result<(), Fault> {
+async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>, by: &Who) -> Result<(), Fault> {
     let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).ok_or_else(|| {
         Fault::new(Code::Usage, "a rejection needs its reason: it is what the agent is asked next")
     })?;
@@ -160,12 +180,12 @@ async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>) -> Result<(),
         resumes: runs.first().copied(),
         wake: Some(wake::REJECTED.to_owned()),
         tries: Some(0),
-        ..Follow::default()
+        ..noted("sent back", by)
     };
     step(host, task, TaskState::Queued, follow).await
 }
 
-async fn comment(host: &Host, task: &TaskRow, words: Words) -> Result<(), Fault> {
+async fn comment(host: &Host, task: &TaskRow, words: Words, by: &Who) -> Result<(), Fault> {
     let text = words.text.filter(|text| !text.trim().is_empty());
     let text = text.ok_or_else(|| Fault::new(Code::Usage, "a comment needs words"))?;
     if text.len() > limits::COMMENT_BYTES_MAX {
@@ -178,28 +198,28 @@ async fn comment(host: &Host, task: &TaskRow, words: Words) -> Result<(), Fault>
         return Err(Fault::new(Code::Usage, message));
     }
     let id = words.id.unwrap_or_else(chance::command_id);
-    keep(host, id, task, &text, mentions.clone()).await?;
+    keep(host, id, task, (&text, mentions.clone()), by).await?;
     if task.waiting_for == Some(WaitingFor::Answer) {
-        return answered(host, task, &text).await;
+        return answered(host, task, &text, by).await;
     }
     say(host, task, &text, &mentions).await?;
     for agent in mentions.iter().filter(|agent| **agent != task.agent) {
         // Not every word after an @ is a name.
         if agents::named(host, agent).await.is_ok() {
-            tell(host, id, task, agent, &text).await?;
+            tell(host, id, task, (agent, &text), by).await?;
         }
     }
     Ok(())
 }
 
 /// What was handed over to a person goes on with their words, in the conversation that asked.
-async fn answered(host: &Host, task: &TaskRow, text: &str) -> Result<(), Fault> {
+async fn answered(host: &Host, task: &TaskRow, text: &str, by: &Who) -> Result<(), Fault> {
     let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
     let follow = Follow {
         prompt: Some(Seal::default().given(text)),
         resumes: runs.first().copied(),
         wake: Some(wake::ANSWERED.to_owned()),
-        ..Follow::default()
+        ..noted("answered", by)
     };
     step(host, task, TaskState::Queued, follow).await
 }
@@ -224,11 +244,11 @@ async fn keep(
     host: &Host,
     id: CommandId,
     task: &TaskRow,
-    text: &str,
-    mentions: Vec<String>,
+    (text, mentions): (&str, Vec<String>),
+    by: &Who,
 ) -> Result<(), Fault> {
     let seal = Seal::default();
-    let (author, at) = (PERSON.to_owned(), clock::now().wall);
+    let (author, at) = (by.to_string(), clock::now().wall);
     let comment = NewComment { id, task: task.id, at, author, text: seal.given(text), mentions };
     host.inner.heed(host.store().comment(comment).await).map_err(stored)
 }
@@ -239,8 +259,8 @@ async fn tell(
     host: &Host,
     id: CommandId,
     task: &TaskRow,
-    agent: &str,
-    text: &str,
+    (agent, text): (&str, &str),
+    by: &Who,
 ) -> Result<(), Fault> {
     for n in 0..limits::SUBTASKS_MAX {
         let new = NewErrand {
@@ -268,7 +288,7 @@ async fn tell(
         match woken.state {
             _ if told => return Ok(()),
             TaskState::Queued | TaskState::Waiting => {
-                return keep(host, chance::command_id(), &woken, text, Vec::new()).await;
+                return keep(host, chance::command_id(), &woken, (text, Vec::new()), by).await;
             }
             // It has begun, or is over: the next one is woken.
             TaskState::Running
