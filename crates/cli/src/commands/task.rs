@@ -5,13 +5,15 @@ use super::run::text_or_stdin;
 use super::{Context, Stopped};
 use crate::args::{self, Task};
 use crate::client::Client;
-use crate::config;
+use crate::config::{self, Book, Config};
 use crate::hosting::Purpose;
 use crate::render;
 use crate::terminal;
 use crate::way::Way;
+use contract::access::Page;
 use contract::state::Review;
 use contract::{Code, Fault, Timestamp};
+use host::ops::agents::{AgentView, Book as _};
 use host::ops::run::Budget;
 use host::ops::task::add::NewErrand;
 use host::ops::task::decide::Words;
@@ -42,17 +44,28 @@ pub async fn task(context: &Context, args: Task) -> Result<ExitCode, Stopped> {
 
 async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    let resolved = config::resolve(&args.agent, &place.config)?;
-    let own = resolved.cwd.is_some() || resolved.repository.is_some();
     let here = &context.surroundings.cwd;
-    // Where its agent works, unless it is said otherwise; who works nowhere works here.
-    let cwd = args.cwd.map(|cwd| here.join(cwd)).or_else(|| (!own).then(|| here.clone()));
     let body = match args.body.as_deref() {
         Some("-") => text_or_stdin(context, None)?,
         body => body.unwrap_or_default().to_owned(),
     };
     let not_before = args.not_before.as_deref().map(moment).transpose()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
+    let mut cwd = args.cwd.map(|cwd| here.join(cwd));
+    if cwd.is_none() {
+        match way
+            .ask(async |client| works_somewhere(client, &place.config, &args.agent).await)
+            .await
+        {
+            Ok(true) => {}
+            // Who works nowhere of its own works here.
+            Ok(false) => cwd = Some(here.clone()),
+            Err(fault) => {
+                way.finish().await;
+                return Err(fault.into());
+            }
+        }
+    }
     let mut new = NewErrand {
         // Asked for again after a change of host, it is the same task.
         id: Some(host::chance::task_id()),
@@ -97,6 +110,23 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
     Ok(ExitCode::SUCCESS)
 }
 
+/// Whether an agent has a place of its own to work at: one of the configuration, or one that was
+/// hired. A name that is neither is the host's to refuse.
+async fn works_somewhere(client: &Client, config: &Config, agent: &str) -> Result<bool, Fault> {
+    if Book(config.clone()).has(agent) {
+        let resolved = config::resolve(agent, config)?;
+        return Ok(resolved.cwd.is_some() || resolved.repository.is_some());
+    }
+    match client.glance(agent).await {
+        Ok(AgentView { spec: Some(spec), .. }) => {
+            Ok(["cwd", "repository"].iter().any(|key| spec[key].is_string()))
+        }
+        Ok(AgentView { spec: None, .. }) => Ok(false),
+        Err(fault) if fault.code == Code::NotFound => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
 /// A time, or how long from now.
 fn moment(given: &str) -> Result<Timestamp, Fault> {
     if let Ok(at) = serde_json::from_value::<Timestamp>(given.into()) {
@@ -120,7 +150,7 @@ async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopp
             path.push_str(&format!("&{name}={}", crate::client::escaped(value)));
         }
     }
-    let ask = async |client: &Client| Ok(client.get::<Vec<TaskView>>(&path).await?);
+    let ask = async |client: &Client| Ok(client.get::<Page<TaskView>>(&path).await?.items);
     let tasks = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&tasks)?;

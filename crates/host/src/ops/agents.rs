@@ -6,6 +6,7 @@
 mod books;
 
 use super::gate::Candidate;
+use super::limits::SharedBudget;
 use super::run::{Named, stored};
 use crate::{Host, chance, clock};
 use books::Books;
@@ -16,7 +17,7 @@ use engine::rules::hold::Hold;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use store::{AgentChange, AgentRow, NewAgent, Seal};
+use store::{Again, AgentChange, AgentRow, NewAgent, Seal};
 
 /// What the configuration knows of agents, and how it reads one that was hired.
 pub trait Book: Send + Sync {
@@ -31,6 +32,9 @@ pub trait Book: Send + Sync {
 
     /// What to run for a name with this spec.
     fn named(&self, name: &str, spec: &Value) -> Result<Named, Fault>;
+
+    /// What all runs of a name with this spec may spend together.
+    fn budgets(&self, name: &str, spec: &Value) -> Vec<SharedBudget>;
 }
 
 /// A configuration that has no agents and reads none.
@@ -49,6 +53,10 @@ impl Book for () {
 
     fn named(&self, name: &str, _: &Value) -> Result<Named, Fault> {
         Err(Fault::new(Code::UnknownAgent, name))
+    }
+
+    fn budgets(&self, _: &str, _: &Value) -> Vec<SharedBudget> {
+        Vec::new()
     }
 }
 
@@ -135,6 +143,16 @@ const TRIES: usize = 5;
 /// Everyone who works here or did, by name.
 pub async fn list(host: &Host) -> Result<Vec<AgentView>, Fault> {
     let books = Books::open(host).await?;
+    let rows = rows(host).await?;
+    let own = host.inner.book.own();
+    let unchanged = own.iter().filter(|own| rows.iter().all(|row| row.name != own.name));
+    let mut views: Vec<_> = unchanged.map(|own| books.configured(own, None)).collect();
+    views.extend(rows.iter().filter_map(|row| books.view(host, row)));
+    views.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(views)
+}
+
+async fn rows(host: &Host) -> Result<Vec<AgentRow>, Fault> {
     let mut rows = Vec::new();
     loop {
         let after = rows.last().map_or("", |row: &AgentRow| row.name.as_str()).to_owned();
@@ -142,15 +160,9 @@ pub async fn list(host: &Host) -> Result<Vec<AgentView>, Fault> {
         let more = page.len() == PAGE_ROWS_MAX;
         rows.extend(page);
         if !more {
-            break;
+            return Ok(rows);
         }
     }
-    let own = host.inner.book.own();
-    let unchanged = own.iter().filter(|own| rows.iter().all(|row| row.name != own.name));
-    let mut views: Vec<_> = unchanged.map(|own| books.configured(own, None)).collect();
-    views.extend(rows.iter().filter_map(|row| books.view(host, row)));
-    views.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(views)
 }
 
 /// One of them.
@@ -265,10 +277,20 @@ pub async fn stand(
                 AgentState::Retired => "retired",
             };
             host.inner.audit.agent(clock::now().wall, by, what, name);
+            if state == AgentState::Active {
+                look_again(host).await?;
+            }
             return get(host, name).await;
         }
     }
     Err(contended(name))
+}
+
+/// What waits for an agent is looked at now, and not when the next run ends.
+async fn look_again(host: &Host) -> Result<(), Fault> {
+    let again = async || host.store().again(Again::For(WaitingFor::Agent)).await;
+    while host.inner.heed(again().await).map_err(stored)? > 0 {}
+    Ok(())
 }
 
 /// Whether a run of this name may begin now.
@@ -279,6 +301,15 @@ pub(crate) async fn may_run(host: &Host, name: &str) -> Result<(), Fault> {
         AgentState::Paused => Err(Fault::new(Code::Conflict, format!("'{name}' is paused"))
             .with_hint(format!("`ostler agents resume {name}` lets it work again"))),
         AgentState::Retired => Err(retired(name)),
+    }
+}
+
+/// Whether work may be handed to this name: one that is paused comes back, one that is retired does
+/// not.
+pub(crate) async fn is_here(host: &Host, name: &str) -> Result<(), Fault> {
+    match host.store().agent(name).await.map_err(stored)?.map(|row| row.state) {
+        Some(AgentState::Retired) => Err(retired(name)),
+        Some(AgentState::Active | AgentState::Paused) | None => Ok(()),
     }
 }
 
@@ -302,6 +333,28 @@ pub(crate) async fn named(host: &Host, name: &str) -> Result<Named, Fault> {
         None => (host.inner.resolve)(name),
         Some(spec) => host.inner.book.named(name, &spec),
     }
+}
+
+/// What all runs of a name may spend together, when it was hired; the budgets of the configuration
+/// are the host's own.
+pub(crate) async fn budgets(host: &Host, name: &str) -> Result<Vec<SharedBudget>, Fault> {
+    if host.inner.book.has(name) {
+        return Ok(Vec::new());
+    }
+    let row = host.store().agent(name).await.map_err(stored)?;
+    Ok(row.as_ref().map(|row| budgets_of(host, row)).unwrap_or_default())
+}
+
+/// The same of everyone who was hired and works here.
+pub(crate) async fn all_budgets(host: &Host) -> Result<Vec<SharedBudget>, Fault> {
+    let works =
+        |row: &AgentRow| row.state != AgentState::Retired && !host.inner.book.has(&row.name);
+    let rows = rows(host).await?.into_iter().filter(works);
+    Ok(rows.flat_map(|row| budgets_of(host, &row)).collect())
+}
+
+fn budgets_of(host: &Host, row: &AgentRow) -> Vec<SharedBudget> {
+    spec_of(row).map(|spec| host.inner.book.budgets(&row.name, &spec)).unwrap_or_default()
 }
 
 /// The row of an agent whose keys are ours to change.
