@@ -12,7 +12,7 @@ use crate::terminal;
 use crate::way::Way;
 use contract::access::Page;
 use contract::state::Review;
-use contract::{Code, Fault, Timestamp};
+use contract::{Code, Fault, TaskState, Timestamp};
 use host::ops::agents::{AgentView, Book as _};
 use host::ops::run::Budget;
 use host::ops::task::add::NewErrand;
@@ -98,7 +98,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
     let (task, served) = added?;
     match context.global.json {
         true => context.print_json(&task)?,
-        false => context.print(&format!("{} {}", task.id, task.state.word()))?,
+        false => context.print(&stands(&task))?,
     }
     if !served {
         // Who only adds is not kept from it.
@@ -150,26 +150,49 @@ async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopp
             path.push_str(&format!("&{name}={}", crate::client::escaped(value)));
         }
     }
-    let ask = async |client: &Client| Ok(client.get::<Page<TaskView>>(&path).await?.items);
-    let tasks = context.ask(ask).await?;
+    let ask = async |client: &Client| {
+        let tasks = client.get::<Page<TaskView>>(&path).await?.items;
+        Ok((tasks, client.asks().await?.len()))
+    };
+    let (tasks, asks) = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&tasks)?;
     } else if tasks.is_empty() {
-        context
-            .print("there are no such tasks; try: ostler task add --agent demo --title hello")?;
+        context.print(match args.state.is_some() || args.label.is_some() {
+            true => "no task is like that; `ostler task list` shows all",
+            false => "no task was handed over yet; try: ostler task add --agent demo --title hello",
+        })?;
     } else {
         let surroundings = &context.surroundings;
         let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
         let now = host::clock::now().wall;
         context.print_rendered(&render::tasks_table(&tasks, now, surroundings.columns, colour))?;
+        let looks = tasks.iter().any(|task| task.state == TaskState::Review);
+        if surroundings.stdout_is_terminal && (looks || asks > 0) {
+            context.print("")?;
+        }
+        if surroundings.stdout_is_terminal && asks > 0 {
+            context.print(&format!("? {} for your answer: ostler approvals", waits(asks)))?;
+        }
+        if surroundings.stdout_is_terminal && looks {
+            context.print("? review is your look: ostler task show TASK")?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn waits(asks: usize) -> String {
+    match asks {
+        1 => "1 question waits".to_owned(),
+        many => format!("{many} questions wait"),
+    }
+}
+
 async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stopped> {
     let path = format!("/api/v1/tasks/{}", crate::client::escaped(&args.task));
-    let ask = async |client: &Client| Ok(client.get::<TaskSheet>(&path).await?);
-    let sheet = context.ask(ask).await?;
+    let ask =
+        async |client: &Client| Ok((client.get::<TaskSheet>(&path).await?, client.asks().await?));
+    let (sheet, mut asks) = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&sheet)?;
         return Ok(ExitCode::SUCCESS);
@@ -177,7 +200,9 @@ async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stoppe
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     let now = host::clock::now().wall;
-    context.print_rendered(&render::task_sheet(&sheet, now, surroundings.columns, colour))?;
+    asks.retain(|ask| sheet.runs.iter().any(|run| run.id == ask.run_id));
+    let sheet = render::task_sheet(&sheet, &asks, now, surroundings.columns, colour);
+    context.print_rendered(&sheet)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -194,7 +219,13 @@ async fn decide(
     let task = decided?;
     match context.global.json {
         true => context.print_json(&task)?,
-        false => context.print(&format!("{} {}", task.id, task.state.word()))?,
+        false => context.print(&stands(&task))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A task in a line: how it is named, where it stands, what it is.
+fn stands(task: &TaskView) -> String {
+    let id = task.id.to_string();
+    format!("{} {}: {}", render::tail(&id), task.state.word(), render::one_line(&task.title))
 }

@@ -25,6 +25,7 @@ mod doctor;
 mod door;
 mod escape;
 mod first_minutes;
+mod guide;
 mod handover;
 mod hired;
 mod hook;
