@@ -99,6 +99,11 @@ pub enum Command {
     /// Look at the configuration
     #[command(subcommand)]
     Config(Configuration),
+    /// Print what makes a shell complete the words of ostler
+    Completions {
+        /// Such as bash, zsh or fish
+        shell: clap_complete::Shell,
+    },
     /// Offer a run's tools as an MCP server on standard input and output
     #[command(name = "mcp-proxy", hide = true)]
     McpProxy,
@@ -504,7 +509,7 @@ pub enum Agents {
         #[arg(long)]
         all: bool,
     },
-    /// Print everything about one of them as JSON
+    /// Show one of them with everything it was given
     Show(AgentName),
     /// Hire an agent onto an adapter
     Hire {

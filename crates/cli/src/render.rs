@@ -4,6 +4,8 @@
 //! another. Everything an agent said is cleaned first (`clean`), so no sequence of its own reaches
 //! the terminal. Writing is `terminal.rs`.
 
+mod agent;
+mod asks;
 mod clean;
 mod diff;
 mod figures;
@@ -12,6 +14,7 @@ mod items;
 mod limits;
 mod measure;
 mod money;
+mod page;
 mod practice;
 mod system;
 mod table;
@@ -20,6 +23,8 @@ mod tone;
 mod tools;
 mod totals;
 
+pub use agent::agent_sheet;
+pub use asks::{AskRow, asks_table};
 pub use clean::{clean, one_line};
 pub use diff::diff;
 pub use figures::ordinal;

@@ -22,7 +22,7 @@ use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use crate::{Inner, Shown};
-use contract::event::{Body, Lease, LeaseAction, ToolUse, Via};
+use contract::event::{Body, Lease, LeaseAction, PermissionOption, ToolUse, Via};
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
 use contract::speech::Close;
@@ -732,8 +732,9 @@ impl Drive {
             run_id: self.run,
             tool_call_id: ask.tool_call_id().map(str::to_owned),
             kind: AskKind::of(&ask.about),
-            title: ask.title(),
-            options: ask.options(),
+            // The agent's own words, on their way to whoever looks.
+            title: self.words.seal.text(&ask.title()),
+            options: ask.options().into_iter().map(|option| self.sealed(option)).collect(),
             until: now.wall.plus_ms(
                 i64::try_from(ask.deadline_ms.saturating_sub(now.mono_ms)).unwrap_or(i64::MAX),
             ),
@@ -744,6 +745,12 @@ impl Drive {
             takes_messages: self.machine.takes_messages(),
             takes_interrupts: self.machine.takes_interrupts(),
         }
+    }
+
+    fn sealed(&self, option: PermissionOption) -> PermissionOption {
+        let PermissionOption { id, kind, name } = option;
+        let seal = &self.words.seal;
+        PermissionOption { id: seal.text(&id), kind, name: seal.text(&name) }
     }
 
     /// What is heard and committed is needed by nobody: a long run does not fill the disk.

@@ -11,7 +11,7 @@ use contract::{Code, Fault, limits};
 use host::ops::agents::{AgentView, Edit, Hire, Saved};
 use serde_json::{Map, Value, json};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode, Stopped> {
@@ -20,8 +20,7 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
         Some(Agents::List { all }) => list(context, all).await,
         Some(Agents::Show(AgentName { name })) => {
             let agent = context.ask(async |client| Ok(client.agent(&name).await?)).await?;
-            context.print_json(&agent)?;
-            Ok(ExitCode::SUCCESS)
+            sheet(context, &agent)
         }
         Some(Agents::Hire { name, keys }) => {
             let mut spec = keys.keys(&context.surroundings.cwd)?;
@@ -44,6 +43,18 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
         Some(Agents::Resume(AgentName { name })) => stand(context, name, AgentState::Active).await,
         Some(Agents::Retire(AgentName { name })) => stand(context, name, AgentState::Retired).await,
     }
+}
+
+fn sheet(context: &Context, agent: &AgentView) -> Result<ExitCode, Stopped> {
+    if context.global.json {
+        context.print_json(agent)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let surroundings = &context.surroundings;
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    let now = host::clock::now().wall;
+    context.print_rendered(&render::agent_sheet(agent, now, surroundings.columns, colour))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 async fn list(context: &Context, all: bool) -> Result<ExitCode, Stopped> {
@@ -97,7 +108,9 @@ fn told(context: &Context, what: &str, saved: &Saved) -> Result<ExitCode, Stoppe
         let _ = writeln!(std::io::stderr(), "warning: {}", render::clean(warning));
     }
     let AgentView { name, adapter, .. } = &saved.agent;
-    context.print(&format!("{what} {name} on {adapter}; ostler run {name} \"…\""))?;
+    context.print(&format!(
+        "{what} {name} on {adapter}; try: ostler task add --agent {name} --title \"…\""
+    ))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -113,7 +126,8 @@ impl AgentKeys {
                 keys.insert(key.to_owned(), value);
             }
         };
-        let place = |path: std::path::PathBuf| json!(here.join(path));
+        let whole = |path: PathBuf| here.join(path).components().collect::<PathBuf>();
+        let place = |path: PathBuf| json!(whole(path));
         put("adapter", self.adapter.map(Value::from));
         put("model", self.model.map(Value::from));
         put("promptTemplate", self.prompt_template.map(Value::from));
@@ -184,7 +198,7 @@ mod tests {
     fn what_is_typed_becomes_the_keys_of_the_configuration() {
         let keys = AgentKeys {
             adapter: Some("demo".to_owned()),
-            cwd: Some("work".into()),
+            cwd: Some("./work/.".into()),
             skills: vec!["a".to_owned(), "b".to_owned()],
             budgets: vec!["month=80".to_owned()],
             set: vec!["concurrency=2".to_owned(), "account=team".to_owned()],

@@ -3,7 +3,8 @@
 use super::{Context, Stopped};
 use crate::args;
 use crate::hosting::Purpose;
-use crate::render;
+use crate::render::{self, AskRow};
+use crate::terminal;
 use crate::way::Way;
 use contract::{Fault, Wish};
 use host::ops::ask::{self, OpenAsk};
@@ -13,25 +14,37 @@ pub async fn approvals(context: &Context) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let asks = way.ask(async |client| client.asks().await).await;
+    let named = match &asks {
+        Ok(asks) if !context.global.json => asked_by(&mut way, asks).await,
+        Ok(_) | Err(_) => Ok(Vec::new()),
+    };
     way.finish().await;
-    let asks = asks?;
+    let (asks, named) = (asks?, named?);
     if context.global.json {
         context.print_json(&asks)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lines: Vec<String> = asks.iter().map(line).collect();
-    match lines.is_empty() {
-        true => context.print("nothing waits for an answer")?,
-        false => context.print(&lines.join("\n"))?,
+    if named.is_empty() {
+        context.print("nothing waits for an answer")?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let surroundings = &context.surroundings;
+    // What is read by a program is not cut to fit a screen.
+    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    let now = host::clock::now().wall;
+    context.print_rendered(&render::asks_table(&named, now, columns, colour))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn line(ask: &OpenAsk) -> String {
-    let (ask_id, run_id) = (ask.ask_id.to_string(), ask.run_id.to_string());
-    let (ask_id, run) = (render::tail(&ask_id), render::tail(&run_id));
-    let title = render::one_line(&ask.title);
-    format!("{ask_id}  run {run}  {title}  ostler answer {ask_id} allow|deny")
+/// The questions with the names of those who ask.
+async fn asked_by(way: &mut Way<'_>, asks: &[OpenAsk]) -> Result<Vec<AskRow>, Fault> {
+    let mut rows = Vec::with_capacity(asks.len());
+    for ask in asks {
+        let run = way.ask(async |client| client.run(&ask.run_id.to_string()).await).await?;
+        rows.push(AskRow { ask: ask.clone(), agent: run.agent });
+    }
+    Ok(rows)
 }
 
 pub async fn answer(context: &Context, args: args::Answer) -> Result<ExitCode, Stopped> {
@@ -40,8 +53,13 @@ pub async fn answer(context: &Context, args: args::Answer) -> Result<ExitCode, S
     let answered = put(&mut way, &args).await;
     way.finish().await;
     let ask = answered?;
-    if context.global.json {
-        context.print_json(&ask)?;
+    match context.global.json {
+        true => context.print_json(&ask)?,
+        false => context.print(&format!(
+            "{}: {}",
+            render::one_line(&args.choice),
+            render::one_line(&ask.title)
+        ))?,
     }
     Ok(ExitCode::SUCCESS)
 }

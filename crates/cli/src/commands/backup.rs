@@ -1,7 +1,7 @@
 //! `ostler backup`: a copy of everything that is kept, made beside whoever hosts.
 
 use super::{Context, Stopped};
-use contract::Fault;
+use contract::{Code, Fault};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -10,17 +10,25 @@ pub async fn backup(context: &Context, dir: &Path) -> Result<ExitCode, Stopped> 
     let to = context.surroundings.cwd.join(dir);
     let made = store::backup(place.data.path(), &to, host::clock::now().wall)
         .await
-        .map_err(|error| Fault::new(error.code(), error.to_string()))?;
+        .map_err(|error| refused(&error))?;
     match context.global.json {
         true => context.print_json(&made)?,
-        false => context.print(&format!(
-            "{} runs, {} blobs and {} traces, {} bytes, in {}",
-            made.runs,
-            made.blobs,
-            made.traces,
-            made.bytes,
-            to.display()
-        ))?,
+        false => {
+            let runs =
+                if made.runs == 1 { "1 run".to_owned() } else { format!("{} runs", made.runs) };
+            let megabytes = made.bytes as f64 / 1e6;
+            let to = to.display();
+            context.print(&format!("copied {runs}, {megabytes:.1} MB, to {to}"))?;
+            context.print(&format!("look into it: ostler --data {to} runs"))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn refused(error: &store::Error) -> Fault {
+    let fault = Fault::new(error.code(), error.to_string());
+    match error.code() {
+        Code::Conflict => fault.with_hint("name a directory that is not there yet"),
+        _ => fault,
+    }
 }

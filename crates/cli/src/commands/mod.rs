@@ -6,6 +6,7 @@ mod answer;
 mod apply;
 mod audience;
 mod backup;
+mod completions;
 mod config;
 mod conformance;
 mod costs;
@@ -160,6 +161,7 @@ pub async fn perform(
         Command::Doctor(args) => doctor::doctor(&context, args).await,
         Command::Init => init::init(&context),
         Command::Config(args) => config::config(&context, args),
+        Command::Completions { shell } => completions::completions(&context, shell),
         Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,
         Command::Courier(args) => courier::courier(&context, args).await,
     }

@@ -5,19 +5,18 @@ use super::run::text_or_stdin;
 use super::{Context, Stopped};
 use crate::args::{self, Task};
 use crate::client::Client;
-use crate::config::{self, Book};
-use crate::hosting::{Place, Purpose};
+use crate::config::{self, Book, Config};
+use crate::hosting::Purpose;
 use crate::render;
 use crate::terminal;
 use crate::way::Way;
 use contract::state::Review;
-use contract::{Code, Fault, Page, Timestamp};
-use host::ops::agents::Book as _;
+use contract::{Code, Fault, Page, TaskState, Timestamp};
+use host::ops::agents::{AgentView, Book as _};
 use host::ops::run::Budget;
 use host::ops::task::add::NewErrand;
 use host::ops::task::decide::Words;
 use host::ops::task::{TaskSheet, TaskView};
-use serde_json::Value;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -44,27 +43,31 @@ pub async fn task(context: &Context, args: Task) -> Result<ExitCode, Stopped> {
 
 async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
+    let here = &context.surroundings.cwd;
     let body = match args.body.as_deref() {
         Some("-") => text_or_stdin(context, None)?,
         body => body.unwrap_or_default().to_owned(),
     };
     let not_before = args.not_before.as_deref().map(moment).transpose()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
-    let own = match &args.agent {
-        Some(agent) => has_place(&place, &mut way, agent).await,
-        None => Ok(false),
-    };
-    let own = match own {
-        Ok(own) => own,
-        Err(fault) => {
-            way.finish().await;
-            return Err(fault.into());
+    let mut cwd = args.cwd.map(|cwd| here.join(cwd));
+    if cwd.is_none() {
+        let own = match &args.agent {
+            Some(agent) => {
+                way.ask(async |client| works_somewhere(client, &place.config, agent).await).await
+            }
+            None => Ok(false),
+        };
+        match own {
+            Ok(true) => {}
+            // Who works nowhere of its own works here.
+            Ok(false) => cwd = Some(here.clone()),
+            Err(fault) => {
+                way.finish().await;
+                return Err(fault.into());
+            }
         }
-    };
-    let here = &context.surroundings.cwd;
-    // Where its agent works, unless it is said otherwise; who works nowhere, or is not known yet,
-    // works here.
-    let cwd = args.cwd.map(|cwd| here.join(cwd)).or_else(|| (!own).then(|| here.clone()));
+    }
     let mut new = NewErrand {
         // Asked for again after a change of host, it is the same task.
         id: Some(host::chance::task_id()),
@@ -97,7 +100,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
     let (task, served) = added?;
     match context.global.json {
         true => context.print_json(&task)?,
-        false => context.print(&format!("{} {}", task.id, task.state.word()))?,
+        false => context.print(&stands(&task))?,
     }
     if !served {
         // Who only adds is not kept from it.
@@ -109,21 +112,21 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether an agent says itself where it works: in the configuration, or where it was hired.
-async fn has_place(place: &Place, way: &mut Way<'_>, agent: &str) -> Result<bool, Fault> {
-    if !Book(place.config.clone()).has(agent) {
-        match way.ask(async |client: &Client| client.glance(agent).await).await {
-            Ok(hired) => {
-                let says =
-                    |spec: Value| ["cwd", "repository"].iter().any(|key| !spec[key].is_null());
-                return Ok(hired.spec.is_some_and(says));
-            }
-            Err(fault) if fault.code == Code::NotFound => {}
-            Err(fault) => return Err(fault),
-        }
+/// Whether an agent has a place of its own to work at: one of the configuration, or one that was
+/// hired. A name that is neither is the host's to refuse.
+async fn works_somewhere(client: &Client, config: &Config, agent: &str) -> Result<bool, Fault> {
+    if Book(config.clone()).has(agent) {
+        let resolved = config::resolve(agent, config)?;
+        return Ok(resolved.cwd.is_some() || resolved.repository.is_some());
     }
-    let resolved = config::resolve(agent, &place.config)?;
-    Ok(resolved.cwd.is_some() || resolved.repository.is_some())
+    match client.glance(agent).await {
+        Ok(AgentView { spec: Some(spec), .. }) => {
+            Ok(["cwd", "repository"].iter().any(|key| spec[key].is_string()))
+        }
+        Ok(AgentView { spec: None, .. }) => Ok(false),
+        Err(fault) if fault.code == Code::NotFound => Ok(false),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// A time, or how long from now.
@@ -149,26 +152,49 @@ async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopp
             path.push_str(&format!("&{name}={}", crate::client::escaped(value)));
         }
     }
-    let ask = async |client: &Client| Ok(client.get::<Page<TaskView>>(&path).await?.items);
-    let tasks = context.ask(ask).await?;
+    let ask = async |client: &Client| {
+        let tasks = client.get::<Page<TaskView>>(&path).await?.items;
+        Ok((tasks, client.asks().await?.len()))
+    };
+    let (tasks, asks) = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&tasks)?;
     } else if tasks.is_empty() {
-        context
-            .print("there are no such tasks; try: ostler task add --agent demo --title hello")?;
+        context.print(match args.state.is_some() || args.label.is_some() {
+            true => "no task is like that; `ostler task list` shows all",
+            false => "no task was handed over yet; try: ostler task add --agent demo --title hello",
+        })?;
     } else {
         let surroundings = &context.surroundings;
         let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
         let now = host::clock::now().wall;
         context.print_rendered(&render::tasks_table(&tasks, now, surroundings.columns, colour))?;
+        let looks = tasks.iter().any(|task| task.state == TaskState::Review);
+        if surroundings.stdout_is_terminal && (looks || asks > 0) {
+            context.print("")?;
+        }
+        if surroundings.stdout_is_terminal && asks > 0 {
+            context.print(&format!("? {} for your answer: ostler approvals", waits(asks)))?;
+        }
+        if surroundings.stdout_is_terminal && looks {
+            context.print("? review is your look: ostler task show TASK")?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+fn waits(asks: usize) -> String {
+    match asks {
+        1 => "1 question waits".to_owned(),
+        many => format!("{many} questions wait"),
+    }
+}
+
 async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stopped> {
     let path = format!("/api/v1/tasks/{}", crate::client::escaped(&args.task));
-    let ask = async |client: &Client| Ok(client.get::<TaskSheet>(&path).await?);
-    let sheet = context.ask(ask).await?;
+    let ask =
+        async |client: &Client| Ok((client.get::<TaskSheet>(&path).await?, client.asks().await?));
+    let (sheet, mut asks) = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&sheet)?;
         return Ok(ExitCode::SUCCESS);
@@ -176,7 +202,9 @@ async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stoppe
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     let now = host::clock::now().wall;
-    context.print_rendered(&render::task_sheet(&sheet, now, surroundings.columns, colour))?;
+    asks.retain(|ask| sheet.runs.iter().any(|run| run.id == ask.run_id));
+    let sheet = render::task_sheet(&sheet, &asks, now, surroundings.columns, colour);
+    context.print_rendered(&sheet)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -193,7 +221,13 @@ async fn decide(
     let task = decided?;
     match context.global.json {
         true => context.print_json(&task)?,
-        false => context.print(&format!("{} {}", task.id, task.state.word()))?,
+        false => context.print(&stands(&task))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A task in a line: how it is named, where it stands, what it is.
+fn stands(task: &TaskView) -> String {
+    let id = task.id.to_string();
+    format!("{} {}: {}", render::tail(&id), task.state.word(), render::one_line(&task.title))
 }

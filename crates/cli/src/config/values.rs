@@ -68,13 +68,9 @@ impl Config {
 
     /// The budgets that runs share: those of the file for all, those of an agent for its own.
     pub fn budgets(&self) -> Vec<SharedBudget> {
-        let shared = |scope: &str, budgets: &[Budget]| -> Vec<SharedBudget> {
-            budgets.iter().filter_map(|budget| shared(scope, budget)).collect()
-        };
         let agents = self.file.agents.iter();
-        let of_agents =
-            agents.flat_map(|(name, agent)| shared(&format!("agent:{name}"), &agent.budgets));
-        shared("global", &self.file.budgets).into_iter().chain(of_agents).collect()
+        let of_agents = agents.flat_map(|(name, agent)| agent_budgets(name, &agent.budgets));
+        all_shared("global", &self.file.budgets).into_iter().chain(of_agents).collect()
     }
 
     /// The person's own prices. A bucket without a price of its own costs what input costs.
@@ -90,6 +86,15 @@ impl Config {
             self.file.prices.iter().map(|(name, given)| (name.clone(), price(given))).collect(),
         )
     }
+}
+
+/// The budgets that the runs of an agent share.
+pub fn agent_budgets(name: &str, budgets: &[Budget]) -> Vec<SharedBudget> {
+    all_shared(&format!("agent:{name}"), budgets)
+}
+
+fn all_shared(scope: &str, budgets: &[Budget]) -> Vec<SharedBudget> {
+    budgets.iter().filter_map(|budget| shared(scope, budget)).collect()
 }
 
 /// A budget that outlasts a run. What one run may spend is its own; a share of the provider's quota

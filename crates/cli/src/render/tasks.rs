@@ -1,20 +1,24 @@
 //! Tasks for a terminal: `ostler task list` as a table, one line per task, its title taking what room
 //! is left; and `ostler task show` as lines. Pure, like all of the renderer.
 
-use super::clean::{clean, one_line};
+use super::clean::one_line;
 use super::figures;
 use super::measure::{fit, pad, width};
+use super::page::Page;
 use super::table::tail;
 use super::tone::{Colour, Tone};
-use contract::{TaskState, Timestamp};
+use super::totals::mark;
+use contract::state::WaitingFor;
+use contract::{Outcome, TaskState, Timestamp};
+use host::ops::ask::OpenAsk;
 use host::ops::task::{TaskSheet, TaskView};
+use store::RunRow;
 
 const HEADS: [&str; 5] = ["TASK", "WHEN", "AGENT", "STATE", "TITLE"];
 const GAP: &str = "  ";
 const STATE: usize = 3;
 const TITLE: usize = 4;
 const AGENT_COLUMNS_MAX: usize = 16;
-const NOTE_COLUMNS_MAX: usize = 60;
 
 /// The whole table, without a newline at its end.
 pub fn tasks_table(rows: &[TaskView], now: Timestamp, columns: usize, colour: Colour) -> String {
@@ -53,7 +57,7 @@ fn cells(row: &TaskView, now: Timestamp) -> [String; 5] {
         figures::ago(row.created_at, now),
         fit(&one_line(agent(row)), AGENT_COLUMNS_MAX),
         state(row, now),
-        one_line(&row.title),
+        title(row),
     ]
 }
 
@@ -98,72 +102,147 @@ fn tone(state: TaskState) -> Tone {
     }
 }
 
-/// One task with all that belongs to it, without a newline at its end.
-pub fn task_sheet(sheet: &TaskSheet, now: Timestamp, columns: usize, colour: Colour) -> String {
+/// One task with all that belongs to it, its open questions, and what can be done about it now,
+/// without a newline at its end.
+pub fn task_sheet(
+    sheet: &TaskSheet,
+    asks: &[OpenAsk],
+    now: Timestamp,
+    columns: usize,
+    colour: Colour,
+) -> String {
     let task = &sheet.task;
-    let mut lines = vec![one_line(&task.title)];
-    let mut say = |name: &str, text: String| {
-        let name = colour.paint(Tone::Gray, &pad(name, 9));
-        lines.push(format!("{name} {text}"));
-    };
-    say("task", task.id.to_string());
-    say("agent", one_line(agent(task)));
-    say("state", colour.paint(tone(task.state), &state(task, now)));
-    if let Some(note) = &task.note {
-        say("", fit(&one_line(note), columns.saturating_sub(10).max(NOTE_COLUMNS_MAX)));
+    let mut page = Page::titled(&title(task), columns, colour);
+    if sheet.body != task.title {
+        page.text(&sheet.body);
+    }
+    page.gap();
+    page.say("task", &task.id.to_string());
+    page.say("agent", &one_line(agent(task)));
+    page.painted("state", tone(task.state), &state(task, now));
+    if let Some(note) = task.note.as_deref().filter(|note| !note.is_empty()) {
+        page.say("", &one_line(note));
     }
     if let Some(cwd) = &sheet.cwd {
-        say("cwd", one_line(cwd));
+        page.say("cwd", &one_line(cwd));
     }
     if task.priority != 0 {
-        say("priority", task.priority.to_string());
+        page.say("priority", &task.priority.to_string());
     }
     if !task.labels.is_empty() {
-        say("labels", one_line(&task.labels.join(", ")));
+        page.say("labels", &one_line(&task.labels.join(", ")));
     }
     if let Some(parent) = task.parent {
-        say("below", parent.to_string());
+        page.say("below", tail(&parent.to_string()));
     }
     for after in &sheet.after {
-        say("after", after.to_string());
+        page.say("after", tail(&after.to_string()));
     }
     if task.tries > 0 || task.generation > 1 {
         let opened = task.generation - 1;
-        say("tries", format!("{} again, reopened {opened} times", task.tries));
+        page.say("tries", &format!("{} again, reopened {opened} times", task.tries));
     }
     for run in &sheet.runs {
-        let id = run.id.to_string();
-        let outcome = run.outcome.map_or("live", |outcome| outcome.word()).replace('_', " ");
-        let code = run.code.map(|code| format!(" ({})", code.word())).unwrap_or_default();
-        let instead = run.fallback.as_deref().map(|who| format!("  {}", one_line(who)));
-        let (when, instead) = (figures::ago(run.started_at, now), instead.unwrap_or_default());
-        say("run", format!("{}  {when}  {outcome}{code}{instead}", tail(&id)));
+        page.painted("run", tone_of(run.outcome), &one_run(run, now));
+    }
+    if let Some(next) = &sheet.next_prompt {
+        page.say("asked", &one_line(next));
     }
     if let Some(progress) = &sheet.last_progress {
-        say("progress", one_line(&progress.summary));
+        page.say("progress", &one_line(&progress.summary));
     }
     for said in &sheet.comments {
         let author = match said.author.parse::<contract::RunId>() {
             Ok(_) => tail(&said.author).to_owned(),
             Err(_) => one_line(&said.author),
         };
-        say("comment", format!("{author}: {}", one_line(&said.text)));
+        page.say("comment", &format!("{author}: {}", one_line(&said.text)));
     }
-    if let Some(next) = &sheet.next_prompt {
-        say("next", one_line(next));
+    for ask in asks {
+        let id = ask.ask_id.to_string();
+        page.say("asks", &format!("{}: {}", tail(&id), one_line(&ask.title)));
     }
-    if sheet.body != task.title {
-        lines.push(String::new());
-        lines.push(clean(&sheet.body));
+    if let Some(answer) = &sheet.answer {
+        page.answer(answer);
     }
-    lines.join("\n")
+    page.next(&steps(sheet, asks));
+    page.finish()
+}
+
+/// A task whose words were deleted has none.
+fn title(task: &TaskView) -> String {
+    match one_line(&task.title) {
+        title if title.is_empty() => "(deleted)".to_owned(),
+        title => title,
+    }
+}
+
+fn one_run(run: &RunRow, now: Timestamp) -> String {
+    let id = run.id.to_string();
+    let outcome = match run.outcome {
+        Some(outcome) => format!("{} {}", mark(outcome).0, outcome.word().replace('_', " ")),
+        None => "● live".to_owned(),
+    };
+    let code = run.code.map(|code| format!(" ({})", code.word())).unwrap_or_default();
+    let spent = run
+        .totals
+        .and_then(|totals| figures::cost(totals.effective_nanousd, totals.tokens.total()));
+    let spent = spent.map(|spent| format!("  {spent}")).unwrap_or_default();
+    let time = figures::duration(run.ended_at.unwrap_or(now).since(run.started_at));
+    let instead = run.fallback.as_deref().map(|who| format!("  {}", one_line(who)));
+    let (when, instead) = (figures::ago(run.started_at, now), instead.unwrap_or_default());
+    format!("{}  {when}  {outcome}{code}  {time}{spent}{instead}", tail(&id))
+}
+
+fn tone_of(outcome: Option<Outcome>) -> Tone {
+    outcome.map_or(Tone::System, |outcome| mark(outcome).1)
+}
+
+/// What a person can do about a task that stands so.
+fn steps(sheet: &TaskSheet, asks: &[OpenAsk]) -> Vec<String> {
+    let task = &sheet.task;
+    let id = task.id.to_string();
+    let id = tail(&id);
+    let mut steps: Vec<String> = Vec::new();
+    for ask in asks {
+        let ask = ask.ask_id.to_string();
+        steps.push(format!("ostler answer {} allow   or: deny", tail(&ask)));
+    }
+    if sheet.worktree_of.is_some() {
+        steps.push(format!("ostler diff {id}   then: ostler apply {id}"));
+    }
+    match (task.state, task.waiting_for) {
+        (TaskState::Review, _) => {
+            steps.push(format!("ostler task approve {id}   or: reject {id} \"WHY\""));
+        }
+        (TaskState::Running, _) => steps.push(format!("ostler watch {id}")),
+        (TaskState::Failed, _) => {
+            if !sheet.runs.is_empty() {
+                steps.push(format!("ostler show {id}"));
+            }
+            steps.push(format!("ostler task reopen {id}"));
+        }
+        (TaskState::Waiting, Some(WaitingFor::Answer)) => {
+            steps.push(format!("ostler task comment {id} \"YOUR ANSWER\""));
+        }
+        (TaskState::Waiting, Some(WaitingFor::Agent)) => {
+            if let Some(agent) = &task.agent {
+                steps.push(format!("ostler agents resume {}", one_line(agent)));
+            }
+        }
+        // A slot cannot be had by asking for it.
+        (TaskState::Waiting, Some(WaitingFor::Pool)) => {}
+        (TaskState::Waiting, _) => steps.push(format!("ostler task retry {id}   to try it now")),
+        (TaskState::Queued | TaskState::Done | TaskState::Cancelled, _) => {}
+    }
+    steps
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use contract::Code;
-    use contract::state::{Review, WaitingFor};
+    use contract::state::Review;
 
     const NOW: Timestamp = Timestamp(1_800_000_600_000);
 

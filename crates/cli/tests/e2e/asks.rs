@@ -29,7 +29,10 @@ fn a_question_is_answered_from_another_process() {
         });
         assert_eq!(
             (open[0]["ask_id"].clone(), &open[0]["title"]),
-            (question["ask_id"].clone(), &"may it use write_file?".into())
+            (
+                question["ask_id"].clone(),
+                &"may it use write_file on note-from-the-demo.txt?".into()
+            )
         );
         let ask = question["ask_id"].as_str().unwrap();
         let answered = ostler.says(&["answer", &ask[ask.len() - 8..], choice]);

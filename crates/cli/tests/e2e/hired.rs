@@ -1,8 +1,9 @@
 //! Agents that were hired: looked up after the configuration and before the registry, told who they
 //! are, and held back while they are paused or retired.
 
-use crate::ostler::{Ostler, Said, result};
+use crate::ostler::{BOUND_MS, Ostler, Running, Said, result};
 use serde_json::Value;
+use testkit::until;
 
 fn json(said: &Said) -> Value {
     assert_eq!(said.code, 0, "{said:#?}");
@@ -118,4 +119,75 @@ fn warnings_keep_nobody_from_saving_and_mistakes_do() {
     let edited = json(&edited);
     assert_eq!((&edited["version"], &edited["spec"]["model"]), (&2.into(), &"m".into()));
     assert_eq!(edited["spec"]["cwd"], Value::Null);
+}
+
+/// A server in the background, which is gone when the test is.
+struct Served(Running);
+
+impl Served {
+    fn new(ostler: &Ostler) -> Self {
+        let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+        assert!(serve.line().starts_with("listening on "));
+        Self(serve)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // One that is gone already needs no end.
+        let _ = self.0.child.kill();
+        let _ = self.0.child.wait();
+    }
+}
+
+fn add(ostler: &Ostler, agent: &str) -> String {
+    let args = ["task", "add", "--title", "hello", "--agent", agent, "--review", "none", "--json"];
+    json(&ostler.says(&args))["id"].as_str().unwrap().to_owned()
+}
+
+fn until_is(ostler: &Ostler, task: &str, state: &str) -> Value {
+    until(&format!("{task} to be {state}"), BOUND_MS, || {
+        let sheet = json(&ostler.says(&["task", "show", task, "--json"]));
+        (sheet["state"] == state).then_some(sheet)
+    })
+}
+
+#[test]
+fn work_is_handed_to_whoever_was_hired_and_waits_while_they_are_paused() {
+    let ostler = Ostler::new();
+    let _served = Served::new(&ostler);
+    hire(&ostler, "rev", &[]);
+    let first = add(&ostler, "rev");
+    until_is(&ostler, &first, "done");
+
+    assert_eq!(ostler.says(&["agents", "pause", "rev"]).code, 0);
+    let second = add(&ostler, "rev");
+    let waits = until_is(&ostler, &second, "waiting");
+    assert_eq!(waits["waiting_for"], "agent", "{waits}");
+    // Nothing else moves: the word itself is what wakes it.
+    assert_eq!(ostler.says(&["agents", "resume", "rev"]).code, 0);
+    until_is(&ostler, &second, "done");
+
+    // Who will not come back is given nothing more.
+    assert_eq!(ostler.says(&["agents", "retire", "rev"]).code, 0);
+    let refused = ostler.says(&["task", "add", "--title", "hello", "--agent", "rev"]);
+    assert_eq!((refused.code, refused.stderr.contains("is retired")), (13, true), "{refused:?}");
+}
+
+#[test]
+fn the_budget_of_a_hired_agent_is_shared_by_its_runs_and_can_be_raised() {
+    let ostler = Ostler::new();
+    hire(&ostler, "rev", &["--budget", "month=0.001"]);
+    // The first spends all of it: what was in flight is let through.
+    let _ = ostler.says(&["run", "rev", "hello", "--quiet"]);
+    let refused = ostler.says(&["run", "rev", "hello"]);
+    assert_eq!(refused.code, 7, "{refused:?}");
+    let costs = ostler.says(&["costs"]).stdout;
+    assert!(costs.contains("agent:rev") && costs.contains("used up"), "{costs}");
+    // Another agent spends nothing of it.
+    hire(&ostler, "two", &[]);
+    assert_eq!(ostler.says(&["run", "two", "hello", "--quiet"]).code, 0);
+
+    assert_eq!(ostler.says(&["agents", "edit", "rev", "--budget", "month=5"]).code, 0);
+    assert_eq!(ostler.says(&["run", "rev", "hello", "--quiet"]).code, 0);
 }

@@ -27,6 +27,7 @@ mod escape;
 mod fallback;
 mod first_minutes;
 mod git;
+mod guide;
 mod handover;
 mod hired;
 mod hook;

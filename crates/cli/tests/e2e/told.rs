@@ -56,7 +56,11 @@ fn a_question_is_told_once_while_it_waits() {
     });
     assert_eq!(
         (&said[0]["kind"], &said[0]["ask_id"], &said[0]["title"]),
-        (&"ask".into(), &question["ask_id"], &"may it use write_file?".into())
+        (
+            &"ask".into(),
+            &question["ask_id"],
+            &"may it use write_file on note-from-the-demo.txt?".into()
+        )
     );
     let ask = question["ask_id"].as_str().unwrap();
     assert_eq!(ostler.says(&["answer", ask, "allow"]).code, 0);

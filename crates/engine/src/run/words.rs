@@ -19,7 +19,10 @@ pub(super) fn title(call: &ToolCall) -> String {
             let [may, reason] = [may, reason].map(Option::unwrap_or_default);
             format!("hire '{name}' on {adapter}{may}?{reason}")
         }
-        _ => format!("may it use {}?", call.tool),
+        _ => match text(call, "path") {
+            Some(path) => format!("may it use {} on {path}?", call.tool),
+            None => format!("may it use {}?", call.tool),
+        },
     }
 }
 
@@ -59,6 +62,7 @@ mod tests {
         let hire = json!({ "name": "rev", "adapter": "demo", "reason": "two are quicker" });
         let rows = [
             (call("write_file", json!({ "name": "x" })), "may it use write_file?"),
+            (call("write_file", json!({ "path": "a.txt" })), "may it use write_file on a.txt?"),
             (call("propose_agent", hire), "hire 'rev' on demo? two are quicker"),
             (
                 call(

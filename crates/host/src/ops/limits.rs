@@ -3,6 +3,7 @@
 //! that begins the run, so that two who asked at the same time do not both pass. What a run may spend
 //! is set aside there; a run without a budget of its own asks for more while it goes on (`Fund`).
 
+use super::agents;
 use super::gate::Candidate;
 use super::quota::{self, Seen};
 use super::run::{Budget, RunRequest, stored};
@@ -72,7 +73,8 @@ pub(crate) struct Admission {
 pub async fn budgets(host: &Host) -> Result<Vec<BudgetView>, Fault> {
     let now = clock::now().wall;
     let mut views = Vec::new();
-    for budget in host.inner.budgets.iter().take(BUDGETS_MAX) {
+    let hired = agents::all_budgets(host).await?;
+    for budget in host.inner.budgets.iter().chain(&hired).take(BUDGETS_MAX) {
         let (sum, left) = standing(&host.inner, budget, now).await?;
         views.push(BudgetView {
             used: Amounts {
@@ -102,7 +104,9 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         let note = fault.message;
         return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note }));
     }
-    for budget in spent_from(&host.inner, &candidate.agent, candidate.task, Budget::default()) {
+    let own = agents::budgets(host, &candidate.agent).await?;
+    for budget in spent_from(&host.inner, own, &candidate.agent, candidate.task, Budget::default())
+    {
         if let Some(hold) = full(&host.inner, &budget, &seen, now).await? {
             return Ok(Some(hold));
         }
@@ -143,8 +147,14 @@ fn scope_of(candidate: &Candidate) -> String {
     breaker::scope(provider.as_deref(), runtime, adapter, account.as_deref())
 }
 
-/// The budgets that a run spends from.
-fn spent_from(house: &Inner, agent: &str, task: TaskId, of_task: Budget) -> Vec<SharedBudget> {
+/// The budgets that a run spends from: those of the host, of its agent when it was hired, of its task.
+fn spent_from(
+    house: &Inner,
+    hired: Vec<SharedBudget>,
+    agent: &str,
+    task: TaskId,
+    of_task: Budget,
+) -> Vec<SharedBudget> {
     let own = agent_scope(agent);
     let ours = |budget: &&SharedBudget| budget.scope == GLOBAL || budget.scope == own;
     let limit = amounts(of_task);
@@ -155,7 +165,15 @@ fn spent_from(house: &Inner, agent: &str, task: TaskId, of_task: Budget) -> Vec<
         quota_percent: None,
     };
     let of_task = (limit != Amounts::default()).then_some(of_task);
-    house.budgets.iter().filter(ours).cloned().chain(of_task).take(BUDGETS_MAX).collect()
+    house
+        .budgets
+        .iter()
+        .filter(ours)
+        .cloned()
+        .chain(hired)
+        .chain(of_task)
+        .take(BUDGETS_MAX)
+        .collect()
 }
 
 fn agent_scope(agent: &str) -> String {
@@ -235,7 +253,8 @@ pub(crate) async fn admit(
     if let Some(refused) = seen.refusal() {
         return Err(refused);
     }
-    let budgets = spent_from(&host.inner, &request.agent, task, request.task_budget);
+    let hired = agents::budgets(host, &request.agent).await?;
+    let budgets = spent_from(&host.inner, hired, &request.agent, task, request.task_budget);
     let own = amounts(request.budget);
     let mut lefts = Vec::with_capacity(budgets.len());
     for budget in &budgets {

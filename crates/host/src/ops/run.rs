@@ -236,7 +236,7 @@ fn not_begun(run: RunId, task: Option<TaskRow>) -> Fault {
 }
 
 /// The run that a person means: its whole id, a beginning or an end of it, or a beginning of the
-/// eight digits that lists show, whatever fits no other.
+/// eight digits that lists show, whatever fits no other. Of a task it is the newest run.
 pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
     if let Ok(run) = given.parse() {
         return match host.store().task_of(run).await.map_err(stored)? {
@@ -247,10 +247,26 @@ pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
     let found = host.store().find_runs(given, 2).await.map_err(stored)?;
     match found[..] {
         [run] => Ok(run),
-        [] => Err(Fault::new(Code::NotFound, format!("there is no run '{given}'"))),
+        [] => newest_of(host, given).await,
         _ => Err(Fault::new(Code::NotFound, format!("more than one run fits '{given}'"))
             .with_hint("give more of the id")),
     }
+}
+
+/// The newest run of the one task that fits.
+async fn newest_of(host: &Host, given: &str) -> Result<RunId, Fault> {
+    let tasks = match given.parse() {
+        Ok(task) => vec![task],
+        Err(_) => host.store().find_tasks(given, 2).await.map_err(stored)?,
+    };
+    let [task] = tasks[..] else {
+        return Err(Fault::new(Code::NotFound, format!("there is no run '{given}'")));
+    };
+    let runs = host.store().runs_of(task, 1).await.map_err(stored)?;
+    runs.first().copied().ok_or_else(|| {
+        Fault::new(Code::NotFound, format!("there is no run of the task '{given}' yet"))
+            .with_hint("`ostler task show` says what it waits for")
+    })
 }
 
 /// Refuses at once what the agent is known not to take; what is not known yet waits in the inbox.

@@ -77,6 +77,12 @@ pub struct TaskSheet {
     pub comments: Vec<Said>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_progress: Option<Progress>,
+    /// What its newest run answered, when it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<String>,
+    /// The newest run whose work lies in a worktree and was not brought back yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worktree_of: Option<RunId>,
     /// Its runs, the newest first.
     pub runs: Vec<RunRow>,
 }
@@ -175,8 +181,19 @@ pub async fn show(host: &Host, given: &str) -> Result<TaskSheet, Fault> {
     for run in store.runs_of(task, RUNS_MAX).await.map_err(stored)? {
         runs.extend(store.run(run).await.map_err(stored)?);
     }
+    let answer = match runs.first() {
+        Some(run) => answer(host, run).await?,
+        None => None,
+    };
+    let kept = |run: &&RunRow| {
+        let tree = super::diff::tree_of(host, run);
+        tree.is_ok_and(|tree| tree.is_there() && tree.record.worktree.is_some())
+    };
+    let worktree_of = runs.iter().find(kept).map(|run| run.id);
     let standing = store.standing(task).await.map_err(stored)?;
     Ok(TaskSheet {
+        answer,
+        worktree_of,
         body: row.body.clone(),
         cwd: row.cwd.clone(),
         next_prompt: row.next_prompt.clone(),
@@ -188,6 +205,20 @@ pub async fn show(host: &Host, given: &str) -> Result<TaskSheet, Fault> {
     })
 }
 
+/// The last event of a run that has ended is its result, and says what it answered.
+async fn answer(host: &Host, run: &RunRow) -> Result<Option<String>, Fault> {
+    if run.ended_at.is_none() {
+        return Ok(None);
+    }
+    let last = host.store().events(run.id, run.head_seq.saturating_sub(1), 1).await;
+    let last = last.map_err(stored)?.into_iter().next_back();
+    let event = last.and_then(|last| serde_json::from_slice::<Event>(&last.bytes).ok());
+    Ok(event.and_then(|event| match event.body {
+        Body::Result(result) => result.text,
+        _ => None,
+    }))
+}
+
 /// The task that a person means.
 pub(super) async fn find(host: &Host, given: &str) -> Result<TaskRow, Fault> {
     let store = host.store();
@@ -196,9 +227,9 @@ pub(super) async fn find(host: &Host, given: &str) -> Result<TaskRow, Fault> {
         Err(_) => match run::find(host, given).await {
             Ok(run) => store.task_of(run).await.map_err(stored)?,
             Err(fault) if fault.code != Code::NotFound => return Err(fault),
-            Err(fault) => match store.find_tasks(given, 2).await.map_err(stored)?[..] {
+            Err(_) => match store.find_tasks(given, 2).await.map_err(stored)?[..] {
                 [task] => store.task(task).await.map_err(stored)?,
-                [] => return Err(fault),
+                [] => None,
                 _ => {
                     let given: String = given.chars().take(80).collect();
                     let message = format!("more than one task fits '{given}'");

@@ -179,6 +179,14 @@ pub(super) fn find_tasks(
     given: &str,
     limit: usize,
 ) -> Result<Vec<TaskId>, Error> {
+    // The name that its giver chose comes before what only looks like it.
+    let key = connection
+        .prepare_cached("SELECT id FROM tasks WHERE key = ?1")?
+        .query_row([given], |row| Ok(TaskId::new(id_at(row, 0)?)))
+        .optional()?;
+    if let Some(task) = key {
+        return Ok(vec![task]);
+    }
     let given = given.strip_prefix(TaskId::PREFIX).unwrap_or(given).to_ascii_lowercase();
     if given.is_empty() || given.len() > 32 || !given.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(Vec::new());

@@ -65,6 +65,7 @@ pub async fn add(host: &Host, new: NewErrand) -> Result<TaskView, Fault> {
     check(&new)?;
     if let Some(agent) = &new.agent {
         let named = agents::named(host, agent).await?;
+        agents::is_here(host, agent).await?;
         if new.cwd.is_none() && named.cwd.is_none() {
             return Err(Fault::new(Code::BadWorkspace, "nobody says where it is to be done")
                 .with_hint(format!("give --cwd, or set agents.{agent}.cwd")));

@@ -131,10 +131,8 @@ async fn retry(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
         (TaskState::Waiting, _) => {
             step(host, task, TaskState::Queued, noted("tried now", by)).await
         }
-        (TaskState::Failed, _) => {
-            Err(cannot(task, "retried", "it has failed")
-                .with_hint("`ostler task reopen` does that"))
-        }
+        (TaskState::Failed, _) => Err(cannot(task, "retried", "it has failed")
+            .with_hint(format!("`ostler task reopen {}` does that", short(task)))),
         (_, _) => Err(cannot(task, "retried", "it does not wait")),
     }
 }
@@ -144,6 +142,10 @@ async fn reopen(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
         TaskState::Failed if !task.by_queue => {
             Err(cannot(task, "reopened", "it was one run and no task of the queue")
                 .with_hint("run it again, with --resume to go on with its conversation"))
+        }
+        TaskState::Failed if task.prompt.is_empty() => {
+            Err(cannot(task, "reopened", "what it asked for was deleted with its run")
+                .with_hint("add it again: `ostler task add`"))
         }
         TaskState::Failed => {
             let wake = Some(wake::REOPENED.to_owned());
@@ -326,7 +328,7 @@ async fn step(host: &Host, task: &TaskRow, to: TaskState, follow: Follow) -> Res
 fn moved_on(task: &TaskRow, fault: &Fault) -> Fault {
     match fault.code {
         Code::Conflict => {
-            let message = format!("{} is not {} any more", task.id, task.state.word());
+            let message = format!("{} is not {} any more", short(task), task.state.word());
             Fault::new(Code::Conflict, message).with_hint("look at it again: `ostler task show`")
         }
         _ => fault.clone(),
@@ -334,9 +336,15 @@ fn moved_on(task: &TaskRow, fault: &Fault) -> Fault {
 }
 
 fn cannot(task: &TaskRow, what: &str, why: &str) -> Fault {
-    let (id, state) = (task.id, task.state.word());
+    let (id, state) = (short(task), task.state.word());
     Fault::new(Code::Conflict, format!("{id} is {state} and cannot be {what}: {why}"))
-        .with_hint("look at it: `ostler task show`")
+        .with_hint(format!("look at it: `ostler task show {id}`"))
+}
+
+/// The last eight digits, as lists show them.
+fn short(task: &TaskRow) -> String {
+    let id = task.id.to_string();
+    id[id.len().saturating_sub(8)..].to_owned()
 }
 
 #[cfg(test)]
