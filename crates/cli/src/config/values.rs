@@ -53,13 +53,10 @@ impl Config {
 
     /// The budgets that runs share: those of the file for all, those of an agent for its own.
     pub fn budgets(&self) -> Vec<SharedBudget> {
-        let shared = |scope: &str, budgets: &[Budget]| -> Vec<SharedBudget> {
-            budgets.iter().filter_map(|budget| shared(scope, budget)).collect()
-        };
         let agents = self.file.agents.iter();
-        let of_agents =
-            agents.flat_map(|(name, agent)| shared(&format!("agent:{name}"), &agent.budgets));
-        shared("global", &self.file.budgets).into_iter().chain(of_agents).collect()
+        let of_agents = agents
+            .flat_map(|(name, agent)| shared_budgets(&format!("agent:{name}"), &agent.budgets));
+        shared_budgets("global", &self.file.budgets).into_iter().chain(of_agents).collect()
     }
 
     /// The person's own prices. A bucket without a price of its own costs what input costs.
@@ -75,6 +72,11 @@ impl Config {
             self.file.prices.iter().map(|(name, given)| (name.clone(), price(given))).collect(),
         )
     }
+}
+
+/// Those of these budgets that outlast a run.
+pub fn shared_budgets(scope: &str, budgets: &[Budget]) -> Vec<SharedBudget> {
+    budgets.iter().filter_map(|budget| shared(scope, budget)).collect()
 }
 
 /// A budget that outlasts a run. What one run may spend is its own; a share of the provider's quota

@@ -5,6 +5,7 @@
 
 mod books;
 
+use super::budgets;
 use super::gate::Candidate;
 use super::run::{Named, stored};
 use crate::{Host, chance, clock};
@@ -228,6 +229,7 @@ pub async fn edit(host: &Host, name: &str, edit: Edit, by: &str) -> Result<Saved
         let spec = Some(Seal::default().json(&read.spec));
         if change(host, &row, row.state, spec).await? {
             host.inner.audit.agent(clock::now().wall, by, "edited", name);
+            budgets::changed(host).await?;
             return Ok(Saved { agent: get(host, name).await?, warnings: read.warnings });
         }
     }
