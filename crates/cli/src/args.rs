@@ -401,6 +401,15 @@ pub struct TaskAdd {
     /// A name of your own: added again under it, it is the same task
     #[arg(long)]
     pub key: Option<String>,
+    /// What it and the tasks below it may spend in all, in dollars
+    #[arg(long, value_name = "N")]
+    pub budget_usd: Option<f64>,
+    /// In tokens
+    #[arg(long, value_name = "N")]
+    pub budget_tokens: Option<u64>,
+    /// In minutes of work
+    #[arg(long, value_name = "N")]
+    pub budget_minutes: Option<f64>,
 }
 
 #[derive(Debug, Args)]

@@ -27,6 +27,7 @@ pub use resolve::{
     resolve_adapter, resolve_with,
 };
 pub use show::show;
+pub use values::shared_budgets;
 
 use contract::{Code, Fault, limits};
 use host::ops::run::Where;

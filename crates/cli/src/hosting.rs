@@ -276,9 +276,11 @@ impl Hosting {
 /// What a host needs to know of an agent, when its name was all it was given.
 pub fn named(resolved: config::Resolved) -> Named {
     let config::RunBudget { nanousd, tokens, turns, ms } = resolved.run_budget;
+    let scope = format!("agent:{}", resolved.agent);
     Named {
         adapter: resolved.adapter,
         budget: Budget { nanousd, tokens, turns, ms },
+        budgets: config::shared_budgets(&scope, &resolved.budgets),
         prompt_template: resolved.prompt_template,
         system_prompt: resolved.system_prompt,
         tools: resolved.tools,

@@ -435,6 +435,7 @@ impl Drive {
             }
         }
         self.standing.remaining = self.machine.remaining(now);
+        self.standing.own = self.share.fund.as_ref().map(|fund| fund.own);
     }
 
     /// The next thing that happens. With `more` to hear nothing is waited for: `None` when nothing

@@ -4,7 +4,7 @@
 //! secrets, its output nobody's, and ten seconds. That it fails changes nothing for anyone.
 
 use crate::ops::ask::OpenAsk;
-use crate::{Attached, Host, Inner};
+use crate::{Attached, Inner};
 use contract::event::Outcome;
 use contract::limits::{NOTICES_MAX, NOTIFY_MS};
 use contract::{AskId, Code, RunId, TaskState};
@@ -210,15 +210,14 @@ fn wait(child: &mut Child) -> std::io::Result<()> {
     Ok(())
 }
 
-impl Host {
-    /// Tells people that a budget or a quota is used up.
-    pub fn limit_closed(&self, run_id: Option<RunId>, scope: &str, note: &str) {
-        let notice = Notice::Limit { run_id, scope: scope.to_owned(), note: note.to_owned() };
-        self.inner.notice(notice);
-    }
-}
-
 impl Inner {
+    /// Tells people that a budget or a quota is used up. Runs of it that are live are told by whoever
+    /// found out, and go on to their own end.
+    pub(crate) fn limit_closed(&self, run_id: Option<RunId>, scope: &str, note: &str) {
+        let notice = Notice::Limit { run_id, scope: scope.to_owned(), note: note.to_owned() };
+        self.notice(notice);
+    }
+
     fn notice(&self, notice: Notice) {
         if let Some(notifier) = &self.notifier {
             notifier.tell(notice, self.attach());
@@ -265,11 +264,13 @@ fn ended(
         Outcome::Succeeded | Outcome::Cancelled => false,
     };
     match code {
-        Some(code @ (Code::BudgetExceeded | Code::ProviderQuota)) => Some(Notice::Limit {
+        Some(code @ Code::BudgetExceeded) => Some(Notice::Limit {
             run_id: Some(run_id),
             scope: agent,
             note: code.row().message.to_owned(),
         }),
+        // It was told when its breaker opened, with the account and its reset.
+        Some(Code::ProviderQuota) => None,
         code if bad || matches!(task, TaskState::Review | TaskState::Waiting) => {
             Some(Notice::Run { run_id, agent, outcome, code, task })
         }
@@ -293,7 +294,7 @@ mod tests {
             (Failed, Some(Code::AgentFailed), TaskState::Failed, Some("run")),
             (Lost, Some(Code::ProcessLost), TaskState::Failed, Some("run")),
             (Failed, Some(Code::BudgetExceeded), TaskState::Failed, Some("limit")),
-            (Failed, Some(Code::ProviderQuota), TaskState::Waiting, Some("limit")),
+            (Failed, Some(Code::ProviderQuota), TaskState::Waiting, None),
         ];
         for (outcome, code, task, expected) in rows {
             let told = ended(run, "a".to_owned(), outcome, code, task);

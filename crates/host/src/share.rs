@@ -6,11 +6,12 @@
 use crate::drive::Drive;
 use crate::ops::limits::Fund;
 use crate::ops::quota;
-use crate::{chance, clock};
+use crate::{Host, chance, clock};
 use contract::event::{Body, QuotaWindow};
 use contract::{Code, Command, Draft, RunState, Wish};
 use engine::Input;
 use engine::rules::reset;
+use std::sync::Arc;
 use store::Batch;
 
 /// What of it a driver remembers.
@@ -68,8 +69,10 @@ impl Drive {
         let now = clock::now();
         let remaining = self.machine.remaining(now);
         let Some(fund) = self.share.fund.as_mut().filter(|_| going) else { return };
+        // Asked again when it is next looked at.
+        let _ = fund.refresh(&Host { inner: Arc::clone(&self.house) }).await;
         let Some(more) = fund.wants(&remaining) else { return };
-        let whose = (self.bench.task.id, self.run, self.fence);
+        let whose = (self.run, self.fence);
         match fund.grow(&self.house, whose, more, remaining).await {
             Ok(Ok(remaining)) => {
                 let wish = Wish::Budget { remaining };

@@ -205,23 +205,7 @@ fn resolve(config: &Config, args: &args::Run, hired: Option<&Value>) -> Result<R
 }
 
 fn flags(args: &args::Run) -> Result<Flags, Fault> {
-    let nanousd = match args.budget_usd {
-        None => None,
-        Some(usd) => Some(NanoUsd::from_usd(usd).ok_or_else(|| {
-            Fault::new(
-                Code::Usage,
-                format!("--budget-usd {usd}: give an amount of dollars above 0"),
-            )
-        })?),
-    };
-    let ms = match args.budget_minutes {
-        None => None,
-        Some(minutes) if minutes > 0.0 && minutes < 1e9 => Some((minutes * 60_000.0) as u64),
-        Some(minutes) => {
-            let message = format!("--budget-minutes {minutes}: give a number of minutes above 0");
-            return Err(Fault::new(Code::Usage, message));
-        }
-    };
+    let (nanousd, ms) = amounts(args.budget_usd, args.budget_minutes)?;
     Ok(Flags {
         model: args.model.clone(),
         system_prompt: args.system.clone(),
@@ -235,6 +219,31 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
         timeout: args.timeout,
         budget: RunBudget { nanousd, tokens: args.budget_tokens, turns: args.budget_turns, ms },
     })
+}
+
+/// Dollars and minutes of a budget as they are counted.
+pub(super) fn amounts(
+    usd: Option<f64>,
+    minutes: Option<f64>,
+) -> Result<(Option<NanoUsd>, Option<u64>), Fault> {
+    let nanousd = match usd {
+        None => None,
+        Some(usd) => Some(NanoUsd::from_usd(usd).ok_or_else(|| {
+            Fault::new(
+                Code::Usage,
+                format!("--budget-usd {usd}: give an amount of dollars above 0"),
+            )
+        })?),
+    };
+    let ms = match minutes {
+        None => None,
+        Some(minutes) if minutes > 0.0 && minutes < 1e9 => Some((minutes * 60_000.0) as u64),
+        Some(minutes) => {
+            let message = format!("--budget-minutes {minutes}: give a number of minutes above 0");
+            return Err(Fault::new(Code::Usage, message));
+        }
+    };
+    Ok((nanousd, ms))
 }
 
 /// The prompt as given, or read to its end from standard input.

@@ -4,6 +4,7 @@
 use super::{Context, Stopped};
 use crate::args;
 use crate::hosting::{self, Purpose};
+use crate::reload;
 use contract::{Code, Fault, Scope};
 use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
@@ -35,6 +36,7 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
         _ = term.recv() => Ok(ExitCode::SUCCESS),
         // The next process reads the disk afresh; until then the keepers hold the runs.
         fault = hosting.broken() => Err(fault.into()),
+        () = reload::follow(hosting.host().clone(), place.config.path.clone()) => Ok(ExitCode::SUCCESS),
     };
     hosting.leave().await;
     ended

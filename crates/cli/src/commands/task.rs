@@ -48,6 +48,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         Some("-") => text_or_stdin(context, None)?,
         body => body.unwrap_or_default().to_owned(),
     };
+    let (nanousd, ms) = super::run::amounts(args.budget_usd, args.budget_minutes)?;
     let not_before = args.not_before.as_deref().map(moment).transpose()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let mut cwd = args.cwd.map(|cwd| here.join(cwd));
@@ -82,7 +83,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         after: Vec::new(),
         parent: None,
         not_before,
-        budget: Budget::default(),
+        budget: Budget { nanousd, tokens: args.budget_tokens, turns: None, ms },
     };
     let added = way
         .ask(async |client: &Client| {

@@ -5,12 +5,11 @@
 
 use super::file::Agent;
 use super::resolve::{self, Config, Flags};
-use super::{check, placeholder, skills, values};
+use super::{check, placeholder, skills};
 use crate::hosting;
 use contract::{Code, Fault};
 use host::ops::agents::{Known, Read};
 use host::ops::catalog;
-use host::ops::limits::SharedBudget;
 use host::ops::run::Named;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -52,11 +51,6 @@ impl host::ops::agents::Book for Book {
         let resolved = self.resolved(name, spec, &Flags::default())?;
         skills::known(name, &resolved.adapter)?;
         Ok(hosting::named(resolved))
-    }
-
-    fn budgets(&self, name: &str, spec: &Value) -> Vec<SharedBudget> {
-        let agent = agent(name, spec);
-        agent.map(|agent| values::agent_budgets(name, &agent.budgets)).unwrap_or_default()
     }
 }
 

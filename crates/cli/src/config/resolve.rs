@@ -97,7 +97,7 @@ pub struct Resolved {
     pub permission: Option<Policy>,
     /// What this run may spend: flag over agent over the file's own budgets.
     pub run_budget: RunBudget,
-    /// The agent's budgets over longer windows.
+    /// The agent's budgets over longer windows, and its shares of a quota.
     pub budgets: Vec<Budget>,
     /// The relayed tools it is offered; `None` is all of them.
     pub tools: Option<Vec<String>>,
@@ -245,11 +245,16 @@ fn overlay(
         repository: agent.and_then(|agent| agent.repository.as_ref()).map(own),
         workspace: flags.workspace.or(agent.and_then(|agent| agent.workspace)),
         run_budget,
-        budgets: budgets.into_iter().filter(|budget| budget.window != Window::Run).collect(),
+        budgets: budgets.into_iter().filter(outlasts_a_run).collect(),
         tools: agent.and_then(|agent| agent.tools.clone()),
         concurrency: agent.and_then(|agent| agent.concurrency),
         fallback: agent.map(|agent| agent.fallback.clone()).unwrap_or_default(),
     }
+}
+
+/// A share of the provider's quota is held before every start, whatever the window.
+fn outlasts_a_run(budget: &Budget) -> bool {
+    budget.window != Window::Run || budget.quota_percent.is_some()
 }
 
 /// A configured adapter in the words of the contract.

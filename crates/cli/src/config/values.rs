@@ -69,8 +69,9 @@ impl Config {
     /// The budgets that runs share: those of the file for all, those of an agent for its own.
     pub fn budgets(&self) -> Vec<SharedBudget> {
         let agents = self.file.agents.iter();
-        let of_agents = agents.flat_map(|(name, agent)| agent_budgets(name, &agent.budgets));
-        all_shared("global", &self.file.budgets).into_iter().chain(of_agents).collect()
+        let of_agents = agents
+            .flat_map(|(name, agent)| shared_budgets(&format!("agent:{name}"), &agent.budgets));
+        shared_budgets("global", &self.file.budgets).into_iter().chain(of_agents).collect()
     }
 
     /// The person's own prices. A bucket without a price of its own costs what input costs.
@@ -88,12 +89,8 @@ impl Config {
     }
 }
 
-/// The budgets that the runs of an agent share.
-pub fn agent_budgets(name: &str, budgets: &[Budget]) -> Vec<SharedBudget> {
-    all_shared(&format!("agent:{name}"), budgets)
-}
-
-fn all_shared(scope: &str, budgets: &[Budget]) -> Vec<SharedBudget> {
+/// Those of these budgets that outlast a run.
+pub fn shared_budgets(scope: &str, budgets: &[Budget]) -> Vec<SharedBudget> {
     budgets.iter().filter_map(|budget| shared(scope, budget)).collect()
 }
 

@@ -169,3 +169,50 @@ fn runs_side_by_side_spend_no_more_than_their_budget_and_what_is_in_flight() {
     eprintln!("{AT_ONCE} at once on $2.00: {started} started, ${spent:.2} spent");
     assert!(spent >= 2.0 && spent <= 2.0 + started as f64 * STEP_USD + 1e-9, "{spent}");
 }
+
+/// A server reads the budgets of its file anew, and those who waited for one go on.
+#[test]
+fn a_budget_that_is_raised_lets_tasks_go_on_without_a_restart() {
+    let ostler = Ostler::new();
+    let configured = |usd: f64| {
+        let fake = ostler.fake("--step-asks --steps 4");
+        let mut words = fake.split_whitespace();
+        let binary = words.next().unwrap();
+        let args: Vec<&str> = words.collect();
+        let adapter = json!({ "type": "process", "binary": binary, "args": args });
+        json!({
+            "adapters": { "worker": adapter },
+            "agents": { "a": { "adapter": "worker", "cwd": ostler.instance.work() } },
+            "budgets": [{ "window": "day", "usd": usd }],
+        })
+        .to_string()
+    };
+    ostler.instance.write_config(&configured(0.4));
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    let add = |title: &str| {
+        let args = ["task", "add", "--title", title, "--agent", "a", "--review", "none", "--json"];
+        let added: Value = serde_json::from_str(&ostler.says(&args).stdout).unwrap();
+        added["id"].as_str().unwrap().to_owned()
+    };
+    let until_is = |task: &str, state: &str| {
+        testkit::until(&format!("{task} to be {state}"), crate::ostler::BOUND_MS, || {
+            let shown = ostler.says(&["task", "show", task, "--json"]);
+            let sheet: Value = serde_json::from_str(&shown.stdout).ok()?;
+            (sheet["state"] == state).then_some(sheet)
+        })
+    };
+    let first = add("spends it all");
+    until_is(&first, "done");
+    let second = add("finds nothing");
+    let sheet = until_is(&second, "waiting");
+    assert_eq!(sheet["waiting_for"], "budget", "{sheet}");
+    // One that cannot be read changes nothing.
+    ostler.instance.write_config("{ budgets: ");
+    ostler.instance.write_config(&configured(5.0));
+    until_is(&second, "done");
+    let budgets = ostler.says(&["costs"]).stdout;
+    assert!(budgets.contains("$4.20"), "{budgets}");
+    serve.child.kill().unwrap();
+    serve.child.wait().unwrap();
+}

@@ -107,6 +107,7 @@ impl Yard {
         let named = Named {
             adapter: serde_json::from_value(adapter).unwrap(),
             budget: Default::default(),
+            budgets: Vec::new(),
             prompt_template: None,
             system_prompt: None,
             tools: None,
@@ -146,12 +147,22 @@ impl Yard {
     async fn add(&self, n: usize) -> Vec<TaskId> {
         let mut tasks = Vec::new();
         for n in 0..n {
-            let new =
-                serde_json::json!({ "title": format!("task {n}"), "agent": "a", "review": "none" });
-            let new = serde_json::from_value(new).unwrap();
-            tasks.push(task::add::add(&self.host, new).await.unwrap().id);
+            tasks.push(self.put(serde_json::json!({ "title": format!("task {n}") })).await);
         }
         tasks
+    }
+
+    async fn put(&self, mut new: serde_json::Value) -> TaskId {
+        new["agent"] = "a".into();
+        new["review"] = "none".into();
+        let new = serde_json::from_value(new).unwrap();
+        task::add::add(&self.host, new).await.unwrap().id
+    }
+
+    /// What a scope has spent, and holds for those that run.
+    async fn spent(&self, scope: &str) -> f64 {
+        let sum = self.host.store().scope_sum(scope, Timestamp(0)).await.unwrap();
+        sum.nanousd.usd()
     }
 
     /// Goes on until nothing runs and nothing waits for a time, or until `until`; ends each run as told.
@@ -361,4 +372,66 @@ async fn a_start_that_fails_counts_like_a_run_and_is_never_repeated_at_once() {
         let row = yard.host.store().task(tasks[0]).await.unwrap().unwrap();
         assert_eq!(row.tries, tries, "{code}");
     }
+}
+
+fn day(usd: i64) -> SharedBudget {
+    let given = serde_json::json!({ "scope": "global", "window": "day", "nanousd": usd * DOLLAR });
+    serde_json::from_value(given).unwrap()
+}
+
+const DOLLAR: i64 = 1_000_000_000;
+
+#[tokio::test]
+async fn tasks_side_by_side_hold_no_more_than_their_budget_and_go_on_when_it_is_raised() {
+    for hands in [1, 10, 100] {
+        let mut yard = Yard::new(hands, vec![day(10)], None);
+        let tasks = yard.add(100).await;
+        let mut most = 0.0_f64;
+        // Each spends less than was set aside for it, so others go on with the rest.
+        let cheap = End { nanousd: DOLLAR / 2, ..WELL };
+        for minutes in 0..300 {
+            yard.goes_on(BEGIN.plus_ms(minutes * MINUTE_MS), |_| cheap).await;
+            most = most.max(yard.spent("global").await);
+        }
+        let (done, spent) = (starts().len(), yard.spent("global").await);
+        println!(
+            "{hands} at once on $10: {done} of 100 ran, at most ${most:.2} set aside or spent, ${spent:.2} spent"
+        );
+        assert!(most <= 10.0, "{most}");
+        assert_eq!((done, spent), (20, 10.0), "what is free again is used");
+        let waits = [("done".to_owned(), done), ("waiting Budget".to_owned(), 100 - done)];
+        assert_eq!(yard.states(&tasks).await, waits.into(), "nobody failed");
+
+        assert!(yard.host.set_budgets(vec![day(100)]).await.unwrap());
+        assert!(!yard.host.set_budgets(vec![day(100)]).await.unwrap(), "they are these already");
+        yard.goes_on(yard.now.plus_ms(600 * MINUTE_MS), |_| cheap).await;
+        assert_eq!(yard.states(&tasks).await, [("done".to_owned(), 100)].into());
+        assert_eq!(yard.spent("global").await, 50.0);
+    }
+}
+
+#[tokio::test]
+async fn what_is_handed_on_is_charged_to_every_task_above() {
+    let mut yard = Yard::new(1, Vec::new(), None);
+    let budget = serde_json::json!({ "nanousd": 5 * DOLLAR });
+    let root = yard.put(serde_json::json!({ "title": "root", "budget": budget })).await;
+    let budget = serde_json::json!({ "nanousd": 2 * DOLLAR });
+    let part = serde_json::json!({ "title": "part", "parent": root, "budget": budget });
+    let part = yard.put(part).await;
+    let mut below = vec![root, part];
+    for _ in 0..4 {
+        below.push(yard.put(serde_json::json!({ "title": "deep", "parent": part })).await);
+    }
+    for _ in 0..4 {
+        below.push(yard.put(serde_json::json!({ "title": "wide", "parent": root })).await);
+    }
+    let apart = yard.put(serde_json::json!({ "title": "apart" })).await;
+    let costs = End { nanousd: DOLLAR, ..WELL };
+    yard.goes_on(BEGIN.plus_ms(600 * MINUTE_MS), |_| costs).await;
+    // The part has its own and one below it; the root three besides, and nothing for the last.
+    let rests = [("done".to_owned(), 5), ("waiting Budget".to_owned(), 5)];
+    assert_eq!(yard.states(&below).await, rests.into());
+    assert_eq!(yard.states(&[apart]).await, [("done".to_owned(), 1)].into());
+    let scopes = [format!("task:{root}"), format!("task:{part}")];
+    assert_eq!([yard.spent(&scopes[0]).await, yard.spent(&scopes[1]).await], [5.0, 2.0]);
 }

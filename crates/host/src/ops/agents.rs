@@ -5,8 +5,8 @@
 
 mod books;
 
+use super::budgets;
 use super::gate::Candidate;
-use super::limits::SharedBudget;
 use super::run::{Named, stored};
 use super::who::Who;
 use crate::{Host, chance, clock};
@@ -33,9 +33,6 @@ pub trait Book: Send + Sync {
 
     /// What to run for a name with this spec.
     fn named(&self, name: &str, spec: &Value) -> Result<Named, Fault>;
-
-    /// What all runs of a name with this spec may spend together.
-    fn budgets(&self, name: &str, spec: &Value) -> Vec<SharedBudget>;
 }
 
 /// A configuration that has no agents and reads none.
@@ -54,10 +51,6 @@ impl Book for () {
 
     fn named(&self, name: &str, _: &Value) -> Result<Named, Fault> {
         Err(Fault::new(Code::UnknownAgent, name))
-    }
-
-    fn budgets(&self, _: &str, _: &Value) -> Vec<SharedBudget> {
-        Vec::new()
     }
 }
 
@@ -231,7 +224,7 @@ pub async fn edit(host: &Host, name: &str, edit: Edit, by: &Who) -> Result<Saved
         let spec = Some(Seal::default().json(&read.spec));
         if change(host, &row, row.state, spec).await? {
             host.inner.audit.agent(clock::now().wall, by, "edited", name);
-            host.inner.stirred.notify_one();
+            budgets::changed(host).await?;
             return Ok(Saved { agent: get(host, name).await?, warnings: read.warnings });
         }
     }
@@ -343,28 +336,6 @@ pub(crate) async fn named(host: &Host, name: &str) -> Result<Named, Fault> {
         None => (host.inner.resolve)(name),
         Some(spec) => host.inner.book.named(name, &spec),
     }
-}
-
-/// What all runs of a name may spend together, when it was hired; the budgets of the configuration
-/// are the host's own.
-pub(crate) async fn budgets(host: &Host, name: &str) -> Result<Vec<SharedBudget>, Fault> {
-    if host.inner.book.has(name) {
-        return Ok(Vec::new());
-    }
-    let row = host.store().agent(name).await.map_err(stored)?;
-    Ok(row.as_ref().map(|row| budgets_of(host, row)).unwrap_or_default())
-}
-
-/// The same of everyone who was hired and works here.
-pub(crate) async fn all_budgets(host: &Host) -> Result<Vec<SharedBudget>, Fault> {
-    let works =
-        |row: &AgentRow| row.state != AgentState::Retired && !host.inner.book.has(&row.name);
-    let rows = rows(host).await?.into_iter().filter(works);
-    Ok(rows.flat_map(|row| budgets_of(host, &row)).collect())
-}
-
-fn budgets_of(host: &Host, row: &AgentRow) -> Vec<SharedBudget> {
-    spec_of(row).map(|spec| host.inner.book.budgets(&row.name, &spec)).unwrap_or_default()
 }
 
 /// The row of an agent whose keys are ours to change.

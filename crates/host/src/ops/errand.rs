@@ -156,7 +156,6 @@ pub(crate) async fn request(
         Some(HandedOver { past, tree }) => (handover(&past, &prompt), tree),
         None => (prompt, None),
     };
-    let budget = task.budget.as_deref().and_then(|json| serde_json::from_str::<Budget>(json).ok());
     let request = RunRequest {
         run_id: None,
         agent: resolved.candidate.agent.clone(),
@@ -171,8 +170,9 @@ pub(crate) async fn request(
         tools_by: ToolsBy::Host,
         clocks: Default::default(),
         permission: None,
-        budget: budget.unwrap_or_default(),
-        task_budget: Default::default(),
+        budget: Budget::default(),
+        // What its task and those above it may spend is in their rows.
+        task_budget: Budget::default(),
         fallback: way.note(task, ways.last_code()),
         goes_on_in: tree,
         workspace: None,

@@ -3,13 +3,13 @@
 //! that begins the run, so that two who asked at the same time do not both pass. What a run may spend
 //! is set aside there; a run without a budget of its own asks for more while it goes on (`Fund`).
 
-use super::agents;
+use super::budgets::{self, GLOBAL, agent_scope, amounts, task_scope};
 use super::gate::Candidate;
 use super::quota::{self, Seen};
 use super::run::{Budget, RunRequest, stored};
 use crate::{Host, Inner, clock};
 use contract::event::{self, Body, QuotaWindow, Remaining};
-use contract::limits::{BUDGETS_MAX, QUOTA_RESET_MS, RESERVE_MORE_PERCENT};
+use contract::limits::{QUOTA_RESET_MS, RESERVE_MORE_PERCENT};
 use contract::plan::Adapter;
 use contract::state::WaitingFor;
 use contract::{Code, Draft, Fault, NanoUsd, RunId, TaskId, Timestamp};
@@ -27,7 +27,6 @@ pub use engine::rules::budget::{Amounts as SharedAmounts, Budget as SharedBudget
 const TRIES_MAX: usize = 64;
 /// When a budget that live runs hold is looked at again.
 const BUDGET_LOOK_MS: u64 = 60_000;
-const GLOBAL: &str = "global";
 
 /// A budget as people see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -48,13 +47,19 @@ pub struct BudgetView {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Fund {
     /// The run's own budget: where it has one, it asks for no more.
-    own: Amounts,
+    pub own: Amounts,
     aside: Amounts,
     budgets: Vec<SharedBudget>,
     agent: String,
+    /// Its task and those above it.
+    #[serde(default)]
+    tree: Vec<TaskId>,
     /// It was told that nothing more can be had.
     #[serde(default)]
     pub closed: bool,
+    /// The version of the house's budgets that it has seen; another host has others.
+    #[serde(skip)]
+    version: u64,
 }
 
 /// Everything that was found out before a start.
@@ -73,9 +78,8 @@ pub(crate) struct Admission {
 pub async fn budgets(host: &Host) -> Result<Vec<BudgetView>, Fault> {
     let now = clock::now().wall;
     let mut views = Vec::new();
-    let hired = agents::all_budgets(host).await?;
-    for budget in host.inner.budgets.iter().chain(&hired).take(BUDGETS_MAX) {
-        let (sum, left) = standing(&host.inner, budget, now).await?;
+    for budget in budgets::all(host).await? {
+        let (sum, left) = standing(&host.inner, &budget, now).await?;
         views.push(BudgetView {
             used: Amounts {
                 nanousd: Some(sum.nanousd),
@@ -87,7 +91,7 @@ pub async fn budgets(host: &Host) -> Result<Vec<BudgetView>, Fault> {
             left,
             live: sum.live,
             ends_at: budget.window.end(now),
-            budget: budget.clone(),
+            budget,
         });
     }
     Ok(views)
@@ -104,9 +108,8 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         let note = fault.message;
         return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note }));
     }
-    let own = agents::budgets(host, &candidate.agent).await?;
-    for budget in spent_from(&host.inner, own, &candidate.agent, candidate.task, Budget::default())
-    {
+    let tree = budgets::tree(host, candidate.task, Budget::default()).await?;
+    for budget in budgets::spent_from(host, &candidate.agent, &tree).await {
         if let Some(hold) = full(&host.inner, &budget, &seen, now).await? {
             return Ok(Some(hold));
         }
@@ -147,48 +150,6 @@ fn scope_of(candidate: &Candidate) -> String {
     breaker::scope(provider.as_deref(), runtime, adapter, account.as_deref())
 }
 
-/// The budgets that a run spends from: those of the host, of its agent when it was hired, of its task.
-fn spent_from(
-    house: &Inner,
-    hired: Vec<SharedBudget>,
-    agent: &str,
-    task: TaskId,
-    of_task: Budget,
-) -> Vec<SharedBudget> {
-    let own = agent_scope(agent);
-    let ours = |budget: &&SharedBudget| budget.scope == GLOBAL || budget.scope == own;
-    let limit = amounts(of_task);
-    let of_task = SharedBudget {
-        scope: task_scope(task),
-        window: Window::Lifetime,
-        limit,
-        quota_percent: None,
-    };
-    let of_task = (limit != Amounts::default()).then_some(of_task);
-    house
-        .budgets
-        .iter()
-        .filter(ours)
-        .cloned()
-        .chain(hired)
-        .chain(of_task)
-        .take(BUDGETS_MAX)
-        .collect()
-}
-
-fn agent_scope(agent: &str) -> String {
-    format!("agent:{agent}")
-}
-
-fn task_scope(task: TaskId) -> String {
-    format!("task:{task}")
-}
-
-fn amounts(budget: Budget) -> Amounts {
-    let Budget { nanousd, tokens, turns, ms } = budget;
-    Amounts { nanousd, tokens, turns, ms }
-}
-
 async fn standing(
     house: &Inner,
     budget: &SharedBudget,
@@ -211,11 +172,15 @@ async fn full(
     let (sum, left) = standing(house, budget, now).await?;
     if let Some(unit) = budget::spent(&left) {
         let note = format!("no {unit} are left of the budget {}", budget.name());
+        if house.budgets.is_news(&budget.name(), true) {
+            house.limit_closed(None, &budget.name(), &note);
+        }
         // What live runs hold and do not spend is free again when they end.
         let look = (sum.live > 0).then(|| later(now, BUDGET_LOOK_MS));
         let until = look.into_iter().chain(budget.window.end(now)).min();
         return Ok(Some(Hold { why, until, note }));
     }
+    house.budgets.is_news(&budget.name(), false);
     let Some(percent) = budget.quota_percent else { return Ok(None) };
     // What was told without an end is good for as long as a reset usually takes.
     let told_at = seen.row.told_at.unwrap_or(now);
@@ -253,8 +218,8 @@ pub(crate) async fn admit(
     if let Some(refused) = seen.refusal() {
         return Err(refused);
     }
-    let hired = agents::budgets(host, &request.agent).await?;
-    let budgets = spent_from(&host.inner, hired, &request.agent, task, request.task_budget);
+    let tree = budgets::tree(host, task, request.task_budget).await?;
+    let budgets = budgets::spent_from(host, &request.agent, &tree).await;
     let own = amounts(request.budget);
     let mut lefts = Vec::with_capacity(budgets.len());
     for budget in &budgets {
@@ -269,11 +234,13 @@ pub(crate) async fn admit(
         budgets.iter().zip(&lefts).filter(|(budget, _)| budget.limit != Amounts::default());
     let drafts = drafts.map(|(budget, left)| told(budget, left)).collect();
     let agent = request.agent.clone();
-    let fund = Fund { own, aside, budgets, agent, closed: false };
+    let tree = tree.into_iter().map(|(task, _)| task).collect();
+    let version = host.inner.budgets.version();
+    let fund = Fund { own, aside, budgets, agent, tree, closed: false, version };
     Ok(Admission {
         budget: capped(&own, &aside),
         drafts,
-        reserves: fund.reserves(&aside, task, run, fence, now),
+        reserves: fund.reserves(&aside, run, fence, now),
         fund: limited.then_some(fund),
         seen,
         run,
@@ -290,9 +257,8 @@ fn exceeded(note: String, until: Option<Timestamp>) -> Fault {
         Some(until) => format!("{note}; it begins anew at {until}"),
         None => note,
     };
-    Fault::new(Code::BudgetExceeded, message).with_hint(
-        "raise it in ostler.json and start the host again; `ostler costs` shows what is left",
-    )
+    Fault::new(Code::BudgetExceeded, message)
+        .with_hint("raise it in ostler.json; `ostler costs` shows what is left")
 }
 
 /// How a shared budget stands, as an event of the run that spends from it. One of which nothing more
@@ -351,14 +317,7 @@ pub(crate) async fn begin(
 impl Fund {
     /// What is set aside in every scope that the run spends from. Scopes without a limit are kept
     /// too, so that a budget that is made tomorrow knows of today.
-    fn reserves(
-        &self,
-        aside: &Amounts,
-        task: TaskId,
-        run: RunId,
-        fence: u64,
-        now: Timestamp,
-    ) -> Vec<Reserve> {
+    fn reserves(&self, aside: &Amounts, run: RunId, fence: u64, now: Timestamp) -> Vec<Reserve> {
         let of = |scope: String, since: Timestamp, limit: Amounts| Reserve {
             scope,
             run,
@@ -373,8 +332,9 @@ impl Fund {
             turns_max: limit.turns.map(u64::from),
             ms_max: limit.ms,
         };
-        let scopes = [GLOBAL.to_owned(), agent_scope(&self.agent), task_scope(task)];
-        let unlimited = scopes.into_iter().map(|scope| of(scope, now, Amounts::default()));
+        let scopes = [GLOBAL.to_owned(), agent_scope(&self.agent)].into_iter();
+        let scopes = scopes.chain(self.tree.iter().map(|task| task_scope(*task)));
+        let unlimited = scopes.map(|scope| of(scope, now, Amounts::default()));
         let limited = self
             .budgets
             .iter()
@@ -390,18 +350,30 @@ impl Fund {
         }
     }
 
+    /// Takes the budgets as they are now, if they were changed: what gave no more may give again.
+    pub async fn refresh(&mut self, host: &Host) -> Result<(), Fault> {
+        let version = host.inner.budgets.version();
+        let Some(task) = self.tree.first().filter(|_| self.version != version) else {
+            return Ok(());
+        };
+        let tree = budgets::tree(host, *task, Budget::default()).await?;
+        self.budgets = budgets::spent_from(host, &self.agent, &tree).await;
+        (self.closed, self.version) = (false, version);
+        Ok(())
+    }
+
     /// Sets aside that much in all. What is left for the run then, or how the budget stands that
     /// gives no more.
     pub async fn grow(
         &mut self,
         house: &Inner,
-        whose: (TaskId, RunId, u64),
+        whose: (RunId, u64),
         more: Amounts,
         remaining: Remaining,
     ) -> Result<Result<Remaining, Vec<Draft>>, store::Error> {
         let now = clock::now().wall;
-        let (task, run, fence) = whose;
-        let reserves = self.reserves(&more, task, run, fence, now);
+        let (run, fence) = whose;
+        let reserves = self.reserves(&more, run, fence, now);
         match house.store.reserve_all(reserves).await {
             Ok(()) => {
                 let grown = grown(&self.aside, &more, remaining);

@@ -5,6 +5,7 @@ pub(crate) mod again;
 pub mod agents;
 pub mod apply;
 pub mod ask;
+pub mod budgets;
 pub mod callback;
 pub mod catalog;
 pub mod diff;

@@ -172,6 +172,11 @@ pub(crate) async fn trip(
             Err(store::Error::Conflict { .. }) => {}
             Ok(()) => {
                 mark(house, &scope, run, until).await?;
+                // Several runs of an account hear the same answer; people hear it once.
+                if !matches!(read(&row), Breaker::Open { .. }) {
+                    let note = format!("the quota of {scope} is used up until {until}");
+                    house.limit_closed(Some(run), &scope, &note);
+                }
                 return Ok(());
             }
             Err(error) => return Err(error),

@@ -133,6 +133,8 @@ impl Budget {
 pub struct Named {
     pub adapter: Adapter,
     pub budget: Budget,
+    /// What all its runs may spend together, for one whose budgets the configuration does not have.
+    pub budgets: Vec<super::limits::SharedBudget>,
     pub prompt_template: Option<String>,
     pub system_prompt: Option<String>,
     pub tools: Option<Vec<String>>,

@@ -2,6 +2,7 @@
 //! so a call that a dead host left unanswered puts no second one. How many and how deep is counted by
 //! the store, and what it may spend by the rule (`engine::rules::subtask`).
 
+use super::limits::SharedAmounts;
 use super::run::{Budget, stored};
 use super::task::add::{self, NewErrand};
 use super::tool::{Bench, Outcome, Standing, understood};
@@ -72,8 +73,7 @@ pub(super) fn create(
         .filter_map(|json| serde_json::from_str::<Budget>(json).ok())
         .map(|Budget { nanousd, tokens, ms, .. }| Purse { nanousd, tokens, ms })
         .collect();
-    let remaining = &standing.remaining;
-    let left = Purse { nanousd: remaining.nanousd, tokens: remaining.tokens, ms: remaining.ms };
+    let left = left(standing);
     let asked = Purse {
         nanousd: budget.usd.and_then(NanoUsd::from_usd),
         tokens: budget.tokens,
@@ -93,4 +93,16 @@ pub(super) fn create(
         level: None,
     })));
     Ok(outcome)
+}
+
+/// What the run has left of what is its own. What it only set aside of budgets that it shares is no
+/// limit for others: the sub-task spends from the same ones, its parent's among them.
+fn left(standing: &Standing) -> Purse {
+    let remaining = &standing.remaining;
+    let own = |limited: fn(&SharedAmounts) -> bool| standing.own.as_ref().is_none_or(limited);
+    Purse {
+        nanousd: remaining.nanousd.filter(|_| own(|own| own.nanousd.is_some())),
+        tokens: remaining.tokens.filter(|_| own(|own| own.tokens.is_some())),
+        ms: remaining.ms.filter(|_| own(|own| own.ms.is_some())),
+    }
 }

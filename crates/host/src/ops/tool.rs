@@ -87,6 +87,8 @@ pub struct TaskSheet {
 #[derive(Debug, Clone, Default)]
 pub struct Standing {
     pub remaining: Remaining,
+    /// The run's own budget, where it also spends from budgets that it shares.
+    pub own: Option<super::limits::SharedAmounts>,
     pub comments: Vec<Comment>,
     pub last_progress: Option<Progress>,
 }

@@ -238,11 +238,11 @@ async fn a_run_reserves_its_own_budget_or_asks_for_more_until_nothing_is_left() 
     for n in [2, 3] {
         let more = fund.wants(&left(5)).unwrap();
         assert_eq!(more.nanousd, dollars(n));
-        let grown = fund.grow(&house.inner, (held.task, held.run, 1), more, left(5)).await;
+        let grown = fund.grow(&house.inner, (held.run, 1), more, left(5)).await;
         assert_eq!(grown.unwrap().unwrap().nanousd, Some(NanoUsd(RESERVE_NANOUSD + 5)));
     }
     let more = fund.wants(&left(5)).unwrap();
-    let told = fund.grow(&house.inner, (held.task, held.run, 1), more, left(5)).await.unwrap();
+    let told = fund.grow(&house.inner, (held.run, 1), more, left(5)).await.unwrap();
     assert_eq!(told.unwrap_err().iter().map(scope_of_budget).collect::<Vec<_>>(), ["global day"]);
     assert_eq!(fund.wants(&left(5)), None, "it asks once");
     let sum = store.scope_sum("global", Timestamp(0)).await.unwrap();

@@ -48,7 +48,7 @@ pub struct NewErrand {
     pub parent: Option<TaskId>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Timestamp>,
-    /// What each of its runs may spend.
+    /// What all its runs and those of the tasks below it may spend together.
     #[serde(default)]
     pub budget: Budget,
 }
