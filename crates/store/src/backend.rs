@@ -6,7 +6,10 @@ use crate::batch::*;
 use crate::error::Error;
 use crate::feed::Follower;
 use crate::queue::*;
+use crate::removal::Stale;
 use crate::row::*;
+use crate::scope::*;
+use crate::seal::Sealed;
 use contract::{Command, RunId, TaskId, Timestamp};
 use std::future::Future;
 
@@ -86,4 +89,54 @@ pub trait Backend: Clone + Send + Sync + 'static {
     fn follow(&self, run: RunId, after_seq: u64) -> Follower<Self> {
         Follower::new(self.clone(), run, after_seq)
     }
+}
+
+/// Says of each verb what it takes and gives, once for the trait and for `Store`, which has it by the
+/// same name.
+macro_rules! books {
+    ($($(#[$what:meta])* $name:ident($($arg:ident: $ty:ty),*) -> $out:ty;)+) => {
+        /// What a backend of the product has beside: quotas and budgets, who was hired, what is deleted,
+        /// and what is listed. The model of the simulation has no use for these.
+        pub trait Books: Backend {
+            $($(#[$what])* fn $name(
+                &self $(, $arg: $ty)*
+            ) -> impl Future<Output = Result<$out, Error>> + Send;)+
+        }
+
+        impl Books for crate::Store {
+            $(async fn $name(&self $(, $arg: $ty)*) -> Result<$out, Error> {
+                crate::Store::$name(self $(, $arg)*).await
+            })+
+        }
+    };
+}
+
+books! {
+    begin_within(task: NewTask, claim: Claim, batch: Batch, within: Within) -> Committed;
+    reserve_all(reserves: Vec<Reserve>) -> ();
+    scope_sum(scope: &str, since: Timestamp) -> ScopeSum;
+    step_quota(step: QuotaStep) -> ();
+    tell_quota(scope: String, windows: Sealed, at: Timestamp) -> ();
+    quota(scope: &str) -> Option<QuotaRow>;
+    quotas(limit: usize) -> Vec<QuotaRow>;
+    quota_runs(scope: &str, limit: usize) -> Vec<RunId>;
+    quota_of(run: RunId) -> Option<String>;
+    put_agent(agent: NewAgent) -> ();
+    change_agent(change: AgentChange) -> ();
+    agent(name: &str) -> Option<AgentRow>;
+    agents(after: &str, limit: usize) -> Vec<AgentRow>;
+    running() -> Vec<(String, u64)>;
+    delete_run(run: RunId, at: Timestamp) -> ();
+    purge(run: RunId) -> ();
+    half_deleted(limit: usize) -> Vec<RunId>;
+    was_deleted(run: RunId) -> bool;
+    stale(stale: Stale) -> Vec<RunId>;
+    dependencies(task: TaskId) -> Vec<TaskId>;
+    children(task: TaskId) -> Children;
+    runs_of(task: TaskId, limit: usize) -> Vec<RunId>;
+    task_runs(task: TaskId) -> Vec<RunRow>;
+    task_of(run: RunId) -> Option<TaskRow>;
+    find_tasks(given: &str, limit: usize) -> Vec<TaskId>;
+    tasks(page: TasksPage) -> Vec<TaskRow>;
+    lines(limit: usize) -> Vec<(TaskRow, u64)>;
 }

@@ -2,6 +2,7 @@
 //! first promise that is not kept. It runs unchanged over a backend that loses answers: `Sure`
 //! does what a caller must do then, which is to read again. Time is passed in.
 
+pub mod books;
 mod ending;
 mod queue;
 mod slots;

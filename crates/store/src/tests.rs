@@ -49,6 +49,19 @@ async fn sqlite_conforms() {
 }
 
 #[tokio::test]
+async fn sqlite_keeps_its_books() {
+    let dirs = RefCell::new(Vec::<TempDir>::new());
+    conformance::books::all(async || {
+        let dir = TempDir::new().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        dirs.borrow_mut().push(dir);
+        store
+    })
+    .await;
+    dirs.borrow().iter().for_each(|dir| sound(dir.path()));
+}
+
+#[tokio::test]
 async fn the_model_conforms() {
     conformance::all(async || Model::default()).await;
 }

@@ -8,6 +8,7 @@ use crate::batch::{Batch, Claim, InLine, NewTask, Reaped, Reserve, Seen};
 use crate::conformance::{Holder, NOW, claim_of, new_task, next_uuid, wish};
 use crate::error::Error;
 use crate::queue::{Again, CrowdsPage, Errand};
+use crate::row::{Order, TasksPage};
 use contract::event::Totals;
 use contract::state::WaitingFor;
 use contract::{Code, NanoUsd, TaskId, TaskState, Wish};
@@ -458,17 +459,34 @@ fn the_next_task_and_every_page_are_found_by_an_index() {
         (queue::DUE, "tasks_due"),
         (queue::HELD, "tasks_held"),
         (queue::WHENEVER, "tasks_due"),
-        (
-            "SELECT id FROM tasks WHERE id < x'05' AND state = 'done' ORDER BY id DESC LIMIT 5",
-            "tasks_by_state",
-        ),
+        (&reads::lines_sql(), "tasks_in_line"),
     ] {
-        let sql = ["?1", "?2", "?3"].iter().fold(sql.to_owned(), |sql, n| sql.replace(n, "'1'"));
-        let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let steps: Vec<String> =
-            plan.query_map([], |row| row.get(3)).unwrap().map(Result::unwrap).collect();
-        let found = steps.iter().any(|step| step.contains(index));
-        let sorted = steps.iter().any(|step| step.contains("TEMP B-TREE"));
-        assert!(found && !sorted, "{sql}: {steps:?}");
+        found_by(&connection, sql, index);
     }
+    for order in [Order::Oldest, Order::Newest] {
+        for (state, label, index) in [
+            (None, None, "tasks_1"),
+            (Some(TaskState::Done), None, "tasks_by_state"),
+            (None, Some("x"), "PRIMARY KEY (label=? AND task"),
+            (Some(TaskState::Done), Some("x"), "PRIMARY KEY (label=? AND task"),
+        ] {
+            let label = label.map(str::to_owned);
+            let page = TasksPage { order, state, label, ..TasksPage::default() };
+            found_by(&connection, &reads::tasks_sql(&page), index);
+        }
+    }
+}
+
+/// That a statement goes by this index, and sorts nothing.
+fn found_by(connection: &Connection, sql: &str, index: &str) {
+    let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    // Without values: the plan is the same for all of them.
+    let mut rows = plan.raw_query();
+    let mut steps: Vec<String> = Vec::new();
+    while let Some(row) = rows.next().unwrap() {
+        steps.push(row.get(3).unwrap());
+    }
+    let found = steps.iter().any(|step| step.contains(index));
+    let sorted = steps.iter().any(|step| step.contains("TEMP B-TREE"));
+    assert!(found && !sorted, "{sql}: {steps:?}");
 }

@@ -244,33 +244,53 @@ pub(super) fn standing(connection: &Connection, task: TaskId) -> Result<Option<S
 /// Everyone who waits for a slot, line by line in the order of their turns, each with how many are
 /// in front.
 pub(super) fn lines(connection: &Connection, limit: usize) -> Result<Vec<(TaskRow, u64)>, Error> {
-    let columns = TASK.strip_prefix("SELECT ").and_then(|sql| sql.strip_suffix(" FROM tasks"));
-    let sql = format!(
-        "SELECT {}, row_number() OVER (PARTITION BY pool ORDER BY priority DESC, num) - 1
-         FROM tasks WHERE state = 'waiting' AND waiting_for = 'pool'
-         ORDER BY pool, priority DESC, num LIMIT ?1",
-        columns.unwrap_or_default()
-    );
     let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
-    let mut statement = connection.prepare_cached(&sql)?;
+    let mut statement = connection.prepare_cached(&lines_sql())?;
     let rows =
         statement.query_map([limit], |row| Ok((task_row(row)?, count(row.get(TASK_COLUMNS)?))))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-pub(super) fn tasks(connection: &Connection, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
+/// A page is a range of an index: of all tasks, of those in a state, or of those with a label.
+pub(super) fn tasks_sql(page: &TasksPage) -> String {
     // The state is one of our own words.
     let state = page.state.map(|state| format!("AND state = '{}'", state.word()));
-    let label = match page.label {
-        None => "AND ?3 IS NULL",
-        Some(_) => "AND id IN (SELECT task FROM labels WHERE label = ?3)",
-    };
-    let (than, order, edge) = match page.order {
-        Order::Oldest => ('>', "ASC", [0; 16]),
-        Order::Newest => ('<', "DESC", [0xff; 16]),
-    };
     let state = state.unwrap_or_default();
-    let sql = format!("{TASK} WHERE id {than} ?1 {state} {label} ORDER BY id {order} LIMIT ?2");
+    let (than, order) = match page.order {
+        Order::Oldest => ('>', "ASC"),
+        Order::Newest => ('<', "DESC"),
+    };
+    match page.label {
+        None => {
+            format!("{TASK} WHERE id {than} ?1 {state} AND ?3 IS NULL ORDER BY id {order} LIMIT ?2")
+        }
+        // In this order of the tables, whatever the planner thinks: it knows nothing of the rows.
+        Some(_) => {
+            let columns = TASK.strip_suffix(" FROM tasks").unwrap_or_default();
+            format!(
+                "{columns} FROM labels l CROSS JOIN tasks ON tasks.id = l.task
+                 WHERE l.label = ?3 AND l.task {than} ?1 {state} ORDER BY l.task {order} LIMIT ?2"
+            )
+        }
+    }
+}
+
+/// The index is named: the planner takes that of the states, and sorts everyone who waits for anything.
+pub(super) fn lines_sql() -> String {
+    let columns = TASK.strip_suffix(" FROM tasks").unwrap_or_default();
+    format!(
+        "{columns}, row_number() OVER (PARTITION BY pool ORDER BY priority DESC, num) - 1
+         FROM tasks INDEXED BY tasks_in_line WHERE state = 'waiting' AND waiting_for = 'pool'
+         ORDER BY pool, priority DESC, num LIMIT ?1"
+    )
+}
+
+pub(super) fn tasks(connection: &Connection, page: TasksPage) -> Result<Vec<TaskRow>, Error> {
+    let sql = tasks_sql(&page);
+    let edge = match page.order {
+        Order::Oldest => [0; 16],
+        Order::Newest => [0xff; 16],
+    };
     let after = page.after.map_or(edge, |after| blob_id(after.uuid()));
     let limit = page.limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
