@@ -97,9 +97,7 @@ impl Caller {
 
 impl Guard {
     pub fn new(token: String, address: SocketAddr) -> Self {
-        let port = address.port();
-        let hosts = ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}"));
-        Self::named(token, hosts.into(), "http", None)
+        Self::named(token, own_names(address.port()), "http", None)
     }
 
     /// The same for a server that others come to from elsewhere: by its address, or by the name that
@@ -109,7 +107,10 @@ impl Guard {
         let Names { scheme, address, public_url } = names;
         let public = public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
         let public = public.and_then(|url| url.into_parts().authority);
-        let mut hosts = vec![address.to_string()];
+        let mut hosts = match address.ip().is_loopback() {
+            true => own_names(address.port()),
+            false => vec![address.to_string()],
+        };
         hosts.extend(public.map(|public| public.as_str().to_owned()));
         let everywhere = address.ip().is_unspecified().then(|| address.port());
         Self::named(token, hosts, scheme, everywhere)
@@ -215,6 +216,11 @@ impl Guard {
         let row = token::holder(&app.host, token).await?;
         Ok(row.filter(|row| row.browser).map(|row| person(&row)))
     }
+}
+
+/// What this machine calls itself.
+fn own_names(port: u16) -> Vec<String> {
+    ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")).into()
 }
 
 fn person(row: &TokenRow) -> Caller {

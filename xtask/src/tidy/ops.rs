@@ -18,6 +18,7 @@ const INSIDE: &[(&str, &str, &str)] = &[
     ("fallback", "fallback", "a rule that the end of a run asks"),
     ("remove", "sweep", "the server's own housekeeping, by the configuration"),
     ("session", "open", "what `ostler remote` stands on; its skin is ca-http-v1"),
+    ("again", "start", "it is called as run::start"),
     ("task", "get", "what every decision about a task answers with"),
     ("books", "open", "the figures of agents::list"),
     ("books", "view", "the figures of agents::list"),
@@ -27,11 +28,14 @@ const INSIDE: &[(&str, &str, &str)] = &[
 
 pub fn check(files: &[File], findings: &mut Vec<Finding>) {
     let code = |file: &File| -> String {
-        pieces(&file.text)
-            .iter()
-            .filter(|piece| piece.kind == Kind::Code)
-            .map(|piece| piece.text.as_str())
-            .collect::<String>()
+        // What is no code leaves its lines, so that a finding names the right one.
+        let lines = |text: &str| "\n".repeat(text.matches('\n').count());
+        let pieces = pieces(&file.text);
+        let code = pieces.iter().map(|piece| match piece.kind {
+            Kind::Code => piece.text.to_owned(),
+            Kind::Literal | Kind::Comment => lines(&piece.text),
+        });
+        code.collect()
     };
     let ours = |file: &&File| file.is_rust() && !file.is_test();
     let skins: String =

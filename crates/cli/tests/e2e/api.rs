@@ -230,7 +230,7 @@ fn a_link_is_made_by_a_server_alone() {
 }
 
 /// An assistant's end of `ostler mcp`.
-struct Assistant {
+pub struct Assistant {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -238,7 +238,7 @@ struct Assistant {
 }
 
 impl Assistant {
-    fn new(ostler: &Ostler) -> Self {
+    pub fn new(ostler: &Ostler) -> Self {
         let mut command = ostler.instance.command(program());
         let command = command.arg("mcp").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.stderr(Stdio::null()).spawn().expect("ostler starts");
@@ -275,13 +275,13 @@ impl Assistant {
     }
 
     /// What a tool gives, and whether it is a failure.
-    fn call(&mut self, tool: &str, args: Value) -> (Value, bool) {
+    pub fn call(&mut self, tool: &str, args: Value) -> (Value, bool) {
         let answer = self.ask("tools/call", &json!({ "name": tool, "arguments": args }));
         let result = &answer["result"];
         (result["structuredContent"].clone(), result["isError"] == true)
     }
 
-    fn leave(mut self) -> i32 {
+    pub fn leave(mut self) -> i32 {
         drop(self.input);
         self.child.wait().unwrap().code().unwrap_or(-1)
     }

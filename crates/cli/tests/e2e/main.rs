@@ -15,6 +15,7 @@ mod adopted;
 mod api;
 mod approvals;
 mod asks;
+mod assistant;
 mod bad_input;
 mod budgets;
 mod burst;

@@ -187,7 +187,7 @@ pub fn list() -> Value {
 }
 
 /// The Python that has the SDK, made on first use; none when the registry cannot be reached.
-fn sdk() -> Option<&'static Path> {
+pub fn sdk() -> Option<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("mcp-sdk");
@@ -228,11 +228,16 @@ fn sdk() -> Option<&'static Path> {
 
 /// What a client of the SDK says after making these calls.
 fn sdk_says(python: &Path, guest: &Guest, how: &[&str], calls: &Value) -> Value {
-    let mut child = Command::new(python)
+    let mut client = Command::new(python);
+    client.env("MCP_SERVER_URL", &guest.url).env("OSTLER_LEASE_TOKEN", &guest.token);
+    sdk_client(&mut client, how, calls)
+}
+
+/// The same for a client that finds its server otherwise.
+pub fn sdk_client(client: &mut Command, how: &[&str], calls: &Value) -> Value {
+    let mut child = client
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/mcp_client.py"))
         .args(how)
-        .env("MCP_SERVER_URL", &guest.url)
-        .env("OSTLER_LEASE_TOKEN", &guest.token)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
