@@ -398,7 +398,7 @@ pub struct TaskAdd {
     /// Not before this time, 2026-11-16T09:00:00Z, or this long from now: 90s, 10m, 2h
     #[arg(long, value_name = "TIME")]
     pub not_before: Option<String>,
-    /// A name of your own: added again under it, it is the same task
+    /// A name of your own, by which it can be named later: added again under it, it is the same task
     #[arg(long)]
     pub key: Option<String>,
     /// What it and the tasks below it may spend in all, in dollars
@@ -426,7 +426,7 @@ pub struct TaskList {
 
 #[derive(Debug, Args)]
 pub struct OneTask {
-    /// The task: its id, a beginning or an end of it that fits no other, or one of its runs
+    /// The task: its id or an end of it that fits no other, its key, or one of its runs
     pub task: String,
 }
 
@@ -571,9 +571,13 @@ pub struct AgentKeys {
     /// What it may do without asking
     #[arg(long, value_name = "POLICY", value_parser = policy)]
     pub permission: Option<Policy>,
-    /// Dollars in a window, such as month=80; may be said for each window
-    #[arg(long = "budget", value_name = "WINDOW=DOLLARS")]
+    /// Dollars in a window (run, day, month, lifetime), such as month=80; or day=200000tokens,
+    /// run=40turns, day=90minutes, month=80% of the quota; may be said again
+    #[arg(long = "budget", value_name = "WINDOW=MUCH")]
     pub budgets: Vec<String>,
+    /// Who goes on with its tasks when it cannot: a name, or ADAPTER=MODEL; may be said again
+    #[arg(long, value_name = "NAME")]
+    pub fallback: Vec<String>,
     /// Its runs at once
     #[arg(long, value_name = "N")]
     pub concurrency: Option<u32>,

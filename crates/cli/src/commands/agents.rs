@@ -143,6 +143,7 @@ impl AgentKeys {
         let budgets: Result<Vec<Value>, Fault> =
             self.budgets.iter().map(|text| budget(text)).collect();
         put("budgets", some(budgets?));
+        put("fallback", some(self.fallback.iter().map(|text| fallback(text)).collect()));
         for text in &self.set {
             let (key, value) = set(text)?;
             keys.insert(key, value);
@@ -156,14 +157,31 @@ fn some<T: Into<Value>>(list: Vec<T>) -> Option<Value> {
     (!list.is_empty()).then(|| list.into_iter().map(Into::into).collect())
 }
 
-/// `month=80`: dollars in a window.
+/// `month=80`: so much in a window, in dollars unless it says otherwise.
 fn budget(text: &str) -> Result<Value, Fault> {
-    let parts = text.split_once('=').and_then(|(window, usd)| Some((window, usd.parse().ok()?)));
-    let (window, usd): (&str, f64) = parts.ok_or_else(|| {
-        Fault::new(Code::Usage, format!("--budget {text}: expected a window and dollars"))
-            .with_hint("such as --budget month=80; other units go by --set budgets=[…]")
-    })?;
-    Ok(json!({ "window": window, "usd": usd }))
+    let refused = || {
+        Fault::new(Code::Usage, format!("--budget {text}: expected a window and how much"))
+            .with_hint("such as month=80 (dollars), day=200000tokens, run=40turns, day=90minutes, month=80%")
+    };
+    let (window, much) = text.split_once('=').ok_or_else(refused)?;
+    let units =
+        [("tokens", "tokens"), ("turns", "turns"), ("minutes", "minutes"), ("%", "quotaPercent")];
+    let unit = units.iter().find_map(|(end, key)| Some((much.strip_suffix(end)?, *key)));
+    let (number, key) = unit.unwrap_or((much.trim_start_matches('$'), "usd"));
+    // Tokens and turns are counted in whole ones, which is for the reader of the keys to say.
+    let number: Value = match number.parse::<u64>() {
+        Ok(whole) if key == "tokens" || key == "turns" => whole.into(),
+        Ok(_) | Err(_) => number.parse::<f64>().map_err(|_| refused())?.into(),
+    };
+    Ok(json!({ "window": window, key: number }))
+}
+
+/// `NAME`, an agent or whatever else can be run by its name; `ADAPTER=MODEL` another model of one.
+fn fallback(text: &str) -> Value {
+    match text.split_once('=') {
+        Some((adapter, model)) => json!({ "adapter": adapter, "model": model }),
+        None => json!({ "agent": text }),
+    }
 }
 
 /// `key=value`, where the value is JSON, or a text when it is none.
@@ -179,7 +197,7 @@ fn set(text: &str) -> Result<(String, Value), Fault> {
 fn read(path: &Path) -> Result<Map<String, Value>, Fault> {
     let failed = |why: String| {
         Fault::new(Code::Usage, format!("--spec {}: {why}", path.display())).with_hint(
-            "give a file with one JSON object, as `ostler agents show` prints under spec",
+            "give a file with one JSON object, as `ostler agents show --json` has it under spec",
         )
     };
     let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
@@ -200,7 +218,10 @@ mod tests {
             adapter: Some("demo".to_owned()),
             cwd: Some("./work/.".into()),
             skills: vec!["a".to_owned(), "b".to_owned()],
-            budgets: vec!["month=80".to_owned()],
+            budgets: ["month=80", "day=200000tokens", "run=1.5minutes", "month=80%"]
+                .map(str::to_owned)
+                .into(),
+            fallback: vec!["spare".to_owned(), "codex=gpt-5".to_owned()],
             set: vec!["concurrency=2".to_owned(), "account=team".to_owned()],
             unset: vec!["model".to_owned()],
             ..AgentKeys::default()
@@ -209,13 +230,19 @@ mod tests {
             "adapter": "demo",
             "cwd": "/srv/me/work",
             "skills": ["a", "b"],
-            "budgets": [{ "window": "month", "usd": 80.0 }],
+            "budgets": [
+                { "window": "month", "usd": 80.0 },
+                { "window": "day", "tokens": 200_000 },
+                { "window": "run", "minutes": 1.5 },
+                { "window": "month", "quotaPercent": 80.0 },
+            ],
+            "fallback": [{ "agent": "spare" }, { "adapter": "codex", "model": "gpt-5" }],
             "concurrency": 2,
             "account": "team",
             "model": null,
         });
         assert_eq!(Value::from(keys.keys(Path::new("/srv/me")).unwrap()), expected);
-        for wrong in ["month", "month=much"] {
+        for wrong in ["month", "month=much", "day=tokens", "day=5 apples"] {
             assert_eq!(budget(wrong).unwrap_err().code, Code::Usage);
         }
     }

@@ -5,6 +5,7 @@
 
 use super::file::Agent;
 use super::resolve::{self, Config, Flags};
+use super::words::Workspace;
 use super::{check, placeholder, skills};
 use crate::hosting;
 use contract::{Code, Fault};
@@ -76,6 +77,17 @@ impl Book {
                 found.push(format!("{key}: there is no directory {path}"));
             }
         }
+        if agent.workspace == Some(Workspace::Worktree) {
+            let place = agent.repository.as_deref().or(agent.cwd.as_deref());
+            let place = place.map(Path::new).filter(|place| place.is_dir());
+            let kept = |place: &Path| place.ancestors().any(|dir| dir.join(".git").exists());
+            if let Some(place) = place.filter(|place| !kept(place)) {
+                let place = place.display();
+                found.push(format!(
+                    "workspace: {place} is in no git repository to make worktrees of"
+                ));
+            }
+        }
         let known = |tool: &str| catalog::find(tool).is_some() || tool.contains("__");
         for tool in agent.tools.iter().flatten().filter(|tool| !known(tool)) {
             found.push(format!("tools: no tool is called '{tool}'"));
@@ -137,6 +149,7 @@ mod tests {
             (json!({ "adapter": "demo" }), Ok(0)),
             (json!({ "adapter": "demo", "system_prompt": "s" }), Ok(0)),
             (json!({ "adapter": "demo", "cwd": "/nowhere/at/all" }), Ok(1)),
+            (json!({ "adapter": "demo", "cwd": "/proc", "workspace": "worktree" }), Ok(1)),
             (json!({ "adapter": "demo", "tools": ["read_task", "fly"] }), Ok(1)),
             (json!({ "adapter": "demo", "promptTemplate": "work" }), Ok(1)),
             (json!({ "adapter": "demo", "fallback": [{ "adapter": "nobody" }] }), Ok(1)),

@@ -2,7 +2,7 @@
 //! only by a person's yes, and a task that is handed over.
 
 use crate::ostler::{BOUND_MS, Ostler, Running, result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use testkit::until;
 
 /// An agent that calls one tool under a policy that would allow everything, and its question.
@@ -100,7 +100,7 @@ fn a_colleague_is_hired_by_a_persons_yes_and_by_nothing_else() {
             true => assert_eq!(output["hired"], "helper", "{events:#?}"),
             false => assert_eq!(output["code"], "permission_denied", "{events:#?}"),
         }
-        let shown = ostler.says(&["agents", "show", "helper"]);
+        let shown = ostler.says(&["agents", "show", "helper", "--json"]);
         assert_eq!(shown.code, if there { 0 } else { 16 });
         if there {
             let agent: Value = serde_json::from_str(&shown.stdout).unwrap();
@@ -122,6 +122,67 @@ fn a_task_is_handed_over_with_what_the_agent_needs() {
         (&"succeeded".into(), &"which database?\n\nhalf done".into())
     );
     assert_eq!(end["output"]["handoff"]["question"], "which database?");
+}
+
+#[test]
+fn a_task_that_was_handed_over_waits_for_words_and_goes_on_with_them() {
+    let ostler = Ostler::new();
+    let config = json!({ "adapters": { "unsure": {
+        "type": "process",
+        "binary": testkit::fake_agent(),
+        "args": ["--tool", "handoff", r#"{"question":"which database?"}"#],
+    } } });
+    ostler.instance.write_config(&config.to_string());
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    let add = ["task", "add", "--agent", "unsure", "--title", "make it", "--key", "it"];
+    assert_eq!(ostler.says(&add).code, 0);
+    let waits = |runs: usize| {
+        until("the task to wait for an answer", BOUND_MS, || {
+            let shown = ostler.says(&["task", "show", "it", "--json"]).stdout;
+            let sheet: Value = serde_json::from_str(&shown).unwrap();
+            let there = sheet["runs"].as_array().is_some_and(|there| there.len() == runs);
+            (there && sheet["waiting_for"] == "answer").then_some(sheet)
+        })
+    };
+    waits(1);
+    // The page says what was asked, and how it is answered.
+    let page = ostler.says(&["task", "show", "it"]).stdout;
+    assert!(page.contains("which database?") && page.contains("ostler task comment "), "{page}");
+    assert_eq!(ostler.says(&["task", "comment", "it", "the one we have"]).code, 0);
+    let sheet = waits(2);
+    let asked = sheet["next_prompt"].as_str().unwrap_or_default();
+    assert_eq!(asked, "the one we have", "{sheet}");
+    let events = ostler.events(&["show", "it", "--json"]);
+    assert_eq!(events[0]["text"], "make it\n\nthe one we have", "{events:#?}");
+    serve.child.kill().unwrap();
+    serve.child.wait().unwrap();
+}
+
+#[test]
+fn a_secret_in_a_question_is_shown_to_nobody() {
+    let ostler = Ostler::new();
+    let config = json!({ "adapters": { "loud": {
+        "type": "process",
+        "binary": testkit::fake_agent(),
+        "env": { "SHIP_TOKEN": "sh1p-t0ken-that-nobody-sees" },
+        "args": ["--tool", "request_approval",
+            r#"{"text":"use sh1p-t0ken-that-nobody-sees?","options":["sh1p-t0ken-that-nobody-sees"]}"#],
+    } } });
+    ostler.instance.write_config(&config.to_string());
+    let mut run = ostler.starts(&["run", "loud", "x", "--json"]);
+    run.event("the question", |event| event["kind"] == "permission");
+    for how in [&["approvals"][..], &["approvals", "--json"]] {
+        let said = until("the question to be listed", BOUND_MS, || {
+            Some(ostler.says(how)).filter(|said| said.stdout.contains("use "))
+        });
+        assert!(!said.stdout.contains("sh1p-t0ken"), "{said:?}");
+    }
+    let asks = ostler.says(&["approvals", "--json"]).stdout;
+    let asks: Vec<Value> = serde_json::from_str(&asks).unwrap();
+    let ask = asks[0]["ask_id"].as_str().unwrap();
+    assert_eq!(ostler.says(&["answer", ask, "deny"]).code, 0);
+    assert_eq!(result(&run.finish().events())["outcome"], "succeeded");
 }
 
 #[test]

@@ -137,3 +137,31 @@ fn an_agent_that_is_not_there_is_told_with_how_to_get_it() {
     let shown = format!("{}{}", said.stdout, said.stderr);
     assert!(said.code == 4 && !shown.contains("npm install"), "{shown}");
 }
+
+#[test]
+fn a_shell_can_complete_every_command() {
+    let ostler = Ostler::new();
+    let help = ostler.says(&["--help"]).stdout;
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(commands.len() > 25, "{help}");
+    for shell in ["bash", "zsh", "fish"] {
+        let script = ostler.says(&["completions", shell]);
+        assert_eq!(script.code, 0, "{shell}: {}", script.stderr);
+        for command in &commands {
+            assert!(script.stdout.contains(command), "{shell} does not know {command}");
+        }
+    }
+    // What the shell itself says of it.
+    let script = ostler.instance.root().join("completions.bash");
+    std::fs::write(&script, ostler.says(&["completions", "bash"]).stdout).unwrap();
+    let read = ostler.instance.command("bash").arg("-n").arg(&script).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+    assert_eq!(ostler.says(&["completions", "abacus"]).code, 2);
+}

@@ -98,7 +98,7 @@ fn a_name_is_looked_up_in_the_configuration_then_among_the_hired_then_in_the_reg
     assert_eq!(ostler.says(&["agents", "pause", "desk"]).code, 0);
     assert_eq!(ostler.says(&["run", "desk", "hello"]).code, 13);
     assert_eq!(ostler.says(&["agents", "retire", "desk"]).code, 13);
-    let desk = json(&ostler.says(&["agents", "show", "desk"]));
+    let desk = json(&ostler.says(&["agents", "show", "desk", "--json"]));
     assert_eq!((&desk["source"], &desk["state"]), (&"configured".into(), &"paused".into()));
     assert_eq!(ostler.says(&["agents", "show", "nobody"]).code, 16);
 }
@@ -190,4 +190,22 @@ fn the_budget_of_a_hired_agent_is_shared_by_its_runs_and_can_be_raised() {
 
     assert_eq!(ostler.says(&["agents", "edit", "rev", "--budget", "month=5"]).code, 0);
     assert_eq!(ostler.says(&["run", "rev", "hello", "--quiet"]).code, 0);
+}
+
+#[test]
+fn two_tasks_in_one_directory_take_turns_whoever_does_them() {
+    let ostler = Ostler::new();
+    let _served = Served::new(&ostler);
+    let work = ostler.instance.work().display().to_string();
+    for name in ["one", "two"] {
+        hire(&ostler, name, &["--cwd", &work]);
+    }
+    let slow = ["task", "add", "--agent", "one", "--title", "slow", "--key", "slow"];
+    assert_eq!(ostler.says(&slow).code, 0);
+    until_is(&ostler, "slow", "running");
+    let second = add(&ostler, "two");
+    let waits = until_is(&ostler, &second, "waiting");
+    assert_eq!(waits["waiting_for"], "workspace", "{waits}");
+    assert_eq!(ostler.says(&["task", "cancel", "slow"]).code, 0);
+    until_is(&ostler, &second, "done");
 }
