@@ -76,6 +76,8 @@ pub struct Shared {
     pub work: PathBuf,
     /// No new run is started any more.
     pub ending: AtomicBool,
+    /// Everyone has heard that: the last run that was asked for is there, or will not be.
+    pub all_begun: AtomicBool,
     /// The case is over, however it went.
     pub over: AtomicBool,
     /// Requests and streams that were cut off before their answer or end.
@@ -93,6 +95,7 @@ impl Shared {
             agent: agent.to_owned(),
             work,
             ending: AtomicBool::new(false),
+            all_begun: AtomicBool::new(false),
             over: AtomicBool::new(false),
             cut: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
@@ -181,6 +184,7 @@ pub fn crowd(shared: &Arc<Shared>, seed: u64) -> JoinHandle<()> {
                 Err(silence) => shared.note(&silence),
             }
         }
+        shared.all_begun.store(true, Ordering::SeqCst);
         for other in others {
             let _ = other.join();
         }

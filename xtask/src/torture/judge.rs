@@ -7,6 +7,7 @@ use super::house::House;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use testkit::promises::{self, Found};
 
@@ -36,11 +37,12 @@ struct Seen {
     found: Found,
 }
 
-/// Waits until no run is live; false when that never comes.
+/// Waits until no run is live and none will be; false when that never comes.
 pub fn settles(shared: &Shared) -> bool {
     until(LIVENESS_MAX, SETTLE_PAUSE, || {
+        let all_begun = shared.all_begun.load(Ordering::SeqCst);
         let live = shared.door.json("/api/v1/runs?live=true&limit=500");
-        live.is_some_and(|live| live["items"].as_array().is_some_and(Vec::is_empty))
+        all_begun && live.is_some_and(|live| live["items"].as_array().is_some_and(Vec::is_empty))
     })
 }
 
