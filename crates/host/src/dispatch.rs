@@ -1,10 +1,10 @@
 //! Starts the tasks of the queue, in a host that serves. It looks when something moved (a task came,
 //! a run ended) and when the earliest task that waits may be looked at again; nothing is polled. One
 //! look starts whatever can be: of each agent with a hand free the first task, by priority and
-//! arrival (`engine::rules::claimable`), through the gates (`ops/gate.rs`); one that names nobody is
-//! handed to an agent that fits (`ops/fit.rs`). Those that wait for something without a time are
-//! asked for crowd by crowd (`dispatch/crowds.rs`). That a task is never worked on twice is not
-//! decided here but by the claim, under its fence.
+//! arrival (`engine::rules::claimable`), by the first of its ways (`ops/fallback.rs`) that the gates
+//! (`ops/gate.rs`) let pass; one that names nobody is handed to an agent that fits (`ops/fit.rs`).
+//! Those that wait for something without a time are asked for crowd by crowd (`dispatch/crowds.rs`).
+//! That a task is never worked on twice is not decided here but by the claim, under its fence.
 
 mod crowds;
 
