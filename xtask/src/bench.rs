@@ -65,10 +65,12 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
             crate::agents::run(root, &["--install"])?;
             build(root, &words[1..])
         }
+        ["bench", "dispatch", "--quick"] => quick(root),
         ["bench", rest @ ..] if is_known(rest) => build(root, rest),
         _ => Err(format!(
             "cargo xtask bench takes one of: {}, all [--write], acp [--write | --quick], \
-             agents [--pairs N] [--only ID] [--write], instructions [--check | --write]",
+             agents [--pairs N] [--only ID] [--write], instructions [--check | --write], \
+             dispatch --quick",
             NAMES.join(", ")
         )),
     }
@@ -132,7 +134,7 @@ fn one(root: &Path, name: &str, programs: &Programs, report: &mut Report) -> Res
         "fanout" => fanout::run(programs, report),
         "remote" => remote::run(programs, report),
         "decode" => decode::run(root, report),
-        "dispatch" => dispatch::run(programs, report),
+        "dispatch" => dispatch::run(programs, report, &dispatch::WHOLE),
         "size" => cold::size(programs, report),
         other => Err(format!("no bench is called '{other}': {}", NAMES.join(", "))),
     }
@@ -179,6 +181,16 @@ fn build(root: &Path, words: &[&str]) -> Result<(), String> {
         Some(_) | None => Command::new(tool),
     };
     succeed(command.arg("bench-built").args(words))
+}
+
+/// The queue in this very build, with little of everything: whether the bench works, and no figures.
+fn quick(root: &Path) -> Result<(), String> {
+    let own = own_path()?;
+    let target = own.ancestors().nth(2).unwrap_or(root);
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["build", "--quiet", "--package", "cli", "--package", "testkit", "--target-dir"]);
+    succeed(cargo.arg(target).current_dir(root))?;
+    dispatch::run(&Programs::beside_this_one()?, &mut Report::default(), &dispatch::QUICK)
 }
 
 fn succeed(command: &mut Command) -> Result<(), String> {

@@ -80,9 +80,15 @@ async fn the_suite_finds_a_store_in_which_one_may_jump_the_line() {
 
 #[test]
 fn the_suite_finds_every_flaw_of_a_queue() {
-    for flaw in
-        [Flaw::DependencyUncounted, Flaw::RecallIgnored, Flaw::DueUnchecked, Flaw::PriorityIgnored]
-    {
+    for flaw in [
+        Flaw::DependencyUncounted,
+        Flaw::RecallIgnored,
+        Flaw::DueUnchecked,
+        Flaw::PriorityIgnored,
+        Flaw::ClaimUnchecked,
+        Flaw::MoveUnfenced,
+        Flaw::MoveUnchecked,
+    ] {
         let suite = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
             let all = conformance::all(async || Model::flawed(Some(flaw)));

@@ -16,25 +16,40 @@ use std::time::Duration;
 use store::{Order, Store, TasksPage};
 use uuid::Uuid;
 
-const ROUNDS: usize = 5;
+/// How much of everything.
+pub struct Extent {
+    rounds: usize,
+    waiting: usize,
+    /// How long an idle server is watched.
+    idle: Duration,
+    /// How many tasks there are where a list is read.
+    points: &'static [u64],
+}
+
+pub const WHOLE: Extent = Extent {
+    rounds: 5,
+    waiting: 1_000,
+    idle: Duration::from_secs(60),
+    points: &[1_000, 10_000, 100_000, 1_000_000],
+};
+/// Enough to see that it works.
+pub const QUICK: Extent =
+    Extent { rounds: 1, waiting: 50, idle: Duration::from_secs(2), points: &[1_000, 4_000] };
 const CLAIMS: u64 = 400;
 /// Of so many agents; each has its part of the tasks.
 const AGENTS: u64 = 10;
-const WAITING: usize = 1_000;
-/// How long an idle server is watched.
-const IDLE: Duration = Duration::from_secs(60);
-const POINTS: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 const PAGES: u64 = 200;
 const PAGE_ROWS: usize = 50;
 
-pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
+pub fn run(programs: &Programs, report: &mut Report, extent: &Extent) -> Result<(), String> {
+    let Extent { rounds, waiting, idle, points } = extent;
     let how = format!(
-        "{ROUNDS} rounds of floor, ours with {CLAIMS} claims; {} s with {WAITING} tasks that wait; lists of 10³ to 10⁶",
-        IDLE.as_secs()
+        "{rounds} rounds of floor, ours with {CLAIMS} claims; {} s with {waiting} tasks that wait; lists of {points:?}",
+        idle.as_secs()
     );
     report.begin("dispatch", &how);
     let mut pairs = Pairs::default();
-    for _ in 0..ROUNDS {
+    for _ in 0..*rounds {
         pairs.push(floor()?, claims()?);
     }
     let bound = Bound::AtLeast { gate: 0.5, goal: 0.8 };
@@ -42,7 +57,7 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
 
     let (mut pages, mut heads) = (Vec::new(), Vec::new());
     for _ in 0..2 {
-        let (page, head) = lists()?;
+        let (page, head) = lists(points)?;
         pages.push(slope(&page));
         heads.push(slope(&head));
         for ((n, page_ns), (_, head_ns)) in page.iter().zip(&head) {
@@ -57,8 +72,9 @@ pub fn run(programs: &Programs, report: &mut Report) -> Result<(), String> {
     report.figure("slope of a page of tasks", "", median(&pages), flat);
     report.figure("slope of finding the next task", "", median(&heads), flat);
 
-    let idle = Bound::AtMost { gate: 0.5, goal: 0.1 };
-    report.figure("idle CPU with 1,000 tasks that wait", "% of a core", idle_cpu(programs)?, idle);
+    let gate = Bound::AtMost { gate: 0.5, goal: 0.1 };
+    let used = idle_cpu(programs, extent)?;
+    report.figure("idle CPU with 1,000 tasks that wait", "% of a core", used, gate);
     Ok(())
 }
 
@@ -153,11 +169,11 @@ fn claims() -> Result<f64, String> {
 /// Nanoseconds of CPU for a page and for the next task, at each point.
 type Costs = (Vec<(f64, f64)>, Vec<(f64, f64)>);
 
-fn lists() -> Result<Costs, String> {
+fn lists(points: &[u64]) -> Result<Costs, String> {
     let dir = tempfile::tempdir().map_err(said("making a directory"))?;
     let (mut pages, mut heads) = (Vec::new(), Vec::new());
     let mut there = 0;
-    for point in POINTS {
+    for &point in points {
         fill(dir.path(), there, point).map_err(said("filling a list"))?;
         there = point;
         let store = stored::open(dir.path())?;
@@ -183,13 +199,18 @@ fn fill(dir: &Path, from: u64, to: u64) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "OFF")?;
     connection.execute_batch("BEGIN")?;
     for n in from..to {
-        let state = ["queued", "done", "failed", "review"][(n % 4) as usize];
+        let state = ["queued", "done", "waiting", "review"][(n % 4) as usize];
         connection
             .prepare_cached(
-                "INSERT INTO tasks (id, agent, title, body, prompt, state, review, created_at, by_queue)
-                 VALUES (?1, ?2, 'a title as any', 'a body', 'a body', ?3, 'none', ?4, 1)",
+                "INSERT INTO tasks (id, agent, title, body, prompt, state, review, created_at, by_queue,
+                     waiting_for, pool)
+                 VALUES (?1, ?2, 'a title as any', 'a body', 'a body', ?3, 'none', ?4, 1,
+                     iif(?3 = 'waiting', 'pool', NULL), iif(?3 = 'waiting', 'a pool', NULL))",
             )?
             .execute(params![id(n), agent(n / 4), state, n as i64])?;
+        connection
+            .prepare_cached("INSERT INTO labels (label, task) VALUES ('a label', ?1)")?
+            .execute([id(n)])?;
     }
     connection.execute_batch("COMMIT")
 }
@@ -199,26 +220,31 @@ fn read_pages(store: &Store, point: u64) -> Result<f64, String> {
     for n in 0..PAGES {
         let at = Uuid::from_bytes(id(point / 2 + n * (point / 2) / PAGES));
         let state = (n % 2 == 0).then_some(contract::TaskState::Done);
+        let label = (n % 4 == 0).then(|| "a label".to_owned());
         let page = TasksPage {
             after: Some(TaskId::new(at)),
             limit: PAGE_ROWS,
             state,
+            label,
             order: Order::Newest,
-            ..TasksPage::default()
         };
         let read = wait_for(store.tasks(page)).map_err(said("reading a page"))?.len();
         if read != PAGE_ROWS {
             return Err(format!("a page of {PAGE_ROWS} held {read}"));
+        }
+        // A page that shows someone in line says where they stand.
+        if state.is_none() {
+            wait_for(store.lines(PAGE_ROWS)).map_err(said("reading the lines"))?;
         }
     }
     Ok((usage::own_cpu_ns() - from_ns) as f64 / PAGES as f64)
 }
 
 /// What a server takes of a core while tasks wait for their time.
-fn idle_cpu(programs: &Programs) -> Result<f64, String> {
+fn idle_cpu(programs: &Programs, extent: &Extent) -> Result<f64, String> {
     let mut serve = Serve::start(programs)?;
     let cwd = serve.instance.work();
-    for n in 0..WAITING {
+    for n in 0..extent.waiting {
         let hour = 10 + n % 10;
         let body = json!({
             "agent": "demo", "title": format!("later {n}"), "cwd": cwd,
@@ -227,11 +253,13 @@ fn idle_cpu(programs: &Programs) -> Result<f64, String> {
         serve.ask("POST", "/api/v1/tasks", &body.to_string())?;
     }
     let (before_ns, from_ns) = (usage::family_cpu_ns(serve.pid())?, usage::now_ns());
-    std::thread::sleep(IDLE);
+    std::thread::sleep(extent.idle);
     let cpu_ns = usage::family_cpu_ns(serve.pid())?.saturating_sub(before_ns);
     let waits = serve.ask("GET", "/api/v1/tasks?state=waiting&limit=500", "")?;
-    match waits.as_array().map(Vec::len) {
-        Some(500) => Ok(cpu_ns as f64 / (usage::now_ns() - from_ns) as f64 * 100.0),
+    match waits["items"].as_array().map(Vec::len) {
+        Some(rows) if rows == extent.waiting.min(500) => {
+            Ok(cpu_ns as f64 / (usage::now_ns() - from_ns) as f64 * 100.0)
+        }
         other => Err(format!("{other:?} tasks wait on the first page")),
     }
 }

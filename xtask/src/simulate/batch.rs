@@ -5,11 +5,13 @@ use super::drive::{Commit, Drive, HostState, Intent, only_reads};
 use super::env::Env;
 use super::ground::Ground;
 use super::oracle::Asks;
+use contract::RunState;
 use contract::event::{Body, Envelope, Origin};
 use contract::state::Review;
-use contract::{RunState, TaskState};
+use engine::rules::errand::{Ended, Next, after};
 use engine::{Booked, Covers, Effect, Now};
-use store::{Batch, LedgerRow, Seal, Settle};
+use store::backend::Backend;
+use store::{Batch, Follow, LedgerRow, Seal, Settle};
 
 impl Drive {
     pub fn make_batch<G: Ground>(&mut self, env: &Env<G>) -> Commit {
@@ -20,13 +22,30 @@ impl Drive {
         let mut events = Vec::with_capacity(pending.drafts.len());
         for (seq, draft) in (self.next_seq..).zip(&pending.drafts) {
             if let Body::Result(result) = &draft.body {
+                let tries = self.tries(env);
+                let next = after(&Ended {
+                    outcome: result.outcome,
+                    code: result.code,
+                    launched: self.pid.is_some(),
+                    resets_at: None,
+                    review: Review::None,
+                    tries,
+                    tries_max: None,
+                    now: now.wall,
+                    jitter01: 0.5,
+                });
+                let Next { state, waiting_for, until, again, .. } = next;
                 settle = Some(Settle {
                     outcome: result.outcome,
                     code: result.code,
                     ended_at: now.wall,
-                    task_state: TaskState::after(result.outcome, Review::None),
-                    waiting_for: None,
-                    follow: Default::default(),
+                    task_state: state,
+                    waiting_for,
+                    follow: Follow {
+                        until,
+                        tries: again.then_some(tries + 1),
+                        ..Follow::default()
+                    },
                     message: seal.given(result.message.as_deref().unwrap_or_default()),
                     turns: u64::from(self.machine.turns()),
                     unspent: false,
@@ -79,6 +98,16 @@ impl Drive {
             }
         }
         Commit { batch, asks, effects: pending.effects, last_seq, again: false, stop_told: false }
+    }
+}
+
+impl Drive {
+    /// How often the task of this run was tried again before.
+    fn tries<G: Ground>(&self, env: &Env<G>) -> u32 {
+        let store = env.ground.store();
+        let run = env.ground.wait(store.run(self.run)).ok().flatten();
+        let task = run.and_then(|run| env.ground.wait(store.task(run.task)).ok().flatten());
+        task.map_or(0, |task| task.tries)
     }
 }
 

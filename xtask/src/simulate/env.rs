@@ -11,7 +11,7 @@ use contract::{Code, RunId, Timestamp};
 use engine::Now;
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::{Batch, Claim, Error, Reaped, Seal, Seen};
+use store::{Again, Batch, Claim, Error, Reaped, Seal, Seen, TaskMove};
 use uuid::Uuid;
 
 /// When every simulation begins.
@@ -25,6 +25,8 @@ pub enum Verb {
     Commit { batch: Box<Batch>, asks: Asks },
     Renew { run: RunId, fence: u64, expires_at: Timestamp },
     Reap { now: Timestamp, seen: Vec<Seen> },
+    Move(Box<TaskMove>),
+    Again(Timestamp),
 }
 
 /// What the store answers.
@@ -58,6 +60,8 @@ pub struct Env<'a, G> {
     pub rate: u64,
     pub skews_ms: Vec<i64>,
     pub trouble_until_ms: u64,
+    /// Faults have ended, and nobody holds a task any more.
+    pub calm: bool,
     pub keepers: BTreeMap<RunId, Keeper>,
     pub calls: Vec<Call>,
     pub oracle: Oracle,
@@ -86,6 +90,7 @@ impl<'a, G: Ground> Env<'a, G> {
             rate: RATE,
             skews_ms,
             trouble_until_ms: 0,
+            calm: false,
             keepers: BTreeMap::new(),
             calls: Vec::new(),
             oracle: Oracle::default(),
@@ -148,7 +153,9 @@ impl<'a, G: Ground> Env<'a, G> {
             let full = || Error::DiskFull { doing: "simulating".to_owned() };
             let answer = match &call.verb {
                 Verb::Claim(_) => Answer::Claimed(Err(full())),
-                Verb::Commit { .. } | Verb::Renew { .. } => Answer::Done(Err(full())),
+                Verb::Commit { .. } | Verb::Renew { .. } | Verb::Move(_) | Verb::Again(_) => {
+                    Answer::Done(Err(full()))
+                }
                 Verb::Reap { .. } => Answer::Reaped(Err(full())),
             };
             self.calls[at].answer = Some(answer);
@@ -170,6 +177,10 @@ impl<'a, G: Ground> Env<'a, G> {
                 if committed.is_ok() && !batch.events.is_empty() {
                     let row = self.ground.wait(store.run(batch.run)).ok().flatten();
                     self.oracle.committed(batch, asks, row.as_ref())?;
+                    if let (Some(row), Some(_)) = (row, &batch.settle) {
+                        let task = self.ground.wait(store.task(row.task)).ok().flatten();
+                        task.map_or(Ok(()), |task| self.oracle.ended(batch.run, &task))?;
+                    }
                 } else if committed.is_ok() {
                     self.oracle.committed(batch, asks, None)?;
                 }
@@ -190,6 +201,18 @@ impl<'a, G: Ground> Env<'a, G> {
                     self.reaped(node, reaped, asked_ms)?;
                 }
                 (Answer::Reaped(reaped), "reaps")
+            }
+            Verb::Move(step) => {
+                let moved = self.ground.wait(store.move_task((**step).clone()));
+                if moved.is_ok() {
+                    self.oracle.moved(step)?;
+                }
+                let what = if moved.is_ok() { "holds a task" } else { "refuses to hold a task" };
+                (Answer::Done(moved), what)
+            }
+            Verb::Again(now) => {
+                let again = self.ground.wait(store.again(Again::Due(*now)));
+                (Answer::Done(again.map(drop)), "queues those whose time has come")
             }
         };
         self.calls[at].answer = Some(answer);

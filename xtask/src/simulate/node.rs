@@ -9,13 +9,14 @@ use super::keeper::Keeper;
 use super::options::Sharing;
 use super::oracle::Violation;
 use super::take_over::{TakeOver, Taken};
-use contract::{RunId, TaskId, Timestamp};
+use contract::state::WaitingFor;
+use contract::{RunId, TaskId, TaskState, Timestamp};
 use engine::rules::lease::Lease;
 use engine::rules::overdue::Overdue;
 use engine::{Input, Machine, Now, RunBudget, Terms};
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::{Claim, Error, Reaped, RunHead, RunRow, RunsPage, Seen};
+use store::{Claim, Error, Follow, Reaped, RunHead, RunRow, RunsPage, Seen, TaskMove};
 
 /// Rows of one look at what is unsettled.
 const ROWS_MAX: usize = 100;
@@ -23,8 +24,17 @@ const ROWS_MAX: usize = 100;
 const CLAIM_RETRY_MS: u64 = 500;
 /// How long a host that makes room waits for its drivers.
 const LET_GO_MS: u64 = 5_000;
+/// One task in so many is held back before it is claimed.
+const HOLD_RARITY: usize = 6;
 const WALL_MS: u64 = 60_000;
 const SILENCE_MS: u64 = 20_000;
+
+/// A task that could be started, as it was seen.
+#[derive(Debug, Clone, Copy)]
+pub struct Queued {
+    pub task: TaskId,
+    pub fence: u64,
+}
 
 struct Starting {
     claim: Claim,
@@ -114,7 +124,7 @@ impl Node {
     pub fn step<G: Ground>(
         &mut self,
         env: &mut Env<G>,
-        queued: Option<TaskId>,
+        queued: Option<Queued>,
     ) -> Result<Option<&'static str>, Violation> {
         if let Some(since_ms) = self.leaving_since_ms {
             if self.drives.is_empty() || env.boot_ms >= since_ms + LET_GO_MS {
@@ -191,7 +201,7 @@ impl Node {
     fn start<G: Ground>(
         &mut self,
         env: &mut Env<G>,
-        queued: Option<TaskId>,
+        queued: Option<Queued>,
     ) -> Option<&'static str> {
         let now = env.now(self.index);
         match &mut self.starting {
@@ -202,7 +212,11 @@ impl Node {
             }
             Some(_) => None,
             None => {
-                let claim = claim(env, self.index, queued?, now);
+                let queued = queued?;
+                if !env.calm && env.chance.one_in(HOLD_RARITY) {
+                    return Some(self.hold(env, queued, now));
+                }
+                let claim = claim(env, self.index, queued.task, now);
                 let conn = env.number();
                 let careless = env.flaw == Some(Break::LatePlan);
                 env.keepers.insert(claim.run, Keeper::spawned(claim.run, conn, careless));
@@ -211,6 +225,22 @@ impl Node {
                 Some("claims a task")
             }
         }
+    }
+
+    /// Something is in the way: the task waits for its time.
+    fn hold<G: Ground>(&mut self, env: &mut Env<G>, queued: Queued, now: Now) -> &'static str {
+        let until = now.wall.plus_ms(env.options.lease_ms as i64 / 2);
+        let step = TaskMove {
+            task: queued.task,
+            fence: queued.fence,
+            from: TaskState::Queued,
+            to: TaskState::Waiting,
+            waiting_for: Some(WaitingFor::Quota),
+            pool: None,
+            follow: Follow { until: Some(until), ..Follow::default() },
+        };
+        env.call(self.index, Verb::Move(Box::new(step)));
+        "finds something in the way of a task"
     }
 
     fn claimed<G: Ground>(
@@ -293,6 +323,8 @@ impl Node {
 
     fn tend<G: Ground>(&mut self, env: &mut Env<G>) -> &'static str {
         self.tend_at_ms = env.boot_ms + env.options.lease_ms / 2;
+        let wall = env.now(self.index).wall;
+        env.call(self.index, Verb::Again(wall));
         let rows = unsettled(env).into_iter().filter(|row| !self.drives.contains_key(&row.id));
         let leases = rows.map(|row| (row.id, (row.fence, row.lease_expires_at.ms())));
         let over = self.overdue.look(env.boot_ms, env.options.lease_ms, leases);

@@ -2,11 +2,11 @@
 //! the store accepted, each thing an agent was told and each answer that a node got, and says which
 //! promise was broken. It never asks the store what the store believes, except to compare.
 
-use contract::{CommandId, RunId, RunState, TaskId};
+use contract::{CommandId, RunId, RunState, TaskId, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use store::{Batch, RunRow, StoredEvent};
+use store::{Batch, RunRow, StoredEvent, TaskMove, TaskRow};
 
 /// A promise of the product, with the numbers that the project's invariants have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +25,9 @@ pub enum Promise {
     ReapedInTime,
     WishesOnce,
     NoneOutlives,
+    OneAtATime,
+    DoneOnce,
+    NotTriedAgain,
     Ends,
 }
 
@@ -45,6 +48,9 @@ impl Promise {
             Self::ReapedInTime => "I5 no good lease is reaped",
             Self::WishesOnce => "every wish is taken at most once, and answered",
             Self::NoneOutlives => "I7 no agent is started for, or outlives, a settled run",
+            Self::OneAtATime => "a task is worked on by one run at a time",
+            Self::DoneOnce => "a task is done once",
+            Self::NotTriedAgain => "a task that nobody wants any more is not tried again",
             Self::Ends => "I11 without faults every run ends",
         }
     }
@@ -89,6 +95,11 @@ pub struct Oracle {
     runs: BTreeMap<RunId, Known>,
     fences: BTreeMap<TaskId, u64>,
     accepted: BTreeMap<CommandId, RunId>,
+    /// Which run is at work on which task.
+    at_work: BTreeMap<TaskId, RunId>,
+    done: BTreeSet<TaskId>,
+    recalled: BTreeSet<TaskId>,
+    cancelled: BTreeSet<TaskId>,
 }
 
 /// What a Batch asks for, in the oracle's words.
@@ -118,6 +129,14 @@ impl Oracle {
                 Promise::FencesRise,
                 format!("{run} was granted with fence {fence} after {before}"),
             );
+        }
+        let other = self.at_work.insert(task, run).filter(|other| *other != run);
+        if let Some(other) = other {
+            let what = format!("{task} was given to {run} while {other} is at work on it");
+            return broken(Promise::OneAtATime, what);
+        }
+        if self.done.contains(&task) {
+            return broken(Promise::DoneOnce, format!("{task} is done and was given to {run}"));
         }
         let known = self.run(run);
         if known.settled.is_some() {
@@ -197,6 +216,53 @@ impl Oracle {
             }
         }
         Ok(())
+    }
+
+    /// A run of this task has ended, and the task stands so now.
+    pub fn ended(&mut self, run: RunId, task: &TaskRow) -> Result<(), Violation> {
+        if self.at_work.get(&task.id) == Some(&run) {
+            self.at_work.remove(&task.id);
+        }
+        let id = task.id;
+        if task.state == TaskState::Done && !self.done.insert(id) {
+            return broken(Promise::DoneOnce, format!("{id} is done again, by {run}"));
+        }
+        let again = matches!(task.state, TaskState::Queued | TaskState::Waiting);
+        match again && self.recalled.contains(&id) {
+            true => broken(Promise::NotTriedAgain, format!("{id} is tried again after {run}")),
+            false => Ok(()),
+        }
+    }
+
+    /// The store moved a task that no run should hold.
+    pub fn moved(&mut self, step: &TaskMove) -> Result<(), Violation> {
+        let TaskMove { task, fence, .. } = step;
+        let now = self.fences.get(task).copied().unwrap_or(0);
+        if *fence != now {
+            let what = format!("{task} was moved under fence {fence}, and {now} is its own");
+            return broken(Promise::NoStaleWrite, what);
+        }
+        if let Some(run) = self.at_work.get(task) {
+            let what = format!("{task} was moved while {run} works on it");
+            return broken(Promise::OneAtATime, what);
+        }
+        let over = self.done.contains(task) || self.cancelled.contains(task);
+        if step.to == TaskState::Cancelled {
+            self.cancelled.insert(*task);
+        }
+        match over {
+            true => broken(Promise::NotTriedAgain, format!("{task} is over and was moved")),
+            false => Ok(()),
+        }
+    }
+
+    pub fn is_cancelled(&self, task: TaskId) -> bool {
+        self.cancelled.contains(&task)
+    }
+
+    /// Nobody wants a task any more.
+    pub fn recalled(&mut self, task: TaskId) {
+        self.recalled.insert(task);
     }
 
     pub fn wished(&mut self, id: CommandId, run: RunId) {

@@ -18,6 +18,9 @@ type Row = (Break, Sharing, &'static [Fault], &'static [Promise]);
 
 const FENCED: &[Fault] =
     &[Fault::Pause, Fault::Freeze, Fault::LostAnswer, Fault::LateRequest, Fault::Crash];
+const LOST: &[Fault] = &[Fault::KeeperDeath, Fault::AgentDeath];
+const RETRIED: &[Fault] =
+    &[Fault::KeeperDeath, Fault::LateRequest, Fault::Pause, Fault::LostAnswer];
 const CLOCKS: &[Fault] = &[Fault::Pause, Fault::WallJump, Fault::WallRate];
 const DEATHS: &[Fault] = &[Fault::Crash, Fault::HandOver];
 
@@ -29,6 +32,10 @@ const FOUND: &[Row] = &[
     (Break::Store(Flaw::ReapUnseen), SharedStore, FENCED, &[Promise::ReapedInTime]),
     (Break::Store(Flaw::HeadUnchecked), SharedStore, FENCED, &[Promise::Gapless]),
     (Break::Store(Flaw::EndUnchecked), SharedStore, FENCED, &[Promise::EndsOnce]),
+    (Break::Store(Flaw::ClaimUnchecked), SharedStore, FENCED, &[Promise::OneAtATime]),
+    (Break::Store(Flaw::MoveUnfenced), SharedStore, RETRIED, &[Promise::NoStaleWrite]),
+    (Break::Store(Flaw::MoveUnchecked), SharedStore, FENCED, &[Promise::NotTriedAgain]),
+    (Break::Store(Flaw::RecallIgnored), SharedStore, LOST, &[Promise::NotTriedAgain]),
     (Break::LateRenewal, SharedStore, FENCED, &[Promise::Leased]),
     (Break::LeaseFromAnswer, SharedStore, FENCED, &[Promise::Leased]),
     (Break::WallLease, SharedStore, CLOCKS, &[Promise::Leased]),

@@ -6,7 +6,7 @@ use super::breaks::Break;
 use super::env::{Answer, Env, RATE, Verb};
 use super::ground::Ground;
 use super::keeper::{Line, Record, Stage};
-use super::node::Node;
+use super::node::{Node, Queued};
 use super::options::{Fault, Options, Sharing};
 use super::oracle::{Promise, Violation, broken};
 use contract::event::Body;
@@ -14,7 +14,7 @@ use contract::state::Review;
 use contract::{Code, CommandId, Event, RunId, RunState, TaskId, TaskState, Wish};
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::{Error, NewCommand, NewTask, RunsPage};
+use store::{Errand, Error, Follow, NewCommand, NewTask, RunsPage, TaskMove, TaskRow};
 
 /// Steps without faults, at most, until every run has ended.
 const CALM_STEPS_MAX: u64 = 20_000;
@@ -23,6 +23,10 @@ const IDLE_PICKS_MAX: u32 = 12;
 const STEP_MS_MAX: usize = 16;
 const EVENTS_MAX: usize = 10_000;
 const WISHES_MAX: u64 = 4;
+/// One step of the client in so many takes a task back.
+const RECALL_RARITY: usize = 12;
+/// A late request that nobody waits for comes to the store at one in so many of its turns.
+const LINGER_RARITY: usize = 16;
 /// A year, roughly; clocks are set by up to ten of them.
 const YEAR_MS: i64 = 31_557_600_000;
 const JUMPS_MS: [i64; 6] = [1_000, 60_000, 3_600_000, 86_400_000, YEAR_MS, 10 * YEAR_MS];
@@ -97,13 +101,13 @@ impl<'a, G: Ground> World<'a, G> {
     }
 
     fn enqueue(&mut self) {
-        for _ in 0..self.env.options.tasks {
+        for n in 0..self.env.options.tasks {
             let id = TaskId::new(self.env.uuid());
             let seal = &self.env.seal;
             let task = NewTask {
                 id,
                 key: None,
-                agent: "simulated".to_owned(),
+                agent: format!("agent {n}"),
                 title: seal.given("simulated"),
                 body: seal.given(""),
                 prompt: seal.given(""),
@@ -111,7 +115,7 @@ impl<'a, G: Ground> World<'a, G> {
                 review: Review::None,
                 priority: 0,
                 line: None,
-                errand: None,
+                errand: Some(Errand::default()),
                 created_at: self.env.now(0).wall,
             };
             let _ = self.env.ground.wait(self.env.ground.store().enqueue(task));
@@ -122,6 +126,7 @@ impl<'a, G: Ground> World<'a, G> {
     /// Faults end. What they did to the clocks and to memories stays as it is.
     fn calm(&mut self) {
         self.faulty = false;
+        self.env.calm = true;
         self.env.rate = RATE;
         self.env.trouble_until_ms = 0;
         for node in &mut self.nodes {
@@ -168,7 +173,7 @@ impl<'a, G: Ground> World<'a, G> {
         } else if pick < nodes + keepers + 2 * self.env.calls.len() {
             self.step_call((pick - nodes - keepers) / 2)
         } else {
-            Ok(self.step_client())
+            self.step_client()
         }
     }
 
@@ -182,6 +187,50 @@ impl<'a, G: Ground> World<'a, G> {
         {
             self.env.pass(due_ms - now_ms);
         }
+        if self.env.calm {
+            self.retry();
+        }
+    }
+
+    /// A person tries what waits for a time that a clock, which was set meanwhile, may never see.
+    fn retry(&mut self) {
+        for task in self.tasks.clone() {
+            let row = self.env.ground.wait(self.env.ground.store().task(task)).ok().flatten();
+            let Some(row) = row.filter(|row| row.state == TaskState::Waiting) else { continue };
+            let step = step(task, row.fence, TaskState::Waiting, TaskState::Queued);
+            let _ = self.env.ground.wait(self.env.ground.store().move_task(step));
+            self.env.tell(|| format!("{task} is to be tried now"));
+        }
+    }
+
+    /// Someone wants a task no more: it is cancelled, or recalled where it runs.
+    fn recall(&mut self) -> Result<bool, Violation> {
+        let Some(task) = self.env.chance.pick(&self.tasks).copied() else { return Ok(false) };
+        let row = self.env.ground.wait(self.env.ground.store().task(task)).ok().flatten();
+        let Some(row) = row else { return Ok(false) };
+        match row.state {
+            TaskState::Running => {}
+            TaskState::Queued | TaskState::Waiting => return self.cancel(task, &row),
+            TaskState::Review | TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
+                return Ok(false);
+            }
+        }
+        let recalled = self.env.ground.wait(self.env.ground.store().recall(task, row.fence));
+        if recalled.is_ok() {
+            self.env.oracle.recalled(task);
+        }
+        self.env.tell(|| format!("{task} is recalled: {}", recalled.is_ok()));
+        Ok(true)
+    }
+
+    fn cancel(&mut self, task: TaskId, row: &TaskRow) -> Result<bool, Violation> {
+        let step = step(task, row.fence, row.state, TaskState::Cancelled);
+        let cancelled = self.env.ground.wait(self.env.ground.store().move_task(step.clone()));
+        if cancelled.is_ok() {
+            self.env.oracle.moved(&step)?;
+        }
+        self.env.tell(|| format!("{task} is cancelled: {}", cancelled.is_ok()));
+        Ok(true)
     }
 
     fn step_node(&mut self, index: usize) -> Result<bool, Violation> {
@@ -206,10 +255,11 @@ impl<'a, G: Ground> World<'a, G> {
         Ok(true)
     }
 
-    fn queued(&mut self) -> Option<TaskId> {
-        let task = *self.env.chance.pick(&self.tasks)?;
-        let row = self.env.ground.wait(self.env.ground.store().task(task)).ok().flatten()?;
-        (row.state == TaskState::Queued).then_some(task)
+    /// One of those that the queue says could be started.
+    fn queued(&mut self) -> Option<Queued> {
+        let heads = self.env.ground.wait(self.env.ground.store().heads()).ok()?;
+        let head = self.env.chance.pick(&heads)?;
+        Some(Queued { task: head.task.id, fence: head.task.fence })
     }
 
     fn step_keeper(&mut self, at: usize) -> Result<bool, Violation> {
@@ -239,6 +289,11 @@ impl<'a, G: Ground> World<'a, G> {
                 let answer = unsure(&self.env.calls[at].verb);
                 self.env.tell(|| format!("node {index} gives up on request {id}"));
                 return self.deliver(index, id, asked_ms, answer);
+            }
+            // Nobody waits for the answer to these.
+            let unheeded = orphan || matches!(self.env.calls[at].verb, Verb::Move(_));
+            if unheeded && late && !self.env.chance.one_in(LINGER_RARITY) {
+                return Ok(false);
             }
             let what = self.env.apply(at)?;
             self.env.tell(|| format!("the store {what} (request {id} of node {index})"));
@@ -275,9 +330,9 @@ impl<'a, G: Ground> World<'a, G> {
     }
 
     /// Someone wishes something of a run, or the same again.
-    fn step_client(&mut self) -> bool {
+    fn step_client(&mut self) -> Result<bool, Violation> {
         if !self.faulty {
-            return false;
+            return Ok(false);
         }
         if self.env.options.has(Fault::RepeatedWish)
             && self.env.chance.one_in(2)
@@ -285,12 +340,15 @@ impl<'a, G: Ground> World<'a, G> {
         {
             let _ = self.env.ground.wait(self.env.ground.store().command(wish));
             self.env.tell(|| "a wish is sent again".to_owned());
-            return true;
+            return Ok(true);
+        }
+        if self.env.chance.one_in(RECALL_RARITY) {
+            return self.recall();
         }
         let runs: Vec<RunId> = self.env.keepers.keys().copied().collect();
-        let Some(run) = self.env.chance.pick(&runs).copied() else { return false };
+        let Some(run) = self.env.chance.pick(&runs).copied() else { return Ok(false) };
         if self.wishes >= WISHES_MAX || !self.env.chance.one_in(3) {
-            return false;
+            return Ok(false);
         }
         self.wishes += 1;
         let id = CommandId::new(self.env.uuid());
@@ -306,7 +364,7 @@ impl<'a, G: Ground> World<'a, G> {
             self.last_wish = Some(wish);
         }
         self.env.tell(|| format!("{id} is wished of {run}: {}", accepted.is_ok()));
-        true
+        Ok(true)
     }
 
     /// Something goes wrong. False when the chosen thing cannot.
@@ -416,7 +474,9 @@ impl<'a, G: Ground> World<'a, G> {
     fn is_over(&mut self) -> bool {
         let queued = self.tasks.clone().into_iter().any(|task| {
             let row = self.env.ground.wait(self.env.ground.store().task(task)).ok().flatten();
-            row.is_some_and(|row| matches!(row.state, TaskState::Queued | TaskState::Running))
+            row.is_some_and(|row| {
+                matches!(row.state, TaskState::Queued | TaskState::Waiting | TaskState::Running)
+            })
         });
         let living = self.env.keepers.values().any(|keeper| keeper.agent.is_some());
         !queued && !living && self.nodes.iter().all(Node::is_idle) && self.unsettled().is_empty()
@@ -431,7 +491,8 @@ impl<'a, G: Ground> World<'a, G> {
 
     /// Everything has ended: the store has what it took, and what the agents said, once.
     fn compare(&mut self) -> Result<(), Violation> {
-        let mut ended: BTreeMap<TaskId, u32> = BTreeMap::new();
+        // Of each task how many runs have ended, and how many of them well.
+        let mut ended: BTreeMap<TaskId, (u32, u32)> = BTreeMap::new();
         let runs: Vec<RunId> = self.env.keepers.keys().copied().collect();
         for run in runs {
             let row = self.env.ground.wait(self.env.ground.store().run(run)).ok().flatten();
@@ -443,14 +504,23 @@ impl<'a, G: Ground> World<'a, G> {
             };
             self.env.oracle.compare(run, row.as_ref(), &stored)?;
             if let Some(row) = row.filter(|row| row.state == RunState::Settled) {
-                *ended.entry(row.task).or_default() += 1;
+                let (all, well) = ended.entry(row.task).or_default();
+                *all += 1;
+                *well += u32::from(row.outcome == Some(contract::Outcome::Succeeded));
             }
             self.compare_words(run, &stored)?;
         }
-        match self.tasks.iter().find(|task| ended.get(task) != Some(&1)) {
-            Some(task) => broken(Promise::EndsOnce, format!("{task} has not one ended run")),
-            None => Ok(()),
+        for task in &self.tasks {
+            match ended.get(task) {
+                None if self.env.oracle.is_cancelled(*task) => {}
+                None => return broken(Promise::EndsOnce, format!("no run of {task} has ended")),
+                Some((_, 0 | 1)) => {}
+                Some((_, well)) => {
+                    return broken(Promise::DoneOnce, format!("{task} was done {well} times"));
+                }
+            }
         }
+        Ok(())
     }
 
     fn compare_words(&self, run: RunId, stored: &[store::StoredEvent]) -> Result<(), Violation> {
@@ -488,10 +558,16 @@ impl<'a, G: Ground> World<'a, G> {
     }
 }
 
+fn step(task: TaskId, fence: u64, from: TaskState, to: TaskState) -> TaskMove {
+    TaskMove { task, fence, from, to, waiting_for: None, pool: None, follow: Follow::default() }
+}
+
 fn unsure(verb: &Verb) -> Answer {
     match verb {
         Verb::Claim(_) => Answer::Claimed(Err(Error::Unacknowledged)),
-        Verb::Commit { .. } | Verb::Renew { .. } => Answer::Done(Err(Error::Unacknowledged)),
+        Verb::Commit { .. } | Verb::Renew { .. } | Verb::Move(_) | Verb::Again(_) => {
+            Answer::Done(Err(Error::Unacknowledged))
+        }
         Verb::Reap { .. } => Answer::Reaped(Err(Error::Unacknowledged)),
     }
 }

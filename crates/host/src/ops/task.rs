@@ -131,7 +131,12 @@ impl TaskView {
 /// A page of tasks.
 pub async fn list(host: &Host, page: TasksPage) -> Result<Vec<TaskView>, Fault> {
     let rows = host.store().tasks(page).await.map_err(stored)?;
-    let lines = host.store().lines(limits::PAGE_ROWS_MAX).await.map_err(stored)?;
+    // Where they stand is asked only when someone on the page stands in line.
+    let in_line = rows.iter().any(|row| row.waiting_for == Some(WaitingFor::Pool));
+    let lines = match in_line {
+        true => host.store().lines(limits::PAGE_ROWS_MAX).await.map_err(stored)?,
+        false => Vec::new(),
+    };
     let ahead =
         |task: TaskId| lines.iter().find(|(row, _)| row.id == task).map(|(_, ahead)| *ahead);
     Ok(rows

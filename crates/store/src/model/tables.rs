@@ -30,6 +30,12 @@ pub enum Flaw {
     HeadUnchecked,
     /// A run that has ended can be written to.
     EndUnchecked,
+    /// A task is claimed wherever it stands.
+    ClaimUnchecked,
+    /// A task is moved under any fence.
+    MoveUnfenced,
+    /// A task is moved wherever it stands.
+    MoveUnchecked,
     /// A task is claimed when all slots are taken.
     SlotsUncounted,
     /// A task is claimed before those that came first.
@@ -161,7 +167,8 @@ impl Tables {
         let task = self.tasks.get(&claim.task).ok_or_else(|| Error::not_found(claim.task))?;
         let pool = &claim.head.adapter;
         let in_line = claim.places.is_some() && waits(task, Some(pool));
-        if task.state != TaskState::Queued && !in_line {
+        let anywhere = self.lacks(Flaw::ClaimUnchecked);
+        if task.state != TaskState::Queued && !in_line && !anywhere {
             let word = task.state.word();
             return Err(Error::conflict(format!("{} is {word} and cannot be claimed", claim.task)));
         }
@@ -343,7 +350,11 @@ impl Tables {
         if let Some(why) = step.folly() {
             return Err(refusal(why));
         }
-        let there = |task: &&mut TaskRow| task.state == step.from && task.fence == step.fence;
+        let (unfenced, anywhere) =
+            (self.lacks(Flaw::MoveUnfenced), self.lacks(Flaw::MoveUnchecked));
+        let there = |task: &&mut TaskRow| {
+            (anywhere || task.state == step.from) && (unfenced || task.fence == step.fence)
+        };
         let Some(task) = self.tasks.get_mut(&step.task).filter(there) else {
             return Err(refusal("it is not there any more"));
         };
