@@ -47,8 +47,7 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
 }
 
 async fn list(context: &Context, all: bool) -> Result<ExitCode, Stopped> {
-    let mut agents: Vec<AgentView> =
-        context.ask(async |client| Ok(client.get("/api/v1/agents").await?)).await?;
+    let mut agents: Vec<AgentView> = context.ask(async |client| Ok(client.agents().await?)).await?;
     agents.retain(|agent| all || agent.state != AgentState::Retired);
     if context.global.json {
         context.print_json(&agents)?;
