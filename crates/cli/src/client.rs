@@ -192,6 +192,22 @@ impl Client {
         self.post(&format!("/api/v1/runs/{run}/commands"), &Wished { id, wish }).await.map(drop)
     }
 
+    /// Everyone who works here or did, page after page.
+    pub async fn agents(&self) -> Result<Vec<AgentView>, Fault> {
+        let mut all = Vec::new();
+        let mut after = String::new();
+        loop {
+            let max = limits::PAGE_ROWS_MAX;
+            let path = format!("/api/v1/agents?limit={max}&after={}", escaped(&after));
+            let page: Page<AgentView> = self.get(&path).await?;
+            all.extend(page.items);
+            match page.next {
+                Some(next) => after = next,
+                None => return Ok(all),
+            }
+        }
+    }
+
     /// An agent that was hired, or one of the host's own configuration.
     pub async fn agent(&self, name: &str) -> Result<AgentView, Fault> {
         self.get(&format!("/api/v1/agents/{}", escaped(name))).await

@@ -58,8 +58,7 @@ fn sheet(context: &Context, agent: &AgentView) -> Result<ExitCode, Stopped> {
 }
 
 async fn list(context: &Context, all: bool) -> Result<ExitCode, Stopped> {
-    let mut agents: Vec<AgentView> =
-        context.ask(async |client| Ok(client.get("/api/v1/agents").await?)).await?;
+    let mut agents: Vec<AgentView> = context.ask(async |client| Ok(client.agents().await?)).await?;
     agents.retain(|agent| all || agent.state != AgentState::Retired);
     if context.global.json {
         context.print_json(&agents)?;

@@ -60,6 +60,25 @@ fn pages_by_key_have_every_run_once_and_the_last_says_so() {
         }
         assert_eq!(seen, made, "pages of {limit}");
     }
+    // Hired agents and those of the configuration are one list, by name.
+    let names = ["ann", "bob", "cy", "demo-2", "zoe"];
+    for name in names {
+        let body = json!({ "name": name, "spec": { "adapter": "demo" } }).to_string();
+        assert_eq!(door.owner("POST", "/api/v1/agents", &body).status, 201);
+    }
+    for limit in [1, 2, 5, 500] {
+        let (mut seen, mut next) = (Vec::new(), String::new());
+        loop {
+            let page = get(&door, &format!("/api/v1/agents?limit={limit}{next}"));
+            let items = page["items"].as_array().unwrap();
+            assert!(items.len() <= limit);
+            seen.extend(items.iter().map(|agent| agent["name"].as_str().unwrap().to_owned()));
+            let Some(after) = page["next"].as_str() else { break };
+            next = format!("&after={after}");
+            assert!(seen.len() <= names.len(), "the pages have no end");
+        }
+        assert_eq!(seen, names, "pages of {limit}");
+    }
     let tasks = get(&door, "/api/v1/tasks?limit=2");
     assert_eq!(tasks["items"].as_array().unwrap().len(), 2);
     assert!(tasks["next"].is_string());

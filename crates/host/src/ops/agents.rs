@@ -11,7 +11,7 @@ use super::run::{Named, stored};
 use super::who::Who;
 use crate::{Host, chance, clock};
 use books::Books;
-use contract::limits::{AGENT_NAME_BYTES_MAX, PAGE_ROWS_MAX};
+use contract::limits::AGENT_NAME_BYTES_MAX;
 use contract::state::{AgentState, WaitingFor};
 use contract::{AgentId, Code, Fault, NanoUsd, Timestamp};
 use engine::rules::hold::Hold;
@@ -134,15 +134,23 @@ pub struct Edit {
 /// How often a change is tried again when another came between.
 const TRIES: usize = 5;
 
-/// Everyone who works here or did, by name.
-pub async fn list(host: &Host) -> Result<Vec<AgentView>, Fault> {
+/// Those who work here or did, by name: so many whose names come after this one.
+pub async fn list(host: &Host, after: &str, limit: usize) -> Result<Vec<AgentView>, Fault> {
     let books = Books::open(host).await?;
-    let rows = rows(host).await?;
+    let rows = host.store().agents(after, limit).await.map_err(stored)?;
+    // Of a page that is full nothing behind its last row is known.
+    let last = rows.last().filter(|_| rows.len() >= limit).map(|row| row.name.as_str());
     let own = host.inner.book.own();
-    let unchanged = own.iter().filter(|own| rows.iter().all(|row| row.name != own.name));
+    let unchanged = own.iter().filter(|own| {
+        let name = own.name.as_str();
+        name > after
+            && last.is_none_or(|last| name < last)
+            && rows.iter().all(|row| row.name != name)
+    });
     let mut views: Vec<_> = unchanged.map(|own| books.configured(own, None)).collect();
     views.extend(rows.iter().filter_map(|row| books.view(host, row)));
     views.sort_by(|a, b| a.name.cmp(&b.name));
+    views.truncate(limit);
     Ok(views)
 }
 

@@ -7,13 +7,29 @@ use crate::auth::Caller;
 use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
+use contract::Page;
 use contract::state::AgentState;
 use host::ops::agents::{self, AgentView, Edit, Hire, Saved};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub async fn list(State(app): State<App>) -> Result<Json<Vec<AgentView>>, Problem> {
-    Ok(Json(agents::list(&app.host).await?))
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListQuery {
+    /// How many, at most 500.
+    limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(default)]
+    after: String,
+}
+
+pub async fn list(
+    State(app): State<App>,
+    Options(ListQuery { limit, after }): Options<ListQuery>,
+) -> Result<Json<Page<AgentView>>, Problem> {
+    let limit = super::runs::page_of(limit);
+    let rows = agents::list(&app.host, &after, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, |agent| agent.name.clone())))
 }
 
 pub async fn hire(

@@ -415,3 +415,56 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Those whose access is not what their verb says, written down apart from the table: whoever adds
+    /// one, or changes one, says so twice.
+    const OTHERWISE: &[(&str, &str, Access)] = &[
+        ("get", "/healthz", Access::Open),
+        ("get", "/sign-in", Access::Open),
+        ("post", "/mcp", Access::Run),
+        ("get", "/api/v1/runs/{run}/workspace", Access::Run),
+        ("post", "/api/v1/runs/{run}/callback", Access::Run),
+        ("post", "/api/v1/host/handover", Access::Admin),
+        ("delete", "/api/v1/runs/{run}", Access::Admin),
+        ("post", "/api/v1/agents", Access::Admin),
+        ("patch", "/api/v1/agents/{agent}", Access::Admin),
+        ("post", "/api/v1/prices", Access::Admin),
+        ("get", "/api/v1/tokens", Access::Admin),
+        ("post", "/api/v1/tokens", Access::Admin),
+        ("post", "/api/v1/tokens/{token}/revoke", Access::Admin),
+        ("post", "/api/v1/sign-in", Access::Admin),
+    ];
+
+    #[test]
+    fn who_looks_needs_a_viewer_who_changes_an_operator_and_the_rest_is_written_down() {
+        let mut met = 0;
+        for route in ROUTES {
+            for Method { verb, access, .. } in route.methods {
+                let row = OTHERWISE.iter().find(|(of, path, _)| of == verb && *path == route.path);
+                met += usize::from(row.is_some());
+                let usual = if *verb == "get" { Access::Viewer } else { Access::Operator };
+                let wanted = row.map_or(usual, |(_, _, access)| *access);
+                assert_eq!(*access, wanted, "{verb} {}", route.path);
+            }
+        }
+        assert_eq!(met, OTHERWISE.len(), "a row is about no route");
+    }
+
+    #[test]
+    fn what_makes_something_heeds_keys_unless_its_answer_is_a_secret() {
+        // A token and a link are shown once; the others answer for a run, or move this host.
+        let without = ["/api/v1/tokens", "/api/v1/tokens/{token}/revoke", "/api/v1/sign-in"];
+        let without = [&without[..], &["/mcp", "/api/v1/runs/{run}/callback"]].concat();
+        for route in ROUTES {
+            for method in route.methods.iter().filter(|method| method.verb == "post") {
+                let none = without.contains(&route.path) || route.path.ends_with("/handover");
+                let keyed = is_keyed(Some(route.path), &http::Method::POST);
+                assert_eq!(keyed, !none, "{} {}", method.verb, route.path);
+            }
+        }
+    }
+}

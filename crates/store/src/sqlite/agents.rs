@@ -97,7 +97,7 @@ fn agent(connection: &Connection, name: &str) -> Result<Option<AgentRow>, Error>
 
 fn agents(connection: &Connection, after: &str, limit: usize) -> Result<Vec<AgentRow>, Error> {
     let sql = format!("{AGENT} WHERE name > ?1 ORDER BY name LIMIT ?2");
-    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
+    let limit = limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params![after, limit], agent_row)?;
     Ok(rows.collect::<Result<_, _>>()?)

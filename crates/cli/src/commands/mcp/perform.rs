@@ -9,7 +9,6 @@ use super::tools::{
 use crate::client::{Client, escaped};
 use crate::way::Way;
 use contract::{Code, Fault, Page, Wish};
-use host::ops::agents::AgentView;
 use host::ops::ask;
 use host::ops::run::{Asked, RunRequest};
 use host::ops::task::decide::Words;
@@ -63,8 +62,7 @@ pub(super) async fn perform(
         ToolName::ReopenTask => bare(way, args, "reopen").await,
         ToolName::ListAgents => {
             let Nothing {} = read(args)?;
-            let ask = async |client: &Client| client.get("/api/v1/agents").await;
-            let agents: Vec<AgentView> = way.ask(ask).await?;
+            let agents = way.ask(async |client| client.agents().await).await?;
             Ok(json!({ "agents": agents }))
         }
         ToolName::ListRuns => {
