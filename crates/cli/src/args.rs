@@ -412,13 +412,17 @@ pub struct TaskAdd {
     pub budget_minutes: Option<f64>,
 }
 
+/// Where a task can stand.
+const TASK_STATES: [&str; 7] =
+    ["queued", "waiting", "running", "review", "done", "failed", "cancelled"];
+
 #[derive(Debug, Args)]
 pub struct TaskList {
     /// How many
     #[arg(long, default_value_t = 20)]
     pub limit: usize,
-    /// Only those: queued, waiting, running, review, done, failed, cancelled
-    #[arg(long)]
+    /// Only those that stand so
+    #[arg(long, value_parser = TASK_STATES)]
     pub state: Option<String>,
     #[arg(long)]
     pub label: Option<String>,
@@ -565,8 +569,8 @@ pub struct AgentKeys {
     /// The repository that its workspaces are made from
     #[arg(long, value_name = "DIR")]
     pub repository: Option<PathBuf>,
-    /// here, worktree or temporary
-    #[arg(long, value_name = "WORD")]
+    /// Whether it works there itself, or in a directory of its own
+    #[arg(long, value_name = "WORD", value_parser = ["here", "worktree", "temporary"])]
     pub workspace: Option<String>,
     /// What it may do without asking
     #[arg(long, value_name = "POLICY", value_parser = policy)]

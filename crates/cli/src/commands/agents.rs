@@ -25,6 +25,12 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
         Some(Agents::Hire { name, keys }) => {
             let mut spec = keys.keys(&context.surroundings.cwd)?;
             spec.retain(|_, value| !value.is_null());
+            if !spec.contains_key("adapter") {
+                let message = format!("nobody says which adapter '{name}' works by");
+                return Err(Fault::new(Code::Usage, message)
+                    .with_hint("say --adapter NAME; `ostler runtimes` lists what there is")
+                    .into());
+            }
             let hire = Hire { name, spec: Value::Object(spec) };
             let saved = act(context, async |client| client.hire(&hire).await).await?;
             told(context, "hired", &saved)

@@ -14,7 +14,7 @@ use contract::plan::Adapter;
 use contract::{Code, Fault, NanoUsd, limits};
 use host::ops::agents::Book as _;
 use host::ops::resume::Resume;
-use host::ops::run::{Budget, RunRequest};
+use host::ops::run::{Budget, RunRequest, Where};
 use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{registry, template};
 use serde_json::Value;
@@ -78,6 +78,11 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     };
     let mut follow = Follow::new(way, started.run_id, OnInterrupt::Stop);
     let followed = follow.until_its_end(&mut audience).await;
+    if let (Ok(Followed::Ended(_)), Some(Where::Worktree)) = (&followed, request.workspace) {
+        let id = started.run_id.to_string();
+        let id = crate::render::tail(&id);
+        audience.say(&format!("  ostler diff {id}   then: ostler apply {id}"));
+    }
     let traced = match &mut trace {
         Some(trace) if followed.is_ok() => trace.fill(&mut follow).await,
         _ => Ok(()),

@@ -230,5 +230,6 @@ async fn decide(
 /// A task in a line: how it is named, where it stands, what it is.
 fn stands(task: &TaskView) -> String {
     let id = task.id.to_string();
-    format!("{} {}: {}", render::tail(&id), task.state.word(), render::one_line(&task.title))
+    let state = if task.recalled { "being stopped" } else { task.state.word() };
+    format!("{} {state}: {}", render::tail(&id), render::one_line(&task.title))
 }

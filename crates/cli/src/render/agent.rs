@@ -8,7 +8,7 @@ use super::tone::{Colour, Tone};
 use contract::Timestamp;
 use contract::state::AgentState;
 use host::ops::agents::{AgentView, Source};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The sheet of one agent, without a newline at its end.
 pub fn agent_sheet(agent: &AgentView, now: Timestamp, columns: usize, colour: Colour) -> String {
@@ -42,15 +42,39 @@ pub fn agent_sheet(agent: &AgentView, now: Timestamp, columns: usize, colour: Co
     let mut first = true;
     for (key, value) in keys.into_iter().flatten().filter(|(key, _)| !told.contains(&key.as_str()))
     {
-        let text = match value {
-            Value::String(text) => text.clone(),
-            value => value.to_string(),
-        };
+        let text = plain(value);
         page.say(if first { "keys" } else { "" }, &format!("{key}: {}", one_line(&text)));
         first = false;
     }
     page.next(&steps(agent, &name));
     page.finish()
+}
+
+/// A value without the signs of JSON, as far as it can be read without them.
+fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(plain).collect::<Vec<_>>().join(", "),
+        Value::Object(keys) => match keys.get("window") {
+            Some(window) => budget(keys, window),
+            None => {
+                let part = |(key, value): (&String, &Value)| format!("{key} {}", plain(value));
+                keys.iter().map(part).collect::<Vec<_>>().join(" ")
+            }
+        },
+        Value::Number(number) => match number.as_f64().filter(|number| number.fract() == 0.0) {
+            Some(whole) => format!("{whole:.0}"),
+            None => number.to_string(),
+        },
+        value @ (Value::Null | Value::Bool(_)) => value.to_string(),
+    }
+}
+
+/// `5 usd a month`.
+fn budget(keys: &Map<String, Value>, window: &Value) -> String {
+    let much = keys.iter().filter(|(key, _)| *key != "window");
+    let much: Vec<String> = much.map(|(key, value)| format!("{} {key}", plain(value))).collect();
+    format!("{} a {}", much.join(" and "), plain(window))
 }
 
 fn steps(agent: &AgentView, name: &str) -> Vec<String> {
@@ -88,7 +112,7 @@ mod tests {
         at work   1 run
         month     $0.0013
         hired     2 min ago
-        keys      budgets: [{"usd":5.0,"window":"month"}]
+        keys      budgets: 5 usd a month
                   repository: /srv/yard
                   workspace: worktree
 

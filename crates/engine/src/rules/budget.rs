@@ -210,7 +210,9 @@ fn grown(
     percent: u64,
 ) -> Option<u64> {
     let (None, Some(aside), Some(remaining)) = (own, aside, remaining) else { return None };
-    let low = u128::from(remaining) * 100 < u128::from(step) * u128::from(percent);
+    // One that was given less than a step, because there was no more, is not low from its beginning.
+    let share = step.min(aside);
+    let low = u128::from(remaining) * 100 < u128::from(share) * u128::from(percent);
     low.then(|| aside.saturating_add(step))
 }
 
@@ -307,6 +309,9 @@ mod tests {
         assert_eq!(more(&none, &share, &remaining(RESERVE_NANOUSD / 2), 50), None);
         let low = remaining(RESERVE_NANOUSD / 2 - 1);
         assert_eq!(more(&none, &share, &low, 50), Some(usd(2 * RESERVE_NANOUSD)));
+        let rest = usd(RESERVE_NANOUSD / 10);
+        let whole = remaining(RESERVE_NANOUSD / 10);
+        assert_eq!(more(&none, &rest, &whole, 50), None, "a small rest is whole at first");
         assert_eq!(more(&share, &share, &low, 50), None, "its own budget is its own word");
         assert_eq!(more(&none, &none, &low, 50), None, "nobody limits it");
     }
