@@ -31,6 +31,7 @@ impl Drive {
                     review: Review::None,
                     tries,
                     tries_max: None,
+                    others: false,
                     now: now.wall,
                     jitter01: 0.5,
                 });

@@ -11,7 +11,7 @@ use super::run::{Named, stored};
 use super::who::Who;
 use crate::{Host, chance, clock};
 use books::Books;
-use contract::limits::AGENT_NAME_BYTES_MAX;
+use contract::limits::{AGENT_NAME_BYTES_MAX, PAGE_ROWS_MAX};
 use contract::state::{AgentState, WaitingFor};
 use contract::{AgentId, Code, Fault, NanoUsd, Timestamp};
 use engine::rules::hold::Hold;
