@@ -1,6 +1,7 @@
 //! What agents put to people: an approval whose answer comes back to them, a colleague who is hired
 //! only by a person's yes, and a task that is handed over.
 
+use crate::door::Door;
 use crate::ostler::{BOUND_MS, Ostler, Running, result};
 use serde_json::{Value, json};
 use testkit::until;
@@ -157,6 +158,31 @@ fn a_task_that_was_handed_over_waits_for_words_and_goes_on_with_them() {
     assert_eq!(events[0]["text"], "make it\n\nthe one we have", "{events:#?}");
     serve.child.kill().unwrap();
     serve.child.wait().unwrap();
+}
+
+#[test]
+fn a_question_is_listed_and_answered_over_http() {
+    let door = Door::open();
+    let mut run = door.ostler.starts(&["run", "demo", "ask", "--json", "--permission", "ask"]);
+    let question = run.event("the question", |event| event["kind"] == "permission");
+    let ask = question["ask_id"].as_str().unwrap();
+    let bearer = format!("Bearer {}", door.token);
+    let headers = [
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("content-type", "application/json"),
+    ];
+    until("the question to be listed", BOUND_MS, || {
+        let listed = door.request("GET", "/api/v1/asks", &headers[..2], "");
+        listed.body.contains(ask).then_some(())
+    });
+    let path = format!("/api/v1/asks/{ask}/answer");
+    let odd = door.request("POST", &path, &headers, r#"{"option":"perhaps"}"#);
+    assert_eq!(odd.status, 400, "{}", odd.body);
+    let given = door.request("POST", &path, &headers, r#"{"option":"allow"}"#);
+    assert_eq!(given.status, 202, "{}", given.body);
+    assert_eq!(result(&run.finish().events())["outcome"], "succeeded");
+    assert!(door.ostler.instance.work().join("note-from-the-demo.txt").exists());
 }
 
 #[test]
