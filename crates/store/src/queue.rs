@@ -88,7 +88,7 @@ pub struct Head {
 pub enum Again {
     /// Those whose time has come.
     Due(Timestamp),
-    /// Those that wait for this until a time which may not hold any more: it has changed.
+    /// Those that wait for this, whatever time they were told: what they wait for has changed.
     Whenever(WaitingFor),
 }
 

@@ -247,7 +247,7 @@ fn idle_cpu(programs: &Programs, extent: &Extent) -> Result<f64, String> {
     for n in 0..extent.waiting {
         let hour = 10 + n % 10;
         let body = json!({
-            "agent": "demo", "title": format!("later {n}"), "cwd": cwd,
+            "title": format!("later {n}"), "cwd": cwd,
             "not_before": format!("2099-01-01T{hour}:00:00.000Z"),
         });
         serve.ask("POST", "/api/v1/tasks", &body.to_string())?;

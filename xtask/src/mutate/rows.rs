@@ -171,7 +171,7 @@ pub const ROWS: &[Row] = &[
     row!("a cookie is good beside any page", Auth, AUTH,
         "if !looks && !parts.headers.contains_key(header::ORIGIN) {" => "if !looks && false {", SERVER),
     row!("a sign-in link opens twice", Auth, "crates/server/src/sign_in.rs",
-        "found.map(|at| open.remove(at).scope)" => "found.map(|at| open[at].scope)", SERVER),
+        "found.map(|at| open.remove(at).allows)" => "found.map(|at| open[at].allows.clone())", SERVER),
     row!("a key is heeded by nobody", Rule, "crates/server/src/keyed.rs",
         "let Some(key) = key else { return Ok(None) };" => "let Some(key) = key.filter(|_| false) else { return Ok(None) };", SERVER),
     row!("a body may be any content", Auth, AUTH,

@@ -5,14 +5,15 @@
 use crate::ostler::BOUND_MS;
 use crate::tasks::Yard;
 use serde_json::json;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use testkit::until;
 
 /// More than are queued again in one transaction.
 const CROWD: usize = 66;
 
 /// Puts a task of this agent into this directory.
-fn put(yard: &Yard, agent: &str, title: &str, dir: &std::path::Path) -> String {
+fn put(yard: &Yard, agent: &str, title: &str, dir: &Path) -> String {
     let dir = dir.to_str().unwrap();
     let args = ["add", "--title", title, "--agent", agent, "--review", "none", "--cwd", dir];
     yard.json(&args)["id"].as_str().unwrap().to_owned()
@@ -139,4 +140,70 @@ fn a_task_is_handed_to_an_agent_that_was_hired() {
     assert_eq!(yard.until_is(&task, "done")["runs"][0]["agent"], "rev");
     let any = put_for_any(&yard, "ok any");
     assert_eq!(yard.until_is(&any, "done")["agent"], "rev");
+}
+
+#[test]
+fn comments_that_mention_an_agent_before_it_has_begun_wake_it_once() {
+    let mut yard = Yard::of(&[("a", json!({})), ("b", json!({}))]);
+    assert_eq!(yard.ostler.says(&["agents", "pause", "b"]).code, 0);
+    yard.serve();
+    let (aside, work) = (dir(&yard, "aside"), yard.ostler.instance.work());
+    let task = put(&yard, "a", "stay", &aside);
+    yard.until_is(&task, "running");
+    for text in ["ok @b, one", "ok @b, two", "ok @b, three"] {
+        yard.json(&["comment", &task, text]);
+    }
+    assert_eq!(yard.ostler.says(&["agents", "resume", "b"]).code, 0);
+    // It works where the task is, when nobody else does any more.
+    std::fs::write(aside.join("go"), "").unwrap();
+    until("the mentioned agent", BOUND_MS, || {
+        yard.log().iter().any(|(why, _, _)| why == "comment").then_some(())
+    });
+    // It comes after whatever else `b` was woken for.
+    let last = put(&yard, "b", "ok last", &work);
+    yard.until_is(&last, "done");
+    let woken: Vec<_> = yard.log().into_iter().filter(|(why, _, _)| why == "comment").collect();
+    assert_eq!(woken.len(), 1, "{woken:?}");
+    assert!(woken[0].2.contains("one"), "{woken:?}");
+    let said = yard.json(&["show", &woken[0].1]);
+    let said: Vec<_> =
+        said["comments"].as_array().unwrap().iter().map(|said| &said["text"]).collect();
+    assert_eq!(said, ["ok @b, two", "ok @b, three"], "what came later is added to it");
+}
+
+#[test]
+fn the_reason_of_a_rejection_is_the_next_prompt_of_the_same_conversation() {
+    let mut yard = Yard::of(&[]);
+    let root = yard.ostler.instance.root().to_owned();
+    let recording =
+        format!("{}/../runtimes/src/gemini/recordings/hello", env!("CARGO_MANIFEST_DIR"));
+    let (script, shown) = (root.join("agent"), root.display());
+    let fake = testkit::fake_agent();
+    let text = format!(
+        "#!/bin/sh\necho \"$*\" >> {shown}/argv; cat > {shown}/prompt; exec < /dev/null\n\
+         exec {} --again {recording}\n",
+        fake.display()
+    );
+    std::fs::write(&script, text).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let adapter = json!({
+        "type": "cli", "runtime": "gemini", "binary": script, "permission": "allow-all",
+    });
+    let agent = json!({ "adapter": "mine", "cwd": yard.ostler.instance.work() });
+    let config = json!({ "adapters": { "mine": adapter }, "agents": { "a": agent } });
+    yard.ostler.instance.write_config(&config.to_string());
+    yard.serve();
+    let task = yard.json(&["add", "--title", "say hello", "--agent", "a"])["id"].clone();
+    let task = task.as_str().unwrap();
+    yard.until_is(task, "review");
+    yard.json(&["reject", task, "say it in one word"]);
+    until("the second run", BOUND_MS, || {
+        let sheet = yard.until_is(task, "review");
+        (sheet["runs"].as_array().unwrap().len() == 2).then_some(())
+    });
+    let argv = std::fs::read_to_string(root.join("argv")).unwrap();
+    let takes_up: Vec<bool> = argv.lines().map(|line| line.contains("--resume ")).collect();
+    assert_eq!(takes_up, [false, true], "{argv}");
+    let prompt = std::fs::read_to_string(root.join("prompt")).unwrap();
+    assert!(prompt.contains("say it in one word") && !prompt.contains("say hello"), "{prompt}");
 }

@@ -122,8 +122,6 @@ pub(crate) async fn look_again(host: &Host, why: WaitingFor) -> Result<(), Fault
     let slice = async || host.inner.heed(host.store().again(Again::Whenever(why)).await);
     // Those that are held again meanwhile were looked at: a slice that is not full is the last.
     while slice().await.map_err(stored)? >= u64::from(AGAIN_ROWS_MAX) {}
-    // And those that were told no time.
-    host.inner.stirred.notify_one();
     Ok(())
 }
 

@@ -141,7 +141,7 @@ impl Tables {
             let may = row.state == TaskState::Waiting && row.run.is_none();
             may && match which {
                 Again::Due(now) => row.until.is_some_and(|until| early || until <= now),
-                Again::Whenever(why) => row.waiting_for == Some(why) && row.until.is_some(),
+                Again::Whenever(why) => row.waiting_for == Some(why),
             }
         };
         let mut count = 0;

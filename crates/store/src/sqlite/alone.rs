@@ -413,7 +413,7 @@ fn only_what_waits_for_its_time_or_for_that_is_looked_at_again() {
         ("until = 9223372036854775807", 0, 0, 0),
         ("until = 1, state = 'review'", 0, 0, 0),
         ("until = 1, run = x'05'", 0, 0, 0),
-        ("waiting_for = 'budget'", 0, 1, 0),
+        ("waiting_for = 'budget'", 0, 1, 1),
         ("waiting_for = 'budget', until = 1", 1, 0, 1),
         ("waiting_for = 'budget', until = 9223372036854775807", 0, 0, 1),
         ("waiting_for = 'quota'", 0, 0, 0),
@@ -458,7 +458,7 @@ fn the_next_task_and_every_page_are_found_by_an_index() {
         (queue::NEXT_DUE, "tasks_due"),
         (queue::DUE, "tasks_due"),
         (queue::HELD, "tasks_held"),
-        (queue::WHENEVER, "tasks_due"),
+        (queue::WHENEVER, "tasks_by_state"),
         (&reads::lines_sql(), "tasks_in_line"),
     ] {
         found_by(&connection, sql, index);

@@ -213,9 +213,9 @@ pub(super) const HELD: &str = "SELECT num FROM tasks INDEXED BY tasks_held
     WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 AND until IS NULL
         AND (agent, ifnull(cwd, '')) > (?2, ?3)
     ORDER BY agent, ifnull(cwd, ''), priority DESC, num LIMIT 1";
-/// Those that wait for something until a time.
-pub(super) const WHENEVER: &str = "SELECT num FROM tasks INDEXED BY tasks_due
-    WHERE state = 'waiting' AND run IS NULL AND until IS NOT NULL AND waiting_for = ?1 ORDER BY until";
+/// Those that wait for something, whatever time they were told.
+pub(super) const WHENEVER: &str = "SELECT num FROM tasks INDEXED BY tasks_by_state
+    WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 ORDER BY id";
 /// The earliest time.
 pub(super) const NEXT_DUE: &str = "SELECT until FROM tasks INDEXED BY tasks_due
     WHERE state = 'waiting' AND until IS NOT NULL ORDER BY until LIMIT 1";
