@@ -29,7 +29,7 @@ fn a_hired_agent_runs_by_its_name_and_is_told_who_it_is() {
     let hired = hire(&ostler, "rev", &["--model", "m-1", "--budget", "month=80"]);
     assert_eq!(
         (&hired["state"], &hired["source"], &hired["warnings"], &hired["hired_by"]),
-        (&"active".into(), &"hired".into(), &Value::from(Vec::<Value>::new()), &"operator".into())
+        (&"active".into(), &"hired".into(), &Value::from(Vec::<Value>::new()), &"owner".into())
     );
     let events = ostler.events(&["run", "rev", "hello", "--json"]);
     assert_eq!(result(&events)["outcome"], "succeeded");
