@@ -15,7 +15,7 @@ const INSIDE: &[(&str, &str, &str)] = &[
     ("agents", "hold", "a gate that the queue asks"),
     ("limits", "hold", "a gate that the queue asks"),
     ("locks", "hold", "a gate that the queue asks"),
-    ("fallback", "fallback", "a rule that the end of a run asks"),
+    ("fallback", "handed_over", "what the queue tells the next one of a chain"),
     ("remove", "sweep", "the server's own housekeeping, by the configuration"),
     ("session", "open", "what `ostler remote` stands on; its skin is ca-http-v1"),
     ("again", "start", "it is called as run::start"),
@@ -28,14 +28,14 @@ const INSIDE: &[(&str, &str, &str)] = &[
 
 pub fn check(files: &[File], findings: &mut Vec<Finding>) {
     let code = |file: &File| -> String {
-        // What is no code leaves its lines, so that a finding names the right one.
-        let lines = |text: &str| "\n".repeat(text.matches('\n').count());
-        let pieces = pieces(&file.text);
-        let code = pieces.iter().map(|piece| match piece.kind {
-            Kind::Code => piece.text.to_owned(),
-            Kind::Literal | Kind::Comment => lines(&piece.text),
-        });
-        code.collect()
+        let (mut code, mut line) = (String::new(), 1);
+        for piece in pieces(&file.text).iter().filter(|piece| piece.kind == Kind::Code) {
+            // What is no code leaves its lines, so that a finding names the right one.
+            code.push_str(&"\n".repeat(piece.line.saturating_sub(line)));
+            code.push_str(&piece.text);
+            line = line.max(piece.line) + piece.text.matches('\n').count();
+        }
+        code
     };
     let ours = |file: &&File| file.is_rust() && !file.is_test();
     let skins: String =
