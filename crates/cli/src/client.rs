@@ -148,6 +148,16 @@ impl Client {
         self.get(&format!("/api/v1/tasks/{}", escaped(given))).await
     }
 
+    /// The task of what a person calls a run. What is neither is told to be no run.
+    pub async fn task_of_run(&self, given: &str) -> Result<TaskView, Fault> {
+        match self.task(given).await {
+            Err(fault) if fault.code == Code::NotFound => {
+                Err(self.run(given).await.err().unwrap_or(fault))
+            }
+            other => other,
+        }
+    }
+
     pub async fn add_task(&self, new: &NewErrand) -> Result<TaskView, Fault> {
         let response = self.post("/api/v1/tasks", new).await?;
         response.json().await.map_err(|error| unreachable_host(&error))

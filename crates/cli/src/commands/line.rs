@@ -83,7 +83,7 @@ fn say(waiting: &Waiting, first: bool) {
 pub async fn begun(way: &mut Way<'_>, given: &str) -> Result<Option<RunId>, Fault> {
     let mut seen = None;
     loop {
-        let task = way.ask(async |client| client.task(given).await).await?;
+        let task = way.ask(async |client| client.task_of_run(given).await).await?;
         let (TaskState::Waiting, Some(run)) = (task.state, task.run_id) else {
             return way.ask(async |client| client.run(given).await).await.map(|row| Some(row.id));
         };

@@ -58,11 +58,11 @@ struct Asking {
 impl Asking {
     async fn put_to(&mut self, client: &Client) -> Result<Put, Fault> {
         let wish = Wish::Stop { reason: Code::Cancelled, at_once: self.args.now };
-        let task = client.task(&self.args.run).await?;
+        let task = client.task_of_run(&self.args.run).await?;
         if let (TaskState::Waiting, Some(run)) = (task.state, task.run_id) {
             client.wish(run, self.id, &wish).await?;
             // It may have begun in the same moment; then it is stopped like any other.
-            if client.task(&self.args.run).await?.state == TaskState::Cancelled {
+            if client.task_of_run(&self.args.run).await?.state == TaskState::Cancelled {
                 return Ok(Put { run, stood_at: None });
             }
             return Ok(Put { run, stood_at: Some(0) });

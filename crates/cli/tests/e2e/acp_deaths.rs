@@ -10,7 +10,7 @@ use std::time::Duration;
 use testkit::{find_marked, until};
 
 /// How many rounds each of the two turns has; each waits for an answer of ours.
-const WORK: &str = "work 16";
+const WORK: &str = "work 48";
 /// How often the host is killed.
 const DEATHS: u64 = 28;
 
@@ -54,7 +54,7 @@ fn a_server_killed_at_28_points_of_two_turns_changes_nothing_of_the_run() {
     let quiet = Ostler::new();
     let (run, _, mut expected) = worker(&quiet);
     expected.extend(run.finish().events());
-    let end = "worked 16 rounds and was allowed 16 times";
+    let end = "worked 48 rounds and was allowed 48 times";
     assert_eq!(result(&expected)["text"], end, "{:#?}", expected.last());
 
     let ostler = Ostler::new();

@@ -68,7 +68,7 @@ const FAULTS: &[Row] = &[
         3,
         nothing,
         &["serve", "--listen", "0.0.0.0:0"],
-        "--listen 0.0.0.0:0: only loopback",
+        "--listen 0.0.0.0:0: beyond loopback it must be encrypted",
     ),
     row(
         "invalid_config",
