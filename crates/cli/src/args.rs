@@ -252,7 +252,7 @@ pub struct OneRun {
 #[derive(Debug, Args)]
 pub struct Apply {
     pub run: String,
-    /// Merge its branch into the one that is checked out [default]
+    /// Merge its branch into the one that is checked out, as it does unless told otherwise
     #[arg(long)]
     pub merge: bool,
     /// Leave its changes uncommitted in the checkout
@@ -594,7 +594,7 @@ pub struct AgentKeys {
     /// A relayed tool it is offered, instead of all; may be said again
     #[arg(long = "tool", value_name = "NAME")]
     pub tools: Vec<String>,
-    /// Any key of agents.<name> in ostler.json, with its value as JSON
+    /// Any key of an agent in ostler.json, with its value as JSON
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Take a key away

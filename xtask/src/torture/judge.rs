@@ -199,6 +199,7 @@ pub fn peace(house: &mut House, shared: &std::sync::Arc<Shared>) -> Result<Peace
         let run = started.ok_or("a healthy server starts no runs")?;
         clients.extend(super::clients::attend(shared, &run, role, &mut chance));
     }
+    shared.all_begun.store(true, Ordering::SeqCst);
     clients.into_iter().for_each(|client| drop(client.join()));
     let mut peace = Peace::default();
     for run in runs(shared).ok_or("a healthy server shows no runs")? {
