@@ -255,6 +255,7 @@ fn idle_cpu(programs: &Programs, extent: &Extent) -> Result<f64, String> {
     let (before_ns, from_ns) = (usage::family_cpu_ns(serve.pid())?, usage::now_ns());
     std::thread::sleep(extent.idle);
     let cpu_ns = usage::family_cpu_ns(serve.pid())?.saturating_sub(before_ns);
+    serve.connect_again()?;
     let waits = serve.ask("GET", "/api/v1/tasks?state=waiting&limit=500", "")?;
     match waits["items"].as_array().map(Vec::len) {
         Some(rows) if rows == extent.waiting.min(500) => {

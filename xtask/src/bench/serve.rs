@@ -143,6 +143,12 @@ impl Serve {
         serde_json::from_slice(&answer).map_err(said(doing()))
     }
 
+    /// Speaks by a new connection: a server leaves one that is silent for long.
+    pub fn connect_again(&mut self) -> Result<(), String> {
+        self.kept = BufReader::new(connect(&self.address)?);
+        Ok(())
+    }
+
     /// Asks for the events of a run and reads none of them.
     pub fn stall(&self, run: &str) -> Result<TcpStream, String> {
         let mut stream = connect(&self.address)?;
@@ -196,7 +202,7 @@ impl Serve {
             (!lives).then_some(())
         });
         // On a busy machine a run may take longer than a connection is kept without a word.
-        self.kept = BufReader::new(connect(&self.address)?);
+        self.connect_again()?;
         until("the last commit of a run", PATIENCE_MS, || {
             let row = self.ask("GET", &format!("/api/v1/runs/{run}"), "");
             row.map_or_else(
