@@ -121,6 +121,8 @@ books! {
     quotas(limit: usize) -> Vec<QuotaRow>;
     quota_runs(scope: &str, limit: usize) -> Vec<RunId>;
     quota_of(run: RunId) -> Option<String>;
+    surroundings(of: StartLook) -> Surroundings;
+    lineage(task: TaskId) -> Vec<TaskRow>;
     put_agent(agent: NewAgent) -> ();
     change_agent(change: AgentChange) -> ();
     agent(name: &str) -> Option<AgentRow>;

@@ -44,7 +44,7 @@ pub use feed::{Follower, Hint, Hints, Waiter};
 pub use queue::*;
 pub use removal::Stale;
 pub use row::*;
-pub use scope::{Opened, QuotaRow, QuotaStep, ScopeSum, Within};
+pub use scope::{Opened, QuotaRow, QuotaStep, ScopeSum, StartLook, Surroundings, Within};
 pub use seal::{Carry, Seal, Sealed, SealedBlob, SealedEvent};
 pub use trace::{Trace, TraceMark, TraceReader};
 
@@ -181,6 +181,16 @@ impl Store {
     /// The quota that a run spends.
     pub async fn quota_of(&self, run: RunId) -> Result<Option<String>, Error> {
         self.shared.sqlite.quota_of(run).await
+    }
+
+    /// Everything that a start asks about, in one visit.
+    pub async fn surroundings(&self, of: StartLook) -> Result<Surroundings, Error> {
+        self.shared.sqlite.surroundings(of).await
+    }
+
+    /// A task and those above it, the nearest first; as many as there can be.
+    pub async fn lineage(&self, task: TaskId) -> Result<Vec<TaskRow>, Error> {
+        self.shared.sqlite.lineage(task).await
     }
 
     /// What a scope has spent since a moment, together with what its live runs hold.

@@ -3,8 +3,9 @@
 //! version, changed only by who has seen the last one.
 
 use crate::batch::Reserve;
+use crate::row::{AgentRow, RunRow, TaskRow};
 use crate::seal::Sealed;
-use contract::{NanoUsd, RunId, Timestamp};
+use contract::{NanoUsd, RunId, TaskId, Timestamp};
 
 /// One quota as it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -62,4 +63,24 @@ pub struct ScopeSum {
     pub ms: u64,
     /// How many of these runs are not settled.
     pub live: u64,
+}
+
+/// What a start asks about before anything of it exists.
+#[derive(Debug, Clone)]
+pub struct StartLook {
+    pub agent: String,
+    pub quota_scope: String,
+    /// The task, where there is one already.
+    pub task: Option<TaskId>,
+}
+
+/// The answers to it, all of one moment: whoever asks one by one waits for each.
+#[derive(Debug, Clone, Default)]
+pub struct Surroundings {
+    pub agent: Option<AgentRow>,
+    pub quota: Option<QuotaRow>,
+    /// The task and those above it, as `Store::lineage` gives them.
+    pub lineage: Vec<TaskRow>,
+    /// The newest runs that are not settled, a page of them.
+    pub live: Vec<RunRow>,
 }

@@ -6,7 +6,7 @@
 
 use super::*;
 use crate::data::DataDir;
-use crate::ops::limits::{SharedBudget, admit, begin};
+use crate::ops::limits::{self as within, Newcomer, SharedBudget, admit, begin};
 use crate::ops::run::{Named, RunRequest, Started};
 use crate::ops::{quota, task};
 use crate::{Setup, clock};
@@ -57,7 +57,9 @@ pub(super) async fn begins(host: &Host, request: RunRequest, task: TaskId) -> Re
     let (request, adapter) = request.completed(host).await?;
     let (run, now) = (chance::run_id(), clock::now().wall);
     let fence = host.store().task(task).await.map_err(stored)?.map_or(1, |row| row.fence + 1);
-    let admission = admit(host, &request, &adapter, task, run, fence).await?;
+    let around = within::look(host, &request.agent, &adapter, Some(task)).await?;
+    let newcomer = Newcomer { run, task, fence };
+    let admission = admit(host, &request, &adapter, newcomer, &around).await?;
     let claim = claim_of(task, "one");
     let head = RunHead { agent: request.agent, adapter: adapter.name, ..claim.head };
     let claim = Claim { run, now, head, ..claim };

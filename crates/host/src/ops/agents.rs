@@ -277,9 +277,8 @@ pub async fn stand(
     Err(contended(name))
 }
 
-/// Whether a run of this name may begin now.
-pub(crate) async fn may_run(host: &Host, name: &str) -> Result<(), Fault> {
-    let row = host.store().agent(name).await.map_err(stored)?;
+/// Whether a run of this name may begin now, by its row if it has one.
+pub(crate) fn may_run(name: &str, row: Option<&AgentRow>) -> Result<(), Fault> {
     match row.map_or(AgentState::Active, |row| row.state) {
         AgentState::Active => Ok(()),
         AgentState::Paused => Err(Fault::new(Code::Conflict, format!("'{name}' is paused"))
@@ -340,7 +339,12 @@ pub(crate) async fn named(host: &Host, name: &str) -> Result<Named, Fault> {
         return (host.inner.resolve)(name);
     }
     let row = host.store().agent(name).await.map_err(stored)?;
-    match row.as_ref().and_then(spec_of) {
+    named_by(host, name, row.as_ref())
+}
+
+/// The same by the row of one that the configuration does not have.
+pub(super) fn named_by(host: &Host, name: &str, row: Option<&AgentRow>) -> Result<Named, Fault> {
+    match row.and_then(spec_of) {
         None => (host.inner.resolve)(name),
         Some(spec) => host.inner.book.named(name, &spec),
     }

@@ -7,12 +7,13 @@ use super::agents;
 use super::limits::{SharedAmounts, SharedBudget, Window, look_again};
 use super::run::{Budget, stored};
 use crate::Host;
-use contract::limits::{BUDGETS_MAX, SUBTASK_DEPTH_MAX};
+use contract::limits::BUDGETS_MAX;
 use contract::state::{AgentState, WaitingFor};
 use contract::{Fault, TaskId};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError, RwLock};
+use store::{AgentRow, TaskRow};
 
 pub(crate) const GLOBAL: &str = "global";
 
@@ -76,34 +77,47 @@ pub(super) async fn all(host: &Host) -> Result<Vec<SharedBudget>, Fault> {
     let mut all = host.inner.budgets.all();
     for row in host.store().agents("", BUDGETS_MAX).await.map_err(stored)? {
         if row.state != AgentState::Retired {
-            all.extend(of_hired(host, &row.name).await);
+            all.extend(of_hired(host, &row.name, Some(&row)));
         }
     }
     all.truncate(BUDGETS_MAX);
     Ok(all)
 }
 
-/// The budgets that a run spends from.
-pub(super) async fn spent_from(
+/// The budgets that a run of a task spends from, and the tasks that are charged.
+pub(super) async fn charged(
     host: &Host,
     agent: &str,
-    tree: &[(TaskId, Budget)],
+    task: TaskId,
+) -> Result<(Vec<SharedBudget>, Tree), Fault> {
+    let row = host.store().agent(agent).await.map_err(stored)?;
+    let lineage = host.store().lineage(task).await.map_err(stored)?;
+    let tree = tree(task, Budget::default(), &lineage);
+    Ok((spent_from(host, agent, row.as_ref(), &tree), tree))
+}
+
+/// The budgets that a run spends from, by the row of its agent if it has one.
+pub(super) fn spent_from(
+    host: &Host,
+    agent: &str,
+    row: Option<&AgentRow>,
+    tree: &Tree,
 ) -> Vec<SharedBudget> {
     let own = agent_scope(agent);
     let ours = |budget: &SharedBudget| budget.scope == GLOBAL || budget.scope == own;
     let mut budgets: Vec<_> = host.inner.budgets.all().into_iter().filter(ours).collect();
-    budgets.extend(of_hired(host, agent).await);
+    budgets.extend(of_hired(host, agent, row));
     budgets.extend(tree.iter().filter_map(|(task, budget)| of_task(*task, *budget)));
     budgets.truncate(BUDGETS_MAX);
     budgets
 }
 
 /// Those of an agent that was hired; one of the configuration has its own there.
-async fn of_hired(host: &Host, agent: &str) -> Vec<SharedBudget> {
+fn of_hired(host: &Host, agent: &str, row: Option<&AgentRow>) -> Vec<SharedBudget> {
     if host.inner.book.has(agent) {
         return Vec::new();
     }
-    agents::named(host, agent).await.map(|named| named.budgets).unwrap_or_default()
+    agents::named_by(host, agent, row).map(|named| named.budgets).unwrap_or_default()
 }
 
 fn of_task(task: TaskId, budget: Budget) -> Option<SharedBudget> {
@@ -113,25 +127,22 @@ fn of_task(task: TaskId, budget: Budget) -> Option<SharedBudget> {
     limited.then_some(SharedBudget { scope, window, limit, quota_percent: None })
 }
 
-/// A task and those above it, with what each may spend. `given` is what was said with the run.
-pub(super) async fn tree(
-    host: &Host,
-    task: TaskId,
-    given: Budget,
-) -> Result<Vec<(TaskId, Budget)>, Fault> {
-    let mut tree = vec![(task, given)];
-    let mut next = Some(task);
-    while let Some(task) = next.filter(|_| tree.len() <= SUBTASK_DEPTH_MAX as usize + 1) {
-        // A run that someone asked for has no task yet.
-        let Some(row) = host.store().task(task).await.map_err(stored)? else { break };
+/// A task and those above it, with what each may spend.
+pub(super) type Tree = Vec<(TaskId, Budget)>;
+
+/// The tree by the rows there are: a run that someone asked for has no task yet. `given` is what was
+/// said with the run.
+pub(super) fn tree(task: TaskId, given: Budget, lineage: &[TaskRow]) -> Tree {
+    let kept = |row: &TaskRow| -> Budget {
         let kept = row.budget.as_deref().and_then(|json| serde_json::from_str(json).ok());
-        if let Some((_, budget)) = tree.last_mut() {
-            *budget = budget.over(kept.unwrap_or_default());
-        }
-        next = row.parent;
-        tree.extend(next.map(|parent| (parent, Budget::default())));
-    }
-    Ok(tree)
+        kept.unwrap_or_default()
+    };
+    let (own, above) = match lineage.split_first() {
+        Some((own, above)) => (given.over(kept(own)), above),
+        None => (given, lineage),
+    };
+    let above = above.iter().map(|row| (row.id, kept(row)));
+    [(task, own)].into_iter().chain(above).collect()
 }
 
 pub(super) fn agent_scope(agent: &str) -> String {

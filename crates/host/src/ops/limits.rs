@@ -19,7 +19,9 @@ use engine::rules::hold::Hold;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::limits::AGAIN_ROWS_MAX;
-use store::{Again, Batch, Claim, Committed, NewTask, Reserve, ScopeSum, Within};
+use store::{
+    Again, Batch, Claim, Committed, NewTask, Reserve, ScopeSum, StartLook, Surroundings, Within,
+};
 
 pub use engine::rules::budget::{Amounts as SharedAmounts, Budget as SharedBudget, Window};
 
@@ -60,6 +62,14 @@ pub(crate) struct Fund {
     /// The version of the house's budgets that it has seen; another host has others.
     #[serde(skip)]
     version: u64,
+}
+
+/// Who asks to start.
+#[derive(Clone, Copy)]
+pub(crate) struct Newcomer {
+    pub run: RunId,
+    pub task: TaskId,
+    pub fence: u64,
 }
 
 /// Everything that was found out before a start.
@@ -108,8 +118,8 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         let note = fault.message;
         return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note }));
     }
-    let tree = budgets::tree(host, candidate.task, Budget::default()).await?;
-    for budget in budgets::spent_from(host, &candidate.agent, &tree).await {
+    let (budgets, _) = budgets::charged(host, &candidate.agent, candidate.task).await?;
+    for budget in budgets {
         if let Some(hold) = full(&host.inner, &budget, &seen, now).await? {
             return Ok(Some(hold));
         }
@@ -201,23 +211,38 @@ fn later(at: Timestamp, ms: u64) -> Timestamp {
     at.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
+/// What a start has to know of others, in one visit to the store. `task` is the one in line.
+pub(crate) async fn look(
+    host: &Host,
+    agent: &str,
+    adapter: &Adapter,
+    task: Option<TaskId>,
+) -> Result<Surroundings, Fault> {
+    let look = StartLook { agent: agent.to_owned(), quota_scope: scope(adapter), task };
+    host.store().surroundings(look).await.map_err(stored)
+}
+
+/// The quota that a run of this adapter spends.
+fn scope(adapter: &Adapter) -> String {
+    breaker::scope(None, &adapter.runtime, &adapter.name, adapter.account.as_deref())
+}
+
 /// Whether a run may start, and within what. A refusal is the fault that its asker sees.
 pub(crate) async fn admit(
     host: &Host,
     request: &RunRequest,
     adapter: &Adapter,
-    task: TaskId,
-    run: RunId,
-    fence: u64,
+    Newcomer { run, task, fence }: Newcomer,
+    around: &Surroundings,
 ) -> Result<Admission, Fault> {
     let now = clock::now().wall;
-    let scope = breaker::scope(None, &adapter.runtime, &adapter.name, adapter.account.as_deref());
-    let seen = quota::look(host.store(), &scope, run, now).await?;
+    let (scope, quota) = (scope(adapter), around.quota.clone());
+    let seen = quota::seen(host.store(), &scope, quota, run, now).await?;
     if let Some(refused) = seen.refusal() {
         return Err(refused);
     }
-    let tree = budgets::tree(host, task, request.task_budget).await?;
-    let budgets = budgets::spent_from(host, &request.agent, &tree).await;
+    let tree = budgets::tree(task, request.task_budget, &around.lineage);
+    let budgets = budgets::spent_from(host, &request.agent, around.agent.as_ref(), &tree);
     let own = amounts(request.budget);
     let mut lefts = Vec::with_capacity(budgets.len());
     for budget in &budgets {
@@ -354,8 +379,7 @@ impl Fund {
         let Some(task) = self.tree.first().filter(|_| self.version != version) else {
             return Ok(());
         };
-        let tree = budgets::tree(host, *task, Budget::default()).await?;
-        self.budgets = budgets::spent_from(host, &self.agent, &tree).await;
+        (self.budgets, _) = budgets::charged(host, &self.agent, *task).await?;
         (self.closed, self.version) = (false, version);
         Ok(())
     }

@@ -41,15 +41,32 @@ pub(super) async fn others(
     cwd: &Path,
     but: Option<RunId>,
 ) -> Result<Vec<RunRow>, Fault> {
+    let first = page(host, None).await?;
+    met_after(host, first, cwd, but).await
+}
+
+async fn page(host: &Host, before: Option<RunId>) -> Result<Vec<RunRow>, Fault> {
+    let page = RunsPage { before, limit: limits::PAGE_ROWS_MAX, unsettled_only: true };
+    host.store().runs(page).await.map_err(stored)
+}
+
+/// The same when the first page of them is known.
+async fn met_after(
+    host: &Host,
+    mut rows: Vec<RunRow>,
+    cwd: &Path,
+    but: Option<RunId>,
+) -> Result<Vec<RunRow>, Fault> {
     let trees = &host.inner.trees;
     let meets = |row: &RunRow| Some(row.id) != but && meet(trees, cwd, Path::new(&row.cwd));
-    let (mut before, mut met) = (None, Vec::new());
+    let mut met = Vec::new();
     loop {
-        let page = RunsPage { before, limit: limits::PAGE_ROWS_MAX, unsettled_only: true };
-        let rows = host.store().runs(page).await.map_err(stored)?;
-        let Some(last) = rows.last() else { return Ok(met) };
-        before = Some(last.id);
+        let more = rows.last().map(|row| row.id).filter(|_| rows.len() >= limits::PAGE_ROWS_MAX);
         met.extend(rows.into_iter().filter(meets));
+        if more.is_none() {
+            return Ok(met);
+        }
+        rows = page(host, more).await?;
     }
 }
 
@@ -60,9 +77,14 @@ fn meet(trees: &Trees, one: &Path, other: &Path) -> bool {
     paths::meet(one, other) && tree(one) == tree(other)
 }
 
-/// What a run is told that a person asks for where others work.
-pub(super) async fn warned(host: &Host, cwd: &Path, run: RunId) -> Result<Vec<Draft>, Fault> {
-    let met = others(host, cwd, Some(run)).await?;
+/// What a run is told that a person asks for where others work; `live` is the first page of those.
+pub(super) async fn warned(
+    host: &Host,
+    live: Vec<RunRow>,
+    cwd: &Path,
+    run: RunId,
+) -> Result<Vec<Draft>, Fault> {
+    let met = met_after(host, live, cwd, Some(run)).await?;
     let Some(first) = met.first() else { return Ok(Vec::new()) };
     let more = match met.len() - 1 {
         0 => String::new(),

@@ -103,6 +103,17 @@ pub(super) async fn look(
     now: Timestamp,
 ) -> Result<Seen, Fault> {
     let row = store.quota(scope).await.map_err(stored)?;
+    seen(store, scope, row, run, now).await
+}
+
+/// The same by the row there is.
+pub(super) async fn seen(
+    store: &Store,
+    scope: &str,
+    row: Option<QuotaRow>,
+    run: RunId,
+    now: Timestamp,
+) -> Result<Seen, Fault> {
     let row = row.unwrap_or_else(|| QuotaRow { scope: scope.to_owned(), ..QuotaRow::default() });
     let standing = read(&row);
     let probe = match standing {

@@ -6,7 +6,7 @@ use super::agents;
 use super::callback;
 use super::catalog;
 use super::errand::{self, Errand};
-use super::limits as within;
+use super::limits::{self as within, Newcomer};
 use super::line;
 use super::locks;
 use super::place::{Fresh, Placed, Purpose, Site};
@@ -261,7 +261,8 @@ pub(super) async fn line_up(
     adapter: Adapter,
     run: RunId,
 ) -> Result<TaskId, Fault> {
-    agents::may_run(host, &request.agent).await?;
+    let row = host.store().agent(&request.agent).await.map_err(stored)?;
+    agents::may_run(&request.agent, row.as_ref())?;
     let identity = identity(host, &request, run);
     let pool = adapter.name.clone();
     let prepared = prepare(host, &request, adapter, &identity, Purpose::Line).await?;
@@ -301,21 +302,23 @@ pub(crate) async fn start_new(
     if let Some(trouble) = house.trouble() {
         return Err(trouble.fault());
     }
-    agents::may_run(host, &request.agent).await?;
     let (request, adapter) = request.completed(host).await?;
+    let mut around = within::look(host, &request.agent, &adapter, in_line).await?;
+    agents::may_run(&request.agent, around.agent.as_ref())?;
     let mut identity = identity(host, &request, run);
     let said = match in_line {
         Some(task) => identity.of_task(host, task).await?,
         None => tool::Standing::default(),
     };
-    let (task_id, fence) = (identity.task, identity.fence);
-    let mut admission = within::admit(host, &request, &adapter, task_id, run, fence).await?;
+    let newcomer = Newcomer { run, task: identity.task, fence: identity.fence };
+    let mut admission = within::admit(host, &request, &adapter, newcomer, &around).await?;
     let request = RunRequest { budget: admission.budget, ..request };
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let fresh = prepared.fresh.take();
     let mut warnings = std::mem::take(&mut prepared.warnings);
     let (cwd, secrets) = prepared.to_be_left();
-    let readied = match locks::warned(host, &cwd, run).await {
+    let live = std::mem::take(&mut around.live);
+    let readied = match locks::warned(host, live, &cwd, run).await {
         Ok(met) => {
             warnings.extend(met);
             leave_secrets(host, &cwd, secrets, run).await

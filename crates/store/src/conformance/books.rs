@@ -20,6 +20,7 @@ pub async fn all<B: Books>(make: impl AsyncFn() -> B) {
     a_breaker_is_changed_by_who_saw_it_last(&make().await).await;
     sums_are_set_aside_together_or_not_at_all(&make().await).await;
     a_name_is_given_once_and_changed_as_it_was_seen(&make().await).await;
+    a_start_sees_in_one_visit_what_it_would_see_in_many(&make().await).await;
     what_is_deleted_is_hidden_at_once_and_what_lives_is_not_touched(&make().await).await;
     what_an_open_task_needs_is_not_stale(&make().await).await;
     what_belongs_to_a_task_is_found(&make().await).await;
@@ -176,6 +177,36 @@ async fn a_name_is_given_once_and_changed_as_it_was_seen<B: Books>(store: &B) {
     let mut running = store.running().await.unwrap();
     running.sort();
     assert_eq!(running, [("a".to_owned(), 1), ("b".to_owned(), 2)]);
+}
+
+async fn a_start_sees_in_one_visit_what_it_would_see_in_many<B: Books>(store: &B) {
+    let look = |task| StartLook { agent: "a".to_owned(), quota_scope: SCOPE.to_owned(), task };
+    let nothing = store.surroundings(look(None)).await.unwrap();
+    assert_eq!((nothing.agent, nothing.quota), (None, None));
+    assert_eq!((nothing.lineage.len(), nothing.live.len()), (0, 0));
+    let (id, spec) = (AgentId::new(next_uuid()), Some(Seal::default().given("{}")));
+    let (name, state, by) = ("a".to_owned(), AgentState::Active, "someone".to_owned());
+    store.put_agent(NewAgent { id, name, state, spec, by, at: NOW }).await.unwrap();
+    store.step_quota(step(0, Some("open"))).await.unwrap();
+    let _settled = ended(store, TaskState::Done).await;
+    let (first, second) = (began(store).await, began(store).await);
+    let put = async |above: Option<TaskId>| {
+        let parent = above.map(|task| Parent { task, children_max: 9, depth_max: 9 });
+        let errand = Some(Errand { parent, ..Errand::default() });
+        store.enqueue(NewTask { errand, ..new_task() }).await.unwrap()
+    };
+    let root = put(None).await;
+    let middle = put(Some(root)).await;
+    let leaf = put(Some(middle)).await;
+    let around = store.surroundings(look(Some(leaf))).await.unwrap();
+    assert_eq!(around.agent, store.agent("a").await.unwrap());
+    assert_eq!(around.quota, store.quota(SCOPE).await.unwrap());
+    let live: Vec<_> = around.live.iter().map(|run| run.id).collect();
+    assert_eq!(live, [second.run, first.run]);
+    let lineage: Vec<_> = around.lineage.iter().map(|task| task.id).collect();
+    assert_eq!(lineage, [leaf, middle, root]);
+    assert_eq!(around.lineage, store.lineage(leaf).await.unwrap());
+    assert_eq!(store.lineage(TaskId::new(next_uuid())).await.unwrap(), []);
 }
 
 async fn what_is_deleted_is_hidden_at_once_and_what_lives_is_not_touched<B: Books>(store: &B) {

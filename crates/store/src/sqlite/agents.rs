@@ -90,7 +90,7 @@ fn changed(agent: AgentId) -> Did<()> {
     Did { value: (), wakes: vec![Wake::Events(Hint::Agent { agent })] }
 }
 
-fn agent(connection: &Connection, name: &str) -> Result<Option<AgentRow>, Error> {
+pub(super) fn agent(connection: &Connection, name: &str) -> Result<Option<AgentRow>, Error> {
     let sql = format!("{AGENT} WHERE name = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([name], agent_row).optional()?)
 }

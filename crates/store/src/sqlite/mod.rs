@@ -23,7 +23,7 @@ use crate::failure::Failure;
 use crate::feed::Feed;
 use crate::queue::*;
 use crate::row::*;
-use crate::scope::{QuotaRow, QuotaStep, ScopeSum, Within};
+use crate::scope::{QuotaRow, QuotaStep, ScopeSum, StartLook, Surroundings, Within};
 use crate::seal::Sealed;
 use contract::{Command, RunId, TaskId, Timestamp, TokenId};
 use rusqlite::{Connection, OpenFlags};
@@ -207,6 +207,14 @@ impl Sqlite {
 
     pub async fn quota_of(&self, run: RunId) -> Result<Option<String>, Error> {
         self.readers.read(move |connection| scope::of_run(connection, run)).await
+    }
+
+    pub async fn surroundings(&self, of: StartLook) -> Result<Surroundings, Error> {
+        self.readers.read(move |connection| scope::surroundings(connection, &of)).await
+    }
+
+    pub async fn lineage(&self, task: TaskId) -> Result<Vec<TaskRow>, Error> {
+        self.readers.read(move |connection| reads::lineage(connection, task)).await
     }
 
     pub async fn scope_sum(&self, of: &str, since: Timestamp) -> Result<ScopeSum, Error> {

@@ -5,7 +5,7 @@ use super::{blob_id, count, int};
 use crate::error::Error;
 use crate::row::*;
 use contract::event::Outcome;
-use contract::limits::{PAGE_BYTES_MAX, PAGE_EVENTS_MAX, PAGE_ROWS_MAX};
+use contract::limits::{PAGE_BYTES_MAX, PAGE_EVENTS_MAX, PAGE_ROWS_MAX, SUBTASK_DEPTH_MAX};
 use contract::state::Review;
 use contract::{
     Code, Command, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens, Wish,
@@ -216,6 +216,17 @@ pub(super) fn plan(connection: &Connection, id: RunId) -> Result<Option<Vec<u8>>
 pub(super) fn task(connection: &Connection, id: TaskId) -> Result<Option<TaskRow>, Error> {
     let sql = format!("{TASK} WHERE id = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([blob_id(id.uuid())], task_row).optional()?)
+}
+
+/// A task and those above it. Nobody is deeper than that, so a circle ends too.
+pub(super) fn lineage(connection: &Connection, task: TaskId) -> Result<Vec<TaskRow>, Error> {
+    let (mut lineage, mut next) = (Vec::new(), Some(task));
+    while let Some(id) = next.filter(|_| lineage.len() <= SUBTASK_DEPTH_MAX as usize) {
+        let Some(row) = self::task(connection, id)? else { break };
+        next = row.parent;
+        lineage.push(row);
+    }
+    Ok(lineage)
 }
 
 /// The task of a run, also of one that was asked for and has not begun.

@@ -3,10 +3,11 @@
 //! that begins it.
 
 use super::writer::{Did, Wake};
-use super::{blob_id, count, int, verbs};
+use super::{agents, blob_id, count, int, reads, verbs};
 use crate::error::Error;
 use crate::feed::Hint;
-use crate::scope::{Opened, QuotaRow, QuotaStep, ScopeSum, Within};
+use crate::row::RunsPage;
+use crate::scope::{Opened, QuotaRow, QuotaStep, ScopeSum, StartLook, Surroundings, Within};
 use crate::seal::Sealed;
 use contract::limits::PAGE_ROWS_MAX;
 use contract::{NanoUsd, RunId, Timestamp};
@@ -80,6 +81,20 @@ pub(super) fn told(
 pub(super) fn quota(connection: &Connection, scope: &str) -> Result<Option<QuotaRow>, Error> {
     let sql = format!("{QUOTA} WHERE scope = ?1");
     Ok(connection.prepare_cached(&sql)?.query_row([scope], quota_row).optional()?)
+}
+
+/// Everything of one moment, as one transaction sees it.
+pub(super) fn surroundings(connection: &Connection, of: &StartLook) -> Result<Surroundings, Error> {
+    let moment = connection.unchecked_transaction()?;
+    let page = RunsPage { before: None, limit: PAGE_ROWS_MAX, unsettled_only: true };
+    let surroundings = Surroundings {
+        agent: agents::agent(connection, &of.agent)?,
+        quota: quota(connection, &of.quota_scope)?,
+        lineage: of.task.map_or(Ok(Vec::new()), |task| reads::lineage(connection, task))?,
+        live: reads::runs(connection, page)?,
+    };
+    moment.finish()?;
+    Ok(surroundings)
 }
 
 pub(super) fn quotas(connection: &Connection, limit: usize) -> Result<Vec<QuotaRow>, Error> {

@@ -168,8 +168,10 @@ async fn begins(house: &Host, budget: Budget) -> Result<(Holder, Admission), Fau
     let (task, claim) = (new_task(), chance::run_id());
     let claim = Claim { run: claim, ..claim_of(task.id, "one") };
     let held = Holder { task: task.id, run: claim.run, fence: 1, head_seq: 0 };
-    let admitted = admit(house, &request(budget), &adapter(), held.task, held.run, 1).await?;
-    let again = admit(house, &request(budget), &adapter(), held.task, held.run, 1).await;
+    let newcomer = Newcomer { run: held.run, task: held.task, fence: 1 };
+    let around = look(house, "worker", &adapter(), None).await?;
+    let admitted = admit(house, &request(budget), &adapter(), newcomer, &around).await?;
+    let again = admit(house, &request(budget), &adapter(), newcomer, &around).await;
     let begun = begin(house, admitted, task, claim, held.batch(&["begun"])).await?.unwrap();
     let again = again.unwrap_or_else(|fault| panic!("{fault:?}"));
     Ok((Holder { head_seq: begun.head_seq, ..held }, again))
