@@ -3,7 +3,7 @@
 //! as no verb would leave it, and exactly one condition is left to notice. Tests only.
 //! `cargo xtask mutate --kind fence` takes the conditions away one by one.
 
-use super::{commit, queue, reads, schema, verbs};
+use super::{commit, open_reader, open_writer, queue, reads, schema, verbs};
 use crate::batch::{Batch, Claim, InLine, NewTask, Reaped, Reserve, Seen};
 use crate::conformance::{Holder, NOW, claim_of, new_task, next_uuid, wish};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use crate::row::{Order, TasksPage};
 use contract::event::Totals;
 use contract::state::WaitingFor;
 use contract::{Code, NanoUsd, TaskId, TaskState, Wish};
-use rusqlite::Connection;
+use rusqlite::{Connection, StatementStatus};
 
 /// When the lease of a new run ends.
 const EXPIRES_MS: i64 = NOW.0 + 1_000;
@@ -343,15 +343,13 @@ fn a_task_that_finds_no_slot_is_told_so_from_the_queue_and_from_the_line() {
 fn those_in_line_are_found_by_an_index() {
     let (connection, _) = scene("");
     for sql in [
-        "SELECT id FROM tasks WHERE id = x'01' OR key = 'k' OR run = x'02'",
-        "SELECT count(*) FROM runs WHERE adapter = 'a' AND state <> 'settled'",
-        "SELECT 1 FROM tasks t WHERE num = 1 AND EXISTS (SELECT 1 FROM tasks w WHERE w.pool = 'p'
+        "SELECT id FROM tasks WHERE id = ?1 OR key = ?2 OR run = ?3",
+        "SELECT count(*) FROM runs WHERE adapter = ?1 AND state <> 'settled'",
+        "SELECT 1 FROM tasks t WHERE num = ?1 AND EXISTS (SELECT 1 FROM tasks w WHERE w.pool = ?2
              AND w.state = 'waiting' AND w.waiting_for = 'pool'
              AND (w.priority > t.priority OR (w.priority = t.priority AND w.num < t.num)))",
     ] {
-        let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-        let steps = plan.query_map([], |row| row.get::<_, String>(3)).unwrap();
-        let steps: Vec<String> = steps.map(Result::unwrap).collect();
+        let steps = steps(&connection, sql);
         assert!(!steps.iter().any(|step| step.starts_with("SCAN tasks")), "{sql}: {steps:?}");
         assert!(!steps.iter().any(|step| step.starts_with("SCAN runs")), "{sql}: {steps:?}");
     }
@@ -479,14 +477,36 @@ fn the_next_task_and_every_page_are_found_by_an_index() {
 
 /// That a statement goes by this index, and sorts nothing.
 fn found_by(connection: &Connection, sql: &str, index: &str) {
-    let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-    // Without values: the plan is the same for all of them.
-    let mut rows = plan.raw_query();
-    let mut steps: Vec<String> = Vec::new();
-    while let Some(row) = rows.next().unwrap() {
-        steps.push(row.get(3).unwrap());
-    }
+    let steps = steps(connection, sql);
     let found = steps.iter().any(|step| step.contains(index));
     let sorted = steps.iter().any(|step| step.contains("TEMP B-TREE"));
     assert!(found && !sorted, "{sql}: {steps:?}");
+}
+
+/// What a statement does. Without values: the plan is the same for all of them.
+fn steps(connection: &Connection, sql: &str) -> Vec<String> {
+    let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+    let (mut rows, mut steps) = (plan.raw_query(), Vec::new());
+    while let Some(row) = rows.next().unwrap() {
+        steps.push(row.get(3).unwrap());
+    }
+    steps
+}
+
+#[test]
+fn a_statement_is_made_once_whatever_is_bound_to_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let mut writer = open_writer(&path).unwrap();
+    schema::migrate(&mut writer).unwrap();
+    let reader = open_reader(&path).unwrap();
+    let sql =
+        "SELECT r.num FROM runs r JOIN tasks t ON t.id = r.task WHERE r.id = ?1 AND t.fence = ?2";
+    for connection in [writer, reader] {
+        let mut statement = connection.prepare(sql).unwrap();
+        for n in 0..5_u8 {
+            assert!(!statement.exists((vec![n; 16], n)).unwrap());
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
 }

@@ -26,13 +26,14 @@ use crate::row::*;
 use crate::scope::{QuotaRow, QuotaStep, ScopeSum, StartLook, Surroundings, Within};
 use crate::seal::Sealed;
 use contract::{Command, RunId, TaskId, Timestamp, TokenId};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use uuid::Uuid;
 use writer::Writer;
 
@@ -370,21 +371,29 @@ impl Readers {
         self.failure.check()?;
         let closed = |_| self.failure.or_closed();
         let permit = self.permits.clone().acquire_owned().await.map_err(closed)?;
-        let readers = self.clone();
-        let read = move || {
+        let (readers, (reply, answer)) = (self.clone(), oneshot::channel());
+        // Boxed: for the runtime all reads are one kind of work, which is made once and not for each.
+        let read: Box<dyn FnOnce() + Send> = Box::new(move || {
             let _permit = permit;
-            let idle = readers.idle().pop();
-            let connection = match idle {
-                Some(connection) => connection,
-                None => open_reader(&readers.path)?,
-            };
-            let answer = work(&connection);
-            readers.idle().push(connection);
-            answer
+            // Nobody may be left who waits.
+            let _ = reply.send(readers.with_connection(work));
+        });
+        tokio::task::spawn_blocking(read);
+        answer.await.map_err(|cause| Error::unreadable("reading", cause))?
+    }
+
+    fn with_connection<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open_reader(&self.path)?,
         };
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|cause| Error::unreadable("reading", cause))?
+        let answer = work(&connection);
+        self.idle().push(connection);
+        answer
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
@@ -418,7 +427,7 @@ fn open_writer(path: &Path) -> Result<Connection, rusqlite::Error> {
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "cache_size", -2000)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    keep_statements(&connection)?;
     Ok(connection)
 }
 
@@ -432,10 +441,17 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, Error> {
         connection.busy_timeout(BUSY)?;
         connection.pragma_update(None, "temp_store", "MEMORY")?;
         connection.pragma_update(None, "cache_size", -512)?;
-        connection.set_prepared_statement_cache_capacity(STATEMENTS);
+        keep_statements(&connection)?;
         Ok(connection)
     };
     open().map_err(|cause| Error::sqlite(doing(), cause))
+}
+
+/// A statement is made once and kept. Without the guarantee SQLite makes one anew for every value that
+/// is bound to it, if a partial index might be chosen by that: most of ours.
+fn keep_statements(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map(drop)
 }
 
 /// Ids are kept as their sixteen bytes, which sort by time.
