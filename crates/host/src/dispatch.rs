@@ -92,7 +92,12 @@ async fn stir(hints: &mut Hints) -> Stirred {
             },
         };
         stirred = match hint {
-            Some(Hint::Run { settled: false, .. } | Hint::Asks { .. }) => stirred,
+            // A start makes nothing startable, and has the machine to itself.
+            Some(
+                Hint::Run { settled: false, .. }
+                | Hint::Asks { .. }
+                | Hint::Task { begun: true, .. },
+            ) => stirred,
             Some(Hint::Task { .. }) => stirred.or(Some(Stirred::TaskMoved)),
             // Whoever may work again is looked for as if a run had ended.
             Some(Hint::Run { .. } | Hint::Agent { .. } | Hint::Missed) => Some(Stirred::RunEnded),

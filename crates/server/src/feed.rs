@@ -52,7 +52,7 @@ impl From<Hint> for Hinted {
     fn from(hint: Hint) -> Self {
         match hint {
             Hint::Run { run, head_seq, settled } => Self::Run { run_id: run, head_seq, settled },
-            Hint::Task { task } => Self::Task { task_id: task },
+            Hint::Task { task, begun: _ } => Self::Task { task_id: task },
             Hint::Asks { run } => Self::Asks { run_id: run },
             Hint::Agent { agent } => Self::Agent { agent_id: agent },
             Hint::Missed => Self::Missed,

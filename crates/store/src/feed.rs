@@ -30,6 +30,8 @@ pub enum Hint {
     },
     Task {
         task: TaskId,
+        /// A run of it has begun: nobody else can take it up now.
+        begun: bool,
     },
     /// What a run asks of people changed.
     Asks {

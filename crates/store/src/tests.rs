@@ -366,7 +366,7 @@ async fn hints_tell_of_runs_and_of_what_was_missed() {
     let mut hints = store.feed();
     let mut held = holder(&Sure(store.clone())).await;
     let mut inbox = store.inbox_changed(held.run);
-    assert_eq!(hints.next().await, Some(Hint::Task { task: held.task }));
+    assert_eq!(hints.next().await, Some(Hint::Task { task: held.task, begun: false }));
     let run = Hint::Run { run: held.run, head_seq: 0, settled: false };
     assert_eq!(hints.next().await, Some(run));
     store.command(conformance::wish(held.run, Wish::Interrupt)).await.unwrap();

@@ -30,7 +30,7 @@ pub(super) fn commit(connection: &Connection, batch: &Batch) -> Result<Did<Commi
         Some(end) => {
             let state = settle(connection, batch, &held, end)?;
             let task = TaskId::new(Uuid::from_bytes(held.task));
-            wakes.push(Wake::Events(Hint::Task { task }));
+            wakes.push(Wake::Events(Hint::Task { task, begun: false }));
             wakes.extend(queue::tell_dependents(connection, task, state)?);
             wakes.push(Wake::Inbox(batch.run));
         }

@@ -78,12 +78,13 @@ impl Sqlite {
     ) -> Result<Committed, Error> {
         let bytes = task.prompt.bytes().len() + claim.plan.bytes().len() + size(&batch);
         let begin = move |connection: &Connection| {
-            let queued = verbs::enqueue(connection, &task)?;
+            // That it was queued is over before anyone could hear of it.
+            verbs::enqueue(connection, &task)?;
             let claimed = verbs::claim(connection, &claim)?;
             scope::admit(connection, claim.run, &within)?;
             failpoint::hit(failpoint::Point::RunPut);
             let mut done = commit::commit(connection, &batch)?;
-            done.wakes.splice(0..0, queued.wakes.into_iter().chain(claimed.wakes));
+            done.wakes.splice(0..0, claimed.wakes);
             Ok(done)
         };
         self.writer.submit(bytes, begin).await

@@ -80,7 +80,10 @@ pub(super) fn put(
             )?
             .execute(params![label, id])?;
     }
-    Ok(Did { value: task.id, wakes: vec![Wake::Events(Hint::Task { task: task.id })] })
+    Ok(Did {
+        value: task.id,
+        wakes: vec![Wake::Events(Hint::Task { task: task.id, begun: false })],
+    })
 }
 
 /// How deep a task is below its parent, which must be there and may have only so many.
@@ -158,7 +161,7 @@ fn release_dependents(connection: &Connection, task: TaskId) -> Result<Vec<Wake>
          RETURNING id",
     )?;
     let released = statement.query_map([blob_id(task.uuid())], task_id)?;
-    released.map(|task| Ok(Wake::Events(Hint::Task { task: task? }))).collect()
+    released.map(|task| Ok(Wake::Events(Hint::Task { task: task?, begun: false }))).collect()
 }
 
 /// Says to those that wait for it whether this task waits for a person.
@@ -183,7 +186,7 @@ pub(super) fn recall(connection: &Connection, task: TaskId, fence: u64) -> Resul
         )?
         .execute(params![blob_id(task.uuid()), int(fence)])?;
     match recalled {
-        1 => Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task })] }),
+        1 => Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task, begun: false })] }),
         _ => Err(Error::conflict(format!("{task} does not run any more as it was seen"))),
     }
 }
@@ -199,7 +202,8 @@ pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, E
          WHERE num IN ({found} LIMIT {AGAIN_ROWS_MAX}) AND state = 'waiting' RETURNING id"
     ))?;
     let tasks = statement.query_map([value], task_id)?.collect::<Result<Vec<_>, _>>()?;
-    let wakes = tasks.iter().map(|task| Wake::Events(Hint::Task { task: *task })).collect();
+    let wakes =
+        tasks.iter().map(|task| Wake::Events(Hint::Task { task: *task, begun: false })).collect();
     Ok(Did { value: tasks.len() as u64, wakes })
 }
 
@@ -241,7 +245,7 @@ pub(super) fn comment(connection: &Connection, comment: &NewComment) -> Result<D
             text.text(),
             serde_json::to_string(mentions).unwrap_or_default(),
         ])?;
-    Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task: *task })] })
+    Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task: *task, begun: false })] })
 }
 
 /// The newest comments of a task, in order.

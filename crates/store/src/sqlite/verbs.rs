@@ -49,7 +49,7 @@ pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<Tas
             task.line.as_ref().map(|line| &line.pool),
             run,
         ])?;
-    let hint = Hint::Task { task: task.id };
+    let hint = Hint::Task { task: task.id, begun: false };
     Ok(Did { value: task.id, wakes: vec![Wake::Events(hint)] })
 }
 
@@ -100,7 +100,8 @@ pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claime
         .prepare_cached("INSERT INTO plans (run, plan) VALUES (?1, ?2)")?
         .execute(params![num, claim.plan.bytes()])?;
     let hint = Hint::Run { run: claim.run, head_seq: 0, settled: false };
-    let wakes = vec![Wake::Events(hint), Wake::Events(Hint::Task { task: claim.task })];
+    let begun = Hint::Task { task: claim.task, begun: true };
+    let wakes = vec![Wake::Events(hint), Wake::Events(begun)];
     Ok(Did { value: Claimed { fence: count(fence) }, wakes })
 }
 
@@ -446,7 +447,7 @@ pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<
     if moved != 1 {
         return Err(refusal("it is not there any more"));
     }
-    let mut wakes = vec![Wake::Events(Hint::Task { task })];
+    let mut wakes = vec![Wake::Events(Hint::Task { task, begun: false })];
     wakes.extend(queue::tell_dependents(connection, task, to)?);
     Ok(Did { value: (), wakes })
 }
