@@ -279,7 +279,7 @@ async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
         }
         Standing::Until(until) if until > clock::now().wall => {
             let (why, note) = (WaitingFor::NotBefore, format!("{} failed at it", way.name()));
-            return Ok(Some(Bar::This(Hold { why, until: Some(until), note })));
+            return Ok(Some(Bar::This(Hold { why, until: Some(until), note, of: None })));
         }
         Standing::Until(_) | Standing::Open => {}
     }
@@ -288,7 +288,7 @@ async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
     }
     if !fallback::has_a_hand_free(host, way).await? {
         let note = format!("{} has its hands full", way.name());
-        return Ok(Some(Bar::This(Hold { why: WaitingFor::Agent, until: None, note })));
+        return Ok(Some(Bar::This(Hold { why: WaitingFor::Agent, until: None, note, of: None })));
     }
     Ok(None)
 }
@@ -371,10 +371,11 @@ async fn in_line(
 }
 
 async fn wait(host: &Host, task: &TaskRow, hold: Hold) -> Result<Tried, Fault> {
-    let Hold { why, until, note } = hold;
+    let Hold { why, until, note, of } = hold;
     let note = Some(Seal::default().given(&note));
     let follow = Follow { until, note, ..Follow::default() };
-    moved(host, task, TaskState::Waiting, follow, Some((why, None))).await?;
+    let waits = Some((why, of.map(|task| task.to_string())));
+    moved(host, task, TaskState::Waiting, follow, waits).await?;
     Ok(Tried::Moved)
 }
 

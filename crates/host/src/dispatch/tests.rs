@@ -169,7 +169,11 @@ impl Yard {
     async fn goes_on(&mut self, until: Timestamp, end: impl Fn(TaskId) -> End) {
         for _ in 0..STEPS_MAX {
             clock::played::set(self.now);
-            let due = look(&self.host, &mut Round::whole()).await.unwrap();
+            let mut round = Round::whole();
+            let mut due = look(&self.host, &mut round).await.unwrap();
+            while round.goes_on() {
+                due = look(&self.host, &mut round).await.unwrap();
+            }
             let ends = stage(|stage| {
                 let ends = stage
                     .live
@@ -375,7 +379,11 @@ async fn a_start_that_fails_counts_like_a_run_and_is_never_repeated_at_once() {
 }
 
 fn day(usd: i64) -> SharedBudget {
-    let given = serde_json::json!({ "scope": "global", "window": "day", "nanousd": usd * DOLLAR });
+    within("day", usd)
+}
+
+fn within(window: &str, usd: i64) -> SharedBudget {
+    let given = serde_json::json!({ "scope": "global", "window": window, "nanousd": usd * DOLLAR });
     serde_json::from_value(given).unwrap()
 }
 
@@ -434,4 +442,29 @@ async fn what_is_handed_on_is_charged_to_every_task_above() {
     assert_eq!(yard.states(&[apart]).await, [("done".to_owned(), 1)].into());
     let scopes = [format!("task:{root}"), format!("task:{part}")];
     assert_eq!([yard.spent(&scopes[0]).await, yard.spent(&scopes[1]).await], [5.0, 2.0]);
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_its_own_budget_keeps_no_other_of_its_agent_from_going_on() {
+    let mut yard = Yard::new(1, vec![within("lifetime", 1)], None);
+    let budget = serde_json::json!({ "nanousd": DOLLAR });
+    let root = yard.put(serde_json::json!({ "title": "root", "budget": budget })).await;
+    let costs = End { nanousd: DOLLAR, ..WELL };
+    yard.goes_on(BEGIN.plus_ms(10 * MINUTE_MS), |_| costs).await;
+    // The root has spent what it may, and the house has nothing left for anyone.
+    let mut below = Vec::new();
+    for _ in 0..3 {
+        below.push(yard.put(serde_json::json!({ "title": "below", "parent": root })).await);
+    }
+    let others = yard.add(3).await;
+    yard.goes_on(yard.now.plus_ms(10 * MINUTE_MS), |_| WELL).await;
+    let wait = |n| [("waiting Budget".to_owned(), n)].into();
+    assert_eq!((yard.states(&below).await, yard.states(&others).await), (wait(3), wait(3)));
+
+    // Raised while nobody was there, so that nobody was told: whoever can go is found by asking.
+    yard.host.close().await;
+    yard.host = Yard::open(&yard.dir, 1, vec![within("lifetime", 100)], None);
+    yard.goes_on(yard.now.plus_ms(60 * MINUTE_MS), |_| WELL).await;
+    assert_eq!(yard.states(&others).await, [("done".to_owned(), 3)].into());
+    assert_eq!(yard.states(&below).await, wait(3), "the root's budget is what it was");
 }

@@ -142,6 +142,11 @@ pub(super) fn task_scope(task: TaskId) -> String {
     format!("task:{task}")
 }
 
+/// The task that a scope belongs to, when it is one's own.
+pub(super) fn task_of(scope: &str) -> Option<TaskId> {
+    scope.strip_prefix("task:")?.parse().ok()
+}
+
 pub(super) fn amounts(budget: Budget) -> SharedAmounts {
     let Budget { nanousd, tokens, turns, ms } = budget;
     SharedAmounts { nanousd, tokens, turns, ms }

@@ -3,7 +3,7 @@
 //! that begins the run, so that two who asked at the same time do not both pass. What a run may spend
 //! is set aside there; a run without a budget of its own asks for more while it goes on (`Fund`).
 
-use super::budgets::{self, GLOBAL, agent_scope, amounts, task_scope};
+use super::budgets::{self, GLOBAL, agent_scope, amounts, task_of, task_scope};
 use super::gate::Candidate;
 use super::quota::{self, Seen};
 use super::run::{Budget, RunRequest, stored};
@@ -106,7 +106,7 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
     let seen = quota::look(host.store(), &scope, nobody, now).await?;
     if let (breaker::Passage::Wait { until }, Some(fault)) = (seen.passage, seen.refusal()) {
         let note = fault.message;
-        return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note }));
+        return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note, of: None }));
     }
     let tree = budgets::tree(host, candidate.task, Budget::default()).await?;
     for budget in budgets::spent_from(host, &candidate.agent, &tree).await {
@@ -140,7 +140,7 @@ pub(crate) async fn crowded_out(
         _ => WaitingFor::Budget,
     };
     let until = Some(later(clock::now().wall, BUDGET_LOOK_MS));
-    Ok(Hold { why, until, note: fault.message.clone() })
+    Ok(Hold { why, until, note: fault.message.clone(), of: None })
 }
 
 fn scope_of(candidate: &Candidate) -> String {
@@ -176,7 +176,7 @@ async fn full(
         // What live runs hold and do not spend is free again when they end.
         let look = (sum.live > 0).then(|| later(now, BUDGET_LOOK_MS));
         let until = look.into_iter().chain(budget.window.end(now)).min();
-        return Ok(Some(Hold { why, until, note }));
+        return Ok(Some(Hold { why, until, note, of: task_of(&budget.scope) }));
     }
     house.budgets.is_news(&budget.name(), false);
     let Some(percent) = budget.quota_percent else { return Ok(None) };
@@ -193,7 +193,7 @@ async fn full(
         let note = format!(
             "the window {id} of {scope} is used by {used} %, and the budget {name} allows {percent} %"
         );
-        Hold { why, until, note }
+        Hold { why, until, note, of: None }
     }))
 }
 

@@ -135,7 +135,7 @@ async fn of_those_that_are_held_the_first_of_each_agent_and_place_is_found<B: Ba
             let heads = store.0.crowds(page).await.unwrap();
             assert!(heads.len() <= limit);
             let Some(last) = heads.last().map(|head| head.task.clone()) else { return found };
-            after = Some(Crowd { why, agent: last.agent, cwd: last.cwd });
+            after = Some(Crowd { why, agent: last.agent, cwd: last.cwd, of: last.pool });
             found.extend(heads.into_iter().map(|head| (head.task.id, head.busy)));
         }
     };
@@ -144,6 +144,14 @@ async fn of_those_that_are_held_the_first_of_each_agent_and_place_is_found<B: Ba
     assert_eq!(all(why, 1).await, expected, "page by page");
     assert_eq!(all(WaitingFor::Budget, 100).await, [(budget, 0)]);
     assert_eq!(all(WaitingFor::Agent, 100).await, []);
+    // What is the matter of one task makes a crowd apart, whoever does it and wherever.
+    let theirs = hold("a", Some("/x"), 0, WaitingFor::Budget).await;
+    let wait = step(theirs, 0, TaskState::Waiting, TaskState::Waiting);
+    let (waiting_for, pool) = (Some(WaitingFor::Budget), Some(first.to_string()));
+    store.move_task(TaskMove { waiting_for, pool, ..wait }).await.unwrap();
+    for limit in [1, 100] {
+        assert_eq!(all(WaitingFor::Budget, limit).await, [(budget, 0), (theirs, 0)]);
+    }
     // How busy its agent is, is said with it.
     store.move_task(step(budget, 0, TaskState::Waiting, TaskState::Queued)).await.unwrap();
     let mut claim = claim_of(budget, "one");

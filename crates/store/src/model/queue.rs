@@ -190,11 +190,12 @@ impl Tables {
     }
 
     pub fn crowds(&self, page: &CrowdsPage) -> Vec<Head> {
-        let place = |row: &TaskRow| (row.agent.clone(), row.cwd.clone().unwrap_or_default());
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let place = |row: &TaskRow| (row.agent.clone(), text(&row.cwd), text(&row.pool));
         let after = page
             .after
             .as_ref()
-            .map(|crowd| (crowd.agent.clone(), crowd.cwd.clone().unwrap_or_default()));
+            .map(|crowd| (crowd.agent.clone(), text(&crowd.cwd), text(&crowd.of)));
         let waits = |row: &&TaskRow| {
             row.state == TaskState::Waiting
                 && row.run.is_none()
