@@ -52,6 +52,14 @@ pub struct Follow {
     pub wake: Option<String>,
 }
 
+/// A change of what a task and those below it may spend, as JSON, for whoever saw what they might.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetStep {
+    pub task: TaskId,
+    pub from: Option<String>,
+    pub to: Option<String>,
+}
+
 /// What someone says of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewComment {

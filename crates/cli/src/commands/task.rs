@@ -3,7 +3,7 @@
 
 use super::run::text_or_stdin;
 use super::{Context, Stopped};
-use crate::args::{self, Task};
+use crate::args::{self, Amount, Task};
 use crate::client::Client;
 use crate::config::{self, Book, Config};
 use crate::hosting::Purpose;
@@ -11,10 +11,11 @@ use crate::render;
 use crate::terminal;
 use crate::way::Way;
 use contract::state::Review;
-use contract::{Code, Fault, Page, TaskState, Timestamp};
+use contract::{Code, Fault, NanoUsd, Page, TaskState, Timestamp};
 use host::ops::agents::{AgentView, Book as _};
 use host::ops::run::Budget;
 use host::ops::task::add::NewErrand;
+use host::ops::task::budget::BudgetChange;
 use host::ops::task::decide::Words;
 use host::ops::task::{TaskSheet, TaskView};
 use std::io::Write as _;
@@ -38,6 +39,7 @@ pub async fn task(context: &Context, args: Task) -> Result<ExitCode, Stopped> {
             let (id, text) = (Some(host::chance::command_id()), Some(args.text));
             decide(context, &args.task, "comment", Words { id, text, mentions: args.mention }).await
         }
+        Task::Budget(args) => budget(context, args).await,
     }
 }
 
@@ -209,11 +211,31 @@ async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stoppe
     Ok(ExitCode::SUCCESS)
 }
 
+async fn budget(context: &Context, args: args::TaskBudget) -> Result<ExitCode, Stopped> {
+    let count = |times: f64| {
+        move |amount: Amount| match amount {
+            Amount::Unlimited => None,
+            Amount::Of(amount) => Some((amount * times) as u64),
+        }
+    };
+    let nanousd = match args.usd {
+        None => None,
+        Some(Amount::Unlimited) => Some(None),
+        Some(Amount::Of(usd)) => Some(Some(NanoUsd::from_usd(usd).ok_or_else(|| {
+            Fault::new(Code::Usage, format!("--usd {usd}: give an amount of dollars above 0"))
+        })?)),
+    };
+    let tokens = args.tokens.map(count(1.0));
+    let change =
+        BudgetChange { nanousd, tokens, turns: None, ms: args.minutes.map(count(60_000.0)) };
+    decide(context, &args.task, "budget", change).await
+}
+
 async fn decide(
     context: &Context,
     task: &str,
     verb: &str,
-    words: Words,
+    words: impl serde::Serialize,
 ) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;

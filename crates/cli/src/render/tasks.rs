@@ -3,11 +3,13 @@
 
 use super::clean::one_line;
 use super::figures;
+use super::limits;
 use super::measure::{fit, pad, width};
 use super::page::Page;
 use super::table::tail;
 use super::tone::{Colour, Tone};
 use super::totals::mark;
+use contract::event::BudgetLevel;
 use contract::state::WaitingFor;
 use contract::{Outcome, TaskState, Timestamp};
 use host::ops::ask::OpenAsk;
@@ -135,6 +137,9 @@ pub fn task_sheet(
     if let Some(parent) = task.parent {
         page.say("below", tail(&parent.to_string()));
     }
+    if let Some(budget) = &sheet.budget {
+        page.say("budget", &limits::spent(budget));
+    }
     for after in &sheet.after {
         page.say("after", tail(&after.to_string()));
     }
@@ -230,12 +235,20 @@ fn steps(sheet: &TaskSheet, asks: &[OpenAsk]) -> Vec<String> {
                 steps.push(format!("ostler agents resume {}", one_line(agent)));
             }
         }
+        (TaskState::Waiting, Some(WaitingFor::Budget)) if used_up(sheet) => {
+            steps.push(format!("ostler task budget {id} --usd N   or: --tokens N, --minutes N"));
+        }
         // A slot cannot be had by asking for it.
         (TaskState::Waiting, Some(WaitingFor::Pool)) => {}
         (TaskState::Waiting, _) => steps.push(format!("ostler task retry {id}   to try it now")),
         (TaskState::Queued | TaskState::Done | TaskState::Cancelled, _) => {}
     }
     steps
+}
+
+/// Whether a task's own budget lets it do nothing more.
+fn used_up(sheet: &TaskSheet) -> bool {
+    sheet.budget.as_ref().is_some_and(|budget| budget.level == BudgetLevel::Hard)
 }
 
 #[cfg(test)]

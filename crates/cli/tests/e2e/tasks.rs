@@ -21,6 +21,9 @@ case $HOW in
   stay) while [ ! -e go ]; do sleep 0.05; done; done_;;
   split) echo '{"type":"tool_call","id":"1","tool":"create_subtask","args":{"title":"ok part"}}'
          while read -r LINE; do case $LINE in *tool_result*) break;; esac; done; done_;;
+  spend) echo '{"type":"progress","summary":"spent","cost":{"usd":0.2}}'
+         while [ ! -e "$LOG.go" ]; do sleep 0.05; done
+         echo '{"type":"progress","summary":"spent more","cost":{"usd":0.2}}'; done_;;
   *) done_;;
 esac
 "#;
@@ -271,4 +274,57 @@ fn agents_hand_on_and_are_woken_by_their_name() {
     assert_eq!(sheet["comments"][0]["mentions"], json!(["b"]));
     let shown = yard.ostler.says(&["task", "show", &task]).stdout;
     assert!(shown.contains("what do you think?") && shown.contains("● running"), "{shown}");
+}
+
+#[test]
+fn what_a_task_may_spend_is_changed_while_it_runs_while_it_waits_and_after() {
+    let yard = Yard::serving();
+    let budget = |task: &str, usd: &str| yard.json(&["budget", task, "--usd", usd]);
+    let task = yard.add("spend", &["--review", "none", "--budget-usd", "0.3"]);
+    // It was given all there is, and more than half of that is spent.
+    until("it to have spent something", BOUND_MS, || {
+        (yard.json(&["show", &task])["last_progress"]["summary"] == "spent").then_some(())
+    });
+    budget(&task, "5");
+    std::fs::write(yard.log.with_extension("go"), "").unwrap();
+    let sheet = yard.until_is(&task, "done");
+    assert_eq!(sheet["runs"].as_array().unwrap().len(), 1, "the live run asked again: {sheet}");
+    assert_eq!(sheet["budget"]["used"]["nanousd"], 400_000_000, "{sheet}");
+    let audit = std::fs::read_to_string(yard.ostler.instance.data().join("audit.jsonl")).unwrap();
+    let lines = audit.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<_> = lines.filter(|line| line["what"] == "task_budget_changed").collect();
+    let [line] = &lines[..] else { panic!("{audit}") };
+    let usd = |budget: &Value| budget["nanousd"].as_i64().unwrap() as f64 / 1e9;
+    assert_eq!((usd(&line["before"]), usd(&line["budget"])), (0.3, 5.0), "{line}");
+    assert_eq!((&line["by"], &line["task_id"]), (&json!("owner"), &json!(task)));
+
+    // Less than was spent: nothing below it starts, until it may spend what it likes.
+    budget(&task, "0.1");
+    let below = yard.add("ok", &["--review", "none", "--parent", &task]);
+    assert_eq!(yard.until_is(&below, "waiting")["waiting_for"], "budget");
+    assert_eq!(budget(&task, "unlimited")["id"], task.as_str());
+    yard.until_is(&below, "done");
+    assert_eq!(yard.json(&["show", &task])["budget"], Value::Null);
+
+    // One that failed for its budget is raised, and opened again.
+    let task = yard.add("spend", &["--review", "none", "--budget-usd", "0.3"]);
+    assert_eq!(yard.until_is(&task, "failed")["code"], "budget_exceeded");
+    yard.json(&["reopen", &task]);
+    assert_eq!(yard.until_is(&task, "waiting")["waiting_for"], "budget");
+    let shown = yard.ostler.says(&["task", "show", &task]).stdout;
+    let step = format!("ostler task budget {} --usd N", &task[task.len() - 8..]);
+    assert!(shown.contains("$0.40 of $0.30 spent") && shown.contains(&step), "{shown}");
+    budget(&task, "1");
+    yard.until_is(&task, "done");
+
+    for (args, code) in [
+        (&["budget", &task][..], 2),
+        (&["budget", &task, "--usd", "0"], 2),
+        (&["budget", "nobody", "--usd", "1"], 16),
+    ] {
+        assert_eq!(yard.task(args).code, code, "{args:?}");
+    }
+    let run = yard.ostler.says(&["run", "b", "ok", "--json"]).events()[0]["run_id"].clone();
+    let said = yard.task(&["budget", run.as_str().unwrap(), "--usd", "1"]);
+    assert_eq!(said.code, 13, "it is no task of the queue: {}", said.stderr);
 }

@@ -468,3 +468,49 @@ async fn a_task_that_waits_for_its_own_budget_keeps_no_other_of_its_agent_from_g
     assert_eq!(yard.states(&others).await, [("done".to_owned(), 3)].into());
     assert_eq!(yard.states(&below).await, wait(3), "the root's budget is what it was");
 }
+
+#[tokio::test]
+async fn the_budget_of_a_task_is_raised_and_lowered_and_those_below_it_heed_it_at_once() {
+    let mut yard = Yard::new(1, Vec::new(), None);
+    let budget = serde_json::json!({ "nanousd": DOLLAR });
+    let root = yard.put(serde_json::json!({ "title": "root", "budget": budget })).await;
+    let mut below = Vec::new();
+    for _ in 0..6 {
+        below.push(yard.put(serde_json::json!({ "title": "below", "parent": root })).await);
+    }
+    let costs = End { nanousd: DOLLAR, ..WELL };
+    let hour = |yard: &Yard| yard.now.plus_ms(60 * MINUTE_MS);
+    yard.goes_on(hour(&yard), |_| costs).await;
+    let counts = |done: usize, wait: usize| {
+        let all = [("done".to_owned(), done), ("waiting Budget".to_owned(), wait)];
+        all.into_iter().filter(|(_, n)| *n > 0).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(yard.states(&below).await, counts(0, 6), "the root has used it up");
+    let change = async |yard: &Yard, json: &str| {
+        let change = serde_json::from_str(json).unwrap();
+        let by = crate::ops::who::Who::Owner;
+        task::budget::change(&yard.host, &root.to_string(), change, &by).await.unwrap()
+    };
+    // It is done by now, and those below it spend from it all the same.
+    change(&yard, r#"{"nanousd": 3000000000}"#).await;
+    assert_eq!(yard.states(&below).await, [("queued".to_owned(), 6)].into(), "at once");
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(2, 4));
+    change(&yard, r#"{"nanousd": 5000000000}"#).await;
+    // Less than was spent lets nothing start.
+    change(&yard, r#"{"nanousd": 1}"#).await;
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(2, 4));
+    let sheet = task::show(&yard.host, &root.to_string()).await.unwrap();
+    let standing = sheet.budget.map(|budget| (budget.used.nanousd, budget.left.nanousd));
+    let nano = |usd: i64| Some(contract::NanoUsd(usd * DOLLAR));
+    assert_eq!(standing, Some((nano(3), nano(0))));
+    // Nor does it where another unit is limited and the first one no more.
+    change(&yard, r#"{"nanousd": null, "turns": 0}"#).await;
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(2, 4));
+    change(&yard, r#"{"turns": null}"#).await;
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(6, 0));
+    assert_eq!(task::show(&yard.host, &root.to_string()).await.unwrap().budget, None);
+}

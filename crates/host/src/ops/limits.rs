@@ -76,25 +76,30 @@ pub(crate) struct Admission {
 
 /// The budgets of this host, and what is left of them.
 pub async fn budgets(host: &Host) -> Result<Vec<BudgetView>, Fault> {
-    let now = clock::now().wall;
     let mut views = Vec::new();
     for budget in budgets::all(host).await? {
-        let (sum, left) = standing(&host.inner, &budget, now).await?;
-        views.push(BudgetView {
-            used: Amounts {
-                nanousd: Some(sum.nanousd),
-                tokens: Some(sum.tokens),
-                turns: u32::try_from(sum.turns).ok(),
-                ms: Some(sum.ms),
-            },
-            level: budget::level(&budget.limit, &left),
-            left,
-            live: sum.live,
-            ends_at: budget.window.end(now),
-            budget,
-        });
+        views.push(view(host, budget).await?);
     }
     Ok(views)
+}
+
+/// A budget, and what is left of it now.
+pub(super) async fn view(host: &Host, budget: SharedBudget) -> Result<BudgetView, Fault> {
+    let now = clock::now().wall;
+    let (sum, left) = standing(&host.inner, &budget, now).await?;
+    Ok(BudgetView {
+        used: Amounts {
+            nanousd: Some(sum.nanousd),
+            tokens: Some(sum.tokens),
+            turns: u32::try_from(sum.turns).ok(),
+            ms: Some(sum.ms),
+        },
+        level: budget::level(&budget.limit, &left),
+        left,
+        live: sum.live,
+        ends_at: budget.window.end(now),
+        budget,
+    })
 }
 
 /// Why a task is not started now, as far as quotas and budgets go.
@@ -211,6 +216,8 @@ pub(crate) async fn admit(
     fence: u64,
 ) -> Result<Admission, Fault> {
     let now = clock::now().wall;
+    // Before they are read: whoever changes one meanwhile is heard of.
+    let version = host.inner.budgets.version();
     let scope = breaker::scope(None, &adapter.runtime, &adapter.name, adapter.account.as_deref());
     let seen = quota::look(host.store(), &scope, run, now).await?;
     if let Some(refused) = seen.refusal() {
@@ -233,7 +240,6 @@ pub(crate) async fn admit(
     let drafts = drafts.map(|(budget, left)| told(budget, left)).collect();
     let agent = request.agent.clone();
     let tree = tree.into_iter().map(|(task, _)| task).collect();
-    let version = host.inner.budgets.version();
     let fund = Fund { own, aside, budgets, agent, tree, closed: false, version };
     Ok(Admission {
         budget: capped(&own, &aside),

@@ -25,6 +25,7 @@ pub async fn all<B: Backend>(make: &impl AsyncFn() -> B) {
     a_move_says_what_the_next_run_begins_with(&Sure(make().await)).await;
     tasks_below_one_are_so_many_and_so_deep(&Sure(make().await)).await;
     a_comment_is_kept_once_in_its_order(&Sure(make().await)).await;
+    a_budget_is_changed_by_who_saw_it_and_wherever_its_task_stands(&Sure(make().await)).await;
 }
 
 fn errand() -> NewTask {
@@ -315,6 +316,28 @@ async fn a_recalled_task_is_not_tried_again<B: Backend>(store: &Sure<B>) {
         assert_eq!(stands(store, task).await, (becomes, None), "{ends_as:?}");
         assert_eq!(refused(store.recall(task, held.fence).await), Code::Conflict);
     }
+}
+
+async fn a_budget_is_changed_by_who_saw_it_and_wherever_its_task_stands<B: Backend>(
+    store: &Sure<B>,
+) {
+    let text = |budget: &str| Some(budget.to_owned()).filter(|budget| !budget.is_empty());
+    let task = store.enqueue(errand()).await.unwrap();
+    let other = store.enqueue(errand()).await.unwrap();
+    let change = |from: &str, to: &str| BudgetStep { task, from: text(from), to: text(to) };
+    assert_eq!(refused(store.change_budget(change("1", "2")).await), Code::Conflict);
+    store.change_budget(change("", "1")).await.unwrap();
+    assert_eq!(row(store, task).await.budget, text("1"));
+    assert_eq!(refused(store.change_budget(change("", "2")).await), Code::Conflict);
+    let held = begun(store, task).await;
+    store.change_budget(change("1", "2")).await.unwrap();
+    store.commit(held.settling(TaskState::Done, Totals::default())).await.unwrap();
+    store.change_budget(change("2", "3")).await.unwrap();
+    assert_eq!(row(store, task).await.budget, text("3"));
+    store.change_budget(change("3", "")).await.unwrap();
+    assert_eq!((row(store, task).await.budget, row(store, other).await.budget), (None, None));
+    let nobody = BudgetStep { task: TaskId::new(next_uuid()), from: None, to: text("1") };
+    assert_eq!(refused(store.change_budget(nobody).await), Code::Conflict);
 }
 
 async fn a_move_says_what_the_next_run_begins_with<B: Backend>(store: &Sure<B>) {

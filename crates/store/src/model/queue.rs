@@ -135,6 +135,17 @@ impl Tables {
         }
     }
 
+    pub fn change_budget(&mut self, step: &BudgetStep) -> Result<(), Error> {
+        let as_seen = |row: &&mut TaskRow| row.budget == step.from;
+        match self.tasks.get_mut(&step.task).filter(as_seen) {
+            Some(row) => {
+                row.budget.clone_from(&step.to);
+                Ok(())
+            }
+            None => Err(Error::conflict(format!("the budget of {} is not what it was", step.task))),
+        }
+    }
+
     pub fn again(&mut self, which: Again) -> u64 {
         let early = self.lacks(Flaw::DueUnchecked);
         let fits = |row: &&mut TaskRow| {

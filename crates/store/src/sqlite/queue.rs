@@ -188,6 +188,18 @@ pub(super) fn recall(connection: &Connection, task: TaskId, fence: u64) -> Resul
     }
 }
 
+/// Changes what a task may spend, for whoever saw what it might until now.
+pub(super) fn change_budget(connection: &Connection, step: &BudgetStep) -> Result<Did<()>, Error> {
+    let BudgetStep { task, from, to } = step;
+    let changed = connection
+        .prepare_cached("UPDATE tasks SET budget = ?3 WHERE id = ?1 AND budget IS ?2")?
+        .execute(params![blob_id(task.uuid()), from, to])?;
+    match changed {
+        1 => Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task: *task })] }),
+        _ => Err(Error::conflict(format!("the budget of {task} is not what it was"))),
+    }
+}
+
 /// Queues those again that may be looked at, a slice of them; how many there were.
 pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, Error> {
     let (found, value): (&str, Box<dyn ToSql>) = match which {
