@@ -24,6 +24,16 @@ case $HOW in
   spend) echo '{"type":"progress","summary":"spent","cost":{"usd":0.2}}'
          while [ ! -e "$LOG.go" ]; do sleep 0.05; done
          echo '{"type":"progress","summary":"spent more","cost":{"usd":0.2}}'; done_;;
+  hand) echo '{"type":"progress","summary":"spent","cost":{"usd":0.2}}'
+        for ID in 1 2; do
+          echo '{"type":"tool_call","id":"'$ID'","tool":"create_subtask","args":{"title":"pay"}}'
+          while read -r LINE; do case $LINE in *tool_result*) echo "$LINE" >> "$LOG.said"; break;; esac; done
+        done
+        echo '{"type":"complete","output":{"text":"done"},"cost":{"usd":0.25}}';;
+  pay) echo '{"type":"complete","output":{"text":"done"},"cost":{"usd":0.2}}';;
+  ask) [ "$OSTLER_WAKE_REASON" = answered ] && done_ || {
+         echo '{"type":"tool_call","id":"1","tool":"handoff","args":{"question":"which one?"}}'
+         while read -r LINE; do case $LINE in *tool_result*) break;; esac; done; };;
   *) done_;;
 esac
 "#;
@@ -259,6 +269,8 @@ fn agents_hand_on_and_are_woken_by_their_name() {
         tasks.into_iter().find(|task| task["parent"] == whole.as_str())
     });
     assert_eq!((&part["title"], &part["agent"]), (&json!("ok part"), &json!("a")));
+    let part = yard.json(&["show", part["id"].as_str().unwrap()]);
+    assert_eq!(part["budget"], Value::Null, "a run's clock is no budget to hand on: {part}");
     let task = yard.add("hold", &[]);
     yard.json(&["comment", &task, "ok @b, what do you think?"]);
     yard.json(&["comment", &task, "nobody@example.org said so"]);
@@ -327,4 +339,31 @@ fn what_a_task_may_spend_is_changed_while_it_runs_while_it_waits_and_after() {
     let run = yard.ostler.says(&["run", "b", "ok", "--json"]).events()[0]["run_id"].clone();
     let said = yard.task(&["budget", run.as_str().unwrap(), "--usd", "1"]);
     assert_eq!(said.code, 13, "it is no task of the queue: {}", said.stderr);
+}
+
+#[test]
+fn what_a_run_hands_on_is_bounded_by_its_own_budget_and_charged_to_its_task() {
+    let run_may = json!({ "budgets": [{ "window": "run", "usd": 0.5 }] });
+    let mut yard = Yard::of(&[("a", run_may)]);
+    yard.serve();
+    let whole = yard.add("hand", &["--review", "none", "--budget-usd", "5"]);
+    yard.until_is(&whole, "done");
+    let part = until("the sub-task", BOUND_MS, || {
+        let tasks = yard.json(&["list", "--state", "done"]);
+        let tasks = tasks.as_array().unwrap().clone();
+        tasks.into_iter().find(|task| task["parent"] == whole.as_str())
+    });
+    let said = std::fs::read_to_string(yard.log.with_extension("said")).unwrap();
+    let [first, second] = &said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(first.contains("task_id"), "{said}");
+    assert!(second.contains("no dollars are left to hand on"), "all was handed on: {said}");
+    // It was given what its maker had left, and its maker still spent that: $0.65 of $0.50 and $0.30.
+    let part = yard.json(&["show", part["id"].as_str().unwrap()]);
+    let budget = &part["budget"];
+    assert_eq!(
+        (&budget["nanousd"], &budget["used"]["nanousd"]),
+        (&json!(300_000_000), &json!(200_000_000))
+    );
+    let whole = yard.json(&["show", &whole]);
+    assert_eq!(whole["budget"]["used"]["nanousd"], 650_000_000, "both are charged to it: {whole}");
 }

@@ -225,13 +225,18 @@ pub(crate) async fn admit(
     }
     let tree = budgets::tree(host, task, request.task_budget).await?;
     let budgets = budgets::spent_from(host, &request.agent, &tree).await;
-    let own = amounts(request.budget);
+    let mut own = amounts(request.budget);
     let mut lefts = Vec::with_capacity(budgets.len());
     for budget in &budgets {
         if let Some(hold) = full(&host.inner, budget, &seen, now).await? {
             return Err(exceeded(hold.note, hold.until));
         }
-        lefts.push(standing(&host.inner, budget, now).await?.1);
+        let (sum, left) = standing(&host.inner, budget, now).await?;
+        // While others hold a part of it, it may be worth the wait for what they leave.
+        if task_of(&budget.scope).is_some() && sum.live == 0 {
+            own = budget::within(&own, &left);
+        }
+        lefts.push(left);
     }
     let aside = budget::set_aside(&own, &lefts);
     let limited = budgets.iter().any(|budget| budget.limit != Amounts::default());
