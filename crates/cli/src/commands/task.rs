@@ -10,7 +10,7 @@ use crate::hosting::Purpose;
 use crate::render;
 use crate::terminal;
 use crate::way::Way;
-use contract::state::Review;
+use contract::state::{AgentState, Review, WaitingFor};
 use contract::{Code, Fault, NanoUsd, Page, TaskState, Timestamp};
 use host::ops::agents::{AgentView, Book as _};
 use host::ops::run::Budget;
@@ -195,9 +195,12 @@ fn waits(asks: usize) -> String {
 
 async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stopped> {
     let path = format!("/api/v1/tasks/{}", crate::client::escaped(&args.task));
-    let ask =
-        async |client: &Client| Ok((client.get::<TaskSheet>(&path).await?, client.asks().await?));
-    let (sheet, mut asks) = context.ask(ask).await?;
+    let ask = async |client: &Client| {
+        let sheet = client.get::<TaskSheet>(&path).await?;
+        let paused = is_paused(client, &sheet.task).await;
+        Ok((sheet, client.asks().await?, paused))
+    };
+    let (sheet, mut asks, paused) = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&sheet)?;
         return Ok(ExitCode::SUCCESS);
@@ -206,9 +209,18 @@ async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stoppe
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     let now = host::clock::now().wall;
     asks.retain(|ask| sheet.runs.iter().any(|run| run.id == ask.run_id));
-    let sheet = render::task_sheet(&sheet, &asks, now, surroundings.columns, colour);
+    let room = (surroundings.columns, colour);
+    let sheet = render::task_sheet(&sheet, &asks, paused, now, room);
     context.print_rendered(&sheet)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a task waits because its agent was paused: one that waits for an agent may as well wait for
+/// another of its chain that has its hands full, and nobody is resumed then.
+async fn is_paused(client: &Client, task: &TaskView) -> bool {
+    let agent = task.agent.as_ref().filter(|_| task.waiting_for == Some(WaitingFor::Agent));
+    let Some(agent) = agent else { return false };
+    client.glance(agent).await.is_ok_and(|agent| agent.state == AgentState::Paused)
 }
 
 async fn budget(context: &Context, args: args::TaskBudget) -> Result<ExitCode, Stopped> {

@@ -109,9 +109,9 @@ fn tone(state: TaskState) -> Tone {
 pub fn task_sheet(
     sheet: &TaskSheet,
     asks: &[OpenAsk],
+    paused: bool,
     now: Timestamp,
-    columns: usize,
-    colour: Colour,
+    (columns, colour): (usize, Colour),
 ) -> String {
     let task = &sheet.task;
     let mut page = Page::titled(&title(task), columns, colour);
@@ -170,7 +170,7 @@ pub fn task_sheet(
     if let Some(answer) = &sheet.answer {
         page.answer(answer);
     }
-    page.next(&steps(sheet, asks));
+    page.next(&steps(sheet, asks, paused));
     page.finish()
 }
 
@@ -203,8 +203,8 @@ fn tone_of(outcome: Option<Outcome>) -> Tone {
     outcome.map_or(Tone::System, |outcome| mark(outcome).1)
 }
 
-/// What a person can do about a task that stands so.
-fn steps(sheet: &TaskSheet, asks: &[OpenAsk]) -> Vec<String> {
+/// What a person can do about a task that stands so, and whose agent may be paused.
+fn steps(sheet: &TaskSheet, asks: &[OpenAsk], paused: bool) -> Vec<String> {
     let task = &sheet.task;
     let id = task.id.to_string();
     let id = tail(&id);
@@ -231,7 +231,7 @@ fn steps(sheet: &TaskSheet, asks: &[OpenAsk]) -> Vec<String> {
             steps.push(format!("ostler task comment {id} \"YOUR ANSWER\""));
         }
         (TaskState::Waiting, Some(WaitingFor::Agent)) => {
-            if let Some(agent) = &task.agent {
+            if let Some(agent) = task.agent.as_ref().filter(|_| paused) {
                 steps.push(format!("ostler agents resume {}", one_line(agent)));
             }
         }
