@@ -363,6 +363,8 @@ pub enum Task {
     Approve(OneTask),
     /// Send it back; the reason is what its agent is asked next
     Reject(TaskReject),
+    /// Change what a task and those below it may spend in all
+    Budget(TaskBudget),
 }
 
 #[derive(Debug, Args)]
@@ -447,6 +449,29 @@ pub struct TaskComment {
 pub struct TaskReject {
     pub task: String,
     pub reason: String,
+}
+
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("unit").required(true).multiple(true))]
+pub struct TaskBudget {
+    /// The task: its id or an end of it that fits no other, its key, or one of its runs
+    pub task: String,
+    /// In dollars, or unlimited
+    #[arg(long, value_name = "N", group = "unit", value_parser = amount)]
+    pub usd: Option<Amount>,
+    /// In tokens, or unlimited
+    #[arg(long, value_name = "N", group = "unit", value_parser = amount)]
+    pub tokens: Option<Amount>,
+    /// In minutes of work, or unlimited
+    #[arg(long, value_name = "N", group = "unit", value_parser = amount)]
+    pub minutes: Option<Amount>,
+}
+
+/// How much of something may be spent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Amount {
+    Unlimited,
+    Of(f64),
 }
 
 #[derive(Debug, Args)]
@@ -692,6 +717,14 @@ pub fn limit(text: &str) -> Result<Limit, String> {
     match number.parse::<f64>() {
         Ok(number) if number > 0.0 && number < 1e9 => Ok(Limit::Ms((number * unit_ms) as u64)),
         _ => Err("give a number above 0 and a unit: 500ms, 90s, 10m, 2h; or unlimited".to_owned()),
+    }
+}
+
+fn amount(text: &str) -> Result<Amount, String> {
+    match text.parse::<f64>() {
+        _ if text == "unlimited" => Ok(Amount::Unlimited),
+        Ok(amount) if amount > 0.0 && amount < 1e12 => Ok(Amount::Of(amount)),
+        _ => Err("give a number above 0, or unlimited".to_owned()),
     }
 }
 

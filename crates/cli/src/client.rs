@@ -13,7 +13,6 @@ use host::ops::quota::QuotaView;
 use host::ops::run::{Asked, RunRequest};
 use host::ops::task::TaskView;
 use host::ops::task::add::NewErrand;
-use host::ops::task::decide::Words;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -164,7 +163,12 @@ impl Client {
     }
 
     /// Decides about a task.
-    pub async fn decide(&self, task: &str, verb: &str, words: &Words) -> Result<TaskView, Fault> {
+    pub async fn decide(
+        &self,
+        task: &str,
+        verb: &str,
+        words: &impl Serialize,
+    ) -> Result<TaskView, Fault> {
         let response = self.post(&format!("/api/v1/tasks/{}/{verb}", escaped(task)), words).await?;
         response.json().await.map_err(|error| unreachable_host(&error))
     }

@@ -18,7 +18,7 @@ use crate::{Host, chance, clock};
 use contract::event::Outcome;
 use contract::limits::AGENT_RUNS_MAX;
 use contract::state::{Review, TaskState, WaitingFor};
-use contract::{Code, Fault, Timestamp};
+use contract::{Code, Fault, TaskId, Timestamp};
 use crowds::Round;
 use engine::rules::claimable::{First, Room, next};
 use engine::rules::errand::{Ended, after};
@@ -179,19 +179,21 @@ async fn try_own(host: &Host, task: &TaskRow) -> Result<Tried, Fault> {
         Ok(ways) => ways,
         Err(fault) => return failed(host, task, &fault).await,
     };
-    let mut shut = Shut::default();
+    let mut shut = Shut::of(task, &ways);
     for way in &ways.all {
         match go(host, task, &ways, way).await? {
             Gone::Tried(tried) => return Ok(tried),
             Gone::Held(hold) => shut.hold(hold),
+            Gone::Busy(hold) => shut.busy = Some(hold),
             Gone::Refused(fault) => shut.refused = Some(fault),
         }
     }
-    match shut {
-        Shut { earliest: Some(hold), .. } => wait(host, task, hold).await,
-        Shut { earliest: None, refused: Some(fault) } => not_begun(host, task, fault).await,
+    let refused = shut.refused.take();
+    match (shut.opens(), refused) {
+        (Some(hold), _) => wait(host, task, hold).await,
+        (None, Some(fault)) => not_begun(host, task, fault).await,
         // There is always the agent's own way, and it came to something.
-        Shut { earliest: None, refused: None } => Ok(Tried::Passed),
+        (None, None) => Ok(Tried::Passed),
     }
 }
 
@@ -200,19 +202,36 @@ enum Gone {
     Tried(Tried),
     /// It is shut for now.
     Held(Hold),
+    /// Its agent has its hands full.
+    Busy(Hold),
     /// It is shut until someone mends it.
     Refused(Fault),
 }
 
 /// Why no way could be gone.
-#[derive(Default)]
 struct Shut {
     /// The one that opens first.
     earliest: Option<Hold>,
+    /// One whose agent is at work. Nobody knows until when, but it is asked whenever a run has ended,
+    /// and so are the others then.
+    busy: Option<Hold>,
     refused: Option<Fault>,
+    /// The task, where it has gone a way that is open to others.
+    own: Option<TaskId>,
 }
 
 impl Shut {
+    fn of(task: &TaskRow, ways: &Ways) -> Self {
+        let went = ways.all.iter().any(|way| way.standing != Standing::Open);
+        Self { earliest: None, busy: None, refused: None, own: went.then_some(task.id) }
+    }
+
+    /// What is waited for.
+    fn opens(self) -> Option<Hold> {
+        let hold = self.busy.or(self.earliest)?;
+        Some(Hold { of: hold.of.or(self.own), ..hold })
+    }
+
     fn hold(&mut self, hold: Hold) {
         let known = |hold: &Hold| hold.until.unwrap_or(Timestamp(i64::MAX));
         if self.earliest.as_ref().is_none_or(|earliest| known(&hold) < known(earliest)) {
@@ -253,6 +272,7 @@ enum Bar {
     /// It would bar the others as well.
     All(Hold),
     This(Hold),
+    Busy(Hold),
     Refused(Fault),
 }
 
@@ -271,6 +291,7 @@ async fn heed(host: &Host, task: &TaskRow, bar: Bar) -> Result<Gone, Fault> {
     match bar {
         Bar::All(hold) => wait(host, task, hold).await.map(Gone::Tried),
         Bar::This(hold) => Ok(Gone::Held(hold)),
+        Bar::Busy(hold) => Ok(Gone::Busy(hold)),
         Bar::Refused(fault) => Ok(Gone::Refused(fault)),
     }
 }
@@ -284,7 +305,7 @@ async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
         }
         Standing::Until(until) if until > clock::now().wall => {
             let (why, note) = (WaitingFor::NotBefore, format!("{} failed at it", way.name()));
-            return Ok(Some(Bar::This(Hold { why, until: Some(until), note })));
+            return Ok(Some(Bar::This(Hold { why, until: Some(until), note, of: None })));
         }
         Standing::Until(_) | Standing::Open => {}
     }
@@ -293,7 +314,7 @@ async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
     }
     if !fallback::has_a_hand_free(host, way).await? {
         let note = format!("{} has its hands full", way.name());
-        return Ok(Some(Bar::This(Hold { why: WaitingFor::Agent, until: None, note })));
+        return Ok(Some(Bar::Busy(Hold { why: WaitingFor::Agent, until: None, note, of: None })));
     }
     Ok(None)
 }
@@ -301,16 +322,17 @@ async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
 /// What keeps a task of an agent now; `None` when it can be tried, or is to be told that it cannot.
 async fn keeps(host: &Host, task: &TaskRow) -> Result<Option<Hold>, Fault> {
     let Ok(ways) = fallback::ways(host, task).await else { return Ok(None) };
-    let mut shut = Shut::default();
+    let mut shut = Shut::of(task, &ways);
     for way in &ways.all {
         match barred(host, way).await? {
             None => return Ok(None),
             Some(Bar::All(hold)) => return Ok(Some(hold)),
             Some(Bar::This(hold)) => shut.hold(hold),
+            Some(Bar::Busy(hold)) => shut.busy = Some(hold),
             Some(Bar::Refused(_)) => {}
         }
     }
-    Ok(shut.earliest)
+    Ok(shut.opens())
 }
 
 async fn begin_run(
@@ -376,10 +398,11 @@ async fn in_line(
 }
 
 async fn wait(host: &Host, task: &TaskRow, hold: Hold) -> Result<Tried, Fault> {
-    let Hold { why, until, note } = hold;
+    let Hold { why, until, note, of } = hold;
     let note = Some(Seal::default().given(&note));
     let follow = Follow { until, note, ..Follow::default() };
-    moved(host, task, TaskState::Waiting, follow, Some((why, None))).await?;
+    let waits = Some((why, of.map(|task| task.to_string())));
+    moved(host, task, TaskState::Waiting, follow, waits).await?;
     Ok(Tried::Moved)
 }
 

@@ -435,7 +435,9 @@ impl Drive {
             }
         }
         self.standing.remaining = self.machine.remaining(now);
-        self.standing.own = self.share.fund.as_ref().map(|fund| fund.own);
+        // Without shared budgets the run's limits are its own.
+        let limits = self.machine.terms().budget;
+        self.standing.own = self.share.fund.as_ref().map_or_else(|| limits.into(), |fund| fund.own);
     }
 
     /// The next thing that happens. With `more` to hear nothing is waited for: `None` when nothing

@@ -50,6 +50,7 @@ pub trait Backend: Clone + Send + Sync + 'static {
     fn move_task(&self, step: TaskMove) -> impl Future<Output = Result<(), Error>> + Send;
 
     fn recall(&self, task: TaskId, fence: u64) -> impl Future<Output = Result<(), Error>> + Send;
+    fn change_budget(&self, step: BudgetStep) -> impl Future<Output = Result<(), Error>> + Send;
     fn again(&self, which: Again) -> impl Future<Output = Result<u64, Error>> + Send;
     fn comment(&self, comment: NewComment) -> impl Future<Output = Result<(), Error>> + Send;
     fn comments_of(

@@ -213,7 +213,7 @@ pub struct TaskMove {
     pub to: TaskState,
     /// Why it waits, when it moves to `Waiting`.
     pub waiting_for: Option<WaitingFor>,
-    /// The adapter for whose slot it waits.
+    /// The adapter for whose slot it waits, or the task whose own matter it is.
     pub pool: Option<String>,
     pub follow: Follow,
 }

@@ -305,6 +305,11 @@ impl Store {
         self.shared.sqlite.recall(task, fence).await
     }
 
+    /// Changes what a task may spend, if that is still what the caller saw.
+    pub async fn change_budget(&self, step: BudgetStep) -> Result<(), Error> {
+        self.shared.sqlite.change_budget(step).await
+    }
+
     /// Queues tasks again that may be looked at: a slice of them, and how many there were.
     pub async fn again(&self, which: Again) -> Result<u64, Error> {
         self.shared.sqlite.again(which).await
@@ -590,6 +595,10 @@ impl Backend for Store {
 
     async fn recall(&self, task: TaskId, fence: u64) -> Result<(), Error> {
         Store::recall(self, task, fence).await
+    }
+
+    async fn change_budget(&self, step: BudgetStep) -> Result<(), Error> {
+        Store::change_budget(self, step).await
     }
 
     async fn again(&self, which: Again) -> Result<u64, Error> {

@@ -87,6 +87,10 @@ impl Backend for Model {
         self.tables().recall(task, fence)
     }
 
+    async fn change_budget(&self, step: BudgetStep) -> Result<(), Error> {
+        self.tables().change_budget(&step)
+    }
+
     async fn again(&self, which: Again) -> Result<u64, Error> {
         Ok(self.tables().again(which))
     }

@@ -52,6 +52,14 @@ pub struct Follow {
     pub wake: Option<String>,
 }
 
+/// A change of what a task and those below it may spend, as JSON, for whoever saw what they might.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetStep {
+    pub task: TaskId,
+    pub from: Option<String>,
+    pub to: Option<String>,
+}
+
 /// What someone says of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewComment {
@@ -93,16 +101,18 @@ pub enum Again {
 }
 
 /// Tasks of one agent in one directory that wait for the same, without a time: what holds the first
-/// of them holds all.
+/// of them holds all. What is the matter of one task and of those below it makes a crowd of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Crowd {
     pub why: WaitingFor,
     pub agent: String,
     /// Where it is to be done, when that is not where its agent works anyway.
     pub cwd: Option<String>,
+    /// The task whose matter it is, as `pool` of its row says.
+    pub of: Option<String>,
 }
 
-/// A page of crowds, by agent and directory.
+/// A page of crowds, by agent, directory and whose matter it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CrowdsPage {
     pub why: WaitingFor,

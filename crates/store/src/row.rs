@@ -90,7 +90,7 @@ pub struct TaskRow {
     pub fence: u64,
     pub generation: u32,
     pub priority: i32,
-    /// The adapter for whose slot it waits, or waited.
+    /// Whose it is that it waits for, or waited: an adapter and its slots, a task and its budget.
     pub pool: Option<String>,
     /// The id under which its run was asked for, when it had to wait.
     pub run: Option<RunId>,

@@ -116,6 +116,10 @@ impl<B: Backend> Backend for Spiteful<B> {
         self.answer(self.inner.recall(task, fence).await)
     }
 
+    async fn change_budget(&self, step: BudgetStep) -> Result<(), Error> {
+        self.answer(self.inner.change_budget(step).await)
+    }
+
     async fn again(&self, which: Again) -> Result<u64, Error> {
         self.answer(self.inner.again(which).await)
     }

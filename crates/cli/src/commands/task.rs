@@ -3,18 +3,19 @@
 
 use super::run::text_or_stdin;
 use super::{Context, Stopped};
-use crate::args::{self, Task};
+use crate::args::{self, Amount, Task};
 use crate::client::Client;
 use crate::config::{self, Book, Config};
 use crate::hosting::Purpose;
 use crate::render;
 use crate::terminal;
 use crate::way::Way;
-use contract::state::Review;
-use contract::{Code, Fault, Page, TaskState, Timestamp};
+use contract::state::{AgentState, Review, WaitingFor};
+use contract::{Code, Fault, NanoUsd, Page, TaskState, Timestamp};
 use host::ops::agents::{AgentView, Book as _};
 use host::ops::run::Budget;
 use host::ops::task::add::NewErrand;
+use host::ops::task::budget::BudgetChange;
 use host::ops::task::decide::Words;
 use host::ops::task::{TaskSheet, TaskView};
 use std::io::Write as _;
@@ -38,6 +39,7 @@ pub async fn task(context: &Context, args: Task) -> Result<ExitCode, Stopped> {
             let (id, text) = (Some(host::chance::command_id()), Some(args.text));
             decide(context, &args.task, "comment", Words { id, text, mentions: args.mention }).await
         }
+        Task::Budget(args) => budget(context, args).await,
     }
 }
 
@@ -193,9 +195,12 @@ fn waits(asks: usize) -> String {
 
 async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stopped> {
     let path = format!("/api/v1/tasks/{}", crate::client::escaped(&args.task));
-    let ask =
-        async |client: &Client| Ok((client.get::<TaskSheet>(&path).await?, client.asks().await?));
-    let (sheet, mut asks) = context.ask(ask).await?;
+    let ask = async |client: &Client| {
+        let sheet = client.get::<TaskSheet>(&path).await?;
+        let paused = is_paused(client, &sheet.task).await;
+        Ok((sheet, client.asks().await?, paused))
+    };
+    let (sheet, mut asks, paused) = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&sheet)?;
         return Ok(ExitCode::SUCCESS);
@@ -204,16 +209,45 @@ async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stoppe
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     let now = host::clock::now().wall;
     asks.retain(|ask| sheet.runs.iter().any(|run| run.id == ask.run_id));
-    let sheet = render::task_sheet(&sheet, &asks, now, surroundings.columns, colour);
+    let room = (surroundings.columns, colour);
+    let sheet = render::task_sheet(&sheet, &asks, paused, now, room);
     context.print_rendered(&sheet)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a task waits because its agent was paused: one that waits for an agent may as well wait for
+/// another of its chain that has its hands full, and nobody is resumed then.
+async fn is_paused(client: &Client, task: &TaskView) -> bool {
+    let agent = task.agent.as_ref().filter(|_| task.waiting_for == Some(WaitingFor::Agent));
+    let Some(agent) = agent else { return false };
+    client.glance(agent).await.is_ok_and(|agent| agent.state == AgentState::Paused)
+}
+
+async fn budget(context: &Context, args: args::TaskBudget) -> Result<ExitCode, Stopped> {
+    let count = |times: f64| {
+        move |amount: Amount| match amount {
+            Amount::Unlimited => None,
+            Amount::Of(amount) => Some((amount * times) as u64),
+        }
+    };
+    let nanousd = match args.usd {
+        None => None,
+        Some(Amount::Unlimited) => Some(None),
+        Some(Amount::Of(usd)) => Some(Some(NanoUsd::from_usd(usd).ok_or_else(|| {
+            Fault::new(Code::Usage, format!("--usd {usd}: give an amount of dollars above 0"))
+        })?)),
+    };
+    let tokens = args.tokens.map(count(1.0));
+    let change =
+        BudgetChange { nanousd, tokens, turns: None, ms: args.minutes.map(count(60_000.0)) };
+    decide(context, &args.task, "budget", change).await
 }
 
 async fn decide(
     context: &Context,
     task: &str,
     verb: &str,
-    words: Words,
+    words: impl serde::Serialize,
 ) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;

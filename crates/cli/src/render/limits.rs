@@ -88,6 +88,12 @@ pub fn budgets_table(rows: &[BudgetView], columns: usize, colour: Colour) -> Str
     table(heads, cells.collect(), columns, colour)
 }
 
+/// What was spent of a budget and what is left, in a line.
+pub(super) fn spent(row: &BudgetView) -> String {
+    let limit = &row.budget.limit;
+    format!("{} of {} spent or set aside", units(&row.used, limit), units(limit, limit))
+}
+
 /// The amounts of those units that are limited.
 fn units(amounts: &SharedAmounts, limit: &SharedAmounts) -> String {
     let money = amounts.nanousd.filter(|_| limit.nanousd.is_some()).map(figures::money);

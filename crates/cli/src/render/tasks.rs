@@ -3,11 +3,13 @@
 
 use super::clean::one_line;
 use super::figures;
+use super::limits;
 use super::measure::{fit, pad, width};
 use super::page::Page;
 use super::table::tail;
 use super::tone::{Colour, Tone};
 use super::totals::mark;
+use contract::event::BudgetLevel;
 use contract::state::WaitingFor;
 use contract::{Outcome, TaskState, Timestamp};
 use host::ops::ask::OpenAsk;
@@ -107,9 +109,9 @@ fn tone(state: TaskState) -> Tone {
 pub fn task_sheet(
     sheet: &TaskSheet,
     asks: &[OpenAsk],
+    paused: bool,
     now: Timestamp,
-    columns: usize,
-    colour: Colour,
+    (columns, colour): (usize, Colour),
 ) -> String {
     let task = &sheet.task;
     let mut page = Page::titled(&title(task), columns, colour);
@@ -134,6 +136,9 @@ pub fn task_sheet(
     }
     if let Some(parent) = task.parent {
         page.say("below", tail(&parent.to_string()));
+    }
+    if let Some(budget) = &sheet.budget {
+        page.say("budget", &limits::spent(budget));
     }
     for after in &sheet.after {
         page.say("after", tail(&after.to_string()));
@@ -165,7 +170,7 @@ pub fn task_sheet(
     if let Some(answer) = &sheet.answer {
         page.answer(answer);
     }
-    page.next(&steps(sheet, asks));
+    page.next(&steps(sheet, asks, paused));
     page.finish()
 }
 
@@ -198,8 +203,8 @@ fn tone_of(outcome: Option<Outcome>) -> Tone {
     outcome.map_or(Tone::System, |outcome| mark(outcome).1)
 }
 
-/// What a person can do about a task that stands so.
-fn steps(sheet: &TaskSheet, asks: &[OpenAsk]) -> Vec<String> {
+/// What a person can do about a task that stands so, and whose agent may be paused.
+fn steps(sheet: &TaskSheet, asks: &[OpenAsk], paused: bool) -> Vec<String> {
     let task = &sheet.task;
     let id = task.id.to_string();
     let id = tail(&id);
@@ -226,9 +231,12 @@ fn steps(sheet: &TaskSheet, asks: &[OpenAsk]) -> Vec<String> {
             steps.push(format!("ostler task comment {id} \"YOUR ANSWER\""));
         }
         (TaskState::Waiting, Some(WaitingFor::Agent)) => {
-            if let Some(agent) = &task.agent {
+            if let Some(agent) = task.agent.as_ref().filter(|_| paused) {
                 steps.push(format!("ostler agents resume {}", one_line(agent)));
             }
+        }
+        (TaskState::Waiting, Some(WaitingFor::Budget)) if used_up(sheet) => {
+            steps.push(format!("ostler task budget {id} --usd N   or: --tokens N, --minutes N"));
         }
         // A slot cannot be had by asking for it.
         (TaskState::Waiting, Some(WaitingFor::Pool)) => {}
@@ -236,6 +244,11 @@ fn steps(sheet: &TaskSheet, asks: &[OpenAsk]) -> Vec<String> {
         (TaskState::Queued | TaskState::Done | TaskState::Cancelled, _) => {}
     }
     steps
+}
+
+/// Whether a task's own budget lets it do nothing more.
+fn used_up(sheet: &TaskSheet) -> bool {
+    sheet.budget.as_ref().is_some_and(|budget| budget.level == BudgetLevel::Hard)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use testkit::until;
 
 /// Notes who it is and what it was asked. While there is a file `full-WHO`, its provider has nothing
-/// left; while there is one `shut-WHO`, nobody may use it.
+/// left; while there is one `shut-WHO`, nobody may use it; while there is one `hold-WHO`, it goes on.
 const AGENT: &str = r#"#!/bin/sh
 who=$1; words=$(cat)
 printf '%s|%s|%s\n' "$who" "$OSTLER_WAKE_REASON" "$(printf %s "$words" | tr '\n' ' ')" >> "$2"
@@ -21,6 +21,7 @@ elif [ -e "$3/shut-$who" ]; then
   echo '{"ev":"oops","words":"401 Unauthorized: invalid api key"}'
   echo '{"ev":"bye","well":false}'
 else
+  while [ -e "$3/hold-$who" ]; do sleep 0.05; done
   echo made by "$who" > "made-$who"
   echo '{"ev":"talk","bit":"done"}'
   echo '{"ev":"bye","well":true}'
@@ -99,6 +100,24 @@ impl Yard {
     fn add(&self, agent: &str, title: &str) -> String {
         let added = ["task", "add", "--title", title, "--agent", agent, "--review", "none"];
         self.json(&added)["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Takes such a file away.
+    fn take(&self, name: &str) {
+        std::fs::remove_file(self.root.join(name)).unwrap();
+    }
+
+    /// Gives agent `b` work elsewhere that goes on until its file is taken away.
+    fn busy(&self) -> String {
+        self.put("hold-three", "");
+        let elsewhere = self.root.join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        let cwd = elsewhere.to_str().unwrap();
+        let args = ["task", "add", "--title", "long", "--agent", "b", "--review", "none"];
+        let task = self.json(&[&args[..], &["--cwd", cwd]].concat())["id"].clone();
+        let task = task.as_str().unwrap().to_owned();
+        self.until_is(&task, "running");
+        task
     }
 
     fn until_is(&self, task: &str, state: &str) -> Value {
@@ -211,4 +230,77 @@ fn who_takes_over_goes_on_in_the_worktree_of_the_one_before() {
     let cwd = PathBuf::from(first["cwd"].as_str().unwrap());
     assert_ne!(cwd, yard.ostler.instance.work());
     assert!(cwd.join("made-two").exists());
+}
+
+#[test]
+fn another_agent_of_the_chain_finishes_what_the_adapters_could_not() {
+    let yard = Yard::new(json!({}));
+    yard.put("full-one", "2 hours");
+    yard.put("shut-two", "");
+    let task = yard.add("a", "mend the gate");
+    let sheet = yard.until_is(&task, "done");
+    let took =
+        [("one", "provider_quota", false), ("two", "auth_failed", true), ("three", "", true)];
+    assert_eq!(runs(&sheet), took.map(|(on, code, is)| (on.to_owned(), code.to_owned(), is)));
+    let run = &sheet["runs"][0];
+    assert_eq!((&run["agent"], &run["cwd"]), (&json!("b"), &sheet["runs"][2]["cwd"]), "{sheet}");
+    assert!(yard.ostler.instance.work().join("made-three").exists());
+    assert_eq!((&sheet["agent"], &sheet["answer"]), (&json!("a"), &json!("three begandone")));
+    let last = yard.log().pop().unwrap();
+    assert_eq!(last[1], "fallback", "why it was woken");
+    for words in ["take over work", "two began", "mend the gate"] {
+        assert!(last[2].contains(words), "{words}: {}", last[2]);
+    }
+    let shown = yard.ostler.says(&["show", run["id"].as_str().unwrap()]).stdout;
+    assert!(shown.contains("this run is a fallback: agent b goes on for agent a"), "{shown}");
+}
+
+#[test]
+fn while_the_last_of_a_chain_has_its_hands_full_the_task_waits_and_then_goes_on() {
+    for (first, second) in [("full-one", "full-two"), ("shut-one", "shut-two")] {
+        let yard = Yard::new(json!({}));
+        let other = yard.busy();
+        yard.put(first, "2 hours");
+        yard.put(second, "3 hours");
+        let task = yard.add("a", "mend the gate");
+        let sheet = until("both adapters to have failed", BOUND_MS, || {
+            let sheet = yard.until_is(&task, "waiting");
+            (sheet["runs"].as_array().unwrap().len() == 2).then_some(sheet)
+        });
+        let why = (&sheet["waiting_for"], &sheet["note"]);
+        assert_eq!(why, (&json!("agent"), &json!("agent b has its hands full")), "{sheet}");
+        let shown = yard.ostler.says(&["task", "show", &task]).stdout;
+        assert!(!shown.contains("agents resume"), "nobody is paused: {shown}");
+        // Long before any reset.
+        yard.take("hold-three");
+        yard.until_is(&other, "done");
+        let sheet = yard.until_is(&task, "done");
+        assert_eq!((&sheet["runs"][0]["agent"], yard.who().len()), (&json!("b"), 4), "{sheet}");
+    }
+}
+
+#[test]
+fn a_task_that_waits_for_the_last_of_its_chain_keeps_no_other_of_its_agent_waiting() {
+    let yard = Yard::new(json!({}));
+    yard.busy();
+    yard.put("shut-one", "");
+    yard.put("shut-two", "");
+    let first = yard.add("a", "mend the gate");
+    let waits = |task: &str, note: &str| {
+        until(&format!("{task} to wait: {note}"), BOUND_MS, || {
+            let sheet = yard.until_is(task, "waiting");
+            (sheet["note"] == note).then_some(())
+        });
+    };
+    waits(&first, "agent b has its hands full");
+    assert_eq!(yard.ostler.says(&["agents", "pause", "a"]).code, 0);
+    let second = yard.add("a", "paint the gate");
+    waits(&second, "'a' is paused");
+    let shown = yard.ostler.says(&["task", "show", &second]).stdout;
+    assert!(shown.contains("ostler agents resume a"), "{shown}");
+    yard.take("shut-one");
+    assert_eq!(yard.ostler.says(&["agents", "resume", "a"]).code, 0);
+    // Of the same agent, in the same directory, and behind the first.
+    yard.until_is(&second, "done");
+    waits(&first, "agent b has its hands full");
 }

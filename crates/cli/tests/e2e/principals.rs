@@ -148,6 +148,7 @@ fn who_decided_about_a_task_is_told_by_its_token_and_not_by_its_words() {
     assert!(["queued", "running"].contains(&sent_back["state"].as_str().unwrap()), "{sent_back}");
     let sheet = owner.waits_for(&task, "review");
     assert_eq!(said(&sheet, "closer"), ["token ci"]);
+    ci.posts(&format!("/api/v1/tasks/{task}/budget"), &json!({ "nanousd": 7 }));
     sly.posts(&format!("/api/v1/tasks/{task}/approve"), &json!({}));
     let sheet = owner.gets(&format!("/api/v1/tasks/{task}"));
     assert_eq!(
@@ -157,6 +158,7 @@ fn who_decided_about_a_task_is_told_by_its_token_and_not_by_its_words() {
     for (what, by) in [
         ("task_commented", "token ci"),
         ("task_rejected", "token ci"),
+        ("task_budget_changed", "token ci"),
         ("task_approved", "token owner"),
     ] {
         let line = audited(&door, what, &task);

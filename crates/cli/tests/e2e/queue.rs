@@ -207,3 +207,62 @@ fn the_reason_of_a_rejection_is_the_next_prompt_of_the_same_conversation() {
     let prompt = std::fs::read_to_string(root.join("prompt")).unwrap();
     assert!(prompt.contains("say it in one word") && !prompt.contains("say hello"), "{prompt}");
 }
+
+#[test]
+fn who_handed_over_and_was_answered_is_told_so_in_its_environment() {
+    let mut yard = Yard::of(&[("a", json!({}))]);
+    yard.serve();
+    let work = yard.ostler.instance.work();
+    let task = put(&yard, "a", "ask me", &work);
+    assert_eq!(yard.until_is(&task, "waiting")["waiting_for"], "answer");
+    yard.json(&["comment", &task, "the left one"]);
+    yard.until_is(&task, "done");
+    let log: Vec<_> = yard.log().into_iter().map(|(why, _, asked)| (why, asked)).collect();
+    let expected = [("task", "ask me"), ("answered", "ask me  the left one")];
+    assert_eq!(log, expected.map(|(why, asked)| (why.to_owned(), asked.to_owned())));
+}
+
+/// An agent that runs out of turns when it is woken for the first time.
+const TIRED: &str = r#"#!/bin/sh
+printf '%s|%s|%s\n' "$OSTLER_WAKE_REASON" "$*" "$(cat)" >> "$LOG"
+echo '{"ev":"hi","id":"s-1"}'
+echo '{"ev":"talk","bit":"began"}'
+[ "$OSTLER_WAKE_REASON" = continued ] && echo '{"ev":"bye"}' || echo '{"ev":"tired"}'
+"#;
+
+#[test]
+fn who_ran_out_of_turns_goes_on_in_its_conversation_and_is_told_so_in_its_environment() {
+    let mut yard = Yard::of(&[]);
+    let script = yard.ostler.instance.root().join("tired");
+    std::fs::write(&script, TIRED).unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let adapter = json!({
+        "type": "cli", "binary": script, "permission": "allow-all", "env": { "LOG": yard.log },
+        "mapping": {
+            "args": [], "prompt": "stdin", "policies": { "allow-all": [] },
+            "with": { "session": ["--resume", "{{session}}"] },
+            "rules": [
+                { "when": { "ev": "hi" }, "session": { "id": "id" } },
+                { "when": { "ev": "talk" }, "text": { "at": "bit" } },
+                { "when": { "ev": "tired" }, "end": { "success": false, "code": "max_turns" } },
+                { "when": { "ev": "bye" }, "end": { "success": true } },
+            ],
+        },
+    });
+    let agent = json!({ "adapter": "tired", "cwd": yard.ostler.instance.work() });
+    let config = json!({ "adapters": { "tired": adapter }, "agents": { "a": agent } });
+    yard.ostler.instance.write_config(&config.to_string());
+    yard.serve();
+    let work = yard.ostler.instance.work();
+    let task = put(&yard, "a", "dig", &work);
+    let sheet = yard.until_is(&task, "done");
+    let codes: Vec<_> = sheet["runs"].as_array().unwrap().iter().map(|run| &run["code"]).collect();
+    assert_eq!(codes, [&json!(null), &json!("max_turns")], "the newest first: {sheet}");
+    let expected = [
+        ("task", "", "dig"),
+        ("continued", "--resume s-1", "Go on with the task where you stopped."),
+    ];
+    let expected =
+        expected.map(|(why, args, asked)| (why.to_owned(), args.to_owned(), asked.to_owned()));
+    assert_eq!(yard.log(), expected);
+}

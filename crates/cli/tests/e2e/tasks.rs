@@ -21,6 +21,19 @@ case $HOW in
   stay) while [ ! -e go ]; do sleep 0.05; done; done_;;
   split) echo '{"type":"tool_call","id":"1","tool":"create_subtask","args":{"title":"ok part"}}'
          while read -r LINE; do case $LINE in *tool_result*) break;; esac; done; done_;;
+  spend) echo '{"type":"progress","summary":"spent","cost":{"usd":0.2}}'
+         while [ ! -e "$LOG.go" ]; do sleep 0.05; done
+         echo '{"type":"progress","summary":"spent more","cost":{"usd":0.2}}'; done_;;
+  hand) echo '{"type":"progress","summary":"spent","cost":{"usd":0.2}}'
+        for ID in 1 2; do
+          echo '{"type":"tool_call","id":"'$ID'","tool":"create_subtask","args":{"title":"pay"}}'
+          while read -r LINE; do case $LINE in *tool_result*) echo "$LINE" >> "$LOG.said"; break;; esac; done
+        done
+        echo '{"type":"complete","output":{"text":"done"},"cost":{"usd":0.25}}';;
+  pay) echo '{"type":"complete","output":{"text":"done"},"cost":{"usd":0.2}}';;
+  ask) [ "$OSTLER_WAKE_REASON" = answered ] && done_ || {
+         echo '{"type":"tool_call","id":"1","tool":"handoff","args":{"question":"which one?"}}'
+         while read -r LINE; do case $LINE in *tool_result*) break;; esac; done; };;
   *) done_;;
 esac
 "#;
@@ -256,6 +269,8 @@ fn agents_hand_on_and_are_woken_by_their_name() {
         tasks.into_iter().find(|task| task["parent"] == whole.as_str())
     });
     assert_eq!((&part["title"], &part["agent"]), (&json!("ok part"), &json!("a")));
+    let part = yard.json(&["show", part["id"].as_str().unwrap()]);
+    assert_eq!(part["budget"], Value::Null, "a run's clock is no budget to hand on: {part}");
     let task = yard.add("hold", &[]);
     yard.json(&["comment", &task, "ok @b, what do you think?"]);
     yard.json(&["comment", &task, "nobody@example.org said so"]);
@@ -271,4 +286,84 @@ fn agents_hand_on_and_are_woken_by_their_name() {
     assert_eq!(sheet["comments"][0]["mentions"], json!(["b"]));
     let shown = yard.ostler.says(&["task", "show", &task]).stdout;
     assert!(shown.contains("what do you think?") && shown.contains("● running"), "{shown}");
+}
+
+#[test]
+fn what_a_task_may_spend_is_changed_while_it_runs_while_it_waits_and_after() {
+    let yard = Yard::serving();
+    let budget = |task: &str, usd: &str| yard.json(&["budget", task, "--usd", usd]);
+    let task = yard.add("spend", &["--review", "none", "--budget-usd", "0.3"]);
+    // It was given all there is, and more than half of that is spent.
+    until("it to have spent something", BOUND_MS, || {
+        (yard.json(&["show", &task])["last_progress"]["summary"] == "spent").then_some(())
+    });
+    budget(&task, "5");
+    std::fs::write(yard.log.with_extension("go"), "").unwrap();
+    let sheet = yard.until_is(&task, "done");
+    assert_eq!(sheet["runs"].as_array().unwrap().len(), 1, "the live run asked again: {sheet}");
+    assert_eq!(sheet["budget"]["used"]["nanousd"], 400_000_000, "{sheet}");
+    let audit = std::fs::read_to_string(yard.ostler.instance.data().join("audit.jsonl")).unwrap();
+    let lines = audit.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let lines: Vec<_> = lines.filter(|line| line["what"] == "task_budget_changed").collect();
+    let [line] = &lines[..] else { panic!("{audit}") };
+    let usd = |budget: &Value| budget["nanousd"].as_i64().unwrap() as f64 / 1e9;
+    assert_eq!((usd(&line["before"]), usd(&line["budget"])), (0.3, 5.0), "{line}");
+    assert_eq!((&line["by"], &line["task_id"]), (&json!("owner"), &json!(task)));
+
+    // Less than was spent: nothing below it starts, until it may spend what it likes.
+    budget(&task, "0.1");
+    let below = yard.add("ok", &["--review", "none", "--parent", &task]);
+    assert_eq!(yard.until_is(&below, "waiting")["waiting_for"], "budget");
+    assert_eq!(budget(&task, "unlimited")["id"], task.as_str());
+    yard.until_is(&below, "done");
+    assert_eq!(yard.json(&["show", &task])["budget"], Value::Null);
+
+    // One that failed for its budget is raised, and opened again.
+    let task = yard.add("spend", &["--review", "none", "--budget-usd", "0.3"]);
+    assert_eq!(yard.until_is(&task, "failed")["code"], "budget_exceeded");
+    yard.json(&["reopen", &task]);
+    assert_eq!(yard.until_is(&task, "waiting")["waiting_for"], "budget");
+    let shown = yard.ostler.says(&["task", "show", &task]).stdout;
+    let step = format!("ostler task budget {} --usd N", &task[task.len() - 8..]);
+    assert!(shown.contains("$0.40 of $0.30 spent") && shown.contains(&step), "{shown}");
+    budget(&task, "1");
+    yard.until_is(&task, "done");
+
+    for (args, code) in [
+        (&["budget", &task][..], 2),
+        (&["budget", &task, "--usd", "0"], 2),
+        (&["budget", "nobody", "--usd", "1"], 16),
+    ] {
+        assert_eq!(yard.task(args).code, code, "{args:?}");
+    }
+    let run = yard.ostler.says(&["run", "b", "ok", "--json"]).events()[0]["run_id"].clone();
+    let said = yard.task(&["budget", run.as_str().unwrap(), "--usd", "1"]);
+    assert_eq!(said.code, 13, "it is no task of the queue: {}", said.stderr);
+}
+
+#[test]
+fn what_a_run_hands_on_is_bounded_by_its_own_budget_and_charged_to_its_task() {
+    let run_may = json!({ "budgets": [{ "window": "run", "usd": 0.5 }] });
+    let mut yard = Yard::of(&[("a", run_may)]);
+    yard.serve();
+    let whole = yard.add("hand", &["--review", "none", "--budget-usd", "5"]);
+    yard.until_is(&whole, "done");
+    let part = until("the sub-task", BOUND_MS, || {
+        let tasks = yard.json(&["list", "--state", "done"]);
+        let tasks = tasks.as_array().unwrap().clone();
+        tasks.into_iter().find(|task| task["parent"] == whole.as_str())
+    });
+    let said = std::fs::read_to_string(yard.log.with_extension("said")).unwrap();
+    let [first, second] = &said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(first.contains("task_id"), "{said}");
+    assert!(second.contains("no dollars are left to hand on"), "all was handed on: {said}");
+    // It was given what its maker had left, and its maker still spent that: $0.65 of $0.50 and $0.30.
+    let part = yard.json(&["show", part["id"].as_str().unwrap()]);
+    let budget = &part["budget"];
+    assert_eq!(
+        (&budget["nanousd"], &budget["used"]["nanousd"]),
+        (&json!(300_000_000), &json!(200_000_000))
+    );
+    let whole = yard.json(&["show", &whole]);
+    assert_eq!(whole["budget"]["used"]["nanousd"], 650_000_000, "both are charged to it: {whole}");
 }

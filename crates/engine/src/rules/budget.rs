@@ -73,6 +73,13 @@ pub struct Amounts {
     pub ms: Option<u64>,
 }
 
+impl From<crate::RunBudget> for Amounts {
+    fn from(budget: crate::RunBudget) -> Self {
+        let crate::RunBudget { nanousd, tokens, turns, ms } = budget;
+        Self { nanousd, tokens, turns, ms }
+    }
+}
+
 /// One budget: whose, for how long, and how much of each unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Budget {
@@ -156,6 +163,16 @@ fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
+    }
+}
+
+/// A run's own budget where its task has less left: that is all it may spend, whatever its agent may.
+pub fn within(own: &Amounts, left: &Amounts) -> Amounts {
+    Amounts {
+        nanousd: own.nanousd.map(|own| left.nanousd.map_or(own, |left| own.min(left))),
+        tokens: own.tokens.map(|own| left.tokens.map_or(own, |left| own.min(left))),
+        turns: own.turns.map(|own| left.turns.map_or(own, |left| own.min(left))),
+        ms: own.ms.map(|own| left.ms.map_or(own, |left| own.min(left))),
     }
 }
 
@@ -298,6 +315,27 @@ mod tests {
         for (why, own, lefts, expected) in rows {
             assert_eq!(set_aside(&own, &lefts), expected, "{why}");
         }
+    }
+
+    #[test]
+    fn what_a_task_has_left_is_more_than_no_run_of_it_may_spend() {
+        let unlimited = Amounts::default();
+        for (own, left, expected) in [
+            (usd(9), usd(7), usd(7)),
+            (usd(7), usd(9), usd(7)),
+            (usd(9), unlimited, usd(9)),
+            (unlimited, usd(7), unlimited),
+        ] {
+            assert_eq!(within(&own, &left), expected, "{own:?} within {left:?}");
+        }
+        let of = |n: u32| Amounts {
+            nanousd: None,
+            tokens: Some(n.into()),
+            turns: Some(n),
+            ms: Some(n.into()),
+        };
+        assert_eq!(within(&of(9), &of(7)), of(7));
+        assert_eq!(within(&of(7), &of(9)), of(7));
     }
 
     #[test]

@@ -98,7 +98,9 @@ fn nobody(offers: &[Offer<'_>]) -> Hold {
             let _ = write!(note, "; and {more} more");
         }
     }
-    Hold { why: same.unwrap_or(WaitingFor::Agent), until, note }
+    // What is the task's own to one of them is so to whoever would have taken it.
+    let of = held().flatten().find_map(|hold| hold.of);
+    Hold { why: same.unwrap_or(WaitingFor::Agent), until, note, of }
 }
 
 #[cfg(test)]
@@ -120,7 +122,7 @@ mod tests {
     }
 
     fn held(agent: &str, why: WaitingFor, until: Option<i64>) -> Offer<'_> {
-        let hold = Hold { why, until: until.map(Timestamp), note: format!("{why:?}") };
+        let hold = Hold { why, until: until.map(Timestamp), note: format!("{why:?}"), of: None };
         Offer { hold: Some(hold), ..offer(agent, 0) }
     }
 
@@ -174,7 +176,7 @@ mod tests {
             ),
         ];
         for (offers, why, until, note) in rows {
-            let hold = Hold { why, until: until.map(Timestamp), note: note.to_owned() };
+            let hold = Hold { why, until: until.map(Timestamp), note: note.to_owned(), of: None };
             assert_eq!(choose(&offers), Choice::Nobody(hold), "{offers:?}");
         }
     }

@@ -2,8 +2,8 @@
 //! is known, until when; the dispatcher writes that into the task and looks again then. No rule
 //! here acts, and none knows of another.
 
-use contract::Timestamp;
 use contract::state::WaitingFor;
+use contract::{TaskId, Timestamp};
 
 /// What keeps a task from being started.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,4 +13,7 @@ pub struct Hold {
     pub until: Option<Timestamp>,
     /// For people: which limit, which account, which path.
     pub note: String,
+    /// The task whose own matter it is (its budget, the ways it has gone already), when others of the
+    /// same agent in the same directory need not be held by it.
+    pub of: Option<TaskId>,
 }

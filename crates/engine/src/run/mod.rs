@@ -417,11 +417,13 @@ impl Machine {
 
     /// A conversation is worth keeping when a turn of it went well. The end of a turn alone proves
     /// nothing, because its result may still say otherwise: this is asked when the result is heard,
-    /// or when something else follows.
+    /// or when something else follows. One that reached its limit of turns went well so far, and is
+    /// what the next run goes on with.
     fn keep_session(&mut self, out: &mut Vec<Step>) {
-        let failed = self.said.as_ref().is_some_and(|said| said.ending.code.is_some());
+        let harms = |code: Option<Code>| code.is_some_and(|code| code != Code::MaxTurns);
+        let failed = self.said.as_ref().is_some_and(|said| harms(said.ending.code));
         let ended = self.said.is_some() || self.turns.stop.is_some();
-        let trouble = self.turns.model_error.is_some() || self.turns.trouble().is_some();
+        let trouble = harms(self.turns.model_error) || harms(self.turns.trouble());
         let well = ended && !failed && !trouble;
         if let Some(session) = self.session.as_mut().filter(|session| well && !session.kept) {
             session.kept = true;

@@ -1,11 +1,12 @@
 //! Those that wait for something and do not know until when: a directory someone works in, an agent
 //! that is paused, a budget without a window. Tasks of one agent in one directory pass the same gates,
 //! so of each such crowd the first is asked, and the others stay where they are; a thousand that wait
-//! for one directory cost one question. What is asked and still held is not written again. A round
+//! for one directory cost one question. What is a task's own matter, its budget or that of a task
+//! above it, makes a crowd apart. What is asked and still held is not written again. A round
 //! goes on where it stopped, so that however many crowds there are, each comes up and none keeps
 //! the others from being looked at.
 
-use super::{keeps, moved, room};
+use super::{keeps, moved, room, wait};
 use crate::Host;
 use crate::ops::fit::{self, Taker};
 use crate::ops::run::stored;
@@ -75,35 +76,55 @@ impl Round {
             self.at = Some(match heads.last().map(|head| &head.task) {
                 None => At { reason: reason + 1, after: None },
                 Some(last) => {
-                    let (agent, cwd) = (last.agent.clone(), last.cwd.clone());
-                    At { reason, after: Some(Crowd { why, agent, cwd }) }
+                    let (agent, cwd, of) =
+                        (last.agent.clone(), last.cwd.clone(), last.pool.clone());
+                    At { reason, after: Some(Crowd { why, agent, cwd, of }) }
                 }
             });
             left -= heads.len();
             for head in &heads {
-                if may_go(host, head, why).await? {
-                    moved(host, &head.task, TaskState::Queued, Follow::default(), None).await?;
-                    self.once_more = true;
+                match ask(host, head, why).await? {
+                    Asked::Stays => continue,
+                    Asked::Apart(hold) => {
+                        wait(host, &head.task, hold).await?;
+                    }
+                    Asked::Goes => {
+                        moved(host, &head.task, TaskState::Queued, Follow::default(), None).await?;
+                    }
                 }
+                self.once_more = true;
             }
         }
         Ok(())
     }
 }
 
+/// What the first of a crowd says.
+enum Asked {
+    /// What they wait for is not there.
+    Stays,
+    /// It is held by what is its own, and those behind it may be held by something else, or nothing.
+    Apart(Hold),
+    Goes,
+}
+
 /// Whether what a crowd waited for is there. One whose agent has its hands full is asked when a run of
 /// it has ended.
-async fn may_go(host: &Host, head: &Head, why: WaitingFor) -> Result<bool, Fault> {
+async fn ask(host: &Host, head: &Head, why: WaitingFor) -> Result<Asked, Fault> {
     if room(host, head).await.is_full() {
-        return Ok(false);
+        return Ok(Asked::Stays);
     }
     let hold = match head.task.agent.as_str() {
         "" => match fit::taker(host, &head.task).await? {
             Taker::Agent(_) => None,
-            Taker::Busy => return Ok(false),
+            Taker::Busy => return Ok(Asked::Stays),
             Taker::Nobody(hold) => Some(hold),
         },
         _ => keeps(host, &head.task).await?,
     };
-    Ok(!matches!(hold, Some(Hold { why: still, until: None, .. }) if still == why))
+    let Some(hold) = hold.filter(|hold| hold.why == why && hold.until.is_none()) else {
+        return Ok(Asked::Goes);
+    };
+    let apart = hold.of.is_none_or(|of| head.task.pool == Some(of.to_string()));
+    Ok(if apart { Asked::Stays } else { Asked::Apart(hold) })
 }

@@ -171,7 +171,11 @@ impl Yard {
     async fn goes_on(&mut self, until: Timestamp, end: impl Fn(TaskId) -> End) {
         for _ in 0..STEPS_MAX {
             clock::played::set(self.now);
-            let due = look(&self.host, &mut Round::whole()).await.unwrap();
+            let mut round = Round::whole();
+            let mut due = look(&self.host, &mut round).await.unwrap();
+            while round.goes_on() {
+                due = look(&self.host, &mut round).await.unwrap();
+            }
             let ends = stage(|stage| {
                 let ends = stage
                     .live
@@ -377,7 +381,11 @@ async fn a_start_that_fails_counts_like_a_run_and_is_never_repeated_at_once() {
 }
 
 fn day(usd: i64) -> SharedBudget {
-    let given = serde_json::json!({ "scope": "global", "window": "day", "nanousd": usd * DOLLAR });
+    within("day", usd)
+}
+
+fn within(window: &str, usd: i64) -> SharedBudget {
+    let given = serde_json::json!({ "scope": "global", "window": window, "nanousd": usd * DOLLAR });
     serde_json::from_value(given).unwrap()
 }
 
@@ -436,4 +444,75 @@ async fn what_is_handed_on_is_charged_to_every_task_above() {
     assert_eq!(yard.states(&[apart]).await, [("done".to_owned(), 1)].into());
     let scopes = [format!("task:{root}"), format!("task:{part}")];
     assert_eq!([yard.spent(&scopes[0]).await, yard.spent(&scopes[1]).await], [5.0, 2.0]);
+}
+
+#[tokio::test]
+async fn a_task_that_waits_for_its_own_budget_keeps_no_other_of_its_agent_from_going_on() {
+    let mut yard = Yard::new(1, vec![within("lifetime", 1)], None);
+    let budget = serde_json::json!({ "nanousd": DOLLAR });
+    let root = yard.put(serde_json::json!({ "title": "root", "budget": budget })).await;
+    let costs = End { nanousd: DOLLAR, ..WELL };
+    yard.goes_on(BEGIN.plus_ms(10 * MINUTE_MS), |_| costs).await;
+    // The root has spent what it may, and the house has nothing left for anyone.
+    let mut below = Vec::new();
+    for _ in 0..3 {
+        below.push(yard.put(serde_json::json!({ "title": "below", "parent": root })).await);
+    }
+    let others = yard.add(3).await;
+    yard.goes_on(yard.now.plus_ms(10 * MINUTE_MS), |_| WELL).await;
+    let wait = |n| [("waiting Budget".to_owned(), n)].into();
+    assert_eq!((yard.states(&below).await, yard.states(&others).await), (wait(3), wait(3)));
+
+    // Raised while nobody was there, so that nobody was told: whoever can go is found by asking.
+    yard.host.close().await;
+    yard.host = Yard::open(&yard.dir, 1, vec![within("lifetime", 100)], None);
+    yard.goes_on(yard.now.plus_ms(60 * MINUTE_MS), |_| WELL).await;
+    assert_eq!(yard.states(&others).await, [("done".to_owned(), 3)].into());
+    assert_eq!(yard.states(&below).await, wait(3), "the root's budget is what it was");
+}
+
+#[tokio::test]
+async fn the_budget_of_a_task_is_raised_and_lowered_and_those_below_it_heed_it_at_once() {
+    let mut yard = Yard::new(1, Vec::new(), None);
+    let budget = serde_json::json!({ "nanousd": DOLLAR });
+    let root = yard.put(serde_json::json!({ "title": "root", "budget": budget })).await;
+    let mut below = Vec::new();
+    for _ in 0..6 {
+        below.push(yard.put(serde_json::json!({ "title": "below", "parent": root })).await);
+    }
+    let costs = End { nanousd: DOLLAR, ..WELL };
+    let hour = |yard: &Yard| yard.now.plus_ms(60 * MINUTE_MS);
+    yard.goes_on(hour(&yard), |_| costs).await;
+    let counts = |done: usize, wait: usize| {
+        let all = [("done".to_owned(), done), ("waiting Budget".to_owned(), wait)];
+        all.into_iter().filter(|(_, n)| *n > 0).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(yard.states(&below).await, counts(0, 6), "the root has used it up");
+    let change = async |yard: &Yard, json: &str| {
+        let change = serde_json::from_str(json).unwrap();
+        let by = crate::ops::who::Who::Owner;
+        task::budget::change(&yard.host, &root.to_string(), change, &by).await.unwrap()
+    };
+    // It is done by now, and those below it spend from it all the same.
+    change(&yard, r#"{"nanousd": 3000000000}"#).await;
+    assert_eq!(yard.states(&below).await, [("queued".to_owned(), 6)].into(), "at once");
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(2, 4));
+    change(&yard, r#"{"nanousd": 5000000000}"#).await;
+    // Less than was spent lets nothing start.
+    change(&yard, r#"{"nanousd": 1}"#).await;
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(2, 4));
+    let sheet = task::show(&yard.host, &root.to_string()).await.unwrap();
+    let standing = sheet.budget.map(|budget| (budget.used.nanousd, budget.left.nanousd));
+    let nano = |usd: i64| Some(contract::NanoUsd(usd * DOLLAR));
+    assert_eq!(standing, Some((nano(3), nano(0))));
+    // Nor does it where another unit is limited and the first one no more.
+    change(&yard, r#"{"nanousd": null, "turns": 0}"#).await;
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(2, 4));
+    change(&yard, r#"{"turns": null}"#).await;
+    yard.goes_on(hour(&yard), |_| costs).await;
+    assert_eq!(yard.states(&below).await, counts(6, 0));
+    assert_eq!(task::show(&yard.host, &root.to_string()).await.unwrap().budget, None);
 }

@@ -303,6 +303,7 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         why: WaitingFor::Agent,
         until: None,
         note: format!("'{}' is {}", row.name, row.state.word()),
+        of: None,
     }))
 }
 

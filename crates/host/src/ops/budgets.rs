@@ -1,6 +1,6 @@
 //! Which budgets a run spends from: those of the whole house, those of its agent, and those of its task
-//! and of every task above it, so that what is handed on is charged to the whole tree. The house's are
-//! changed while it works: whoever waits for one is looked at again, and live runs ask again for more.
+//! and of every task above it, so that what is handed on is charged to the whole tree. They are
+//! changed while the house works: whoever waits for one is looked at again, and live runs ask again for more.
 //! What is left of them, and who may start, is `limits.rs`.
 
 use super::agents;
@@ -20,7 +20,7 @@ pub(crate) const GLOBAL: &str = "global";
 /// The budgets of the configuration, as they are now.
 pub(crate) struct Budgets {
     now: RwLock<Vec<SharedBudget>>,
-    /// Rises with every change, of these or of an agent's own. Nobody has seen the first one yet.
+    /// Rises with every change, of these or of an agent's or a task's own. Nobody has seen the first one yet.
     version: AtomicU64,
     /// Those that people were told are used up, until there is something left again.
     told: Mutex<BTreeSet<String>>,
@@ -120,7 +120,8 @@ fn of_hired(host: &Host, agent: &str, row: Option<&AgentRow>) -> Vec<SharedBudge
     agents::named_by(host, agent, row).map(|named| named.budgets).unwrap_or_default()
 }
 
-fn of_task(task: TaskId, budget: Budget) -> Option<SharedBudget> {
+/// What a task may spend together with those below it, if that is limited.
+pub(super) fn of_task(task: TaskId, budget: Budget) -> Option<SharedBudget> {
     let limit = amounts(budget);
     let (scope, window) = (task_scope(task), Window::Lifetime);
     let limited = limit != SharedAmounts::default();
@@ -151,6 +152,11 @@ pub(super) fn agent_scope(agent: &str) -> String {
 
 pub(super) fn task_scope(task: TaskId) -> String {
     format!("task:{task}")
+}
+
+/// The task that a scope belongs to, when it is one's own.
+pub(super) fn task_of(scope: &str) -> Option<TaskId> {
+    scope.strip_prefix("task:")?.parse().ok()
 }
 
 pub(super) fn amounts(budget: Budget) -> SharedAmounts {

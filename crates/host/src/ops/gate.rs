@@ -42,5 +42,6 @@ async fn place(_: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fault> {
         why: contract::state::WaitingFor::Workspace,
         until: None,
         note: format!("{} is not a directory", candidate.cwd.display()),
+        of: None,
     }))
 }

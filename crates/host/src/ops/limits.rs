@@ -3,7 +3,7 @@
 //! that begins the run, so that two who asked at the same time do not both pass. What a run may spend
 //! is set aside there; a run without a budget of its own asks for more while it goes on (`Fund`).
 
-use super::budgets::{self, GLOBAL, agent_scope, amounts, task_scope};
+use super::budgets::{self, GLOBAL, agent_scope, amounts, task_of, task_scope};
 use super::gate::Candidate;
 use super::quota::{self, Seen};
 use super::run::{Budget, RunRequest, stored};
@@ -86,25 +86,30 @@ pub(crate) struct Admission {
 
 /// The budgets of this host, and what is left of them.
 pub async fn budgets(host: &Host) -> Result<Vec<BudgetView>, Fault> {
-    let now = clock::now().wall;
     let mut views = Vec::new();
     for budget in budgets::all(host).await? {
-        let (sum, left) = standing(&host.inner, &budget, now).await?;
-        views.push(BudgetView {
-            used: Amounts {
-                nanousd: Some(sum.nanousd),
-                tokens: Some(sum.tokens),
-                turns: u32::try_from(sum.turns).ok(),
-                ms: Some(sum.ms),
-            },
-            level: budget::level(&budget.limit, &left),
-            left,
-            live: sum.live,
-            ends_at: budget.window.end(now),
-            budget,
-        });
+        views.push(view(host, budget).await?);
     }
     Ok(views)
+}
+
+/// A budget, and what is left of it now.
+pub(super) async fn view(host: &Host, budget: SharedBudget) -> Result<BudgetView, Fault> {
+    let now = clock::now().wall;
+    let (sum, left) = standing(&host.inner, &budget, now).await?;
+    Ok(BudgetView {
+        used: Amounts {
+            nanousd: Some(sum.nanousd),
+            tokens: Some(sum.tokens),
+            turns: u32::try_from(sum.turns).ok(),
+            ms: Some(sum.ms),
+        },
+        level: budget::level(&budget.limit, &left),
+        left,
+        live: sum.live,
+        ends_at: budget.window.end(now),
+        budget,
+    })
 }
 
 /// Why a task is not started now, as far as quotas and budgets go.
@@ -116,7 +121,7 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
     let seen = quota::look(host.store(), &scope, nobody, now).await?;
     if let (breaker::Passage::Wait { until }, Some(fault)) = (seen.passage, seen.refusal()) {
         let note = fault.message;
-        return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note }));
+        return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note, of: None }));
     }
     let (budgets, _) = budgets::charged(host, &candidate.agent, candidate.task).await?;
     for budget in budgets {
@@ -150,7 +155,7 @@ pub(crate) async fn crowded_out(
         _ => WaitingFor::Budget,
     };
     let until = Some(later(clock::now().wall, BUDGET_LOOK_MS));
-    Ok(Hold { why, until, note: fault.message.clone() })
+    Ok(Hold { why, until, note: fault.message.clone(), of: None })
 }
 
 fn scope_of(candidate: &Candidate) -> String {
@@ -186,7 +191,7 @@ async fn full(
         // What live runs hold and do not spend is free again when they end.
         let look = (sum.live > 0).then(|| later(now, BUDGET_LOOK_MS));
         let until = look.into_iter().chain(budget.window.end(now)).min();
-        return Ok(Some(Hold { why, until, note }));
+        return Ok(Some(Hold { why, until, note, of: task_of(&budget.scope) }));
     }
     house.budgets.is_news(&budget.name(), false);
     let Some(percent) = budget.quota_percent else { return Ok(None) };
@@ -203,7 +208,7 @@ async fn full(
         let note = format!(
             "the window {id} of {scope} is used by {used} %, and the budget {name} allows {percent} %"
         );
-        Hold { why, until, note }
+        Hold { why, until, note, of: None }
     }))
 }
 
@@ -211,15 +216,24 @@ fn later(at: Timestamp, ms: u64) -> Timestamp {
     at.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX))
 }
 
-/// What a start has to know of others, in one visit to the store. `task` is the one in line.
+/// What a start has to know of others.
+pub(crate) struct Around {
+    pub rows: Surroundings,
+    /// Of the budgets, before they were read: whoever changes one meanwhile is heard of.
+    version: u64,
+}
+
+/// Looks around, in one visit to the store. `task` is the one in line.
 pub(crate) async fn look(
     host: &Host,
     agent: &str,
     adapter: &Adapter,
     task: Option<TaskId>,
-) -> Result<Surroundings, Fault> {
+) -> Result<Around, Fault> {
+    let version = host.inner.budgets.version();
     let look = StartLook { agent: agent.to_owned(), quota_scope: scope(adapter), task };
-    host.store().surroundings(look).await.map_err(stored)
+    let rows = host.store().surroundings(look).await.map_err(stored)?;
+    Ok(Around { rows, version })
 }
 
 /// The quota that a run of this adapter spends.
@@ -233,23 +247,29 @@ pub(crate) async fn admit(
     request: &RunRequest,
     adapter: &Adapter,
     Newcomer { run, task, fence }: Newcomer,
-    around: &Surroundings,
+    around: &Around,
 ) -> Result<Admission, Fault> {
     let now = clock::now().wall;
-    let (scope, quota) = (scope(adapter), around.quota.clone());
+    let Around { rows, version } = around;
+    let (scope, quota) = (scope(adapter), rows.quota.clone());
     let seen = quota::seen(host.store(), &scope, quota, run, now).await?;
     if let Some(refused) = seen.refusal() {
         return Err(refused);
     }
-    let tree = budgets::tree(task, request.task_budget, &around.lineage);
-    let budgets = budgets::spent_from(host, &request.agent, around.agent.as_ref(), &tree);
-    let own = amounts(request.budget);
+    let tree = budgets::tree(task, request.task_budget, &rows.lineage);
+    let budgets = budgets::spent_from(host, &request.agent, rows.agent.as_ref(), &tree);
+    let mut own = amounts(request.budget);
     let mut lefts = Vec::with_capacity(budgets.len());
     for budget in &budgets {
         if let Some(hold) = full(&host.inner, budget, &seen, now).await? {
             return Err(exceeded(hold.note, hold.until));
         }
-        lefts.push(standing(&host.inner, budget, now).await?.1);
+        let (sum, left) = standing(&host.inner, budget, now).await?;
+        // While others hold a part of it, it may be worth the wait for what they leave.
+        if task_of(&budget.scope).is_some() && sum.live == 0 {
+            own = budget::within(&own, &left);
+        }
+        lefts.push(left);
     }
     let aside = budget::set_aside(&own, &lefts);
     let limited = budgets.iter().any(|budget| budget.limit != Amounts::default());
@@ -258,8 +278,7 @@ pub(crate) async fn admit(
     let drafts = drafts.map(|(budget, left)| told(budget, left)).collect();
     let agent = request.agent.clone();
     let tree = tree.into_iter().map(|(task, _)| task).collect();
-    let version = host.inner.budgets.version();
-    let fund = Fund { own, aside, budgets, agent, tree, closed: false, version };
+    let fund = Fund { own, aside, budgets, agent, tree, closed: false, version: *version };
     Ok(Admission {
         budget: capped(&own, &aside),
         drafts,

@@ -32,6 +32,7 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         why: WaitingFor::Workspace,
         until: None,
         note: format!("{} works in {}", row.id, row.cwd),
+        of: None,
     }))
 }
 

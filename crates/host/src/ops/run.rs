@@ -103,7 +103,7 @@ pub enum Where {
 }
 
 /// What the run may spend.
-#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -125,6 +125,11 @@ impl Budget {
             turns: self.turns.or(under.turns),
             ms: self.ms.or(under.ms),
         }
+    }
+
+    /// As it is kept with a task: nothing where nothing is limited.
+    pub(crate) fn kept(self) -> Option<String> {
+        (self != Self::default()).then(|| serde_json::to_string(&self).unwrap_or_default())
     }
 }
 

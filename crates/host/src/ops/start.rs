@@ -304,7 +304,7 @@ pub(crate) async fn start_new(
     }
     let (request, adapter) = request.completed(host).await?;
     let mut around = within::look(host, &request.agent, &adapter, in_line).await?;
-    agents::may_run(&request.agent, around.agent.as_ref())?;
+    agents::may_run(&request.agent, around.rows.agent.as_ref())?;
     let mut identity = identity(host, &request, run);
     let said = match in_line {
         Some(task) => identity.of_task(host, task).await?,
@@ -317,7 +317,7 @@ pub(crate) async fn start_new(
     let fresh = prepared.fresh.take();
     let mut warnings = std::mem::take(&mut prepared.warnings);
     let (cwd, secrets) = prepared.to_be_left();
-    let live = std::mem::take(&mut around.live);
+    let live = std::mem::take(&mut around.rows.live);
     let readied = match locks::warned(host, live, &cwd, run).await {
         Ok(met) => {
             warnings.extend(met);

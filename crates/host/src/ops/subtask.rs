@@ -2,7 +2,6 @@
 //! so a call that a dead host left unanswered puts no second one. How many and how deep is counted by
 //! the store, and what it may spend by the rule (`engine::rules::subtask`).
 
-use super::limits::SharedAmounts;
 use super::run::{Budget, stored};
 use super::task::add::{self, NewErrand};
 use super::tool::{Bench, Outcome, Standing, understood};
@@ -96,13 +95,13 @@ pub(super) fn create(
 }
 
 /// What the run has left of what is its own. What it only set aside of budgets that it shares is no
-/// limit for others: the sub-task spends from the same ones, its parent's among them.
+/// limit for others: the sub-task spends from the same ones, its parent's among them. Nor is the time
+/// that its clocks leave it, since the sub-task has its own.
 fn left(standing: &Standing) -> Purse {
-    let remaining = &standing.remaining;
-    let own = |limited: fn(&SharedAmounts) -> bool| standing.own.as_ref().is_none_or(limited);
+    let Standing { remaining, own, .. } = standing;
     Purse {
-        nanousd: remaining.nanousd.filter(|_| own(|own| own.nanousd.is_some())),
-        tokens: remaining.tokens.filter(|_| own(|own| own.tokens.is_some())),
-        ms: remaining.ms.filter(|_| own(|own| own.ms.is_some())),
+        nanousd: own.nanousd.and(remaining.nanousd),
+        tokens: own.tokens.and(remaining.tokens),
+        ms: own.ms.and(remaining.ms),
     }
 }

@@ -1,8 +1,9 @@
 //! Tasks as they are looked at: which there are, what they wait for, whose turn comes when, and what
-//! was said of one. Handing a task over is `task/add.rs`, and what a person decides about it is
-//! `task/decide.rs`. Runs that people ask for directly are tasks too; those are moved by their run.
+//! was said of one. Handing a task over is `task/add.rs`, what a person decides about it is
+//! `task/decide.rs`, and what it may spend `task/budget.rs`. Runs that people ask for directly are tasks too; those are moved by their run.
 
 pub mod add;
+pub mod budget;
 pub mod decide;
 
 use super::run::{self, stored};
@@ -72,6 +73,9 @@ pub struct TaskSheet {
     /// What its next run is asked, when that is not what the task says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_prompt: Option<String>,
+    /// What it and the tasks below it may spend in all, and what is left of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<super::limits::BudgetView>,
     /// What must be done before it.
     pub after: Vec<TaskId>,
     pub comments: Vec<Said>,
@@ -202,6 +206,7 @@ pub async fn show(host: &Host, given: &str) -> Result<TaskSheet, Fault> {
         body: row.body.clone(),
         cwd: row.cwd.clone(),
         next_prompt: row.next_prompt.clone(),
+        budget: budget::standing(host, &row).await?,
         after: store.dependencies(task).await.map_err(stored)?,
         comments,
         last_progress,

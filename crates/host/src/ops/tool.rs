@@ -87,8 +87,8 @@ pub struct TaskSheet {
 #[derive(Debug, Clone, Default)]
 pub struct Standing {
     pub remaining: Remaining,
-    /// The run's own budget, where it also spends from budgets that it shares.
-    pub own: Option<super::limits::SharedAmounts>,
+    /// What the run's own budget limits; its clocks, and budgets that it shares, are not among it.
+    pub own: super::limits::SharedAmounts,
     pub comments: Vec<Comment>,
     pub last_progress: Option<Progress>,
 }

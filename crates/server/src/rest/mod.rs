@@ -224,6 +224,11 @@ pub const ROUTES: &[Route] = &[
         ],
     },
     Route {
+        path: "/api/v1/tasks/{task}/budget",
+        methods: &[at!(post Operator tasks::set_budget,
+            "change what it and the tasks below it may spend; null takes a limit away")],
+    },
+    Route {
         path: "/api/v1/agents",
         methods: &[
             at!(get Viewer agents::list, "who works here: hired, or configured"),

@@ -10,6 +10,7 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use contract::{CommandId, Page, TaskId, TaskState, limits};
 use host::ops::task::add::{self, NewErrand};
+use host::ops::task::budget::{self, BudgetChange};
 use host::ops::task::decide::{self, Verb, Words};
 use host::ops::task::{self, TaskSheet, TaskView};
 use schemars::JsonSchema;
@@ -50,6 +51,16 @@ pub async fn add(
 ) -> Result<With<201, TaskView>, Problem> {
     new.id = new.id.or(chosen.0.map(TaskId::new));
     Ok(With(add::add(&app.host, new).await?))
+}
+
+pub async fn set_budget(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(task): Named,
+    _: Chosen,
+    Given(change): Given<BudgetChange>,
+) -> Result<Json<TaskView>, Problem> {
+    Ok(Json(budget::change(&app.host, &task, change, &caller.who()).await?))
 }
 
 /// One handler for each thing that is decided.

@@ -25,6 +25,7 @@ pub async fn all<B: Backend>(make: &impl AsyncFn() -> B) {
     a_move_says_what_the_next_run_begins_with(&Sure(make().await)).await;
     tasks_below_one_are_so_many_and_so_deep(&Sure(make().await)).await;
     a_comment_is_kept_once_in_its_order(&Sure(make().await)).await;
+    a_budget_is_changed_by_who_saw_it_and_wherever_its_task_stands(&Sure(make().await)).await;
 }
 
 fn errand() -> NewTask {
@@ -135,7 +136,7 @@ async fn of_those_that_are_held_the_first_of_each_agent_and_place_is_found<B: Ba
             let heads = store.0.crowds(page).await.unwrap();
             assert!(heads.len() <= limit);
             let Some(last) = heads.last().map(|head| head.task.clone()) else { return found };
-            after = Some(Crowd { why, agent: last.agent, cwd: last.cwd });
+            after = Some(Crowd { why, agent: last.agent, cwd: last.cwd, of: last.pool });
             found.extend(heads.into_iter().map(|head| (head.task.id, head.busy)));
         }
     };
@@ -144,6 +145,14 @@ async fn of_those_that_are_held_the_first_of_each_agent_and_place_is_found<B: Ba
     assert_eq!(all(why, 1).await, expected, "page by page");
     assert_eq!(all(WaitingFor::Budget, 100).await, [(budget, 0)]);
     assert_eq!(all(WaitingFor::Agent, 100).await, []);
+    // What is the matter of one task makes a crowd apart, whoever does it and wherever.
+    let theirs = hold("a", Some("/x"), 0, WaitingFor::Budget).await;
+    let wait = step(theirs, 0, TaskState::Waiting, TaskState::Waiting);
+    let (waiting_for, pool) = (Some(WaitingFor::Budget), Some(first.to_string()));
+    store.move_task(TaskMove { waiting_for, pool, ..wait }).await.unwrap();
+    for limit in [1, 100] {
+        assert_eq!(all(WaitingFor::Budget, limit).await, [(budget, 0), (theirs, 0)]);
+    }
     // How busy its agent is, is said with it.
     store.move_task(step(budget, 0, TaskState::Waiting, TaskState::Queued)).await.unwrap();
     let mut claim = claim_of(budget, "one");
@@ -307,6 +316,28 @@ async fn a_recalled_task_is_not_tried_again<B: Backend>(store: &Sure<B>) {
         assert_eq!(stands(store, task).await, (becomes, None), "{ends_as:?}");
         assert_eq!(refused(store.recall(task, held.fence).await), Code::Conflict);
     }
+}
+
+async fn a_budget_is_changed_by_who_saw_it_and_wherever_its_task_stands<B: Backend>(
+    store: &Sure<B>,
+) {
+    let text = |budget: &str| Some(budget.to_owned()).filter(|budget| !budget.is_empty());
+    let task = store.enqueue(errand()).await.unwrap();
+    let other = store.enqueue(errand()).await.unwrap();
+    let change = |from: &str, to: &str| BudgetStep { task, from: text(from), to: text(to) };
+    assert_eq!(refused(store.change_budget(change("1", "2")).await), Code::Conflict);
+    store.change_budget(change("", "1")).await.unwrap();
+    assert_eq!(row(store, task).await.budget, text("1"));
+    assert_eq!(refused(store.change_budget(change("", "2")).await), Code::Conflict);
+    let held = begun(store, task).await;
+    store.change_budget(change("1", "2")).await.unwrap();
+    store.commit(held.settling(TaskState::Done, Totals::default())).await.unwrap();
+    store.change_budget(change("2", "3")).await.unwrap();
+    assert_eq!(row(store, task).await.budget, text("3"));
+    store.change_budget(change("3", "")).await.unwrap();
+    assert_eq!((row(store, task).await.budget, row(store, other).await.budget), (None, None));
+    let nobody = BudgetStep { task: TaskId::new(next_uuid()), from: None, to: text("1") };
+    assert_eq!(refused(store.change_budget(nobody).await), Code::Conflict);
 }
 
 async fn a_move_says_what_the_next_run_begins_with<B: Backend>(store: &Sure<B>) {

@@ -4,7 +4,7 @@
 use crate::backend::Backend;
 use crate::batch::*;
 use crate::error::Error;
-use crate::queue::{Again, NewComment};
+use crate::queue::{Again, BudgetStep, NewComment};
 use contract::{RunId, TaskId, Timestamp};
 
 /// Answers are lost one time in three; this many in a row means that something else is wrong.
@@ -66,6 +66,18 @@ impl<B: Backend> Sure<B> {
             Err(Error::Unacknowledged) => {
                 let task = self.0.task(step.task).await?;
                 assert!(task.is_some_and(|task| task.state == step.to), "what was done is there");
+                Ok(())
+            }
+            answer => answer,
+        }
+    }
+
+    /// The task says what it may spend now.
+    pub async fn change_budget(&self, step: BudgetStep) -> Result<(), Error> {
+        match self.0.change_budget(step.clone()).await {
+            Err(Error::Unacknowledged) => {
+                let task = self.0.task(step.task).await?;
+                assert!(task.is_some_and(|task| task.budget == step.to), "what was done is there");
                 Ok(())
             }
             answer => answer,

@@ -135,6 +135,17 @@ impl Tables {
         }
     }
 
+    pub fn change_budget(&mut self, step: &BudgetStep) -> Result<(), Error> {
+        let as_seen = |row: &&mut TaskRow| row.budget == step.from;
+        match self.tasks.get_mut(&step.task).filter(as_seen) {
+            Some(row) => {
+                row.budget.clone_from(&step.to);
+                Ok(())
+            }
+            None => Err(Error::conflict(format!("the budget of {} is not what it was", step.task))),
+        }
+    }
+
     pub fn again(&mut self, which: Again) -> u64 {
         let early = self.lacks(Flaw::DueUnchecked);
         let fits = |row: &&mut TaskRow| {
@@ -190,11 +201,12 @@ impl Tables {
     }
 
     pub fn crowds(&self, page: &CrowdsPage) -> Vec<Head> {
-        let place = |row: &TaskRow| (row.agent.clone(), row.cwd.clone().unwrap_or_default());
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let place = |row: &TaskRow| (row.agent.clone(), text(&row.cwd), text(&row.pool));
         let after = page
             .after
             .as_ref()
-            .map(|crowd| (crowd.agent.clone(), crowd.cwd.clone().unwrap_or_default()));
+            .map(|crowd| (crowd.agent.clone(), text(&crowd.cwd), text(&crowd.of)));
         let waits = |row: &&TaskRow| {
             row.state == TaskState::Waiting
                 && row.run.is_none()

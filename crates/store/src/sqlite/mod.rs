@@ -136,6 +136,10 @@ impl Sqlite {
         self.writer.submit(0, move |connection| queue::recall(connection, task, fence)).await
     }
 
+    pub async fn change_budget(&self, step: BudgetStep) -> Result<(), Error> {
+        self.writer.submit(0, move |connection| queue::change_budget(connection, &step)).await
+    }
+
     pub async fn again(&self, which: Again) -> Result<u64, Error> {
         self.writer.submit(0, move |connection| queue::again(connection, which)).await
     }

@@ -191,6 +191,18 @@ pub(super) fn recall(connection: &Connection, task: TaskId, fence: u64) -> Resul
     }
 }
 
+/// Changes what a task may spend, for whoever saw what it might until now.
+pub(super) fn change_budget(connection: &Connection, step: &BudgetStep) -> Result<Did<()>, Error> {
+    let BudgetStep { task, from, to } = step;
+    let changed = connection
+        .prepare_cached("UPDATE tasks SET budget = ?3 WHERE id = ?1 AND budget IS ?2")?
+        .execute(params![blob_id(task.uuid()), from, to])?;
+    match changed {
+        1 => Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task: *task, begun: false })] }),
+        _ => Err(Error::conflict(format!("the budget of {task} is not what it was"))),
+    }
+}
+
 /// Queues those again that may be looked at, a slice of them; how many there were.
 pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, Error> {
     let (found, value): (&str, Box<dyn ToSql>) = match which {
@@ -212,11 +224,11 @@ pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, E
 pub(super) const DUE: &str = "SELECT num FROM tasks INDEXED BY tasks_due
     WHERE state = 'waiting' AND run IS NULL AND until IS NOT NULL AND until <= ?1 ORDER BY until";
 /// The first of the next crowd that waits for something and does not know until when. A directory
-/// that is not said is the empty one.
+/// that is not said is the empty one, and so is whose matter it is.
 pub(super) const HELD: &str = "SELECT num FROM tasks INDEXED BY tasks_held
     WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 AND until IS NULL
-        AND (agent, ifnull(cwd, '')) > (?2, ?3)
-    ORDER BY agent, ifnull(cwd, ''), priority DESC, num LIMIT 1";
+        AND (agent, ifnull(cwd, ''), ifnull(pool, '')) > (?2, ?3, ?4)
+    ORDER BY agent, ifnull(cwd, ''), ifnull(pool, ''), priority DESC, num LIMIT 1";
 /// Those that wait for something, whatever time they were told.
 pub(super) const WHENEVER: &str = "SELECT num FROM tasks INDEXED BY tasks_by_state
     WHERE state = 'waiting' AND run IS NULL AND waiting_for = ?1 ORDER BY id";
@@ -304,16 +316,17 @@ pub(super) fn crowds(connection: &Connection, page: &CrowdsPage) -> Result<Vec<H
          FROM tasks WHERE num = ({HELD})"
     );
     let why = reason(page.why);
-    let mut after = page.after.as_ref().map(|crowd| (crowd.agent.clone(), crowd.cwd.clone()));
+    let place = |crowd: &Crowd| (crowd.agent.clone(), crowd.cwd.clone(), crowd.of.clone());
+    let mut after = page.after.as_ref().map(place);
     let mut found = Vec::new();
     while found.len() < page.limit {
         // The first there is may be of no agent and in no directory.
         let sql = if after.is_some() { sql.clone() } else { sql.replace("> (?2", ">= (?2") };
-        let (agent, cwd) = after.unwrap_or_default();
+        let (agent, cwd, of) = after.unwrap_or_default();
         let mut first = connection.prepare_cached(&sql)?;
-        let place = params![why, agent, cwd.unwrap_or_default()];
+        let place = params![why, agent, cwd.unwrap_or_default(), of.unwrap_or_default()];
         let Some(head) = first.query_row(place, head_row).optional()? else { break };
-        after = Some((head.task.agent.clone(), head.task.cwd.clone()));
+        after = Some((head.task.agent.clone(), head.task.cwd.clone(), head.task.pool.clone()));
         found.push(head);
     }
     Ok(found)

@@ -28,6 +28,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "agents", sql: include_str!("migrations/0008_agents.sql") },
     Migration { name: "fallback", sql: include_str!("migrations/0009_fallback.sql") },
     Migration { name: "held", sql: include_str!("migrations/0010_held.sql") },
+    Migration { name: "apart", sql: include_str!("migrations/0011_apart.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.

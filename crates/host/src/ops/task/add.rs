@@ -94,8 +94,6 @@ pub(crate) async fn put(
         children_max: limits::SUBTASKS_MAX,
         depth_max: limits::SUBTASK_DEPTH_MAX,
     });
-    let Budget { nanousd, tokens, turns, ms } = new.budget;
-    let limited = nanousd.is_some() || tokens.is_some() || turns.is_some() || ms.is_some();
     let task = NewTask {
         id: new.id.unwrap_or_else(chance::task_id),
         key: new.key,
@@ -111,7 +109,7 @@ pub(crate) async fn put(
             cwd: new.cwd.map(|cwd| cwd.display().to_string()),
             labels: new.labels.iter().map(|label| seal.given(label).text()).collect(),
             parent,
-            budget: limited.then(|| serde_json::to_string(&new.budget).unwrap_or_default()),
+            budget: new.budget.kept(),
             not_before: new.not_before,
             after: new.after,
             wake,
