@@ -42,6 +42,7 @@ mod moment;
 mod money;
 mod ostler;
 mod owned;
+mod pages;
 mod pool;
 mod principals;
 mod processes;
