@@ -232,6 +232,7 @@ mod tests {
                 let Some(last) = page.last() else { break };
                 after = Some(last.id);
                 seen.extend(page.into_iter().map(|row| row.name));
+                assert!(seen.len() <= 4, "the pages have no end: {seen:?}");
             }
             assert_eq!(seen, ["name 1", "name 2", "name 4", "name 5"], "pages of {limit}");
         }
