@@ -67,6 +67,7 @@ mod schemathesis;
 mod secrets;
 mod security;
 mod sessions;
+mod shells;
 mod skills;
 mod spare;
 mod stop;
