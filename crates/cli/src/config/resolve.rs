@@ -11,9 +11,9 @@ use super::words::{
     TurnEnd, Window, Workspace,
 };
 use super::{command_line, placeholder};
+use contract::money::Budget as RunBudget;
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy, limits};
-use host::ops::run::Budget as RunBudget;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

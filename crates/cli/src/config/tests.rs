@@ -3,9 +3,9 @@
 
 use super::*;
 use crate::config::words::Workspace;
+use contract::money::Budget;
 use contract::plan::Limit;
 use contract::{NanoUsd, Policy};
-use host::ops::run::Budget;
 
 const SEED_PROCESS: &str = include_str!("../../tests/golden/seed-process.json");
 const SEED_HTTP: &str = include_str!("../../tests/golden/seed-http.json");
