@@ -7,7 +7,7 @@ use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::agents::{AgentView, Edit, Hire, Saved};
 use host::ops::apply::{Applied, ApplyRequest};
-use host::ops::ask::OpenAsk;
+use host::ops::ask::{self, OpenAsk};
 use host::ops::money::ImportReport;
 use host::ops::quota::QuotaView;
 use host::ops::run::{Asked, RunRequest};
@@ -206,20 +206,22 @@ impl Client {
         self.post(&format!("/api/v1/runs/{run}/commands"), &Wished { id, wish }).await.map(drop)
     }
 
-    /// Everyone who works here or did, page after page.
-    pub async fn agents(&self) -> Result<Vec<AgentView>, Fault> {
-        let mut all = Vec::new();
-        let mut after = String::new();
-        loop {
-            let max = limits::PAGE_ROWS_MAX;
-            let path = format!("/api/v1/agents?limit={max}&after={}", escaped(&after));
-            let page: Page<AgentView> = self.get(&path).await?;
-            all.extend(page.items);
-            match page.next {
-                Some(next) => after = next,
-                None => return Ok(all),
-            }
+    /// A whole list, page after page.
+    pub async fn all<T: DeserializeOwned>(&self, list: &str) -> Result<Vec<T>, Fault> {
+        let more = if list.contains('?') { '&' } else { '?' };
+        let path = format!("{list}{more}limit={}", limits::PAGE_ROWS_MAX);
+        let mut page: Page<T> = self.get(&path).await?;
+        let mut all = page.items;
+        while let Some(next) = page.next {
+            page = self.get(&format!("{path}&after={}", escaped(&next))).await?;
+            all.append(&mut page.items);
         }
+        Ok(all)
+    }
+
+    /// Everyone who works here or did.
+    pub async fn agents(&self) -> Result<Vec<AgentView>, Fault> {
+        self.all("/api/v1/agents").await
     }
 
     /// An agent that was hired, or one of the host's own configuration.
@@ -261,9 +263,9 @@ impl Client {
         response.json().await.map_err(|error| unreachable_host(&error))
     }
 
-    /// The questions that wait for a person.
+    /// The questions that wait for a person, the most urgent first.
     pub async fn asks(&self) -> Result<Vec<OpenAsk>, Fault> {
-        self.get("/api/v1/asks").await
+        Ok(ask::by_urgency(self.all("/api/v1/asks").await?))
     }
 
     /// The events behind `after`, followed until the run has ended or the connection breaks.

@@ -23,8 +23,8 @@ pub use hired::Book;
 pub use init::TEMPLATE;
 pub use read::{Finding, Level, schema};
 pub use resolve::{
-    Config, Flags, Resolved, RunBudget, acp_adapter, http_adapter, process_adapter, resolve,
-    resolve_adapter, resolve_with,
+    Config, Flags, Resolved, acp_adapter, http_adapter, process_adapter, resolve, resolve_adapter,
+    resolve_with,
 };
 pub use show::show;
 pub use values::shared_budgets;

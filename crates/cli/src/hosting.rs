@@ -11,7 +11,7 @@ use contract::{Code, Fault};
 use failpoint::Point;
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
-use host::ops::run::{Budget, Link, Named};
+use host::ops::run::{Link, Named};
 use host::{Host, Setup};
 use server::Listening;
 use std::path::PathBuf;
@@ -275,11 +275,10 @@ impl Hosting {
 
 /// What a host needs to know of an agent, when its name was all it was given.
 pub fn named(resolved: config::Resolved) -> Named {
-    let config::RunBudget { nanousd, tokens, turns, ms } = resolved.run_budget;
     let scope = format!("agent:{}", resolved.agent);
     Named {
         adapter: resolved.adapter,
-        budget: Budget { nanousd, tokens, turns, ms },
+        budget: resolved.run_budget,
         budgets: config::shared_budgets(&scope, &resolved.budgets),
         prompt_template: resolved.prompt_template,
         system_prompt: resolved.system_prompt,

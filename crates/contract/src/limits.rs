@@ -306,7 +306,7 @@ limits! {
     PRICES_MAX: usize = 50_000;
     /// The `provider/model` of a price.
     PRICE_NAME_BYTES_MAX: usize = 256;
-    /// Rows of one answer about costs.
+    /// Agents whose costs are read at once.
     COST_ROWS_MAX: usize = 10_000;
     /// The shortest secret value that is looked for; shorter ones would redact ordinary words.
     SECRET_BYTES_MIN: usize = 6;

@@ -1,4 +1,4 @@
-//! Tokens in four disjoint buckets and money in whole nano-dollars.
+//! Tokens in four disjoint buckets, money in whole nano-dollars, and what a run may spend of both.
 //! Unpriced is `None`, never zero. Decimals exist only on foreign wires: `NanoUsd::from_usd` is
 //! where they come in and `NanoUsd::usd` where they go out.
 
@@ -116,6 +116,32 @@ pub enum CostSource {
 pub struct Extra {
     pub label: String,
     pub nanousd: NanoUsd,
+}
+
+/// What the run may spend.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nanousd: Option<NanoUsd>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ms: Option<u64>,
+}
+
+impl Budget {
+    /// `self` where it says something, `under` elsewhere.
+    pub fn over(self, under: Self) -> Self {
+        Self {
+            nanousd: self.nanousd.or(under.nanousd),
+            tokens: self.tokens.or(under.tokens),
+            turns: self.turns.or(under.turns),
+            ms: self.ms.or(under.ms),
+        }
+    }
 }
 
 #[cfg(test)]

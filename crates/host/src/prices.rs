@@ -115,8 +115,14 @@ impl Prices {
         );
     }
 
-    /// Every price there is, the one that counts for each name, by name. `part` is in the name.
-    pub async fn list(&self, part: Option<&str>, at: Timestamp) -> Result<Vec<Listed>, Fault> {
+    /// The price that counts for each name, by name: so many behind `after`. `part` is in the name.
+    pub async fn list(
+        &self,
+        part: &str,
+        after: &str,
+        limit: usize,
+        at: Timestamp,
+    ) -> Result<Vec<Listed>, Fault> {
         self.loaded().await;
         let (built_in, imported) = match &*self.tables.borrow() {
             Tables::Loaded { built_in, imported } => (*built_in, imported.clone()),
@@ -143,13 +149,14 @@ impl Prices {
         listed.extend(
             own.map(|(model, price)| listed_of(model.clone(), *price, CostSource::UserTable, None)),
         );
-        let part = part.map(str::to_lowercase).unwrap_or_default();
+        let part = part.to_lowercase();
         let by_name: BTreeMap<String, Listed> = listed
             .into_iter()
+            .filter(|listed| listed.model.as_str() > after)
             .filter(|listed| listed.model.to_lowercase().contains(&part))
             .map(|listed| (listed.model.clone(), listed))
             .collect();
-        Ok(by_name.into_values().collect())
+        Ok(by_name.into_values().take(limit).collect())
     }
 
     /// Takes a table in the place of the one imported before; it is durable when this returns.

@@ -119,7 +119,7 @@ books! {
     step_quota(step: QuotaStep) -> ();
     tell_quota(scope: String, windows: Sealed, at: Timestamp) -> ();
     quota(scope: &str) -> Option<QuotaRow>;
-    quotas(limit: usize) -> Vec<QuotaRow>;
+    quotas(after: &str, limit: usize) -> Vec<QuotaRow>;
     quota_runs(scope: &str, limit: usize) -> Vec<RunId>;
     quota_of(run: RunId) -> Option<String>;
     surroundings(of: StartLook) -> Surroundings;

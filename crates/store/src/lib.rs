@@ -168,9 +168,9 @@ impl Store {
         self.shared.sqlite.quota(scope).await
     }
 
-    /// Every quota that is known, by its scope.
-    pub async fn quotas(&self, limit: usize) -> Result<Vec<QuotaRow>, Error> {
-        self.shared.sqlite.quotas(limit).await
+    /// The quotas that are known, by their scopes: so many that come after this one.
+    pub async fn quotas(&self, after: &str, limit: usize) -> Result<Vec<QuotaRow>, Error> {
+        self.shared.sqlite.quotas(after, limit).await
     }
 
     /// The runs of a quota that are not settled, oldest first.
@@ -523,9 +523,14 @@ impl Store {
         self.shared.sqlite.revoke_token(token).await
     }
 
-    /// Every token that is good now, oldest first.
-    pub async fn tokens(&self, now: Timestamp) -> Result<Vec<TokenRow>, Error> {
-        self.shared.sqlite.tokens(now).await
+    /// The tokens that are good now, oldest first: so many that come after this one.
+    pub async fn tokens(
+        &self,
+        now: Timestamp,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Result<Vec<TokenRow>, Error> {
+        self.shared.sqlite.tokens(now, after, limit).await
     }
 
     /// The token with this hash, if it is good now.

@@ -182,7 +182,19 @@ pub struct CostsQuery {
     pub by: Vec<By>,
     /// From the whole day (in UTC) of this moment on.
     pub since: Option<Timestamp>,
+    /// Only what comes behind this row.
+    pub after: Option<CostKey>,
     pub limit: usize,
+}
+
+/// Which row of the books: what is asked by is there, and nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CostKey {
+    /// Any moment of it.
+    pub day: Option<Timestamp>,
+    pub agent: Option<String>,
+    pub adapter: Option<String>,
+    pub model: Option<String>,
 }
 
 /// What was spent; the names are there when they were asked for.

@@ -12,7 +12,7 @@ pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Sto
     let since = args.since.as_deref().map(|since| format!("&since={}", escaped(since)));
     let path = format!("/api/v1/costs?by={}{}", escaped(&args.by), since.unwrap_or_default());
     let (rows, budgets): (Vec<CostRow>, Vec<BudgetView>) = context
-        .ask(async |client| Ok((client.get(&path).await?, client.get("/api/v1/budgets").await?)))
+        .ask(async |client| Ok((client.all(&path).await?, client.get("/api/v1/budgets").await?)))
         .await?;
     if context.global.json {
         context.print_json(&rows)?;

@@ -22,7 +22,7 @@ pub async fn prices(context: &Context, args: Prices) -> Result<ExitCode, Stopped
 async fn list(context: &Context, model: Option<&str>) -> Result<ExitCode, Stopped> {
     let part = model.map(|model| format!("?model={}", escaped(model))).unwrap_or_default();
     let path = format!("/api/v1/prices{part}");
-    let rows: Vec<Listed> = context.ask(async |client| Ok(client.get(&path).await?)).await?;
+    let rows: Vec<Listed> = context.ask(async |client| Ok(client.all(&path).await?)).await?;
     if context.global.json {
         context.print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);

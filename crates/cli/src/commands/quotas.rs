@@ -16,7 +16,7 @@ pub async fn quotas(context: &Context, args: Quotas) -> Result<ExitCode, Stopped
 
 async fn list(context: &Context) -> Result<ExitCode, Stopped> {
     let rows: Vec<QuotaView> =
-        context.ask(async |client| Ok(client.get("/api/v1/quotas").await?)).await?;
+        context.ask(async |client| Ok(client.all("/api/v1/quotas").await?)).await?;
     if context.global.json {
         context.print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);

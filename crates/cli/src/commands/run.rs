@@ -5,7 +5,7 @@ use super::follow::{Follow, Followed, OnInterrupt};
 use super::{Context, Stopped, line};
 use crate::args;
 use crate::config::words::Workspace;
-use crate::config::{self, Book, Config, Flags, Resolved, RunBudget};
+use crate::config::{self, Book, Config, Flags, Resolved};
 use crate::hosting::{Hosting, Place, Purpose};
 use crate::render::Detail;
 use crate::way::Way;
@@ -222,7 +222,7 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
         },
         permission: args.permission,
         timeout: args.timeout,
-        budget: RunBudget { nanousd, tokens: args.budget_tokens, turns: args.budget_turns, ms },
+        budget: Budget { nanousd, tokens: args.budget_tokens, turns: args.budget_turns, ms },
     })
 }
 
@@ -304,12 +304,7 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         tools_by: Default::default(),
         clocks: Default::default(),
         permission,
-        budget: Budget {
-            nanousd: run_budget.nanousd,
-            tokens: run_budget.tokens,
-            turns: run_budget.turns,
-            ms: run_budget.ms,
-        },
+        budget: run_budget,
         task_budget: Default::default(),
         fallback: None,
         goes_on_in: None,

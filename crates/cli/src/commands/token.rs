@@ -71,7 +71,7 @@ async fn add(
 
 async fn list(context: &Context) -> Result<ExitCode, Stopped> {
     let rows: Vec<TokenRow> =
-        context.ask(async |client| Ok(client.get("/api/v1/tokens").await?)).await?;
+        context.ask(async |client| Ok(client.all("/api/v1/tokens").await?)).await?;
     if context.global.json {
         context.print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);

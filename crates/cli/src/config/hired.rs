@@ -9,15 +9,11 @@ use super::words::Workspace;
 use super::{check, placeholder, skills};
 use crate::hosting;
 use contract::{Code, Fault};
-use host::ops::agents::{Known, Read};
+use host::ops::agents::{Known, PROMPT_TEMPLATE, Read};
 use host::ops::catalog;
 use host::ops::run::Named;
 use serde_json::{Value, json};
 use std::path::Path;
-
-/// What a hired agent is asked when nobody says otherwise.
-pub const PROMPT_TEMPLATE: &str =
-    "You are {{agent.name}}, agent {{agent.id}}. Continue your work.\n\n{{prompt}}";
 
 /// The configuration as the host asks it about agents.
 pub struct Book(pub Config);

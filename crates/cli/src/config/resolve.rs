@@ -11,6 +11,7 @@ use super::words::{
     TurnEnd, Window, Workspace,
 };
 use super::{command_line, placeholder};
+use contract::money::Budget as RunBudget;
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy, limits};
 use std::collections::BTreeMap;
@@ -42,37 +43,16 @@ pub struct Flags {
     pub budget: RunBudget,
 }
 
-/// What one run may spend. A unit that is absent has no limit.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct RunBudget {
-    pub nanousd: Option<NanoUsd>,
-    pub tokens: Option<u64>,
-    pub turns: Option<u32>,
-    pub ms: Option<u64>,
-}
-
-impl RunBudget {
-    /// `self` where it says something, `under` elsewhere.
-    fn over(self, under: Self) -> Self {
-        Self {
-            nanousd: self.nanousd.or(under.nanousd),
-            tokens: self.tokens.or(under.tokens),
-            turns: self.turns.or(under.turns),
-            ms: self.ms.or(under.ms),
-        }
-    }
-
-    /// The tightest of what the budgets say for the window of one run.
-    fn of(budgets: &[Budget]) -> Self {
-        let run = budgets.iter().filter(|budget| budget.window == Window::Run);
-        run.fold(Self::default(), |so_far, budget| Self {
-            nanousd: least(so_far.nanousd, budget.usd.and_then(NanoUsd::from_usd)),
-            tokens: least(so_far.tokens, budget.tokens),
-            turns: least(so_far.turns, budget.turns),
-            // The cast saturates: an absurdly long time is the longest there is.
-            ms: least(so_far.ms, budget.minutes.map(|minutes| (minutes * 60_000.0) as u64)),
-        })
-    }
+/// The tightest of what the budgets say for the window of one run.
+fn of_one_run(budgets: &[Budget]) -> RunBudget {
+    let run = budgets.iter().filter(|budget| budget.window == Window::Run);
+    run.fold(RunBudget::default(), |so_far, budget| RunBudget {
+        nanousd: least(so_far.nanousd, budget.usd.and_then(NanoUsd::from_usd)),
+        tokens: least(so_far.tokens, budget.tokens),
+        turns: least(so_far.turns, budget.turns),
+        // The cast saturates: an absurdly long time is the longest there is.
+        ms: least(so_far.ms, budget.minutes.map(|minutes| (minutes * 60_000.0) as u64)),
+    })
 }
 
 fn least<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
@@ -233,8 +213,7 @@ fn overlay(
         adapter.skills_dir = Some(own(&SKILLS_DIR.to_owned()).display().to_string());
     }
     let budgets = agent.map(|agent| agent.budgets.clone()).unwrap_or_default();
-    let run_budget =
-        flags.budget.over(RunBudget::of(&budgets)).over(RunBudget::of(&config.file.budgets));
+    let run_budget = flags.budget.over(of_one_run(&budgets)).over(of_one_run(&config.file.budgets));
     Resolved {
         agent: name.to_owned(),
         permission: adapter.permission,

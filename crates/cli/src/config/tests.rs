@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::config::words::Workspace;
+use contract::money::Budget;
 use contract::plan::Limit;
 use contract::{NanoUsd, Policy};
 
@@ -372,7 +373,7 @@ fn a_flag_beats_the_agent_and_the_agent_beats_the_adapter() {
     let plain = resolve("everything", &config).unwrap();
     assert_eq!(plain.adapter.model.as_deref(), Some("m-1"));
     assert_eq!(plain.permission, Some(Policy::AllowReads));
-    assert_eq!(plain.run_budget, RunBudget::default());
+    assert_eq!(plain.run_budget, Budget::default());
 
     let worker = resolve("worker", &config).unwrap();
     assert_eq!(worker.adapter.model.as_deref(), Some("m-3"));
@@ -389,7 +390,7 @@ fn a_flag_beats_the_agent_and_the_agent_beats_the_adapter() {
         workspace: Some(Workspace::Here),
         permission: Some(Policy::Deny),
         timeout: Some(Limit::Unlimited),
-        budget: RunBudget { nanousd: Some(NanoUsd(7)), ..RunBudget::default() },
+        budget: Budget { nanousd: Some(NanoUsd(7)), ..Budget::default() },
     };
     let told = resolve_with("worker", &config, &flags).unwrap();
     assert_eq!(told.adapter.model.as_deref(), Some("m-9"));

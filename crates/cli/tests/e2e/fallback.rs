@@ -62,7 +62,7 @@ impl Yard {
             })
         };
         let mut first = json!({
-            "adapter": "one", "cwd": ostler.instance.work(),
+            "adapter": "one", "cwd": ostler.instance.work(), "promptTemplate": "{{prompt}}",
             "fallback": [{ "adapter": "two", "model": "small" }, { "agent": "b" }],
         });
         for (key, value) in more.as_object().unwrap() {
@@ -75,7 +75,7 @@ impl Yard {
             },
             "agents": {
                 "a": first,
-                "b": { "adapter": "three", "cwd": cwd },
+                "b": { "adapter": "three", "cwd": cwd, "promptTemplate": "{{prompt}}" },
                 "alone": { "adapter": "one", "cwd": cwd },
             },
         });

@@ -175,6 +175,36 @@ fn work_is_handed_to_whoever_was_hired_and_waits_while_they_are_paused() {
 }
 
 #[test]
+fn whoever_works_on_a_task_is_told_who_it_is_unless_its_own_template_says_otherwise() {
+    let ostler = Ostler::new();
+    let work = ostler.instance.work();
+    let config = serde_json::json!({ "agents": {
+        "desk": { "adapter": "demo", "cwd": work },
+        "curt": { "adapter": "demo", "cwd": work, "promptTemplate": "do {{prompt}}" },
+    } });
+    ostler.instance.write_config(&config.to_string());
+    hire(&ostler, "rev", &["--cwd", work.to_str().unwrap()]);
+    let id = |name: &str| {
+        let shown = json(&ostler.says(&["agents", "show", name, "--json"]));
+        shown["id"].as_str().unwrap().to_owned()
+    };
+    let told =
+        |name: &str| format!("You are {name}, agent {}. Continue your work.\n\nhello", id(name));
+    let _served = Served::new(&ostler);
+    for (agent, as_task, directly) in [
+        ("desk", told("desk"), "hello".to_owned()),
+        ("curt", "do hello".to_owned(), "do hello".to_owned()),
+        ("rev", told("rev"), told("rev")),
+    ] {
+        let task = add(&ostler, agent);
+        until_is(&ostler, &task, "done");
+        assert_eq!(asked(&ostler.events(&["show", &task, "--json"])), as_task, "{agent}");
+        let events = ostler.events(&["run", agent, "hello", "--json"]);
+        assert_eq!(asked(&events), directly, "{agent}");
+    }
+}
+
+#[test]
 fn the_budget_of_a_hired_agent_is_shared_by_its_runs_and_can_be_raised() {
     let ostler = Ostler::new();
     hire(&ostler, "rev", &["--budget", "month=0.001"]);

@@ -103,6 +103,33 @@ pub fn ask(door: &Door, request: &Value) -> (u16, Value) {
     (answer.status, serde_json::from_str(&answer.body).unwrap_or_default())
 }
 
+/// Asks for a run for the first time. Gives the request as it is to be asked again, and the run.
+pub fn stood_in_line(door: &Door, mut request: Value) -> (Value, String) {
+    let (status, answer) = ask(door, &request);
+    let run = answer["run_id"].as_str().unwrap_or_else(|| panic!("{status} {answer}")).to_owned();
+    request["run_id"] = json!(run);
+    if status == 202 {
+        assert_eq!(answer["waiting_for"], "pool", "{answer}");
+        assert!(answer["place"].as_u64() >= Some(1), "{answer}");
+    }
+    (request, run)
+}
+
+/// Asks for all of them at once, again and again until each has a slot.
+pub fn until_all_begin(door: &Door, asked: &[(Value, String)]) {
+    std::thread::scope(|scope| {
+        for (request, run) in asked {
+            scope.spawn(move || {
+                until("a slot", 4 * BOUND_MS, || {
+                    let (status, answer) = ask(door, request);
+                    assert!(matches!(status, 201 | 202), "{run}: {status} {answer}");
+                    (status == 201).then_some(())
+                });
+            });
+        }
+    });
+}
+
 pub fn get(door: &Door, path: &str) -> Value {
     let answer = door.owner("GET", path, "");
     serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {}", answer.body))
@@ -128,30 +155,9 @@ fn most_at_once(notes: &[(String, usize, u128)]) -> usize {
 fn forty_runs_share_four_slots_in_the_order_they_came() {
     let door = Door::open();
     let yard = Yard::new(&door.ostler);
-    let mut asked: Vec<(Value, String)> = Vec::new();
-    for n in 0..RUNS {
-        let mut request = yard.request(PLACES, &format!("{n} {WORK_SEC}"));
-        let (status, answer) = ask(&door, &request);
-        let run = answer["run_id"].as_str().unwrap_or_else(|| panic!("{status} {answer}"));
-        request["run_id"] = run.into();
-        if status == 202 {
-            assert_eq!(answer["waiting_for"], "pool", "{answer}");
-            assert!(answer["place"].as_u64() >= Some(1), "{answer}");
-        }
-        asked.push((request.clone(), run.to_owned()));
-    }
-    std::thread::scope(|scope| {
-        for (request, run) in &asked {
-            let door = &door;
-            scope.spawn(move || {
-                until("a slot", 4 * BOUND_MS, || {
-                    let (status, answer) = ask(door, request);
-                    assert!(matches!(status, 201 | 202), "{run}: {status} {answer}");
-                    (status == 201).then_some(())
-                });
-            });
-        }
-    });
+    let request = |n: usize| yard.request(PLACES, &format!("{n} {WORK_SEC}"));
+    let asked: Vec<_> = (0..RUNS).map(|n| stood_in_line(&door, request(n))).collect();
+    until_all_begin(&door, &asked);
     until("the last to end", BOUND_MS, || {
         (yard.notes().iter().filter(|(what, _, _)| what == "end").count() == RUNS).then_some(())
     });

@@ -71,7 +71,7 @@ impl<'a> Holder<'a> {
         let body = json!({ "agent": "demo", "prompt": "ask me", "cwd": work, "permission": "ask", "attended": true });
         let run = self.posts("/api/v1/runs", &body)["run_id"].as_str().unwrap().to_owned();
         let ask = until("a question", BOUND_MS, || {
-            self.gets("/api/v1/asks")[0]["ask_id"].as_str().map(str::to_owned)
+            self.gets("/api/v1/asks")["items"][0]["ask_id"].as_str().map(str::to_owned)
         });
         (run, ask)
     }
@@ -205,7 +205,7 @@ fn a_token_that_is_taken_away_or_over_ends_the_streams_that_it_opened() {
         let (mut stream, mut stays) = (guest.follows(target), other.follows(target));
         assert!(stream.reads("id: 1\n") && stays.reads("id: 1\n"), "{target}");
         let id = owner.gets("/api/v1/tokens");
-        let id = id.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
+        let id = id["items"].as_array().unwrap().iter().find(|row| row["name"] == name).unwrap();
         let revoke = format!("/api/v1/tokens/{}/revoke", id["id"].as_str().unwrap());
         owner.posts(&revoke, &json!({}));
         assert!(stream.ends(), "{target} goes on without a token");
@@ -250,11 +250,14 @@ fn every_change_of_the_board_makes_a_hint_and_what_it_leads_to_is_there_by_then(
         let run = owner.posts("/api/v1/runs", &body)["run_id"].as_str().unwrap().to_owned();
         assert!(feed.reads(&format!("\"kind\":\"asks\",\"run_id\":\"{run}\"")));
         let open = owner.gets("/api/v1/asks");
-        (run.clone(), open[0]["ask_id"].as_str().unwrap_or_else(|| panic!("{run}")).to_owned())
+        (
+            run.clone(),
+            open["items"][0]["ask_id"].as_str().unwrap_or_else(|| panic!("{run}")).to_owned(),
+        )
     };
     owner.posts(&format!("/api/v1/asks/{ask}/answer"), &json!({ "option": "allow" }));
     assert!(feed.reads(&format!("\"kind\":\"asks\",\"run_id\":\"{run}\"")));
-    assert_eq!(owner.gets("/api/v1/asks"), json!([]));
+    assert_eq!(owner.gets("/api/v1/asks"), json!({ "items": [] }));
     assert!(feed.reads("\"settled\":true"));
     let task = owner.new_task("look around");
     let hint = format!("\"kind\":\"task\",\"task_id\":\"{task}\"");

@@ -4,7 +4,7 @@
 
 use crate::door::Door;
 use crate::ostler::{BOUND_MS, Ostler};
-use crate::pool::{PLACES, RATIO_MAX, RUNS, ask, get};
+use crate::pool::{PLACES, RATIO_MAX, RUNS, get, stood_in_line, until_all_begin};
 use crate::remote::{complete, progress};
 use serde_json::json;
 use testkit::remote::{Remote, Script, Seen, Step, numbered};
@@ -36,31 +36,10 @@ fn forty_runs_share_the_four_sessions_that_a_remote_may_have_at_once() {
     });
     ostler.instance.write_config(&json!({ "adapters": { "far": far } }).to_string());
     let door = Door::of(ostler);
-    let mut asked = Vec::new();
-    for n in 0..RUNS {
-        let cwd = door.ostler.instance.work();
-        let mut request = json!({ "agent": "far", "prompt": n.to_string(), "cwd": cwd });
-        let (status, answer) = ask(&door, &request);
-        let run = answer["run_id"].as_str().unwrap_or_else(|| panic!("{status} {answer}"));
-        if status == 202 {
-            assert_eq!(answer["waiting_for"], "pool", "{answer}");
-        }
-        let run = run.to_owned();
-        request["run_id"] = json!(run);
-        asked.push((request, run));
-    }
-    std::thread::scope(|scope| {
-        for (request, run) in &asked {
-            let door = &door;
-            scope.spawn(move || {
-                until("a slot", 4 * BOUND_MS, || {
-                    let (status, answer) = ask(door, request);
-                    assert!(matches!(status, 201 | 202), "{run}: {status} {answer}");
-                    (status == 201).then_some(())
-                });
-            });
-        }
-    });
+    let cwd = door.ostler.instance.work();
+    let request = |n: usize| json!({ "agent": "far", "prompt": n.to_string(), "cwd": cwd });
+    let asked: Vec<_> = (0..RUNS).map(|n| stood_in_line(&door, request(n))).collect();
+    until_all_begin(&door, &asked);
     until("the last session to be taken away", BOUND_MS, || {
         (remote.asked("DELETE").len() == RUNS).then_some(())
     });

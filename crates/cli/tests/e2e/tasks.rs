@@ -65,7 +65,9 @@ impl Yard {
         for (name, keys) in agents {
             let cwd = ostler.instance.work().join(name);
             std::fs::create_dir(&cwd).unwrap();
-            all[name] = json!({ "adapter": "worker", "cwd": cwd });
+            // The first word of what is asked is what they are to do.
+            let template = "{{prompt}}";
+            all[name] = json!({ "adapter": "worker", "cwd": cwd, "promptTemplate": template });
             for (key, value) in keys.as_object().unwrap() {
                 all[name][key] = value.clone();
             }

@@ -131,6 +131,10 @@ pub struct Edit {
     pub version: Option<u64>,
 }
 
+/// What an agent is asked when nobody says otherwise: by its hirer, or by the queue.
+pub const PROMPT_TEMPLATE: &str =
+    "You are {{agent.name}}, agent {{agent.id}}. Continue your work.\n\n{{prompt}}";
+
 /// How often a change is tried again when another came between.
 const TRIES: usize = 5;
 

@@ -10,6 +10,7 @@ use contract::{AskId, Code, Fault, RunId, Timestamp, Wish};
 use engine::run::About;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// A question as people see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -58,10 +59,18 @@ impl AskKind {
     }
 }
 
-/// Every open question, the most urgent first.
-pub fn list(host: &Host) -> Vec<OpenAsk> {
-    let mut asks: Vec<OpenAsk> =
-        host.inner.live().values().flat_map(|run| run.shown.asks.iter().cloned()).collect();
+/// The open questions by their ids: so many that come after this one. When one is denied is told by the
+/// clock of whoever holds its run, so pages by urgency could show a question twice, or not at all.
+pub fn list(host: &Host, after: Option<AskId>, limit: usize) -> Vec<OpenAsk> {
+    let live = host.inner.live();
+    let open = live.values().flat_map(|run| run.shown.asks.iter());
+    let behind = open.filter(|ask| after.is_none_or(|after| ask.ask_id > after));
+    let by_id: BTreeMap<AskId, &OpenAsk> = behind.map(|ask| (ask.ask_id, ask)).collect();
+    by_id.into_values().take(limit).cloned().collect()
+}
+
+/// In the order in which people look at them: the most urgent first.
+pub fn by_urgency(mut asks: Vec<OpenAsk>) -> Vec<OpenAsk> {
     asks.sort_by_key(|ask| (ask.until, ask.ask_id));
     asks
 }
@@ -96,7 +105,7 @@ pub fn check(ask: &OpenAsk, option: &str) -> Result<(), Fault> {
 
 /// Answers a question.
 pub async fn answer(host: &Host, given: &str, option: &str, by: &Who) -> Result<OpenAsk, Fault> {
-    let ask = find(list(host), given)?;
+    let ask = find(list(host, None, usize::MAX), given)?;
     check(&ask, option)?;
     let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned(), by: None };
     wish(host, ask.run_id, None, answer, by).await?;

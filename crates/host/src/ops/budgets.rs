@@ -146,6 +146,11 @@ pub(super) fn tree(task: TaskId, given: Budget, lineage: &[TaskRow]) -> Tree {
     [(task, own)].into_iter().chain(above).collect()
 }
 
+/// As it is kept with a task: nothing where nothing is limited.
+pub(super) fn kept(budget: Budget) -> Option<String> {
+    (budget != Budget::default()).then(|| serde_json::to_string(&budget).unwrap_or_default())
+}
+
 pub(super) fn agent_scope(agent: &str) -> String {
     format!("agent:{agent}")
 }

@@ -156,6 +156,8 @@ pub(crate) async fn request(
         Some(HandedOver { past, tree }) => (handover(&past, &prompt), tree),
         None => (prompt, None),
     };
+    // Nobody is beside it who would have told it what it is.
+    let template = resolved.named.prompt_template.as_deref().unwrap_or(agents::PROMPT_TEMPLATE);
     let request = RunRequest {
         run_id: None,
         agent: resolved.candidate.agent.clone(),
@@ -165,7 +167,7 @@ pub(crate) async fn request(
         title: Some(task.title.clone()),
         system_prompt: None,
         model: None,
-        prompt_template: None,
+        prompt_template: Some(template.to_owned()),
         tools: None,
         tools_by: ToolsBy::Host,
         clocks: Default::default(),
@@ -193,7 +195,6 @@ fn of_link(request: RunRequest, named: &Named) -> RunRequest {
     RunRequest {
         adapter: Some(named.adapter.clone()),
         budget: request.budget.over(named.budget),
-        prompt_template: named.prompt_template.clone(),
         system_prompt: named.system_prompt.clone(),
         tools: named.tools.clone(),
         workspace: named.workspace,

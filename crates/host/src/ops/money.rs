@@ -5,12 +5,11 @@ use super::run::stored;
 use super::who::Who;
 use crate::prices::{self, Listed};
 use crate::{Host, clock};
-use contract::limits::COST_ROWS_MAX;
 use contract::{Code, Fault, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use store::{By, CostRow, CostsQuery};
+use store::{By, CostKey, CostRow, CostsQuery};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -21,25 +20,50 @@ pub struct ImportReport {
     pub prices: usize,
 }
 
-/// What was spent. `by` is a list of `day`, `agent`, `adapter` and `model` with commas between;
-/// `since` a day such as `2026-11-01`, or the last days as `7d`. Days are those of UTC.
-pub async fn costs(
-    host: &Host,
-    by: Option<&str>,
-    since: Option<&str>,
-) -> Result<Vec<CostRow>, Fault> {
-    let query = CostsQuery {
-        by: by.map_or(Ok(vec![By::Day]), keys)?,
-        since: since.map(|since| moment(since, clock::now().wall)).transpose()?,
-        limit: COST_ROWS_MAX + 1,
+/// Which costs are asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Asked<'a> {
+    /// A list of `day`, `agent`, `adapter` and `model` with commas between; by day when absent.
+    pub by: Option<&'a str>,
+    /// A day such as `2026-11-01`, or the last days as `7d`. Days are those of UTC.
+    pub since: Option<&'a str>,
+    /// Behind this row, as `place` names it.
+    pub after: Option<&'a str>,
+}
+
+/// What was spent: so many rows, the newest days first.
+pub async fn costs(host: &Host, asked: Asked<'_>, limit: usize) -> Result<Vec<CostRow>, Fault> {
+    let by = asked.by.map_or(Ok(vec![By::Day]), keys)?;
+    let after = asked.after.map(|after| behind(after, &by)).transpose()?;
+    let since = asked.since.map(|since| moment(since, clock::now().wall)).transpose()?;
+    host.store().costs(CostsQuery { by, since, after, limit }).await.map_err(stored)
+}
+
+/// The place of a row among its like: what it is told apart by, in the order of the columns.
+pub fn place(row: &CostRow) -> String {
+    let names = [&row.day, &row.agent, &row.adapter, &row.model];
+    let names: Vec<_> = names.into_iter().flatten().map(String::as_str).collect();
+    Value::from(names).to_string()
+}
+
+/// The row that a place names. A place is good for the columns it was given with.
+fn behind(given: &str, by: &[By]) -> Result<CostKey, Fault> {
+    let odd = || {
+        Fault::new(Code::Usage, "after is no place in this list")
+            .with_hint("give the next of the page before as it came, with the same by")
     };
-    let rows = host.store().costs(query).await.map_err(stored)?;
-    if rows.len() > COST_ROWS_MAX {
-        let message = format!("the answer has more than {COST_ROWS_MAX} rows");
-        return Err(Fault::new(Code::TooLarge, message)
-            .with_hint("ask for fewer days with since, or by fewer names"));
+    let names: Vec<String> = serde_json::from_str(given).map_err(|_| odd())?;
+    let mut names = names.into_iter();
+    let mut name = |of: By| match by.contains(&of) {
+        true => names.next().map(Some).ok_or_else(odd),
+        false => Ok(None),
+    };
+    let day = name(By::Day)?.map(|day| midnight(&day).ok_or_else(odd)).transpose()?;
+    let (agent, adapter, model) = (name(By::Agent)?, name(By::Adapter)?, name(By::Model)?);
+    match names.next() {
+        None => Ok(CostKey { day, agent, adapter, model }),
+        Some(_) => Err(odd()),
     }
-    Ok(rows)
 }
 
 fn keys(given: &str) -> Result<Vec<By>, Fault> {
@@ -62,17 +86,28 @@ fn moment(given: &str, now: Timestamp) -> Result<Timestamp, Fault> {
         // Today is one of them.
         return Ok(now.plus_ms(-DAY_MS * (i64::from(days) - 1)));
     }
-    let date = given.parse::<jiff::civil::Date>().ok();
-    let midnight = date.and_then(|date| date.to_zoned(jiff::tz::TimeZone::UTC).ok());
-    midnight.map(|at| Timestamp(at.timestamp().as_millisecond())).ok_or_else(|| {
+    midnight(given).ok_or_else(|| {
         Fault::new(Code::Usage, format!("'{given}' is no day"))
             .with_hint("give a day such as 2026-11-01, or the last days such as 7d")
     })
 }
 
-/// Every price that counts; `model` is a part of its name.
-pub async fn prices(host: &Host, model: Option<&str>) -> Result<Vec<Listed>, Fault> {
-    host.inner.prices.list(model, clock::now().wall).await
+/// When a day began, in UTC.
+fn midnight(day: &str) -> Option<Timestamp> {
+    let date = day.parse::<jiff::civil::Date>().ok()?;
+    let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(Timestamp(midnight.timestamp().as_millisecond()))
+}
+
+/// The prices that count, by name: so many that come after this one. `model` is a part of the name.
+pub async fn prices(
+    host: &Host,
+    model: Option<&str>,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<Listed>, Fault> {
+    let (part, at) = (model.unwrap_or_default(), clock::now().wall);
+    host.inner.prices.list(part, after, limit, at).await
 }
 
 /// Takes a file of prices whole, in the place of the one before, or refuses it whole.
@@ -102,6 +137,28 @@ mod tests {
         }
         for nonsense in ["", "yesterday", "2026-13-01", "-3d", "d"] {
             assert_eq!(day(nonsense), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_place_names_its_row_and_is_good_for_the_same_columns_only() {
+        let row = CostRow {
+            day: Some("1970-01-03".to_owned()),
+            agent: None,
+            adapter: Some("a \"quoted\" one".to_owned()),
+            model: Some(String::new()),
+            runs: 1,
+            tokens: Default::default(),
+            effective_nanousd: None,
+            priced_nanousd: None,
+            unpriced: true,
+        };
+        let by = [By::Model, By::Day, By::Adapter];
+        let named = behind(&place(&row), &by).unwrap();
+        let CostRow { agent, adapter, model, .. } = row;
+        assert_eq!(named, CostKey { day: Some(Timestamp(2 * DAY_MS)), agent, adapter, model });
+        for given in ["", "1", "[]", r#"["1970-01-03","a"]"#, r#"["1970-01-03","a","b","c"]"#] {
+            assert_eq!(behind(given, &by).unwrap_err().code, Code::Usage, "{given}");
         }
     }
 

@@ -42,10 +42,10 @@ pub struct QuotaView {
     pub told_at: Option<Timestamp>,
 }
 
-/// Every quota that is known.
-pub async fn list(host: &Host) -> Result<Vec<QuotaView>, Fault> {
+/// The quotas that are known, by their scopes: so many that come after this one.
+pub async fn list(host: &Host, after: &str, limit: usize) -> Result<Vec<QuotaView>, Fault> {
     let mut views = Vec::new();
-    for row in host.store().quotas(PAGE_ROWS_MAX).await.map_err(stored)? {
+    for row in host.store().quotas(after, limit).await.map_err(stored)? {
         views.push(view(host, row).await?);
     }
     Ok(views)

@@ -7,7 +7,7 @@ use super::who::Who;
 use crate::{Host, adopt, chance, clock};
 use contract::plan::{Adapter, Clocks};
 use contract::state::{TaskState, WaitingFor};
-use contract::{Code, CommandId, Event, Fault, NanoUsd, Policy, RunId, TaskId, Wish};
+use contract::{Code, CommandId, Event, Fault, Policy, RunId, TaskId, Wish};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use store::{NewCommand, Room, RunRow, RunsPage, TaskRow, TraceReader};
 
 pub use super::again::start;
+pub use contract::money::Budget;
 pub use engine::rules::fallback::Link;
 
 /// What someone asks for.
@@ -100,37 +101,6 @@ pub enum Where {
     Worktree,
     /// In an empty directory of its own.
     Temporary,
-}
-
-/// What the run may spend.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Budget {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nanousd: Option<NanoUsd>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<u64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub turns: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ms: Option<u64>,
-}
-
-impl Budget {
-    /// `self` where it says something, `under` elsewhere.
-    pub fn over(self, under: Self) -> Self {
-        Self {
-            nanousd: self.nanousd.or(under.nanousd),
-            tokens: self.tokens.or(under.tokens),
-            turns: self.turns.or(under.turns),
-            ms: self.ms.or(under.ms),
-        }
-    }
-
-    /// As it is kept with a task: nothing where nothing is limited.
-    pub(crate) fn kept(self) -> Option<String> {
-        (self != Self::default()).then(|| serde_json::to_string(&self).unwrap_or_default())
-    }
 }
 
 /// What the host's own configuration says of a name.

@@ -5,7 +5,7 @@
 use super::run::stored;
 use super::who::Who;
 use crate::{Host, chance, clock};
-use contract::limits::{SIGNED_IN_MS, TOKEN_NAME_BYTES_MAX};
+use contract::limits::{SIGNED_IN_MS, TOKEN_NAME_BYTES_MAX, TOKENS_MAX};
 use contract::{Code, Fault, Scope, TokenId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,19 +90,28 @@ async fn keep(host: &Host, wanted: Wanted, by: &Who) -> Result<GivenToken, Fault
     Ok(GivenToken { row, token })
 }
 
-/// Every token that is good now.
-pub async fn list(host: &Host) -> Result<Vec<TokenRow>, Fault> {
-    host.store().tokens(clock::now().wall).await.map_err(stored)
+/// The tokens that are good now, oldest first: so many that come after this one.
+pub async fn list(
+    host: &Host,
+    after: Option<TokenId>,
+    limit: usize,
+) -> Result<Vec<TokenRow>, Fault> {
+    host.store().tokens(clock::now().wall, after, limit).await.map_err(stored)
+}
+
+/// All of them, since no more are given.
+async fn all(host: &Host) -> Result<Vec<TokenRow>, Fault> {
+    list(host, None, TOKENS_MAX).await
 }
 
 /// Whether this one is good now.
 pub async fn is_good(host: &Host, token: TokenId) -> Result<bool, Fault> {
-    Ok(list(host).await?.iter().any(|row| row.id == token))
+    Ok(all(host).await?.iter().any(|row| row.id == token))
 }
 
 /// Takes a token away: its name, its id, or an end of that which fits no other.
 pub async fn revoke(host: &Host, given: &str, by: &Who) -> Result<TokenRow, Fault> {
-    let row = find(list(host).await?, given)?;
+    let row = find(all(host).await?, given)?;
     if !host.store().revoke_token(row.id).await.map_err(stored)? {
         return Err(unknown(given));
     }

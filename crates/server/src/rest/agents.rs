@@ -1,6 +1,7 @@
 //! Agents over HTTP: list, hire, look at one, change it, and how it stands.
 
 use super::describe::With;
+use super::page::{ByName, page_of};
 use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -13,21 +14,11 @@ use host::ops::agents::{self, AgentView, Edit, Hire, Saved};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-#[derive(Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ListQuery {
-    /// How many, at most 500.
-    limit: Option<u32>,
-    /// The `next` of the page before.
-    #[serde(default)]
-    after: String,
-}
-
 pub async fn list(
     State(app): State<App>,
-    Options(ListQuery { limit, after }): Options<ListQuery>,
+    Options(ByName { limit, after }): Options<ByName>,
 ) -> Result<Json<Page<AgentView>>, Problem> {
-    let limit = super::runs::page_of(limit);
+    let limit = page_of(limit);
     let rows = agents::list(&app.host, &after, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, |agent| agent.name.clone())))
 }

@@ -1,18 +1,25 @@
 //! Questions over HTTP: list them, answer one.
 
 use super::describe::With;
-use super::{Given, Named, Problem};
+use super::page::{ById, page_of};
+use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
+use contract::{AskId, Page};
 use host::ops::ask::{self, OpenAsk};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub async fn list(State(app): State<App>) -> Json<Vec<OpenAsk>> {
-    Json(ask::list(&app.host))
+pub async fn list(
+    State(app): State<App>,
+    Options(ById { limit, after }): Options<ById<AskId>>,
+) -> Json<Page<OpenAsk>> {
+    let limit = page_of(limit);
+    let rows = ask::list(&app.host, after, limit + 1);
+    Json(Page::of(rows, limit, |ask| ask.ask_id.to_string()))
 }
 
 #[derive(Deserialize, JsonSchema)]

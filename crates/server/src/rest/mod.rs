@@ -10,6 +10,7 @@ pub mod describe;
 mod host;
 mod money;
 pub mod openapi;
+mod page;
 mod quotas;
 mod runs;
 mod tasks;
@@ -251,7 +252,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/asks",
-        methods: &[at!(get Viewer asks::list, "questions that wait for a person")],
+        methods: &[at!(get Viewer asks::list, "questions that wait for a person, by their ids")],
     },
     Route {
         path: "/api/v1/asks/{ask}/answer",
@@ -260,13 +261,12 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/costs",
         methods: &[at!(get Viewer money::costs,
-            "what was spent: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
+            "what was spent, newest days first: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
     },
     Route {
         path: "/api/v1/budgets",
-        methods: &[
-            at!(get Viewer quotas::budgets, "the budgets that runs share, and what is left of them"),
-        ],
+        methods: &[at!(get Viewer quotas::budgets,
+                "the budgets that runs share, and what is left of them: all of them, at most 64")],
     },
     Route {
         path: "/api/v1/quotas",
@@ -281,7 +281,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/prices",
         methods: &[
-            at!(get Viewer money::prices, "the prices that count: model is a part of the name"),
+            at!(get Viewer money::prices, "the prices that count, by name: model is a part of it"),
             at!(post Admin money::import, "import prices in the format of LiteLLM or models.dev"),
         ],
     },
@@ -292,7 +292,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/tokens",
         methods: &[
-            at!(get Admin tokens::list, "the tokens that are good besides the owner's"),
+            at!(get Admin tokens::list, "the tokens that are good besides the owner's, oldest first"),
             at!(post Admin tokens::add, "give a token; it is shown this once"),
         ],
     },
@@ -457,6 +457,13 @@ mod tests {
             }
         }
         assert_eq!(met, OTHERWISE.len(), "a row is about no route");
+    }
+
+    #[test]
+    fn what_is_not_a_page_says_how_long_it_can_be() {
+        let budgets = ROUTES.iter().find(|route| route.path == "/api/v1/budgets").unwrap();
+        let most = format!("at most {}", contract::limits::BUDGETS_MAX);
+        assert!(budgets.methods[0].says.ends_with(&most), "{}", budgets.methods[0].says);
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Costs and prices over HTTP.
 
+use super::page::page_of;
 use super::{Given, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
-use host::ops::money::{self, ImportReport};
+use contract::Page;
+use host::ops::money::{self, Asked, ImportReport};
 use host::prices::Listed;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -20,13 +22,20 @@ pub struct CostsQuery {
     by: Option<String>,
     /// A day such as 2026-11-01, or the last days such as 7d.
     since: Option<String>,
+    /// How many, at most 500.
+    limit: Option<u32>,
+    /// The `next` of the page before, with the same `by`.
+    after: Option<String>,
 }
 
 pub async fn costs(
     State(app): State<App>,
-    Options(query): Options<CostsQuery>,
-) -> Result<Json<Vec<CostRow>>, Problem> {
-    Ok(Json(money::costs(&app.host, query.by.as_deref(), query.since.as_deref()).await?))
+    Options(CostsQuery { by, since, limit, after }): Options<CostsQuery>,
+) -> Result<Json<Page<CostRow>>, Problem> {
+    let limit = page_of(limit);
+    let asked = Asked { by: by.as_deref(), since: since.as_deref(), after: after.as_deref() };
+    let rows = money::costs(&app.host, asked, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, money::place)))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -34,13 +43,20 @@ pub async fn costs(
 pub struct PricesQuery {
     /// A part of the name.
     model: Option<String>,
+    /// How many, at most 500.
+    limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(default)]
+    after: String,
 }
 
 pub async fn prices(
     State(app): State<App>,
-    Options(query): Options<PricesQuery>,
-) -> Result<Json<Vec<Listed>>, Problem> {
-    Ok(Json(money::prices(&app.host, query.model.as_deref()).await?))
+    Options(PricesQuery { model, limit, after }): Options<PricesQuery>,
+) -> Result<Json<Page<Listed>>, Problem> {
+    let limit = page_of(limit);
+    let rows = money::prices(&app.host, model.as_deref(), &after, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, |price| price.model.clone())))
 }
 
 pub async fn import(

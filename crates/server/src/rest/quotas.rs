@@ -1,18 +1,25 @@
 //! Quotas of accounts and shared budgets over HTTP.
 
-use super::{Given, Problem};
+use super::page::{ByName, page_of};
+use super::{Given, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
+use contract::Page;
 use host::ops::limits::{self, BudgetView};
 use host::ops::quota::{self, QuotaView};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub async fn list(State(app): State<App>) -> Result<Json<Vec<QuotaView>>, Problem> {
-    Ok(Json(quota::list(&app.host).await?))
+pub async fn list(
+    State(app): State<App>,
+    Options(ByName { limit, after }): Options<ByName>,
+) -> Result<Json<Page<QuotaView>>, Problem> {
+    let limit = page_of(limit);
+    let rows = quota::list(&app.host, &after, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, |quota| quota.scope.clone())))
 }
 
 #[derive(Deserialize, JsonSchema)]

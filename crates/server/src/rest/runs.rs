@@ -2,6 +2,7 @@
 //! committed as.
 
 use super::describe::{self, Answer, Bytes, Described, Lines, Sent, Taken, Written};
+use super::page::page_of;
 use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -18,14 +19,6 @@ use host::ops::run::{self, Asked, RunRequest, Started, Waiting};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{RunRow, RunsPage};
-
-/// Rows of a page whose size nobody says.
-const PAGE_ROWS: u32 = 50;
-
-/// How many rows a page has.
-pub(super) fn page_of(limit: Option<u32>) -> usize {
-    limit.unwrap_or(PAGE_ROWS).clamp(1, limits::PAGE_ROWS_MAX as u32) as usize
-}
 
 /// What becomes of a request for a run.
 pub enum Begun {

@@ -34,7 +34,7 @@ pub async fn list(
     State(app): State<App>,
     Options(ListQuery { limit, after, state, label, order }): Options<ListQuery>,
 ) -> Result<Json<Page<TaskView>>, Problem> {
-    let limit = super::runs::page_of(limit);
+    let limit = super::page::page_of(limit);
     let page = TasksPage { after, limit: limit + 1, state, label, order };
     let rows = task::list(&app.host, page).await?;
     Ok(Json(Page::of(rows, limit.min(limits::PAGE_ROWS_MAX), |task| task.id.to_string())))

@@ -2,16 +2,23 @@
 //! again, so its answer is kept under no key either.
 
 use super::describe::With;
-use super::{Given, Named, Problem};
+use super::page::{ById, page_of};
+use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
 use axum::extract::State;
 use axum::{Extension, Json};
+use contract::{Page, TokenId};
 use host::ops::token::{self, GivenToken, TokenRequest};
 use store::TokenRow;
 
-pub async fn list(State(app): State<App>) -> Result<Json<Vec<TokenRow>>, Problem> {
-    Ok(Json(token::list(&app.host).await?))
+pub async fn list(
+    State(app): State<App>,
+    Options(ById { limit, after }): Options<ById<TokenId>>,
+) -> Result<Json<Page<TokenRow>>, Problem> {
+    let limit = page_of(limit);
+    let rows = token::list(&app.host, after, limit + 1).await?;
+    Ok(Json(Page::of(rows, limit, |token| token.id.to_string())))
 }
 
 pub async fn add(

@@ -8,7 +8,7 @@ use super::{blob_id, int};
 use crate::access::{AnswerKey, Kept, NewToken, TokenRow};
 use crate::error::Error;
 use crate::seal::Sealed;
-use contract::limits::{ANSWERS_MAX, ANSWERS_MS, TOKENS_MAX};
+use contract::limits::{ANSWERS_MAX, ANSWERS_MS, PAGE_ROWS_MAX, TOKENS_MAX};
 use contract::{Scope, Timestamp, TokenId};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
@@ -59,10 +59,18 @@ pub(super) fn revoke_token(connection: &Connection, id: TokenId) -> Result<Did<b
     Ok(Did::quietly(gone > 0))
 }
 
-pub(super) fn tokens(connection: &Connection, now: Timestamp) -> Result<Vec<TokenRow>, Error> {
-    let sql = format!("{TOKEN} ORDER BY id LIMIT ?2");
+pub(super) fn tokens(
+    connection: &Connection,
+    now: Timestamp,
+    after: Option<TokenId>,
+    limit: usize,
+) -> Result<Vec<TokenRow>, Error> {
+    let sql = format!("{TOKEN} AND id > ?2 ORDER BY id LIMIT ?3");
+    // No token has the id nought, which is before every other.
+    let after = blob_id(after.map_or(Uuid::nil(), TokenId::uuid));
+    let limit = limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![now.ms(), TOKENS_MAX as i64], token_row)?;
+    let rows = statement.query_map(params![now.ms(), after, limit], token_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
@@ -191,8 +199,8 @@ mod tests {
         assert_eq!(found(NOW, [1; 32]), Some(new.row.clone()));
         assert_eq!(found(NOW, [2; 32]), None);
         assert_eq!(found(NOW.plus_ms(10), [1; 32]), None);
-        assert_eq!(tokens(&connection, NOW).unwrap().len(), 1);
-        assert_eq!(tokens(&connection, NOW.plus_ms(10)).unwrap(), []);
+        assert_eq!(tokens(&connection, NOW, None, 9).unwrap().len(), 1);
+        assert_eq!(tokens(&connection, NOW.plus_ms(10), None, 9).unwrap(), []);
         assert!(revoke_token(&connection, new.row.id).unwrap().value);
         assert!(!revoke_token(&connection, new.row.id).unwrap().value);
         assert_eq!(found(NOW, [1; 32]), None);
@@ -207,6 +215,27 @@ mod tests {
         assert!(matches!(add_token(&connection, &same), Err(Error::Conflict { .. })));
         same.row.created_at = NOW.plus_ms(10);
         add_token(&connection, &same).unwrap();
+    }
+
+    #[test]
+    fn tokens_are_listed_by_pages_and_those_that_expired_are_on_none() {
+        let connection = database();
+        for n in 1..=5 {
+            let expires_at = (n == 3).then(|| NOW.plus_ms(10));
+            add_token(&connection, &new_token(n, expires_at)).unwrap();
+        }
+        for limit in [1, 2, 3, 9] {
+            let (mut seen, mut after) = (Vec::new(), None);
+            loop {
+                let page = tokens(&connection, NOW.plus_ms(10), after, limit).unwrap();
+                assert!(page.len() <= limit);
+                let Some(last) = page.last() else { break };
+                after = Some(last.id);
+                seen.extend(page.into_iter().map(|row| row.name));
+                assert!(seen.len() <= 4, "the pages have no end: {seen:?}");
+            }
+            assert_eq!(seen, ["name 1", "name 2", "name 4", "name 5"], "pages of {limit}");
+        }
     }
 
     #[test]

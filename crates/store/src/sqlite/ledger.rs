@@ -5,9 +5,10 @@ use super::verbs::Held;
 use super::{count, int};
 use crate::batch::{Batch, Covers, LedgerRow};
 use crate::error::Error;
-use crate::row::{By, CostRow, CostsQuery};
+use crate::row::{By, CostKey, CostRow, CostsQuery};
 use contract::{NanoUsd, Timestamp, Tokens};
-use rusqlite::{Connection, Row, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, Row, params, params_from_iter};
 
 const DAY_MS: i64 = 86_400_000;
 /// Two of these can be added without leaving the numbers of SQLite; nobody spends that much.
@@ -103,18 +104,53 @@ pub(super) fn costs(connection: &Connection, query: CostsQuery) -> Result<Vec<Co
     let keys = [By::Day, By::Agent, By::Adapter, By::Model];
     let selected: Vec<_> =
         keys.iter().map(|by| if asked(*by) { column(*by) } else { "NULL" }).collect();
+    let day = |at: Timestamp| at.ms().div_euclid(DAY_MS);
+    let last = query.after.as_ref().and_then(|after| after.day);
+    let mut given = vec![
+        Value::Integer(query.since.map_or(i64::MIN, day)),
+        Value::Integer(last.map_or(i64::MAX, day)),
+        Value::Integer(query.limit as i64),
+    ];
+    let behind = match &query.after {
+        None => "TRUE".to_owned(),
+        Some(after) => behind(after, &mut given),
+    };
     // Only our own words go into the text; what is asked for comes by parameters.
     let sql = format!(
         "SELECT {}, count(DISTINCT l.run), {}, max(l.priced), max(l.unpriced)
          FROM ledger l JOIN runs r ON r.num = l.run
-         WHERE l.day >= ?1 GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4 LIMIT ?2",
+         WHERE l.day BETWEEN ?1 AND ?2 AND {behind}
+         GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4 LIMIT ?3",
         selected.join(", "),
         SUMS.map(sum).join(", ")
     );
-    let since = query.since.map_or(i64::MIN, |since| since.ms().div_euclid(DAY_MS));
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(params![since, query.limit as i64], cost_row)?;
+    let rows = statement.query_map(params_from_iter(given), cost_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// What comes behind a row in the order of the books: later days come first.
+fn behind(after: &CostKey, given: &mut Vec<Value>) -> String {
+    let CostKey { day, agent, adapter, model } = after;
+    let day = day.map(|day| Value::Integer(-day.ms().div_euclid(DAY_MS)));
+    let name = |name: &Option<String>| name.clone().map(Value::Text);
+    let keys = [
+        (format!("-{}", column(By::Day)), day),
+        (column(By::Agent).to_owned(), name(agent)),
+        (column(By::Adapter).to_owned(), name(adapter)),
+        (column(By::Model).to_owned(), name(model)),
+    ];
+    let (mut columns, mut places) = (Vec::new(), Vec::new());
+    for (column, value) in keys.into_iter().filter_map(|(column, key)| Some((column, key?))) {
+        given.push(value);
+        columns.push(column);
+        places.push(format!("?{}", given.len()));
+    }
+    match columns.is_empty() {
+        // One row has everything, and nothing is behind it.
+        true => "FALSE".to_owned(),
+        false => format!("({}) > ({})", columns.join(", "), places.join(", ")),
+    }
 }
 
 fn cost_row(row: &Row<'_>) -> rusqlite::Result<CostRow> {

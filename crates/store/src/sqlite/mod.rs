@@ -202,8 +202,9 @@ impl Sqlite {
         self.readers.read(move |connection| scope::quota(connection, &of)).await
     }
 
-    pub async fn quotas(&self, limit: usize) -> Result<Vec<QuotaRow>, Error> {
-        self.readers.read(move |connection| scope::quotas(connection, limit)).await
+    pub async fn quotas(&self, after: &str, limit: usize) -> Result<Vec<QuotaRow>, Error> {
+        let after = after.to_owned();
+        self.readers.read(move |connection| scope::quotas(connection, &after, limit)).await
     }
 
     pub async fn quota_runs(&self, of: &str, limit: usize) -> Result<Vec<RunId>, Error> {
@@ -320,8 +321,13 @@ impl Sqlite {
         self.writer.submit(0, move |connection| access::revoke_token(connection, token)).await
     }
 
-    pub async fn tokens(&self, now: Timestamp) -> Result<Vec<TokenRow>, Error> {
-        self.readers.read(move |connection| access::tokens(connection, now)).await
+    pub async fn tokens(
+        &self,
+        now: Timestamp,
+        after: Option<TokenId>,
+        limit: usize,
+    ) -> Result<Vec<TokenRow>, Error> {
+        self.readers.read(move |connection| access::tokens(connection, now, after, limit)).await
     }
 
     pub async fn token(&self, now: Timestamp, hash: [u8; 32]) -> Result<Option<TokenRow>, Error> {

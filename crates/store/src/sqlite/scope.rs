@@ -97,11 +97,15 @@ pub(super) fn surroundings(connection: &Connection, of: &StartLook) -> Result<Su
     Ok(surroundings)
 }
 
-pub(super) fn quotas(connection: &Connection, limit: usize) -> Result<Vec<QuotaRow>, Error> {
-    let sql = format!("{QUOTA} ORDER BY scope LIMIT ?1");
-    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
+pub(super) fn quotas(
+    connection: &Connection,
+    after: &str,
+    limit: usize,
+) -> Result<Vec<QuotaRow>, Error> {
+    let sql = format!("{QUOTA} WHERE scope > ?1 ORDER BY scope LIMIT ?2");
+    let limit = limit.clamp(1, PAGE_ROWS_MAX + 1) as i64;
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map([limit], quota_row)?;
+    let rows = statement.query_map(params![after, limit], quota_row)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

@@ -35,7 +35,7 @@ fn totals(output: u64, nanousd: Option<i64>) -> Option<Totals> {
 /// Day, model, runs, output, effective and priced money.
 async fn costs(store: &Store, by: &[By], since: Option<i64>) -> Vec<String> {
     let since = since.map(|day| Timestamp(day * DAY + DAY - 1));
-    let query = CostsQuery { by: by.to_vec(), since, limit: 100 };
+    let query = CostsQuery { by: by.to_vec(), since, after: None, limit: 100 };
     let rows = store.costs(query).await.unwrap();
     rows.iter()
         .map(|row| {
@@ -88,6 +88,48 @@ async fn the_books_add_up_by_day_agent_and_model() {
         4
     );
     sound(dir.path());
+}
+
+/// The key of a row, as who asks for the next page gives it.
+fn key(row: &CostRow) -> CostKey {
+    let CostRow { day, agent, adapter, model, .. } = row.clone();
+    let day = day.map(|day| {
+        let written = format!("{day}T23:59:59.000Z");
+        serde_json::from_value(serde_json::Value::from(written)).unwrap()
+    });
+    CostKey { day, agent, adapter, model }
+}
+
+#[tokio::test]
+async fn pages_of_the_books_have_every_row_once_however_they_are_told_apart() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for n in 0..4 {
+        let mut held = holder(&Sure(store.clone())).await;
+        let days = (1..=3).map(|day| row(day, ["", "a", "b"][n % 3], 1, Some(1), Covers::Nothing));
+        let rows = days.chain([row(n as i64, "c", 2, None, Covers::Nothing)]).collect();
+        book(&store, &mut held, rows, totals(5, None)).await;
+    }
+    let every = [By::Day, By::Agent, By::Adapter, By::Model];
+    for chosen in 0..1_u32 << every.len() {
+        let wanted = |n: &usize| chosen & (1 << n) != 0;
+        let by: Vec<_> = (0..every.len()).filter(wanted).map(|n| every[n]).collect();
+        let query = CostsQuery { by, since: Some(Timestamp(DAY)), after: None, limit: 100 };
+        let whole = store.costs(query.clone()).await.unwrap();
+        assert!(!whole.is_empty(), "{query:?}");
+        for limit in [1, 2, 100] {
+            let (mut seen, mut query) = (Vec::new(), CostsQuery { limit, ..query.clone() });
+            loop {
+                let page = store.costs(query.clone()).await.unwrap();
+                assert!(page.len() <= limit);
+                let Some(last) = page.last() else { break };
+                query.after = Some(key(last));
+                seen.extend(page);
+                assert!(seen.len() <= whole.len(), "the pages have no end: {query:?}");
+            }
+            assert_eq!(seen, whole, "{query:?}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -74,7 +74,7 @@ async fn a_breaker_is_changed_by_who_saw_it_last_and_is_there_after_a_restart() 
     store.step_quota(step(2, None)).await.unwrap();
     let row = store.quota("claude").await.unwrap().unwrap();
     assert_eq!((row.version, row.breaker, row.why.as_deref()), (3, None, Some("full")));
-    assert_eq!(store.quotas(10).await.unwrap().len(), 1);
+    assert_eq!(store.quotas("", 10).await.unwrap().len(), 1);
     sound(dir.path());
 }
 

@@ -25,7 +25,7 @@ impl Books {
 
     pub async fn open(host: &Host) -> Result<Self, Fault> {
         let since = month(clock::now().wall);
-        let query = CostsQuery { by: vec![By::Agent], since, limit: COST_ROWS_MAX };
+        let query = CostsQuery { by: vec![By::Agent], since, after: None, limit: COST_ROWS_MAX };
         Ok(Self {
             running: host.store().running().await.map_err(stored)?,
             spent: Some(host.store().costs(query).await.map_err(stored)?),

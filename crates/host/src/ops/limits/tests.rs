@@ -159,7 +159,7 @@ async fn a_second_answer_closes_the_door_again_and_a_person_opens_it() {
     starts(&store, now.plus_ms(2_000)).await.unwrap();
     starts(&store, now.plus_ms(2_000)).await.unwrap();
     assert_eq!(quota::clear(&house, "nobody", &Who::Owner).await.unwrap_err().code, Code::NotFound);
-    let listed = quota::list(&house).await.unwrap();
+    let listed = quota::list(&house, "", 9).await.unwrap();
     assert_eq!((listed.len(), listed[0].live, listed[0].why.as_deref()), (1, 4, Some("full")));
 }
 

@@ -1,7 +1,7 @@
 //! Handing a task over to the queue, by a person or by an agent at work on another one. Everything is
 //! checked before it is put; whoever puts the same again, by id or by key, gets the task that is there.
 
-use super::super::agents;
+use super::super::{agents, budgets};
 use super::super::run::{Budget, stored};
 use super::TaskView;
 use crate::{Host, chance, clock};
@@ -109,7 +109,7 @@ pub(crate) async fn put(
             cwd: new.cwd.map(|cwd| cwd.display().to_string()),
             labels: new.labels.iter().map(|label| seal.given(label).text()).collect(),
             parent,
-            budget: new.budget.kept(),
+            budget: budgets::kept(new.budget),
             not_before: new.not_before,
             after: new.after,
             wake,

@@ -96,7 +96,7 @@ pub async fn change(
 
 /// False when another change was quicker.
 async fn take(host: &Host, row: TaskRow, budget: Budget) -> Result<bool, Fault> {
-    let step = BudgetStep { task: row.id, from: row.budget, to: budget.kept() };
+    let step = BudgetStep { task: row.id, from: row.budget, to: budgets::kept(budget) };
     match host.inner.heed(host.store().change_budget(step).await) {
         Ok(()) => Ok(true),
         Err(error) if error.code() == Code::Conflict => Ok(false),
