@@ -198,7 +198,10 @@ pub(super) fn change_budget(connection: &Connection, step: &BudgetStep) -> Resul
         .prepare_cached("UPDATE tasks SET budget = ?3 WHERE id = ?1 AND budget IS ?2")?
         .execute(params![blob_id(task.uuid()), from, to])?;
     match changed {
-        1 => Ok(Did { value: (), wakes: vec![Wake::Events(Hint::Task { task: *task, begun: false })] }),
+        1 => Ok(Did {
+            value: (),
+            wakes: vec![Wake::Events(Hint::Task { task: *task, begun: false })],
+        }),
         _ => Err(Error::conflict(format!("the budget of {task} is not what it was"))),
     }
 }

@@ -1,8 +1,8 @@
 //! Handing a task over to the queue, by a person or by an agent at work on another one. Everything is
 //! checked before it is put; whoever puts the same again, by id or by key, gets the task that is there.
 
-use super::super::{agents, budgets};
 use super::super::run::{Budget, stored};
+use super::super::{agents, budgets};
 use super::TaskView;
 use crate::{Host, chance, clock};
 use contract::state::Review;
