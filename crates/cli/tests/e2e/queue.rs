@@ -249,11 +249,11 @@ fn who_ran_out_of_turns_goes_on_in_its_conversation_and_is_told_so_in_its_enviro
             ],
         },
     });
-    let agent = json!({ "adapter": "tired", "cwd": yard.ostler.instance.work() });
+    let work = yard.ostler.instance.work();
+    let agent = json!({ "adapter": "tired", "cwd": work, "promptTemplate": "{{prompt}}" });
     let config = json!({ "adapters": { "tired": adapter }, "agents": { "a": agent } });
     yard.ostler.instance.write_config(&config.to_string());
     yard.serve();
-    let work = yard.ostler.instance.work();
     let task = put(&yard, "a", "dig", &work);
     let sheet = yard.until_is(&task, "done");
     let codes: Vec<_> = sheet["runs"].as_array().unwrap().iter().map(|run| &run["code"]).collect();
