@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// What the judge says besides that all is well, with its exit status.
 fn verdict(ostler: &Ostler, command: &[&str]) -> String {
-    let mut args = vec!["conformance", "process", "--json", "--patience", "2s", "--"];
+    let mut args = vec!["conformance", "process", "--json", "--patience", "8s", "--"];
     args.extend(command);
     let said = ostler.says(&args);
     let report: Value =
