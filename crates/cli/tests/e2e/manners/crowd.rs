@@ -13,9 +13,8 @@ const RUNS_MANY: usize = 5_000;
 /// Enough that whatever is made once is made.
 const WARM_UP: usize = 20;
 const AT_ONCE: usize = 4;
-/// Threads beside those of the warm-up: what blocks is done by as many as were needed at once, and a
-/// server that looks at something every second keeps each of them from leaving. One thread left by
-/// each run would be far more.
+/// Threads beside those of the warm-up: what blocks is done by as many as were needed at once, and one
+/// more than before was seen a minute later. One thread left by each run would be far more.
 const THREADS_MORE_MAX: usize = 16;
 /// Files that a host may have open beside those of the warm-up: the store opens its readers as they
 /// are needed, two files each, and keeps a few. One file left by each run would be far more.
