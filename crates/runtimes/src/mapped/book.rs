@@ -11,6 +11,8 @@ pub(super) struct Book {
     pub mapping: Mapping,
     /// One for each rule, in the same order.
     tests: Vec<Tests>,
+    /// Every path that a line is asked for, once.
+    asked: Vec<Path>,
     /// Every path of the mapping by its text.
     paths: BTreeMap<String, Path>,
     /// A rule says when the turn begins.
@@ -19,8 +21,15 @@ pub(super) struct Book {
 
 /// What a rule asks of a line, and of a member of it.
 struct Tests {
-    line: Vec<(Path, Test)>,
+    /// By the number of the path among those that are asked for.
+    line: Vec<(usize, Test)>,
     member: Vec<(Path, Test)>,
+}
+
+/// What a line was found to hold. Rules mostly ask for the same few things, so each is looked for once.
+pub(super) struct Answers<'v> {
+    place: Place<'v>,
+    found: Vec<Option<Option<&'v Value>>>,
 }
 
 impl Book {
@@ -35,34 +44,49 @@ impl Book {
         let ready = |tests: &BTreeMap<String, Test>| {
             let read =
                 |(path, test): (&String, &Test)| Some((Path::read(path).ok()?, test.clone()));
-            tests.iter().filter_map(read).collect()
+            tests.iter().filter_map(read).collect::<Vec<_>>()
         };
-        let tests = |rule: &Rule| Tests { line: ready(&rule.when), member: ready(&rule.member) };
+        let mut asked = Vec::new();
+        let mut number = |(path, test): (Path, Test)| {
+            let known = asked.iter().position(|one| *one == path);
+            let number = known.unwrap_or_else(|| {
+                asked.push(path);
+                asked.len() - 1
+            });
+            (number, test)
+        };
+        let tests = mapping.rules.iter().map(|rule| Tests {
+            line: ready(&rule.when).into_iter().map(&mut number).collect(),
+            member: ready(&rule.member),
+        });
         Self {
-            tests: mapping.rules.iter().map(tests).collect(),
+            tests: tests.collect(),
             turn_by_rule: mapping.rules.iter().any(|rule| rule.turn),
+            asked,
             paths,
             mapping,
         }
     }
 
-    /// Whether a rule, by its number, is about this line.
-    pub(super) fn fits(&self, rule: usize, place: Place<'_>) -> bool {
-        self.tests.get(rule).is_some_and(|tests| holds_all(&tests.line, place))
+    /// Answers about a line that is asked by one rule after the other.
+    pub(super) fn answers<'v>(&self, place: Place<'v>) -> Answers<'v> {
+        Answers { place, found: vec![None; self.asked.len()] }
     }
 
-    /// The places a rule is applied at: the line, or the members that it is about.
-    pub(super) fn places<'v>(&self, rule: usize, place: Place<'v>) -> Vec<Place<'v>> {
-        let Some(each) = self.mapping.rules.get(rule).and_then(|rule| rule.each.as_ref()) else {
-            return vec![place];
-        };
+    /// Whether a rule, by its number, is about this line.
+    pub(super) fn fits(&self, rule: usize, answers: &mut Answers<'_>) -> bool {
+        let Answers { place, found } = answers;
+        let mut find =
+            |number: usize| *found[number].get_or_insert_with(|| self.asked[number].one(*place));
+        self.tests[rule].line.iter().all(|(number, test)| holds(test, find(*number)))
+    }
+
+    /// The members of a line that a rule is about, which it finds at this path.
+    pub(super) fn members<'v>(&self, rule: usize, each: &str, place: Place<'v>) -> Vec<Place<'v>> {
         let members = self.paths.get(each).and_then(|path| path.members(place));
         let places = members.unwrap_or_default().into_iter();
         let places = places.map(|(key, here)| Place { key, here, ..place });
-        let about = |place: &Place<'v>| {
-            self.tests.get(rule).is_some_and(|tests| holds_all(&tests.member, *place))
-        };
-        places.filter(about).collect()
+        places.filter(|place| holds_all(&self.tests[rule].member, *place)).collect()
     }
 
     /// Whether conditions by path hold.

@@ -100,17 +100,20 @@ impl Listener for Mapped {
 fn hear(rules: &mut Rules<'_, '_>, on: On, value: &Value) {
     let book = rules.book;
     let place = Place::line(value);
+    let mut answers = book.answers(place);
     let mut known = false;
     for (index, rule) in book.mapping.rules.iter().enumerate() {
-        if rule.on != on || !book.fits(index, place) {
+        if rule.on != on || !book.fits(index, &mut answers) {
             continue;
         }
         known = true;
-        for place in book.places(index, place) {
-            match on {
-                On::Stdout => rules.apply(rule, place),
-                On::Stderr => rules.aside(rule, place),
-            }
+        let mut apply = |place| match on {
+            On::Stdout => rules.apply(rule, place),
+            On::Stderr => rules.aside(rule, place),
+        };
+        match &rule.each {
+            Some(each) => book.members(index, each, place).into_iter().for_each(apply),
+            None => apply(place),
         }
         // What follows the end on its own line is no part of the run any more.
         if rule.last || (on == On::Stdout && rules.state.ended) {

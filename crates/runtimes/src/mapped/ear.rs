@@ -128,25 +128,25 @@ impl Rules<'_, '_> {
         let key = rule.block.as_ref().and_then(|path| self.book.text_at(path, place));
         if rule.repeats {
             let streamed = std::mem::take(&mut self.state.streamed);
-            if let Some(text) = text.as_ref().filter(|_| !streamed) {
-                self.say(kind, key.as_deref(), text, false);
-            }
             if kind == Kind::Text {
                 self.state.set_answer(text.as_deref());
+            }
+            if let Some(text) = text.filter(|_| !streamed) {
+                self.say(kind, key.as_deref(), text, false);
             }
             return self.state.end_text();
         }
         let Some(text) = text else { return };
         self.lift();
         self.state.streamed |= kind == Kind::Text && rule.delta;
-        self.say(kind, key.as_deref(), &text, rule.delta);
+        self.say(kind, key.as_deref(), text, rule.delta);
     }
 
-    fn say(&mut self, kind: Kind, key: Option<&str>, text: &str, delta: bool) {
-        let block = Some(self.state.hear(kind, key, text, delta));
+    fn say(&mut self, kind: Kind, key: Option<&str>, text: String, delta: bool) {
+        let block = Some(self.state.hear(kind, key, &text, delta));
         match kind {
-            Kind::Text => self.ear.say(text.to_owned(), block, delta),
-            Kind::Thinking => self.ear.think(text.to_owned(), block, delta),
+            Kind::Text => self.ear.say(text, block, delta),
+            Kind::Thinking => self.ear.think(text, block, delta),
         }
     }
 

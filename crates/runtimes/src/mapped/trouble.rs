@@ -72,8 +72,11 @@ pub(super) fn at_exit(book: &Book, evidence: &ExitEvidence<'_>) -> Option<Code> 
     let mut last = None;
     for line in evidence.stderr_tail.lines() {
         let line = Value::from(line);
-        let place = Place::line(&line);
-        for (index, rule) in rules().filter(|(index, _)| book.fits(*index, place)) {
+        let mut answers = book.answers(Place::line(&line));
+        for (index, rule) in rules() {
+            if !book.fits(index, &mut answers) {
+                continue;
+            }
             if rule.session_unknown {
                 return Some(Code::NativeSessionUnknown);
             }
