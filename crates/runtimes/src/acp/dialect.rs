@@ -160,6 +160,7 @@ impl Ear<'_> {
             (Ours::New | Ours::Load, None) => {
                 self.opened(&read::<Opened>(result).unwrap_or_default());
             }
+            (Ours::Echo, _) => self.next_setting(),
             (Ours::Setting, None) => self.setting_taken(),
             (Ours::Model, None) => self.wish_granted(),
             (Ours::Prompt, None) => self.prompted(&read(result).unwrap_or_default()),

@@ -107,6 +107,8 @@ pub(super) enum Ours {
     New,
     /// Takes a session up again: its history may be told first.
     Load,
+    /// Asks for nothing: when an agent that tells the history late replies, it has been told.
+    Echo,
     /// A mode, or an option beside it.
     Setting,
     Model,
@@ -264,7 +266,7 @@ impl State {
 
     /// Whether what is told now is the history of a session that is taken up again.
     pub(super) fn in_history(&self) -> bool {
-        matches!(self.waiting, Some((_, Ours::Load)))
+        matches!(self.waiting, Some((_, Ours::Load | Ours::Echo)))
     }
 
     /// Takes the request that this id answers.

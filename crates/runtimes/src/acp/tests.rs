@@ -293,6 +293,29 @@ fn history_is_not_news() {
     assert_eq!(ending(&out).unwrap().code, Some(Code::EndedWithoutResult), "nothing new was said");
 }
 
+#[test]
+fn history_that_is_told_after_the_session_is_open_is_not_news_either() {
+    let spec = Spec { session: Some("s".into()), ..spec() };
+    for (name, late) in [("gemini-cli", true), ("an agent", false)] {
+        let mut dialect = Acp.dialect(&spec);
+        dialect.open();
+        let mut greeting = greeting(json!({ "loadSession": true }));
+        greeting["result"]["agentInfo"]["name"] = json!(name);
+        told(&mut *dialect, &greeting);
+        let out = told(&mut *dialect, &reply(1, json!({})));
+        let asked = &frames(&out)[0]["method"];
+        if !late {
+            assert_eq!(asked, "session/prompt", "{name} keeps the order of the protocol");
+            continue;
+        }
+        assert_eq!(asked, "_ostler/echo");
+        assert_eq!(bodies(&told(&mut *dialect, &chunk("old answer"))), Vec::<Value>::new());
+        let out = told(&mut *dialect, &refusal(2, -32_601, "no such method"));
+        assert_eq!(frames(&out)[0]["method"], "session/prompt");
+        assert_eq!(bodies(&told(&mut *dialect, &chunk("new answer")))[0]["text"], "new answer");
+    }
+}
+
 /// An option by which the model is chosen.
 fn model_option() -> Value {
     json!([{ "id": "model", "category": "model", "type": "select", "currentValue": "m-0" }])

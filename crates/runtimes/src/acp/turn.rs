@@ -47,7 +47,17 @@ impl Ear<'_> {
             return self.give_up(Code::PolicyNotPossible, detail);
         }
         self.state.settings = settings;
-        self.next_setting();
+        match self.state.wanted.resume.is_some() && words::tells_late(self.state.agent.as_deref()) {
+            true => self.ask_for_echo(),
+            false => self.next_setting(),
+        }
+    }
+
+    /// Asks for what no agent has. It is refused, but by an agent that has read it, and so has told
+    /// what it was telling.
+    fn ask_for_echo(&mut self) {
+        let request = self.state.request(Ours::Echo, "_ostler/echo", &json!({}));
+        self.out.frames.push(request);
     }
 
     /// Asks for the next model on the list, or goes on with the one there is.

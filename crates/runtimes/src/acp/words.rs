@@ -16,6 +16,10 @@ const UNSPOKEN: [i64; 4] = [-32_700, -32_600, -32_601, -32_602];
 /// Errors of a wish for a model that a run survives: the agent goes on with its own choice.
 const MODEL_SURVIVES: [i64; 4] = [-32_603, -32_602, -32_601, -32_002];
 
+/// Agents, by the name they give themselves, that begin to tell the history of a session and reply
+/// that it is open before they have told it.
+const TELL_LATE: [&str; 1] = ["gemini-cli"];
+
 /// Phrases of these agents, before those that all agents share.
 const PHRASES: &[(&str, Code)] = &[
     ("contextoverflow", Code::ContextOverflow),
@@ -72,6 +76,11 @@ pub(super) fn said(refusal: &Refusal) -> String {
 /// Whether a wish for a model was refused in a way that the run survives.
 pub(super) fn model_survives(refusal: &Refusal) -> bool {
     refusal.code.is_some_and(|code| MODEL_SURVIVES.contains(&code))
+}
+
+/// Whether this agent may tell the history of a session after it said that the session is open.
+pub(super) fn tells_late(agent: Option<&str>) -> bool {
+    agent.is_some_and(|agent| TELL_LATE.contains(&agent))
 }
 
 /// Whether this agent confesses a failure of its model by such a text.
