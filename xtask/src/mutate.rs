@@ -81,12 +81,13 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     build(root, &scratch, &court, &mut together, &trials(&chosen, wanted.narrow))?;
     let is_alone = |mutation: &&Mutation| matches!(together.way(mutation), Way::Alone);
     chosen.sort_by_key(is_alone);
+    let noticed = report::Noticed::read(root);
     let alone = chosen.iter().filter(|mutation| is_alone(mutation)).count();
     println!("{} are built together, {alone} alone", chosen.len() - alone);
     for (done, mutation) in chosen.iter().enumerate() {
         println!("{}/{} {}", done + 1, chosen.len(), mutation.name);
         let begun = Instant::now();
-        let verdict = court.judge(mutation, &together, wanted.narrow)?;
+        let verdict = court.judge(mutation, &together, noticed.by(mutation), wanted.narrow)?;
         let seconds = begun.elapsed().as_secs();
         println!("    {} ({seconds} s)", told(&verdict));
         let excused = known::reason(&mutation.name).is_some();

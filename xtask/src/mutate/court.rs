@@ -66,57 +66,75 @@ impl<'a> Court<'a> {
         Self { scratch, unmutated: BTreeMap::new() }
     }
 
-    /// `narrow`: only by the first of its trials.
+    /// `before`: the test that noticed it the last time, which is asked first and alone. `narrow`: else only
+    /// the first of its trials.
     pub fn judge(
         &mut self,
         mutation: &Mutation,
         together: &Together<'_>,
+        before: Option<&str>,
         narrow: bool,
     ) -> Result<Verdict, String> {
         let trials = trial::of(mutation, narrow);
-        for trial in trials {
-            // Before the mutation is there.
-            let limit = self.limit(trial)?;
-            let applied = self.scratch.apply(together, mutation)?;
-            let unbuilt = match together.way(mutation) {
-                Way::Alone => self.build(trial)?.err(),
-                Way::Switched(_) => None,
-            };
-            let run = match unbuilt {
-                Some(said) => Run::Unbuilt(first_error(&said)),
-                None => self.run(trial, "", limit)?,
-            };
-            let again = match &run {
-                Run::Red(test) => Some(self.run(trial, test, limit)?),
-                Run::Green | Run::TimedOut | Run::Unbuilt(_) => None,
-            };
-            drop(applied);
-            let innocent = match (&run, &again) {
-                (Run::Red(test), Some(Run::Red(_) | Run::TimedOut)) => {
-                    if let Way::Alone = together.way(mutation) {
-                        self.build(trial)?.map_err(|said| format!("it does not build:\n{said}"))?;
-                    }
-                    !matches!(self.run(trial, test, limit)?, Run::Green)
-                }
-                _ => false,
-            };
-            if innocent && let Run::Red(test) = &run {
-                return Err(format!("{test} is red without any mutation: mend that first"));
-            }
-            match (run, again) {
-                (Run::Unbuilt(why), _) => return Ok(Verdict::NotViable { why }),
-                (Run::TimedOut, _) => {
-                    return Ok(Verdict::TimedOut { trial: trial.name.to_owned() });
-                }
-                (Run::Red(test), Some(Run::Red(_) | Run::TimedOut)) => {
-                    return Ok(Verdict::Caught { test });
-                }
-                (Run::Red(test), _) => println!("    {test} was red once and then green"),
-                (Run::Green, _) => {}
+        let package = |test: &str| test.split([':', ' ']).next().map(str::to_owned);
+        let again = before.and_then(|test| {
+            let mut trials = trial::of(mutation, false).iter();
+            Some((
+                trials.find(|trial| package(test).is_some_and(|name| name == trial.package))?,
+                test,
+            ))
+        });
+        for (trial, only) in again.into_iter().chain(trials.iter().map(|trial| (trial, ""))) {
+            if let Some(verdict) = self.ask(mutation, together, trial, only)? {
+                return Ok(verdict);
             }
         }
         let trials = trials.iter().map(|trial| trial.name.to_owned()).collect();
         Ok(Verdict::Survived { trials })
+    }
+
+    /// What a trial, or one test of it, says of a mutation; `None` when it stays green.
+    fn ask(
+        &mut self,
+        mutation: &Mutation,
+        together: &Together<'_>,
+        trial: &'static Trial,
+        only: &str,
+    ) -> Result<Option<Verdict>, String> {
+        // Before the mutation is there.
+        let limit = self.limit(trial)?;
+        let applied = self.scratch.apply(together, mutation)?;
+        let unbuilt = match together.way(mutation) {
+            Way::Alone => self.build(trial)?.err(),
+            Way::Switched(_) => None,
+        };
+        let run = match unbuilt {
+            Some(said) => Run::Unbuilt(first_error(&said)),
+            None => self.run(trial, only, limit)?,
+        };
+        let again = match &run {
+            Run::Red(test) => Some(self.run(trial, test, limit)?),
+            Run::Green | Run::TimedOut | Run::Unbuilt(_) => None,
+        };
+        drop(applied);
+        Ok(match (run, again) {
+            (Run::Unbuilt(why), _) => Some(Verdict::NotViable { why }),
+            (Run::TimedOut, _) => Some(Verdict::TimedOut { trial: trial.name.to_owned() }),
+            (Run::Red(test), Some(Run::Red(_) | Run::TimedOut)) => {
+                if let Way::Alone = together.way(mutation) {
+                    self.build(trial)?.map_err(|said| format!("it does not build:\n{said}"))?;
+                }
+                if !matches!(self.run(trial, &test, limit)?, Run::Green) {
+                    return Err(format!("{test} is red without any mutation: mend that first"));
+                }
+                Some(Verdict::Caught { test })
+            }
+            (Run::Red(test), _) => {
+                println!("    {test} was red once and then green");
+                None
+            }
+            (Run::Green, _) => None,
+        })
     }
 
     /// How long a trial may take; the first time it is run without any mutation.
@@ -158,7 +176,11 @@ impl<'a> Court<'a> {
     fn run(&self, trial: &Trial, only: &str, limit: Duration) -> Result<Run, String> {
         let mut cargo = self.nextest(trial);
         let filter = match only.split_once(' ') {
-            Some((binary, test)) => format!("binary_id(={binary}) and test(={test})"),
+            Some((binary, test)) => {
+                // It may be called otherwise by now.
+                cargo.args(["--no-tests", "pass"]);
+                format!("binary_id(={binary}) and test(={test})")
+            }
             None => trial.filter.to_owned(),
         };
         cargo.args(["-E", &filter, "--status-level", "fail", "--final-status-level", "none"]);

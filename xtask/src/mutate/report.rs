@@ -4,6 +4,7 @@
 use super::court::{Found, Verdict, Verdicts};
 use super::known;
 use super::site::{Kind, Mutation, said};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::Command;
@@ -47,8 +48,8 @@ const HEAD: &str = "\
 # Mutations
 
 A test that cannot turn red proves nothing. `cargo xtask mutate` breaks the code of the product in one
-place after another, in a copy of the sources, and runs the tests that should notice: the narrowest
-first, wider ones when those stay green. The first test that turns red, twice, and is green again without the
+place after another, in a copy of the sources, and runs the tests that should notice: the one that
+this page names, then the narrowest, wider ones when those stay green. The first test that turns red, twice, and is green again without the
 mutation, is written down.
 
 ```
@@ -91,10 +92,32 @@ any mutation, and was green. The counterexample was a fault of that test, which 
 What is recorded below was run in pieces, while the tests it asked for were written.
 ";
 
+const PAGE: &str = "docs/mutations.md";
+
+/// The tests that the page names, each by the mutation as it is shown there.
+pub struct Noticed(BTreeMap<String, String>);
+
+impl Noticed {
+    pub fn read(root: &Path) -> Self {
+        let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+        let row = |line: &str| {
+            let (mutation, test) =
+                line.strip_prefix("| ")?.strip_suffix("` |")?.rsplit_once(" | `")?;
+            Some((mutation.to_owned(), test.to_owned()))
+        };
+        Self(page.lines().filter_map(row).collect())
+    }
+
+    /// Who turned red at this mutation the last time that the page was written.
+    pub fn by(&self, mutation: &Mutation) -> Option<&str> {
+        self.0.get(&shown(mutation)).map(String::as_str)
+    }
+}
+
 /// Writes the page from all verdicts there are.
 pub fn write(root: &Path, verdicts: &Verdicts, all: &[Mutation]) -> Result<(), String> {
     let page = page(verdicts, all, &today()?);
-    let path = root.join("docs/mutations.md");
+    let path = root.join(PAGE);
     std::fs::write(&path, page).map_err(|error| format!("writing {}: {error}", path.display()))?;
     println!("docs/mutations.md is written");
     Ok(())
