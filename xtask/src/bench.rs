@@ -123,6 +123,8 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
 }
 
 fn one(root: &Path, name: &str, programs: &Programs, report: &mut Report) -> Result<(), String> {
+    // What the build or the bench before has written is not to be written back during this one.
+    rustix::fs::sync();
     match name {
         "pipeline" => pipeline::run(programs, report),
         "commit" => commit::run(report),

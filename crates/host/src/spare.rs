@@ -10,8 +10,9 @@ use keeper::plan::Level;
 use keeper::strays::{self, Hold};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Pid;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,12 +24,16 @@ const PAUSE: Duration = Duration::from_millis(keeper::limits::SPARE_PAUSE_MS);
 const MOUNTS: &str = "/proc/self/mounts";
 /// The control groups of this process: whoever it starts is bounded by what bounds it.
 const GROUPS: &str = "/proc/self/cgroup";
+/// As much as is read of them, which names them all on any machine but the strangest.
+const GROUPS_BYTES_MAX: usize = 4096;
 
 /// How this host comes by its keepers.
 #[derive(Debug)]
 pub(crate) struct Keepers {
     program: PathBuf,
     level: Level,
+    /// Kept open, for it is looked at in every start.
+    groups: Option<File>,
     spare: Mutex<Slot>,
 }
 
@@ -52,20 +57,20 @@ struct Spare {
 }
 
 impl Spare {
-    fn start(program: &std::path::Path, level: Level) -> io::Result<Self> {
+    fn start(keepers: &Keepers) -> io::Result<Self> {
         // Before the keeper: what is mounted while it starts may or may not be seen by it.
         let mounts = File::open(MOUNTS).ok();
-        let groups = fs::read(GROUPS).ok();
-        let spawned = door::spawn(program, level, None)?;
+        let groups = keepers.groups();
+        let spawned = keepers.start()?;
         let held = strays::hold(Pid::from_child(&spawned.child));
         Ok(Self { spawned, held, mounts, groups })
     }
 
     /// Whether it lives, and is where an agent that is started now must be.
-    fn is_good(&mut self) -> bool {
+    fn is_good(&mut self, keepers: &Keepers) -> bool {
         let lives = matches!(self.spawned.child.try_wait(), Ok(None));
         let sees = self.mounts.as_ref().is_none_or(|mounts| !has_changed(mounts));
-        lives && sees && fs::read(GROUPS).ok() == self.groups
+        lives && sees && keepers.groups() == self.groups
     }
 
     fn let_go(self) {
@@ -85,7 +90,15 @@ fn has_changed(mounts: &File) -> bool {
 impl Keepers {
     pub fn new(program: PathBuf, level: Level, keeps_a_spare: bool) -> Self {
         let spare = if keeps_a_spare { Slot::None } else { Slot::Never };
-        Self { program, level, spare: Mutex::new(spare) }
+        Self { program, level, groups: File::open(GROUPS).ok(), spare: Mutex::new(spare) }
+    }
+
+    /// The control groups that this process is in now.
+    fn groups(&self) -> Option<Vec<u8>> {
+        let mut text = vec![0; GROUPS_BYTES_MAX];
+        let length = self.groups.as_ref()?.read_at(&mut text, 0).ok()?;
+        text.truncate(length);
+        Some(text)
     }
 
     /// A keeper that waits for its plan: the spare, or one that is started now.
@@ -101,7 +114,7 @@ impl Keepers {
     /// The spare, when there is a good one.
     pub fn take_spare(&self) -> Option<Spawned> {
         let mut spare = self.exchange(Slot::None)?;
-        match spare.is_good() {
+        match spare.is_good(self) {
             // From here on whoever has it waits for it as for any keeper.
             true => Some(spare.spawned),
             false => {
@@ -115,7 +128,7 @@ impl Keepers {
     pub fn look(self: &Arc<Self>) {
         let mut slot = self.slot();
         let Slot::Here(spare) = &mut *slot else { return };
-        if spare.is_good() {
+        if spare.is_good(self) {
             return;
         }
         let spare = std::mem::replace(&mut *slot, Slot::None);
@@ -144,7 +157,7 @@ impl Keepers {
 
     fn fill(&self) {
         // A host that cannot start one now tells of it when a run needs one.
-        let started = Spare::start(&self.program, self.level).ok();
+        let started = Spare::start(self).ok();
         let mut slot = self.slot();
         match (&*slot, started) {
             (Slot::Coming, Some(spare)) => *slot = Slot::Here(spare),

@@ -13,7 +13,7 @@ use crate::{
 use contract::plan::{Adapter, Lane};
 use contract::{Code, Fault};
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 static RUNTIMES: [&'static dyn Runtime; 18] = [
     &process::Process,          // any program that speaks JSON lines
@@ -36,9 +36,19 @@ static RUNTIMES: [&'static dyn Runtime; 18] = [
     &remote::ByHttp,            // any agent that is reached by HTTP
 ];
 
+/// Their ids, in the same order. A card is made anew each time that it is asked for, and every run
+/// looks for its runtime more than once.
+static IDS: LazyLock<Vec<String>> =
+    LazyLock::new(|| RUNTIMES.iter().map(|runtime| runtime.card().id).collect());
+
+/// The ids of all, in the order people see.
+pub fn ids() -> &'static [String] {
+    &IDS
+}
+
 /// The runtime with this id.
 pub fn find(id: &str) -> Option<&'static dyn Runtime> {
-    RUNTIMES.into_iter().find(|runtime| runtime.card().id == id)
+    RUNTIMES.into_iter().zip(ids()).find_map(|(runtime, own)| (own == id).then_some(runtime))
 }
 
 /// Those of them that speak ACP too, each by the lane that its own folder describes.

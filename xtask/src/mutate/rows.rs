@@ -195,7 +195,7 @@ pub const ROWS: &[Row] = &[
     row!("what was mounted since is not asked for", Rule, "crates/host/src/spare.rs",
         "!has_changed(mounts)" => "has_changed(mounts) || true", SPARE),
     row!("a spare keeper may be in any control group", Rule, "crates/host/src/spare.rs",
-        "fs::read(GROUPS).ok() == self.groups" => "(self.groups.is_none() || true)", SPARE),
+        "keepers.groups() == self.groups" => "(keepers.groups().is_none() || true)", SPARE),
     row!("the guard does not hold the lock", Rule, "crates/keeper/src/keep/guard.rs",
         "lock = take_over(line.as_fd());" => "lock = take_over(line.as_fd()).filter(|_| false);", KEEPER),
     row!("any number of watchers is taken", Auth, "crates/server/src/listen.rs",

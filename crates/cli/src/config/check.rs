@@ -6,7 +6,6 @@ use super::file::{Adapter, Agent, File};
 use super::nearest::did_you_mean;
 use super::placeholder;
 use super::read::{self, Finding, Level, Reading};
-use super::resolve::runtime_ids;
 use super::words::{AdapterType, AuthType, Protocol};
 use contract::Code;
 use contract::limits::LEASE_MS_MIN;
@@ -207,9 +206,9 @@ impl Notes<'_> {
             self.placeholders(&format!("agents.{name}.promptTemplate"), template);
         }
         let file = &self.reading.file;
-        let runtimes = runtime_ids();
+        let runtimes = runtimes::registry::ids();
         let adapters: Vec<&str> =
-            file.adapters.keys().chain(&runtimes).map(String::as_str).collect();
+            file.adapters.keys().chain(runtimes).map(String::as_str).collect();
         let agents: Vec<&str> = file.agents.keys().map(String::as_str).collect();
         self.refers(&format!("agents.{name}.adapter"), "adapter", &agent.adapter, &adapters);
         for (i, fallback) in agent.fallback.iter().enumerate() {

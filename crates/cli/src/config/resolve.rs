@@ -431,14 +431,9 @@ fn known_placeholders(
     Ok(())
 }
 
-/// The ids of the registry.
-pub fn runtime_ids() -> Vec<String> {
-    runtimes::registry::all().iter().map(|runtime| runtime.card().id).collect()
-}
-
 fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
-    let runtimes = runtime_ids();
-    let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(&runtimes);
+    let runtimes = runtimes::registry::ids();
+    let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(runtimes);
     let all = all.map(String::as_str).chain(runtimes::acp::cards::all().map(|known| known.id));
     let message = if asked == missing {
         format!("no agent, adapter or runtime is called '{asked}'")
@@ -459,5 +454,5 @@ fn not_built(name: &str, runtime: &str) -> Fault {
         Code::NotSupported,
         format!("adapter '{name}' wants the runtime '{runtime}', which this version does not have"),
     )
-    .with_hint(format!("built so far: {}", runtime_ids().join(", ")))
+    .with_hint(format!("built so far: {}", runtimes::registry::ids().join(", ")))
 }

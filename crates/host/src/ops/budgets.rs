@@ -114,7 +114,7 @@ pub(super) fn spent_from(
 
 /// Those of an agent that was hired; one of the configuration has its own there.
 fn of_hired(host: &Host, agent: &str, row: Option<&AgentRow>) -> Vec<SharedBudget> {
-    if host.inner.book.has(agent) {
+    if host.inner.book.has(agent) || row.is_none_or(|row| row.spec.is_none()) {
         return Vec::new();
     }
     agents::named_by(host, agent, row).map(|named| named.budgets).unwrap_or_default()

@@ -392,6 +392,8 @@ pub(crate) async fn start_new(
     }
     failpoint::hit(Point::RunBegun);
     house.drive(drive, Some(deeds));
+    // The agent is launched by the driver, which is to come before our answer.
+    tokio::task::yield_now().await;
     Ok(Begun::Started(Started { run_id: identity.run, task_id: identity.task }))
 }
 

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, getpid};
 
 use super::raw;
+use super::score::{Score, offer_first};
 use crate::plan::{Plan, StdinMode};
 
 /// The agent's process and our ends of its pipes, all non-blocking.
@@ -28,32 +29,48 @@ pub struct NotStarted {
 }
 
 /// Starts the program of the plan in a group of its own, with nothing inherited.
-pub fn launch(plan: &Plan, mask: Mode, group: Option<BorrowedFd<'_>>) -> Result<Agent, NotStarted> {
-    let mut command = Command::new(&plan.program);
-    command
-        .args(&plan.args)
-        .current_dir(&plan.cwd)
-        .env_clear()
-        .envs(plan.env.iter().map(|(name, value)| (name, value)))
-        .process_group(0)
-        .stdin(match plan.stdin {
-            StdinMode::Open | StdinMode::Once => Stdio::piped(),
-            StdinMode::Null => Stdio::null(),
-        })
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let not_started = |error| NotStarted::explain(plan, &error);
-    let image = image(plan).map_err(not_started)?;
-    raw::bind_to_keeper(&mut command, image, getpid(), mask, group);
+pub fn launch(
+    plan: &Plan,
+    mask: Mode,
+    group: Option<BorrowedFd<'_>>,
+    score: Option<&Score>,
+) -> Result<Agent, NotStarted> {
+    start(plan, mask, group, score).map_err(|error| NotStarted::explain(plan, &error))
+}
 
-    let mut child = command.spawn().map_err(not_started)?;
-    let pid = Pid::from_child(&child);
-    let stdin = child.stdin.take().map(OwnedFd::from);
-    let stdout = child.stdout.take().map(OwnedFd::from).expect("stdout is piped");
-    let stderr = child.stderr.take().map(OwnedFd::from).expect("stderr is piped");
-    for fd in stdin.iter().chain([&stdout, &stderr]) {
-        rustix::io::ioctl_fionbio(fd, true).map_err(|errno| not_started(errno.into()))?;
+fn start(
+    plan: &Plan,
+    mask: Mode,
+    group: Option<BorrowedFd<'_>>,
+    score: Option<&Score>,
+) -> io::Result<Agent> {
+    let (theirs, stdin) = match plan.stdin {
+        StdinMode::Open | StdinMode::Once => {
+            let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+            rustix::io::ioctl_fionbio(&writes, true)?;
+            (reads, Some(writes))
+        }
+        StdinMode::Null => {
+            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+            (rustix::fs::open(c"/dev/null", flags, Mode::empty())?, None)
+        }
+    };
+    let (stdout, says) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stderr, complains) = pipe_with(PipeFlags::CLOEXEC)?;
+    for fd in [&stdout, &stderr] {
+        rustix::io::ioctl_fionbio(fd, true)?;
     }
+    let unborn = raw::Unborn {
+        image: image(plan)?,
+        cwd: CString::new(plan.cwd.as_os_str().as_bytes())?,
+        stdin: theirs.as_fd(),
+        stdout: says.as_fd(),
+        stderr: complains.as_fd(),
+        keeper: getpid(),
+        mask,
+        group,
+    };
+    let pid = offer_first(score, || unborn.start())?;
     Ok(Agent { pid, stdin, stdout, stderr })
 }
 
@@ -61,7 +78,7 @@ pub fn launch(plan: &Plan, mask: Mode, group: Option<BorrowedFd<'_>>) -> Result<
 const PATH_DEFAULT: &str = "/bin:/usr/bin";
 
 /// The program of the plan as the kernel takes it.
-fn image(plan: &Plan) -> io::Result<raw::Image> {
+pub fn image(plan: &Plan) -> io::Result<raw::Image> {
     let word = |text: &str| CString::new(text).map_err(io::Error::from);
     let args = std::iter::once(&plan.program).chain(&plan.args).map(|arg| word(arg));
     let env: BTreeMap<_, _> = plan.env.iter().map(|(name, value)| (name, value)).collect();

@@ -1,21 +1,18 @@
 //! The calls of this crate that the compiler cannot check: hiding descriptors, blocking signals and
-//! opening them as a descriptor, entering namespaces, asking
-//! who a peer is, acting between fork and exec, exec itself, and giving
-//! memory back. Nothing else belongs here.
+//! opening them as a descriptor, entering namespaces, asking who a peer is, making the agent's process
+//! and what it does until its exec, and giving memory back. Nothing else belongs here.
 #![allow(unsafe_code)]
 
+use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::sync::atomic::{AtomicI32, Ordering};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, umask};
-
-use crate::limits::AGENT_OOM_SCORE_ADJ;
+use rustix::process::{Pid, Signal, WaitOptions, getppid, set_parent_process_death_signal, umask};
 
 /// The signals a keeper hears: a child's end, and requests to stop.
 const HEARD: [libc::c_int; 5] =
@@ -140,54 +137,91 @@ pub fn peer_uid(socket: impl AsFd) -> io::Result<u32> {
     }
 }
 
-/// Ties the child's life to the keeper's, and gives it an empty signal mask (the standard library
-/// lets it inherit ours, under which SIGTERM would never reach it) and the umask it would have had.
-/// Where the family has a control group, the child enters it here, before any code of the agent.
-/// The last step is the exec.
-pub fn bind_to_keeper(
-    command: &mut Command,
-    image: Image,
-    keeper: Pid,
-    mask: Mode,
-    group: Option<BorrowedFd<'_>>,
-) {
-    let nothing = signal_set(&[]);
-    let score = AGENT_OOM_SCORE_ADJ.to_string();
-    let group = group.map(|group| group.as_raw_fd());
-    let bind = move || {
-        if let Some(group) = group {
-            // SAFETY: the descriptor belongs to the keeper's own group file, which outlives the
-            // spawn of every child; this copy of it closes with the exec.
-            rustix::io::write(unsafe { BorrowedFd::borrow_raw(group) }, b"0")?;
+/// A child to be, with everything that it needs: between its making and its exec it calls the kernel
+/// and nothing else.
+pub struct Unborn<'a> {
+    pub image: Image,
+    pub cwd: CString,
+    pub stdin: BorrowedFd<'a>,
+    pub stdout: BorrowedFd<'a>,
+    pub stderr: BorrowedFd<'a>,
+    pub keeper: Pid,
+    pub mask: Mode,
+    /// Where the family has a control group: the child enters it before any code of the agent.
+    pub group: Option<BorrowedFd<'a>>,
+}
+
+/// What the child needs of a stack.
+const STACK_BYTES: usize = 64 << 10;
+
+/// What the keeper lends to its child until the exec.
+struct Lent<'a> {
+    unborn: &'a Unborn<'a>,
+    nothing: libc::sigset_t,
+    /// Why it could not become the program; zero as long as nothing is known.
+    errno: AtomicI32,
+}
+
+impl Unborn<'_> {
+    /// Makes the child, and comes back when it has become its program or could not. It borrows this
+    /// process's memory meanwhile instead of having a copy made, which is half of what a start costs
+    /// its keeper.
+    pub fn start(&self) -> io::Result<Pid> {
+        let lent = Lent { unborn: self, nothing: signal_set(&[]), errno: AtomicI32::new(0) };
+        // Zeroed by the kernel, page by page as they are used.
+        let mut stack = vec![0u128; STACK_BYTES / size_of::<u128>()];
+        let top = stack.as_mut_ptr_range().end;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        // SAFETY: this process has one thread, and the kernel holds it until the child has left this
+        // memory by its exec or its end. So nothing that the child uses, its stack among it, is touched
+        // by anybody else or goes before it; and it shares neither descriptors nor handlers of signals.
+        let pid =
+            unsafe { libc::clone(be_born, top.cast(), flags, (&raw const lent).cast_mut().cast()) };
+        drop(stack);
+        let Some(pid) = Pid::from_raw(pid).filter(|_| pid > 0) else {
+            return Err(io::Error::last_os_error());
+        };
+        match lent.errno.load(Ordering::Relaxed) {
+            0 => Ok(pid),
+            errno => {
+                let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
+                Err(io::Error::from_raw_os_error(errno))
+            }
+        }
+    }
+
+    /// Ties the child's life to the keeper's, and gives it what is its own: descriptors, a directory, a
+    /// group, an empty signal mask (under the keeper's own SIGTERM would never reach it) and the umask
+    /// it would have had. The last step is the exec.
+    fn become_program(&self, nothing: &libc::sigset_t) -> io::Result<Infallible> {
+        rustix::stdio::dup2_stdin(self.stdin)?;
+        rustix::stdio::dup2_stdout(self.stdout)?;
+        rustix::stdio::dup2_stderr(self.stderr)?;
+        rustix::process::chdir(self.cwd.as_c_str())?;
+        rustix::process::setpgid(None, None)?;
+        // SAFETY: the default is no function of ours. The runtime of a Rust program ignores this signal.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+        if let Some(group) = self.group {
+            rustix::io::write(group, b"0")?;
         }
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // The keeper may have died before the line above; then no signal will ever come.
-        if getppid() != Some(keeper) {
+        if getppid() != Some(self.keeper) {
             return Err(Errno::SRCH.into());
         }
-        offer_first(&score);
-        umask(mask);
-        set_signal_mask(&nothing)?;
-        Err(image.execute())
-    };
-    // SAFETY: between fork and exec of a single-threaded process. A few system calls; nothing
-    // allocates or takes a lock.
-    unsafe { command.pre_exec(bind) };
+        umask(self.mask);
+        set_signal_mask(nothing)?;
+        Err(self.image.execute())
+    }
 }
 
-/// When memory runs out the kernel is to take the agent and its family, and not whoever holds them.
-/// Where it cannot be told, or was told more already, things stay as they are.
-fn offer_first(wanted: &str) {
-    let Ok(file) = rustix::fs::open(c"/proc/self/oom_score_adj", OFlags::RDWR, Mode::empty())
-    else {
-        return;
-    };
-    let mut text = [0; 8];
-    let length = rustix::io::read(&file, &mut text).unwrap_or(0);
-    let score = str::from_utf8(&text[..length]).ok().and_then(|text| text.trim().parse().ok());
-    if score.is_some_and(|score: i32| score < AGENT_OOM_SCORE_ADJ) {
-        let _ = rustix::io::write(&file, wanted.as_bytes());
-    }
+/// The child's whole life before its exec.
+extern "C" fn be_born(lent: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `start` gives a pointer to its own `Lent`, and waits.
+    let lent = unsafe { &*lent.cast::<Lent<'_>>() };
+    let Err(error) = lent.unborn.become_program(&lent.nothing);
+    lent.errno.store(error.raw_os_error().unwrap_or(libc::EIO), Ordering::Relaxed);
+    1
 }
 
 /// A program to become: where it may be, its arguments and its environment, ready for the kernel.

@@ -80,16 +80,14 @@ where
     }
 
     fn finish(self: Box<Self>, committed: Result<(), Error>, feed: &Feed) {
-        let answer = match (self.did, committed) {
-            (Some(Ok(did)), Ok(())) => {
-                did.wakes.iter().for_each(|wake| tell(*wake, feed));
-                Ok(did.value)
-            }
-            (Some(Err(error)), _) | (_, Err(error)) => Err(error),
-            (None, Ok(())) => Err(Error::Closed),
+        let (answer, wakes) = match (self.did, committed) {
+            (Some(Ok(did)), Ok(())) => (Ok(did.value), did.wakes),
+            (Some(Err(error)), _) | (_, Err(error)) => (Err(error), Vec::new()),
+            (None, Ok(())) => (Err(Error::Closed), Vec::new()),
         };
-        // The caller may have gone; what was committed stands.
+        // First whoever asked, who waits for this alone. It may have gone; what was committed stands.
         let _ = self.reply.send(answer);
+        wakes.into_iter().for_each(|wake| tell(wake, feed));
     }
 
     fn bytes(&self) -> usize {

@@ -68,8 +68,8 @@ fn make() -> Try {
         if !formed.iter().any(wrong) {
             shown_reads_again(&config)?;
         }
-        let runtimes = resolve::runtime_ids();
-        let names = config.file.agents.keys().chain(config.file.adapters.keys()).chain(&runtimes);
+        let runtimes = runtimes::registry::ids();
+        let names = config.file.agents.keys().chain(config.file.adapters.keys()).chain(runtimes);
         for name in names.map(String::as_str).chain([&*text]) {
             resolves(name, &config, clean)?;
         }
