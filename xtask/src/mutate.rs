@@ -4,9 +4,9 @@
 //! The places come from the sources (`mutate/sql.rs`, `calls.rs`, `guards.rs`) and from a table
 //! (`rows.rs`); `trial.rs` says which tests are asked, `court.rs` runs them, and `known.rs` has the
 //! survivors that are excused. As many as can be are built together and chosen one by one when the
-//! tests run (`switch.rs`); the others are built alone. Verdicts are kept in the target directory, so that a long run can be
-//! had in pieces; `--write` makes `docs/mutations.md` of them. The work tree is never written to
-//! but for that page.
+//! tests run (`switch.rs`); the others are built alone. Verdicts are kept in the target directory and,
+//! by `--write`, in `docs/mutations.md`, so that a long run can be had in pieces. The work tree is
+//! never written to but for that page.
 
 mod calls;
 mod court;
@@ -62,6 +62,9 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     let scratch = Scratch::new(root)?;
     let mut verdicts = court::load(&scratch.results);
+    // Of the page first: a target directory does not last.
+    let recorded = report::Recorded::read(root);
+    recorded.complete(&mut verdicts, &all);
     if wanted.write && !wanted.rest && wanted.kind.is_none() && wanted.only.is_none() {
         return report::write(root, &verdicts, &all);
     }
@@ -81,13 +84,12 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     build(root, &scratch, &court, &mut together, &trials(&chosen, wanted.narrow))?;
     let is_alone = |mutation: &&Mutation| matches!(together.way(mutation), Way::Alone);
     chosen.sort_by_key(is_alone);
-    let noticed = report::Noticed::read(root);
     let alone = chosen.iter().filter(|mutation| is_alone(mutation)).count();
     println!("{} are built together, {alone} alone", chosen.len() - alone);
     for (done, mutation) in chosen.iter().enumerate() {
         println!("{}/{} {}", done + 1, chosen.len(), mutation.name);
         let begun = Instant::now();
-        let verdict = court.judge(mutation, &together, noticed.by(mutation), wanted.narrow)?;
+        let verdict = court.judge(mutation, &together, recorded.test(mutation), wanted.narrow)?;
         let seconds = begun.elapsed().as_secs();
         println!("    {} ({seconds} s)", told(&verdict));
         let excused = known::reason(&mutation.name).is_some();

@@ -94,23 +94,48 @@ What is recorded below was run in pieces, while the tests it asked for were writ
 
 const PAGE: &str = "docs/mutations.md";
 
-/// The tests that the page names, each by the mutation as it is shown there.
-pub struct Noticed(BTreeMap<String, String>);
+/// What the page says of each mutation, as it is shown there.
+pub struct Recorded(BTreeMap<String, Verdict>);
 
-impl Noticed {
+impl Recorded {
     pub fn read(root: &Path) -> Self {
         let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
         let row = |line: &str| {
-            let (mutation, test) =
-                line.strip_prefix("| ")?.strip_suffix("` |")?.rsplit_once(" | `")?;
-            Some((mutation.to_owned(), test.to_owned()))
+            let (mutation, says) =
+                line.strip_prefix("| ")?.strip_suffix(" |")?.rsplit_once(" | ")?;
+            let quoted = says.strip_prefix('`').and_then(|says| says.strip_suffix('`'));
+            let hangs = says.strip_prefix("it hangs (").and_then(|says| says.strip_suffix(')'));
+            let verdict = match (quoted, hangs) {
+                (Some(test), _) => Verdict::Caught { test: test.to_owned() },
+                (None, Some(trial)) => Verdict::TimedOut { trial: trial.to_owned() },
+                (None, None) => Verdict::Survived { trials: Vec::new() },
+            };
+            Some((mutation.to_owned(), verdict))
         };
         Self(page.lines().filter_map(row).collect())
     }
 
-    /// Who turned red at this mutation the last time that the page was written.
-    pub fn by(&self, mutation: &Mutation) -> Option<&str> {
-        self.0.get(&shown(mutation)).map(String::as_str)
+    /// What became of this mutation the last time that the page was written.
+    pub fn of(&self, mutation: &Mutation) -> Option<&Verdict> {
+        self.0.get(&shown(mutation))
+    }
+
+    /// The test that turned red then.
+    pub fn test(&self, mutation: &Mutation) -> Option<&str> {
+        match self.of(mutation)? {
+            Verdict::Caught { test } => Some(test),
+            Verdict::TimedOut { .. } | Verdict::Survived { .. } | Verdict::NotViable { .. } => None,
+        }
+    }
+
+    /// Adds what is recorded to what was found since.
+    pub fn complete(&self, verdicts: &mut Verdicts, all: &[Mutation]) {
+        for mutation in all {
+            if let (None, Some(recorded)) = (verdict(verdicts, mutation), self.of(mutation)) {
+                let (verdict, becomes) = (recorded.clone(), mutation.becomes.clone());
+                verdicts.insert(mutation.name.clone(), Found { verdict, becomes, seconds: 0 });
+            }
+        }
     }
 }
 

@@ -9,8 +9,10 @@ use testkit::recorded::Recording;
 fn a_recording_holds_what_was_said_without_the_secrets_that_were_given() {
     let ostler = Ostler::new();
     let out = ostler.instance.root().join("recordings");
-    let script = "read line; echo \"{\\\"heard\\\":\\\"$line\\\",\\\"key\\\":\\\"$MY_API_KEY\\\"}\"; \
-                  echo warm >&2; printf 'cut'; exit 3";
+    // Among plain words, so that nothing but the value itself tells that it is a secret.
+    let secret = "ruby-4f9a77-otter-lake";
+    let script = "read line; echo \"{\\\"heard\\\":\\\"$line\\\",\\\"said\\\":\\\"it is $MY_API_KEY\\\"}\"; \
+                  echo warm $MY_API_KEY >&2; printf 'cut'; exit 3";
     let mut command = ostler.command(&[
         "record",
         "--out",
@@ -22,9 +24,9 @@ fn a_recording_holds_what_was_said_without_the_secrets_that_were_given() {
         "-c",
         script,
     ]);
-    command.env("MY_API_KEY", "kx-4f9a77-not-to-be-kept").stdin(Stdio::piped());
+    command.env("MY_API_KEY", secret).stdin(Stdio::piped());
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"a prompt\n").unwrap();
+    child.stdin.take().unwrap().write_all(format!("a prompt about {secret}\n").as_bytes()).unwrap();
     let said = Said::from(child.wait_with_output().unwrap());
     assert_eq!(said.code, 0, "{said:?}");
 
@@ -35,7 +37,7 @@ fn a_recording_holds_what_was_said_without_the_secrets_that_were_given() {
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].contains("a prompt") && !lines[0].contains("4f9a77"), "{lines:?}");
     assert_eq!(lines[1], "cut");
-    assert_eq!(recording.stderr, [b"warm".to_vec()]);
+    assert!(recording.stderr[0].starts_with(b"warm "), "{recording:?}");
     for file in ostler.files() {
         let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
         assert!(!text.contains("4f9a77"), "{}", file.display());

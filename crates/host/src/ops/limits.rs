@@ -125,7 +125,8 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
     }
     let (budgets, _) = budgets::charged(host, &candidate.agent, candidate.task).await?;
     for budget in budgets {
-        if let Some(hold) = full(&host.inner, &budget, &seen, now).await? {
+        let stands = standing(&host.inner, &budget, now).await?;
+        if let Some(hold) = full(&host.inner, &budget, &stands, &seen, now) {
             return Ok(Some(hold));
         }
     }
@@ -174,16 +175,16 @@ async fn standing(
     Ok((sum, budget::left(&budget.limit, &Used { nanousd, tokens, turns, ms })))
 }
 
-/// Why a budget lets nobody start, if it does not.
-async fn full(
+/// Why a budget that stands so lets nobody start, if it does not.
+fn full(
     house: &Inner,
     budget: &SharedBudget,
+    (sum, left): &(ScopeSum, Amounts),
     seen: &Seen,
     now: Timestamp,
-) -> Result<Option<Hold>, Fault> {
+) -> Option<Hold> {
     let why = WaitingFor::Budget;
-    let (sum, left) = standing(house, budget, now).await?;
-    if let Some(unit) = budget::spent(&left) {
+    if let Some(unit) = budget::spent(left) {
         let note = format!("no {unit} are left of the budget {}", budget.name());
         if house.budgets.is_news(&budget.name(), true) {
             house.limit_closed(None, &budget.name(), &note);
@@ -191,10 +192,10 @@ async fn full(
         // What live runs hold and do not spend is free again when they end.
         let look = (sum.live > 0).then(|| later(now, BUDGET_LOOK_MS));
         let until = look.into_iter().chain(budget.window.end(now)).min();
-        return Ok(Some(Hold { why, until, note, of: task_of(&budget.scope) }));
+        return Some(Hold { why, until, note, of: task_of(&budget.scope) });
     }
     house.budgets.is_news(&budget.name(), false);
-    let Some(percent) = budget.quota_percent else { return Ok(None) };
+    let percent = budget.quota_percent?;
     // What was told without an end is good for as long as a reset usually takes.
     let told_at = seen.row.told_at.unwrap_or(now);
     let end = |window: &QuotaWindow| window.resets_at.unwrap_or(later(told_at, QUOTA_RESET_MS));
@@ -202,14 +203,14 @@ async fn full(
         let used = window.exhausted || window.used_percent.is_some_and(|used| used >= percent);
         used && end(window) > now
     });
-    Ok(over.map(|window| {
+    over.map(|window| {
         let (used, until) = (window.used_percent.unwrap_or(100.0), Some(end(&window)));
         let (id, scope, name) = (window.id, &seen.row.scope, budget.name());
         let note = format!(
             "the window {id} of {scope} is used by {used} %, and the budget {name} allows {percent} %"
         );
         Hold { why, until, note, of: None }
-    }))
+    })
 }
 
 fn later(at: Timestamp, ms: u64) -> Timestamp {
@@ -261,10 +262,12 @@ pub(crate) async fn admit(
     let mut own = amounts(request.budget);
     let mut lefts = Vec::with_capacity(budgets.len());
     for budget in &budgets {
-        if let Some(hold) = full(&host.inner, budget, &seen, now).await? {
+        // One look: between two of them others may take what is left, and it would start with nothing.
+        let stands = standing(&host.inner, budget, now).await?;
+        if let Some(hold) = full(&host.inner, budget, &stands, &seen, now) {
             return Err(exceeded(hold.note, hold.until));
         }
-        let (sum, left) = standing(&host.inner, budget, now).await?;
+        let (sum, left) = stands;
         // While others hold a part of it, it may be worth the wait for what they leave.
         if task_of(&budget.scope).is_some() && sum.live == 0 {
             own = budget::within(&own, &left);
