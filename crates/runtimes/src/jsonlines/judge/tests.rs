@@ -129,6 +129,25 @@ fn who_has_to_be_killed_is_said_to_be() {
 }
 
 #[test]
+fn whoever_was_slow_to_begin_once_is_not_said_to_buffer() {
+    let call = r#"{"type":"tool_call","id":"1","tool":"now","args":{}}"#;
+    let recording = |scene: Scene, answered: usize, told_after: Option<usize>| Recording {
+        scene,
+        lines: vec![Heard { at_ms: 0, bytes: call.into(), ended: true }],
+        done: Done { answered, told_after, ..Done::default() },
+        exit: Exit::default(),
+    };
+    let slow = recording(Scene::Eof, 0, Some(0));
+    let fails = |scenes: &[Recording]| {
+        let judged = judge(scenes);
+        let flush = judged.iter().find(|finding| finding.point.id == "lines.flush").unwrap();
+        flush.verdict == Verdict::Fail
+    };
+    assert!(fails(&[recording(Scene::Plain, 0, Some(0)), slow.clone()]));
+    assert!(!fails(&[recording(Scene::Plain, 1, None), slow]));
+}
+
+#[test]
 fn calls_are_answered_once_and_late_ones_in_reverse() {
     let call = |id: &str| format!(r#"{{"type":"tool_call","id":"{id}","tool":"get_budget"}}"#);
     let ids = |acts: Vec<Act>| -> Vec<String> {
