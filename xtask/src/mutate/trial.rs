@@ -45,7 +45,7 @@ pub const DEATHS: Trial = Trial {
 pub const SECRETS: Trial = Trial {
     name: "end to end: secrets",
     package: "cli",
-    filter: "kind(test) and (test(/^secrets::/) or test(/^trace::/) or test(/^record::/))",
+    filter: "kind(test) and (test(/^secrets::/) or test(/^trace::/) or test(/secret/))",
     env: &[],
 };
 pub const TOKENS: Trial = Trial {

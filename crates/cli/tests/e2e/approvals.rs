@@ -212,6 +212,36 @@ fn a_secret_in_a_question_is_shown_to_nobody() {
 }
 
 #[test]
+fn a_secret_in_what_a_task_waits_for_is_kept_nowhere() {
+    let ostler = Ostler::new();
+    let config = json!({ "adapters": { "loud": {
+        "type": "process",
+        "binary": testkit::fake_agent(),
+        "env": { "SHIP_TOKEN": "ruby-4f9a77-otter-lake" },
+        "args": ["--tool", "handoff", r#"{"question":"is it ruby-4f9a77-otter-lake?"}"#],
+    } } });
+    ostler.instance.write_config(&config.to_string());
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    assert_eq!(
+        ostler.says(&["task", "add", "--agent", "loud", "--title", "it", "--key", "it"]).code,
+        0
+    );
+    let shown = until("the task to wait for an answer", BOUND_MS, || {
+        Some(ostler.says(&["task", "show", "it"]).stdout).filter(|shown| shown.contains("is it "))
+    });
+    assert!(!shown.contains("4f9a77"), "{shown}");
+    serve.child.kill().unwrap();
+    serve.child.wait().unwrap();
+    for file in ostler.files() {
+        let bytes = std::fs::read(&file).unwrap();
+        let text = String::from_utf8_lossy(&bytes);
+        let configured = file.ends_with("ostler.json");
+        assert!(configured || !text.contains("4f9a77"), "{}", file.display());
+    }
+}
+
+#[test]
 fn an_agent_can_look_up_when_to_use_each_runtime_and_when_not() {
     let ostler = Ostler::new();
     let agent = ostler.fake("--tool list_runtimes {}");
