@@ -47,13 +47,17 @@ pub struct Aside {
     pub confession: Option<Confession>,
     /// What the id of a question's call begins with, where that is another one than the call's own.
     pub asks_as: Option<&'static str>,
+    /// The name it gives itself, where it begins to tell the history of a session and replies that the
+    /// session is open before it has told it.
+    pub tells_late: Option<&'static str>,
     /// What it says of its model beside the title of its session.
     pub meta: fn(&Value) -> Option<Told>,
 }
 
 impl Aside {
     /// Nothing.
-    pub const NONE: Self = Self { confession: None, asks_as: None, meta: nothing_told };
+    pub const NONE: Self =
+        Self { confession: None, asks_as: None, tells_late: None, meta: nothing_told };
 }
 
 /// How an agent confesses in text that its model failed, and then ends the turn as if all were well.

@@ -16,10 +16,6 @@ const UNSPOKEN: [i64; 4] = [-32_700, -32_600, -32_601, -32_602];
 /// Errors of a wish for a model that a run survives: the agent goes on with its own choice.
 const MODEL_SURVIVES: [i64; 4] = [-32_603, -32_602, -32_601, -32_002];
 
-/// Agents, by the name they give themselves, that begin to tell the history of a session and reply
-/// that it is open before they have told it.
-const TELL_LATE: [&str; 1] = ["gemini-cli"];
-
 /// Phrases of these agents, before those that all agents share.
 const PHRASES: &[(&str, Code)] = &[
     ("contextoverflow", Code::ContextOverflow),
@@ -80,7 +76,8 @@ pub(super) fn model_survives(refusal: &Refusal) -> bool {
 
 /// Whether this agent may tell the history of a session after it said that the session is open.
 pub(super) fn tells_late(agent: Option<&str>) -> bool {
-    agent.is_some_and(|agent| TELL_LATE.contains(&agent))
+    let mut late = registry::by_acp().iter().filter_map(|laned| laned.aside.tells_late);
+    agent.is_some_and(|agent| late.any(|name| name == agent))
 }
 
 /// Whether this agent confesses a failure of its model by such a text.

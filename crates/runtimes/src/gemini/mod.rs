@@ -12,7 +12,7 @@ mod wire;
 mod tests;
 
 use crate::acp::cards;
-use crate::acp::lane::{Held, Laned};
+use crate::acp::lane::{Aside, Held, Laned};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
@@ -56,16 +56,19 @@ const PRODUCT: Product = Product {
 };
 
 /// By ACP.
-pub(crate) const BY_ACP: Laned = Laned::new(
-    PRODUCT.id,
-    cards::row(
-        ("gemini-acp", PRODUCT.label),
-        (PRODUCT.binary, &["--acp"]),
-        "npm install -g @google/gemini-cli",
-        CardEvidence::Recorded,
-    ),
-    Held::Asking,
-);
+pub(crate) const BY_ACP: Laned = Laned {
+    aside: Aside { tells_late: Some("gemini-cli"), ..Aside::NONE },
+    ..Laned::new(
+        PRODUCT.id,
+        cards::row(
+            ("gemini-acp", PRODUCT.label),
+            (PRODUCT.binary, &["--acp"]),
+            "npm install -g @google/gemini-cli",
+            CardEvidence::Recorded,
+        ),
+        Held::Asking,
+    )
+};
 
 /// Headless, whatever would be asked is refused: the modes that ask therefore only read.
 const POLICIES: Policies = Policies {
