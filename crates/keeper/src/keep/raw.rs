@@ -164,8 +164,8 @@ struct Lent<'a> {
 
 impl Unborn<'_> {
     /// Makes the child, and comes back when it has become its program or could not. It borrows this
-    /// process's memory meanwhile instead of having a copy made, which is half of what a start costs
-    /// its keeper.
+    /// process's memory meanwhile instead of having a copy made that the exec would throw
+    /// away.
     pub fn start(&self) -> io::Result<Pid> {
         let lent = Lent { unborn: self, nothing: signal_set(&[]), errno: AtomicI32::new(0) };
         // Zeroed by the kernel, page by page as they are used.

@@ -1,7 +1,7 @@
 //! Whom the kernel takes first when memory runs out: the agent and its family, and not whoever holds
 //! them. A child is born with its parent's score, so the keeper has the agent's for the moment in which
-//! it makes the agent. The file is opened by a keeper that still waits: to find it takes as long as
-//! the rest of a start's own calls, and one that hides its memory may not open it any more.
+//! it makes the agent. The file is opened by a keeper that still waits: to find it takes
+//! time, and one that hides its memory may not open it any more unless it is root's.
 
 use crate::limits::AGENT_OOM_SCORE_ADJ;
 use rustix::fs::{Mode, OFlags};
