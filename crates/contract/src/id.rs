@@ -32,6 +32,12 @@ macro_rules! id {
             pub const fn uuid(self) -> Uuid {
                 self.0
             }
+
+            /// Appends what `Display` shows.
+            pub fn write(self, out: &mut Vec<u8>) {
+                out.extend_from_slice($prefix.as_bytes());
+                out.extend_from_slice(self.0.simple().encode_lower(&mut [0; 32]).as_bytes());
+            }
         }
 
         impl fmt::Display for $name {

@@ -38,7 +38,8 @@ impl Timestamp {
         if !(0..END_MS).contains(&self.0) {
             return None;
         }
-        let (day, ms) = (self.0 / DAY_MS, self.0 % DAY_MS);
+        // Half the width is enough for what follows, and divides in half the time.
+        let (day, ms) = ((self.0 / DAY_MS) as u32, (self.0 % DAY_MS) as u32);
         // Years are counted from March, so that the odd day of a leap year is the last of its year;
         // four hundred of them have 146,097 days.
         let day = day + 719_468;
@@ -51,7 +52,7 @@ impl Timestamp {
         let year = era * 400 + year + next_year;
 
         let mut written = *b"0000-00-00T00:00:00.000Z";
-        let mut put = |end: usize, digits: usize, mut value: i64| {
+        let mut put = |end: usize, digits: usize, mut value: u32| {
             for place in (end - digits..end).rev() {
                 written[place] = b'0' + (value % 10) as u8;
                 value /= 10;
@@ -65,6 +66,14 @@ impl Timestamp {
         put(19, 2, ms / 1_000 % 60);
         put(23, 3, ms % 1_000);
         Some(written)
+    }
+
+    /// Appends what `Display` shows.
+    pub fn write(self, out: &mut Vec<u8>) {
+        match self.written() {
+            Some(written) => out.extend_from_slice(&written),
+            None => out.extend_from_slice(self.to_string().as_bytes()),
+        }
     }
 }
 

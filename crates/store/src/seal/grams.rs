@@ -6,26 +6,34 @@
 /// Spreads a piece over all bits of a number; the upper ones are the best.
 const MIX: u32 = 0x9e37_79b1;
 
-/// A fixed table of bits, for the rules, which are the same for all: no bit is right about no.
-pub(super) struct Pieces {
-    bits: Box<[u64; 1024]>,
+/// Three bytes in a row, each by what it may be.
+pub(super) type Piece = [Vec<u8>; 3];
+
+/// The pieces of the rules, which are the same for all: a table for each of the three bytes says in
+/// which groups of pieces it occurs there. No group that all three share is right about no.
+pub(super) struct Sieve {
+    groups: Box<[[u64; 256]; 3]>,
 }
 
-impl Pieces {
-    pub fn new(pieces: &[u32]) -> Self {
-        let mut bits = Box::new([0; 1024]);
-        for piece in pieces {
-            let hash = piece.wrapping_mul(MIX);
-            bits[(hash >> 22) as usize] |= 1 << (hash >> 16 & 63);
+impl Sieve {
+    pub fn new(mut pieces: Vec<Piece>) -> Self {
+        // Neighbours begin alike, so a group lets little through that is in none of its pieces.
+        pieces.sort_unstable();
+        let mut groups = Box::new([[0; 256]; 3]);
+        for (n, piece) in pieces.iter().enumerate() {
+            let group = 1 << (n * u64::BITS as usize / pieces.len());
+            for (bytes, place) in piece.iter().zip(groups.iter_mut()) {
+                bytes.iter().for_each(|byte| place[usize::from(*byte)] |= group);
+            }
         }
-        Self { bits }
+        Self { groups }
     }
 
-    /// The lowest bit is set when a piece may be in the set; the others mean nothing.
+    /// Not zero when these bytes may be a piece.
     #[inline]
-    pub fn bit(&self, piece: u32) -> u64 {
-        let hash = piece.wrapping_mul(MIX);
-        self.bits[(hash >> 22) as usize] >> (hash >> 16 & 63)
+    pub fn groups(&self, [first, second, third]: [u8; 3]) -> u64 {
+        let [firsts, seconds, thirds] = &*self.groups;
+        firsts[usize::from(first)] & seconds[usize::from(second)] & thirds[usize::from(third)]
     }
 }
 

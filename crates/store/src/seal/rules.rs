@@ -9,7 +9,7 @@ mod shapes;
 mod tests;
 
 use super::forms::{Alphabet, FORMS, Form};
-use super::grams::Pieces;
+use super::grams::{Piece, Sieve};
 use shapes::{bot_token, json_web_token, password_in, private_key, private_key_ruler, user_info};
 use std::sync::LazyLock;
 
@@ -83,18 +83,24 @@ impl Rule {
         }
     }
 
-    fn begins(&self, text: &[u8]) -> bool {
-        let begin = self.begin().as_bytes();
+    /// Whether its literal counts in capitals too.
+    fn any_case(&self) -> bool {
         match self {
             // Some writers of JSON have digits in capitals.
-            Self::Name(_) | Self::Bearer | Self::Paint => {
-                text.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin))
-            }
+            Self::Name(_) | Self::Bearer | Self::Paint => true,
             Self::Form(_)
             | Self::JsonWebToken
             | Self::BotToken
             | Self::PrivateKey
-            | Self::Address => text.starts_with(begin),
+            | Self::Address => false,
+        }
+    }
+
+    fn begins(&self, text: &[u8]) -> bool {
+        let begin = self.begin().as_bytes();
+        match self.any_case() {
+            true => text.get(..begin.len()).is_some_and(|start| start.eq_ignore_ascii_case(begin)),
+            false => text.starts_with(begin),
         }
     }
 
@@ -148,7 +154,7 @@ impl Rule {
 /// Every rule, by the first byte of its literal, and the pieces of all literals.
 struct Rules {
     by_first: Vec<Vec<Listed>>,
-    pieces: Pieces,
+    sieve: Sieve,
 }
 
 /// A rule and the first bytes of its literal, which tell most texts from it at once.
@@ -174,10 +180,6 @@ impl Rules {
     }
 }
 
-fn piece_at<const N: usize>(block: &[u8; N], at: usize) -> u32 {
-    u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]) & PIECE
-}
-
 static RULES: LazyLock<Rules> = LazyLock::new(|| {
     let mut rules: Vec<Rule> = FORMS.iter().map(Rule::Form).collect();
     rules.extend([
@@ -197,31 +199,30 @@ static RULES: LazyLock<Rules> = LazyLock::new(|| {
         let head = piece([begin[0], begin[1], begin.get(2).copied().unwrap_or(0)]) & mask;
         let listed = Listed { head, mask, rule };
         by_first[usize::from(begin[0])].push(listed);
-        if matches!(rule, Rule::Name(_) | Rule::Bearer) {
-            by_first[usize::from(begin[0].to_ascii_uppercase())].push(listed);
+        let capital = begin[0].to_ascii_uppercase();
+        if rule.any_case() && capital != begin[0] {
+            by_first[usize::from(capital)].push(listed);
         }
         for start in 0..STRIDE {
-            spread(&rule, &begin[start..], &mut pieces);
+            pieces.push(shown(&rule, &begin[start..]));
         }
     }
-    Rules { by_first, pieces: Pieces::new(&pieces) }
+    Rules { by_first, sieve: Sieve::new(pieces) }
 });
 
-/// Every second place is looked at, and three bytes there, without regard to case.
+/// Every second place is looked at, and three bytes there.
 const STRIDE: usize = 2;
+/// Three bytes of a literal without regard to case.
 const PIECE: u32 = 0x00df_dfdf;
 
-/// Every piece that a text beginning so can show, with all that may come after the literal.
-fn spread(rule: &Rule, begin: &[u8], pieces: &mut Vec<u32>) {
-    let follow: Vec<u8> = (0..=255u8).filter(|byte| rule.goes_on_with(*byte)).collect();
-    let mut heads = vec![begin[..begin.len().min(3)].to_vec()];
-    while heads[0].len() < 3 {
-        let longer = |head: &Vec<u8>| -> Vec<Vec<u8>> {
-            follow.iter().map(|byte| [head.as_slice(), &[*byte]].concat()).collect()
-        };
-        heads = heads.iter().flat_map(longer).collect();
-    }
-    pieces.extend(heads.iter().map(|head| piece([head[0], head[1], head[2]])));
+/// What a text that goes on so can show in its first three bytes, with all that may come after the
+/// literal.
+fn shown(rule: &Rule, literal: &[u8]) -> Piece {
+    std::array::from_fn(|place| match literal.get(place) {
+        Some(byte) if rule.any_case() => vec![byte.to_ascii_lowercase(), byte.to_ascii_uppercase()],
+        Some(byte) => vec![*byte],
+        None => (0..=255).filter(|byte| rule.goes_on_with(*byte)).collect(),
+    })
 }
 
 fn piece([first, second, third]: [u8; 3]) -> u32 {
@@ -235,24 +236,20 @@ fn each<T>(text: &[u8], mut answer: impl FnMut(&Rule, usize) -> Option<T>) -> Op
     let mut padded;
     for block_at in (0..text.len()).step_by(BLOCK) {
         let rest = &text[block_at..];
-        let block: &[u8; BLOCK + 2] = match rest.first_chunk() {
+        let block: &[u8; BLOCK + 1] = match rest.first_chunk() {
             Some(block) => block,
             None => {
-                padded = [0; BLOCK + 2];
+                padded = [0; BLOCK + 1];
                 padded[..rest.len()].copy_from_slice(rest);
                 &padded
             }
         };
-        let found = (0..BLOCK)
-            .step_by(STRIDE)
-            .fold(0, |found, at| found | rules.pieces.bit(piece_at(block, at)));
-        if found & 1 == 0 {
+        let groups = |at: usize| rules.sieve.groups([block[at], block[at + 1], block[at + 2]]);
+        let places = (0..BLOCK).step_by(STRIDE);
+        if places.clone().fold(0, |found, at| found | groups(at)) == 0 {
             continue;
         }
-        for place in (0..BLOCK).step_by(STRIDE) {
-            if rules.pieces.bit(piece_at(block, place)) & 1 == 0 {
-                continue;
-            }
+        for place in places.filter(|at| groups(*at) != 0) {
             // A literal begins at the place where its piece was found, or one before it.
             let place = block_at + place;
             for at in place.saturating_sub(1)..=place.min(text.len() - 1) {
