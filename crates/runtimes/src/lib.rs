@@ -46,6 +46,7 @@ use contract::event;
 use contract::plan::{Adapter, Lane};
 use contract::speech::Close;
 use contract::{Card, Code, Draft, Fault, LaunchPlan, Policy, Signal, Timestamp, Utterance};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// An agent product. Every method is required: what a runtime cannot do is absent from its card.
@@ -149,6 +150,17 @@ pub struct Frame<'a> {
     pub bytes: &'a [u8],
     /// The line was longer than allowed and `bytes` hold its head only.
     pub cut: bool,
+}
+
+impl<'a> Frame<'a> {
+    /// The line as text, borrowed when it is one as it stands. Nearly every line is, and is seen by
+    /// blocks this way and not byte by byte.
+    pub fn text(&self) -> Cow<'a, str> {
+        match std::str::from_utf8(self.bytes) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => String::from_utf8_lossy(self.bytes),
+        }
+    }
 }
 
 /// What came of hearing or saying something, in order within each list.

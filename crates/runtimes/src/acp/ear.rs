@@ -183,7 +183,9 @@ impl Ear<'_> {
 
     /// An error on the way.
     pub(super) fn trouble(&mut self, code: Code, detail: String, tries_again: bool) {
-        if let Some(told) = reset::read(&detail).filter(|_| code == Code::ProviderQuota) {
+        if code == Code::ProviderQuota
+            && let Some(told) = reset::read(&detail)
+        {
             self.signal(Signal::Resets(told));
         }
         self.push(Body::Error(event::Error {

@@ -67,7 +67,7 @@ impl Dialect for Codex {
     }
 
     fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
+        let text = frame.text();
         let line = text.trim_end_matches('\r');
         if line.trim_ascii().is_empty() {
             return;

@@ -221,7 +221,9 @@ impl<'a> Ear<'a> {
 
     /// An error on the way, which need not be the end.
     pub fn error(&mut self, code: Code, detail: &str) {
-        if let Some(told) = reset::read(detail).filter(|_| code == Code::ProviderQuota) {
+        if code == Code::ProviderQuota
+            && let Some(told) = reset::read(detail)
+        {
             self.signal(Signal::Resets(told));
         }
         self.draft(Body::Error(event::Error {

@@ -64,7 +64,7 @@ impl<L: Listener> Dialect for Run<L> {
     }
 
     fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        let text = String::from_utf8_lossy(frame.bytes);
+        let text = frame.text();
         // Replaced characters could turn one value into another.
         let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
         self.listener.hear(&mut Ear::of(frame, &text, whole, out));

@@ -42,11 +42,7 @@ impl Dialect for JsonLines {
     }
 
     fn hear(&mut self, frame: &Frame<'_>, out: &mut Out) {
-        // Nearly every line is text already, which is seen by blocks this way and not byte by byte.
-        let text = match std::str::from_utf8(frame.bytes) {
-            Ok(text) => Cow::Borrowed(text),
-            Err(_) => String::from_utf8_lossy(frame.bytes),
-        };
+        let text = frame.text();
         let line = text.trim_start_matches('\u{feff}').trim_end_matches('\r');
         if line.trim_ascii().is_empty() {
             return;

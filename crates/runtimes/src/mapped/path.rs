@@ -98,20 +98,7 @@ impl Path {
 
     /// Everything it finds, in order.
     fn all<'v>(&self, place: Place<'v>) -> Vec<&'v Value> {
-        let mut found = match self.start {
-            Start::Here => vec![place.here],
-            Start::Line => vec![place.line],
-            Start::Key => return Vec::new(),
-        };
-        for step in &self.steps {
-            found = match step {
-                Step::Name(name) => found.iter().filter_map(|value| value.get(name)).collect(),
-                Step::Index(index) => found.iter().filter_map(|value| value.get(index)).collect(),
-                Step::All => found.into_iter().flat_map(members).map(|(_, value)| value).collect(),
-            };
-        }
-        found.retain(|value| !value.is_null());
-        found
+        self.start.follow(&self.steps, place)
     }
 
     /// The one value it finds; of several the first.
@@ -172,12 +159,32 @@ impl Path {
         place: Place<'v>,
     ) -> Option<Vec<(Option<&'v str>, &'v Value)>> {
         let steps = match self.steps.split_last() {
-            Some((Step::All, before)) => before.to_vec(),
-            Some(_) | None => self.steps.clone(),
+            Some((Step::All, before)) => before,
+            Some(_) | None => &self.steps,
         };
-        let found = Self { start: self.start, steps }.all(place);
+        let found = self.start.follow(steps, place);
         let lists: Vec<_> = found.into_iter().filter(|value| is_several(value)).collect();
         (!lists.is_empty()).then(|| lists.into_iter().flat_map(members).collect())
+    }
+}
+
+impl Start {
+    /// Everything that these steps find.
+    fn follow<'v>(self, steps: &[Step], place: Place<'v>) -> Vec<&'v Value> {
+        let mut found = match self {
+            Self::Here => vec![place.here],
+            Self::Line => vec![place.line],
+            Self::Key => return Vec::new(),
+        };
+        for step in steps {
+            found = match step {
+                Step::Name(name) => found.iter().filter_map(|value| value.get(name)).collect(),
+                Step::Index(index) => found.iter().filter_map(|value| value.get(index)).collect(),
+                Step::All => found.into_iter().flat_map(members).map(|(_, value)| value).collect(),
+            };
+        }
+        found.retain(|value| !value.is_null());
+        found
     }
 }
 
