@@ -714,7 +714,7 @@ impl Drive {
     /// Shows others what they may know of this run. Questions are shown once they are committed.
     fn show(&self) {
         let shown = self.shown();
-        self.house.notice_asks(&self.words.seal, &shown.asks);
+        self.house.notice_asks(&shown.asks);
         if let Some(live) = self.house.live().get_mut(&self.run).map(|live| &mut live.shown) {
             let heard = live.heard || shown.heard;
             let same = live.asks.iter().map(|ask| ask.ask_id);

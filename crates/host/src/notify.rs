@@ -224,11 +224,11 @@ impl Inner {
         }
     }
 
-    /// Questions of a run that are open now; each is told once.
-    pub(crate) fn notice_asks(&self, seal: &store::Seal, asks: &[OpenAsk]) {
+    /// Questions of a run that are open now, as they are shown; each is told once.
+    pub(crate) fn notice_asks(&self, asks: &[OpenAsk]) {
         let Some(notifier) = self.notifier.as_ref().filter(|_| !asks.is_empty()) else { return };
         for ask in notifier.fresh(asks) {
-            let (run_id, ask_id, title) = (ask.run_id, ask.ask_id, seal.text(&ask.title));
+            let OpenAsk { run_id, ask_id, title, .. } = ask;
             self.notice(Notice::Ask { run_id, ask_id, title });
         }
     }

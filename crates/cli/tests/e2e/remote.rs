@@ -334,8 +334,13 @@ fn a_remote_that_is_stopped_ends_by_itself_or_is_taken_away() {
 
 /// A remote that talks, waits at a gate, and talks on, and a run of it that has come to the gate.
 fn at_the_gate() -> (Remote, Ostler, Running, String) {
+    at_the_gate_before(progress(3))
+}
+
+/// The same, and the first that the remote says behind the gate.
+fn at_the_gate_before(next: Value) -> (Remote, Ostler, Running, String) {
     let call = json!({ "type": "tool_call", "id": "c1", "tool": "list_files", "args": {} });
-    let all = numbered(&[progress(1), call, progress(3), progress(4), complete()]);
+    let all = numbered(&[progress(1), call, next, progress(4), complete()]);
     let (first, rest) = all.split_at(2);
     let steps = vec![
         Step::After(first.to_vec()),
@@ -425,6 +430,27 @@ fn a_session_whose_keeper_alone_died_is_taken_up_by_the_same_host() {
     let events = ended(&ostler, &id);
     assert_eq!(result(&events)["outcome"], "succeeded", "{:?}", events.last());
     assert_eq!(remote.asked("GET events")[1].header("last-event-id"), Some("2"));
+}
+
+#[test]
+fn a_secret_that_is_told_after_a_session_was_taken_up_is_kept_out_too() {
+    let telling = json!({ "type": "comment", "text": format!("the word is {HUSH}") });
+    let (remote, ostler, run, id) = at_the_gate_before(telling);
+    for pid in keepers(&id) {
+        signal(pid, Signal::KILL);
+    }
+    until("the stream to be taken up", BOUND_MS, || {
+        (remote.asked("GET events").len() == 2).then_some(())
+    });
+    remote.release();
+    run.finish();
+    let events = ended(&ostler, &id);
+    let comment = events.iter().find(|event| event["kind"] == "comment").unwrap();
+    assert_eq!(comment["text"], "the word is [redacted:FAR_TOKEN]");
+    for file in ostler.files() {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!String::from_utf8_lossy(&bytes).contains(HUSH), "{}", file.display());
+    }
 }
 
 #[test]

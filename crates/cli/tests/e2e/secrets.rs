@@ -331,6 +331,110 @@ fn names_that_are_secrets_and_halves_of_one_are_not_kept_even_while_the_run_live
     }
 }
 
+const PLANTED: usize = 20_000;
+const PLANTED_VALUES: usize = 40;
+
+/// Values that occur nowhere else, with characters that encodings change.
+fn planted_value(n: usize) -> String {
+    let mixed = (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    format!("{mixed:016x}+/{:012x}", mixed.rotate_left(23) >> 16)
+}
+
+/// A value as it may be written.
+fn written(way: usize, value: &str) -> String {
+    let bytes = value.as_bytes();
+    match way % 8 {
+        0 => value.to_owned(),
+        1 => base64(bytes, Alphabet::Standard),
+        2 => base64(format!("x{value}").as_bytes(), Alphabet::UrlSafe),
+        3 => hex(bytes, Case::Lower),
+        4 => hex(bytes, Case::Upper),
+        5 => percent(bytes, Case::Upper),
+        6 => format!("https://bot:{}@host.example/path", percent(bytes, Case::Lower)),
+        _ => serde_json::json!({ "note": { "was": value } }).to_string(),
+    }
+}
+
+/// Lines of an agent that show it: whole and in two pieces, by every kind of line.
+fn telling(n: usize, kind: usize, shown: &str) -> String {
+    let event = |event: Value| serde_json::json!({ "type": "event", "event": event }).to_string();
+    let text = format!("line {n}: {shown} and on");
+    match kind % 6 {
+        0 => event(serde_json::json!({ "kind": "assistant_text", "text": text, "delta": false })),
+        1 => {
+            let middle = text.len() / 2;
+            let piece = |part: &str| {
+                let block = format!("b{n}");
+                event(
+                    serde_json::json!({ "kind": "assistant_text", "text": part, "block": block, "delta": true }),
+                )
+            };
+            format!("{}\n{}", piece(&text[..middle]), piece(&text[middle..]))
+        }
+        2 => event(serde_json::json!({ "kind": "thinking", "text": text, "delta": false })),
+        3 => event(
+            serde_json::json!({ "kind": "tool_use", "tool_call_id": format!("c{n}"), "name": "shell",
+            "input": { "command": ["echo", text] } }),
+        ),
+        4 => serde_json::json!({ "type": "comment", "text": text }).to_string(),
+        _ => text,
+    }
+}
+
+#[test]
+fn twenty_thousand_planted_secrets_are_nowhere_afterwards() {
+    let ostler = Ostler::new();
+    let values: Vec<String> = (0..PLANTED_VALUES).map(planted_value).collect();
+    let (mut out, mut err) = (String::new(), String::new());
+    for n in 0..PLANTED {
+        let (value, turn) = (&values[n % PLANTED_VALUES], n / PLANTED_VALUES);
+        let shown = written(turn, value);
+        match turn / 8 % 7 {
+            6 => err.push_str(&format!("line {n}: {shown}\n")),
+            kind => out.push_str(&format!("{}\n", telling(n, kind, &shown))),
+        }
+    }
+    out.push_str("{\"type\":\"complete\",\"text\":\"done\"}\n");
+    let hidden = ostler.instance.root().join("hidden");
+    std::fs::create_dir(&hidden).unwrap();
+    for (name, text) in [("out", &out), ("err", &err)] {
+        std::fs::write(hidden.join(name), text).unwrap();
+    }
+    let says = format!("cat {0}/err >&2; cat {0}/out", hidden.display());
+    let env: serde_json::Map<String, Value> = values
+        .iter()
+        .enumerate()
+        .map(|(n, value)| (format!("V{n}_TOKEN"), value.as_str().into()))
+        .collect();
+    let config = serde_json::json!({ "adapters": { "telling": {
+        "type": "process", "binary": "/bin/sh", "args": ["-c", says], "env": env,
+    } } });
+    ostler.instance.write_config(&config.to_string());
+
+    let (mut serve, address) = serve(&ostler);
+    let said = ostler.says(&["run", "telling", "x", "--json"]);
+    let events = said.events();
+    assert_eq!(result(&events)["outcome"], "succeeded", "{}", said.stderr);
+    let marks = said.stdout.matches("[redacted:V").count();
+    assert!(marks >= PLANTED, "{marks} of {PLANTED} were seen");
+    let sent = wire(&ostler, &address, events[0]["run_id"].as_str().unwrap());
+    let scan = Scan::new(&values.iter().map(String::as_str).collect::<Vec<_>>());
+    scan.clean("run --json", said.stdout.as_bytes());
+    scan.clean("server-sent events", &sent);
+    let _ = serve.child.kill();
+    let logged = serve.finish();
+    scan.clean("the host's log", format!("{}{}", logged.stdout, logged.stderr).as_bytes());
+    let except = [ostler.instance.config(), hidden.join("out"), hidden.join("err")];
+    let except: Vec<&Path> = except.iter().map(|path| path.as_path()).collect();
+    let mut bytes = said.stdout.len() + sent.len();
+    for path in ostler.files().iter().filter(|path| !except.contains(&path.as_path())) {
+        let text = std::fs::read(path).unwrap_or_default();
+        bytes += text.len();
+        scan.clean(&path.display().to_string(), &text);
+    }
+    eprintln!("{PLANTED} planted, {marks} marks in their place, 0 left in {bytes} bytes");
+}
+
 #[test]
 fn the_tokens_of_the_run_and_of_the_house_are_kept_out_too() {
     let ostler = Ostler::new();

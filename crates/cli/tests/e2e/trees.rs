@@ -110,6 +110,36 @@ fn work_in_a_worktree_is_looked_at_and_brought_back_and_the_checkout_is_left_alo
 }
 
 #[test]
+fn a_secret_in_what_a_run_changed_is_not_shown_wherever_it_stands() {
+    const SECRET: &str = "ruby-4f9a77-otter-lake";
+    let ostler = with_repository();
+    let does = |more: &str| {
+        format!(
+            "echo $SHIP_TOKEN > a.txt; echo x > name-$SHIP_TOKEN.txt; git init -q in-$SHIP_TOKEN; \
+             echo x > in-$SHIP_TOKEN/file; {more}"
+        )
+    };
+    let long = "yes a line that fills a patch | head -c 5000000 > long.txt";
+    for (name, does) in [("short", does("true")), ("long", does(long))] {
+        let config = serde_json::json!({ "adapters": { name: {
+            "type": "process",
+            "binary": agent(&ostler, name, &does),
+            "env": { "SHIP_TOKEN": SECRET },
+        } } });
+        ostler.instance.write_config(&config.to_string());
+        let run = id(&good(&ostler.says(&["run", name, "x", "--worktree", "--json"])));
+        let names = ostler.says(&["diff", &run, "--json"]).stdout;
+        let patch = ostler.says(&["diff", &run]).stdout;
+        for (said, redacted) in
+            [(&names, "name-[redacted:"), (&names, "in-[redacted:"), (&patch, "+[redacted:")]
+        {
+            assert!(said.contains(redacted), "{redacted} in {said:.2000}");
+            assert!(!said.contains(SECRET), "{said:.2000}");
+        }
+    }
+}
+
+#[test]
 fn a_patch_is_left_uncommitted_and_what_does_not_fit_changes_nothing() {
     let ostler = with_repository();
     let work = ostler.instance.work();
