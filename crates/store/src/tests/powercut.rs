@@ -168,7 +168,7 @@ fn folders_on_the_way_to_a_new_one_have_names_that_last() {
     crate::disk::make_folder(&root_path.join("a/b/c")).unwrap();
     let (ops, _) = recording.stop();
     let synced = |op: &Op| match op {
-        Op::SyncFolder { path } => Some(path.display().to_string()),
+        Op::SyncFolder { path, .. } => Some(path.display().to_string()),
         _ => None,
     };
     // The name of the last one is for the caller to make durable.
@@ -193,7 +193,7 @@ fn of_file(op: &Op, names: &BTreeMap<u32, PathBuf>, is: impl Fn(&str) -> bool) -
 }
 
 fn of_folder(op: &Op, is: impl Fn(&Path) -> bool) -> bool {
-    matches!(op, Op::SyncFolder { path } if is(path))
+    matches!(op, Op::SyncFolder { path, .. } if is(path))
 }
 
 const SYNCS: [(&str, Known); 9] = [
