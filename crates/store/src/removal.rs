@@ -4,12 +4,15 @@
 //!
 //! A blob goes with the last run that names it. Between the look at who names it and its removal
 //! nobody may begin to name it: whoever commits blobs holds the gate open, whoever removes them
-//! closes it for a moment. Everything here can be broken off and begun again.
+//! closes it for a moment. Everything here can be broken off and begun again. A file is forgotten
+//! when its removal is durable, and not before: nobody would look for one that came back.
 
 use crate::limits::{REMOVED_BLOBS_MAX, REMOVED_EVENTS_MAX};
 use crate::seal::SealedBlob;
-use crate::{Error, Store, trace};
+use crate::{Error, Store, disk, trace};
 use contract::{RunId, Timestamp};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Which runs may go.
@@ -30,9 +33,8 @@ impl Store {
     pub async fn purge(&self, run: RunId) -> Result<(), Error> {
         while self.shared.sqlite.remove_events(run, REMOVED_EVENTS_MAX).await? {}
         while self.remove_blobs(run).await? {}
-        let path = trace::path(&self.shared.traces, run);
-        let removed = tokio::task::spawn_blocking(move || remove(&path)).await;
-        removed.map_err(|cause| Error::unreadable("removing a trace", cause))??;
+        let trace = trace::path(&self.shared.traces, run);
+        self.aside(move || remove(&trace).and_then(|()| make_lasting(&[trace]))).await?;
         self.shared.sqlite.finish_removal(run).await
     }
 
@@ -69,7 +71,7 @@ impl Store {
     /// A slice of the blobs that this run names: those that no other run does are removed. False
     /// when there are no more.
     async fn remove_blobs(&self, run: RunId) -> Result<bool, Error> {
-        let _alone = self.shared.naming.write().await;
+        let alone = self.shared.naming.write().await;
         let named = self.shared.sqlite.blobs_of(run, REMOVED_BLOBS_MAX).await?;
         if named.is_empty() {
             return Ok(false);
@@ -77,23 +79,49 @@ impl Store {
         let last = named.iter().filter(|(_, others)| !others);
         let paths: Vec<PathBuf> =
             last.filter_map(|(hash, _)| self.shared.blobs.path(hash)).collect();
-        let remove = move || paths.iter().try_for_each(|path| remove(path));
-        let removed = tokio::task::spawn_blocking(remove).await;
-        removed.map_err(|cause| Error::unreadable("removing blobs", cause))??;
+        let removed = paths.clone();
+        self.aside(move || removed.iter().try_for_each(|path| remove(path))).await?;
+        // Whoever names one of them from here on writes it anew.
+        drop(alone);
+        self.aside(move || make_lasting(&paths)).await?;
         let hashes = named.into_iter().map(|(hash, _)| hash).collect();
         self.shared.sqlite.forget_blobs(run, hashes).await?;
         Ok(true)
+    }
+
+    /// Works on files, where that keeps nobody waiting.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let done = tokio::task::spawn_blocking(work).await;
+        let done = done.map_err(|cause| Error::unreadable("removing files", cause))?;
+        done.inspect_err(|error| self.shared.failure.note(error))
     }
 }
 
 /// Removes a file that may be gone already.
 fn remove(path: &Path) -> Result<(), Error> {
-    match crate::disk::remove(path) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+    match disk::remove(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => {
             Err(Error::io(format!("removing {}", path.display()), cause))
         }
         _ => Ok(()),
     }
+}
+
+/// That these files are gone is durable when it returns, whoever removed them.
+fn make_lasting(removed: &[PathBuf]) -> Result<(), Error> {
+    let folders: BTreeSet<&Path> = removed.iter().filter_map(|path| path.parent()).collect();
+    for folder in folders {
+        match disk::sync_folder(folder) {
+            Err(cause) if cause.kind() != ErrorKind::NotFound => {
+                return Err(Error::sync(format!("removing from {}", folder.display()), cause));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// How much lies in a folder; what cannot be read weighs nothing.

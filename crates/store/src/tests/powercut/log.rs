@@ -213,6 +213,17 @@ impl Recording {
         written.ops.push(Op::SyncFolder { folder, path });
     }
 
+    /// How many steps there were.
+    pub fn steps(&self) -> usize {
+        self.written().ops.len()
+    }
+
+    /// The step by which something got this name first.
+    pub fn named(&self, path: &str) -> usize {
+        let is = |op: &Op| matches!(op, Op::Name { path: named, .. } if *named == Path::new(path));
+        self.written().ops.iter().position(is).unwrap()
+    }
+
     /// Notes that an answer was given, by its number, counted from 0.
     pub fn answered(&self) -> usize {
         let mut written = self.written();
