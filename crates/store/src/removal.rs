@@ -6,6 +6,9 @@
 //! nobody may begin to name it: whoever commits blobs holds the gate open, whoever removes them
 //! closes it for a moment. Everything here can be broken off and begun again. A file is forgotten
 //! when its removal is durable, and not before: nobody would look for one that came back.
+//!
+//! A blob that nobody names is left when someone died between writing and naming it. Whoever does
+//! both holds the gate open meanwhile, so behind the closed gate every blob without a name is one.
 
 use crate::limits::{REMOVED_BLOBS_MAX, REMOVED_EVENTS_MAX};
 use crate::seal::SealedBlob;
@@ -68,9 +71,40 @@ impl Store {
         self.shared.sqlite.name_blob(run, blob.hash.clone())
     }
 
+    /// The shelves on which blobs are, for whoever sweeps them one by one.
+    pub async fn shelves(&self) -> Result<Vec<String>, Error> {
+        let blobs = self.shared.blobs.clone();
+        self.aside(move || blobs.all_shelves().map_err(|cause| Error::io("listing shelves", cause)))
+            .await
+    }
+
+    /// Removes the blobs of a shelf that nobody names, and gives how many. One that comes back after
+    /// a power cut is found at the next look.
+    pub async fn sweep_shelf(&self, shelf: &str) -> Result<usize, Error> {
+        let (blobs, on) = (self.shared.blobs.clone(), shelf.to_owned());
+        let listed = move || {
+            blobs.on_shelf(&on).map_err(|cause| Error::io(format!("listing shelf {on}"), cause))
+        };
+        // Listed before it is asked who has a name: while others work, and most often for nothing.
+        let there = self.aside(listed).await?;
+        let named = self.shared.sqlite.named_on(shelf).await?;
+        let suspects: Vec<String> =
+            there.into_iter().filter(|hash| !named.contains(hash)).collect();
+        let mut swept = 0;
+        for suspects in suspects.chunks(REMOVED_BLOBS_MAX) {
+            let _alone = self.shared.naming.write().await;
+            let unnamed = self.shared.sqlite.unnamed(suspects.to_vec()).await?;
+            swept += unnamed.len();
+            let paths: Vec<PathBuf> =
+                unnamed.iter().filter_map(|hash| self.shared.blobs.path(hash)).collect();
+            self.aside(move || paths.iter().try_for_each(|path| remove(path))).await?;
+        }
+        Ok(swept)
+    }
+
     /// A slice of the blobs that this run names: those that no other run does are removed. False
     /// when there are no more.
-    async fn remove_blobs(&self, run: RunId) -> Result<bool, Error> {
+    pub(crate) async fn remove_blobs(&self, run: RunId) -> Result<bool, Error> {
         let alone = self.shared.naming.write().await;
         let named = self.shared.sqlite.blobs_of(run, REMOVED_BLOBS_MAX).await?;
         if named.is_empty() {

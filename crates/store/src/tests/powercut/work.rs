@@ -221,7 +221,9 @@ impl Worker<'_> {
                     let path = store.blob_path(&blob.hash).unwrap();
                     crate::disk::make_folder(path.parent().unwrap()).unwrap();
                 }
-                store.keep(&blob).unwrap();
+                let (keeping, kept, run) = (store.clone(), blob.clone(), held[0].run);
+                let keep = move || keeping.keep_for(run, &kept);
+                tokio::task::spawn_blocking(keep).await.unwrap().unwrap();
                 self.answered(Answer::Kept(blob.hash));
             }
             if opening < 2 {
@@ -266,8 +268,17 @@ pub(super) async fn complaints(home: &Path, told: &Told, answers: usize) -> Vec<
     }
     found
         .extend(altered(&store, &seen, told).await.unwrap_or_else(|error| vec![error.to_string()]));
+    found.extend(unswept(&store, home).await.unwrap_or_else(|error| vec![error.to_string()]));
     store.close().await;
     found
+}
+
+/// What has no name when the next host has swept.
+async fn unswept(store: &Store, home: &Path) -> Result<Vec<String>, Error> {
+    for shelf in store.shelves().await? {
+        store.sweep_shelf(&shelf).await?;
+    }
+    check_swept(home)
 }
 
 /// A copy is whole or not there: every run with all its events, blobs and lines, and all of them ended.
