@@ -241,7 +241,19 @@ pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The same for what need not outlast the machine.
+/// Takes the place of what was there, whole: it is durable when this returns, with its name.
+pub(crate) fn replace_private(path: &Path, text: &str) -> io::Result<()> {
+    let new = path.with_extension("new");
+    write_private(&new, text)?;
+    fs::rename(&new, path)?;
+    sync_folder_of(path)
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    fs::File::open(path.parent().unwrap_or(path))?.sync_all()
+}
+
+/// A private file that need not outlast the machine.
 pub(crate) fn write_private_unsynced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(bytes)
 }
@@ -299,6 +311,19 @@ mod tests {
         // And what could not be written is not synced as if it had been.
         let error = write_private(Path::new("/dev/full"), "x").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        let error = sync_folder_of(Path::new("/proc/self/fd/0")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::INVAL.raw_os_error()));
+    }
+
+    #[test]
+    fn what_takes_the_place_of_another_leaves_nothing_beside_it() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("kept.json");
+        for text in ["the first", "another"] {
+            replace_private(&path, text).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(temporary.path()).unwrap().count(), 1);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod import;
 pub use built_in::VERSION;
 pub use import::read;
 
-use crate::data::write_private;
+use crate::data::replace_private;
 use built_in::Catalogue;
 use contract::event::Usage;
 use contract::money::CostSource;
@@ -165,12 +165,7 @@ impl Prices {
         let path = self.path.clone();
         let text = serde_json::to_string(&imported)
             .map_err(|error| Fault::new(Code::InternalError, format!("writing prices: {error}")))?;
-        let write = move || {
-            let new = path.with_extension("json.new");
-            write_private(&new, &text)
-                .and_then(|()| std::fs::rename(&new, &path))
-                .map_err(|error| (path, error))
-        };
+        let write = move || replace_private(&path, &text).map_err(|error| (path, error));
         let failed = |(path, error): (PathBuf, std::io::Error)| {
             let code = match error.kind() {
                 std::io::ErrorKind::StorageFull => Code::DiskFull,

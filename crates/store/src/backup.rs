@@ -1,11 +1,12 @@
 //! A backup is a data directory of its own, made while others read and write: the database as it was
 //! at one moment, every blob it names, and what is kept of raw output. It is whole or it is not
-//! there: it grows under another name and gets its own last. Runs that were live at that moment are
+//! there: it grows under another name and gets its own last, when all of it is durable. Runs that were live at that moment are
 //! closed in it as lost, so that whoever opens it never takes them for its own.
 //!
 //! Reads only what it copies. While it is made nothing is deleted: both ask for the same lock.
 
 use crate::error::Error;
+use crate::limits::COPIED_PIECE_BYTES;
 use crate::seal::Seal;
 use crate::{BLOBS, Batch, DATABASE, RunRow, RunsPage, Seen, Settle, Store, TRACES, disk, sqlite};
 use contract::event::{
@@ -15,8 +16,9 @@ use contract::limits::PAGE_ROWS_MAX;
 use contract::{Code, RunState, TaskState, Timestamp};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -60,7 +62,7 @@ fn lock(dir: &Path, how: FlockOperation) -> Result<Option<Upkeep>, Error> {
     }
 }
 
-/// Copies the store of a directory to a new one.
+/// Copies the store of a directory to a new one, which is durable when this returns.
 pub async fn backup(dir: &Path, to: &Path, now: Timestamp) -> Result<Backup, Error> {
     if fs::symlink_metadata(to).is_ok() {
         return Err(Error::conflict(format!("{} is there already", to.display())));
@@ -102,12 +104,12 @@ fn copy_all(dir: &Path, to: &Path) -> Result<Backup, Error> {
     let connection = sqlite::open_reader(&dir.join(DATABASE))?;
     let database = to.join(DATABASE);
     // It is made with its mode before anything is in it.
-    OpenOptions::new().create_new(true).write(true).mode(0o600).open(&database).map_err(failed)?;
+    let file = disk::write_new(&database, b"").map_err(failed)?;
     connection
         .execute("VACUUM INTO ?1", [database.display().to_string()])
         .map_err(|cause| Error::sqlite("copying the database", cause))?;
     drop(connection);
-    File::open(&database).and_then(|file| file.sync_all()).map_err(failed)?;
+    disk::sync(&file, &database).map_err(failed)?;
     let mut made = Backup { runs: 0, blobs: 0, traces: 0, bytes: 0 };
     made.bytes += fs::metadata(&database).map_err(failed)?.len();
     // Later than the database: everything it names is there, and a trace has all that it counts.
@@ -117,6 +119,7 @@ fn copy_all(dir: &Path, to: &Path) -> Result<Backup, Error> {
             row.get::<_, i64>(0)
         })?
         .unsigned_abs();
+    let mut folders = BTreeSet::new();
     let mut named = copy.prepare("SELECT DISTINCT hash FROM blob_names")?;
     let mut rows = named.query([])?;
     while let Some(row) = rows.next()? {
@@ -125,6 +128,7 @@ fn copy_all(dir: &Path, to: &Path) -> Result<Backup, Error> {
         if let Some(bytes) = copy_file(dir, to, &shelf, &hash).map_err(failed)? {
             made.blobs += 1;
             made.bytes += bytes;
+            folders.extend([to.join(BLOBS), to.join(shelf)]);
         }
     }
     for entry in fs::read_dir(dir.join(TRACES)).into_iter().flatten().flatten() {
@@ -132,8 +136,11 @@ fn copy_all(dir: &Path, to: &Path) -> Result<Backup, Error> {
         if let Some(bytes) = copy_file(dir, to, Path::new(TRACES), &name).map_err(failed)? {
             made.traces += 1;
             made.bytes += bytes;
+            folders.insert(to.join(TRACES));
         }
     }
+    // Once for all that is in them. Whoever opens the copy first syncs the folder of all of these.
+    folders.iter().try_for_each(|folder| disk::sync_folder(folder)).map_err(failed)?;
     Ok(made)
 }
 
@@ -145,9 +152,17 @@ fn copy_file(dir: &Path, to: &Path, folder: &Path, name: &str) -> io::Result<Opt
     };
     disk::make_folder(&to.join(folder))?;
     let path = to.join(folder).join(name);
-    let mut copy = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path)?;
-    let bytes = io::copy(&mut source, &mut copy)?;
-    copy.sync_all()?;
+    let copy = disk::write_new(&path, b"")?;
+    let (mut piece, mut bytes) = (vec![0; COPIED_PIECE_BYTES], 0);
+    loop {
+        let read = source.read(&mut piece)?;
+        if read == 0 {
+            break;
+        }
+        disk::write_at(&copy, &path, bytes, &piece[..read])?;
+        bytes += read as u64;
+    }
+    disk::sync(&copy, &path)?;
     Ok(Some(bytes))
 }
 

@@ -1,6 +1,6 @@
 //! Long fields, named by the BLAKE3 hash of their bytes: `blobs/ab/<hash>`. A blob is durable
 //! before the commit that names it, and never changes. A half-written one has a temporary name and
-//! is swept at the next start. Reads check the name before it becomes a path.
+//! is swept at the next start; one that was written and never named is swept by `removal.rs`. Reads check the name before it becomes a path.
 
 use crate::disk::{self, make_folder, sync_folder};
 use crate::error::Error;
@@ -48,6 +48,21 @@ impl Blobs {
         let plausible =
             hash.len() == 64 && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         plausible.then(|| self.folder.join(&hash[..2]).join(hash))
+    }
+
+    /// The shelves that are there.
+    pub fn all_shelves(&self) -> io::Result<Vec<String>> {
+        let hex = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let mut shelves = names_in(&self.folder)?;
+        shelves.retain(|name| name.len() == 2 && name.bytes().all(hex));
+        Ok(shelves)
+    }
+
+    /// The names of the blobs on a shelf.
+    pub fn on_shelf(&self, shelf: &str) -> io::Result<Vec<String>> {
+        let mut names = names_in(&self.folder.join(shelf))?;
+        names.retain(|name| name.starts_with(shelf) && self.path(name).is_some());
+        Ok(names)
     }
 
     pub fn read(&self, hash: &str) -> Result<Option<Vec<u8>>, Error> {
@@ -130,6 +145,15 @@ impl Blobs {
     fn shelves(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What lies in a folder, which may be gone.
+fn names_in(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned())).collect()
 }
 
 fn sweep(folder: &Path) -> io::Result<()> {

@@ -38,7 +38,7 @@ mod trace;
 pub use access::{AnswerKey, Kept, NewToken, TokenRow};
 pub use backup::{Backup, Upkeep, backup};
 pub use batch::*;
-pub use check::check;
+pub use check::{check, check_swept};
 pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
 pub use queue::*;
@@ -476,11 +476,6 @@ impl Store {
     /// Hints about all runs, tasks and agents: bounded, and lossy by design.
     pub fn feed(&self) -> Hints {
         self.shared.feed.hints()
-    }
-
-    /// Keeps a blob that an event will name. Blocking; durable when it returns.
-    pub fn keep(&self, blob: &seal::SealedBlob) -> Result<(), Error> {
-        self.shared.blobs.write(blob)
     }
 
     /// The whole of a field that was cut.

@@ -4,12 +4,18 @@
 //!
 //! A blob goes with the last run that names it. Between the look at who names it and its removal
 //! nobody may begin to name it: whoever commits blobs holds the gate open, whoever removes them
-//! closes it for a moment. Everything here can be broken off and begun again.
+//! closes it for a moment. Everything here can be broken off and begun again. A file is forgotten
+//! when its removal is durable, and not before: nobody would look for one that came back.
+//!
+//! A blob that nobody names is left when someone died between writing and naming it. Whoever does
+//! both holds the gate open meanwhile, so behind the closed gate every blob without a name is one.
 
 use crate::limits::{REMOVED_BLOBS_MAX, REMOVED_EVENTS_MAX};
 use crate::seal::SealedBlob;
-use crate::{Error, Store, trace};
+use crate::{Error, Store, disk, trace};
 use contract::{RunId, Timestamp};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Which runs may go.
@@ -30,9 +36,8 @@ impl Store {
     pub async fn purge(&self, run: RunId) -> Result<(), Error> {
         while self.shared.sqlite.remove_events(run, REMOVED_EVENTS_MAX).await? {}
         while self.remove_blobs(run).await? {}
-        let path = trace::path(&self.shared.traces, run);
-        let removed = tokio::task::spawn_blocking(move || remove(&path)).await;
-        removed.map_err(|cause| Error::unreadable("removing a trace", cause))??;
+        let trace = trace::path(&self.shared.traces, run);
+        self.aside(move || remove(&trace).and_then(|()| make_lasting(&[trace]))).await?;
         self.shared.sqlite.finish_removal(run).await
     }
 
@@ -66,10 +71,41 @@ impl Store {
         self.shared.sqlite.name_blob(run, blob.hash.clone())
     }
 
+    /// The shelves on which blobs are, for whoever sweeps them one by one.
+    pub async fn shelves(&self) -> Result<Vec<String>, Error> {
+        let blobs = self.shared.blobs.clone();
+        self.aside(move || blobs.all_shelves().map_err(|cause| Error::io("listing shelves", cause)))
+            .await
+    }
+
+    /// Removes the blobs of a shelf that nobody names, and gives how many. One that comes back after
+    /// a power cut is found at the next look.
+    pub async fn sweep_shelf(&self, shelf: &str) -> Result<usize, Error> {
+        let (blobs, on) = (self.shared.blobs.clone(), shelf.to_owned());
+        let listed = move || {
+            blobs.on_shelf(&on).map_err(|cause| Error::io(format!("listing shelf {on}"), cause))
+        };
+        // Listed before it is asked who has a name: while others work, and most often for nothing.
+        let there = self.aside(listed).await?;
+        let named = self.shared.sqlite.named_on(shelf).await?;
+        let suspects: Vec<String> =
+            there.into_iter().filter(|hash| !named.contains(hash)).collect();
+        let mut swept = 0;
+        for suspects in suspects.chunks(REMOVED_BLOBS_MAX) {
+            let _alone = self.shared.naming.write().await;
+            let unnamed = self.shared.sqlite.unnamed(suspects.to_vec()).await?;
+            swept += unnamed.len();
+            let paths: Vec<PathBuf> =
+                unnamed.iter().filter_map(|hash| self.shared.blobs.path(hash)).collect();
+            self.aside(move || paths.iter().try_for_each(|path| remove(path))).await?;
+        }
+        Ok(swept)
+    }
+
     /// A slice of the blobs that this run names: those that no other run does are removed. False
     /// when there are no more.
-    async fn remove_blobs(&self, run: RunId) -> Result<bool, Error> {
-        let _alone = self.shared.naming.write().await;
+    pub(crate) async fn remove_blobs(&self, run: RunId) -> Result<bool, Error> {
+        let alone = self.shared.naming.write().await;
         let named = self.shared.sqlite.blobs_of(run, REMOVED_BLOBS_MAX).await?;
         if named.is_empty() {
             return Ok(false);
@@ -77,23 +113,49 @@ impl Store {
         let last = named.iter().filter(|(_, others)| !others);
         let paths: Vec<PathBuf> =
             last.filter_map(|(hash, _)| self.shared.blobs.path(hash)).collect();
-        let remove = move || paths.iter().try_for_each(|path| remove(path));
-        let removed = tokio::task::spawn_blocking(remove).await;
-        removed.map_err(|cause| Error::unreadable("removing blobs", cause))??;
+        let removed = paths.clone();
+        self.aside(move || removed.iter().try_for_each(|path| remove(path))).await?;
+        // Whoever names one of them from here on writes it anew.
+        drop(alone);
+        self.aside(move || make_lasting(&paths)).await?;
         let hashes = named.into_iter().map(|(hash, _)| hash).collect();
         self.shared.sqlite.forget_blobs(run, hashes).await?;
         Ok(true)
+    }
+
+    /// Works on files, where that keeps nobody waiting.
+    async fn aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let done = tokio::task::spawn_blocking(work).await;
+        let done = done.map_err(|cause| Error::unreadable("removing files", cause))?;
+        done.inspect_err(|error| self.shared.failure.note(error))
     }
 }
 
 /// Removes a file that may be gone already.
 fn remove(path: &Path) -> Result<(), Error> {
-    match crate::disk::remove(path) {
-        Err(cause) if cause.kind() != std::io::ErrorKind::NotFound => {
+    match disk::remove(path) {
+        Err(cause) if cause.kind() != ErrorKind::NotFound => {
             Err(Error::io(format!("removing {}", path.display()), cause))
         }
         _ => Ok(()),
     }
+}
+
+/// That these files are gone is durable when it returns, whoever removed them.
+fn make_lasting(removed: &[PathBuf]) -> Result<(), Error> {
+    let folders: BTreeSet<&Path> = removed.iter().filter_map(|path| path.parent()).collect();
+    for folder in folders {
+        match disk::sync_folder(folder) {
+            Err(cause) if cause.kind() != ErrorKind::NotFound => {
+                return Err(Error::sync(format!("removing from {}", folder.display()), cause));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// How much lies in a folder; what cannot be read weighs nothing.

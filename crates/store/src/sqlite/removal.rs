@@ -10,6 +10,9 @@ use crate::removal::Stale;
 use contract::limits::PAGE_ROWS_MAX;
 use contract::{RunId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
+use std::collections::BTreeSet;
+#[cfg(test)]
+use std::sync::mpsc::{Receiver, Sender};
 use uuid::Uuid;
 
 impl Sqlite {
@@ -21,8 +24,24 @@ impl Sqlite {
         self.writer.submit(0, move |connection| remove_events(connection, run, events)).await
     }
 
+    /// Asked behind everything that is queued: whoever was to name one may have left without
+    /// waiting, and its Batch is committed all the same.
     pub async fn blobs_of(&self, run: RunId, limit: usize) -> Result<Vec<(String, bool)>, Error> {
-        self.readers.read(move |connection| blobs_of(connection, run, limit)).await
+        let look =
+            move |connection: &Connection| blobs_of(connection, run, limit).map(Did::quietly);
+        self.writer.submit(0, look).await
+    }
+
+    /// Those of these blobs that no run names; asked behind everything that is queued too.
+    pub async fn unnamed(&self, hashes: Vec<String>) -> Result<Vec<String>, Error> {
+        let look = move |connection: &Connection| unnamed(connection, hashes).map(Did::quietly);
+        self.writer.submit(0, look).await
+    }
+
+    /// The blobs of a shelf that some run names.
+    pub async fn named_on(&self, shelf: &str) -> Result<BTreeSet<String>, Error> {
+        let shelf = shelf.to_owned();
+        self.readers.read(move |connection| named_on(connection, &shelf)).await
     }
 
     pub async fn forget_blobs(&self, run: RunId, hashes: Vec<String>) -> Result<(), Error> {
@@ -47,6 +66,23 @@ impl Sqlite {
 
     pub async fn bytes_used(&self) -> Result<u64, Error> {
         self.readers.read(bytes_used).await
+    }
+
+    /// Keeps the writer from its next job: says when it has begun to, and waits to be told the end.
+    #[cfg(test)]
+    pub async fn hold(&self, begun: Sender<()>, until: Receiver<()>) -> Result<(), Error> {
+        let wait = move |_: &Connection| {
+            let _ = begun.send(());
+            let _ = until.recv();
+            Ok(Did::quietly(()))
+        };
+        self.writer.submit(0, wait).await
+    }
+
+    /// How many jobs wait for the writer.
+    #[cfg(test)]
+    pub fn queued(&self) -> usize {
+        self.writer.queued()
     }
 
     /// Blocking, like the writing of the blob before it.
@@ -122,6 +158,26 @@ fn blobs_of(
     let rows = statement.query_map(params![blob_id(run.uuid()), limit as i64], |row| {
         Ok((row.get(0)?, row.get(1)?))
     })?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+fn unnamed(connection: &Connection, hashes: Vec<String>) -> Result<Vec<String>, Error> {
+    let mut named = connection.prepare_cached("SELECT 1 FROM blob_names WHERE hash = ?1")?;
+    let mut unnamed = Vec::new();
+    for hash in hashes {
+        if !named.exists([&hash])? {
+            unnamed.push(hash);
+        }
+    }
+    Ok(unnamed)
+}
+
+fn named_on(connection: &Connection, shelf: &str) -> Result<BTreeSet<String>, Error> {
+    // A name has hexadecimal digits alone, and all of them sort before this one.
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT hash FROM blob_names WHERE hash >= ?1 AND hash < ?1 || 'g'",
+    )?;
+    let rows = statement.query_map([shelf], |row| row.get(0))?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 

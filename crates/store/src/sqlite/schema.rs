@@ -29,6 +29,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "fallback", sql: include_str!("migrations/0009_fallback.sql") },
     Migration { name: "held", sql: include_str!("migrations/0010_held.sql") },
     Migration { name: "apart", sql: include_str!("migrations/0011_apart.sql") },
+    Migration { name: "assets", sql: include_str!("migrations/0012_assets.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.
@@ -168,6 +169,40 @@ mod tests {
             .map(Result::unwrap)
             .collect();
         assert_eq!(rows, [[1, 1, 7, 7, 1, 0], [2, 1, 7, 0, 0, 1], [4, 1, 0, 0, 1, 0]]);
+    }
+
+    #[test]
+    fn assets_from_before_names_were_counted_are_named() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        apply(&mut connection, &MIGRATIONS[..11]).unwrap();
+        let hash = "5e".repeat(32);
+        let texts = [
+            format!("asset report (text/plain, 3 bytes) is kept as blob {hash}"),
+            format!("asset report (text/plain, 3 bytes) is kept as blob {}", "zz".repeat(32)),
+            "nothing is kept as blob here".to_owned(),
+        ];
+        connection
+            .execute_batch(
+                "INSERT INTO tasks (num, id, agent, title, body, prompt, state, review, created_at)
+                     VALUES (1, x'01', '', '', '', '', 'done', 'none', 0);
+                 INSERT INTO runs (num, id, task, fence, state, holder, lease_expires_at, agent,
+                     adapter, runtime, cwd, prompt_preview, started_at)
+                     VALUES (1, x'01', x'01', 1, 'live', '', 0, '', '', '', '', '', 0);",
+            )
+            .unwrap();
+        for (seq, text) in (1..).zip(texts) {
+            let event = format!(r#"{{"kind":"log","text":"{text}"}}"#);
+            connection
+                .execute(
+                    "INSERT INTO events (run, seq, bytes) VALUES (1, ?1, ?2)",
+                    params![seq, event.as_bytes()],
+                )
+                .unwrap();
+        }
+        migrate(&mut connection).unwrap();
+        let mut named = connection.prepare("SELECT hash FROM blob_names WHERE run = 1").unwrap();
+        let named = named.query_map([], |row| row.get(0)).unwrap();
+        assert_eq!(named.map(Result::unwrap).collect::<Vec<String>>(), [hash]);
     }
 
     #[test]

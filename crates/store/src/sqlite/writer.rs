@@ -158,6 +158,11 @@ impl Writer {
         answer.blocking_recv().unwrap_or(Err(Error::Unacknowledged))
     }
 
+    #[cfg(test)]
+    pub fn queued(&self) -> usize {
+        self.queue.max_capacity() - self.queue.capacity()
+    }
+
     /// Waits until everything queued so far is durable, and ends the thread.
     pub async fn close(&self) {
         let _ = self.queue.send(Message::Close).await;

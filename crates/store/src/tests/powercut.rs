@@ -48,7 +48,14 @@ struct Record {
     told: Told,
 }
 
-fn record(synchronous: Option<&'static str>) -> Record {
+/// What is done while the power is cut.
+enum Work {
+    Runs,
+    Deletion,
+    Copying,
+}
+
+fn record(work: Work, synchronous: Option<&'static str>) -> Record {
     vfs::install();
     let root = in_memory();
     // SQLite tells its files by their real paths.
@@ -57,7 +64,14 @@ fn record(synchronous: Option<&'static str>) -> Record {
     let mut worker = Worker { recording: &recording, told: Told::default() };
     SYNCHRONOUS.set(synchronous);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(worker.work(&root_path.join(HOME)));
+    let home = root_path.join(HOME);
+    runtime.block_on(async {
+        match work {
+            Work::Runs => worker.work(&home).await,
+            Work::Deletion => worker.delete(&home).await,
+            Work::Copying => worker.copy(&home).await,
+        }
+    });
     SYNCHRONOUS.set(None);
     let told = worker.told;
     let (ops, names) = recording.stop();
@@ -91,24 +105,24 @@ fn number(name: &str, or: usize) -> usize {
 }
 
 /// Where to cut: anywhere, and every second time right after an answer, which is the worst.
-fn cuts(ops: &[Op], images: usize, seed: u64) -> Vec<(usize, u64)> {
+fn cuts(ops: &[Op], from: usize, images: usize, seed: u64) -> Vec<(usize, u64)> {
     let mut dice = Dice(seed);
     let answered = |(at, op): (usize, &Op)| matches!(op, Op::Answer).then_some(at + 1);
-    let answers: Vec<usize> = ops.iter().enumerate().filter_map(answered).collect();
+    let answers: Vec<usize> = ops.iter().enumerate().skip(from).filter_map(answered).collect();
     let mut cuts: Vec<(usize, u64)> = (0..images)
         .map(|n| match n % 2 {
             0 => (answers[dice.below(answers.len())], dice.next()),
-            _ => (dice.below(ops.len() + 1), dice.next()),
+            _ => (from + dice.below(ops.len() + 1 - from), dice.next()),
         })
         .collect();
     cuts.sort_unstable();
     cuts
 }
 
-/// Cuts the power at many moments and counts the images that lost something.
-fn torment(ops: &[Op], told: &Told, images: usize, until_lost: bool) -> Tally {
+/// Cuts the power at many moments from this step on, and counts the images that lost something.
+fn torment(ops: &[Op], from: usize, told: &Told, images: usize, until_lost: bool) -> Tally {
     let seed = number("POWERCUT_SEED", 1) as u64;
-    let cuts = cuts(ops, images, seed);
+    let cuts = cuts(ops, from, images, seed);
     let tally = Mutex::new(Tally::default());
     let enough = AtomicBool::new(false);
     let every_second = |half: usize| {
@@ -127,6 +141,7 @@ fn torment(ops: &[Op], told: &Told, images: usize, until_lost: bool) -> Tally {
             disk.cut(&mut Dice(*seed), image.path());
             let home = image.path().join(HOME);
             spare_reserve(&home);
+            spare_reserve(&image.path().join(work::COPY));
             let complaints = runtime.block_on(work::complaints(&home, told, answers));
             let mut tally = tally.lock().unwrap();
             tally.images += 1;
@@ -154,9 +169,25 @@ fn say(what: &str, tally: &Tally) {
 
 #[test]
 fn a_power_cut_takes_nothing_that_was_answered() {
-    let Record { ops, told, .. } = record(None);
-    let tally = torment(&ops, &told, number("POWERCUT_IMAGES", IMAGES), false);
+    let Record { ops, told, .. } = record(Work::Runs, None);
+    let tally = torment(&ops, told.prepared, &told, number("POWERCUT_IMAGES", IMAGES), false);
     say("as it is", &tally);
+    assert_eq!(tally.lost, 0, "{:?}", tally.first);
+}
+
+#[test]
+fn a_power_cut_brings_nothing_back_that_was_purged() {
+    let Record { ops, told, .. } = record(Work::Deletion, None);
+    let tally = torment(&ops, told.prepared, &told, number("POWERCUT_IMAGES", IMAGES) / 5, false);
+    say("deleting", &tally);
+    assert_eq!(tally.lost, 0, "{:?}", tally.first);
+}
+
+#[test]
+fn a_power_cut_takes_nothing_of_a_copy_that_was_made() {
+    let Record { ops, told, .. } = record(Work::Copying, None);
+    let tally = torment(&ops, told.prepared, &told, number("POWERCUT_IMAGES", IMAGES) / 5, false);
+    say("copying", &tally);
     assert_eq!(tally.lost, 0, "{:?}", tally.first);
 }
 
@@ -168,7 +199,7 @@ fn folders_on_the_way_to_a_new_one_have_names_that_last() {
     crate::disk::make_folder(&root_path.join("a/b/c")).unwrap();
     let (ops, _) = recording.stop();
     let synced = |op: &Op| match op {
-        Op::SyncFolder { path } => Some(path.display().to_string()),
+        Op::SyncFolder { path, .. } => Some(path.display().to_string()),
         _ => None,
     };
     // The name of the last one is for the caller to make durable.
@@ -178,8 +209,8 @@ fn folders_on_the_way_to_a_new_one_have_names_that_last() {
 #[test]
 fn a_store_that_synced_less_would_lose_what_was_answered() {
     for weaker in ["NORMAL", "OFF"] {
-        let Record { ops, told, .. } = record(Some(weaker));
-        let tally = torment(&ops, &told, 200, false);
+        let Record { ops, told, .. } = record(Work::Runs, Some(weaker));
+        let tally = torment(&ops, told.prepared, &told, 200, false);
         say(&format!("synchronous={weaker}"), &tally);
         assert!(tally.lost > 0, "the instrument is blind to synchronous={weaker}");
     }
@@ -193,7 +224,7 @@ fn of_file(op: &Op, names: &BTreeMap<u32, PathBuf>, is: impl Fn(&str) -> bool) -
 }
 
 fn of_folder(op: &Op, is: impl Fn(&Path) -> bool) -> bool {
-    matches!(op, Op::SyncFolder { path } if is(path))
+    matches!(op, Op::SyncFolder { path, .. } if is(path))
 }
 
 const SYNCS: [(&str, Known); 9] = [
@@ -210,13 +241,44 @@ const SYNCS: [(&str, Known); 9] = [
     ("the folder above it", |op, _| of_folder(op, |path| path == Path::new(""))),
 ];
 
+/// The same of a copy while it grows.
+const COPY_SYNCS: [(&str, Known); 7] = [
+    ("its database", |op, names| of_file(op, names, |name| in_copy(name, "ostler.db"))),
+    ("its blobs", |op, names| of_file(op, names, |name| in_copy(name, "blobs/"))),
+    ("its traces", |op, names| of_file(op, names, |name| in_copy(name, "traces/"))),
+    ("its shelves", |op, _| of_folder(op, |path| in_copy(&path.to_string_lossy(), "blobs/"))),
+    ("its folder of shelves", |op, _| {
+        of_folder(op, |path| path.ends_with("blobs") && in_copy(&path.to_string_lossy(), "blobs"))
+    }),
+    ("its folder of traces", |op, _| {
+        of_folder(op, |path| in_copy(&path.to_string_lossy(), "traces"))
+    }),
+    ("its own folder", |op, _| of_folder(op, |path| path.extension() == Some("part".as_ref()))),
+];
+
+fn in_copy(name: &str, begins: &str) -> bool {
+    name.split_once(".part/").is_some_and(|(_, inside)| inside.starts_with(begins))
+}
+
 #[test]
 fn without_any_one_of_its_syncs_the_store_would_lose_what_was_answered() {
-    let Record { ops, names, told } = record(None);
-    for (what, known) in SYNCS {
-        let without: Vec<Op> = ops.iter().filter(|op| !known(op, &names)).cloned().collect();
+    depends_on_each(Work::Runs, &SYNCS);
+}
+
+#[test]
+fn without_any_one_of_its_syncs_a_copy_would_lose_a_part() {
+    depends_on_each(Work::Copying, &COPY_SYNCS);
+}
+
+fn depends_on_each(work: Work, syncs: &[(&str, Known)]) {
+    let Record { ops, names, told } = record(work, None);
+    for (what, known) in syncs {
+        let others = |ops: &[Op]| -> Vec<Op> {
+            ops.iter().filter(|op| !known(op, &names)).cloned().collect()
+        };
+        let (without, from) = (others(&ops), others(&ops[..told.prepared]).len());
         assert!(without.len() < ops.len(), "{what} is never synced");
-        let tally = torment(&without, &told, IMAGES, true);
+        let tally = torment(&without, from, &told, IMAGES, true);
         say(&format!("without the sync of {what}"), &tally);
         assert!(tally.lost > 0, "nothing depends on the sync of {what}");
     }

@@ -4,9 +4,10 @@
 use super::{long_event, sound};
 use crate::conformance::{Holder, Sure, holder, refused};
 use crate::*;
-use contract::event::Totals;
+use contract::event::{Body, Log, Stream, Totals};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::{Code, TaskState, Timestamp};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -137,6 +138,121 @@ async fn nobody_names_a_blob_while_some_are_removed() {
     store.purge(old.run).await.unwrap();
     store.commit(batch).await.unwrap();
     sound(dir.path());
+}
+
+/// What a host does at its start.
+async fn sweep(store: &Store) -> usize {
+    let mut swept = 0;
+    for shelf in store.shelves().await.unwrap() {
+        swept += store.sweep_shelf(&shelf).await.unwrap();
+    }
+    swept
+}
+
+#[tokio::test]
+async fn a_blob_that_nobody_came_to_name_is_noticed_and_swept() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+    let run = ended(&store, 1, Some(&text), TaskState::Done).await.run;
+    let (kept, left) = (Seal::default().asset(b"a report"), Seal::default().asset(b"left behind"));
+    let (keeping, keep) = (store.clone(), kept.clone());
+    tokio::task::spawn_blocking(move || keeping.keep_for(run, &keep).unwrap()).await.unwrap();
+    // Someone wrote it, and died before it was named.
+    store.shared.blobs.write(&left).unwrap();
+    sound(dir.path());
+    let unnamed = format!("some run names every blob: {}", left.hash);
+    assert_eq!(check_swept(dir.path()).unwrap(), [unnamed]);
+    let strange = store.blob_path(&left.hash).unwrap().with_file_name("not a blob");
+    std::fs::write(&strange, "x").unwrap();
+    assert_eq!(sweep(&store).await, 1);
+    assert_eq!(store.blob(&left.hash).unwrap(), None);
+    assert!(strange.exists(), "what is not ours is left alone");
+    assert!(store.blob(&kept.hash).unwrap().is_some());
+    assert_eq!(check_swept(dir.path()).unwrap(), [] as [String; 0]);
+    assert_eq!(sweep(&store).await, 0);
+}
+
+/// The Batch of a run with a long text is on its way, and the writer has not come to it. Whoever sent
+/// it waits for the answer, or has left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blob_that_is_being_named_stays() {
+    for (waits, sweeps) in [(true, true), (true, false), (false, true), (false, false)] {
+        let dir = TempDir::new().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+        let old = ended(&store, 1, Some(&text), TaskState::Done).await;
+        store.delete_run(old.run, NOW).await.unwrap();
+        let held = holder(&Sure(store.clone())).await;
+        let mut batch = held.batch(&[]);
+        // One that the deleted run names too, and one that nobody does.
+        let other = Seal::default().event(
+            &super::envelope(&held, held.head_seq + 2),
+            &Body::Log(Log { stream: Stream::Stdout, text: format!("{text} more"), level: None }),
+            None,
+        );
+        batch.events = vec![long_event(&held, text), other];
+        let hashes: Vec<_> = batch
+            .events
+            .iter()
+            .flat_map(|event| &event.blobs)
+            .map(|blob| blob.hash.clone())
+            .collect();
+        assert_eq!(hashes.len(), 2);
+        let ((begun, begins), (release, until)) = (channel(), channel());
+        let holding = store.clone();
+        let held_back = tokio::spawn(async move { holding.shared.sqlite.hold(begun, until).await });
+        begins.recv().unwrap();
+        let committing = store.clone();
+        let commit = tokio::spawn(async move { committing.commit(batch).await });
+        while store.shared.sqlite.queued() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        if !waits {
+            commit.abort();
+        }
+        let remover = store.clone();
+        let removed = tokio::spawn(async move {
+            match sweeps {
+                true => assert_eq!(sweep(&remover).await, 0),
+                false => assert!(remover.remove_blobs(old.run).await.unwrap()),
+            }
+        });
+        // Held as it should be it waits; let through it would come far in this time.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        release.send(()).unwrap();
+        removed.await.unwrap();
+        held_back.await.unwrap().unwrap();
+        assert_eq!(commit.await.is_ok(), waits);
+        assert_eq!(store.events(held.run, held.head_seq, 9).await.unwrap().len(), 2);
+        let there = hashes.iter().all(|hash| store.blob(hash).unwrap().is_some());
+        assert!(there, "whoever sent it waits: {waits}, swept: {sweeps}");
+        store.purge(old.run).await.unwrap();
+        assert_eq!(check_swept(dir.path()).unwrap(), [] as [String; 0]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_names_blobs_while_others_are_swept_loses_none() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let writing = {
+        let store = store.clone();
+        let mut held = holder(&Sure(store.clone())).await;
+        tokio::spawn(async move {
+            for n in 0..100 {
+                let mut batch = held.batch(&[]);
+                batch.events =
+                    vec![long_event(&held, format!("{n} {}", "x".repeat(TEXT_BYTES_MAX)))];
+                held.head_seq = store.commit(batch).await.unwrap().head_seq;
+            }
+        })
+    };
+    while !writing.is_finished() {
+        assert_eq!(sweep(&store).await, 0);
+    }
+    writing.await.unwrap();
+    assert_eq!(check_swept(dir.path()).unwrap(), [] as [String; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

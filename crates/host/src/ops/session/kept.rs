@@ -144,9 +144,5 @@ pub(super) fn write(file: &Path, kept: &Kept) -> Result<(), Fault> {
         Fault::new(Code::StoreUnreadable, format!("{}: {error}", file.display()))
     };
     let text = serde_json::to_string(kept).map_err(io::Error::other).map_err(failed)?;
-    let new = file.with_extension("new");
-    data::write_private(&new, &text)
-        .and_then(|()| fs::rename(&new, file))
-        .and_then(|()| fs::File::open(file.parent().unwrap_or(file))?.sync_all())
-        .map_err(failed)
+    data::replace_private(file, &text).map_err(failed)
 }

@@ -2,10 +2,11 @@
 //! random part, sector by sector. Names last once their folder was synced, and not before; each
 //! half of a rename is lost or kept on its own. This is harsher than the file systems in use.
 
-use super::log::{Node, Op};
+use super::log::{Node, Op, ROOT};
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Chance from a seed, so that a failing image can be made again.
 pub(super) struct Dice(pub u64);
@@ -39,13 +40,16 @@ enum Change {
     Truncate(usize),
 }
 
+/// A name in the folder of this number.
+type Name = (u32, OsString);
+
 /// A disk that follows a log. The root is there from the beginning.
 #[derive(Default)]
 pub(super) struct Disk {
     files: BTreeMap<u32, Inode>,
-    synced: BTreeMap<PathBuf, Node>,
+    synced: BTreeMap<Name, Node>,
     /// Names given and taken, in order, whose folder was not synced since.
-    since: Vec<(PathBuf, Option<Node>)>,
+    since: Vec<(Name, Option<Node>)>,
 }
 
 impl Disk {
@@ -64,12 +68,14 @@ impl Disk {
                     apply(&mut inode.synced, &change);
                 }
             }
-            Op::Name { path, node } => self.since.push((path.clone(), Some(*node))),
-            Op::Unname { path } => self.since.push((path.clone(), None)),
-            Op::SyncFolder { path } => {
+            Op::Name { folder, path, node } => {
+                self.since.push((name(*folder, path), Some(*node)));
+            }
+            Op::Unname { folder, path } => self.since.push((name(*folder, path), None)),
+            Op::SyncFolder { folder, .. } => {
                 let (lasting, open) = std::mem::take(&mut self.since)
                     .into_iter()
-                    .partition::<Vec<_>, _>(|(name, _)| name.parent() == Some(path));
+                    .partition::<Vec<_>, _>(|((within, _), _)| within == folder);
                 self.since = open;
                 lasting.into_iter().for_each(|entry| enter(&mut self.synced, entry));
             }
@@ -87,28 +93,44 @@ impl Disk {
                 enter(&mut names, entry.clone());
             }
         }
-        // Parents sort before their children.
-        for (path, node) in &names {
-            let path = to.join(path);
-            // A folder whose own name was lost took everything in it along.
-            if !path.parent().unwrap().is_dir() {
-                continue;
-            }
+        self.lay(dice, &Left { names, kept, sector }, ROOT, to);
+    }
+
+    /// Lays out what is left of a folder. One whose own name was lost took everything in it along.
+    fn lay(&self, dice: &mut Dice, left: &Left, folder: u32, to: &Path) {
+        let inside = left.names.range((folder, OsString::new())..(folder + 1, OsString::new()));
+        for ((_, name), node) in inside {
+            let path = to.join(name);
             match node {
-                Node::Folder => fs::create_dir(&path).unwrap(),
+                Node::Folder(folder) => {
+                    fs::create_dir(&path).unwrap();
+                    self.lay(dice, left, *folder, &path);
+                }
                 Node::File(file) => {
-                    let left = self.files.get(file).map(|inode| inode.cut(dice, kept, sector));
-                    fs::write(&path, left.unwrap_or_default()).unwrap();
+                    let inode = self.files.get(file);
+                    let bytes = inode.map(|inode| inode.cut(dice, left.kept, left.sector));
+                    fs::write(&path, bytes.unwrap_or_default()).unwrap();
                 }
             }
         }
     }
 }
 
-fn enter(names: &mut BTreeMap<PathBuf, Node>, (path, node): (PathBuf, Option<Node>)) {
+/// What one cut leaves: these names, and so many percent of what was not synced.
+struct Left {
+    names: BTreeMap<Name, Node>,
+    kept: u64,
+    sector: usize,
+}
+
+fn name(folder: u32, path: &Path) -> Name {
+    (folder, path.file_name().unwrap().to_owned())
+}
+
+fn enter(names: &mut BTreeMap<Name, Node>, (name, node): (Name, Option<Node>)) {
     match node {
-        Some(node) => names.insert(path, node),
-        None => names.remove(&path),
+        Some(node) => names.insert(name, node),
+        None => names.remove(&name),
     };
 }
 

@@ -1,5 +1,6 @@
 //! The log of what happened to the files of one store, in order, with the answers in between.
-//! Files are numbered like inodes, so that a name that is deleted and made again is another file.
+//! Files and folders are numbered like inodes: a name that is deleted and made again is another
+//! file, and what lies in a folder goes with it when the folder gets another name.
 
 use crate::disk::Deed;
 use std::collections::BTreeMap;
@@ -21,15 +22,18 @@ pub(super) enum Op {
     Sync {
         file: u32,
     },
-    /// A name now means this file or folder.
+    /// A name in a folder now means this file or folder.
     Name {
+        folder: u32,
         path: PathBuf,
         node: Node,
     },
     Unname {
+        folder: u32,
         path: PathBuf,
     },
     SyncFolder {
+        folder: u32,
         path: PathBuf,
     },
     /// The next answer was given.
@@ -39,15 +43,47 @@ pub(super) enum Op {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Node {
     File(u32),
-    Folder,
+    Folder(u32),
 }
+
+/// The number of the folder that is there from the beginning.
+pub(super) const ROOT: u32 = 0;
 
 #[derive(Default)]
 struct Written {
     ops: Vec<Op>,
-    names: BTreeMap<PathBuf, u32>,
-    files: u32,
+    names: BTreeMap<PathBuf, Node>,
+    /// How many numbers were given, besides that of the root.
+    nodes: u32,
     answers: usize,
+}
+
+impl Written {
+    fn number(&mut self) -> u32 {
+        self.nodes += 1;
+        self.nodes
+    }
+
+    fn folder(&self, path: &Path) -> u32 {
+        match self.names.get(path) {
+            _ if path.as_os_str().is_empty() => ROOT,
+            Some(Node::Folder(folder)) => *folder,
+            other => panic!("{} is {other:?} and no folder", path.display()),
+        }
+    }
+
+    fn name(&mut self, path: PathBuf, node: Node) {
+        let folder = self.folder(path.parent().unwrap());
+        self.names.insert(path.clone(), node);
+        self.ops.push(Op::Name { folder, path, node });
+    }
+
+    fn unname(&mut self, path: PathBuf) {
+        if self.names.remove(&path).is_some() {
+            let folder = self.folder(path.parent().unwrap());
+            self.ops.push(Op::Unname { folder, path });
+        }
+    }
 }
 
 /// What happens below one folder.
@@ -73,7 +109,7 @@ pub(crate) fn seen(deed: Deed<'_>) {
     };
     let Some(recording) = recording_of(path) else { return };
     match deed {
-        Deed::MakeFolder(path) => recording.name(path, Node::Folder),
+        Deed::MakeFolder(path) => recording.made_folder(path),
         Deed::Write { path, offset, bytes } => {
             let (file, _) = recording.opened(path);
             recording.write(file, offset as usize, bytes);
@@ -87,11 +123,7 @@ pub(crate) fn seen(deed: Deed<'_>) {
             recording.sync(file);
         }
         Deed::SyncFolder(path) => recording.sync_folder(path),
-        Deed::Rename { from, to } => {
-            let (file, _) = recording.opened(from);
-            recording.name(to, Node::File(file));
-            recording.removed(from);
-        }
+        Deed::Rename { from, to } => recording.renamed(from, to),
         Deed::Remove(path) => recording.removed(path),
     }
 }
@@ -109,7 +141,7 @@ impl Recording {
         recordings.retain(|other| !Arc::ptr_eq(other, &self));
         let ops = std::mem::take(&mut self.written().ops);
         let named = |op: &Op| match op {
-            Op::Name { path, node: Node::File(file) } => Some((*file, path.clone())),
+            Op::Name { path, node: Node::File(file), .. } => Some((*file, path.clone())),
             _ => None,
         };
         let last_names = ops.iter().filter_map(named).collect();
@@ -128,31 +160,38 @@ impl Recording {
     pub fn opened(&self, path: &Path) -> (u32, bool) {
         let path = self.below(path);
         let mut written = self.written();
-        if let Some(file) = written.names.get(&path) {
+        if let Some(Node::File(file)) = written.names.get(&path) {
             return (*file, false);
         }
-        let file = written.files;
-        written.files += 1;
-        written.names.insert(path.clone(), file);
-        written.ops.push(Op::Name { path, node: Node::File(file) });
+        let file = written.number();
+        written.name(path, Node::File(file));
         (file, true)
     }
 
-    fn name(&self, path: &Path, node: Node) {
+    fn made_folder(&self, path: &Path) {
         let path = self.below(path);
         let mut written = self.written();
-        if let Node::File(file) = node {
-            written.names.insert(path.clone(), file);
+        let folder = written.number();
+        written.name(path, Node::Folder(folder));
+    }
+
+    fn renamed(&self, from: &Path, to: &Path) {
+        let (from, to) = (self.below(from), self.below(to));
+        let mut written = self.written();
+        let node = written.names[&from];
+        let inside =
+            written.names.extract_if(.., |path, _| path.starts_with(&from) && *path != from);
+        let inside: Vec<_> = inside.collect();
+        written.name(to.clone(), node);
+        written.unname(from.clone());
+        for (path, node) in inside {
+            written.names.insert(to.join(path.strip_prefix(&from).unwrap()), node);
         }
-        written.ops.push(Op::Name { path, node });
     }
 
     pub fn removed(&self, path: &Path) {
         let path = self.below(path);
-        let mut written = self.written();
-        if written.names.remove(&path).is_some() {
-            written.ops.push(Op::Unname { path });
-        }
+        self.written().unname(path);
     }
 
     pub fn write(&self, file: u32, offset: usize, bytes: &[u8]) {
@@ -169,7 +208,20 @@ impl Recording {
 
     pub fn sync_folder(&self, path: &Path) {
         let path = self.below(path);
-        self.written().ops.push(Op::SyncFolder { path });
+        let mut written = self.written();
+        let folder = written.folder(&path);
+        written.ops.push(Op::SyncFolder { folder, path });
+    }
+
+    /// How many steps there were.
+    pub fn steps(&self) -> usize {
+        self.written().ops.len()
+    }
+
+    /// The step by which something got this name first.
+    pub fn named(&self, path: &str) -> usize {
+        let is = |op: &Op| matches!(op, Op::Name { path: named, .. } if *named == Path::new(path));
+        self.written().ops.iter().position(is).unwrap()
     }
 
     /// Notes that an answer was given, by its number, counted from 0.

@@ -11,6 +11,8 @@ use contract::limits::TEXT_BYTES_MAX;
 use contract::{CommandId, RunState, TaskState, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What a copy is called, beside the original.
+pub(super) const COPY: &str = "copy";
 /// More rows than there are.
 const ALL: usize = 500;
 
@@ -23,15 +25,24 @@ pub(super) enum Answer {
     Wished { run: RunId, id: CommandId },
     Kept(String),
     Traced(RunId),
+    Purged(RunId),
+    BackedUp,
 }
 
 /// Everything that was asked for, and what was answered, in order.
 #[derive(Default)]
 pub(super) struct Told {
     pub answers: Vec<Answer>,
+    /// The steps before those in which the power is cut.
+    pub prepared: usize,
     events: BTreeMap<(RunId, u64), Vec<u8>>,
     blobs: BTreeMap<String, Vec<u8>>,
     traces: BTreeMap<RunId, Vec<u8>>,
+    named: BTreeMap<RunId, BTreeSet<String>>,
+    /// Runs whose deletion was asked for, after so many answers.
+    deleted: BTreeMap<RunId, usize>,
+    /// The runs that a copy has, and the blobs that they named.
+    copied: BTreeMap<RunId, BTreeSet<String>>,
     /// The head of the run once a wish is taken.
     taken: BTreeMap<CommandId, u64>,
 }
@@ -53,6 +64,7 @@ impl Worker<'_> {
             self.told.events.insert((batch.run, event.seq), event.bytes.bytes().to_vec());
             for blob in &event.blobs {
                 self.told.blobs.insert(blob.hash.clone(), blob.bytes.bytes().to_vec());
+                self.told.named.entry(batch.run).or_default().insert(blob.hash.clone());
             }
         }
         for id in &batch.taken {
@@ -131,6 +143,60 @@ impl Worker<'_> {
         self.answered(Answer::Traced(held.run));
     }
 
+    async fn purge(&mut self, store: &Store, run: RunId) {
+        self.told.deleted.insert(run, self.told.answers.len());
+        store.delete_run(run, NOW).await.unwrap();
+        store.purge(run).await.unwrap();
+        self.answered(Answer::Purged(run));
+    }
+
+    async fn back_up(&mut self, store: &Store, home: &Path) {
+        let page = RunsPage { before: None, limit: ALL, unsettled_only: false };
+        let runs = store.runs(page).await.unwrap().into_iter();
+        let named = |run| (run, self.told.named.get(&run).cloned().unwrap_or_default());
+        self.told.copied = runs.map(|row| named(row.id)).collect();
+        backup(home, &home.with_file_name(COPY), NOW).await.unwrap();
+        self.answered(Answer::BackedUp);
+        // Before it has its name there is nothing to look at.
+        self.told.prepared = self.recording.named(COPY);
+    }
+
+    /// Runs that said much and have ended, and one that has not.
+    async fn prepare(&mut self, store: &Store) -> (Vec<RunId>, Vec<Holder>) {
+        let mut held = Vec::new();
+        for _ in 0..4 {
+            held.push(self.begin(store).await);
+        }
+        for n in 0..3 {
+            self.commit_all(store, &mut held, n).await;
+        }
+        let mut ended = Vec::new();
+        for mut held in held.split_off(1) {
+            self.settle(store, &mut held).await;
+            ended.push(held.run);
+        }
+        self.told.prepared = self.recording.steps();
+        (ended, held)
+    }
+
+    /// Deletes, while others go on.
+    pub async fn delete(&mut self, home: &Path) {
+        let store = Store::open(home).unwrap();
+        let (ended, mut held) = self.prepare(&store).await;
+        for (n, run) in ended.into_iter().enumerate() {
+            self.purge(&store, run).await;
+            self.commit_all(&store, &mut held, 3 + n).await;
+        }
+    }
+
+    /// Copies, and goes on.
+    pub async fn copy(&mut self, home: &Path) {
+        let store = Store::open(home).unwrap();
+        let (_, mut held) = self.prepare(&store).await;
+        self.back_up(&store, home).await;
+        self.commit_all(&store, &mut held, 3).await;
+    }
+
     /// Opens, works, closes, opens again, works on, and is cut off.
     pub async fn work(&mut self, home: &Path) {
         let mut held = Vec::new();
@@ -155,7 +221,9 @@ impl Worker<'_> {
                     let path = store.blob_path(&blob.hash).unwrap();
                     crate::disk::make_folder(path.parent().unwrap()).unwrap();
                 }
-                store.keep(&blob).unwrap();
+                let (keeping, kept, run) = (store.clone(), blob.clone(), held[0].run);
+                let keep = move || keeping.keep_for(run, &kept);
+                tokio::task::spawn_blocking(keep).await.unwrap().unwrap();
                 self.answered(Answer::Kept(blob.hash));
             }
             if opening < 2 {
@@ -183,7 +251,7 @@ pub(super) async fn complaints(home: &Path, told: &Told, answers: usize) -> Vec<
         Err(error) => return vec![format!("it does not open: {error}")],
     };
     let mut found = check(home).unwrap_or_else(|error| vec![format!("unreadable: {error}")]);
-    let seen = match Seen::of(&store).await {
+    let seen = match Seen::of(&store, home, told, answers).await {
         Ok(seen) => seen,
         Err(error) => return vec![format!("it cannot be read: {error}")],
     };
@@ -192,10 +260,54 @@ pub(super) async fn complaints(home: &Path, told: &Told, answers: usize) -> Vec<
             found.push(format!("{answer:?}"));
         }
     }
+    found.extend(seen.left(&store, told));
+    if seen.copied {
+        let copy = home.with_file_name(COPY);
+        let wrong = wrong_with(&copy, told).await.unwrap_or_else(|error| vec![error.to_string()]);
+        found.extend(wrong.into_iter().map(|wrong| format!("the copy: {wrong}")));
+    }
     found
         .extend(altered(&store, &seen, told).await.unwrap_or_else(|error| vec![error.to_string()]));
+    found.extend(unswept(&store, home).await.unwrap_or_else(|error| vec![error.to_string()]));
     store.close().await;
     found
+}
+
+/// What has no name when the next host has swept.
+async fn unswept(store: &Store, home: &Path) -> Result<Vec<String>, Error> {
+    for shelf in store.shelves().await? {
+        store.sweep_shelf(&shelf).await?;
+    }
+    check_swept(home)
+}
+
+/// A copy is whole or not there: every run with all its events, blobs and lines, and all of them ended.
+async fn wrong_with(copy: &Path, told: &Told) -> Result<Vec<String>, Error> {
+    let store = Store::open(copy)?;
+    let mut found = check(copy)?;
+    for (run, blobs) in &told.copied {
+        let row = store.run(*run).await?;
+        if row.is_none_or(|row| row.state != RunState::Settled) {
+            found.push(format!("{run} is not there, or lives"));
+        }
+        for hash in blobs {
+            if store.blob(hash)?.as_ref() != told.blobs.get(hash) {
+                found.push(format!("blob {hash} of {run}"));
+            }
+        }
+        if told.traces.contains_key(run) && !traced(&store, told, *run) {
+            found.push(format!("the trace of {run}"));
+        }
+    }
+    store.close().await;
+    Ok(found)
+}
+
+fn traced(store: &Store, told: &Told, run: RunId) -> bool {
+    let mut lines = Vec::new();
+    let trace = store.read_trace(run).ok().flatten();
+    let read = trace.is_some_and(|mut trace| trace.copy(&mut lines).is_ok());
+    read && told.traces.get(&run) == Some(&lines)
 }
 
 /// What an image holds, read once.
@@ -203,10 +315,14 @@ struct Seen {
     tasks: BTreeSet<TaskId>,
     runs: BTreeMap<RunId, RunRow>,
     waiting: BTreeSet<CommandId>,
+    half_deleted: BTreeSet<RunId>,
+    /// Runs that are not there any more, and whose deletion had been asked for.
+    gone: BTreeSet<RunId>,
+    copied: bool,
 }
 
 impl Seen {
-    async fn of(store: &Store) -> Result<Self, Error> {
+    async fn of(store: &Store, home: &Path, told: &Told, answers: usize) -> Result<Self, Error> {
         let tasks = store.tasks(TasksPage { limit: ALL, ..TasksPage::default() }).await?;
         let runs = RunsPage { before: None, limit: ALL, unsettled_only: false };
         let runs = store.runs(runs).await?;
@@ -215,11 +331,34 @@ impl Seen {
             waiting.extend(store.inbox(run.id).await?.iter().map(|wish| wish.id));
         }
         let tasks = tasks.into_iter().map(|task| task.id).collect();
-        Ok(Self { tasks, runs: runs.into_iter().map(|run| (run.id, run)).collect(), waiting })
+        let runs: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id, run)).collect();
+        let half_deleted = store.half_deleted(ALL).await?.into_iter().collect();
+        let asked = told.deleted.iter().filter(|(_, asked)| **asked <= answers);
+        let gone = asked.map(|(run, _)| *run).filter(|run| !runs.contains_key(run)).collect();
+        let copied = home.with_file_name(COPY).is_dir();
+        Ok(Self { tasks, runs, waiting, half_deleted, gone, copied })
+    }
+
+    /// What is left of runs that were wholly removed: nobody would look for it any more.
+    fn left(&self, store: &Store, told: &Told) -> Vec<String> {
+        let mut found = Vec::new();
+        for run in self.gone.difference(&self.half_deleted) {
+            if !matches!(store.read_trace(*run), Ok(None)) {
+                found.push(format!("the trace of {run} came back"));
+            }
+            for hash in told.named.get(run).into_iter().flatten() {
+                if !matches!(store.blob(hash), Ok(None)) {
+                    found.push(format!("blob {hash} of {run} came back"));
+                }
+            }
+        }
+        found
     }
 
     fn keeps(&self, store: &Store, told: &Told, answer: &Answer) -> bool {
-        let row = |run, holds: &dyn Fn(&RunRow) -> bool| self.runs.get(run).is_some_and(holds);
+        let row = |run, holds: &dyn Fn(&RunRow) -> bool| {
+            self.gone.contains(run) || self.runs.get(run).is_some_and(holds)
+        };
         let settled = |row: &RunRow| row.state == RunState::Settled;
         match answer {
             Answer::Queued(task) => self.tasks.contains(task),
@@ -237,12 +376,9 @@ impl Seen {
             Answer::Kept(hash) => {
                 store.blob(hash).is_ok_and(|blob| blob.as_ref() == told.blobs.get(hash))
             }
-            Answer::Traced(run) => {
-                let mut lines = Vec::new();
-                let trace = store.read_trace(*run).ok().flatten();
-                let read = trace.is_some_and(|mut trace| trace.copy(&mut lines).is_ok());
-                read && told.traces.get(run) == Some(&lines)
-            }
+            Answer::Traced(run) => self.gone.contains(run) || traced(store, told, *run),
+            Answer::Purged(run) => self.gone.contains(run) && !self.half_deleted.contains(run),
+            Answer::BackedUp => self.copied,
         }
     }
 }
