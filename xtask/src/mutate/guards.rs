@@ -18,6 +18,7 @@ struct Guarded {
 
 const GUARDED: &[Guarded] = &[
     Guarded { path: "crates/server/src/auth.rs", kind: Kind::Auth, arms: true, bounds: &[] },
+    Guarded { path: "crates/server/src/names.rs", kind: Kind::Auth, arms: true, bounds: &[] },
     Guarded {
         path: "crates/server/src/listen.rs",
         kind: Kind::Auth,

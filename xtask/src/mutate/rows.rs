@@ -24,6 +24,7 @@ const KEEPER_LEASE: &str = "crates/keeper/src/keep/lease.rs";
 const LADDER: &str = "crates/keeper/src/keep/ladder.rs";
 const DRIVE: &str = "crates/host/src/drive.rs";
 const AUTH: &str = "crates/server/src/auth.rs";
+const NAMES: &str = "crates/server/src/names.rs";
 const CHANGE: &str = "crates/host/src/workspace/change.rs";
 
 const ENGINE: &[&Trial] = &[&trial::ENGINE];
@@ -160,9 +161,9 @@ pub const ROWS: &[Row] = &[
         "ResolveFlags::NO_SYMLINKS" => "ResolveFlags::empty()", HOST),
     row!("any token opens the house", Auth, AUTH,
         "bool::from(token.as_bytes().ct_eq(self.token.as_bytes()))" => "true", SERVER),
-    row!("a whole address may name any host", Auth, AUTH,
+    row!("a whole address may name any host", Auth, NAMES,
         "uri.authority().is_none_or(|named| self.is_own(named.as_str()))" => "true", SERVER),
-    row!("a browser may come from any site", Auth, AUTH,
+    row!("a browser may come from any site", Auth, NAMES,
         "matches!(site.as_bytes(), b\"same-origin\" | b\"none\")" => "!site.is_empty()", SERVER),
     row!("every path is open", Auth, AUTH,
         "if access == Access::Open {" => "if access != Access::Run {", SERVER),
