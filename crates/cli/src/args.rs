@@ -503,6 +503,9 @@ pub struct Remote {
     /// Listen beyond loopback without encryption, on a network that is trusted
     #[arg(long)]
     pub allow_insecure: bool,
+    /// The address that callers write, where it is not the one that is listened on
+    #[arg(long, value_name = "URL")]
+    pub public_url: Option<String>,
     /// How many sessions may run at once [default: 4]
     #[arg(long, value_name = "N")]
     pub max_sessions: Option<usize>,

@@ -17,6 +17,7 @@ pub mod limits;
 pub mod mapping;
 pub mod money;
 pub mod plan;
+pub mod reach;
 pub mod reset;
 pub mod schema;
 pub mod speech;

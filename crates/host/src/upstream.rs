@@ -9,6 +9,7 @@
 
 mod bounded;
 mod http;
+mod machines;
 
 pub(crate) use http::{causes, client_with_secret};
 

@@ -3,6 +3,7 @@
 //! reach a local port. Who comes without a good token is counted (`refused.rs`) and written down.
 
 use crate::App;
+use crate::names::Names;
 use crate::places::Standing;
 use crate::refused::Refused;
 use crate::rest::{self, Access, Problem};
@@ -10,11 +11,12 @@ use crate::{keyed, sign_in};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, Uri, header};
+use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use contract::{Code, Fault, Scope, Timestamp, TokenId, limits};
 use futures::StreamExt as _;
+use host::Host;
 use host::audit::RefusedToken;
 use host::ops::relay::Bearer;
 use host::ops::token;
@@ -39,19 +41,8 @@ fn was_good(app: &App, path: &str, token: &str) -> bool {
 /// What is compared against.
 pub struct Guard {
     token: String,
-    hosts: Vec<String>,
-    scheme: &'static str,
-    /// Where every address of this machine is listened on: its port.
-    everywhere: Option<u16>,
+    pub names: Names,
     refused: Refused,
-}
-
-/// The names of a server that others come to from elsewhere.
-#[derive(Debug, Clone)]
-pub struct Names {
-    pub scheme: &'static str,
-    pub address: SocketAddr,
-    pub public_url: Option<String>,
 }
 
 /// Who asks.
@@ -96,78 +87,8 @@ impl Caller {
 }
 
 impl Guard {
-    pub fn new(token: String, address: SocketAddr) -> Self {
-        Self::named(token, own_names(address.port()), "http", None)
-    }
-
-    /// The same for a server that others come to from elsewhere: by its address, or by the name that
-    /// its owner gave it. Where every address is listened on, any address will do, and no name: a page
-    /// that makes a name of its own point here still shows that name.
-    pub fn beyond(token: String, names: Names) -> Self {
-        let Names { scheme, address, public_url } = names;
-        let public = public_url.as_deref().and_then(|url| url.parse::<Uri>().ok());
-        let public = public.and_then(|url| url.into_parts().authority);
-        let mut hosts = match address.ip().is_loopback() {
-            true => own_names(address.port()),
-            false => vec![address.to_string()],
-        };
-        hosts.extend(public.map(|public| public.as_str().to_owned()));
-        let everywhere = address.ip().is_unspecified().then(|| address.port());
-        Self::named(token, hosts, scheme, everywhere)
-    }
-
-    fn named(
-        token: String,
-        hosts: Vec<String>,
-        scheme: &'static str,
-        everywhere: Option<u16>,
-    ) -> Self {
-        Self { token, hosts, scheme, everywhere, refused: Refused::default() }
-    }
-
-    /// The names by which this server may be called.
-    pub fn hosts(&self) -> &[String] {
-        &self.hosts
-    }
-
-    /// Whether those are all of them.
-    pub fn names_are_known(&self) -> bool {
-        self.everywhere.is_none()
-    }
-
-    fn is_own(&self, name: &str) -> bool {
-        let address = name.parse::<SocketAddr>().ok();
-        self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
-            || self.everywhere.is_some_and(|port| address.is_some_and(|to| to.port() == port))
-    }
-
-    fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
-        let mut given = headers.get_all(header::HOST).iter();
-        // An address that is written whole names a host too, and by the standard it counts more.
-        let whole = uri.authority().is_none_or(|named| self.is_own(named.as_str()));
-        match (given.next().map(|host| host.to_str()), given.next()) {
-            (Some(Ok(host)), None) if whole && self.is_own(host) => Ok(()),
-            _ => Err(Fault::new(Code::Forbidden, "the Host header does not name this server")),
-        }
-    }
-
-    fn origin(&self, headers: &HeaderMap) -> Result<(), Fault> {
-        let refused = || Fault::new(Code::Forbidden, "the request comes from another origin");
-        for origin in headers.get_all(header::ORIGIN) {
-            let host = origin
-                .to_str()
-                .ok()
-                .and_then(|origin| origin.strip_prefix(self.scheme)?.strip_prefix("://"))
-                .ok_or_else(refused)?;
-            if !self.is_own(host) {
-                return Err(refused());
-            }
-        }
-        let mut sites = headers.get_all("sec-fetch-site").iter();
-        match sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none")) {
-            true => Ok(()),
-            false => Err(refused()),
-        }
+    pub fn new(token: String, names: Names) -> Self {
+        Self { token, names, refused: Refused::default() }
     }
 
     async fn caller(&self, app: &App, parts: &Parts, access: Access) -> Result<Caller, Fault> {
@@ -218,11 +139,6 @@ impl Guard {
     }
 }
 
-/// What this machine calls itself.
-fn own_names(port: u16) -> Vec<String> {
-    ["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")).into()
-}
-
 fn person(row: &TokenRow) -> Caller {
     Caller::Person(Person { scope: row.scope, who: Who::holds(row), until: row.expires_at })
 }
@@ -239,7 +155,8 @@ fn allowed(caller: &Caller, access: Access) -> Result<(), Fault> {
     }
 }
 
-fn content_type(headers: &HeaderMap) -> Result<(), Fault> {
+/// Refuses a body that is not said to be what we take.
+pub(crate) fn content_type(headers: &HeaderMap) -> Result<(), Fault> {
     let mut given = headers.get_all(header::CONTENT_TYPE).iter();
     let json = |given: &header::HeaderValue| {
         let kind = given.to_str().ok().and_then(|given| given.split(';').next());
@@ -287,10 +204,10 @@ pub(crate) async fn whole(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Fa
 
 /// Counts a request that has no good token, writes it down while there are few of them, and gives
 /// what it is answered with.
-fn refused(app: &App, parts: &Parts, reason: Fault) -> Fault {
+pub(crate) fn refused(host: &Host, refused: &Refused, parts: &Parts, reason: Fault) -> Fault {
     let from = parts.extensions.get::<ConnectInfo<SocketAddr>>();
     let from = from.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |ConnectInfo(peer)| peer.ip());
-    let verdict = app.guard.refused.count(host::clock::now().mono_ms, from);
+    let verdict = refused.count(host::clock::now().mono_ms, from);
     if verdict.told {
         // Methods and addresses of their own making are their words, and not kept.
         let known =
@@ -299,7 +216,7 @@ fn refused(app: &App, parts: &Parts, reason: Fault) -> Fault {
         let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let method = method.map_or("other", Method::as_str).to_owned();
         let before = verdict.before;
-        app.host.token_refused(&reason, RefusedToken { from, method, route, before });
+        host.token_refused(&reason, RefusedToken { from, method, route, before });
     }
     verdict.fault(reason)
 }
@@ -307,8 +224,8 @@ fn refused(app: &App, parts: &Parts, reason: Fault) -> Fault {
 /// The request that may be answered, with who asks and all that is said.
 async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     let (mut parts, body) = request.into_parts();
-    app.guard.host(&parts.uri, &parts.headers)?;
-    app.guard.origin(&parts.headers)?;
+    app.guard.names.host(&parts.uri, &parts.headers)?;
+    app.guard.names.origin(&parts.headers)?;
     let matched = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
     let access = rest::access(matched, &parts.method);
     if access == Access::Open {
@@ -316,7 +233,9 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     }
     let caller = app.guard.caller(app, &parts, access).await;
     let caller = caller.map_err(|fault| match fault.code {
-        Code::Unauthorized | Code::FenceStale => refused(app, &parts, fault),
+        Code::Unauthorized | Code::FenceStale => {
+            refused(&app.host, &app.guard.refused, &parts, fault)
+        }
         // That a store cannot be read is nobody's guess.
         _ => fault,
     })?;
@@ -341,10 +260,14 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
 
 /// Lets a request through, or answers it here.
 pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    let mut response = match admit(&app, request).await {
+    protected(match admit(&app, request).await {
         Ok(request) => keyed::answer(&app, request, next).await,
         Err(fault) => Problem(fault).into_response(),
-    };
+    })
+}
+
+/// What every answer says to a browser that got hold of it.
+pub(crate) fn protected(mut response: Response) -> Response {
     let headers = response.headers_mut();
     for (name, value) in [
         ("x-content-type-options", "nosniff"),

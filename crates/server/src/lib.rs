@@ -9,6 +9,7 @@ pub mod feed;
 pub mod keyed;
 mod listen;
 mod mcp;
+mod names;
 mod pass;
 mod places;
 mod refused;

@@ -2,6 +2,7 @@
 //! what it says: its headers in number, size and time, and how many others there are. What is asked
 //! over it is the business of `auth.rs` and the routes.
 
+use crate::names::Names;
 use crate::places::{Place, Places};
 use crate::remote::{Files, tls};
 use crate::{App, auth, mcp, router};
@@ -144,7 +145,7 @@ impl Listening {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
         let link_base = self.link_base().into();
-        let guard = Arc::new(auth::Guard::new(token.clone(), self.address));
+        let guard = Arc::new(auth::Guard::new(token.clone(), Names::local(self.address)));
         let app = App {
             mcp: mcp::service(&host, &guard),
             host,
@@ -156,12 +157,9 @@ impl Listening {
         };
         let (over, mut is_over) = watch::channel(());
         let outside = self.outer.map(|outer| {
-            let names = auth::Names {
-                scheme: outer.scheme(),
-                address: outer.address,
-                public_url: outer.public_url,
-            };
-            let guard = Arc::new(auth::Guard::beyond(token, names));
+            let public = outer.public_url.as_deref();
+            let names = Names::beyond(outer.scheme(), outer.address, public);
+            let guard = Arc::new(auth::Guard::new(token, names));
             let app = App { mcp: mcp::service(&app.host, &guard), guard, ..app.clone() };
             let stop = async move {
                 let _ = is_over.changed().await;

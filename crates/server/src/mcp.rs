@@ -34,8 +34,8 @@ pub type Service = StreamableHttpService<Relay, NeverSessionManager>;
 /// Makes it, with the limits of every other route.
 pub fn service(host: &Host, guard: &Guard) -> Service {
     let mut config = StreamableHttpServerConfig::default();
-    config = match guard.names_are_known() {
-        true => config.with_allowed_hosts(guard.hosts()),
+    config = match guard.names.are_known() {
+        true => config.with_allowed_hosts(guard.names.hosts()),
         // Any address of this machine is good, and the guard before every route has looked.
         false => config.disable_allowed_hosts(),
     };

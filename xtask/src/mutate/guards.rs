@@ -7,49 +7,82 @@ use super::source::Source;
 use std::ops::Range;
 
 struct Guarded {
-    /// The beginning of a path.
+    /// The beginning of a path; the first that fits counts.
     path: &'static str,
     kind: Kind,
-    /// Whether conditions of arms are checks here.
-    arms: bool,
+    ways: &'static [Way],
     /// Calls in a chain that set a bound.
     bounds: &'static [&'static str],
 }
 
+/// What is a check there, besides an `if` that refuses.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// A statement that only may fail. Not where such statements act: making a directory is no check.
+    Statements,
+    /// A condition on an arm, and a header in a table.
+    Arms,
+}
+
+const NONE: &[Way] = &[];
+const STATEMENTS: &[Way] = &[Way::Statements];
+const ARMS: &[Way] = &[Way::Arms];
+const BOTH: &[Way] = &[Way::Statements, Way::Arms];
+
+const fn guarded(path: &'static str, kind: Kind, ways: &'static [Way]) -> Guarded {
+    Guarded { path, kind, ways, bounds: &[] }
+}
+
+impl Guarded {
+    const fn bounded(self, bounds: &'static [&'static str]) -> Self {
+        Self { bounds, ..self }
+    }
+}
+
 const GUARDED: &[Guarded] = &[
-    Guarded { path: "crates/server/src/auth.rs", kind: Kind::Auth, arms: true, bounds: &[] },
-    Guarded {
-        path: "crates/server/src/listen.rs",
-        kind: Kind::Auth,
-        arms: false,
-        bounds: &["header_read_timeout", "max_headers", "max_header_size"],
-    },
-    Guarded { path: "crates/server/src/lib.rs", kind: Kind::Auth, arms: false, bounds: &["layer"] },
-    Guarded { path: "crates/server/src/mcp.rs", kind: Kind::Auth, arms: false, bounds: &[] },
-    Guarded { path: "crates/server/src/sse.rs", kind: Kind::Auth, arms: false, bounds: &[] },
-    Guarded { path: "crates/server/src/rest/", kind: Kind::Auth, arms: false, bounds: &[] },
-    Guarded {
-        path: "crates/host/src/ops/relay.rs",
-        kind: Kind::Auth,
-        arms: false,
-        bounds: &["filter"],
-    },
-    Guarded { path: "crates/host/src/ops/tool.rs", kind: Kind::Path, arms: false, bounds: &[] },
-    Guarded { path: "crates/host/src/workspace", kind: Kind::Path, arms: false, bounds: &[] },
-    Guarded { path: "crates/host/src/data.rs", kind: Kind::Path, arms: false, bounds: &[] },
-    Guarded { path: "crates/host/src/environment.rs", kind: Kind::Path, arms: false, bounds: &[] },
+    guarded("crates/server/src/auth.rs", Kind::Auth, BOTH),
+    guarded("crates/server/src/names.rs", Kind::Auth, BOTH),
+    guarded("crates/server/src/listen.rs", Kind::Auth, STATEMENTS).bounded(&[
+        "header_read_timeout",
+        "max_headers",
+        "max_header_size",
+    ]),
+    guarded("crates/server/src/lib.rs", Kind::Auth, STATEMENTS).bounded(&["layer"]),
+    guarded("crates/server/src/mcp.rs", Kind::Auth, STATEMENTS),
+    guarded("crates/server/src/sse.rs", Kind::Auth, STATEMENTS),
+    guarded("crates/server/src/rest/", Kind::Auth, STATEMENTS),
+    guarded("crates/server/src/remote/guard.rs", Kind::Auth, BOTH),
+    guarded("crates/server/src/remote/mod.rs", Kind::Auth, NONE).bounded(&["layer"]),
+    guarded("crates/remote/src/courier/address.rs", Kind::Auth, BOTH),
+    guarded("crates/host/src/upstream/http.rs", Kind::Auth, STATEMENTS),
+    guarded("crates/host/src/upstream/machines.rs", Kind::Auth, STATEMENTS),
+    guarded("crates/host/src/ops/relay.rs", Kind::Auth, STATEMENTS).bounded(&["filter"]),
+    guarded("crates/host/src/ops/token.rs", Kind::Auth, STATEMENTS),
+    guarded("crates/host/src/ops/tool.rs", Kind::Path, STATEMENTS),
+    guarded("crates/host/src/workspace", Kind::Path, STATEMENTS),
+    guarded("crates/host/src/data.rs", Kind::Path, STATEMENTS),
+    guarded("crates/host/src/environment.rs", Kind::Path, STATEMENTS),
+    guarded("crates/host/src/git.rs", Kind::Path, NONE),
+    guarded("crates/host/src/git/call.rs", Kind::Path, NONE).bounded(&["filter"]),
+    guarded("crates/host/src/git/", Kind::Path, ARMS),
+    guarded("crates/host/src/trees/give_back.rs", Kind::Path, STATEMENTS),
+    guarded("crates/host/src/trees", Kind::Path, NONE),
+    guarded("crates/host/src/skills.rs", Kind::Path, STATEMENTS),
+    guarded("crates/host/src/skills/read.rs", Kind::Path, NONE),
 ];
 
 pub fn find(source: &Source, found: &mut Vec<Mutation>) {
     let mut guarded = GUARDED.iter().filter(|guarded| source.path.starts_with(guarded.path));
-    let Some(Guarded { kind, arms, bounds, .. }) = guarded.next() else { return };
+    let Some(Guarded { kind, ways, bounds, .. }) = guarded.next() else { return };
     let made = |at: Range<usize>, becomes: &str| Mutation::new(source, *kind, at, becomes);
     found.extend(refusals(source).into_iter().map(|at| made(at, "false")));
-    found.extend(fallible(source).into_iter().map(|at| {
-        let statement = source.text[at.clone()].trim_end_matches("?;");
-        made(at, &format!("let _ = {statement};")).formed(Form::Statement)
-    }));
-    if *arms {
+    if ways.contains(&Way::Statements) {
+        found.extend(fallible(source).into_iter().map(|at| {
+            let statement = source.text[at.clone()].trim_end_matches("?;");
+            made(at, &format!("let _ = {statement};")).formed(Form::Statement)
+        }));
+    }
+    if ways.contains(&Way::Arms) {
         found.extend(conditions(source).into_iter().map(|at| made(at, "true")));
         found.extend(headers(source).into_iter().map(|at| made(at, "").formed(Form::Alone)));
     }

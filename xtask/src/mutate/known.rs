@@ -44,6 +44,11 @@ pub const KNOWN: &[(&str, &str)] = &[
         "an id that is not there lies between no two and ends with nothing: it is not found either way",
     ),
     (
+        "auth/host/ops/token/revoke/!host.store().revoke_token(row.id).await.map_err…",
+        "the token was found among those that are good a line above: only two who take it away at once \
+         come so far, and for both of them it is gone",
+    ),
+    (
         "rule/the agent's group is not killed",
         "the agent is killed by the next line and the rest of its family by the sweep: only later",
     ),

@@ -24,6 +24,8 @@ const KEEPER_LEASE: &str = "crates/keeper/src/keep/lease.rs";
 const LADDER: &str = "crates/keeper/src/keep/ladder.rs";
 const DRIVE: &str = "crates/host/src/drive.rs";
 const AUTH: &str = "crates/server/src/auth.rs";
+const NAMES: &str = "crates/server/src/names.rs";
+const REACH: &str = "crates/contract/src/reach.rs";
 const CHANGE: &str = "crates/host/src/workspace/change.rs";
 
 const ENGINE: &[&Trial] = &[&trial::ENGINE];
@@ -31,6 +33,8 @@ const STORE: &[&Trial] = &[&trial::STORE];
 const KEEPER: &[&Trial] = &[&trial::KEEPER, &trial::DEATHS];
 const HOST: &[&Trial] = &[&trial::HOST, &trial::SECURITY];
 const SERVER: &[&Trial] = &[&trial::SERVER, &trial::SECURITY];
+const REMOTE: &[&Trial] = trial::OF_REMOTE;
+const REACHED: &[&Trial] = &[&trial::REACH];
 const SPARE: &[&Trial] = &[&trial::SPARE];
 const DRIVEN: &[&Trial] = &[&trial::HOST, &trial::TOKENS];
 
@@ -160,9 +164,9 @@ pub const ROWS: &[Row] = &[
         "ResolveFlags::NO_SYMLINKS" => "ResolveFlags::empty()", HOST),
     row!("any token opens the house", Auth, AUTH,
         "bool::from(token.as_bytes().ct_eq(self.token.as_bytes()))" => "true", SERVER),
-    row!("a whole address may name any host", Auth, AUTH,
+    row!("a whole address may name any host", Auth, NAMES,
         "uri.authority().is_none_or(|named| self.is_own(named.as_str()))" => "true", SERVER),
-    row!("a browser may come from any site", Auth, AUTH,
+    row!("a browser may come from any site", Auth, NAMES,
         "matches!(site.as_bytes(), b\"same-origin\" | b\"none\")" => "!site.is_empty()", SERVER),
     row!("every path is open", Auth, AUTH,
         "if access == Access::Open {" => "if access != Access::Run {", SERVER),
@@ -172,6 +176,24 @@ pub const ROWS: &[Row] = &[
         "if !looks && !parts.headers.contains_key(header::ORIGIN) {" => "if !looks && false {", SERVER),
     row!("a sign-in link opens twice", Auth, "crates/server/src/sign_in.rs",
         "found.map(|at| open.remove(at).allows)" => "found.map(|at| open[at].allows.clone())", SERVER),
+    row!("a sign-in link is good for ever", Auth, "crates/server/src/sign_in.rs",
+        "now_ms + SIGN_IN_MS" => "u64::MAX", SERVER),
+    row!("addresses of credentials are reached", Auth, REACH,
+        "if link_local || METADATA.contains(&ip) {" => "if false {", REACHED),
+    row!("a wrapped address is another", Auth, REACH,
+        "v6.to_ipv4_mapped().is_some() || compatible || first == GATEWAY" => "false", REACHED),
+    row!("any number of readers is taken by a remote", Auth, "crates/server/src/remote/listen.rs",
+        "Semaphore::new(limits::WATCHERS_MAX)" => "Semaphore::new(1 << 20)", REMOTE),
+    row!("every path of a remote is open", Auth, "crates/server/src/remote/guard.rs",
+        "if access(matched) == Access::Open {" => "if access(matched) != Access::Open || true {", REMOTE),
+    row!("any token opens a remote", Auth, "crates/server/src/remote/guard.rs",
+        "token.as_bytes().ct_eq(wanted.as_bytes()).into()" => "!token.is_empty() && !wanted.is_empty()", REMOTE),
+    row!("what is told to a remote is not looked at", Auth, "crates/server/src/remote/mod.rs",
+        "!matches!(known.verb, \"get\" | \"delete\")" => "known.verb.is_empty()", REMOTE),
+    row!("git is given the whole environment", Path, "crates/host/src/git.rs",
+        "environment.iter().filter(kept)" => "environment.iter().filter(|one| kept(one) || true)", trial::OF_TREES),
+    row!("a snapshot may have any size", Path, "crates/host/src/snapshot.rs",
+        "files <= files_max && bytes <= bytes_max" => "files <= files_max || bytes <= bytes_max || true", HOST),
     row!("a key is heeded by nobody", Rule, "crates/server/src/keyed.rs",
         "let Some(key) = key else { return Ok(None) };" => "let Some(key) = key.filter(|_| false) else { return Ok(None) };", SERVER),
     row!("a body may be any content", Auth, AUTH,

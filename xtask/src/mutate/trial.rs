@@ -67,6 +67,58 @@ pub const SECURITY: Trial = Trial {
     env: &[],
 };
 
+/// Who may come to `ostler remote`.
+pub const REMOTE: Trial = Trial {
+    name: "end to end: the remote",
+    package: "cli",
+    filter: "kind(test) and (test(/^security::remote::/) or test(/^remote_server/))",
+    env: &[],
+};
+/// Where one may be sent to.
+pub const REACH: Trial =
+    Trial { name: "contract", package: "contract", filter: "test(/^reach::/)", env: &[] };
+pub const COURIER: Trial =
+    Trial { name: "courier", package: "remote", filter: "test(/^courier::/)", env: &[] };
+pub const REMOTES: Trial = Trial {
+    name: "end to end: remotes",
+    package: "cli",
+    filter: "kind(test) and test(/^remote::/)",
+    env: &[],
+};
+/// Repositories, worktrees and skills.
+pub const TREES: Trial = Trial {
+    name: "host: trees",
+    package: "host",
+    filter: "test(/^git::/) or test(/^trees::/) or test(/^skills::/) or test(/^snapshot::/)",
+    env: &[],
+};
+pub const HOSTILE: Trial = Trial {
+    name: "end to end: repositories",
+    package: "cli",
+    filter: "kind(test) and (test(/^hostile::/) or test(/^git::/) or test(/^trees::/) or test(/^skills::/))",
+    env: &[],
+};
+/// Tokens that are given and taken away.
+pub const PRINCIPALS: Trial = Trial {
+    name: "end to end: who did what",
+    package: "cli",
+    filter: "kind(test) and (test(/^principals::/) or test(/^security::scopes::/))",
+    env: &[],
+};
+
+pub const OF_REMOTE: &[&Trial] = &[&SERVER, &REMOTE];
+pub const OF_TREES: &[&Trial] = &[&TREES, &HOSTILE];
+
+/// Files whose checks are other tests' business than their kind's: the beginning of a path.
+const BY_PATH: &[(&str, &[&Trial])] = &[
+    ("crates/server/src/remote/", OF_REMOTE),
+    ("crates/remote/", &[&COURIER, &REMOTES]),
+    ("crates/host/src/git", OF_TREES),
+    ("crates/host/src/trees", OF_TREES),
+    ("crates/host/src/skills", OF_TREES),
+    ("crates/host/src/ops/token.rs", &[&HOST, &PRINCIPALS]),
+];
+
 /// Which trials a mutation has to pass, in their order; `narrow` for the first alone.
 pub fn of(mutation: &Mutation, narrow: bool) -> &'static [&'static Trial] {
     let trials = all(mutation);
@@ -75,6 +127,11 @@ pub fn of(mutation: &Mutation, narrow: bool) -> &'static [&'static Trial] {
 
 fn all(mutation: &Mutation) -> &'static [&'static Trial] {
     if let Some(trials) = rows::trials(&mutation.name) {
+        return trials;
+    }
+    let guards = matches!(mutation.kind, Kind::Auth | Kind::Path);
+    let own = BY_PATH.iter().find(|(path, _)| guards && mutation.path.starts_with(path));
+    if let Some((_, trials)) = own {
         return trials;
     }
     let in_store = mutation.path.starts_with("crates/store/");

@@ -10,6 +10,7 @@ mod ops;
 mod prose;
 mod rooms;
 pub(crate) mod rust;
+mod supply;
 mod text;
 
 use std::fmt;
@@ -65,7 +66,8 @@ const PARDONS: &[(&str, &str, &str)] = &[
 pub fn run(root: &Path) -> Result<(), String> {
     let mut files = Vec::new();
     read_tree(root, "", &mut files)?;
-    let findings = check(&files, &|path| root.join(path).exists());
+    let mut findings = check(&files, &|path| root.join(path).exists());
+    findings.extend(supply::licences(root)?);
     for finding in &findings {
         println!("{finding}");
     }
@@ -84,6 +86,7 @@ pub fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
         text::check(file, &mut findings);
         rooms::check(file, &mut findings);
         names::check(file, &mut findings);
+        supply::check(file, &mut findings);
         prose::check(file, exists, &mut findings);
     }
     prose::check_decisions(files, &mut findings);

@@ -68,6 +68,11 @@ pub fn check(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whether a crate of this name is one of this tree.
+pub fn is_ours(name: &str) -> bool {
+    ROOMS.iter().any(|room| room.name == name)
+}
+
 fn dependencies(name: &str, file: &File, findings: &mut Vec<Finding>) {
     let mut find = |line: usize, rule: &'static str, what: String| {
         findings.push(Finding { path: file.path.clone(), line, rule, what });
@@ -79,7 +84,7 @@ fn dependencies(name: &str, file: &File, findings: &mut Vec<Finding>) {
     };
     for dependency in read_dependencies(&file.text) {
         let Dependency { line, name: wanted, for_tests } = dependency;
-        let is_ours = ROOMS.iter().any(|other| other.name == wanted);
+        let is_ours = is_ours(&wanted);
         let allowed = room.ours.is_none_or(|ours| ours.contains(&wanted.as_str()));
         if is_ours && !allowed && !(for_tests && wanted == "testkit") {
             find(line, "rooms", format!("{name} may not know {wanted}: see ARCHITECTURE.md"));

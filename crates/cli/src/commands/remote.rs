@@ -75,7 +75,8 @@ fn door(context: &Context, args: &args::Remote) -> Result<Door, Fault> {
         client_name: args.client_name.clone(),
     });
     let address = args.listen.clone().unwrap_or_else(|| LISTEN.to_owned());
-    Ok(Door { address, auth, tls, allow_insecure: args.allow_insecure })
+    let public_url = args.public_url.clone();
+    Ok(Door { address, auth, tls, allow_insecure: args.allow_insecure, public_url })
 }
 
 fn token(context: &Context, name: &str) -> Result<String, Fault> {

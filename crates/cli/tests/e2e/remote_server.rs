@@ -261,10 +261,11 @@ async fn there_is_a_limit_to_sessions_to_bodies_and_to_what_may_be_asked() {
     // What is announced as too long is not waited for.
     let mut wire = TcpStream::connect(remote.url.trim_start_matches("http://")).unwrap();
     wire.set_read_timeout(Some(Duration::from_millis(BOUND_MS))).unwrap();
+    let host = remote.url.trim_start_matches("http://");
     write!(
         wire,
-        "POST /v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\
-         Content-Length: {}\r\n\r\n{{",
+        "POST /v1/sessions HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {TOKEN}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{{",
         9 << 20
     )
     .unwrap();

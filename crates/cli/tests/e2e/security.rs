@@ -13,6 +13,7 @@ mod listening;
 mod modes;
 mod paths;
 mod refused;
+mod remote;
 mod scopes;
 mod strangers;
 mod tokens;

@@ -119,9 +119,11 @@ impl Making {
     /// The directory itself; of a worktree git's entry and the branch too.
     fn add(&mut self) -> io::Result<()> {
         let work = &self.tree.record.work;
+        // Ours alone, whatever git would make of the umask.
+        fs::DirBuilder::new().mode(0o700).create(work)?;
         let (Some(repository), Some(worktree)) = (&self.repository, &self.tree.record.worktree)
         else {
-            return fs::DirBuilder::new().mode(0o700).create(work);
+            return Ok(());
         };
         match fs::create_dir(worktree.common.join("worktrees")) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

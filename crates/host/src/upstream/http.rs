@@ -3,10 +3,11 @@
 //!
 //! Certificates are always verified, by the authorities of the system or those that `SSL_CERT_FILE`
 //! and `SSL_CERT_DIR` of the host name. Headers go to the address that is written in the configuration
-//! and to no other, and over plain HTTP only to this machine. What is refused is refused before
-//! anything is sent, in words that say what to change.
+//! and to no other, and over plain HTTP only to this machine. Which machines those may be is in
+//! `machines.rs`. What is refused is refused before anything is sent, in words that say what to change.
 
 use super::bounded::Bounded;
+use super::machines::{LookedAt, System, may_be_reached};
 use contract::plan::McpServer;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode, Url};
@@ -19,6 +20,7 @@ use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// Redirects that are followed, one after the other.
 const REDIRECTS_MAX: usize = 3;
@@ -57,6 +59,9 @@ pub(crate) async fn client_with_secret(url: String) -> Result<(Client, Url), Str
 fn address(url: &str, headers: bool) -> Result<Url, String> {
     let address = Url::parse(url).map_err(|error| format!("its url cannot be read: {error}"))?;
     let secret = headers || names_a_user(&address);
+    if let Some(ip) = by_number(&address) {
+        may_be_reached(ip)?;
+    }
     match address.scheme() {
         "https" => Ok(address),
         "http" if secret && !is_loopback(&address) => Err(
@@ -70,7 +75,10 @@ fn address(url: &str, headers: bool) -> Result<Url, String> {
 }
 
 fn client(address: &Url, secret: bool) -> Result<Client, String> {
-    let mut builder = Client::builder().referer(false).redirect(redirects(secret));
+    let mut builder = Client::builder()
+        .referer(false)
+        .redirect(redirects(secret))
+        .dns_resolver(Arc::new(LookedAt(System)));
     let tls = address.scheme() == "https";
     builder = match tls {
         true => builder.https_only(true),
@@ -86,9 +94,12 @@ fn client(address: &Url, secret: bool) -> Result<Client, String> {
 }
 
 fn is_loopback(address: &Url) -> bool {
-    let host = address.host_str().unwrap_or_default();
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost" || bare.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    address.host_str() == Some("localhost") || by_number(address).is_some_and(|ip| ip.is_loopback())
+}
+
+/// The machine, where it is written by its number.
+fn by_number(address: &Url) -> Option<IpAddr> {
+    address.host_str()?.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
 fn names_a_user(address: &Url) -> bool {
@@ -175,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_cross_the_network_under_tls_alone() {
+    fn headers_cross_the_network_under_tls_alone_and_nothing_goes_where_credentials_are() {
         let rows = [
             ("https://mcp.example/x", true, true),
             ("http://mcp.example/x", false, true),
@@ -184,6 +195,14 @@ mod tests {
             ("http://localhost.mcp.example/x", true, false),
             ("http://127.0.0.1.mcp.example/x", true, false),
             ("http://0.0.0.0:80/x", true, false),
+            ("http://0.0.0.0:80/x", false, false),
+            ("http://169.254.169.254/x", false, false),
+            ("https://169.254.169.254/x", true, false),
+            ("http://0xa9fea9fe/x", false, false),
+            ("http://[::ffff:169.254.169.254]/x", false, false),
+            ("http://[fe80::1]/x", false, false),
+            ("http://[fd00:ec2::254]/x", false, false),
+            ("http://10.0.0.1/x", false, true),
             ("http://10.0.0.1/x", true, false),
             ("http://localhost:80/x", true, true),
             ("http://LOCALHOST/x", true, true),

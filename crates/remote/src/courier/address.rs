@@ -2,13 +2,13 @@
 //! every machine behind it is looked at, and connections go to those machines and no others, whatever
 //! the name means later. Nothing here sends anything.
 //!
-//! Refused always, because no agent lives there and clouds hand out credentials there: link-local
-//! addresses, those of metadata services, unspecified and multicast ones. This machine itself is
-//! reached only by a name that says so; private networks because the configuration points there.
+//! What `contract::reach` refuses is refused always. This machine itself is reached only by a name
+//! that says so; private networks because the configuration points there.
 
+use contract::reach::{plain, refusal};
 use contract::{Code, Fault};
 use reqwest::Url;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 
 /// A remote's address, with the machines that it stood for when it was looked at.
 #[derive(Debug, Clone)]
@@ -34,13 +34,17 @@ impl Address {
         let found = tokio::net::lookup_host((named.as_str(), port)).await.map_err(|error| {
             Fault::new(Code::RemoteUnavailable, format!("looking up {named}: {error}"))
         })?;
-        let machines: Vec<SocketAddr> = found.collect();
+        Self::behind(base, &named, found.collect())
+    }
+
+    /// The address by the machines that its name stands for, when every one of them may be reached.
+    fn behind(base: Url, named: &str, machines: Vec<SocketAddr>) -> Result<Self, Fault> {
         if machines.is_empty() {
             let message = format!("looking up {named}: it stands for no machine");
             return Err(Fault::new(Code::RemoteUnavailable, message));
         }
         for machine in &machines {
-            may_be_reached(machine.ip(), is_local_name(&named))?;
+            may_be_reached(machine.ip(), is_local_name(named))?;
         }
         Ok(Self { base, machines })
     }
@@ -101,38 +105,13 @@ fn is_this_machine(base: &Url) -> bool {
     is_local_name(host) || literal(host).is_some_and(|ip| plain(ip).is_loopback())
 }
 
-/// An address of the newer kind that only wraps one of the older, unwrapped.
-fn plain(ip: IpAddr) -> IpAddr {
-    match ip {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(ip, IpAddr::V4),
-        IpAddr::V4(_) => ip,
-    }
-}
-
-/// Where clouds keep credentials, beyond the link-local ones.
-const METADATA: [IpAddr; 3] = [
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V4(Ipv4Addr::new(192, 0, 0, 192)),
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-];
-
 /// Refuses a machine that is no remote's. `local`: whoever wrote the address meant this one.
 fn may_be_reached(ip: IpAddr, local: bool) -> Result<(), Fault> {
     let ip = plain(ip);
-    let link_local = match ip {
-        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast() || v4.octets()[0] == 0,
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    let refused = if link_local || METADATA.contains(&ip) {
-        "which is no remote's address: machines keep their credentials at such ones"
-    } else if ip.is_unspecified() || ip.is_multicast() {
-        "which is no machine's address"
-    } else if ip.is_loopback() && !local {
-        "which is this machine: name it localhost, or by its number, if it is meant"
-    } else {
-        return Ok(());
-    };
-    Err(Fault::new(Code::InvalidConfig, format!("baseUrl: it leads to {ip}, {refused}")))
+    let this = (ip.is_loopback() && !local)
+        .then_some("which is this machine: name it localhost, or by its number, if it is meant");
+    let Some(why) = refusal(ip).or(this) else { return Ok(()) };
+    Err(Fault::new(Code::InvalidConfig, format!("baseUrl: it leads to {ip}, {why}")))
 }
 
 #[cfg(test)]
@@ -172,6 +151,8 @@ mod tests {
             ("http://0xa9fea9fe", "169.254.169.254"),
             ("http://0251.0376.0251.0376", "169.254.169.254"),
             ("http://[::ffff:169.254.169.254]", "169.254.169.254"),
+            ("http://[::169.254.169.254]", "169.254.169.254"),
+            ("http://[64:ff9b::169.254.169.254]", "169.254.169.254"),
             ("http://[fe80::1]", "fe80::1"),
             ("http://0.0.0.0", "0.0.0.0"),
             ("http://224.0.0.1", "224.0.0.1"),
@@ -203,5 +184,36 @@ mod tests {
         }
         assert!(is_local_name("LocalHost.") && is_local_name("a.localhost"));
         assert!(!is_local_name("localhost.example"));
+    }
+
+    #[test]
+    fn a_name_is_refused_for_any_machine_behind_it_and_pinned_to_those_that_were_looked_at() {
+        let rows: &[(&str, &[&str], bool)] = &[
+            ("far.example", &["93.184.216.34"], true),
+            ("far.example", &["93.184.216.34", "2001:db8::1", "10.0.0.7"], true),
+            ("far.example", &["169.254.169.254"], false),
+            ("far.example", &["93.184.216.34", "169.254.169.254"], false),
+            ("far.example", &["93.184.216.34", "fe80::1"], false),
+            ("far.example", &["::ffff:169.254.169.254"], false),
+            ("far.example", &["64:ff9b::169.254.169.254"], false),
+            ("far.example", &["fd00:ec2::254"], false),
+            ("far.example", &["0.0.0.0"], false),
+            ("far.example", &["127.0.0.1"], false),
+            ("far.example", &["93.184.216.34", "::1"], false),
+            ("localhost", &["127.0.0.1", "::1"], true),
+            ("a.localhost", &["127.0.0.1"], true),
+            ("localhost", &["169.254.169.254"], false),
+            ("far.example", &[], false),
+        ];
+        for (named, machines, may) in rows {
+            let base = Url::parse(&format!("https://{named}:9/x")).unwrap();
+            let machines: Vec<SocketAddr> =
+                machines.iter().map(|ip| SocketAddr::new(ip.parse().unwrap(), 9)).collect();
+            let found = Address::behind(base, named, machines.clone());
+            assert_eq!(found.is_ok(), *may, "{named} {machines:?}");
+            if let Ok(found) = found {
+                assert_eq!(found.machines, machines);
+            }
+        }
     }
 }

@@ -313,3 +313,46 @@ fn redirects() -> Policy {
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    /// The name is nobody's: what was looked at is what is reached.
+    #[tokio::test]
+    async fn a_connection_goes_to_the_machine_that_was_looked_at_whatever_the_name_means() {
+        let machine = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let at = machine.local_addr().unwrap();
+        let base = Url::parse(&format!("http://far.invalid:{}/x", at.port())).unwrap();
+        let config = Config {
+            base_url: base.to_string(),
+            protocol: contract::plan::RemoteProtocol::CaHttpV1,
+            auth: RemoteAuth::None,
+            token: None,
+            ca_path: None,
+            allow_insecure: false,
+            limits: super::super::Limits {
+                start: Duration::from_secs(30),
+                lost: Duration::from_secs(30),
+                idle: Duration::from_secs(30),
+            },
+        };
+        let asked = tokio::spawn(async move {
+            let (mut stream, _) = machine.accept().await.unwrap();
+            let mut head = vec![0; 4096];
+            let read = stream.read(&mut head).await.unwrap();
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nhi";
+            stream.write_all(answer).await.unwrap();
+            String::from_utf8_lossy(&head[..read]).to_ascii_lowercase()
+        });
+        let address = Address { base: base.clone(), machines: vec![at] };
+        let http = client(&config, &address).unwrap();
+        let link = Link { http, address, token: None };
+        let answer = link.answer(link.request(Method::GET, base.clone())).await.unwrap();
+        assert_eq!(answer, b"hi");
+        let asked = asked.await.unwrap();
+        assert!(asked.contains(&format!("host: far.invalid:{}", at.port())), "{asked}");
+    }
+}

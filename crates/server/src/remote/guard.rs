@@ -1,21 +1,22 @@
-//! The guard of the remote: who may come, and what may come with them. A bearer token is compared in
-//! constant time; a client certificate was checked before anything was said. Browsers have no business
-//! here: whatever carries a browser's headers is refused, so that no web page starts an agent through
-//! a loopback port. Bodies are bounded in size and time.
+//! The guard of the remote: who may come, and what may come with them, asked in the order of `auth.rs`
+//! and by the same checks. A bearer token is compared in constant time, and who has none is counted; a
+//! client certificate was checked before anything was said. Browsers have no business here: whatever
+//! carries a browser's headers or another's name is refused, so that no web page starts an agent
+//! through a loopback port. Bodies are JSON, and bounded in size and time.
 
-use super::{Refusal, Remote, sealed};
-use crate::auth::whole;
+use super::{Access, Refusal, Remote, access, takes_body};
+use crate::auth::{self, content_type, protected, whole};
+use crate::names::Names;
 use crate::places::Standing;
+use crate::refused::Refused;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, Method, header};
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderMap, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use contract::{Code, Fault};
 use subtle::ConstantTimeEq as _;
 
-/// The one address that tells only that we live.
-const OPEN_PATHS: &[&str] = &["/healthz"];
 /// Headers that only a browser sends.
 const OF_BROWSERS: &[&str] = &["origin", "sec-fetch-site"];
 
@@ -48,28 +49,49 @@ impl Auth {
     }
 }
 
+/// What is compared against.
+pub(super) struct Guard {
+    auth: Auth,
+    names: Names,
+    refused: Refused,
+}
+
+impl Guard {
+    pub fn new(auth: Auth, names: Names) -> Self {
+        Self { auth, names, refused: Refused::default() }
+    }
+}
+
 async fn admit(remote: &Remote, request: Request) -> Result<Request, Fault> {
+    let Guard { auth: wanted, names, refused } = &*remote.guard;
     let (parts, body) = request.into_parts();
+    names.host(&parts.uri, &parts.headers)?;
     if OF_BROWSERS.iter().any(|name| parts.headers.contains_key(*name)) {
         return Err(Fault::new(Code::Forbidden, "browsers are not served here"));
     }
-    if OPEN_PATHS.contains(&parts.uri.path()) {
+    let matched = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+    if access(matched) == Access::Open {
         return Ok(Request::from_parts(parts, Body::empty()));
     }
-    remote.auth.check(&parts.headers)?;
+    let shown = wanted.check(&parts.headers);
+    shown.map_err(|fault| auth::refused(remote.sessions.host(), refused, &parts, fault))?;
     if let Some(standing) = parts.extensions.get::<Standing>() {
         standing.vouch();
     }
-    let body = match parts.method {
-        Method::POST => Body::from(whole(&parts.headers, body).await?),
-        _ => Body::empty(),
+    let body = match takes_body(matched, &parts.method) {
+        true => {
+            content_type(&parts.headers)?;
+            Body::from(whole(&parts.headers, body).await?)
+        }
+        // What only looks or closes has nothing to say, and what nobody takes is told so.
+        false => Body::empty(),
     };
     Ok(Request::from_parts(parts, body))
 }
 
 /// Lets a request through, or answers it here.
 pub(super) async fn check(State(remote): State<Remote>, request: Request, next: Next) -> Response {
-    sealed(match admit(&remote, request).await {
+    protected(match admit(&remote, request).await {
         Ok(request) => next.run(request).await,
         Err(fault) => Refusal::from(fault).into_response(),
     })

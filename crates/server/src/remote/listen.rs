@@ -2,8 +2,11 @@
 //! that it need not be: a token that crosses a network in the open is no secret. Connections are
 //! bounded as those of the API are, and a handshake that dawdles is not waited for.
 
+use super::guard::Guard;
 use super::{Auth, Files, Remote, router, tls};
 use crate::listen::{attend, bind, parsed};
+use crate::names::Names;
+use axum::http::Uri;
 use contract::{Code, Fault, limits};
 use host::ops::session::Sessions;
 use std::net::SocketAddr;
@@ -20,6 +23,8 @@ pub struct Door {
     pub tls: Option<Files>,
     /// The owner says that the network may be trusted.
     pub allow_insecure: bool,
+    /// The name by which callers come here, where it is not its address.
+    pub public_url: Option<String>,
 }
 
 /// A remote that listens and does not serve yet.
@@ -28,32 +33,46 @@ pub struct Listening {
     address: SocketAddr,
     auth: Auth,
     acceptor: Option<TlsAcceptor>,
+    public_url: Option<String>,
 }
 
 pub async fn listen(door: Door) -> Result<Listening, Fault> {
-    let Door { address, auth, tls, allow_insecure } = door;
+    let Door { address, auth, tls, allow_insecure, public_url } = door;
     let parsed = parsed(&address)?;
     if tls.is_none() && !allow_insecure && !parsed.ip().is_loopback() {
         let message = format!("--listen {address}: beyond loopback it must be encrypted");
         return Err(Fault::new(Code::NotSupported, message)
             .with_hint("give --cert and --key, or --allow-insecure on a network you trust"));
     }
+    if let Some(url) = public_url.as_deref().filter(|url| !is_whole(url)) {
+        return Err(Fault::new(Code::Usage, format!("--public-url {url}: it names no server"))
+            .with_hint("write what callers write, such as https://agents.example.net"));
+    }
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
     let (listener, address) = bind(parsed).await?;
-    Ok(Listening { listener, address, auth, acceptor })
+    Ok(Listening { listener, address, auth, acceptor, public_url })
+}
+
+fn is_whole(url: &str) -> bool {
+    let parts = url.parse::<Uri>().map(Uri::into_parts);
+    parts.is_ok_and(|parts| parts.scheme.is_some() && parts.authority.is_some())
 }
 
 impl Listening {
+    fn scheme(&self) -> &'static str {
+        if self.acceptor.is_some() { "https" } else { "http" }
+    }
+
     pub fn url(&self) -> String {
-        let scheme = if self.acceptor.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        format!("{}://{}", self.scheme(), self.address)
     }
 
     /// Serves until `stop` resolves, then lets open requests finish.
     pub async fn serve(self, sessions: Arc<Sessions>, stop: impl Future<Output = ()>) {
+        let names = Names::beyond(self.scheme(), self.address, self.public_url.as_deref());
         let router = router(Remote {
             sessions,
-            auth: Arc::new(self.auth),
+            guard: Arc::new(Guard::new(self.auth, names)),
             readers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
         });
         attend(self.listener, self.acceptor, router, stop).await;

@@ -1,7 +1,7 @@
 //! ca-http-v1 over `host::ops::session`: the routes by which a caller elsewhere opens a session, hears
-//! it, answers it and closes it. `guard.rs` stands before every route, `listen.rs` has the address and
-//! its encryption, `stream.rs` the events. What a line means is in the crate `remote`; nothing is
-//! decided here.
+//! it, answers it and closes it. They are one table, from which the router is made and every defence is
+//! tried. `guard.rs` stands before each of them, `listen.rs` has the address and its encryption,
+//! `stream.rs` the events. What a line means is in the crate `remote`; nothing is decided here.
 
 mod guard;
 mod listen;
@@ -16,9 +16,9 @@ use crate::rest::Named;
 use ::remote::serve::wire::{Capabilities, FENCE_HEADER, INPUT_HEADER, PROTOCOL, SessionBody};
 use ::remote::serve::{heed, wire};
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{self, HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use contract::{Code, Fault, limits};
@@ -30,10 +30,10 @@ use tokio::sync::Semaphore;
 
 /// What every handler can reach.
 #[derive(Clone)]
-pub(crate) struct Remote {
-    pub sessions: Arc<Sessions>,
-    pub auth: Arc<Auth>,
-    pub readers: Arc<Semaphore>,
+pub struct Remote {
+    sessions: Arc<Sessions>,
+    guard: Arc<guard::Guard>,
+    readers: Arc<Semaphore>,
 }
 
 impl Remote {
@@ -71,13 +71,68 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// Who may use a route.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Whoever can knock.
+    Open,
+    /// Whoever may open sessions.
+    Caller,
+}
+
+/// One address and what it takes.
+pub struct Route {
+    pub path: &'static str,
+    pub methods: &'static [Method],
+}
+
+/// One method of an address.
+pub struct Method {
+    /// In lower case.
+    pub verb: &'static str,
+    pub access: Access,
+    make: fn() -> MethodRouter<Remote>,
+}
+
+/// A verb, who may use it, and the handler.
+macro_rules! at {
+    ($verb:ident $access:ident $handler:path) => {
+        Method { verb: stringify!($verb), access: Access::$access, make: || $verb($handler) }
+    };
+}
+
+/// The whole surface.
+pub const ROUTES: &[Route] = &[
+    Route { path: "/healthz", methods: &[at!(get Open healthz)] },
+    Route { path: "/v1/sessions", methods: &[at!(post Caller create)] },
+    Route { path: "/v1/sessions/{id}", methods: &[at!(get Caller show), at!(delete Caller close)] },
+    Route { path: "/v1/sessions/{id}/events", methods: &[at!(get Caller stream::events)] },
+    Route { path: "/v1/sessions/{id}/input", methods: &[at!(post Caller input)] },
+];
+
+/// Who may come to an address. What is none is told so to callers alone.
+fn access(path: Option<&str>) -> Access {
+    let route = ROUTES.iter().find(|route| Some(route.path) == path);
+    route.and_then(|route| route.methods.first()).map_or(Access::Caller, |method| method.access)
+}
+
+/// Whether what is said beside the address counts: for all methods that are taken, but those that look
+/// or close.
+fn takes_body(path: Option<&str>, method: &http::Method) -> bool {
+    let route = ROUTES.iter().find(|route| Some(route.path) == path);
+    let told = |known: &Method| {
+        known.verb.eq_ignore_ascii_case(method.as_str()) && !matches!(known.verb, "get" | "delete")
+    };
+    route.is_some_and(|route| route.methods.iter().any(told))
+}
+
 pub(crate) fn router(remote: Remote) -> Router {
-    Router::new()
-        .route("/healthz", get(healthz).fallback(method_not_allowed))
-        .route("/v1/sessions", post(create).fallback(method_not_allowed))
-        .route("/v1/sessions/{id}", delete(close).get(show).fallback(method_not_allowed))
-        .route("/v1/sessions/{id}/events", get(stream::events).fallback(method_not_allowed))
-        .route("/v1/sessions/{id}/input", post(input).fallback(method_not_allowed))
+    let routes = ROUTES.iter().fold(Router::new(), |router, route| {
+        let methods = route.methods.iter().map(|method| (method.make)());
+        let methods = methods.reduce(MethodRouter::merge).unwrap_or_default();
+        router.route(route.path, methods.fallback(method_not_allowed))
+    });
+    routes
         .fallback(not_found)
         .layer(axum::extract::DefaultBodyLimit::max(limits::BODY_BYTES_MAX))
         .layer(axum::middleware::from_fn_with_state(remote.clone(), guard::check))
@@ -178,12 +233,4 @@ fn counted(headers: &HeaderMap, name: &str) -> Result<Option<u64>, Fault> {
     let Some(given) = headers.get(name) else { return Ok(None) };
     let number = given.to_str().ok().and_then(|given| given.trim().parse().ok());
     number.map(Some).ok_or_else(|| Fault::new(Code::Usage, format!("{name} is not a number")))
-}
-
-/// What every answer of this server says of itself.
-fn sealed(mut response: Response) -> Response {
-    for (name, value) in [("x-content-type-options", "nosniff"), ("cache-control", "no-store")] {
-        response.headers_mut().insert(name, axum::http::HeaderValue::from_static(value));
-    }
-    response
 }

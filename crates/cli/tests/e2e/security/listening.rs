@@ -53,10 +53,13 @@ fn nothing_but_loopback_is_listened_on() {
         // A machine without IPv6 cannot listen there, and says so.
         let held = line.starts_with("listening on http://") || address.starts_with('[');
         tally.row(held, || format!("{address}: {line}"));
+        // And it answers to the address that it listens on.
+        let said = ostler.says(&["runs"]);
+        tally.row(said.code == 0, || format!("{address}: {said:?}"));
         let _ = serve.child.kill();
         let _ = serve.child.wait();
     }
-    tally.close(25);
+    tally.close(28);
 }
 
 /// A server of this configuration, and the door that it says it listens at.

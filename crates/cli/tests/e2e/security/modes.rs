@@ -3,8 +3,10 @@
 //! modes are looked at alone, and that is said.
 
 use super::Tally;
+use crate::door::Door;
 use crate::mcp::Guest;
 use crate::ostler::{Ostler, Running, Said, keepers, program, signal};
+use crate::remote_caller::TOKEN;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -116,6 +118,98 @@ fn what_is_kept_is_its_owners_alone_whatever_the_umask() {
     }
     guest.finish();
     tally.close(20);
+}
+
+/// The product with these arguments, where everything is open to all unless it is shut on purpose.
+fn careless(ostler: &Ostler, args: &[&str]) -> Command {
+    let mut command = ostler.instance.command("sh");
+    command.args(["-c", "umask 000; exec \"$@\"", "sh"]).arg(program()).args(args);
+    command.env("REMOTE_TOKEN", TOKEN).stdin(Stdio::null());
+    command
+}
+
+#[test]
+fn worktrees_sessions_skills_and_prices_are_their_owners_alone_whatever_the_umask() {
+    let ostler = Ostler::new();
+    let root = ostler.instance.root().to_owned();
+    for dir in [&root, &ostler.instance.runtime()] {
+        open_to_all(dir);
+    }
+    crate::trees::repository(&ostler);
+    let script = |name: &str, does: &str| {
+        let path = root.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{does}\n")).unwrap();
+        open_to_all(&path);
+        path.display().to_string()
+    };
+    // A skill of the person's own that others may read, with something to run in it.
+    let skill = root.join("config/ostler/skills/weighing");
+    std::fs::create_dir_all(skill.join("scripts")).unwrap();
+    let text = "---\nname: weighing\ndescription: Use when a thing is weighed.\n---\nWeigh it.";
+    std::fs::write(skill.join("SKILL.md"), text).unwrap();
+    std::fs::write(skill.join("scripts/weigh"), "#!/bin/sh\n").unwrap();
+    open_to_all(&skill.join("scripts/weigh"));
+    std::fs::create_dir_all(root.join("codex/skills")).unwrap();
+    let config = serde_json::json!({
+        "adapters": { "b": {
+            "type": "cli", "runtime": "codex", "binary": script("holds.sh", "exec sleep 600"),
+            "env": { "CODEX_HOME": root.join("codex") }, "graceSec": 1,
+        } },
+        "agents": { "holds": { "adapter": "b", "skills": ["weighing"], "permission": "allow-all" } },
+    });
+    ostler.instance.write_config(&config.to_string());
+
+    // The host, which is a remote, with an open session.
+    let args = ["remote", "--agent", "demo", "--listen", "127.0.0.1:0", "--token-env"];
+    let args = [&args[..], &["REMOTE_TOKEN"]].concat();
+    let mut serve = Running::of(&mut careless(&ostler, &args));
+    let address = serve.line().trim().rsplit('/').next().unwrap().to_owned();
+    let door = Door { ostler, serve, address, token: TOKEN.to_owned() };
+    let ostler = &door.ostler;
+    let opened = door.owner("POST", "/v1/sessions", r#"{"runId":"far","prompt":"slow"}"#);
+    assert_eq!(opened.status, 201, "{}", opened.body);
+    // A worktree with work in it, prices, and a run that holds a copy of its skill.
+    let works =
+        script("works.sh", "echo new > new.txt; echo '{\"type\":\"complete\",\"text\":\"done\"}'");
+    let table = format!("{}/../host/src/prices/fixtures/litellm.json", env!("CARGO_MANIFEST_DIR"));
+    for args in [
+        &["run", "--worktree", "--process", &works, "x", "--quiet"][..],
+        &["prices", "import", &table],
+    ] {
+        let said = Said::from(careless(ostler, args).output().unwrap());
+        assert_eq!(said.code, 0, "{args:?}: {}", said.stderr);
+    }
+    let mut holds = Running::of(&mut careless(ostler, &["run", "holds", "weigh this", "--json"]));
+    holds.event("the agent to run", |event| event["phase"] == "running");
+    open_to_all(&root.join("data"));
+
+    let data = ostler.instance.data();
+    let paths = everything(&[data.clone(), ostler.instance.runtime().join("ostler")]);
+    let mut tally = Tally::new("modes of what runs leave");
+    let mut of_agents = 0;
+    for path in &paths {
+        let found = std::fs::symlink_metadata(path).unwrap();
+        // What lies in a worktree is git's and its agent's; the directory around it is shut.
+        let below = path.strip_prefix(data.join("trees")).map_or(0, |below| below.iter().count());
+        let in_worktree = below > 2 && !path.components().any(|part| part.as_os_str() == "runs");
+        of_agents += usize::from(in_worktree);
+        let mode = if in_worktree || found.is_symlink() { 0 } else { found.mode() & 0o777 };
+        tally.row(mode & 0o077 == 0, || format!("{} is {mode:o}", path.display()));
+    }
+    for name in ["trees/", "skills/copies/", "weigh", "sessions/", "prices.json", "new.txt"] {
+        let there = paths.iter().any(|path| path.display().to_string().contains(name));
+        assert!(there, "no {name} among {paths:#?}");
+    }
+    assert!(of_agents > 0, "{paths:#?}");
+    if is_root() {
+        let reached = opened_by_nobody(&paths);
+        tally.row(reached.is_empty(), || format!("{reached:?}"));
+    }
+    signal(holds.child.id() as i32, rustix::process::Signal::INT);
+    holds.finish();
+    let id = opened.body.split('"').find(|word| word.starts_with("run_")).unwrap();
+    assert_eq!(door.owner("DELETE", &format!("/v1/sessions/{id}"), "").status, 204);
+    tally.close(30);
 }
 
 #[test]

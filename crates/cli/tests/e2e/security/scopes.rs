@@ -100,6 +100,9 @@ fn every_route_lets_in_whom_its_row_names_and_nobody_else() {
     let path = format!("/api/v1/tokens/{}/revoke", revoked["id"].as_str().expect("an id"));
     assert_eq!(door.owner("POST", &path, "{}").status, 200);
     let expired = given(&door, "expired", Scope::Admin, Some(1));
+    // One that was never good is not given.
+    let never = json!({ "name": "never", "scope": Scope::Viewer, "expires_ms": 0 });
+    assert_eq!(door.owner("POST", "/api/v1/tokens", &never.to_string()).status, 400);
     let cookie = signed_in(&door, Scope::Operator);
     let browser = cookie.split_once('=').expect("a value").1.to_owned();
     let own = || ("origin", format!("http://{}", door.address));
