@@ -6,6 +6,7 @@
 
 mod bytes;
 mod crowd;
+mod escapes;
 pub mod first_process;
 mod large;
 mod levels;

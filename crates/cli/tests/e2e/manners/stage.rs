@@ -65,13 +65,16 @@ impl Stage {
 
     /// The same, on one level of containment.
     pub fn held(rows: &[Row], level: &str) -> Self {
+        Self::with(level, |work| {
+            let rows = rows.iter().enumerate();
+            rows.map(|(n, row)| (format!("row-{n}"), adapter(row, work))).collect()
+        })
+    }
+
+    /// An instance with these adapters, made for its working directory, and its host.
+    pub fn with(level: &str, make: impl FnOnce(&std::path::Path) -> Map<String, Value>) -> Self {
         let ostler = Ostler::new();
-        let work = ostler.instance.work();
-        let adapters: Map<String, Value> = rows
-            .iter()
-            .enumerate()
-            .map(|(n, row)| (format!("row-{n}"), adapter(row, &work)))
-            .collect();
+        let adapters = make(&ostler.instance.work());
         ostler.instance.write_config(&json!({ "adapters": adapters }).to_string());
         let mut serve = ostler.command(&["serve", "--listen", "127.0.0.1:0"]);
         let mut host = Running::of(serve.env("OSTLER_ISOLATION", level));
