@@ -33,6 +33,7 @@ Steps, done in the order given:
   --wait-budget        wait for a budget_update and show it
   --open-tool MS       use a tool of its own, and say nothing while it works
   --deaf-call          call read_task and do not wait for the answer
+  --call-again         call read_task twice under one id, and again when it was answered
   --chatty-call BYTES  call read_task, say so many bytes before it reads at all, then read the answer
   --wait-shutdown      live until the adapter says shutdown
   --converse           say hello, echo messages until one says `end`
@@ -105,6 +106,7 @@ pub enum Step {
     WaitBudget,
     OpenTool { ms: u64 },
     DeafCall,
+    CallAgain,
     ChattyCall { bytes: usize },
     WaitShutdown,
     Converse,
@@ -197,6 +199,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
                 script.steps.push(Step::OpenTool { ms: number(&flag, &value()?)? });
             }
             "--deaf-call" => script.steps.push(Step::DeafCall),
+            "--call-again" => script.steps.push(Step::CallAgain),
             "--chatty-call" => {
                 script.steps.push(Step::ChattyCall { bytes: number(&flag, &value()?)? });
             }

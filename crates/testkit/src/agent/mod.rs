@@ -234,6 +234,7 @@ impl<'a, W: Write> Play<'a, W> {
                     json!({ "type": "tool_call", "id": id, "tool": "read_task", "args": {} });
                 self.voice.say(&call);
             }
+            Step::CallAgain => self.call_again()?,
             Step::ChattyCall { bytes } => self.call_chattily(*bytes)?,
             Step::WaitShutdown => self.wait_for_good()?,
             Step::Converse => self.converse()?,
@@ -264,6 +265,29 @@ impl<'a, W: Write> Play<'a, W> {
         self.voice.say(&json!({
             "type": "progress", "summary": format!("{name} answered"), "beliefs": [answer],
         }));
+        Ok(())
+    }
+
+    /// Calls under one id while the call is open and after its answer, and shows how often it was
+    /// answered: what comes before the answer to a later call is all that comes.
+    fn call_again(&mut self) -> Result<(), Cue> {
+        let call = json!({ "type": "tool_call", "id": "again", "tool": "read_task", "args": {} });
+        self.voice.say(&call);
+        self.voice.say(&call);
+        while self.next(self.old_at)?["id"] != "again" {}
+        self.voice.say(&call);
+        let last = json!({ "type": "tool_call", "id": "last", "tool": "read_task", "args": {} });
+        self.voice.say(&last);
+        let mut answers = 1;
+        loop {
+            let frame = self.next(self.old_at)?;
+            match frame["id"].as_str() {
+                Some("last") => break,
+                Some("again") => answers += 1,
+                _ => {}
+            }
+        }
+        self.voice.progress(&format!("answered {answers} times"));
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //! each number; an append and the place it ended at are one step for the kernel, so no number is
 //! given twice.
 
-use crate::agent::{escape, witness};
+use crate::agent::{LIFE_MS_MAX, escape, witness};
 use rustix::process::setsid;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -52,18 +52,21 @@ pub fn live(words: &[&str]) -> ExitCode {
     let _ = setsid();
     witness::note(WORD);
     escape::tell_ready();
-    let again = |how| {
-        take(counter, cap) && escape::spawn(&[WORD, how, counter, cap], Stdio::null()).is_ok()
+    let start = |how| escape::spawn(&[WORD, how, counter, cap], Stdio::null()).is_ok();
+    // Where there is no process to be had it asks until there is one: whoever is killed makes room.
+    let insist = |how| {
+        take(counter, cap)
+            && (0..LIFE_MS_MAX).any(|_| {
+                let started = start(how);
+                std::thread::sleep(Duration::from_millis(1));
+                started
+            })
     };
     match how {
-        "breed" => {
-            while again("rest") {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        "chain" if again("chain") => return ExitCode::SUCCESS,
+        "breed" => while insist("rest") {},
+        "chain" if insist("chain") => return ExitCode::SUCCESS,
         "bomb" => {
-            let _ = again("bomb") && again("bomb");
+            let _ = (0..2).all(|_| take(counter, cap) && start("bomb"));
         }
         _ => {}
     }
