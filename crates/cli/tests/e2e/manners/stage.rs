@@ -165,14 +165,15 @@ impl Stage {
 }
 
 fn adapter(row: &Row, work: &std::path::Path) -> Value {
-    let (binary, args) = match row.agent {
-        Agent::Fake(flags) => (
-            testkit::fake_agent().display().to_string(),
-            flags.iter().map(|flag| (*flag).to_owned()).collect(),
-        ),
-        Agent::Made(make) => make(work),
+    let fake = testkit::fake_agent().display().to_string();
+    let mut adapter = match row.agent {
+        Agent::Fake(flags) => json!({ "type": "process", "binary": fake, "args": flags }),
+        Agent::Acp(odd) => json!({ "type": "acp", "bin": fake, "args": ["--acp", "--odd", odd] }),
+        Agent::Made(make) => {
+            let (binary, args) = make(work);
+            json!({ "type": "process", "binary": binary, "args": args })
+        }
     };
-    let mut adapter = json!({ "type": "process", "binary": binary, "args": args });
     let keys: Map<String, Value> = serde_json::from_str(row.keys).expect("keys are an object");
     for (name, value) in keys {
         adapter[name] = value;
