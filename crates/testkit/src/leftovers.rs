@@ -2,7 +2,8 @@
 //!
 //! The mark is any text that only one test's processes carry in their environment; the path of an
 //! `Instance` is one, because every agent is given its HOME. A zombie has no environment any more
-//! and is not found: it runs no code. Processes of other users are skipped, not guessed at.
+//! and is not found: it runs no code. Processes of other users are skipped, not guessed at. Who has
+//! cleared its environment can still be found by what it is called.
 
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -18,13 +19,23 @@ pub struct Leftover {
 /// Every living process whose environment at its start holds `mark`, this one excepted.
 pub fn find_marked(mark: &str) -> Vec<Leftover> {
     assert!(mark.len() >= 8, "'{mark}' is too short a mark: it would find strangers");
+    find(|pid| carries(pid, mark.as_bytes()))
+}
+
+/// Every living process whose command line begins with `name`, this one excepted.
+pub fn find_called(name: &str) -> Vec<Leftover> {
+    assert!(name.len() >= 8, "'{name}' is too short a name: it would find strangers");
+    find(|pid| command(pid).starts_with(name))
+}
+
+fn find(fits: impl Fn(u32) -> bool) -> Vec<Leftover> {
     let own = std::process::id();
     let mut found: Vec<Leftover> = fs::read_dir("/proc")
         .into_iter()
         .flatten()
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid| *pid != own && carries(*pid, mark.as_bytes()))
+        .filter(|pid| *pid != own && fits(*pid))
         .map(|pid| Leftover { pid, command: command(pid) })
         .collect();
     found.sort_by_key(|leftover| leftover.pid);
@@ -32,10 +43,10 @@ pub fn find_marked(mark: &str) -> Vec<Leftover> {
 }
 
 /// Ends what a failing test left behind, again and again until a scan finds nothing: a process may
-/// fork between the scan and the signal.
+/// fork between the scan and the signal. Those with a witness below the mark are called by it.
 pub fn end_marked(mark: &str) {
     for _ in 0..100 {
-        let found = find_marked(mark);
+        let found = [find_marked(mark), find_called(mark)].concat();
         if found.is_empty() {
             return;
         }

@@ -21,7 +21,7 @@ pub mod remote;
 pub mod until;
 
 pub use instance::Instance;
-pub use leftovers::{Leftover, end_marked, find_marked, keepers};
+pub use leftovers::{Leftover, end_marked, find_called, find_marked, keepers};
 pub use model::Model;
 pub use program::{fake_agent, python};
 pub use until::until;

@@ -7,7 +7,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
-use testkit::{Instance, find_marked, until};
+use testkit::agent::witness;
+use testkit::{Instance, find_called, find_marked, until};
 
 const BOUND_MS: u64 = 20_000;
 
@@ -96,6 +97,41 @@ fn children_that_escape_outlive_it_and_are_found_by_their_mark() {
         let left = find_marked(&instance.mark());
         assert_eq!(left.len(), 1, "{shape}: {left:?}");
         assert!(left[0].command.contains("--as-descendant"), "{shape}: {left:?}");
+    }
+}
+
+/// What a descendant is found by: its mark, the lock it has inherited, and its name.
+#[test]
+fn whoever_hides_in_one_way_is_found_in_another() {
+    for (shape, marked, locked, called) in [
+        ("gone/setsid", 1, true, 1),
+        ("unmarked", 0, true, 1),
+        ("bare", 1, false, 1),
+        ("unmarked+bare+elsewhere", 0, false, 1),
+        ("stopped+renamed", 1, true, 1),
+        ("undumpable+thread", 1, true, 1),
+        ("reaper/gone/setsid", 2, true, 2),
+        ("later/setsid", 2, true, 2),
+        ("fork", 1, true, 0),
+        ("vfork", 1, true, 0),
+        ("mute", 1, true, 0),
+        ("sibling", 1, true, 0),
+    ] {
+        let instance = Instance::new();
+        let mut command = agent(&instance, &["--witness", "--escape", shape]);
+        let mut child = command.env("OSTLER_RUN_ID", "run_of_nobody").spawn().expect("starts");
+        assert!(child.wait().expect("ends").success(), "{shape}");
+        let path = witness::of_run(&instance.work(), "run_of_nobody");
+        let name = path.display().to_string();
+        let seen = || {
+            let found = (find_marked(&instance.mark()).len(), find_called(&name).len());
+            (found.0, !witness::is_free(&path).expect("there is a witness"), found.1)
+        };
+        until(&format!("{shape} to be found"), BOUND_MS, || {
+            (seen() == (marked, locked, called)).then_some(())
+        });
+        testkit::end_marked(&instance.mark());
+        until("nobody to be found", BOUND_MS, || (seen() == (0, false, 0)).then_some(()));
     }
 }
 

@@ -57,7 +57,7 @@ const PROMISES: [Promise; 20] = [
         shown: Recorded {
             command: "./scripts/test --stage manners",
             page: "docs/manners.md",
-            words: "5,000 short runs",
+            words: "29 escape shapes",
         },
     },
     Promise {

@@ -26,6 +26,7 @@ mod doctor;
 mod door;
 mod escape;
 mod fallback;
+mod fifty;
 mod first_minutes;
 mod git;
 mod guide;

@@ -9,7 +9,7 @@ use super::state::{Asked, Ours, State, frame, short};
 use super::turn::cancelled;
 use super::wire::{Asking, Choice, Greeting, Line, Opened, Refusal, Updated};
 use super::words;
-use crate::{Dialect, Frame, Out, Stream, registry};
+use crate::{Dialect, Frame, Out, Stream, lenient, registry};
 use contract::event::{Body, Log, PermissionOption, Raw};
 use contract::plan::TurnEnd;
 use contract::speech::{Close, Question};
@@ -71,9 +71,9 @@ impl Dialect for Acp {
                 ear.push(Body::Log(Log { stream, text, level: None }));
             }
             Stream::Stdout if frame.cut => ear.unrecognised(),
-            Stream::Stdout => match serde_json::from_str::<Line>(line) {
-                Ok(heard) => ear.hear(heard),
-                Err(_) => ear.unrecognised(),
+            Stream::Stdout => match lenient::object::<Line>(line) {
+                Some(heard) => ear.hear(heard),
+                None => ear.unrecognised(),
             },
         }
     }

@@ -521,6 +521,8 @@ fn an_update_that_is_not_known_is_kept() {
         json!({ "id": 77, "result": {} }),
         json!({ "jsonrpc": "2.0" }),
         json!([1]),
+        // A reader of structures takes a list for their fields: this would be the end of the turn.
+        json!([null, 2, null, { "stopReason": "end_turn" }]),
     ];
     for line in lines {
         let out = told(&mut *in_turn(), &line);
@@ -528,6 +530,21 @@ fn an_update_that_is_not_known_is_kept() {
             "level": "unrecognised" }]);
         assert_eq!(json!(bodies(&out)), kept);
         assert!(out.frames.is_empty() && out.signals.is_empty(), "{line}");
+    }
+}
+
+#[test]
+fn an_error_of_any_shape_answers_its_request() {
+    for (error, code, said) in [
+        (json!("it broke"), Code::AgentFailed, "it broke"),
+        (json!({ "code": "E1", "message": "broke" }), Code::AgentFailed, "E1"),
+        (json!([-32_601]), Code::AgentFailed, "-32601"),
+        (json!({ "code": -32_601, "message": "no such method" }), Code::ProtocolError, "no such"),
+    ] {
+        let out = told(&mut *in_turn(), &json!({ "jsonrpc": "2.0", "id": 2, "error": error }));
+        let ending = ending(&out).unwrap_or_else(|| panic!("{error} ends the turn: {out:?}"));
+        assert_eq!(ending.code, Some(code), "{error}");
+        assert!(bodies(&out).iter().any(|body| body.to_string().contains(said)), "{out:?}");
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) struct Line {
     pub id: Option<Value>,
     pub params: Option<Value>,
     pub result: Option<Value>,
+    #[serde(deserialize_with = "refusal")]
     pub error: Option<Refusal>,
 }
 
@@ -293,6 +294,25 @@ pub(super) struct Choice {
     pub option_id: Option<String>,
     pub kind: Option<String>,
     pub name: Option<String>,
+}
+
+/// An error of another shape than an object's is its own message: the request is answered by it all the
+/// same.
+fn refusal<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Refusal>, D::Error> {
+    let said = |value: Value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    Ok(match Value::deserialize(from)? {
+        Value::Null => None,
+        object @ Value::Object(_) => {
+            Some(serde_json::from_value(object.clone()).unwrap_or_else(|_| Refusal {
+                message: Some(object.to_string()),
+                ..Refusal::default()
+            }))
+        }
+        other => Some(Refusal { message: Some(said(other)), ..Refusal::default() }),
+    })
 }
 
 /// What cannot be read as this, or is null, is as if it were not there.

@@ -5,7 +5,7 @@
 use super::ear::Ear;
 use super::state::State;
 use super::wire::{self, Control, Line, Permit};
-use crate::{Dialect, Frame, Out, Stream};
+use crate::{Dialect, Frame, Out, Stream, lenient};
 use contract::event::{self, Body, Log, Raw};
 use contract::speech::Close;
 use contract::{Code, Draft, Timestamp, Utterance};
@@ -52,9 +52,9 @@ impl Dialect for StreamJson {
             Stream::Stdout => {
                 // Replaced characters could turn one value into another, so such a line is only kept.
                 let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
-                match whole.then(|| Line::read(line)) {
-                    Some(Ok(line)) => ear.hear(line),
-                    Some(Err(_)) | None => ear.unrecognised(),
+                match lenient::object::<Line>(line).filter(|_| whole) {
+                    Some(line) => ear.hear(line),
+                    None => ear.unrecognised(),
                 }
             }
         }

@@ -92,10 +92,6 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn read(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
-    }
-
     /// The text of the first block, which is all that a line made by the agent itself has.
     pub(super) fn text(&self) -> String {
         let texts = self.blocks().iter().map(|block| block.text.as_deref().unwrap_or_default());

@@ -8,7 +8,7 @@ use super::ear::{Ear, UNRECOGNISED, WARNING};
 use super::state::{State, frame, short};
 use super::wire::{Line, Params, Reply, Trouble};
 use super::words;
-use crate::{Dialect, Frame, Out, Stream};
+use crate::{Dialect, Frame, Out, Stream, lenient};
 use contract::event::{self, Body, Log, PermissionOption, Raw};
 use contract::speech::{Close, Ending, Question};
 use contract::{Code, Draft, Signal, Timestamp, Utterance};
@@ -83,9 +83,9 @@ impl Dialect for Codex {
                 }
             }
             Stream::Stdout if frame.cut => ear.unrecognised(),
-            Stream::Stdout => match serde_json::from_str::<Line>(line) {
-                Ok(heard) => ear.hear(heard),
-                Err(_) => ear.unrecognised(),
+            Stream::Stdout => match lenient::object::<Line>(line) {
+                Some(heard) => ear.hear(heard),
+                None => ear.unrecognised(),
             },
         }
     }

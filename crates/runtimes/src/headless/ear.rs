@@ -4,7 +4,7 @@
 
 use super::calls::{Calls, Came};
 use super::{preview, says};
-use crate::{Frame, Out, Stream, reset};
+use crate::{Frame, Out, Stream, lenient, reset};
 use contract::event::{
     self, Body, Diff, Log, Raw, Session, StopReason, Text, ToolStatus, TurnPhase, UpdateStatus,
     Usage,
@@ -66,9 +66,7 @@ impl<'a> Ear<'a> {
         match (self.stream, self.whole) {
             (Stream::Stderr, _) => Read::Aside,
             (Stream::Stdout, false) => Read::Stray,
-            (Stream::Stdout, true) => {
-                serde_json::from_str(self.line).map_or(Read::Stray, Read::Line)
-            }
+            (Stream::Stdout, true) => lenient::object(self.line).map_or(Read::Stray, Read::Line),
         }
     }
 

@@ -1,11 +1,13 @@
 //! An agent that speaks ACP, for what no recording shows: messages in a later turn, an interrupt, the
 //! tools of the relay, a process that stays after its end or dies before it, one that answers late or
 //! does not listen. The first word of each prompt says what to do; anything else is echoed, and `work`
-//! is in `labour`. It knows the protocol by itself, so that it does not share mistakes with the
+//! is in `labour`. With `--odd NAME` it says something odd on the way (`odd`). It knows the protocol by itself, so that it does not share mistakes with the
 //! dialect it is driven by.
 
 mod labour;
+pub mod odd;
 
+use odd::{ODD, Then};
 use serde_json::{Value, json};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -28,11 +30,20 @@ const LONG_ID_BYTES: usize = 300_000;
 /// Talks until its input ends.
 pub fn talk(mut args: impl Iterator<Item = String>) -> ExitCode {
     let (how, file) = (args.next().unwrap_or_default(), args.next().unwrap_or_default());
-    let file = Path::new(&file);
+    let (name, file) = (file.as_str(), Path::new(&file));
     let mut agent = Agent { lines: io::stdin().lines(), server: Value::Null };
     while let Some(message) = agent.next() {
         let id = &message["id"];
-        match message["method"].as_str().unwrap_or_default() {
+        let method = message["method"].as_str().unwrap_or_default();
+        if how == ODD {
+            match odd::say(name, method, id) {
+                Some(Then::Answer) => {}
+                Some(Then::Wait) => continue,
+                Some(Then::Leave) => return ExitCode::SUCCESS,
+                None => return ExitCode::FAILURE,
+            }
+        }
+        match method {
             "initialize" => {
                 if how == GREETS_WHEN && !appears(file) {
                     return ExitCode::FAILURE;

@@ -33,6 +33,7 @@ Steps, done in the order given:
   --wait-budget        wait for a budget_update and show it
   --open-tool MS       use a tool of its own, and say nothing while it works
   --deaf-call          call read_task and do not wait for the answer
+  --call-again         call read_task twice under one id, and again when it was answered
   --chatty-call BYTES  call read_task, say so many bytes before it reads at all, then read the answer
   --wait-shutdown      live until the adapter says shutdown
   --converse           say hello, echo messages until one says `end`
@@ -41,6 +42,7 @@ Steps, done in the order given:
   --double-fork        start a grandchild in a session of its own, whose parent is gone
   --new-group          start a child in a process group of its own
   --deep               start three below each other, each out of reach in another way
+  --escape SHAPE       start children of any other shape, in the words of escape.rs
   --hold-stdout        start a grandchild that keeps standard output open
   --fork-often N       start N children, one every millisecond
   --fork-on N          start a family that goes on forking by itself, N processes in all
@@ -60,8 +62,10 @@ Manners:
   --linger             live on after the closing line, deaf
   --silent             say nothing, and end only by a shutdown
   --never-read-stdin   read nothing
+  --close-stdin        close standard input before anything is said
   --byte-by-byte       write every byte by itself
   --ignore-term        ignore SIGTERM, SIGINT and SIGHUP
+  --witness            hold a lock that every child inherits, and be a name for all of them
   --slow-term          after SIGTERM say a hundred lines, then exit
 ";
 
@@ -77,9 +81,11 @@ pub struct Script {
     pub linger: bool,
     pub silent: bool,
     pub never_read_stdin: bool,
+    pub close_stdin: bool,
     pub ignore_term: bool,
     pub slow_term: bool,
     pub byte_by_byte: bool,
+    pub witness: bool,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -100,6 +106,7 @@ pub enum Step {
     WaitBudget,
     OpenTool { ms: u64 },
     DeafCall,
+    CallAgain,
     ChattyCall { bytes: usize },
     WaitShutdown,
     Converse,
@@ -134,9 +141,11 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
         linger: false,
         silent: false,
         never_read_stdin: false,
+        close_stdin: false,
         ignore_term: false,
         slow_term: false,
         byte_by_byte: false,
+        witness: false,
     };
     let (mut line_bytes, mut deltas, mut line_wanted) = (LINE_BYTES, false, false);
     let (mut step_cost, mut step_ms, mut step_asks) = (json!({ "usd": 0.1 }), 0, false);
@@ -190,17 +199,19 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
                 script.steps.push(Step::OpenTool { ms: number(&flag, &value()?)? });
             }
             "--deaf-call" => script.steps.push(Step::DeafCall),
+            "--call-again" => script.steps.push(Step::CallAgain),
             "--chatty-call" => {
                 script.steps.push(Step::ChattyCall { bytes: number(&flag, &value()?)? });
             }
             "--wait-shutdown" => script.steps.push(Step::WaitShutdown),
             "--converse" => script.steps.push(Step::Converse),
-            "--setsid-child" => script.steps.push(Step::Escape(Shape::SetsidChild)),
-            "--orphan" => script.steps.push(Step::Escape(Shape::Orphan)),
-            "--new-group" => script.steps.push(Step::Escape(Shape::NewGroup)),
-            "--deep" => script.steps.push(Step::Escape(Shape::Deep)),
-            "--double-fork" => script.steps.push(Step::Escape(Shape::DoubleFork)),
-            "--hold-stdout" => script.steps.push(Step::Escape(Shape::HoldStdout)),
+            "--setsid-child" => script.steps.push(shape("setsid")?),
+            "--orphan" => script.steps.push(shape("gone/stay")?),
+            "--new-group" => script.steps.push(shape("group")?),
+            "--deep" => script.steps.push(shape("group/setsid/gone/setsid")?),
+            "--double-fork" => script.steps.push(shape("gone/setsid")?),
+            "--hold-stdout" => script.steps.push(shape("gone+voice/stay+voice")?),
+            "--escape" => script.steps.push(shape(&value()?)?),
             "--fork-often" => {
                 script.steps.push(Step::ForkOften { children: number(&flag, &value()?)? });
             }
@@ -225,8 +236,10 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
             "--linger" => script.linger = true,
             "--silent" => script.silent = true,
             "--never-read-stdin" => script.never_read_stdin = true,
+            "--close-stdin" => script.close_stdin = true,
             "--ignore-term" => script.ignore_term = true,
             "--slow-term" => script.slow_term = true,
+            "--witness" => script.witness = true,
             "--byte-by-byte" => script.byte_by_byte = true,
             "--help" | "-h" => return Ok(None),
             _ => return Err(format!("unknown flag '{flag}'; see --help")),
@@ -257,6 +270,10 @@ fn children_of(step: &Step) -> u32 {
 /// Processes that start each other.
 fn swarm_of(step: &Step) -> u32 {
     if let Step::Swarm { cap, .. } = step { *cap } else { 0 }
+}
+
+fn shape(words: &str) -> Result<Step, String> {
+    Shape::read(words).map(Step::Escape)
 }
 
 fn number<T: std::str::FromStr>(flag: &str, value: &str) -> Result<T, String> {

@@ -23,6 +23,7 @@ pub fn lines() -> Vec<(&'static str, Vec<u8>)> {
         ("ANSI colours", b"\x1b[31mred\x1b[0m {\"type\":\"progress\"}".to_vec()),
         ("terminal title and clipboard", b"\x1b]0;title\x07\x1b]52;c;aGk=\x07".to_vec()),
         ("ANSI inside JSON", br#"{"type":"progress","summary":"\u001b[2J\u001b[31mred"}"#.to_vec()),
+        ("raw ESC inside JSON", b"{\"type\":\"progress\",\"summary\":\"\x1b[31mred\"}".to_vec()),
         ("line separators", "{\"type\":\"comment\",\"text\":\"\u{2028}\u{2029}\"}".into()),
         ("bidi override", "{\"type\":\"comment\",\"text\":\"\u{202e}gnp.exe\"}".into()),
         ("no type", br#"{"summary":"who am I"}"#.to_vec()),
@@ -105,6 +106,9 @@ pub fn lines() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
+const OWN_CALL: &str = "{\"type\":\"event\",\"event\":{\"kind\":\"tool_use\",\"tool_call_id\":\"own\",\"name\":\"build\",\"input\":{},\"via\":\"native\"}}\n";
+const OWN_ANSWER: &str = "{\"type\":\"event\",\"event\":{\"kind\":\"tool_result\",\"tool_call_id\":\"own\",\"status\":\"ok\",\"output\":1}}\n";
+
 /// Odd sequences of lines, named, with their newlines.
 pub fn streams() -> Vec<(&'static str, Vec<u8>)> {
     vec![
@@ -126,6 +130,10 @@ pub fn streams() -> Vec<(&'static str, Vec<u8>)> {
             b"\nnpm notice\nnpm notice New major version of npm available! 10.2.3 -> 11.0.0\n\
               npm notice\n\n  > agent@1.0.0 start\n  > node agent.js\n\n"
                 .to_vec(),
+        ),
+        (
+            "a tool of its own, twice under one id",
+            [OWN_CALL, OWN_CALL, OWN_ANSWER, OWN_ANSWER, OWN_CALL].concat().into_bytes(),
         ),
         ("empty lines", b"\n\n\r\n \n\t\n".to_vec()),
     ]

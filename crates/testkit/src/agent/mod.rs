@@ -4,12 +4,13 @@
 //! It promises to be harmless to the machine: every process it starts ends by itself after
 //! `LIFE_MS_MAX`, and the number of processes it starts is capped. `flags.rs` reads the script,
 //! this file plays it, `voice.rs` and `ears.rs` are its two pipes, `leak.rs` and `garbage.rs` hold
-//! what it says at its worst, `escape.rs` and `swarm.rs` the shapes in which it tries to outlive
-//! its run. `again.rs` plays a recording instead of a script; `acp.rs` speaks ACP, and `judged.rs` does
+//! what it says at its worst, `escape.rs`, `clones.rs` and `swarm.rs` the shapes in which it tries to
+//! outlive its run, `witness.rs` what finds them all the same. `again.rs` plays a recording instead of a script; `acp.rs` speaks ACP, and `judged.rs` does
 //! so well, or breaks one point of it.
 
 pub mod acp;
 pub mod again;
+pub mod clones;
 pub mod ears;
 pub mod encode;
 pub mod escape;
@@ -20,6 +21,7 @@ pub mod leak;
 pub mod signals;
 pub mod swarm;
 pub mod voice;
+pub mod witness;
 
 use ears::{Ears, Heard};
 use flags::{End, Script, Step};
@@ -59,13 +61,21 @@ pub fn main() -> ExitCode {
     if script.exit_before_byte {
         return script.exit.into();
     }
+    if script.witness
+        && let Err(error) = witness::take()
+    {
+        return tell(&mut io::stderr(), &format!("fake-agent: its witness: {error}\n"), 2);
+    }
     if script.ignore_term {
         signals::ignore_all();
     } else if script.slow_term {
         signals::note_term();
     }
     let chatty = script.steps.iter().any(|step| matches!(step, Step::ChattyCall { .. }));
-    let ears = match (script.never_read_stdin, chatty) {
+    if script.close_stdin {
+        escape::close_stdin();
+    }
+    let ears = match (script.never_read_stdin || script.close_stdin, chatty) {
         (true, _) => Ears::deaf(),
         (false, true) => Ears::late(io::stdin()),
         (false, false) => Ears::open(io::stdin()),
@@ -224,10 +234,11 @@ impl<'a, W: Write> Play<'a, W> {
                     json!({ "type": "tool_call", "id": id, "tool": "read_task", "args": {} });
                 self.voice.say(&call);
             }
+            Step::CallAgain => self.call_again()?,
             Step::ChattyCall { bytes } => self.call_chattily(*bytes)?,
             Step::WaitShutdown => self.wait_for_good()?,
             Step::Converse => self.converse()?,
-            Step::Escape(shape) => escape::start(*shape),
+            Step::Escape(shape) => escape::start(shape),
             Step::ForkOften { children } => escape::start_often(*children),
             Step::CloseStdout => {
                 self.voice.flush();
@@ -254,6 +265,29 @@ impl<'a, W: Write> Play<'a, W> {
         self.voice.say(&json!({
             "type": "progress", "summary": format!("{name} answered"), "beliefs": [answer],
         }));
+        Ok(())
+    }
+
+    /// Calls under one id while the call is open and after its answer, and shows how often it was
+    /// answered: what comes before the answer to a later call is all that comes.
+    fn call_again(&mut self) -> Result<(), Cue> {
+        let call = json!({ "type": "tool_call", "id": "again", "tool": "read_task", "args": {} });
+        self.voice.say(&call);
+        self.voice.say(&call);
+        while self.next(self.old_at)?["id"] != "again" {}
+        self.voice.say(&call);
+        let last = json!({ "type": "tool_call", "id": "last", "tool": "read_task", "args": {} });
+        self.voice.say(&last);
+        let mut answers = 1;
+        loop {
+            let frame = self.next(self.old_at)?;
+            match frame["id"].as_str() {
+                Some("last") => break,
+                Some("again") => answers += 1,
+                _ => {}
+            }
+        }
+        self.voice.progress(&format!("answered {answers} times"));
         Ok(())
     }
 

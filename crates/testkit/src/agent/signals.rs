@@ -1,5 +1,5 @@
-//! Signal dispositions, which the standard library does not offer. The only unsafe code of this
-//! crate: each call passes constants or a handler that does nothing but store to an atomic.
+//! Signal dispositions, which the standard library does not offer. Each unsafe call passes constants
+//! or a handler that does nothing but store to an atomic.
 
 #![expect(unsafe_code, reason = "signal(2) has no safe door, and bad manners need it")]
 

@@ -6,7 +6,7 @@
 //! each number; an append and the place it ended at are one step for the kernel, so no number is
 //! given twice.
 
-use crate::agent::escape;
+use crate::agent::{LIFE_MS_MAX, escape, witness};
 use rustix::process::setsid;
 use std::fs::File;
 use std::io::{self, Seek as _, Write as _};
@@ -29,7 +29,7 @@ pub enum Growth {
 
 /// Lets a swarm loose and returns when its first processes live.
 pub fn start(growth: Growth, cap: u32) {
-    let counter = std::path::absolute(format!(".swarm-{}", std::process::id()));
+    let counter = std::path::absolute(format!(".swarm-{}", witness::run()));
     let counter = counter.expect("there is a working directory").display().to_string();
     let cap = cap.min(SWARM_MAX).to_string();
     let firsts: &[&str] = match growth {
@@ -50,19 +50,23 @@ pub fn live(words: &[&str]) -> ExitCode {
     let [how, counter, cap] = *words else { return ExitCode::FAILURE };
     // A session of its own, so that no signal to a group reaches it.
     let _ = setsid();
+    witness::note(WORD);
     escape::tell_ready();
-    let again = |how| {
-        take(counter, cap) && escape::spawn(&[WORD, how, counter, cap], Stdio::null()).is_ok()
+    let start = |how| escape::spawn(&[WORD, how, counter, cap], Stdio::null()).is_ok();
+    // Where there is no process to be had it asks until there is one: whoever is killed makes room.
+    let insist = |how| {
+        take(counter, cap)
+            && (0..LIFE_MS_MAX).any(|_| {
+                let started = start(how);
+                std::thread::sleep(Duration::from_millis(1));
+                started
+            })
     };
     match how {
-        "breed" => {
-            while again("rest") {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        "chain" if again("chain") => return ExitCode::SUCCESS,
+        "breed" => while insist("rest") {},
+        "chain" if insist("chain") => return ExitCode::SUCCESS,
         "bomb" => {
-            let _ = again("bomb") && again("bomb");
+            let _ = (0..2).all(|_| take(counter, cap) && start("bomb"));
         }
         _ => {}
     }

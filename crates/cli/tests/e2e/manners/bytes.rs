@@ -46,6 +46,7 @@ const ROWS: &[Row] = &[
     odd!("ANSI colours", "log", "\u{1b}[31mred"),
     odd!("terminal title and clipboard", "log", "\u{1b}]52;"),
     odd!("ANSI inside JSON", "progress", "\u{1b}[2J\u{1b}[31mred"),
+    odd!("raw ESC inside JSON", "log", "\u{1b}[31mred"),
     odd!("line separators", "comment", "\u{2028}\u{2029}"),
     odd!("bidi override", "comment", "\u{202e}gnp.exe"),
     odd!("no type", "log", "who am I"),
@@ -78,6 +79,7 @@ const ROWS: &[Row] = &[
     odd!("lines ended by CRLF", "comment", "two"),
     odd!("a closing line between carriage returns", "progress", "spinner"),
     odd!("a package manager's banner", "log", "10.2.3 -> 11.0.0"),
+    odd!("a tool of its own, twice under one id", "tool_result", "own"),
     odd!("empty lines", "", ""),
     Row::fake(
         "everything byte by byte",

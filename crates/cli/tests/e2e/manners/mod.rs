@@ -4,8 +4,10 @@
 //! the same files and threads as before. `docs/manners.md` shows the tables as they came out, and is
 //! compared with them; `MANNERS_PAGE=write` writes it. What takes minutes is for `MANNERS=all`.
 
+mod acp;
 mod bytes;
 mod crowd;
+mod escapes;
 pub mod first_process;
 mod large;
 mod levels;
@@ -33,6 +35,8 @@ pub struct Row {
 pub enum Agent {
     /// The fake agent with these flags.
     Fake(&'static [&'static str]),
+    /// The fake agent over ACP, which says this odd thing.
+    Acp(&'static str),
     /// A program and its arguments, made in this directory.
     Made(fn(&std::path::Path) -> (String, Vec<String>)),
 }

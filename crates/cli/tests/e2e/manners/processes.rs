@@ -81,6 +81,16 @@ const ROWS: &[Row] = &[
         heard_its_prompt,
     )
     .prompt(131_072),
+    Row::fake(
+        "calls twice under one id, and again after the answer",
+        &["--call-again"],
+        SUCCESS,
+        |seen| {
+            let heard = of_kind(&seen.events, "progress");
+            assert!(heard.iter().any(|event| event["summary"] == "answered 1 times"), "{heard:?}");
+        },
+    ),
+    Row::fake("closes its input", &["--close-stdin"], SUCCESS, nothing_else),
     Row::fake("no newline at the end", &["--no-final-newline"], SUCCESS, nothing_else),
     Row::fake(
         "exits before a byte",

@@ -65,13 +65,16 @@ impl Stage {
 
     /// The same, on one level of containment.
     pub fn held(rows: &[Row], level: &str) -> Self {
+        Self::with(level, |work| {
+            let rows = rows.iter().enumerate();
+            rows.map(|(n, row)| (format!("row-{n}"), adapter(row, work))).collect()
+        })
+    }
+
+    /// An instance with these adapters, made for its working directory, and its host.
+    pub fn with(level: &str, make: impl FnOnce(&std::path::Path) -> Map<String, Value>) -> Self {
         let ostler = Ostler::new();
-        let work = ostler.instance.work();
-        let adapters: Map<String, Value> = rows
-            .iter()
-            .enumerate()
-            .map(|(n, row)| (format!("row-{n}"), adapter(row, &work)))
-            .collect();
+        let adapters = make(&ostler.instance.work());
         ostler.instance.write_config(&json!({ "adapters": adapters }).to_string());
         let mut serve = ostler.command(&["serve", "--listen", "127.0.0.1:0"]);
         let mut host = Running::of(serve.env("OSTLER_ISOLATION", level));
@@ -162,14 +165,15 @@ impl Stage {
 }
 
 fn adapter(row: &Row, work: &std::path::Path) -> Value {
-    let (binary, args) = match row.agent {
-        Agent::Fake(flags) => (
-            testkit::fake_agent().display().to_string(),
-            flags.iter().map(|flag| (*flag).to_owned()).collect(),
-        ),
-        Agent::Made(make) => make(work),
+    let fake = testkit::fake_agent().display().to_string();
+    let mut adapter = match row.agent {
+        Agent::Fake(flags) => json!({ "type": "process", "binary": fake, "args": flags }),
+        Agent::Acp(odd) => json!({ "type": "acp", "bin": fake, "args": ["--acp", "--odd", odd] }),
+        Agent::Made(make) => {
+            let (binary, args) = make(work);
+            json!({ "type": "process", "binary": binary, "args": args })
+        }
     };
-    let mut adapter = json!({ "type": "process", "binary": binary, "args": args });
     let keys: Map<String, Value> = serde_json::from_str(row.keys).expect("keys are an object");
     for (name, value) in keys {
         adapter[name] = value;
