@@ -1,7 +1,8 @@
 //! A backup is a data directory of its own, made while others read and write: the database as it was
 //! at one moment, every blob it names, and what is kept of raw output. It is whole or it is not
-//! there: it grows under another name and gets its own last, when all of it is durable. Runs that were live at that moment are
-//! closed in it as lost, so that whoever opens it never takes them for its own.
+//! there: it grows under another name and gets its own last, when all of it is durable. Runs that
+//! were live at that moment are closed in it as lost, so that whoever opens it never takes them for
+//! its own.
 //!
 //! Reads only what it copies. While it is made nothing is deleted: both ask for the same lock.
 

@@ -1,6 +1,7 @@
 //! Long fields, named by the BLAKE3 hash of their bytes: `blobs/ab/<hash>`. A blob is durable
 //! before the commit that names it, and never changes. A half-written one has a temporary name and
-//! is swept at the next start; one that was written and never named is swept by `removal.rs`. Reads check the name before it becomes a path.
+//! is swept at the next start; one that was written and never named is swept by `removal.rs`. Reads
+//! check the name before it becomes a path.
 
 use crate::disk::{self, make_folder, sync_folder};
 use crate::error::Error;

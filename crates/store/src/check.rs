@@ -1,6 +1,7 @@
 //! What must hold of a store at any moment, as queries over its file: numbering without gaps or
 //! doubles, one result at the end of each settled run and nowhere else, fences that agree, blobs
-//! that are what their names say; of one that was swept, also that every blob has a name. Reads only; used by tests after every crash, and by doctor.
+//! that are what their names say; of one that was swept, also that every blob has a name. Reads only;
+//! used by tests after every crash, and by doctor.
 
 use crate::error::Error;
 use crate::{BLOBS, DATABASE, blobs::Blobs, sqlite};
