@@ -145,3 +145,23 @@ fn a_backup_made_while_others_write_is_whole_private_and_takes_nobody_over() {
     live.finish();
     assert_eq!(store::check(&ostler.instance.data()).unwrap(), [] as [String; 0]);
 }
+
+#[test]
+fn a_server_sweeps_what_a_dead_host_wrote_and_never_named() {
+    let ostler = Ostler::new();
+    run(&ostler);
+    let data = ostler.instance.data();
+    let named = files(&data.join("blobs"));
+    let (hash, shelf) = ("ab".repeat(32), data.join("blobs/ab"));
+    std::fs::create_dir_all(&shelf).unwrap();
+    std::fs::write(shelf.join(hash), "a text that nobody came to name").unwrap();
+    assert_eq!(store::check_swept(&data).unwrap().len(), 1);
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.line();
+    until("what nobody names to be gone", BOUND_MS, || {
+        (files(&data.join("blobs")) == named).then_some(())
+    });
+    signal(serve.child.id() as i32, Signal::TERM);
+    assert_eq!(serve.finish().code, 0);
+    assert_eq!(store::check_swept(&data).unwrap(), [] as [String; 0]);
+}

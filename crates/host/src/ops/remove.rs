@@ -4,12 +4,12 @@
 
 use super::run::{find, stored};
 use super::who::Who;
-use crate::{Host, clock};
+use crate::{Host, Inner, clock};
 use contract::limits::{
     RETENTION_LOOK_MS, RETENTION_PAUSE_MS, RETENTION_RUNS_MAX, RETENTION_SLICE,
 };
 use contract::{Code, Fault, RunId};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::{Stale, Upkeep};
 
@@ -56,19 +56,39 @@ fn upkeep(host: &Host) -> Result<Option<Upkeep>, Fault> {
     Upkeep::to_delete(host.inner.data.path()).map_err(stored)
 }
 
-/// From now on takes away what is too old or too much, a little at a time.
+/// Finishes what others were broken off at; then takes away what is too old or too much, a little at a
+/// time.
 pub(crate) fn tend(host: &Host, retention: Retention) {
-    if !host.serves() || !retention.is_set() {
+    if !host.serves() {
         return;
     }
     let house = Arc::downgrade(&host.inner);
     tokio::spawn(async move {
+        // A store in trouble is asked again at the next look, or by the next host.
+        let _ = sweep_blobs(&house).await;
         while let Some(inner) = house.upgrade() {
-            // A store in trouble is asked again at the next look.
             let _ = sweep(&Host { inner }, retention).await;
+            if !retention.is_set() {
+                return;
+            }
             tokio::time::sleep(Duration::from_millis(RETENTION_LOOK_MS)).await;
         }
     });
+}
+
+/// Removes blobs that were written and never named, because their host died in between. A backup may
+/// be made meanwhile: it copies what is named.
+async fn sweep_blobs(house: &Weak<Inner>) -> Result<(), Fault> {
+    let Some(inner) = house.upgrade() else { return Ok(()) };
+    let shelves = inner.heed(inner.store.shelves().await).map_err(stored)?;
+    drop(inner);
+    for shelf in shelves {
+        let Some(inner) = house.upgrade() else { return Ok(()) };
+        inner.heed(inner.store.sweep_shelf(&shelf).await).map_err(stored)?;
+        drop(inner);
+        tokio::time::sleep(Duration::from_millis(RETENTION_PAUSE_MS)).await;
+    }
+    Ok(())
 }
 
 /// Looks once: what was begun before is finished, then what is too old goes, then the oldest until
@@ -77,8 +97,12 @@ pub async fn sweep(host: &Host, retention: Retention) -> Result<usize, Fault> {
     if host.inner.trouble().is_some() {
         return Ok(0);
     }
+    let half_deleted = host.store().half_deleted(RETENTION_RUNS_MAX).await.map_err(stored)?;
+    if half_deleted.is_empty() && !retention.is_set() {
+        return Ok(0);
+    }
     let Some(_upkeep) = upkeep(host)? else { return Ok(0) };
-    for run in host.store().half_deleted(RETENTION_RUNS_MAX).await.map_err(stored)? {
+    for run in half_deleted {
         host.inner.heed(host.store().purge(run).await).map_err(stored)?;
     }
     let now = clock::now().wall;
