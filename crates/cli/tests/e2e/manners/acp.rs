@@ -31,7 +31,6 @@ const ROWS: &[Row] = &[
     noise("a batch"),
     noise("a number above all"),
     noise("duplicate keys"),
-    noise("a hundred thousand keys"),
     noise("a method of another protocol"),
     // In the turn alone.
     odd("a reply with a wrong id", SUCCESS, answered),
