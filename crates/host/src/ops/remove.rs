@@ -20,12 +20,6 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-impl Retention {
-    fn is_set(self) -> bool {
-        self.days.is_some() || self.bytes.is_some()
-    }
-}
-
 const DAY_MS: i64 = 86_400_000;
 
 /// Deletes a run that has ended, with everything that only it has. Deleted again it stays so.
@@ -56,9 +50,10 @@ fn upkeep(host: &Host) -> Result<Option<Upkeep>, Fault> {
     Upkeep::to_delete(host.inner.data.path()).map_err(stored)
 }
 
-/// From now on takes away what is too old or too much, a little at a time.
+/// From now on takes away what is too old or too much, a little at a time; and what was deleted and
+/// not wholly removed, whether anything has a limit or not.
 pub(crate) fn tend(host: &Host, retention: Retention) {
-    if !host.serves() || !retention.is_set() {
+    if !host.serves() {
         return;
     }
     let house = Arc::downgrade(&host.inner);

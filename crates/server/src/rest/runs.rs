@@ -188,6 +188,7 @@ pub async fn events(
     headers: HeaderMap,
 ) -> Result<Sent<Lines<Event, true>>, Problem> {
     let run = run::find(&app.host, &run).await?;
+    run::not_deleted(&app.host, run).await?;
     let followed = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
