@@ -10,6 +10,7 @@ use crate::limits::{REMOVED_BLOBS_MAX, REMOVED_EVENTS_MAX};
 use crate::seal::SealedBlob;
 use crate::{Error, Store, trace};
 use contract::{RunId, Timestamp};
+use failpoint::Point;
 use std::path::{Path, PathBuf};
 
 /// Which runs may go.
@@ -28,11 +29,15 @@ impl Store {
 
     /// Removes what is left of a deleted run. Broken off, it may be begun again.
     pub async fn purge(&self, run: RunId) -> Result<(), Error> {
-        while self.shared.sqlite.remove_events(run, REMOVED_EVENTS_MAX).await? {}
+        failpoint::hit(Point::RunHidden);
+        while self.shared.sqlite.remove_events(run, REMOVED_EVENTS_MAX).await? {
+            failpoint::hit(Point::SliceRemoved);
+        }
         while self.remove_blobs(run).await? {}
         let path = trace::path(&self.shared.traces, run);
         let removed = tokio::task::spawn_blocking(move || remove(&path)).await;
         removed.map_err(|cause| Error::unreadable("removing a trace", cause))??;
+        failpoint::hit(Point::TraceRemoved);
         self.shared.sqlite.finish_removal(run).await
     }
 
@@ -80,6 +85,7 @@ impl Store {
         let remove = move || paths.iter().try_for_each(|path| remove(path));
         let removed = tokio::task::spawn_blocking(remove).await;
         removed.map_err(|cause| Error::unreadable("removing blobs", cause))??;
+        failpoint::hit(Point::BlobsRemoved);
         let hashes = named.into_iter().map(|(hash, _)| hash).collect();
         self.shared.sqlite.forget_blobs(run, hashes).await?;
         Ok(true)

@@ -220,5 +220,6 @@ pub async fn delete(
     Named(given): Named,
 ) -> Result<Json<Deleted>, Problem> {
     let deleted = host::ops::remove::delete(&app.host, &given, &caller.who()).await?;
+    failpoint::hit(Point::DeletionUnanswered);
     Ok(Json(Deleted { deleted }))
 }
