@@ -5,11 +5,12 @@
 //!
 //! The schedule follows from the seed (`torture/schedule.rs`); what the threads of a case do between
 //! two kills does not, so a case that failed may have to be had again more than once. One case is
-//! `torture/case.rs`, those who use the product meanwhile `torture/clients.rs`, what must hold
-//! `torture/judge.rs`. The last recorded run is in `docs/torture.md`.
+//! `torture/case.rs`, those who use the product meanwhile `torture/clients.rs` and
+//! `torture/errands.rs`, what must hold `torture/judge.rs`. The last recorded run is in `docs/torture.md`.
 
 mod case;
 mod clients;
+mod errands;
 mod house;
 mod judge;
 mod log;
@@ -46,7 +47,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let near = tempfile::tempdir().map_err(said("making a folder for the armed binary"))?;
     let programs = Programs::beside(&built, near.path())?;
     let peace = {
-        let mut house = house::House::new(&programs.ostler, 120)?;
+        let mut house = house::House::new(&programs, 120)?;
         let shared = case::shared(&house, &programs)?;
         house.serve(None)?;
         judge::peace(&mut house, &shared)?
@@ -54,7 +55,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let mut cases = schedule::schedule(wanted.seed, wanted.points, wanted.only);
     cases.retain(|case| wanted.case.is_none_or(|number| number == case.number));
     cases.reverse();
-    let (waiting, report) = (Mutex::new(cases), Mutex::new(Report::new(Instant::now())));
+    let (waiting, report) =
+        (Mutex::new(cases), Mutex::new(Report::new(Instant::now(), wanted.only)));
     let began = Instant::now();
     let is_late = || wanted.seconds.is_some_and(|most| began.elapsed().as_secs() >= most);
     std::thread::scope(|threads| {

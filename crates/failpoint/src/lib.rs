@@ -57,6 +57,14 @@ points! {
     TraceCut "trace_cut" "the trace of a run that is taken over was cut to its mark";
     FenceRaised "fence_raised" "the fence of a run whose lease ran out is raised, and not committed";
     Reaped "reaped" "a run has its next fence, and nobody drives it";
+    Migrated "migrated" "a step of the schema is durable, and the next has not begun";
+    TaskPut "task_put" "a task is in the queue, and not committed";
+    TasksReleased "tasks_released" "those that waited for a task are let go, and not committed";
+    TasksDue "tasks_due" "those whose time has come are queued, and not committed";
+    RunHidden "run_hidden" "a run is deleted, and nothing of it is removed";
+    SliceRemoved "slice_removed" "some of a deleted run's events are gone";
+    BlobsRemoved "blobs_removed" "blobs of a deleted run are gone, and the store still names them";
+    TraceRemoved "trace_removed" "the trace of a deleted run is gone, and its removal is not finished";
 
     KeeperSpawned "keeper_spawned" "a keeper waits for its plan, and nothing is durable";
     RunBegun "run_begun" "a run is durable, and its keeper has no plan";
@@ -76,6 +84,10 @@ points! {
     Adopted "adopted" "a run is taken over, and nothing of that is durable";
     TokenLinked "token_linked" "the directory's token has its name, and the temporary one too";
     AddressWritten "address_written" "the address is written under its temporary name";
+    HeadsRead "heads_read" "the next tasks are known, and none of them is begun";
+    TaskBegun "task_begun" "a task of the queue has its run, and the next is not looked at";
+    TaskHeld "task_held" "a task that cannot be started now was put to wait";
+    TaskRecalled "task_recalled" "a task that runs is recalled, and its run was not told";
 
     LockTaken "lock_taken" "the data directory is locked, and its store is not open";
     StoreOpened "store_opened" "the store is open, and no run was taken over";
@@ -84,6 +96,9 @@ points! {
     StartUnanswered "start_unanswered" "a run was started, and whoever asked was not answered";
     WishUnanswered "wish_unanswered" "a wish is durable, and whoever asked was not answered";
     PageRead "page_read" "a page of events is read for a watcher, and not sent";
+    TaskUnanswered "task_unanswered" "a task is durable, and whoever handed it over was not answered";
+    DecisionUnanswered "decision_unanswered" "what was decided of a task is durable, and not answered";
+    DeletionUnanswered "deletion_unanswered" "a run is wholly removed, and whoever asked was not answered";
 
     PlanTaken "plan_taken" "a keeper has its plan, and no lock";
     KeeperLocked "keeper_locked" "a keeper holds its lock, and has no agent";

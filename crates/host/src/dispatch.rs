@@ -24,6 +24,7 @@ use engine::rules::claimable::{First, Room, next};
 use engine::rules::errand::{Ended, after};
 use engine::rules::fallback::{Standing, helps};
 use engine::rules::hold::Hold;
+use failpoint::Point;
 use futures::FutureExt as _;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,7 @@ async fn look(host: &Host, round: &mut Round) -> Result<Option<Timestamp>, Fault
             firsts.push(first(host, head).await);
         }
         let Some(place) = next(&firsts, &passed) else { break };
+        failpoint::hit(Point::HeadsRead);
         let task = &heads[place].task;
         match try_one(host, task).await? {
             Tried::Moved => {}
@@ -252,7 +254,10 @@ async fn go(host: &Host, task: &TaskRow, ways: &Ways, way: &Way) -> Result<Gone,
         return Ok(Gone::Tried(tried));
     }
     let fault = match begin_run(host, task, ways, way).await? {
-        Ok(Begun::Started(_)) => return Ok(Gone::Tried(Tried::Moved)),
+        Ok(Begun::Started(_)) => {
+            failpoint::hit(Point::TaskBegun);
+            return Ok(Gone::Tried(Tried::Moved));
+        }
         Ok(Begun::NoSlot) => return Ok(Gone::Tried(Tried::Passed)),
         Err(fault) => fault,
     };
@@ -403,6 +408,7 @@ async fn wait(host: &Host, task: &TaskRow, hold: Hold) -> Result<Tried, Fault> {
     let follow = Follow { until, note, ..Follow::default() };
     let waits = Some((why, of.map(|task| task.to_string())));
     moved(host, task, TaskState::Waiting, follow, waits).await?;
+    failpoint::hit(Point::TaskHeld);
     Ok(Tried::Moved)
 }
 

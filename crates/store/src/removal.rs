@@ -14,6 +14,7 @@ use crate::limits::{REMOVED_BLOBS_MAX, REMOVED_EVENTS_MAX};
 use crate::seal::SealedBlob;
 use crate::{Error, Store, disk, trace};
 use contract::{RunId, Timestamp};
+use failpoint::Point;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -34,10 +35,14 @@ impl Store {
 
     /// Removes what is left of a deleted run. Broken off, it may be begun again.
     pub async fn purge(&self, run: RunId) -> Result<(), Error> {
-        while self.shared.sqlite.remove_events(run, REMOVED_EVENTS_MAX).await? {}
+        failpoint::hit(Point::RunHidden);
+        while self.shared.sqlite.remove_events(run, REMOVED_EVENTS_MAX).await? {
+            failpoint::hit(Point::SliceRemoved);
+        }
         while self.remove_blobs(run).await? {}
         let trace = trace::path(&self.shared.traces, run);
         self.aside(move || remove(&trace).and_then(|()| make_lasting(&[trace]))).await?;
+        failpoint::hit(Point::TraceRemoved);
         self.shared.sqlite.finish_removal(run).await
     }
 
@@ -118,6 +123,7 @@ impl Store {
         // Whoever names one of them from here on writes it anew.
         drop(alone);
         self.aside(move || make_lasting(&paths)).await?;
+        failpoint::hit(Point::BlobsRemoved);
         let hashes = named.into_iter().map(|(hash, _)| hash).collect();
         self.shared.sqlite.forget_blobs(run, hashes).await?;
         Ok(true)

@@ -1,7 +1,9 @@
 //! What must hold of a run whatever was killed meanwhile, as one checker over what was promised and
 //! what is there: events as they are stored, lines of the trace, and everything that someone was
 //! told before. Pure over its inputs, so that torture and end-to-end tests ask the same questions;
-//! the store's own rules are in its `check`.
+//! the store's own rules are in its `check`, and those of a task in `promises/task.rs`.
+
+pub mod task;
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,6 +97,14 @@ fn traced(found: &Found, events: &[Value], broken: &mut Vec<String>) {
             broken.push(format!("the line an event came from is traced: {raw}"));
         }
     }
+}
+
+/// The hashes of the blobs that an event names.
+pub fn blobs(event: &str) -> Vec<String> {
+    let event: Value = serde_json::from_str(event).unwrap_or_default();
+    let fields = event.as_object().into_iter().flatten();
+    let named = fields.filter(|(name, _)| name.ends_with("_blob"));
+    named.filter_map(|(_, blob)| blob["hash"].as_str().map(str::to_owned)).collect()
 }
 
 /// What the agent did, whoever hosted it: its events without the envelope, deltas of one block

@@ -4,14 +4,14 @@
 use super::breaks::Break;
 use super::ground::Ground;
 use super::keeper::{Conn, Keeper, Order};
-use super::options::{Fault, Options};
+use super::options::{Fault, Options, Sharing};
 use super::oracle::{Asks, Oracle, Promise, Violation, broken};
 use crate::fuzz::mutate::Chance;
 use contract::{Code, RunId, Timestamp};
 use engine::Now;
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::{Again, Batch, Claim, Error, Reaped, Seal, Seen, TaskMove};
+use store::{Again, Batch, Claim, Error, Reaped, Reserve, RunRow, Seal, Seen, TaskMove};
 use uuid::Uuid;
 
 /// When every simulation begins.
@@ -27,6 +27,7 @@ pub enum Verb {
     Reap { now: Timestamp, seen: Vec<Seen> },
     Move(Box<TaskMove>),
     Again(Timestamp),
+    Reserve(Box<Reserve>),
 }
 
 /// What the store answers.
@@ -69,6 +70,8 @@ pub struct Env<'a, G> {
     pub sure: BTreeMap<(usize, RunId, u64), u64>,
     pub incarnations: Vec<u32>,
     pub script: Option<Vec<String>>,
+    /// What was read last, for a reader that lags behind.
+    pub read_before: Vec<RunRow>,
     ids: u64,
 }
 
@@ -97,6 +100,7 @@ impl<'a, G: Ground> Env<'a, G> {
             sure: BTreeMap::new(),
             incarnations: vec![0; options.nodes],
             script: tell.then(Vec::new),
+            read_before: Vec::new(),
             ids: 0,
             options,
         }
@@ -105,6 +109,14 @@ impl<'a, G: Ground> Env<'a, G> {
     pub fn now(&self, node: usize) -> Now {
         let skew_ms = self.skews_ms.get(node).copied().unwrap_or(0);
         Now { wall: Timestamp(self.wall_ms + skew_ms), mono_ms: self.boot_ms }
+    }
+
+    /// Whether what is read now is as it was when someone read it last. Nobody reads under a lock
+    /// where all share one store.
+    pub fn lags(&mut self) -> bool {
+        let shared = self.options.sharing == Sharing::SharedStore;
+        let may = !self.calm && shared && self.options.has(Fault::StaleRead);
+        may && self.chance.one_in(3)
     }
 
     pub fn pass(&mut self, ms: u64) {
@@ -153,9 +165,11 @@ impl<'a, G: Ground> Env<'a, G> {
             let full = || Error::DiskFull { doing: "simulating".to_owned() };
             let answer = match &call.verb {
                 Verb::Claim(_) => Answer::Claimed(Err(full())),
-                Verb::Commit { .. } | Verb::Renew { .. } | Verb::Move(_) | Verb::Again(_) => {
-                    Answer::Done(Err(full()))
-                }
+                Verb::Commit { .. }
+                | Verb::Renew { .. }
+                | Verb::Move(_)
+                | Verb::Again(_)
+                | Verb::Reserve(_) => Answer::Done(Err(full())),
                 Verb::Reap { .. } => Answer::Reaped(Err(full())),
             };
             self.calls[at].answer = Some(answer);
@@ -213,6 +227,18 @@ impl<'a, G: Ground> Env<'a, G> {
             Verb::Again(now) => {
                 let again = self.ground.wait(store.again(Again::Due(*now)));
                 (Answer::Done(again.map(drop)), "queues those whose time has come")
+            }
+            Verb::Reserve(reserve) => {
+                let reserved = self.ground.wait(store.reserve((**reserve).clone()));
+                let what = match &reserved {
+                    Ok(()) => "sets a sum aside",
+                    Err(Error::BudgetExceeded { .. }) => "has no more to set aside",
+                    Err(_) => "refuses to set a sum aside",
+                };
+                if matches!(reserved, Ok(()) | Err(Error::BudgetExceeded { .. })) {
+                    self.oracle.reserved(reserve, reserved.is_ok())?;
+                }
+                (Answer::Done(reserved), what)
             }
         };
         self.calls[at].answer = Some(answer);

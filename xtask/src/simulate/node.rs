@@ -10,13 +10,13 @@ use super::options::Sharing;
 use super::oracle::Violation;
 use super::take_over::{TakeOver, Taken};
 use contract::state::WaitingFor;
-use contract::{RunId, TaskId, TaskState, Timestamp};
+use contract::{NanoUsd, RunId, TaskId, TaskState, Timestamp};
 use engine::rules::lease::Lease;
 use engine::rules::overdue::Overdue;
 use engine::{Input, Machine, Now, RunBudget, Terms};
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::{Claim, Error, Follow, Reaped, RunHead, RunRow, RunsPage, Seen, TaskMove};
+use store::{Claim, Error, Follow, Reaped, Reserve, RunHead, RunRow, RunsPage, Seen, TaskMove};
 
 /// Rows of one look at what is unsettled.
 const ROWS_MAX: usize = 100;
@@ -26,6 +26,11 @@ const CLAIM_RETRY_MS: u64 = 500;
 const LET_GO_MS: u64 = 5_000;
 /// One task in so many is held back before it is claimed.
 const HOLD_RARITY: usize = 6;
+/// One step of a node that drives something in so many asks for a share of the budget.
+const RESERVE_RARITY: usize = 8;
+/// What all runs may set aside together, and one of them at most: less than all of them may want.
+const TOKENS_MAX: u64 = 6;
+const TOKENS_ASIDE_MAX: usize = 4;
 const WALL_MS: u64 = 60_000;
 const SILENCE_MS: u64 = 20_000;
 
@@ -159,6 +164,9 @@ impl Node {
         }
         let runs: Vec<RunId> = self.drives.keys().copied().collect();
         let Some(run) = env.chance.pick(&runs).copied() else { return Ok(None) };
+        if !env.calm && env.chance.one_in(RESERVE_RARITY) {
+            return Ok(self.reserve(env, run));
+        }
         self.with(env, run, Drive::go)
     }
 
@@ -225,6 +233,29 @@ impl Node {
                 Some("claims a task")
             }
         }
+    }
+
+    /// Sets a sum aside for a run, of a budget that all runs share. Nothing is spent on the answer
+    /// here: whether it was kept is the store's to say.
+    fn reserve<G: Ground>(&self, env: &mut Env<G>, run: RunId) -> Option<&'static str> {
+        let fence = self.drives.get(&run)?.fence;
+        let reserve = Reserve {
+            // Other seeds may share the file.
+            scope: format!("all runs of seed {}", env.options.seed),
+            run,
+            fence,
+            nanousd: NanoUsd(0),
+            tokens: 1 + env.chance.below(TOKENS_ASIDE_MAX) as u64,
+            turns: 0,
+            ms: 0,
+            since: Timestamp(i64::MIN),
+            nanousd_max: None,
+            tokens_max: Some(TOKENS_MAX),
+            turns_max: None,
+            ms_max: None,
+        };
+        env.call(self.index, Verb::Reserve(Box::new(reserve)));
+        Some("asks for a share of the budget")
     }
 
     /// Something is in the way: the task waits for its time.
@@ -417,9 +448,14 @@ impl Node {
     }
 }
 
-fn unsettled<G: Ground>(env: &Env<G>) -> Vec<RunRow> {
+fn unsettled<G: Ground>(env: &mut Env<G>) -> Vec<RunRow> {
+    if env.lags() {
+        env.tell(|| "what is read of runs is old".to_owned());
+        return env.read_before.clone();
+    }
     let page = RunsPage { before: None, limit: ROWS_MAX, unsettled_only: true };
-    env.ground.wait(env.ground.store().runs(page)).unwrap_or_default()
+    env.read_before = env.ground.wait(env.ground.store().runs(page)).unwrap_or_default();
+    env.read_before.clone()
 }
 
 fn claim<G: Ground>(env: &mut Env<G>, node: usize, task: TaskId, now: Now) -> Claim {

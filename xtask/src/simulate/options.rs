@@ -42,6 +42,8 @@ pub enum Fault {
     HandOver,
     /// A wish is sent again.
     RepeatedWish,
+    /// What a node reads is as it was a while ago.
+    StaleRead,
 }
 
 impl Fault {
@@ -59,6 +61,7 @@ impl Fault {
         (Self::AgentDeath, "agent-death"),
         (Self::HandOver, "hand-over"),
         (Self::RepeatedWish, "repeated-wish"),
+        (Self::StaleRead, "stale-read"),
     ];
 
     pub fn from_word(word: &str) -> Option<Self> {

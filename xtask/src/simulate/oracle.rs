@@ -6,7 +6,7 @@ use contract::{CommandId, RunId, RunState, TaskId, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use store::{Batch, RunRow, StoredEvent, TaskMove, TaskRow};
+use store::{Batch, Reserve, RunRow, StoredEvent, TaskMove, TaskRow};
 
 /// A promise of the product, with the numbers that the project's invariants have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,6 +28,8 @@ pub enum Promise {
     OneAtATime,
     DoneOnce,
     NotTriedAgain,
+    WithinLimit,
+    ComesBack,
     Ends,
 }
 
@@ -51,6 +53,8 @@ impl Promise {
             Self::OneAtATime => "a task is worked on by one run at a time",
             Self::DoneOnce => "a task is done once",
             Self::NotTriedAgain => "a task that nobody wants any more is not tried again",
+            Self::WithinLimit => "I6 what is set aside and spent stays within the limit",
+            Self::ComesBack => "I6 what a run that has ended had set aside comes back",
             Self::Ends => "I11 without faults every run ends",
         }
     }
@@ -100,6 +104,8 @@ pub struct Oracle {
     done: BTreeSet<TaskId>,
     recalled: BTreeSet<TaskId>,
     cancelled: BTreeSet<TaskId>,
+    /// What each run has set aside of the shared budget, or spent of it when it has ended.
+    aside: BTreeMap<RunId, u64>,
 }
 
 /// What a Batch asks for, in the oracle's words.
@@ -206,6 +212,9 @@ impl Oracle {
         known.launch_durable |= asks.launch;
         known.durable.extend(asks.words.iter().cloned());
         if batch.settle.is_some() {
+            if let Some(aside) = self.aside.get_mut(&run) {
+                *aside = batch.totals.unwrap_or_default().tokens.total();
+            }
             match row {
                 Some(row) if row.state == RunState::Settled && row.outcome.is_some() => {
                     known.settled = Some(row.clone());
@@ -215,6 +224,38 @@ impl Oracle {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The store was asked to set a sum aside, and did it or said that there is no more.
+    pub fn reserved(&mut self, reserve: &Reserve, taken: bool) -> Result<(), Violation> {
+        let Reserve { run, fence, tokens, .. } = *reserve;
+        let others = self.aside.iter().filter(|(other, _)| **other != run);
+        let sum = tokens + others.map(|(_, aside)| *aside).sum::<u64>();
+        let limit = reserve.tokens_max.unwrap_or(u64::MAX);
+        if !taken {
+            let what = || format!("{tokens} for {run} were refused: {sum} of {limit} with them");
+            return if sum <= limit { broken(Promise::ComesBack, what()) } else { Ok(()) };
+        }
+        let known = self.run(run);
+        if known.settled.is_some() {
+            return broken(
+                Promise::EndsOnce,
+                format!("a sum was set aside for {run} after its end"),
+            );
+        }
+        if known.fence != fence {
+            let now = known.fence;
+            return broken(
+                Promise::NoStaleWrite,
+                format!("a sum was set aside for {run} with fence {fence}, and {now} is held"),
+            );
+        }
+        if sum > limit {
+            let what = format!("{tokens} were set aside for {run}: {sum} of {limit} with them");
+            return broken(Promise::WithinLimit, what);
+        }
+        self.aside.insert(run, tokens);
         Ok(())
     }
 

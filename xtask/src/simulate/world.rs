@@ -14,7 +14,7 @@ use contract::state::Review;
 use contract::{Code, CommandId, Event, RunId, RunState, TaskId, TaskState, Wish};
 use std::collections::BTreeMap;
 use store::backend::Backend;
-use store::{Errand, Error, Follow, NewCommand, NewTask, RunsPage, TaskMove, TaskRow};
+use store::{Errand, Error, Follow, Head, NewCommand, NewTask, RunsPage, TaskMove, TaskRow};
 
 /// Steps without faults, at most, until every run has ended.
 const CALM_STEPS_MAX: u64 = 20_000;
@@ -44,6 +44,8 @@ pub struct World<'a, G> {
     env: Env<'a, G>,
     nodes: Vec<Node>,
     tasks: Vec<TaskId>,
+    /// What could be started, as it was read last.
+    heads: Vec<Queued>,
     lock: Option<usize>,
     faulty: bool,
     wishes: u64,
@@ -74,6 +76,7 @@ impl<'a, G: Ground> World<'a, G> {
             env: Env::new(ground, options, flaw, tell),
             nodes,
             tasks: Vec::new(),
+            heads: Vec::new(),
             lock: None,
             faulty: true,
             wishes: 0,
@@ -257,9 +260,12 @@ impl<'a, G: Ground> World<'a, G> {
 
     /// One of those that the queue says could be started.
     fn queued(&mut self) -> Option<Queued> {
-        let heads = self.env.ground.wait(self.env.ground.store().heads()).ok()?;
-        let head = self.env.chance.pick(&heads)?;
-        Some(Queued { task: head.task.id, fence: head.task.fence })
+        if !self.env.lags() {
+            let heads = self.env.ground.wait(self.env.ground.store().heads()).ok()?;
+            let queued = |head: &Head| Queued { task: head.task.id, fence: head.task.fence };
+            self.heads = heads.iter().map(queued).collect();
+        }
+        self.env.chance.pick(&self.heads).copied()
     }
 
     fn step_keeper(&mut self, at: usize) -> Result<bool, Violation> {
@@ -291,7 +297,8 @@ impl<'a, G: Ground> World<'a, G> {
                 return self.deliver(index, id, asked_ms, answer);
             }
             // Nobody waits for the answer to these.
-            let unheeded = orphan || matches!(self.env.calls[at].verb, Verb::Move(_));
+            let unheeded =
+                orphan || matches!(self.env.calls[at].verb, Verb::Move(_) | Verb::Reserve(_));
             if unheeded && late && !self.env.chance.one_in(LINGER_RARITY) {
                 return Ok(false);
             }
@@ -412,9 +419,11 @@ impl<'a, G: Ground> World<'a, G> {
                 self.env.tell(|| format!("node {host} is asked to make room"));
             }
             // These happen to requests and wishes on their way.
-            Fault::LostAnswer | Fault::LateRequest | Fault::RepeatedWish | Fault::Skew => {
-                return Ok(false);
-            }
+            Fault::LostAnswer
+            | Fault::LateRequest
+            | Fault::RepeatedWish
+            | Fault::Skew
+            | Fault::StaleRead => return Ok(false),
         }
         Ok(true)
     }
@@ -565,9 +574,11 @@ fn step(task: TaskId, fence: u64, from: TaskState, to: TaskState) -> TaskMove {
 fn unsure(verb: &Verb) -> Answer {
     match verb {
         Verb::Claim(_) => Answer::Claimed(Err(Error::Unacknowledged)),
-        Verb::Commit { .. } | Verb::Renew { .. } | Verb::Move(_) | Verb::Again(_) => {
-            Answer::Done(Err(Error::Unacknowledged))
-        }
+        Verb::Commit { .. }
+        | Verb::Renew { .. }
+        | Verb::Move(_)
+        | Verb::Again(_)
+        | Verb::Reserve(_) => Answer::Done(Err(Error::Unacknowledged)),
         Verb::Reap { .. } => Answer::Reaped(Err(Error::Unacknowledged)),
     }
 }

@@ -14,17 +14,19 @@ use failpoint::Point;
 use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a life waits for its point to be passed: seconds only where everything is slow.
-const PATIENCE: Duration = Duration::from_millis(5_000);
+const PATIENCE: Duration = Duration::from_millis(6_000);
 /// The latest instant of a kill at an instant.
 const INSTANT_MS: usize = 600;
 /// Agents that are at work before something can be left behind.
 const RUNS_AT_WORK: usize = 3;
 /// Longer than any kill and restart on a busy machine takes.
 const LEASE_SECS: u64 = 120;
+/// What clients were told; in the folder of the house.
+pub const SHOWN: &str = "acknowledged.jsonl";
 /// The shortest lease there is, for a host that sleeps for longer.
 const LEASE_SECS_SHORT: u64 = 2;
 const SLEEP: Duration = Duration::from_millis(2_300);
@@ -54,7 +56,7 @@ impl Programs {
 pub struct Death {
     /// Where; `None` at an instant, also when its point was not passed in time.
     pub point: Option<Point>,
-    /// Whether someone waited for an answer, or for the end of a run that was acknowledged.
+    /// Whether someone waited for an answer, or for the end of a run or a task that was acknowledged.
     pub owed: bool,
 }
 
@@ -77,7 +79,7 @@ pub struct Outcome {
 }
 
 pub fn shared(house: &House, programs: &Programs) -> Result<Arc<Shared>, String> {
-    let log = Log::at(&house.instance.root().join("acknowledged.jsonl"))
+    let log = Log::at(&house.instance.root().join(SHOWN))
         .map_err(said("making the log of acknowledgements"))?;
     let (door, work) = (Door::of(&house.instance.data()), house.instance.work());
     Ok(Arc::new(Shared::new(door, log, &programs.fake_agent, work)))
@@ -95,7 +97,7 @@ pub fn run(
         Kind::Ordinary | Kind::Handover => LEASE_SECS,
         Kind::Sleeper => LEASE_SECS_SHORT,
     };
-    let house = House::new(&programs.ostler, lease_secs)?;
+    let house = House::new(programs, lease_secs)?;
     let shared = shared(&house, programs)?;
     let mut torture = Torture { house, shared, chance, deaths: Vec::new(), broken: Vec::new() };
     let mut spent = Spent::default();
@@ -114,7 +116,7 @@ pub fn run(
         torture.house.serve(None)?;
     }
     torture.shared.ending.store(true, Ordering::SeqCst);
-    let settles = judge::settles(&torture.shared);
+    let settles = judge::settles(&torture.shared, &mut torture.broken);
     // Who still waits for an end is let go; that it did not come is the judge's to say.
     let until = Instant::now() + if settles { judge::LIVENESS_MAX } else { Duration::ZERO };
     while !crowd.is_finished() && Instant::now() < until {
@@ -150,8 +152,10 @@ impl Torture {
         self.shared.cut.load(Ordering::SeqCst)
     }
 
+    /// Streams that are open, and tasks that are.
     fn watching(&self) -> usize {
-        self.shared.watching.load(Ordering::SeqCst)
+        let load = |count: &AtomicUsize| count.load(Ordering::SeqCst);
+        load(&self.shared.watching) + load(&self.shared.errands)
     }
 
     /// One life of a server, from its start to its violent end.
@@ -165,7 +169,8 @@ impl Torture {
                         self.leave_something(point)?;
                         self.kill_a_keeper();
                     }
-                    Place::First
+                    Place::Bare
+                    | Place::First
                     | Place::Any
                     | Place::Keeper
                     | Place::Handover
@@ -352,7 +357,7 @@ fn copied(root: &Path, to: &Path) -> Option<PathBuf> {
     std::fs::create_dir_all(to).ok()?;
     let copied = std::process::Command::new("cp")
         .args(["-r", "--"])
-        .args(["data", "run", "acknowledged.jsonl"].map(|name| root.join(name)))
+        .args(["data", "run", SHOWN].map(|name| root.join(name)))
         .arg(to)
         .stderr(std::process::Stdio::null())
         .status();

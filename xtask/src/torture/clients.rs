@@ -1,7 +1,9 @@
-//! Those who use the product while it is being killed: they start runs, watch them, speak to them
-//! and stop them, and write down what they were told. One that gets no answer asks again for
-//! something new: whether the old wish was granted, the judge sees.
+//! Those who use the product while it is being killed: they start runs, watch them, speak to them,
+//! stop them and delete them, and write down what they were told. One that gets no answer asks again
+//! for something new: whether the old wish was granted, the judge sees. Those who hand tasks over are
+//! in `errands.rs`.
 
+use super::errands;
 use super::log::Log;
 use super::wire::{Door, Silence};
 use crate::fuzz::Chance;
@@ -13,18 +15,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use testkit::promises;
 use uuid::Uuid;
 
 /// Runs that are kept going at once.
 const RUNS_LIVE: usize = 4;
 /// Runs that one case may have.
-const RUNS_MAX: usize = 24;
+const RUNS_MAX: usize = 48;
 /// Messages that an agent that listens is told before it may end.
 const MESSAGES: usize = 5;
 /// Before someone asks again. A case has a dozen of them, and nobody answers while a server starts.
 const PAUSE: Duration = Duration::from_millis(12);
-/// Not known to the agent's world otherwise; it must not be found in what is kept.
-pub const SECRET: &str = "torture-canary-5f1c9a7b2e";
+/// Not known to the agent's world otherwise; it must not be found in what is kept. Each of the usual
+/// ways to write a value writes this one differently.
+pub const SECRET: &str = "torture/canary+5f1c\"9a7b2e";
+/// Where agents find it.
+pub const SECRET_NAME: &str = "TORTURE_SECRET";
 
 /// What an agent is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,10 +40,26 @@ pub enum Role {
     Waits,
     /// Started from a command line that hosts.
     Typed,
+    /// Does a task of the queue, and says its secret in every disguise at the end.
+    Works,
+    /// Ends in the middle of a task, whenever it is tried.
+    Crashes,
+    /// Waits to be stopped, by whoever cancels its task.
+    Lingers,
 }
 
 impl Role {
-    pub const ALL: [Role; 4] = [Role::Talks, Role::Listens, Role::Waits, Role::Typed];
+    pub const ALL: [Role; 7] = [
+        Role::Talks,
+        Role::Listens,
+        Role::Waits,
+        Role::Typed,
+        Role::Works,
+        Role::Crashes,
+        Role::Lingers,
+    ];
+    /// Those who are asked for by themselves, and not by a task.
+    pub const OWN: [Role; 4] = [Role::Talks, Role::Listens, Role::Waits, Role::Typed];
 
     pub fn word(self) -> &'static str {
         match self {
@@ -45,7 +67,27 @@ impl Role {
             Role::Listens => "listens",
             Role::Waits => "waits",
             Role::Typed => "typed",
+            Role::Works => "works",
+            Role::Crashes => "crashes",
+            Role::Lingers => "lingers",
         }
+    }
+
+    /// The agents of the queue that have it. Two that work share a directory, and take turns.
+    pub fn agents(self) -> &'static [&'static str] {
+        match self {
+            Role::Talks | Role::Listens | Role::Waits | Role::Typed => &[],
+            Role::Works => &["works", "toils"],
+            Role::Crashes => &["crashes"],
+            Role::Lingers => &["lingers"],
+        }
+    }
+
+    /// Of a run, by who does it or by what it was asked.
+    pub fn of(agent: &str, prompt: &str) -> Option<Self> {
+        let own = |role: &&Role| prompt.starts_with(role.word());
+        let by_agent = Role::ALL.iter().find(|role| role.agents().contains(&agent));
+        by_agent.or_else(|| Role::OWN.iter().find(own)).copied()
     }
 
     /// What the fake agent is told to do. Numbered lines, texts that become blobs, deltas, calls
@@ -63,6 +105,12 @@ impl Role {
             Role::Typed => {
                 "--burst 20 --sleep-ms 300 --tool list_files {} --sleep-ms 300 --burst 9"
             }
+            Role::Works => {
+                "--burst 6 --sleep-ms 40 --steps 1 --line-bytes 300 --burst 3 --sleep-ms 40 \
+                 --leak-end TORTURE_SECRET"
+            }
+            Role::Crashes => "--burst 4 --sleep-ms 30 --steps 1 --no-complete --exit 3",
+            Role::Lingers => "--burst 3 --wait-shutdown",
         };
         text.split_whitespace().map(str::to_owned).collect()
     }
@@ -84,6 +132,8 @@ pub struct Shared {
     pub cut: AtomicUsize,
     /// Streams that are open now.
     pub watching: AtomicUsize,
+    /// Tasks that were handed over and have not come to rest before someone's eyes.
+    pub errands: AtomicUsize,
     serial: AtomicUsize,
 }
 
@@ -99,25 +149,31 @@ impl Shared {
             over: AtomicBool::new(false),
             cut: AtomicUsize::new(0),
             watching: AtomicUsize::new(0),
+            errands: AtomicUsize::new(0),
             serial: AtomicUsize::new(0),
         }
     }
 
-    fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.over.load(Ordering::SeqCst)
     }
 
-    fn note(&self, silence: &Silence) {
+    pub fn note(&self, silence: &Silence) {
         if matches!(silence, Silence::Cut) {
             self.cut.fetch_add(1, Ordering::SeqCst);
         }
         std::thread::sleep(PAUSE);
     }
 
+    /// A number that nobody else of this case has.
+    pub fn serial(&self) -> usize {
+        self.serial.fetch_add(1, Ordering::SeqCst)
+    }
+
     /// Asks for one run, and asks again under the same id for as long as nobody answers, as every
     /// command does: a run that is there and that nobody was told of would be attended by nobody.
     pub fn start(&self, role: Role) -> Result<Option<String>, Silence> {
-        let serial = self.serial.fetch_add(1, Ordering::SeqCst);
+        let serial = self.serial();
         let body = json!({
             "agent": "torture", "prompt": format!("{} {serial}", role.word()), "cwd": self.work,
             "adapter": adapter(&self.agent, role), "run_id": RunId::new(Uuid::now_v7()),
@@ -137,6 +193,12 @@ impl Shared {
         Ok(run.map(str::to_owned))
     }
 
+    /// How many of these have not been seen to end.
+    fn live(&self, runs: &[String]) -> usize {
+        let state = self.log.state();
+        runs.iter().filter(|run| state.runs.get(*run).is_none_or(|told| !told.ended)).count()
+    }
+
     fn wish(&self, run: &str, wish: &Value) -> Result<u16, Silence> {
         let path = format!("/api/v1/runs/{run}/commands");
         Ok(self.door.ask("POST", &path, &wish.to_string())?.0)
@@ -150,7 +212,7 @@ fn adapter(agent: &Path, role: Role) -> Adapter {
         runtime: runtimes::process::Process.card().id,
         binary: Some(agent.display().to_string()),
         args: role.script(),
-        env: [("TORTURE_SECRET".to_owned(), SECRET.to_owned())].into(),
+        env: [(SECRET_NAME.to_owned(), SECRET.to_owned())].into(),
         trace: true,
         mcp: true,
         ..Adapter::default()
@@ -163,10 +225,17 @@ pub fn crowd(shared: &Arc<Shared>, seed: u64) -> JoinHandle<()> {
     let shared = Arc::clone(shared);
     std::thread::spawn(move || {
         let mut chance = Chance::of(seed, "crowd", 0);
-        let mut others = Vec::new();
-        let mut begun = 0;
+        let (mut others, mut own) = (Vec::new(), Vec::new());
+        let mut handed = Vec::new();
         while !shared.ending.load(Ordering::SeqCst) && !shared.is_over() {
-            if shared.log.live().len() >= RUNS_LIVE || begun >= RUNS_MAX {
+            if chance.one_in(2) && errands::wanted(&shared, &handed) {
+                match errands::hand_over(&shared, &mut handed, &mut chance) {
+                    Ok(errand) => others.extend(errand),
+                    Err(silence) => shared.note(&silence),
+                }
+                continue;
+            }
+            if shared.live(&own) >= RUNS_LIVE || own.len() >= RUNS_MAX {
                 std::thread::sleep(PAUSE);
                 continue;
             }
@@ -177,8 +246,11 @@ pub fn crowd(shared: &Arc<Shared>, seed: u64) -> JoinHandle<()> {
             };
             match shared.start(role) {
                 Ok(Some(run)) => {
-                    begun += 1;
                     others.extend(attend(&shared, &run, role, &mut chance));
+                    if role == Role::Talks && chance.one_in(2) {
+                        others.push(client(&shared, &run, delete, &mut chance));
+                    }
+                    own.push(run);
                 }
                 Ok(None) => std::thread::sleep(PAUSE),
                 Err(silence) => shared.note(&silence),
@@ -191,6 +263,15 @@ pub fn crowd(shared: &Arc<Shared>, seed: u64) -> JoinHandle<()> {
     })
 }
 
+/// What one client does with one run.
+type Act = fn(&Shared, &str, &mut Chance);
+
+fn client(shared: &Arc<Shared>, run: &str, act: Act, chance: &mut Chance) -> JoinHandle<()> {
+    let (shared, run) = (Arc::clone(shared), run.to_owned());
+    let mut chance = Chance::of(chance.number(), "client", 0);
+    std::thread::spawn(move || act(&shared, &run, &mut chance))
+}
+
 /// Everyone who has to do with one run.
 pub fn attend(
     shared: &Arc<Shared>,
@@ -198,22 +279,51 @@ pub fn attend(
     role: Role,
     chance: &mut Chance,
 ) -> Vec<JoinHandle<()>> {
-    let spawn = |act: fn(&Shared, &str, &mut Chance), chance: &mut Chance| {
-        let (shared, run) = (Arc::clone(shared), run.to_owned());
-        let mut chance = Chance::of(chance.number(), "client", 0);
-        std::thread::spawn(move || act(&shared, &run, &mut chance))
-    };
+    let spawn = |act: Act, chance: &mut Chance| client(shared, run, act, chance);
     let mut all = vec![spawn(watch, chance)];
     match role {
         Role::Listens => all.push(spawn(speak, chance)),
         Role::Waits => all.push(spawn(stop, chance)),
-        Role::Talks | Role::Typed => {}
+        Role::Talks | Role::Typed | Role::Works | Role::Crashes | Role::Lingers => {}
     }
     all
 }
 
+/// Deletes a run that has ended, once its end was seen. Who gets no answer may leave it at that.
+pub fn delete(shared: &Shared, run: &str, chance: &mut Chance) {
+    while shared.live(&[run.to_owned()]) > 0 && !shared.is_over() {
+        std::thread::sleep(PAUSE);
+    }
+    let path = format!("/api/v1/runs/{run}");
+    let mut noted = false;
+    while !shared.is_over() {
+        if !noted {
+            let (row, events) =
+                (shared.door.json(&path), shared.door.lines(&format!("{path}/events")));
+            let (Some(row), Some(events)) = (row, events) else {
+                shared.note(&Silence::Nobody);
+                continue;
+            };
+            let blobs = events.iter().flat_map(|event| promises::blobs(event)).collect();
+            shared.log.deletes(run, row, blobs);
+            noted = true;
+        }
+        match shared.door.ask("DELETE", &path, "") {
+            // Not there any more: it was deleted by whoever did not live to say so.
+            Ok((200 | 404, _)) => return shared.log.deleted(run),
+            Ok(_) => std::thread::sleep(PAUSE),
+            Err(silence) => {
+                shared.note(&silence);
+                if chance.one_in(2) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
 /// Follows a run to its end, from host to host.
-fn watch(shared: &Shared, run: &str, _: &mut Chance) {
+pub fn watch(shared: &Shared, run: &str, _: &mut Chance) {
     let ended = || shared.log.state().runs.get(run).is_some_and(|told| told.ended);
     let mut after = 0;
     while !ended() && !shared.is_over() {

@@ -2,7 +2,9 @@
 //! The binary lies in the instance under a name of its own, so that every process of this house,
 //! keepers included, can be told from all others by its program.
 
-use super::said;
+use super::case::Programs;
+use super::clients::Role;
+use super::{errands, said};
 use failpoint::Point;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
@@ -24,11 +26,16 @@ pub struct House {
 
 impl House {
     /// A fresh data directory; its leases last so many seconds.
-    pub fn new(ostler: &Path, lease_secs: u64) -> Result<Self, String> {
+    pub fn new(programs: &Programs, lease_secs: u64) -> Result<Self, String> {
         let instance = Instance::new();
-        instance.write_config(&format!("{{\"server\":{{\"leaseSec\":{lease_secs}}}}}"));
+        let work = instance.work();
+        for role in Role::ALL {
+            fs::create_dir_all(work.join(role.word())).map_err(said("making directories"))?;
+        }
+        let config = errands::config(&programs.fake_agent, &work, lease_secs);
+        instance.write_config(&config.to_string());
         let program = instance.root().join("bin/ostler");
-        fs::hard_link(ostler, &program).map_err(said("placing the binary"))?;
+        fs::hard_link(&programs.ostler, &program).map_err(said("placing the binary"))?;
         Ok(Self { instance, program, child: None, lives: 0 })
     }
 
@@ -120,6 +127,52 @@ impl House {
     pub fn descriptors(&self) -> usize {
         let pid = self.pid().unwrap_or(0);
         fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+    }
+
+    /// How many threads the host has, and how many bytes of memory.
+    pub fn weight(&self) -> (u64, u64) {
+        let pid = self.pid().unwrap_or(0);
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            line.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        (field("Threads:").unwrap_or(0), field("VmRSS:").unwrap_or(0) * 1024)
+    }
+
+    /// Children of the host that have ended and that it has not waited for.
+    pub fn zombies(&self) -> Vec<String> {
+        let own = self.pid().unwrap_or(0).to_string();
+        let mut found = Vec::new();
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+            // The name is in brackets and may hold anything.
+            let rest = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
+            let mut fields = rest.split(' ');
+            if (fields.next(), fields.next()) == (Some("Z"), Some(own.as_str())) {
+                found.push(stat.split(" (").next().unwrap_or_default().to_owned());
+            }
+        }
+        found
+    }
+
+    /// Agents that live, and whatever they have started: who carries the mark and is not of our
+    /// program.
+    pub fn agents(&self) -> Vec<String> {
+        let is_ours = |pid: &i64| {
+            fs::read_link(format!("/proc/{pid}/exe"))
+                .is_ok_and(|program| program.starts_with(self.instance.root()))
+        };
+        testkit::find_marked(&self.instance.mark())
+            .into_iter()
+            .filter(|left| !is_ours(&i64::from(left.pid)))
+            .map(|left| format!("{} {}", left.pid, left.command))
+            .collect()
+    }
+
+    /// What the hosts of this house complained of, by file.
+    pub fn complaints(&self) -> Vec<PathBuf> {
+        (1..=self.lives).map(|life| self.instance.root().join(format!("stderr-{life}"))).collect()
     }
 
     /// Every living process of this house: by its program, or by the mark that agents carry.

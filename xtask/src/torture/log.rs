@@ -1,13 +1,14 @@
 //! What the clients were told, each acknowledgement synced to a file of its own before the client
 //! goes on: what is in it was promised. The same is kept in memory for the judge.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use testkit::promises::Shown;
+use testkit::promises::task;
 
 /// One client's view of one run.
 #[derive(Debug, Default, Clone)]
@@ -23,10 +24,31 @@ pub struct Told {
     pub stop_taken: bool,
 }
 
-#[derive(Debug, Default)]
+/// One client's view of one task.
+#[derive(Debug, Default, Clone)]
+pub struct ToldTask {
+    pub told: task::Told,
+    /// What it comes after.
+    pub after: Vec<String>,
+}
+
+/// A run that someone wants deleted, as it was before.
+#[derive(Debug, Default, Clone)]
+pub struct Deleted {
+    pub row: Value,
+    /// The hashes of the blobs that its events named.
+    pub blobs: BTreeSet<String>,
+    /// It was acknowledged.
+    pub acknowledged: bool,
+}
+
+#[derive(Debug, Default, Clone)]
 pub struct State {
     /// Runs whose start was acknowledged, by id.
     pub runs: BTreeMap<String, Told>,
+    /// Tasks that were acknowledged, by id.
+    pub tasks: BTreeMap<String, ToldTask>,
+    pub deleted: BTreeMap<String, Deleted>,
     /// Runs whose keeper or agent was killed, by id or by the end of it.
     pub victims: BTreeSet<String>,
 }
@@ -66,7 +88,7 @@ impl Log {
         let mut state = self.state();
         let told = state.runs.entry(run.to_owned()).or_default();
         for (_, bytes) in &events {
-            let event: serde_json::Value = serde_json::from_str(bytes).unwrap_or_default();
+            let event: Value = serde_json::from_str(bytes).unwrap_or_default();
             told.ended |= event["kind"] == "result";
             if event["phase"] == "running" {
                 told.agent_pid = event["pid"].as_i64().and_then(|pid| pid.try_into().ok());
@@ -87,6 +109,43 @@ impl Log {
     pub fn stop_taken(&self, run: &str) {
         self.write(&format!("{}\n", json!({ "run": run, "stop": "taken" })));
         self.state().runs.entry(run.to_owned()).or_default().stop_taken = true;
+    }
+
+    pub fn task(&self, task: &str, told: ToldTask) {
+        self.write(&format!("{}\n", json!({ "task": task, "after": told.after })));
+        self.state().tasks.insert(task.to_owned(), told);
+    }
+
+    /// Someone is about to decide something of a task.
+    pub fn decides(&self, task: &str, verb: &str, now: i64) {
+        let mut state = self.state();
+        let told = &mut state.tasks.entry(task.to_owned()).or_default().told;
+        match verb {
+            "approve" => told.approving = told.approving.or(Some(now)),
+            _ => told.cancelling = true,
+        }
+    }
+
+    /// That was acknowledged: the task stands there.
+    pub fn decided(&self, task: &str, verb: &str, stands: &str, now: i64) {
+        self.write(&format!("{}\n", json!({ "task": task, verb: stands, "at": now })));
+        let mut state = self.state();
+        let told = &mut state.tasks.entry(task.to_owned()).or_default().told;
+        match verb {
+            "approve" => told.approved = true,
+            _ => told.cancelled = Some((now, stands.to_owned())),
+        }
+    }
+
+    /// Someone is about to delete a run.
+    pub fn deletes(&self, run: &str, row: Value, blobs: BTreeSet<String>) {
+        let deleted = Deleted { row, blobs, acknowledged: false };
+        self.state().deleted.insert(run.to_owned(), deleted);
+    }
+
+    pub fn deleted(&self, run: &str) {
+        self.write(&format!("{}\n", json!({ "deleted": run })));
+        self.state().deleted.entry(run.to_owned()).or_default().acknowledged = true;
     }
 
     pub fn victim(&self, run: &str) {

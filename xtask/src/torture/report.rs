@@ -3,13 +3,18 @@
 //! kills can give.
 
 use super::case::{Death, Outcome, Spent};
-use super::schedule::{Case, Kill};
+use super::schedule::{Case, Kill, Place, place};
 use failpoint::Point;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// A point that was asked for so often and never passed is passed by nobody: it shows nothing.
 const BLIND_AFTER: usize = 5;
+/// A point that was asked for so often must have been met, with something owed, so often.
+const ASKED_ENOUGH: usize = 20;
+const OWED_MIN: usize = 10;
+/// After so many kills for each point all of them must have been asked for that often.
+const KILLS_PER_POINT: usize = 30;
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Row {
@@ -26,11 +31,14 @@ pub struct Report {
     rows: BTreeMap<Option<Point>, Row>,
     spent: Spent,
     violations: usize,
+    /// The one point that was asked for, if not all were.
+    only: Option<Point>,
 }
 
 impl Report {
-    pub fn new(began: Instant) -> Self {
-        Self { began, cases: 0, rows: BTreeMap::new(), spent: Spent::default(), violations: 0 }
+    pub fn new(began: Instant, only: Option<Point>) -> Self {
+        let (rows, spent) = (BTreeMap::new(), Spent::default());
+        Self { began, cases: 0, rows, spent, violations: 0, only }
     }
 
     pub fn add(&mut self, case: &Case, outcome: Result<Outcome, String>, again: &str) {
@@ -103,11 +111,35 @@ impl Report {
             self.violations,
             kills / 3
         );
-        match (self.violations, self.unmet().as_slice()) {
-            (0, []) => Ok(()),
-            (0, unmet) => Err(format!("no process passes these points: {}", unmet.join(", "))),
-            (count, _) => Err(format!("{count} violations")),
+        let (held, rare) = self.rare();
+        println!(
+            "{held} points were asked for {ASKED_ENOUGH} times, and must be met {OWED_MIN} times with something owed"
+        );
+        match (self.violations, self.unmet().as_slice(), rare.as_slice()) {
+            (0, [], []) => Ok(()),
+            (0, [], rare) => Err(format!(
+                "these points were met less than {OWED_MIN} times with something owed: {}",
+                rare.join(", ")
+            )),
+            (0, unmet, _) => Err(format!("no process passes these points: {}", unmet.join(", "))),
+            (count, _, _) => Err(format!("{count} violations")),
         }
+    }
+
+    /// Points that show too little for how often they were asked for, and how many are held to that.
+    /// In a long torture each is, whether it was asked for or not.
+    fn rare(&self) -> (usize, Vec<&'static str>) {
+        let long = self.only.is_none() && self.kills() >= KILLS_PER_POINT * Point::ALL.len();
+        let row = |point: &Point| self.rows.get(&Some(*point)).copied().unwrap_or_default();
+        let held = |point: &&Point| long || row(point).asked >= ASKED_ENOUGH;
+        let held: Vec<_> = Point::ALL.iter().filter(held).collect();
+        // Before anyone was told anything, nothing is owed.
+        let met = |point: &Point| match place(*point).0 {
+            Place::Bare => row(point).deaths,
+            _ => row(point).owed,
+        };
+        let rare = held.iter().filter(|point| met(point) < OWED_MIN);
+        (held.len(), rare.map(|point| point.name()).collect())
     }
 
     /// Points at which nobody ever died, however often it was tried.
@@ -129,7 +161,7 @@ mod tests {
             Kill::At { point: Point::Reaped, hit: 1 },
         ];
         let case = Case { number: 0, kind: Kind::Sleeper, kills };
-        let mut report = Report::new(Instant::now());
+        let mut report = Report::new(Instant::now(), None);
         for tries in 1..=BLIND_AFTER {
             let deaths = vec![
                 Death { point: None, owed: true },
@@ -142,5 +174,38 @@ mod tests {
             assert_eq!(report.unmet(), unmet, "after {tries}");
         }
         assert!(report.finish().is_err());
+    }
+
+    /// A report of so many visits of one point, some of which were met with something owed.
+    fn visited(point: Point, asked: usize, owed: usize) -> Report {
+        let kills = vec![Kill::At { point, hit: 1 }];
+        let case = Case { number: 0, kind: Kind::Ordinary, kills };
+        let mut report = Report::new(Instant::now(), None);
+        for n in 0..asked {
+            let deaths = vec![Death { point: Some(point), owed: n < owed }];
+            let (spent, broken, kept) = (Spent::default(), Vec::new(), None);
+            report.add(&case, Ok(Outcome { deaths, spent, broken, kept }), "");
+        }
+        report
+    }
+
+    #[test]
+    fn a_point_that_was_asked_for_often_must_be_met_often_with_something_owed() {
+        let rare = |point, asked, owed| visited(point, asked, owed).rare();
+        assert_eq!(rare(Point::TaskPut, ASKED_ENOUGH - 1, 0), (0, vec![]));
+        assert_eq!(rare(Point::TaskPut, ASKED_ENOUGH, OWED_MIN - 1), (1, vec!["task_put"]));
+        assert_eq!(rare(Point::TaskPut, ASKED_ENOUGH, OWED_MIN), (1, vec![]));
+        // Nothing can be owed there.
+        assert_eq!(rare(Point::Migrated, ASKED_ENOUGH, 0), (1, vec![]));
+    }
+
+    #[test]
+    fn in_a_long_torture_every_point_must_be_met_often() {
+        let kills = KILLS_PER_POINT * Point::ALL.len();
+        let (held, rare) = visited(Point::TaskPut, kills, kills).rare();
+        assert_eq!((held, rare.len()), (Point::ALL.len(), Point::ALL.len() - 1));
+        let mut one = visited(Point::TaskPut, kills, kills);
+        one.only = Some(Point::TaskPut);
+        assert_eq!(one.rare(), (1, vec![]));
     }
 }

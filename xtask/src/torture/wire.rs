@@ -86,6 +86,12 @@ impl Door {
         (status == 200).then(|| serde_json::from_str(&body).ok())?
     }
 
+    /// The same for an answer in lines.
+    pub fn lines(&self, path: &str) -> Option<Vec<String>> {
+        let (status, body) = self.ask("GET", path, "").ok()?;
+        (status == 200).then(|| body.lines().map(str::to_owned).collect())
+    }
+
     /// Follows a run from a number on, and hands over each event that came whole. Returns when the
     /// stream has ended, or when `enough` says so.
     pub fn follow(

@@ -20,12 +20,6 @@ pub struct Retention {
     pub bytes: Option<u64>,
 }
 
-impl Retention {
-    fn is_set(self) -> bool {
-        self.days.is_some() || self.bytes.is_some()
-    }
-}
-
 const DAY_MS: i64 = 86_400_000;
 
 /// Deletes a run that has ended, with everything that only it has. Deleted again it stays so.
@@ -64,14 +58,14 @@ pub(crate) fn tend(host: &Host, retention: Retention) {
     }
     let house = Arc::downgrade(&host.inner);
     tokio::spawn(async move {
+        let Some(inner) = house.upgrade() else { return };
         // A store in trouble is asked again at the next look, or by the next host.
+        let _ = sweep(&Host { inner }, retention).await;
         let _ = sweep_blobs(&house).await;
-        while let Some(inner) = house.upgrade() {
-            let _ = sweep(&Host { inner }, retention).await;
-            if !retention.is_set() {
-                return;
-            }
+        while retention.is_set() {
             tokio::time::sleep(Duration::from_millis(RETENTION_LOOK_MS)).await;
+            let Some(inner) = house.upgrade() else { return };
+            let _ = sweep(&Host { inner }, retention).await;
         }
     });
 }

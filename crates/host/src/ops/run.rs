@@ -189,11 +189,19 @@ pub async fn list(host: &Host, page: RunsPage) -> Result<Vec<RunRow>, Fault> {
 pub async fn get(host: &Host, run: RunId) -> Result<RunRow, Fault> {
     match host.store().run(run).await.map_err(stored)? {
         Some(row) => Ok(row),
-        None if host.store().was_deleted(run).await.map_err(stored)? => {
-            Err(Fault::new(Code::NotFound, format!("{run} was deleted"))
-                .with_hint("what it spent is still part of `ostler costs`"))
+        None => {
+            not_deleted(host, run).await?;
+            Err(not_begun(run, host.store().task_of(run).await.map_err(stored)?))
         }
-        None => Err(not_begun(run, host.store().task_of(run).await.map_err(stored)?)),
+    }
+}
+
+/// Says so of a run that was there and was deleted.
+pub async fn not_deleted(host: &Host, run: RunId) -> Result<(), Fault> {
+    match host.store().was_deleted(run).await.map_err(stored)? {
+        true => Err(Fault::new(Code::NotFound, format!("{run} was deleted"))
+            .with_hint("what it spent is still part of `ostler costs`")),
+        false => Ok(()),
     }
 }
 

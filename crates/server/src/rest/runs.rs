@@ -188,6 +188,7 @@ pub async fn events(
     headers: HeaderMap,
 ) -> Result<Sent<Lines<Event, true>>, Problem> {
     let run = run::find(&app.host, &run).await?;
+    run::not_deleted(&app.host, run).await?;
     let followed = headers
         .get(header::ACCEPT)
         .and_then(|accept| accept.to_str().ok())
@@ -219,5 +220,6 @@ pub async fn delete(
     Named(given): Named,
 ) -> Result<Json<Deleted>, Problem> {
     let deleted = host::ops::remove::delete(&app.host, &given, &caller.who()).await?;
+    failpoint::hit(Point::DeletionUnanswered);
     Ok(Json(Deleted { deleted }))
 }

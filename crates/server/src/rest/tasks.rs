@@ -9,6 +9,7 @@ use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
 use contract::{CommandId, Page, TaskId, TaskState, limits};
+use failpoint::Point;
 use host::ops::task::add::{self, NewErrand};
 use host::ops::task::budget::{self, BudgetChange};
 use host::ops::task::decide::{self, Verb, Words};
@@ -50,7 +51,9 @@ pub async fn add(
     Given(mut new): Given<NewErrand>,
 ) -> Result<With<201, TaskView>, Problem> {
     new.id = new.id.or(chosen.0.map(TaskId::new));
-    Ok(With(add::add(&app.host, new).await?))
+    let added = add::add(&app.host, new).await?;
+    failpoint::hit(Point::TaskUnanswered);
+    Ok(With(added))
 }
 
 pub async fn set_budget(
@@ -75,7 +78,9 @@ macro_rules! decisions {
         ) -> Result<Json<TaskView>, Problem> {
             words.id = words.id.or(chosen.0.map(CommandId::new));
             let by = caller.who();
-            Ok(Json(decide::decide(&app.host, &task, Verb::$verb, words, &by).await?))
+            let decided = decide::decide(&app.host, &task, Verb::$verb, words, &by).await?;
+            failpoint::hit(Point::DecisionUnanswered);
+            Ok(Json(decided))
         }
     )+};
 }

@@ -48,6 +48,12 @@ pub enum Flaw {
     DueUnchecked,
     /// Who came first is first, whatever the priority.
     PriorityIgnored,
+    /// A sum is set aside under any fence.
+    ReserveUnfenced,
+    /// A sum is set aside whatever others have set aside.
+    ReserveUncounted,
+    /// What was set aside for a run stays so when it has ended.
+    ReservationKept,
 }
 
 #[derive(Default)]
@@ -233,7 +239,9 @@ impl Tables {
         let (head_seq, task) = (run.row.head_seq, run.row.task);
         if let Some(end) = &batch.settle {
             self.end_task(task, end);
-            self.close_reservations(batch, end);
+            if !self.lacks(Flaw::ReservationKept) {
+                self.close_reservations(batch, end);
+            }
         }
         Ok(Committed { head_seq })
     }
@@ -316,9 +324,11 @@ impl Tables {
     }
 
     pub fn reserve(&mut self, reserve: Reserve) -> Result<(), Error> {
-        self.held(reserve.run, reserve.fence, false)?;
+        self.held(reserve.run, reserve.fence, self.lacks(Flaw::ReserveUnfenced))?;
+        let uncounted = self.lacks(Flaw::ReserveUncounted);
         let counts = |held: &&Reservation| {
-            held.scope == reserve.scope
+            !uncounted
+                && held.scope == reserve.scope
                 && held.run != reserve.run
                 && held.settled_at.is_none_or(|at| at >= reserve.since)
         };

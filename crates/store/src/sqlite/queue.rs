@@ -12,6 +12,7 @@ use crate::limits::AGAIN_ROWS_MAX;
 use crate::queue::*;
 use contract::state::WaitingFor;
 use contract::{CommandId, RunId, TaskId, TaskState, Timestamp};
+use failpoint::Point;
 use rusqlite::{Connection, OptionalExtension as _, Row, ToSql, params};
 use uuid::Uuid;
 
@@ -80,6 +81,7 @@ pub(super) fn put(
             )?
             .execute(params![label, id])?;
     }
+    failpoint::hit(Point::TaskPut);
     Ok(Did {
         value: task.id,
         wakes: vec![Wake::Events(Hint::Task { task: task.id, begun: false })],
@@ -161,7 +163,12 @@ fn release_dependents(connection: &Connection, task: TaskId) -> Result<Vec<Wake>
          RETURNING id",
     )?;
     let released = statement.query_map([blob_id(task.uuid())], task_id)?;
-    released.map(|task| Ok(Wake::Events(Hint::Task { task: task?, begun: false }))).collect()
+    let released = released.collect::<Result<Vec<_>, _>>()?;
+    if !released.is_empty() {
+        failpoint::hit(Point::TasksReleased);
+    }
+    let wake = |task| Wake::Events(Hint::Task { task, begun: false });
+    Ok(released.into_iter().map(wake).collect())
 }
 
 /// Says to those that wait for it whether this task waits for a person.
@@ -217,6 +224,9 @@ pub(super) fn again(connection: &Connection, which: Again) -> Result<Did<u64>, E
          WHERE num IN ({found} LIMIT {AGAIN_ROWS_MAX}) AND state = 'waiting' RETURNING id"
     ))?;
     let tasks = statement.query_map([value], task_id)?.collect::<Result<Vec<_>, _>>()?;
+    if !tasks.is_empty() {
+        failpoint::hit(Point::TasksDue);
+    }
     let wakes =
         tasks.iter().map(|task| Wake::Events(Hint::Task { task: *task, begun: false })).collect();
     Ok(Did { value: tasks.len() as u64, wakes })

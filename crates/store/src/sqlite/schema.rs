@@ -74,6 +74,7 @@ fn apply(connection: &mut Connection, migrations: &[Migration]) -> Result<(), Er
             params![n as i64, migration.name, checksum.as_str()],
         )?;
         transaction.commit().map_err(|cause| Error::sqlite(doing(n), cause))?;
+        failpoint::hit(failpoint::Point::Migrated);
     }
     Ok(())
 }

@@ -110,6 +110,7 @@ async fn cancel(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
         TaskState::Running => {
             let recalled = host.store().recall(task.id, task.fence).await;
             host.inner.heed(recalled).map_err(|error| moved_on(task, &stored(error)))?;
+            failpoint::hit(failpoint::Point::TaskRecalled);
             let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
             let Some(run) = runs.first() else { return Ok(()) };
             let stop = Wish::Stop { reason: Code::Cancelled, at_once: false };
