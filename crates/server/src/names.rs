@@ -90,9 +90,11 @@ impl Names {
 mod tests {
     use super::*;
 
+    type Called = &'static [&'static str];
+
     #[test]
     fn a_server_answers_to_its_address_and_to_the_name_it_was_given() {
-        let rows: &[(&str, Option<&str>, &[&str], &[&str])] = &[
+        let rows: &[(&str, Option<&str>, Called, Called)] = &[
             (
                 "127.0.0.1:7718",
                 None,
