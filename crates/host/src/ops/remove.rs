@@ -58,14 +58,14 @@ pub(crate) fn tend(host: &Host, retention: Retention) {
     }
     let house = Arc::downgrade(&host.inner);
     tokio::spawn(async move {
-        let Some(inner) = house.upgrade() else { return };
-        // A store in trouble is asked again at the next look, or by the next host.
-        let _ = sweep(&Host { inner }, retention).await;
-        let _ = sweep_blobs(&house).await;
-        while retention.is_set() {
-            tokio::time::sleep(Duration::from_millis(RETENTION_LOOK_MS)).await;
-            let Some(inner) = house.upgrade() else { return };
+        let mut begun = true;
+        while let Some(inner) = house.upgrade() {
+            // A store in trouble is asked again at the next look, or by the next host.
             let _ = sweep(&Host { inner }, retention).await;
+            if std::mem::take(&mut begun) {
+                let _ = sweep_blobs(&house).await;
+            }
+            tokio::time::sleep(Duration::from_millis(RETENTION_LOOK_MS)).await;
         }
     });
 }
@@ -91,12 +91,8 @@ pub async fn sweep(host: &Host, retention: Retention) -> Result<usize, Fault> {
     if host.inner.trouble().is_some() {
         return Ok(0);
     }
-    let half_deleted = host.store().half_deleted(RETENTION_RUNS_MAX).await.map_err(stored)?;
-    if half_deleted.is_empty() && !retention.is_set() {
-        return Ok(0);
-    }
     let Some(_upkeep) = upkeep(host)? else { return Ok(0) };
-    for run in half_deleted {
+    for run in host.store().half_deleted(RETENTION_RUNS_MAX).await.map_err(stored)? {
         host.inner.heed(host.store().purge(run).await).map_err(stored)?;
     }
     let now = clock::now().wall;
