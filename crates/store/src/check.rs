@@ -87,6 +87,15 @@ const RULES: &[(&str, &str)] = &[
          GROUP BY task, fence HAVING count(*) > 1",
     ),
     (
+        "nothing of a task is written behind what was written under a later fence",
+        "SELECT lower(hex(task)) || ' event ' || id || ' has fence ' || fence || ' behind ' || before
+         FROM (SELECT task, id, fence, max(fence) OVER (PARTITION BY task ORDER BY id
+                 ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+             FROM (SELECT r.task, e.id, CAST(e.bytes AS TEXT) ->> '$.fence' AS fence
+                 FROM events e JOIN runs r ON r.num = e.run))
+         WHERE fence < before",
+    ),
+    (
         "a task is running exactly when one run of it is not settled",
         "SELECT lower(hex(t.id)) || ' ' || t.state FROM tasks t LEFT JOIN runs r ON r.task = t.id
          GROUP BY t.num

@@ -337,6 +337,22 @@ async fn a_blob_is_there_before_the_event_that_names_it_and_a_lost_one_is_notice
 }
 
 #[tokio::test]
+async fn what_is_written_behind_a_later_fence_is_noticed() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let held = holder(&Sure(store.clone())).await;
+    store.commit(held.batch(&["one", "two"])).await.unwrap();
+    sound(dir.path());
+    let file = rusqlite::Connection::open(dir.path().join(DATABASE)).unwrap();
+    let older =
+        "UPDATE events SET bytes = CAST(replace(CAST(bytes AS TEXT), '\"fence\":1', '\"fence\":0')
+        AS BLOB) WHERE seq = 2";
+    assert_eq!(file.execute(older, []).unwrap(), 1);
+    let said = check(dir.path()).unwrap();
+    assert!(said.iter().any(|said| said.ends_with("has fence 0 behind 1")), "{said:?}");
+}
+
+#[tokio::test]
 async fn a_run_is_found_by_either_end_of_its_id_and_by_the_first_of_the_digits_shown() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();

@@ -21,7 +21,7 @@ use uuid::Uuid;
 /// Runs that are kept going at once.
 const RUNS_LIVE: usize = 4;
 /// Runs that one case may have.
-const RUNS_MAX: usize = 48;
+const RUNS_MAX: usize = 96;
 /// Messages that an agent that listens is told before it may end.
 const MESSAGES: usize = 5;
 /// Before someone asks again. A case has a dozen of them, and nobody answers while a server starts.

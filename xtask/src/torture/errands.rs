@@ -21,7 +21,7 @@ use uuid::Uuid;
 /// Tasks that are open at once.
 const TASKS_OPEN: usize = 8;
 /// Tasks that one case may have.
-const TASKS_MAX: usize = 60;
+const TASKS_MAX: usize = 96;
 /// Between two looks at a task.
 const LOOK: Duration = Duration::from_millis(40);
 /// A body that is too long to stay in an event, and which tasks have one: it is part of every look.
@@ -182,9 +182,8 @@ fn look_after(shared: &Arc<Shared>, task: &str, mut cancels: Cancels, deletes: b
                 decide(shared, task, "approve");
             }
             _ if cancels.is_due(begun, !known.is_empty()) => {
-                if decide(shared, task, "cancel") {
-                    cancels = Cancels::Never;
-                }
+                let taken = decide(shared, task, "cancel");
+                cancels = if taken { Cancels::Never } else { cancels };
             }
             "waiting" if waits_in_vain(shared, &sheet) => break,
             _ => {}
