@@ -12,7 +12,7 @@ use contract::{RunId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use std::collections::BTreeSet;
 #[cfg(test)]
-use std::sync::mpsc::{Receiver, Sender};
+use std::sync::mpsc::{Receiver, SyncSender};
 use uuid::Uuid;
 
 impl Sqlite {
@@ -70,7 +70,7 @@ impl Sqlite {
 
     /// Keeps the writer from its next job: says when it has begun to, and waits to be told the end.
     #[cfg(test)]
-    pub async fn hold(&self, begun: Sender<()>, until: Receiver<()>) -> Result<(), Error> {
+    pub async fn hold(&self, begun: SyncSender<()>, until: Receiver<()>) -> Result<(), Error> {
         let wait = move |_: &Connection| {
             let _ = begun.send(());
             let _ = until.recv();

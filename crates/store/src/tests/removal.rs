@@ -7,7 +7,7 @@ use crate::*;
 use contract::event::{Body, Log, Stream, Totals};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::{Code, TaskState, Timestamp};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -199,7 +199,7 @@ async fn a_blob_that_is_being_named_stays() {
             .map(|blob| blob.hash.clone())
             .collect();
         assert_eq!(hashes.len(), 2);
-        let ((begun, begins), (release, until)) = (channel(), channel());
+        let ((begun, begins), (release, until)) = (sync_channel(1), sync_channel(1));
         let holding = store.clone();
         let held_back = tokio::spawn(async move { holding.shared.sqlite.hold(begun, until).await });
         begins.recv().unwrap();
