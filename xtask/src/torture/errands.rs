@@ -38,11 +38,13 @@ pub fn now_ms() -> i64 {
 
 /// The configuration of a house: who works in its queue, and where.
 pub fn config(agent: &Path, work: &Path, lease_secs: u64) -> Value {
+    use runtimes::Runtime as _;
+    let process = runtimes::process::Process.card().id;
     let (mut adapters, mut agents) = (BTreeMap::new(), BTreeMap::new());
     for role in Role::ALL.into_iter().filter(|role| !role.agents().is_empty()) {
         adapters.insert(
             role.word(),
-            json!({ "type": "process", "binary": agent, "args": role.script(), "env": { SECRET_NAME: SECRET } }),
+            json!({ "type": process, "binary": agent, "args": role.script(), "env": { SECRET_NAME: SECRET } }),
         );
         for name in role.agents() {
             // Two who share a directory take turns.
