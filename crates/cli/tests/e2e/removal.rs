@@ -1,7 +1,9 @@
 //! Runs that are deleted, by name or by age and size, and copies of everything made meanwhile: what
 //! goes is gone, what stays is whole, and the books stay true.
 
+use crate::door::Door;
 use crate::ostler::{BOUND_MS, Ostler, result, signal};
+use contract::Timestamp;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
@@ -60,6 +62,37 @@ fn a_deleted_run_is_gone_with_what_only_it_had_and_its_costs_stay() {
     assert_eq!(ostler.says(&["runs", "delete", &two]).code, 0);
     assert_eq!((files(&blobs), files(&traces)), (Vec::new(), Vec::new()));
     assert_eq!(costs(&ostler), spent);
+    assert_eq!(store::check(&data).unwrap(), [] as [String; 0]);
+}
+
+/// Leaves a run as a host does that is killed when it has just said that it is deleted.
+fn hide(data: &Path, run: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let store = store::Store::open(data).unwrap();
+        store.delete_run(run.parse().unwrap(), Timestamp(1)).await.unwrap();
+        store.close().await;
+    });
+}
+
+#[test]
+fn what_a_host_did_not_live_to_remove_is_removed_by_the_next_server_and_never_shown() {
+    let ostler = Ostler::new();
+    let run = run(&ostler);
+    let data = ostler.instance.data();
+    hide(&data, &run);
+    let left = || [files(&data.join("blobs")), files(&data.join("traces"))].concat();
+    assert!(!left().is_empty());
+
+    // No retention is set.
+    let mut door = Door::of(ostler);
+    for path in ["", "/events", "/trace"] {
+        let shown = door.owner("GET", &format!("/api/v1/runs/{run}{path}"), "");
+        assert_eq!(shown.status, 404, "{path}: {shown:?}");
+    }
+    until("what is left of it to be gone", BOUND_MS, || left().is_empty().then_some(()));
+    signal(door.serve.child.id() as i32, Signal::TERM);
+    assert!(door.serve.child.wait().unwrap().success());
     assert_eq!(store::check(&data).unwrap(), [] as [String; 0]);
 }
 
