@@ -132,6 +132,9 @@ pub(crate) struct Inner {
     pub book: Box<dyn ops::agents::Book>,
     notifier: Option<Arc<notify::Notifier>>,
     retention: ops::remove::Retention,
+    /// Whoever takes a run away does it alone: a look at what is too old would else be taken for a
+    /// backup by a person who deletes a run meanwhile.
+    deleting: tokio::sync::Mutex<()>,
     pub lease_ms: u64,
     pub isolation: keeper::plan::Level,
     pub tries_max: Option<u32>,
@@ -214,6 +217,7 @@ impl Host {
             book,
             notifier,
             retention,
+            deleting: Default::default(),
             lease_ms,
             isolation,
             tries_max,

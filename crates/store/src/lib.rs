@@ -80,7 +80,7 @@ struct Shared {
     failure: Failure,
     ballast: Ballast,
     /// Open while blobs are being named, closed while some are removed.
-    naming: tokio::sync::RwLock<()>,
+    naming: Arc<tokio::sync::RwLock<()>>,
 }
 
 impl Store {

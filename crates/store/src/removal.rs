@@ -4,7 +4,8 @@
 //!
 //! A blob goes with the last run that names it. Between the look at who names it and its removal
 //! nobody may begin to name it: whoever commits blobs holds the gate open, whoever removes them
-//! closes it for a moment. Everything here can be broken off and begun again. A file is forgotten
+//! closes it for a moment, and the one who unlinks them opens it again, also when nobody waits for
+//! that any more. Everything here can be broken off and begun again. A file is forgotten
 //! when its removal is durable, and not before: nobody would look for one that came back.
 //!
 //! A blob that nobody names is left when someone died between writing and naming it. Whoever does
@@ -18,6 +19,8 @@ use failpoint::Point;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::sync::OwnedRwLockWriteGuard;
 
 /// Which runs may go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,12 +100,12 @@ impl Store {
             there.into_iter().filter(|hash| !named.contains(hash)).collect();
         let mut swept = 0;
         for suspects in suspects.chunks(REMOVED_BLOBS_MAX) {
-            let _alone = self.shared.naming.write().await;
+            let alone = Arc::clone(&self.shared.naming).write_owned().await;
             let unnamed = self.shared.sqlite.unnamed(suspects.to_vec()).await?;
             swept += unnamed.len();
             let paths: Vec<PathBuf> =
                 unnamed.iter().filter_map(|hash| self.shared.blobs.path(hash)).collect();
-            self.aside(move || paths.iter().try_for_each(|path| remove(path))).await?;
+            self.aside(move || remove_behind(alone, &paths)).await?;
         }
         Ok(swept)
     }
@@ -110,7 +113,7 @@ impl Store {
     /// A slice of the blobs that this run names: those that no other run does are removed. False
     /// when there are no more.
     pub(crate) async fn remove_blobs(&self, run: RunId) -> Result<bool, Error> {
-        let alone = self.shared.naming.write().await;
+        let alone = Arc::clone(&self.shared.naming).write_owned().await;
         let named = self.shared.sqlite.blobs_of(run, REMOVED_BLOBS_MAX).await?;
         if named.is_empty() {
             return Ok(false);
@@ -118,11 +121,9 @@ impl Store {
         let last = named.iter().filter(|(_, others)| !others);
         let paths: Vec<PathBuf> =
             last.filter_map(|(hash, _)| self.shared.blobs.path(hash)).collect();
-        let removed = paths.clone();
-        self.aside(move || removed.iter().try_for_each(|path| remove(path))).await?;
-        // Whoever names one of them from here on writes it anew.
-        drop(alone);
-        self.aside(move || make_lasting(&paths)).await?;
+        // Whoever names one of them once the gate is open again writes it anew.
+        let removed = move || remove_behind(alone, &paths).and_then(|()| make_lasting(&paths));
+        self.aside(removed).await?;
         failpoint::hit(Point::BlobsRemoved);
         let hashes = named.into_iter().map(|(hash, _)| hash).collect();
         self.shared.sqlite.forget_blobs(run, hashes).await?;
@@ -138,6 +139,13 @@ impl Store {
         let done = done.map_err(|cause| Error::unreadable("removing files", cause))?;
         done.inspect_err(|error| self.shared.failure.note(error))
     }
+}
+
+/// Removes files behind the closed gate, which is open again when it returns.
+fn remove_behind(alone: OwnedRwLockWriteGuard<()>, paths: &[PathBuf]) -> Result<(), Error> {
+    let removed = paths.iter().try_for_each(|path| remove(path));
+    drop(alone);
+    removed
 }
 
 /// Removes a file that may be gone already.

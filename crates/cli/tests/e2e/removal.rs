@@ -2,7 +2,9 @@
 //! goes is gone, what stays is whole, and the books stay true.
 
 use crate::door::Door;
+use crate::git::git;
 use crate::ostler::{BOUND_MS, Ostler, result, signal};
+use crate::trees::repository;
 use contract::Timestamp;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -27,6 +29,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
             false => found.push(entry.path()),
         }
     }
+    found.sort();
     found
 }
 
@@ -78,11 +81,22 @@ fn hide(data: &Path, run: &str) {
 #[test]
 fn what_a_host_did_not_live_to_remove_is_removed_by_the_next_server_and_never_shown() {
     let ostler = Ostler::new();
-    let run = run(&ostler);
-    let data = ostler.instance.data();
-    hide(&data, &run);
-    let left = || [files(&data.join("blobs")), files(&data.join("traces"))].concat();
-    assert!(!left().is_empty());
+    repository(&ostler);
+    let (data, work) = (ostler.instance.data(), ostler.instance.work());
+    // It left work behind, in a workspace and on a branch of its own.
+    let agent = ostler.instance.root().join("agent.sh");
+    let says = r#"echo '{"type":"complete","text":"done"}'"#;
+    std::fs::write(&agent, format!("#!/bin/sh\nseq 99999; echo more >> a.txt\n{says}\n")).unwrap();
+    std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = agent.display().to_string();
+    let events = ostler.events(&["run", "--worktree", "--process", &agent, "x", "--json"]);
+    let run = events[0]["run_id"].as_str().unwrap();
+    hide(&data, run);
+    let folders = ["blobs", "traces", "trees"].map(|name| data.join(name));
+    let branches = || git(&work, &["branch", "--format=%(refname:short)"]);
+    let left = || folders.iter().flat_map(|folder| files(folder)).collect::<Vec<_>>();
+    assert!(folders[1..].iter().all(|folder| !files(folder).is_empty()));
+    assert_ne!(branches(), "main\n");
 
     // No retention is set.
     let mut door = Door::of(ostler);
@@ -91,6 +105,8 @@ fn what_a_host_did_not_live_to_remove_is_removed_by_the_next_server_and_never_sh
         assert_eq!(shown.status, 404, "{path}: {shown:?}");
     }
     until("what is left of it to be gone", BOUND_MS, || left().is_empty().then_some(()));
+    assert_eq!(branches(), "main\n");
+    assert_eq!(git(&work, &["worktree", "list"]).lines().count(), 1);
     signal(door.serve.child.id() as i32, Signal::TERM);
     assert!(door.serve.child.wait().unwrap().success());
     assert_eq!(store::check(&data).unwrap(), [] as [String; 0]);

@@ -25,29 +25,38 @@ const DAY_MS: i64 = 86_400_000;
 /// Deletes a run that has ended, with everything that only it has. Deleted again it stays so.
 pub async fn delete(host: &Host, given: &str, by: &Who) -> Result<RunId, Fault> {
     let run = find(host, given).await?;
-    let _upkeep = upkeep(host)?.ok_or_else(|| {
-        Fault::new(Code::Conflict, "a backup is being made").with_hint("delete it afterwards")
-    })?;
-    take(host, run).await.map_err(|fault| match fault.code {
-        Code::Conflict => Fault::new(Code::Conflict, format!("{run} has not ended"))
-            .with_hint(format!("`ostler stop {run}` ends it")),
-        _ => fault,
-    })?;
-    host.inner.audit.deleted(clock::now().wall, by, run);
-    Ok(run)
+    let (house, by) = (host.clone(), by.clone());
+    // Whoever asked may go away meanwhile; what was begun is done, and written down.
+    let done = tokio::spawn(async move {
+        let taken = take(&house, run).await.map_err(|fault| match fault.code {
+            Code::Conflict => Fault::new(Code::Conflict, format!("{run} has not ended"))
+                .with_hint(format!("`ostler stop {run}` ends it")),
+            _ => fault,
+        })?;
+        if !taken {
+            return Err(Fault::new(Code::Conflict, "a backup is being made")
+                .with_hint("delete it afterwards"));
+        }
+        house.inner.audit.deleted(clock::now().wall, &by, run);
+        Ok(run)
+    });
+    done.await
+        .map_err(|error| Fault::new(Code::InternalError, format!("deleting {run}: {error}")))?
 }
 
-async fn take(host: &Host, run: RunId) -> Result<(), Fault> {
+/// Takes a run away that has ended, or what is left of it; false while a backup is made.
+async fn take(host: &Host, run: RunId) -> Result<bool, Fault> {
+    let _alone = host.inner.deleting.lock().await;
+    let Some(_upkeep) = Upkeep::to_delete(host.inner.data.path()).map_err(stored)? else {
+        return Ok(false);
+    };
     let now = clock::now().wall;
     host.inner.heed(host.store().delete_run(run, now).await).map_err(stored)?;
     let trees = Arc::clone(&host.inner.trees);
-    // A workspace that cannot be removed now is swept when the next host looks.
+    // Before the rest: once a run is wholly removed nobody looks for its workspace any more.
     let _ = tokio::task::spawn_blocking(move || trees.remove(run)).await;
-    host.inner.heed(host.store().purge(run).await).map_err(stored)
-}
-
-fn upkeep(host: &Host) -> Result<Option<Upkeep>, Fault> {
-    Upkeep::to_delete(host.inner.data.path()).map_err(stored)
+    host.inner.heed(host.store().purge(run).await).map_err(stored)?;
+    Ok(true)
 }
 
 /// Finishes what others were broken off at; then takes away what is too old or too much, a little at a
@@ -91,9 +100,10 @@ pub async fn sweep(host: &Host, retention: Retention) -> Result<usize, Fault> {
     if host.inner.trouble().is_some() {
         return Ok(0);
     }
-    let Some(_upkeep) = upkeep(host)? else { return Ok(0) };
     for run in host.store().half_deleted(RETENTION_RUNS_MAX).await.map_err(stored)? {
-        host.inner.heed(host.store().purge(run).await).map_err(stored)?;
+        if !take(host, run).await? {
+            return Ok(0);
+        }
     }
     let now = clock::now().wall;
     let mut gone = 0;
@@ -116,7 +126,9 @@ pub async fn sweep(host: &Host, retention: Retention) -> Result<usize, Fault> {
             break;
         }
         for run in runs {
-            take(host, run).await?;
+            if !take(host, run).await? {
+                return Ok(gone);
+            }
             gone += 1;
             tokio::time::sleep(Duration::from_millis(RETENTION_PAUSE_MS)).await;
         }

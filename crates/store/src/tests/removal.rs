@@ -140,6 +140,39 @@ async fn nobody_names_a_blob_while_some_are_removed() {
     sound(dir.path());
 }
 
+#[test]
+fn the_gate_stays_closed_until_the_files_are_gone_although_nobody_waits_for_that() {
+    // One thread for files, so that the removal can be kept waiting.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let dir = TempDir::new().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+        let hash = blake3::hash(text.as_bytes()).to_hex().to_string();
+        let old = ended(&store, 1, Some(&text), TaskState::Done).await.run;
+        store.delete_run(old, NOW).await.unwrap();
+        // Whoever leaves before it came to the files leaves nothing to look at: once more, later.
+        for ms in [20, 200, 2_000, 20_000] {
+            let (go, wait) = sync_channel::<()>(1);
+            let busy = tokio::task::spawn_blocking(move || wait.recv());
+            let left = tokio::time::timeout(Duration::from_millis(ms), store.purge(old)).await;
+            assert!(left.is_err(), "it waits for the files");
+            let is_open = store.shared.naming.try_read().is_ok();
+            go.send(()).unwrap();
+            busy.await.unwrap().unwrap();
+            // Behind what was to be done with files.
+            tokio::task::spawn_blocking(|| ()).await.unwrap();
+            if store.blob(&hash).unwrap().is_none() {
+                assert!(!is_open, "a blob could have been named while it was removed");
+                assert!(store.shared.naming.try_read().is_ok());
+                return;
+            }
+        }
+        panic!("the files were never come to");
+    });
+}
+
 /// What a host does at its start.
 async fn sweep(store: &Store) -> usize {
     let mut swept = 0;
