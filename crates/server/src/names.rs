@@ -27,13 +27,20 @@ impl Names {
     pub fn beyond(scheme: &'static str, address: SocketAddr, public_url: Option<&str>) -> Self {
         let public = public_url.and_then(|url| url.parse::<Uri>().ok());
         let public = public.and_then(|url| url.into_parts().authority);
+        let usual = usual_port(scheme);
         let mut hosts = vec![address.to_string()];
         if address.ip().is_loopback() {
             // What this machine calls itself.
             let port = address.port();
             hosts.extend(["127.0.0.1", "localhost", "[::1]"].map(|name| format!("{name}:{port}")));
         }
-        hosts.extend(public.map(|public| public.as_str().to_owned()));
+        hosts.extend(public.map(|public| match public.port() {
+            Some(_) => public.as_str().to_owned(),
+            None => format!("{public}:{usual}"),
+        }));
+        // Whoever calls leaves out the port that goes without saying.
+        let unsaid = |host: &String| host.strip_suffix(&format!(":{usual}")).map(str::to_owned);
+        hosts.extend(hosts.iter().filter_map(unsaid).collect::<Vec<_>>());
         let everywhere = address.ip().is_unspecified().then(|| address.port());
         Self { hosts, scheme, everywhere }
     }
@@ -49,7 +56,8 @@ impl Names {
     }
 
     fn is_own(&self, name: &str) -> bool {
-        let address = name.parse::<SocketAddr>().ok();
+        let whole = || format!("{name}:{}", usual_port(self.scheme));
+        let address = name.parse::<SocketAddr>().or_else(|_| whole().parse()).ok();
         self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name))
             || self.everywhere.is_some_and(|port| address.is_some_and(|to| to.port() == port))
     }
@@ -86,6 +94,11 @@ impl Names {
     }
 }
 
+/// The port of a scheme where none is said.
+fn usual_port(scheme: &str) -> u16 {
+    if scheme == "https" { 443 } else { 80 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -105,8 +118,20 @@ mod tests {
             (
                 "192.0.2.7:7718",
                 Some("https://far.example/x"),
-                &["192.0.2.7:7718", "far.example"],
+                &["192.0.2.7:7718", "far.example", "far.example:443"],
                 &["localhost:7718", "127.0.0.1:7718", "192.0.2.8:7718", "far.example:7718"],
+            ),
+            (
+                "192.0.2.7:443",
+                Some("https://far.example:443"),
+                &["192.0.2.7:443", "192.0.2.7", "far.example:443", "far.example"],
+                &["192.0.2.8", "192.0.2.7:80", "localhost", "far.example:80"],
+            ),
+            (
+                "0.0.0.0:443",
+                None,
+                &["192.0.2.7:443", "192.0.2.7", "[2001:db8::1]"],
+                &["localhost", "evil.example", "192.0.2.7:80", "2001:db8::1", "192.0.2.7:", ""],
             ),
             (
                 "0.0.0.0:7718",
@@ -117,7 +142,7 @@ mod tests {
         ];
         for (address, public, own, foreign) in rows {
             let names = Names::beyond("https", address.parse().unwrap(), *public);
-            assert_eq!(names.are_known(), *address != "0.0.0.0:7718");
+            assert_eq!(names.are_known(), !address.starts_with("0.0.0.0"));
             for (name, is_own) in
                 own.iter().map(|name| (name, true)).chain(foreign.iter().map(|name| (name, false)))
             {

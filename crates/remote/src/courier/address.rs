@@ -100,9 +100,10 @@ fn is_local_name(host: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost")
 }
 
+/// Not what only leads here by way of a gateway, for that is on the network.
 fn is_this_machine(base: &Url) -> bool {
     let host = base.host_str().unwrap_or_default();
-    is_local_name(host) || literal(host).is_some_and(|ip| plain(ip).is_loopback())
+    is_local_name(host) || literal(host).is_some_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// Refuses a machine that is no remote's. `local`: whoever wrote the address meant this one.
@@ -128,6 +129,9 @@ mod tests {
             ("http://127.0.0.1:9/x", true, false, true),
             ("http://[::1]:9/x", true, false, true),
             ("http://localhost:9", true, false, true),
+            ("http://[::ffff:127.0.0.1]:9/x", true, false, true),
+            ("http://[64:ff9b::127.0.0.1]:9/x", true, false, false),
+            ("http://[::127.0.0.1]:9/x", true, false, false),
             ("http://127.0.0.1.far.example", true, false, false),
             ("http://localhost.far.example", true, false, false),
             ("http://me:hush@far.example", false, false, false),

@@ -7,6 +7,7 @@ use super::{Auth, Files, Remote, router, tls};
 use crate::listen::{attend, bind, parsed};
 use crate::names::Names;
 use axum::http::Uri;
+use axum::http::uri::Authority;
 use contract::{Code, Fault, limits};
 use host::ops::session::Sessions;
 use std::net::SocketAddr;
@@ -55,7 +56,8 @@ pub async fn listen(door: Door) -> Result<Listening, Fault> {
 
 fn is_whole(url: &str) -> bool {
     let parts = url.parse::<Uri>().map(Uri::into_parts);
-    parts.is_ok_and(|parts| parts.scheme.is_some() && parts.authority.is_some())
+    let is_name = |authority: &Authority| !authority.as_str().contains('@');
+    parts.is_ok_and(|parts| parts.scheme.is_some() && parts.authority.as_ref().is_some_and(is_name))
 }
 
 impl Listening {
