@@ -52,7 +52,7 @@ impl Dialect for StreamJson {
             Stream::Stdout => {
                 // Replaced characters could turn one value into another, so such a line is only kept.
                 let whole = !frame.cut && matches!(text, Cow::Borrowed(_));
-                match lenient::object::<Line>(line).filter(|_| whole) {
+                match whole.then(|| lenient::object::<Line>(line)).flatten() {
                     Some(line) => ear.hear(line),
                     None => ear.unrecognised(),
                 }
