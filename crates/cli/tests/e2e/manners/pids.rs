@@ -14,13 +14,13 @@ const PIDS: u32 = 120;
 const ROWS: &[Row] = &[
     Row::fake(
         "a bomb that takes every process there is",
-        &["--fork-bomb", "512", "--sleep-ms", "3000"],
+        &["--fork-bomb", "512", "--sleep-ms", "10000"],
         SUCCESS,
         nothing_else,
     ),
     Row::fake(
         "a family that forks on while it is killed, and finds no process left",
-        &["--fork-on", "512", "--sleep-ms", "3000"],
+        &["--fork-on", "512", "--sleep-ms", "10000"],
         SUCCESS,
         nothing_else,
     ),
