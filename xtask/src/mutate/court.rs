@@ -198,6 +198,11 @@ impl<'a> Court<'a> {
     fn nextest(&self, trial: &Trial) -> Command {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["nextest", "run", "--color", "never", "--package", trial.package]);
+        // End to end they wait for others most of the time.
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        if trial.package == "cli" {
+            cargo.args(["--test-threads", &(cores * 2).to_string()]);
+        }
         cargo.arg("--target-dir").arg(&self.scratch.target).current_dir(&self.scratch.tree);
         // What cargo told this tool about itself is not for the other cargo.
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CARGO_PKG_")) {

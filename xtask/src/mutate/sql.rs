@@ -1,6 +1,7 @@
 //! Conditions in the statements of the store: every one that compares a fence, a state, a head, a
-//! lease or an owner is made to hold always, or never where it is one of two that suffice. Its
-//! parameter stays in the statement: a wrong number of them would be noticed for a wrong reason.
+//! lease, an owner, a time, a version or what counts as gone is made to hold always, or never where it
+//! is one of two that suffice. Its parameter stays in the statement: a wrong number of them would be
+//! noticed for a wrong reason.
 
 use super::site::{Form, Kind, Mutation};
 use super::source::{Source, is_name};
@@ -8,8 +9,25 @@ use std::ops::Range;
 
 const FOLDER: &str = "crates/store/src/sqlite/";
 /// Columns by which a statement makes sure that it may.
-const COLUMNS: &[&str] =
-    &["fence", "state", "head_seq", "lease_expires_at", "taken", "settled_at", "run"];
+const COLUMNS: &[&str] = &[
+    "fence",
+    "state",
+    "head_seq",
+    "lease_expires_at",
+    "taken",
+    "settled_at",
+    "run",
+    "expires_at",
+    "waiting_for",
+    "until",
+    "not_before",
+    "version",
+    "ended_at",
+    "deleted_at",
+    "purged",
+];
+/// How a statement begins, or a condition that statements share.
+const BEGINNINGS: &[&str] = &["SELECT ", "UPDATE ", "INSERT ", "DELETE ", "AND ", "run IS "];
 const OPERATORS: &[&str] = &["<>", "<=", ">=", "=", "<", ">"];
 const CLAUSES: &[&str] = &["SELECT", "SET", "WHERE", "FROM", "ON", "VALUES", "ORDER"];
 
@@ -40,10 +58,7 @@ struct Condition {
 }
 
 fn conditions(sql: &str) -> Vec<Condition> {
-    let is_sql = ["SELECT ", "UPDATE ", "INSERT ", "DELETE ", "AND "]
-        .iter()
-        .any(|word| sql.trim_start().starts_with(word));
-    if !is_sql {
+    if !BEGINNINGS.iter().any(|word| sql.trim_start().starts_with(word)) {
         return Vec::new();
     }
     let mut found: Vec<Condition> = Vec::new();
