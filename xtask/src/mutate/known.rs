@@ -6,13 +6,22 @@
 const ASKED_BEFORE: &str =
     "`held` has asked the same of the same row in this transaction, with the only writer there is";
 const READ_BEFORE: &str =
-    "the number was read from this row in this transaction, with the only writer there is";
+    "the same was read from this row in this transaction, with the only writer there is";
+const ENDED: &str = "a run has an end exactly when it is settled, by a constraint of its table, and what \
+                     has none is before no moment";
 const ASKED_AFTER: &str =
     "`fence_off` asks the same again of the same row, and a run it refuses is left out";
 
 pub const KNOWN: &[(&str, &str)] = &[
-    ("fence/store/sqlite/verbs/take/fence = ?2", READ_BEFORE),
-    ("fence/store/sqlite/verbs/take/fence = ?2 (2)", READ_BEFORE),
+    (
+        "fence/store/sqlite/queue/again/state = 'waiting'",
+        "what is looked for inside of the same statement asks the same",
+    ),
+    ("fence/store/sqlite/removal/delete/state = 'settled'", READ_BEFORE),
+    ("fence/store/sqlite/removal/delete/deleted_at IS NULL", READ_BEFORE),
+    ("fence/store/sqlite/removal/finish/deleted_at IS NOT NULL", READ_BEFORE),
+    ("fence/store/sqlite/removal/stale/r.ended_at IS NOT NULL", ENDED),
+    ("fence/store/sqlite/removal/stale/r.state = 'settled'", ENDED),
     ("fence/store/sqlite/verbs/renew/fence = ?2", ASKED_BEFORE),
     ("fence/store/sqlite/verbs/renew/state <> 'settled'", ASKED_BEFORE),
     (

@@ -179,6 +179,7 @@ async fn a_name_is_given_once_and_changed_as_it_was_seen<B: Books>(store: &B) {
             .await
             .unwrap();
     }
+    let _at_rest = ended(store, TaskState::Done).await;
     let mut running = store.running().await.unwrap();
     running.sort();
     assert_eq!(running, [("a".to_owned(), 1), ("b".to_owned(), 2)]);

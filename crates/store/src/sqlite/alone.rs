@@ -3,7 +3,7 @@
 //! as no verb would leave it, and exactly one condition is left to notice. Tests only.
 //! `cargo xtask mutate --kind fence` takes the conditions away one by one.
 
-use super::{commit, open_reader, open_writer, queue, reads, schema, verbs};
+use super::{commit, open_reader, open_writer, queue, reads, removal, schema, verbs};
 use crate::batch::{Batch, Claim, InLine, NewTask, Reaped, Reserve, Seen};
 use crate::conformance::{Holder, NOW, claim_of, new_task, next_uuid, wish};
 use crate::error::Error;
@@ -324,6 +324,35 @@ fn a_run_that_has_not_begun_is_found_only_while_it_waits() {
 }
 
 #[test]
+fn a_run_that_was_deleted_is_not_found_and_its_plan_is_not_given_out() {
+    let (connection, holder) = scene("INSERT OR REPLACE INTO plans SELECT num, x'7b7d' FROM runs");
+    connection.execute_batch(SETTLED).unwrap();
+    let found = || reads::find_runs(&connection, &holder.run.to_string(), 9).unwrap().len();
+    let plan = || reads::plan(&connection, holder.run).unwrap();
+    assert_eq!((found(), plan()), (1, Some(b"{}".to_vec())));
+    connection.execute_batch("UPDATE runs SET deleted_at = 1").unwrap();
+    assert_eq!((found(), plan()), (0, None));
+}
+
+#[test]
+fn only_what_is_of_a_deleted_run_is_removed_with_it() {
+    let (connection, holder) = scene(
+        "INSERT INTO blob_names (hash, run) SELECT 'a', num FROM runs;
+         INSERT INTO events (id, run, seq, bytes) SELECT 1, num, 1, x'00' FROM runs;
+         INSERT INTO events (id, run, seq, bytes) SELECT 2, num + 1, 1, x'00' FROM runs;
+         INSERT INTO spans (run, first_seq, first_id, count) SELECT num, 1, 1, 2 FROM runs",
+    );
+    let blobs = || removal::blobs_of(&connection, holder.run, 9).unwrap();
+    assert_eq!(blobs(), [], "it is not deleted");
+    assert_eq!(code(removal::remove_events(&connection, holder.run, 9)), Some(Code::Conflict));
+    connection.execute_batch(SETTLED).unwrap();
+    connection.execute_batch("UPDATE runs SET deleted_at = 1").unwrap();
+    assert_eq!(blobs(), [("a".to_owned(), false)]);
+    while removal::remove_events(&connection, holder.run, 9).unwrap().value {}
+    assert_eq!(number(&connection, "SELECT sum(id) FROM events"), 2, "that is another run's");
+}
+
+#[test]
 fn a_task_that_finds_no_slot_is_told_so_from_the_queue_and_from_the_line() {
     for (tampered, full) in [
         ("", true),
@@ -400,6 +429,24 @@ fn only_who_waits_for_other_tasks_is_let_go_on_and_only_after_the_last() {
         queue::tell_dependents(&connection, first, TaskState::Done).unwrap();
         let sql = format!("SELECT state = '{state}' FROM tasks WHERE num = 2");
         assert_eq!(number(&connection, &sql), 1, "{tampered}");
+    }
+}
+
+#[test]
+fn only_who_waits_for_other_tasks_is_told_that_one_of_them_failed() {
+    for (tampered, told) in [
+        ("", 1),
+        ("UPDATE tasks SET waiting_for = 'budget' WHERE num = 2", 0),
+        ("UPDATE tasks SET state = 'cancelled' WHERE num = 2", 0),
+    ] {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection).unwrap();
+        let [first, _] = chain(&connection);
+        connection.execute_batch("UPDATE tasks SET state = 'failed' WHERE num = 1").unwrap();
+        connection.execute_batch(tampered).unwrap();
+        queue::tell_dependents(&connection, first, TaskState::Failed).unwrap();
+        let noted = number(&connection, "SELECT count(note) FROM tasks WHERE num = 2");
+        assert_eq!(noted, told, "{tampered}");
     }
 }
 

@@ -117,7 +117,11 @@ fn delete(connection: &Connection, run: RunId, at: Timestamp) -> Result<Did<()>,
 }
 
 /// Removes some of the events; true when there may be more.
-fn remove_events(connection: &Connection, run: RunId, events: usize) -> Result<Did<bool>, Error> {
+pub(super) fn remove_events(
+    connection: &Connection,
+    run: RunId,
+    events: usize,
+) -> Result<Did<bool>, Error> {
     let num = deleted(connection, run)?;
     let mut spans = connection.prepare_cached(
         "SELECT first_seq, first_id, count FROM spans WHERE run = ?1 ORDER BY first_seq",
@@ -145,7 +149,7 @@ fn remove_events(connection: &Connection, run: RunId, events: usize) -> Result<D
 }
 
 /// Blobs that a run names, each with whether another names it too.
-fn blobs_of(
+pub(super) fn blobs_of(
     connection: &Connection,
     run: RunId,
     limit: usize,

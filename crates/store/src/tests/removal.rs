@@ -112,8 +112,12 @@ async fn what_is_needed_is_not_stale() {
     let task = store.enqueue(conformance::new_task()).await.unwrap();
     let mut claim = conformance::claim_of(task, "one");
     claim.head.resumes = Some(Seal::default().given("native-1"));
-    store.claim(claim).await.unwrap();
+    let next = claim.run;
+    let fence = store.claim(claim).await.unwrap().fence;
     assert!(!stale(i64::MAX).await.contains(&held.run));
+    let next = Holder { task, run: next, fence, head_seq: 0 };
+    store.commit(next.settling(TaskState::Done, Totals::default())).await.unwrap();
+    assert!(stale(i64::MAX).await.contains(&held.run));
 }
 
 #[tokio::test]
