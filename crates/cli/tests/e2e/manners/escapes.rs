@@ -190,7 +190,10 @@ fn play(stage: &Stage, shape: usize, end: End) -> Played {
 /// Whether nobody can be left on this level. On basic a dead keeper's family is found by its mark, and
 /// one that has none is not found (`ARCHITECTURE.md`, invariant 10).
 fn holds(level: &str, shape: usize, end: End) -> bool {
-    level != "basic" || end != End::WithoutKeeper || !SHAPES[shape].2.contains("unmarked")
+    let words = SHAPES[shape].2;
+    let unseen = words.contains("unmarked")
+        || (words.contains("undumpable") && !rustix::process::geteuid().is_root());
+    level != "basic" || end != End::WithoutKeeper || !unseen
 }
 
 /// Plays these, several at once, and gives how each end came out by level.
