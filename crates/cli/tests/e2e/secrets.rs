@@ -50,15 +50,20 @@ impl Scan {
         }
     }
 
+    /// The first part of a value that is there.
+    fn finds(&self, bytes: &[u8]) -> Option<String> {
+        [bytes, &without_colours(bytes)].into_iter().find_map(|bytes| {
+            let found = bytes.windows(8).find(|window| {
+                self.first[usize::from(window[0]) << 8 | usize::from(window[1])]
+                    && self.windows.contains(*window)
+            });
+            found.map(|window| String::from_utf8_lossy(window).into_owned())
+        })
+    }
+
     fn clean(&self, place: &str, bytes: &[u8]) {
-        for bytes in [bytes, &without_colours(bytes)] {
-            for window in bytes.windows(8) {
-                if self.first[usize::from(window[0]) << 8 | usize::from(window[1])] {
-                    let found = self.windows.contains(window);
-                    assert!(!found, "'{}' is in {place}", String::from_utf8_lossy(window));
-                }
-            }
-        }
+        let found = self.finds(bytes);
+        assert!(found.is_none(), "{found:?} is in {place}");
     }
 
     fn clean_on_disk(&self, ostler: &Ostler, except: &[&Path]) {
@@ -417,10 +422,26 @@ fn twenty_thousand_planted_secrets_are_nowhere_afterwards() {
     assert_eq!(result(&events)["outcome"], "succeeded", "{}", said.stderr);
     let marks = said.stdout.matches("[redacted:V").count();
     assert!(marks >= PLANTED, "{marks} of {PLANTED} were seen");
-    let sent = wire(&ostler, &address, events[0]["run_id"].as_str().unwrap());
+    let run = events[0]["run_id"].as_str().unwrap();
+    let sent = wire(&ostler, &address, run);
     let scan = Scan::new(&values.iter().map(String::as_str).collect::<Vec<_>>());
+    // Of each spelling by each kind of line.
+    let planted = (0..56).map(|turn| written(turn, &values[0]));
+    assert!(planted.into_iter().all(|shown| scan.finds(shown.as_bytes()).is_some()));
     scan.clean("run --json", said.stdout.as_bytes());
     scan.clean("server-sent events", &sent);
+    // A copy lies among the files afterwards.
+    let copy = ostler.instance.root().join("copy").display().to_string();
+    for words in [
+        &["export", run][..],
+        &["show", run, "--full", "--json"],
+        &["show", run, "--raw"],
+        &["backup", &copy],
+    ] {
+        let shown = ostler.says(words);
+        assert_eq!(shown.code, 0, "{words:?}: {}", shown.stderr);
+        scan.clean(&words.join(" "), format!("{}{}", shown.stdout, shown.stderr).as_bytes());
+    }
     let _ = serve.child.kill();
     let logged = serve.finish();
     scan.clean("the host's log", format!("{}{}", logged.stdout, logged.stderr).as_bytes());
