@@ -7,6 +7,7 @@ use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
+use crate::patience::Hurry;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -67,10 +68,11 @@ macro_rules! handlers {
     )+};
 }
 
-handlers! { () (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) }
+handlers! { () (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) (A, B, C, D, E, G) }
 
 impl Part for State<App> {}
 impl Part for Extension<Caller> {}
+impl Part for Extension<Hurry> {}
 impl Part for HeaderMap {}
 impl Part for Chosen {
     fn describe(into: &mut Described<'_>) {
