@@ -3,7 +3,7 @@
 //! Requests are described as they are read and answers as they are written. Nothing here is looked at
 //! while a request is answered; `openapi.rs` makes the document of it.
 
-use super::{Given, Named, Options, Problem};
+use super::{Given, Named, Options, Problem, Told};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
@@ -100,6 +100,12 @@ impl Part for Request {
 }
 
 impl<T: JsonSchema> Part for Given<T> {
+    fn describe(into: &mut Described<'_>) {
+        into.body = Some(into.read.subschema_for::<T>().to_value());
+    }
+}
+
+impl<T: JsonSchema> Part for Told<T> {
     fn describe(into: &mut Described<'_>) {
         into.body = Some(into.read.subschema_for::<T>().to_value());
     }
