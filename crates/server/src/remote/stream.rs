@@ -3,9 +3,8 @@
 //! so a reader that comes back is served from its last number, also by the next server of this
 //! directory. Places that were passed are remembered, so that coming back costs one page and not all.
 
-use super::{Refusal, Remote};
+use super::{Id, Refusal, Remote};
 use crate::patience::Hurry;
-use crate::rest::Named;
 use crate::watchers::Leash;
 use ::remote::serve::tell;
 use axum::Extension;
@@ -46,7 +45,7 @@ struct Reader {
 pub(super) async fn events(
     State(remote): State<Remote>,
     Extension(hurry): Extension<Hurry>,
-    Named(id): Named,
+    Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let session = remote.find(&id)?;

@@ -69,12 +69,10 @@ impl Live {
     }
 }
 
-#[test]
-fn no_body_is_taken_that_is_not_what_a_route_wants() {
-    let live = Live::new();
-    let door = &live.door;
+/// Bodies that no route wants: too deep, of the wrong shape, or no text.
+pub fn odd() -> Vec<Vec<u8>> {
     let deep = |open: &str, close: &str| [open.repeat(100_000), close.repeat(100_000)].concat();
-    let bodies: Vec<Vec<u8>> = vec![
+    vec![
         b"".to_vec(),
         b"null".to_vec(),
         b"7".to_vec(),
@@ -95,7 +93,24 @@ fn no_body_is_taken_that_is_not_what_a_route_wants() {
         deep("{\"a\":", "}").into_bytes(),
         deep("[", "").into_bytes(),
         format!("{{\"agent\":\"{}\"}}", "x".repeat(1 << 20)).into_bytes(),
-    ];
+    ]
+}
+
+/// A body in chunks that is longer than it may be, behind the head of its request.
+pub fn endless(mut request: Vec<u8>) -> Vec<u8> {
+    let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &[b' '; 1 << 20], b"\r\n"].concat();
+    for _ in 0..=BODY_BYTES_MAX >> 20 {
+        request.extend_from_slice(&chunk);
+    }
+    request.extend_from_slice(b"2\r\n{}\r\n0\r\n\r\n");
+    request
+}
+
+#[test]
+fn no_body_is_taken_that_is_not_what_a_route_wants() {
+    let live = Live::new();
+    let door = &live.door;
+    let bodies = odd();
     let before = runs(door);
     let mut tally = Tally::new("bodies");
     for place in Place::mutating().iter().filter(|place| place.wants_a_body()) {
@@ -156,12 +171,7 @@ fn no_body_is_read_beyond_its_limit() {
         }
         // In chunks it is counted. Whoever still writes when the answer comes may not read it.
         let headers = [&base[..], &[("transfer-encoding", "chunked")]].concat();
-        let chunk = [format!("{:x}\r\n", 1 << 20).as_bytes(), &[b' '; 1 << 20], b"\r\n"].concat();
-        let mut request = written(&place.method, &path, &headers, b"");
-        for _ in 0..=BODY_BYTES_MAX >> 20 {
-            request.extend_from_slice(&chunk);
-        }
-        request.extend_from_slice(b"2\r\n{}\r\n0\r\n\r\n");
+        let request = endless(written(&place.method, &path, &headers, b""));
         let answer = door.knock(&request);
         tally.row(matches!(answer.status, 413 | 0), || {
             format!("{} {} in chunks: {}", place.method, path, answer.status)
