@@ -1,8 +1,13 @@
 //! The way to the host of a data directory: plain HTTP on loopback with the directory's token. Every
-//! command goes through it, also when the host is this very process, so there is one way.
+//! command goes through it, also when the host is this very process, so there is one way. A host does
+//! not wait for long for whoever does not read, such as a person at a pager: what it cut off there is
+//! asked for again where it was cut.
+
+mod events;
 
 use contract::state::AgentState;
-use contract::{Code, CommandId, Event, Fault, Page, Problem, RunId, Wish, limits, sse};
+use contract::{Code, CommandId, Event, Fault, Page, Problem, RunId, Wish, limits};
+use events::{Frames, Going, Lines};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use host::ops::agents::{AgentView, Edit, Hire, Saved};
@@ -16,7 +21,6 @@ use host::ops::task::add::NewErrand;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::collections::VecDeque;
 use store::RunRow;
 
 /// A connection to a host.
@@ -85,14 +89,30 @@ impl Client {
         run: RunId,
         mut take: impl FnMut(&[u8]) -> std::io::Result<()>,
     ) -> Result<std::io::Result<()>, Fault> {
-        let request = self.request(Method::GET, &format!("/api/v1/runs/{run}/trace"));
-        let mut pieces = answered(request).await?.bytes_stream();
-        while let Some(piece) = pieces.next().await {
-            if let Err(error) = take(&piece.map_err(|error| unreachable_host(&error))?) {
-                return Ok(Err(error));
+        let path = format!("/api/v1/runs/{run}/trace");
+        let mut given = 0;
+        loop {
+            // It has no places by which to go on, so what was handed on is passed over.
+            let before = given;
+            let mut known = given;
+            let mut pieces = answered(self.request(Method::GET, &path)).await?.bytes_stream();
+            let lost = loop {
+                let piece = match pieces.next().await {
+                    None => return Ok(Ok(())),
+                    Some(Ok(piece)) => piece,
+                    Some(Err(error)) => break unreachable_host(&error),
+                };
+                let passed = piece.len().min(known);
+                known -= passed;
+                given += piece.len() - passed;
+                if let Err(error) = take(&piece[passed..]) {
+                    return Ok(Err(error));
+                }
+            };
+            if given == before {
+                return Err(lost);
             }
         }
-        Ok(Ok(()))
     }
 
     /// The newest runs.
@@ -274,26 +294,7 @@ impl Client {
         run: RunId,
         after: u64,
     ) -> Result<BoxStream<'static, Result<Received, Fault>>, Fault> {
-        let request = self
-            .request(Method::GET, &format!("/api/v1/runs/{run}/events?after={after}"))
-            .header("accept", "text/event-stream");
-        let bytes = answered(request).await?.bytes_stream();
-        let heard = (bytes, sse::Reader::default(), VecDeque::new());
-        let frames = futures::stream::unfold(heard, async |(mut bytes, mut reader, mut ready)| {
-            loop {
-                if let Some(received) = ready.pop_front() {
-                    return Some((Ok(received), (bytes, reader, ready)));
-                }
-                let read = match bytes.next().await? {
-                    Ok(chunk) => received(&mut reader, &chunk, &mut ready),
-                    Err(error) => Err(unreachable_host(&error)),
-                };
-                if let Err(fault) = read {
-                    return Some((Err(fault), (bytes, reader, ready)));
-                }
-            }
-        });
-        Ok(frames.boxed())
+        Ok(Going::<Frames>::open(self.clone(), run, after).await?.events())
     }
 
     /// The events behind `after` that there are now, page by page as the host sends them.
@@ -302,21 +303,7 @@ impl Client {
         run: RunId,
         after: u64,
     ) -> Result<BoxStream<'static, Result<Received, Fault>>, Fault> {
-        let path = format!("/api/v1/runs/{run}/events?after={after}");
-        let bytes = answered(self.request(Method::GET, &path)).await?.bytes_stream();
-        let lines = Lines { count: after, ..Lines::default() };
-        let lines = futures::stream::unfold((bytes, lines), async |(mut bytes, mut lines)| {
-            loop {
-                if let Some(received) = lines.next() {
-                    return Some((Ok(received), (bytes, lines)));
-                }
-                match bytes.next().await? {
-                    Ok(chunk) => lines.buffer.extend_from_slice(&chunk),
-                    Err(error) => return Some((Err(unreachable_host(&error)), (bytes, lines))),
-                }
-            }
-        });
-        Ok(lines.boxed())
+        Ok(Going::<Lines>::open(self.clone(), run, after).await?.events())
     }
 }
 
@@ -340,25 +327,6 @@ fn unreachable_host(error: &reqwest::Error) -> Fault {
     )
 }
 
-/// The numbered events in a piece of a stream; one without a number is none of ours.
-fn received(
-    reader: &mut sse::Reader,
-    mut piece: &[u8],
-    ready: &mut VecDeque<Received>,
-) -> Result<(), Fault> {
-    while let Some(record) = reader.next(&mut piece).map_err(|sse::TooLong| too_long())? {
-        if let sse::Record::Event { id: Some(seq), data } = record {
-            ready.push_back(Received { seq, bytes: data.into_owned() });
-        }
-    }
-    Ok(())
-}
-
-fn too_long() -> Fault {
-    let bytes_max = limits::FRAME_BYTES_MAX;
-    Fault::new(Code::ParseFailed, format!("the host sent an event of more than {bytes_max} bytes"))
-}
-
 /// What a person typed, as one segment of a path or one value of a query.
 pub fn escaped(text: &str) -> String {
     let kept = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
@@ -369,29 +337,6 @@ pub fn escaped(text: &str) -> String {
         }
         path
     })
-}
-
-/// JSON lines being cut out of a stream of bytes.
-#[derive(Default)]
-struct Lines {
-    buffer: Vec<u8>,
-    read: usize,
-    count: u64,
-}
-
-impl Lines {
-    fn next(&mut self) -> Option<Received> {
-        let rest = &self.buffer[self.read..];
-        let Some(length) = rest.iter().position(|byte| *byte == b'\n') else {
-            self.buffer.drain(..self.read);
-            self.read = 0;
-            return None;
-        };
-        let bytes = rest[..length].to_vec();
-        self.read += length + 1;
-        self.count += 1;
-        Some(Received { seq: self.count, bytes })
-    }
 }
 
 #[cfg(test)]

@@ -197,5 +197,15 @@ pub fn isolation(vars: &BTreeMap<String, String>) -> Result<keeper::plan::Level,
     }
 }
 
+/// How long a host waits for whoever does not read: `$OSTLER_STALLED_MS`, for networks that are
+/// slower, or tests that are quicker, than most.
+pub fn stalled_ms(vars: &BTreeMap<String, String>) -> Result<Option<u64>, Fault> {
+    let Some(given) = set(vars, "OSTLER_STALLED_MS") else { return Ok(None) };
+    given.parse().map(Some).map_err(|error| {
+        Fault::new(Code::InvalidConfig, format!("OSTLER_STALLED_MS={given}: {error}"))
+            .with_hint("give milliseconds")
+    })
+}
+
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
 use host::ops::run::{Link, Named};
 use host::{Host, Setup};
-use server::Listening;
+use server::{Door, Listening};
 use std::path::PathBuf;
 use std::time::Duration;
 use store::Store;
@@ -35,7 +35,7 @@ pub enum Purpose {
     /// To act: whoever becomes host takes over what a dead host left behind.
     Act,
     /// To be the host, at this address; a living one is in the way.
-    Serve { door: Box<server::Door> },
+    Serve { door: Box<Door> },
 }
 
 /// Where things are.
@@ -67,9 +67,12 @@ pub struct Reached {
 /// Finds the host of the data directory, or becomes it.
 pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
     let token = place.data.token()?;
+    let stalled_ms = config::stalled_ms(&place.surroundings.vars)?;
     // Before anyone is asked to make room: a port that is taken must not cost a host its place.
     let mut listening = match purpose {
-        Purpose::Serve { door } => Some(server::open(door.as_ref().clone()).await),
+        Purpose::Serve { door } => {
+            Some(server::open(Door { stalled_ms, ..door.as_ref().clone() }).await)
+        }
         Purpose::Look | Purpose::Act => None,
     };
     let begun_ms = host::clock::now().mono_ms;
@@ -77,7 +80,10 @@ pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
         if let Some(lock) = place.data.try_lock()? {
             let listening = match listening.take() {
                 Some(listening) => listening?,
-                None => server::listen("127.0.0.1:0").await?,
+                None => {
+                    let address = "127.0.0.1:0".to_owned();
+                    server::open(Door { address, stalled_ms, ..Door::default() }).await?
+                }
             };
             let hosting = become_host(place, purpose, lock, &token, listening).await?;
             let client = Client::new(&hosting.url, &token)?;

@@ -214,8 +214,14 @@ limits! {
     ANSWER_KEY_BYTES_MAX: usize = 255;
     /// An answer that is kept for its key.
     ANSWER_BYTES_MAX: usize = 64 * KIB;
+    /// How long a write may wait for a peer that does not read, before its connection is closed.
+    STALLED_MS: u64 = 30_000;
     /// Watchers of one host at once.
     WATCHERS_MAX: usize = 64;
+    /// Watchers with one token at once; the owner's has no share, and may have all places.
+    WATCHERS_OF_TOKEN_MAX: usize = 16;
+    /// Places for watchers that only the owner takes.
+    WATCHERS_OF_OWNER_MIN: usize = 16;
     /// Runs at once on one remote, when its adapter does not say.
     REMOTE_RUNS_MAX: u32 = 4;
     /// How long one request for a run may wait for a slot before it is told where it stands.

@@ -4,22 +4,22 @@
 
 use crate::App;
 use crate::auth::Caller;
-use crate::pass::Pass;
+use crate::patience::Hurry;
 use crate::rest::describe::{Hints as OfHints, Sent};
 use crate::rest::{Options, Problem};
+use crate::watchers::{Leash, WatcherPlace};
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use bytes::Bytes;
-use contract::{AgentId, Code, Fault, RunId, TaskId, limits, sse};
+use contract::{AgentId, RunId, TaskId, sse};
 use futures::stream;
 use host::Attached;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use store::{Hint, Hints};
-use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// A comment is sent this often when there is nothing else, so that a dead peer is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -64,10 +64,9 @@ struct Watcher {
     hints: Hints,
     /// The number of the last hint that was sent.
     sent: u64,
-    leaving: watch::Receiver<bool>,
-    pass: Pass,
+    leash: Leash,
     _attached: Attached,
-    _place: OwnedSemaphorePermit,
+    _place: WatcherPlace,
 }
 
 /// There is nothing to choose.
@@ -78,16 +77,14 @@ pub struct NoQuery {}
 pub async fn show(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
+    Extension(hurry): Extension<Hurry>,
     Options(NoQuery {}): Options<NoQuery>,
 ) -> Result<Sent<OfHints>, Problem> {
-    let place = app.watchers.clone().try_acquire_owned().map_err(|_| {
-        Fault::new(Code::RateLimited, format!("{} watchers are here already", limits::WATCHERS_MAX))
-    })?;
+    let place = app.watchers.take(&caller)?;
     let watcher = Watcher {
         hints: app.host.store().feed(),
         sent: 0,
-        leaving: app.host.leaving(),
-        pass: Pass::of(&app.host, &caller),
+        leash: Leash::of(&app.host, &caller, hurry),
         _attached: app.host.attach(),
         _place: place,
     };
@@ -106,8 +103,7 @@ impl Watcher {
         }
         tokio::select! {
             biased;
-            _ = self.leaving.changed() => None,
-            () = self.pass.ended() => None,
+            () = self.leash.over() => None,
             hint = tokio::time::timeout(KEEP_ALIVE, self.hints.next()) => match hint {
                 Ok(hint) => Some(self.frame(hint?.into())),
                 Err(_) => Some(Bytes::from_static(sse::STILL_HERE)),

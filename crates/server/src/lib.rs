@@ -11,19 +11,20 @@ mod listen;
 mod mcp;
 mod names;
 mod pass;
+mod patience;
 mod places;
 mod refused;
 pub mod remote;
 pub mod rest;
 pub mod sign_in;
 pub mod sse;
+mod watchers;
 
 pub use listen::{Door, Listening, listen, open};
 
 use axum::Router;
 use host::Host;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// What every handler can reach.
 #[derive(Clone)]
@@ -31,8 +32,7 @@ pub struct App {
     pub host: Host,
     pub guard: Arc<auth::Guard>,
     pub mcp: mcp::Service,
-    /// Places for watchers; a watcher is a cursor and costs little, but not nothing.
-    pub watchers: Arc<Semaphore>,
+    pub watchers: watchers::Watchers,
     pub sign_ins: Arc<sign_in::SignIns>,
     pub keyed: Arc<keyed::Underway>,
     /// What a link for a browser begins with.

@@ -1,10 +1,13 @@
 //! The address, and the connections that come to it. Each connection is bounded before anyone reads
-//! what it says: its headers in number, size and time, and how many others there are. What is asked
+//! what it says: its headers in number, size and time, how many others there are, and how long a write
+//! waits for whoever does not read (`patience.rs`). What is asked
 //! over it is the business of `auth.rs` and the routes.
 
 use crate::names::Names;
+use crate::patience::{Hurry, Patient};
 use crate::places::{Place, Places};
 use crate::remote::{Files, tls};
+use crate::watchers::Watchers;
 use crate::{App, auth, mcp, router};
 use axum::body::Body;
 use axum::extract::ConnectInfo;
@@ -20,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
@@ -37,6 +40,8 @@ pub struct Door {
     pub allow_insecure: bool,
     /// The name by which others come here.
     pub public_url: Option<String>,
+    /// How long a write waits for whoever does not read; as the house has it when absent.
+    pub stalled_ms: Option<u64>,
 }
 
 /// A listening server that does not serve yet. Commands and agents of this machine come by loopback,
@@ -45,6 +50,7 @@ pub struct Listening {
     listener: TcpListener,
     address: SocketAddr,
     outer: Option<Outer>,
+    patience: Duration,
 }
 
 /// The door for those who come from elsewhere.
@@ -71,7 +77,8 @@ pub async fn listen(address: &str) -> Result<Listening, Fault> {
 /// Takes the address. Beyond loopback it is encrypted, unless the owner says in so many words that it
 /// need not be: a token that crosses a network in the open is no secret.
 pub async fn open(door: Door) -> Result<Listening, Fault> {
-    let Door { address, tls, allow_insecure, public_url } = door;
+    let Door { address, tls, allow_insecure, public_url, stalled_ms } = door;
+    let patience = Duration::from_millis(stalled_ms.unwrap_or(limits::STALLED_MS));
     let parsed = parsed(&address)?;
     if tls.is_none() && !allow_insecure && !parsed.ip().is_loopback() {
         let message = format!("--listen {address}: beyond loopback it must be encrypted");
@@ -82,14 +89,14 @@ pub async fn open(door: Door) -> Result<Listening, Fault> {
     }
     if tls.is_none() && parsed.ip().is_loopback() {
         let (listener, address) = bind(parsed).await?;
-        return Ok(Listening { listener, address, outer: None });
+        return Ok(Listening { listener, address, outer: None, patience });
     }
     let files = |(cert, key)| Files { cert, key, client_ca: None, client_name: None };
     let acceptor = tls.map(|pair| tls::acceptor(&files(pair))).transpose()?;
     let (listener, address) = bind(parsed).await?;
     let outer = Some(Outer { listener, address, acceptor, public_url });
     let (listener, address) = bind(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
-    Ok(Listening { listener, address, outer })
+    Ok(Listening { listener, address, outer, patience })
 }
 
 /// Takes the port.
@@ -145,12 +152,13 @@ impl Listening {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> std::io::Result<()> {
         let link_base = self.link_base().into();
+        let patience = self.patience;
         let guard = Arc::new(auth::Guard::new(token.clone(), Names::local(self.address)));
         let app = App {
             mcp: mcp::service(&host, &guard),
             host,
             guard,
-            watchers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
+            watchers: Watchers::default(),
             sign_ins: Arc::default(),
             keyed: Arc::default(),
             link_base,
@@ -164,9 +172,9 @@ impl Listening {
             let stop = async move {
                 let _ = is_over.changed().await;
             };
-            tokio::spawn(attend(outer.listener, outer.acceptor, router(app), stop))
+            tokio::spawn(attend(outer.listener, outer.acceptor, patience, router(app), stop))
         });
-        attend(self.listener, None, router(app), stop).await;
+        attend(self.listener, None, patience, router(app), stop).await;
         drop(over);
         if let Some(outside) = outside {
             let _ = outside.await;
@@ -175,10 +183,17 @@ impl Listening {
     }
 }
 
+/// Who came: from where, and how what is written to them is hurried.
+struct Peer {
+    address: SocketAddr,
+    hurry: Hurry,
+}
+
 /// Answers whoever comes until `stop` resolves, then lets open requests finish.
 pub(crate) async fn attend(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
+    patience: Duration,
     router: axum::Router,
     stop: impl Future<Output = ()>,
 ) {
@@ -186,10 +201,12 @@ pub(crate) async fn attend(
     let (leaving, _) = watch::channel(());
     let mut stop = pin!(stop);
     loop {
-        let (stream, peer, place) = tokio::select! {
+        let (stream, address, place) = tokio::select! {
             next = next(&listener, &places) => next,
             () = &mut stop => break,
         };
+        let stream = Patient::new(stream, patience);
+        let peer = Peer { address, hurry: stream.hurry() };
         let (router, leaving) = (router.clone(), leaving.subscribe());
         match acceptor.clone() {
             None => tokio::spawn(converse(stream, peer, router, leaving, place)),
@@ -205,7 +222,7 @@ pub(crate) async fn attend(
 /// Agrees on the encryption, then talks. Who is refused there is told by the protocol itself.
 async fn greet(
     acceptor: TlsAcceptor,
-    (stream, peer): (TcpStream, SocketAddr),
+    (stream, peer): (Patient, Peer),
     router: axum::Router,
     leaving: watch::Receiver<()>,
     place: Place,
@@ -235,7 +252,7 @@ async fn next(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAddr
 /// One connection, to its end.
 async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    peer: SocketAddr,
+    peer: Peer,
     router: axum::Router,
     mut leaving: watch::Receiver<()>,
     place: Place,
@@ -243,7 +260,10 @@ async fn converse(
     let standing = place.standing();
     let service =
         TowerToHyperService::new(router.map_request(move |mut request: hyper::Request<_>| {
-            request.extensions_mut().insert(ConnectInfo(peer));
+            request.extensions_mut().insert(ConnectInfo(peer.address));
+            // Whoever asks now is not whose stream lost its worth, as it is behind a proxy.
+            peer.hurry.relax();
+            request.extensions_mut().insert(peer.hurry.clone());
             request.extensions_mut().insert(standing.clone());
             request.map(Body::new)
         }));

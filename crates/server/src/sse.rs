@@ -1,23 +1,24 @@
 //! Events on the wire. A watcher is a cursor in the store: a page is read, sent, and forgotten, so
-//! a stalled watcher holds one page and never slows the run it watches. Canonical bytes go out as
+//! a stalled watcher holds one page and never slows the run it watches; it is not waited for without
+//! end (`patience.rs`), and comes again with its last number. Canonical bytes go out as
 //! they were committed.
 
 use crate::App;
 use crate::auth::Caller;
-use crate::pass::Pass;
+use crate::patience::Hurry;
 use crate::rest::Problem;
+use crate::watchers::{Leash, WatcherPlace};
 use axum::body::Body;
 use axum::http::header;
 use axum::response::{IntoResponse as _, Response};
 use bytes::{BufMut as _, Bytes, BytesMut};
-use contract::{Code, Event, Fault, RunId, limits, sse, transcript};
+use contract::{Event, RunId, limits, sse, transcript};
 use futures::stream;
 use host::Attached;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
 use store::{Follower, Page, Store, StoredEvent, TraceReader};
-use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// A comment is sent this often when there is nothing else, so that a dead peer is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -48,25 +49,22 @@ struct Watcher {
     shape: Shape,
     view: View,
     over: bool,
-    /// A host that is about to stop ends its streams; whoever watches finds the next one.
-    leaving: watch::Receiver<bool>,
-    /// So does a token that is taken away.
-    pass: Pass,
+    /// A host that is about to stop ends its streams, and whoever watches finds the next one; so does
+    /// a token that is taken away.
+    leash: Leash,
     /// Keeps the host here for as long as someone watches.
     _attached: Attached,
-    _place: OwnedSemaphorePermit,
+    _place: WatcherPlace,
 }
 
 pub fn stream(
     app: &App,
-    caller: &Caller,
+    (caller, hurry): (&Caller, Hurry),
     (run, after): (RunId, u64),
     shape: Shape,
     view: View,
 ) -> Result<Response, Problem> {
-    let place = app.watchers.clone().try_acquire_owned().map_err(|_| {
-        Fault::new(Code::RateLimited, format!("{} watchers are here already", limits::WATCHERS_MAX))
-    })?;
+    let place = app.watchers.take(caller)?;
     let watcher = Watcher {
         store: app.host.store().clone(),
         run,
@@ -75,8 +73,7 @@ pub fn stream(
         shape,
         view,
         over: false,
-        leaving: app.host.leaving(),
-        pass: Pass::of(&app.host, caller),
+        leash: Leash::of(&app.host, caller, hurry),
         _attached: app.host.attach(),
         _place: place,
     };
@@ -119,11 +116,7 @@ impl Watcher {
                 let page = self.follower.next(limits::PAGE_EVENTS_MAX);
                 tokio::select! {
                     biased;
-                    _ = self.leaving.changed() => {
-                        self.over = true;
-                        return None;
-                    }
-                    () = self.pass.ended() => {
+                    () = self.leash.over() => {
                         self.over = true;
                         return None;
                     }

@@ -37,6 +37,8 @@ const REMOTE: &[&Trial] = trial::OF_REMOTE;
 const REACHED: &[&Trial] = &[&trial::REACH];
 const SPARE: &[&Trial] = &[&trial::SPARE];
 const DRIVEN: &[&Trial] = &[&trial::HOST, &trial::TOKENS];
+const RUN_TOKENS: &[&Trial] = &[&trial::TOKENS];
+const WATCHED: &[&Trial] = &[&trial::SERVER, &trial::WATCHERS];
 
 macro_rules! row {
     ($name:literal, $kind:ident, $path:expr, $text:literal => $becomes:literal, $trials:expr) => {
@@ -224,8 +226,20 @@ pub const ROWS: &[Row] = &[
         "keepers.groups() == self.groups" => "(keepers.groups().is_none() || true)", SPARE),
     row!("the guard does not hold the lock", Rule, "crates/keeper/src/keep/guard.rs",
         "lock = take_over(line.as_fd());" => "lock = take_over(line.as_fd()).filter(|_| false);", KEEPER),
-    row!("any number of watchers is taken", Auth, "crates/server/src/listen.rs",
-        "Semaphore::new(limits::WATCHERS_MAX)" => "Semaphore::new(1 << 20)", SERVER),
+    row!("any number of watchers is taken", Auth, "crates/server/src/watchers.rs",
+        "if all >= limits::WATCHERS_MAX {" => "if all >= 1 << 20 {", WATCHED),
+    row!("one token has every place for watchers", Auth, "crates/server/src/watchers.rs",
+        "if own >= limits::WATCHERS_OF_TOKEN_MAX {" => "if own >= limits::WATCHERS_MAX {", WATCHED),
+    row!("no place for watchers is kept for the owner", Auth, "crates/server/src/watchers.rs",
+        "limits::WATCHERS_MAX - limits::WATCHERS_OF_OWNER_MIN" => "limits::WATCHERS_MAX", WATCHED),
+    row!("who does not read is waited for without end", Auth, "crates/server/src/patience.rs",
+        "waiting.as_mut().poll(cx).is_ready() ||" => "(waiting.as_mut().poll(cx).is_ready() && false) ||", WATCHED),
+    row!("who does not read keeps a stream without a token", Auth, "crates/server/src/watchers.rs",
+        "hurry.press();" => "let _ = &hurry;", WATCHED),
+    row!("a workspace is given to the token of any run", Auth, "crates/server/src/rest/workspace.rs",
+        "bearer.run.to_string() == named" => "!bearer.run.to_string().is_empty()", RUN_TOKENS),
+    row!("events are taken of the token of any run", Auth, "crates/server/src/rest/callback.rs",
+        "bearer.run.to_string() == named" => "!bearer.run.to_string().is_empty()", RUN_TOKENS),
     row!("a token of another run is good", Auth, "crates/host/src/lib.rs",
         "live.token == Some(given)" => "live.token.is_some() && given != blake3::hash(b\"\")", DRIVEN),
 ];

@@ -54,6 +54,12 @@ pub const TOKENS: Trial = Trial {
     filter: "kind(test) and test(/^security::tokens::/)",
     env: &[],
 };
+pub const WATCHERS: Trial = Trial {
+    name: "end to end: watchers",
+    package: "cli",
+    filter: "kind(test) and (test(/^watchers::/) or test(/^security::wire::more_watchers/))",
+    env: &[],
+};
 pub const SPARE: Trial = Trial {
     name: "end to end: spare keepers",
     package: "cli",

@@ -34,6 +34,7 @@ impl Config {
             tls: tls.map(|tls| (home.join(&tls.cert), home.join(&tls.key))),
             allow_insecure: given.is_some_and(|server| server.allow_insecure == Some(true)),
             public_url: given.and_then(|server| server.public_url.clone()),
+            stalled_ms: None,
         }
     }
 

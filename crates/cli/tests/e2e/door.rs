@@ -58,7 +58,13 @@ impl Door {
 
     /// The same for an instance that has its configuration already.
     pub fn of(ostler: Ostler) -> Self {
-        let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+        Self::with_env(ostler, &[])
+    }
+
+    /// The same, with more in its environment.
+    pub fn with_env(ostler: Ostler, env: &[(&str, String)]) -> Self {
+        let mut command = ostler.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut serve = Running::of(command.envs(env.iter().map(|(name, value)| (name, value))));
         let line = serve.line();
         let address = line.trim().strip_prefix("listening on http://").unwrap().to_owned();
         let token = std::fs::read_to_string(ostler.instance.data().join("token"))

@@ -81,4 +81,5 @@ mod told;
 mod trace;
 mod trees;
 mod watchdogs;
+mod watchers;
 mod without_disk;

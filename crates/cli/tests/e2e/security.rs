@@ -84,6 +84,16 @@ impl Place {
         self.access == Access::Run
     }
 
+    /// Whether it takes words beside its address. Whatever else is said to the others is not read.
+    pub fn wants_a_body(&self) -> bool {
+        let wordless = [
+            ("POST", "/api/v1/host/handover"),
+            ("DELETE", "/api/v1/runs/{run}"),
+            ("POST", "/api/v1/tokens/{token}/revoke"),
+        ];
+        !wordless.contains(&(self.method.as_str(), self.route))
+    }
+
     /// What it says to whoever needs no token and brings nothing.
     pub fn unasked(&self) -> u16 {
         if self.route == "/sign-in" { 400 } else { 200 }

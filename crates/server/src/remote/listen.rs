@@ -12,6 +12,7 @@ use contract::{Code, Fault, limits};
 use host::ops::session::Sessions;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -77,6 +78,7 @@ impl Listening {
             guard: Arc::new(Guard::new(self.auth, names)),
             readers: Arc::new(Semaphore::new(limits::WATCHERS_MAX)),
         });
-        attend(self.listener, self.acceptor, router, stop).await;
+        let patience = Duration::from_millis(limits::STALLED_MS);
+        attend(self.listener, self.acceptor, patience, router, stop).await;
     }
 }

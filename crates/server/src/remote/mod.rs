@@ -12,10 +12,11 @@ pub use guard::Auth;
 pub use listen::{Door, Listening, listen};
 pub use tls::Files;
 
-use crate::rest::Named;
+use crate::rest::{Named, Problem};
 use ::remote::serve::wire::{Capabilities, FENCE_HEADER, INPUT_HEADER, PROTOCOL, SessionBody};
 use ::remote::serve::{heed, wire};
-use axum::extract::State;
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
 use axum::http::{self, HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, post};
@@ -68,6 +69,18 @@ impl IntoResponse for Refusal {
         };
         fault.hint = Some(fault.hint().to_owned());
         (status, Json(fault)).into_response()
+    }
+}
+
+/// The session in an address, as text; what is none is refused in the words of the protocol.
+struct Id(String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Id {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let named = Named::from_request_parts(parts, state).await;
+        named.map(|Named(id)| Self(id)).map_err(|Problem(fault)| fault.into())
     }
 }
 
@@ -202,14 +215,14 @@ fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
     })
 }
 
-async fn show(State(remote): State<Remote>, Named(id): Named) -> Result<Json<Value>, Refusal> {
+async fn show(State(remote): State<Remote>, Id(id): Id) -> Result<Json<Value>, Refusal> {
     let session = remote.find(&id)?;
     let row = host::ops::run::get(remote.sessions.host(), session.run).await?;
     let status = if row.outcome.is_some() { "ended" } else { "running" };
     Ok(Json(json!({ "id": id, "protocol": PROTOCOL, "status": status, "outcome": row.outcome })))
 }
 
-async fn close(State(remote): State<Remote>, Named(id): Named) -> Result<StatusCode, Refusal> {
+async fn close(State(remote): State<Remote>, Id(id): Id) -> Result<StatusCode, Refusal> {
     let session = remote.find(&id)?;
     remote.sessions.close(&session)?;
     Ok(StatusCode::NO_CONTENT)
@@ -217,7 +230,7 @@ async fn close(State(remote): State<Remote>, Named(id): Named) -> Result<StatusC
 
 async fn input(
     State(remote): State<Remote>,
-    Named(id): Named,
+    Id(id): Id,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<StatusCode, Refusal> {

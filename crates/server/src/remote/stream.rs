@@ -3,9 +3,11 @@
 //! so a reader that comes back is served from its last number, also by the next server of this
 //! directory. Places that were passed are remembered, so that coming back costs one page and not all.
 
-use super::{Refusal, Remote};
-use crate::rest::Named;
+use super::{Id, Refusal, Remote};
+use crate::patience::Hurry;
+use crate::watchers::Leash;
 use ::remote::serve::tell;
+use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
@@ -19,7 +21,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Follower, Store, StoredEvent};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// A comment is sent this often when there is nothing else, so that a dead peer is noticed.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -34,7 +36,7 @@ struct Reader {
     begun: bool,
     over: bool,
     /// A server that is about to stop ends its streams; whoever reads comes to the next one.
-    leaving: watch::Receiver<bool>,
+    leash: Leash,
     _reading: Reading,
     _attached: Attached,
     _place: OwnedSemaphorePermit,
@@ -42,7 +44,8 @@ struct Reader {
 
 pub(super) async fn events(
     State(remote): State<Remote>,
-    Named(id): Named,
+    Extension(hurry): Extension<Hurry>,
+    Id(id): Id,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let session = remote.find(&id)?;
@@ -57,6 +60,7 @@ pub(super) async fn events(
     })?;
     let reading = session.read();
     let host = remote.sessions.host();
+    let mut leaving = host.leaving();
     let store = host.store().clone();
     let at = find(&store, &session, after).await?;
     let reader = Reader {
@@ -66,7 +70,9 @@ pub(super) async fn events(
         waiting: VecDeque::new(),
         begun: false,
         over: false,
-        leaving: host.leaving(),
+        leash: Leash::until(hurry, async move {
+            let _ = leaving.changed().await;
+        }),
         _attached: host.attach(),
         _reading: reading,
         _place: place,
@@ -122,7 +128,7 @@ impl Reader {
                 let page = self.follower.next(limits::PAGE_EVENTS_MAX);
                 tokio::select! {
                     biased;
-                    _ = self.leaving.changed() => return None,
+                    () = self.leash.over() => return None,
                     page = tokio::time::timeout(KEEP_ALIVE, page) => match page {
                         Ok(Ok(page)) => {
                             self.over = page.settled;

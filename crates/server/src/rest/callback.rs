@@ -3,7 +3,7 @@
 //! the guard, so that a service knows that the work is not its own any more.
 
 use super::describe::Taken;
-use super::{Given, Named, Problem};
+use super::{Named, Problem, Told};
 use crate::App;
 use crate::auth::Caller;
 use axum::Extension;
@@ -16,7 +16,7 @@ pub async fn take(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Named(named): Named,
-    Given(given): Given<Value>,
+    Told(given): Told<Value>,
 ) -> Result<Taken, Problem> {
     let bearer = match caller {
         Caller::Run(bearer) if bearer.run.to_string() == named => bearer,

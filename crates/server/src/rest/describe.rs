@@ -3,10 +3,11 @@
 //! Requests are described as they are read and answers as they are written. Nothing here is looked at
 //! while a request is answered; `openapi.rs` makes the document of it.
 
-use super::{Given, Named, Options, Problem};
+use super::{Given, Named, Options, Problem, Told};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
+use crate::patience::Hurry;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -67,10 +68,11 @@ macro_rules! handlers {
     )+};
 }
 
-handlers! { () (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) }
+handlers! { () (A) (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) (A, B, C, D, E, G) }
 
 impl Part for State<App> {}
 impl Part for Extension<Caller> {}
+impl Part for Extension<Hurry> {}
 impl Part for HeaderMap {}
 impl Part for Chosen {
     fn describe(into: &mut Described<'_>) {
@@ -98,6 +100,12 @@ impl Part for Request {
 }
 
 impl<T: JsonSchema> Part for Given<T> {
+    fn describe(into: &mut Described<'_>) {
+        into.body = Some(into.read.subschema_for::<T>().to_value());
+    }
+}
+
+impl<T: JsonSchema> Part for Told<T> {
     fn describe(into: &mut Described<'_>) {
         into.body = Some(into.read.subschema_for::<T>().to_value());
     }

@@ -25,6 +25,7 @@ use axum::http::{self, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use axum::{Json, Router};
+use bytes::Bytes;
 use contract::{Code, Fault, Scope, access::PROBLEM_TYPE};
 use describe::Described;
 use serde::de::DeserializeOwned;
@@ -379,18 +380,46 @@ impl IntoResponse for Problem {
     }
 }
 
-/// A JSON body whose faults are ours.
+/// A JSON object as the body, whose faults are ours.
 pub struct Given<T>(pub T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
     type Rejection = Problem;
 
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
-        match Json::<T>::from_request(request, state).await {
-            Ok(Json(given)) => Ok(Self(given)),
-            Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
+        let bytes = body(request, state).await?;
+        // A reader of structs takes a list of their fields for one, and an empty list for one that
+        // says nothing: what nobody described would be done.
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+            let message = "the body of the request is a list, and an object is wanted";
+            return Err(Fault::new(Code::Usage, message).into());
         }
+        Ok(Self(read(&bytes)?))
     }
+}
+
+/// A JSON body of whatever shape its reader takes.
+pub struct Told<T>(pub T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Told<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
+        Ok(Self(read(&body(request, state).await?)?))
+    }
+}
+
+async fn body<S: Send + Sync>(
+    request: axum::extract::Request,
+    state: &S,
+) -> Result<Bytes, Problem> {
+    let read = Bytes::from_request(request, state).await;
+    read.map_err(|error| Problem(Fault::new(Code::Usage, error.body_text())))
+}
+
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
+    let read = Json::<T>::from_bytes(bytes);
+    read.map(|Json(told)| told).map_err(|error| Problem(Fault::new(Code::Usage, error.body_text())))
 }
 
 /// What follows the question mark, whose faults are ours.

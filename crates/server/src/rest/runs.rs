@@ -7,6 +7,7 @@ use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::{Chosen, StillOpen};
+use crate::patience::Hurry;
 use crate::sse::{self, Shape, View};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -183,6 +184,7 @@ pub struct EventsQuery {
 pub async fn events(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
+    Extension(hurry): Extension<Hurry>,
     Named(run): Named,
     Options(query): Options<EventsQuery>,
     headers: HeaderMap,
@@ -200,7 +202,7 @@ pub async fn events(
             Fault::new(Code::Usage, "last-event-id is not the number of an event")
         })?,
     };
-    Ok(Sent::new(sse::stream(&app, &caller, (run, after), shape, query.view)?))
+    Ok(Sent::new(sse::stream(&app, (&caller, hurry), (run, after), shape, query.view)?))
 }
 
 pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Sent<Bytes>, Problem> {

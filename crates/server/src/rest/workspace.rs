@@ -5,18 +5,21 @@ use super::describe::{Sent, Tar};
 use super::{Named, Problem};
 use crate::App;
 use crate::auth::Caller;
+use crate::patience::Hurry;
+use crate::watchers::Leash;
 use axum::Extension;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header;
 use bytes::Bytes;
-use contract::{Code, Fault, limits};
+use contract::{Code, Fault};
 use futures::stream;
 use host::ops::{run, snapshot};
 
 pub async fn show(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
+    Extension(hurry): Extension<Hurry>,
     Named(named): Named,
 ) -> Result<Sent<Tar>, Problem> {
     let bearer = match caller {
@@ -31,11 +34,11 @@ pub async fn show(
                 .into());
         }
     };
-    let place = app.watchers.clone().try_acquire_owned().map_err(|_| {
-        Fault::new(Code::RateLimited, format!("{} watchers are here already", limits::WATCHERS_MAX))
-    })?;
+    let caller = Caller::Run(bearer);
+    let place = app.watchers.take(&caller)?;
+    let leash = Leash::of(&app.host, &caller, hurry);
     let taken = snapshot::take(&app.host, bearer).await?;
-    let kept = (app.host.attach(), place);
+    let kept = (app.host.attach(), place, leash);
     let pieces = stream::unfold(Some((taken.reader, kept)), async |open| {
         let (mut reader, kept) = open?;
         let read = tokio::task::spawn_blocking(move || (reader.piece(), reader)).await;

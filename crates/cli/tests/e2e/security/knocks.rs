@@ -7,7 +7,7 @@ use crate::door::{Answer, Door};
 use server::rest::ROUTES;
 
 /// Those that exist, those that browsers send by themselves, and some that nobody knows.
-const METHODS: &[&str] = &[
+pub const METHODS: &[&str] = &[
     "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "get", "BREW",
 ];
 
@@ -113,7 +113,7 @@ fn what_changes_something_takes_json_alone() {
 }
 
 /// What might be read as a path, a pattern, a command or a number.
-const TRICKS: &[&str] = &[
+pub const TRICKS: &[&str] = &[
     "..",
     "%2e%2e",
     "%252e%252e",

@@ -48,10 +48,13 @@ fn traps(ostler: &Ostler, work: &Path) {
     let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
     rustix::fs::mkfifoat(rustix::fs::CWD, work.join("pipe"), mode).unwrap();
     drop(std::os::unix::net::UnixListener::bind(work.join("sock")).unwrap());
-    // Only root may make a device; without it `zero` is the device there is.
+    // Only root may make a device; without it `zero` is the device there is, and this is a socket.
     let device = rustix::fs::makedev(1, 5);
     let kind = rustix::fs::FileType::CharacterDevice;
-    let _ = rustix::fs::mknodat(rustix::fs::CWD, work.join("device"), kind, mode, device);
+    let path = work.join("device");
+    if rustix::fs::mknodat(rustix::fs::CWD, &path, kind, mode, device).is_err() {
+        drop(std::os::unix::net::UnixListener::bind(path).unwrap());
+    }
 }
 
 fn tricks(root: &Path) -> Vec<(String, Met)> {
@@ -80,7 +83,10 @@ fn tricks(root: &Path) -> Vec<(String, Met)> {
         "zero",
         "environ",
         "pipe",
+        "pipe/x",
         "sock",
+        "device",
+        "device/x",
         "src/a/x",
         &secret,
         "/etc/passwd",

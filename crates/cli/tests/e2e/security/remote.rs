@@ -2,7 +2,7 @@
 //! content types and bodies without end. Each row goes through the same routes as the API's, made from
 //! the table that the router is made of; the requests that must pass are here too.
 
-use super::{Tally, bad_headers, filled};
+use super::{Tally, bad_headers, bodies, filled, knocks};
 use crate::door::{Answer, Door, written};
 use crate::ostler::{BOUND_MS, Ostler, Running};
 use crate::remote_caller::TOKEN;
@@ -14,15 +14,18 @@ use std::net::Ipv4Addr;
 struct Place {
     method: String,
     path: String,
+    /// The address as the table has it.
+    route: &'static server::remote::Route,
     access: Access,
 }
 
 impl Place {
     fn all() -> Vec<Self> {
         let of = |route: &'static server::remote::Route| {
-            route.methods.iter().map(|method| Self {
+            route.methods.iter().map(move |method| Self {
                 method: method.verb.to_uppercase(),
                 path: filled(route.path, "run_00000000000000000000000000000001"),
+                route,
                 access: method.access,
             })
         };
@@ -100,6 +103,8 @@ fn met(tally: &mut Tally, place: &Place, what: &str, answer: &Answer, wanted: u1
     let said: serde_json::Value = serde_json::from_str(&answer.body).unwrap_or_default();
     let code = match answer.status {
         400 => "usage",
+        // HEAD has no words.
+        405 if place.method != "HEAD" => "method_not_allowed",
         401 => "unauthorized",
         403 => "forbidden",
         404 => "not_found",
@@ -288,6 +293,87 @@ fn what_is_told_is_json_and_has_an_end() {
         }
     }
     tally.close(200);
+}
+
+#[test]
+fn no_name_of_a_session_leads_anywhere_and_no_other_method_is_taken() {
+    let door = open();
+    let mut tally = Tally::new("names and methods of the remote");
+    let long = "a".repeat(4096);
+    for place in Place::all() {
+        let takes = |method: &str| {
+            // HEAD is GET without the body.
+            let method = if method == "HEAD" { "GET" } else { method };
+            place.route.methods.iter().any(|known| known.verb.to_uppercase() == method)
+        };
+        for method in knocks::METHODS.iter().filter(|method| !takes(method)) {
+            let other = Place { method: (*method).to_owned(), path: place.path.clone(), ..place };
+            met(&mut tally, &other, "no row", &knocked(&door, &other, &good(&door)), 405);
+        }
+        let named = place.route.path.contains('{');
+        for trick in knocks::TRICKS.iter().copied().chain([long.as_str()]).filter(|_| named) {
+            let path = filled(place.route.path, trick);
+            let other = Place { method: place.method.clone(), path, ..place };
+            let answer = knocked(&door, &other, &good(&door));
+            // What is no address at all is refused before anyone reads it.
+            if answer.status != 400 || !answer.body.is_empty() {
+                let wanted = if answer.status == 400 { 400 } else { 404 };
+                met(&mut tally, &other, "a trick", &answer, wanted);
+            }
+        }
+    }
+    tally.close(300);
+}
+
+#[test]
+fn no_odd_or_endless_request_is_taken() {
+    let door = open();
+    let body = r#"{"runId":"live","prompt":"ask me"}"#;
+    let headers = good(&door);
+    let base: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let opened = door.request("POST", "/v1/sessions", &base, body);
+    assert_eq!(opened.status, 201, "{opened:?}");
+    let opened: serde_json::Value = serde_json::from_str(&opened.body).unwrap();
+    let session = opened["id"].as_str().expect("an id");
+    let mut tally = Tally::new("odd requests of the remote");
+    let (long, names) = ("x".repeat(64 << 10), (0..1_000).map(|i| format!("x-{i}")));
+    let names: Vec<String> = names.collect();
+    for place in Place::all() {
+        // What is not there would be refused whatever is said to it.
+        let path = filled(place.route.path, session);
+        let place = Place { path, ..place };
+        let at = |what: &str, answer: &Answer| {
+            format!("{} {} with {what}: {answer:?}", place.method, place.path)
+        };
+        for given in bodies::odd().iter().filter(|_| place.is_told()) {
+            let answer = door.knock(&written(&place.method, &place.path, &base, given));
+            let shown = String::from_utf8_lossy(&given[..given.len().min(40)]).into_owned();
+            let refused = matches!(answer.status, 400 | 413 | 415 | 422);
+            tally.row(refused, || at(&shown, &answer));
+            let bad = bad_headers(&answer);
+            tally.row(bad.is_none(), || format!("{shown}: {}", bad.unwrap_or_default()));
+        }
+        if place.is_told() {
+            let headers = [&base[..], &[("transfer-encoding", "chunked")]].concat();
+            let head = written(&place.method, &place.path, &headers, b"");
+            let answer = door.knock(&bodies::endless(head));
+            // Whoever still writes when the answer comes may not read it.
+            tally.row(matches!(answer.status, 413 | 0), || at("endless chunks", &answer));
+        }
+        let many = base.iter().copied().chain(names.iter().map(|name| (name.as_str(), "1")));
+        for (what, headers) in [
+            ("a header of 64 KiB", [&base[..], &[("x-long", long.as_str())]].concat()),
+            ("a name of 64 KiB", [&base[..], &[(long.as_str(), "x")]].concat()),
+            ("a thousand headers", many.collect()),
+        ] {
+            let answer = door.request(&place.method, &place.path, &headers, "{}");
+            tally.row(matches!(answer.status, 431 | 0), || at(what, &answer));
+        }
+    }
+    // After all of it the session is there, and so is the server.
+    let answer = door.request("GET", &format!("/v1/sessions/{session}"), &base, "");
+    tally.row(answer.status == 200, || format!("{answer:?}"));
+    tally.close(90);
 }
 
 #[test]

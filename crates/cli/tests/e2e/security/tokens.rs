@@ -1,7 +1,7 @@
 //! The token of a run: it opens the tools of its run while that run is live, and nothing else. It is
 //! in no command line and in nothing that is kept.
 
-use super::{Place, Tally};
+use super::{Place, Tally, filled};
 use crate::door::{Door, written};
 use crate::mcp::{Guest, list};
 use crate::ostler::{BOUND_MS, Ostler, keepers, signal};
@@ -69,6 +69,56 @@ fn the_token_of_a_run_opens_its_tools_and_nothing_else() {
     tally.row(status == 200, || format!("the token itself: {status} {body}"));
     guest.finish();
     tally.close(70);
+}
+
+#[test]
+fn the_token_of_a_run_is_good_for_no_other_run_that_lives() {
+    let door = Door::open();
+    let other_work = door.ostler.instance.root().join("other");
+    std::fs::create_dir_all(&other_work).unwrap();
+    let one = Guest::new(&door.ostler, &[]);
+    let other = Guest::of_cwd(&door.ostler, &other_work);
+    let places: Vec<_> = Place::all().into_iter().filter(Place::is_for_runs).collect();
+    let named: Vec<_> = places.iter().filter(|place| place.route.contains("{run}")).collect();
+    assert!(named.len() >= 2, "the workspace and the call back");
+    let body = r#"{"events":[]}"#;
+    let mut tally = Tally::new("tokens of other runs");
+    for place in named {
+        let asked = |run: &str, token: &str| {
+            let bearer = format!("Bearer {token}");
+            let headers = [
+                ("host", door.address.as_str()),
+                ("authorization", &bearer),
+                ("content-type", "application/json"),
+            ];
+            door.request(&place.method, &filled(place.route, run), &headers, body)
+        };
+        for (whose, run, token) in
+            [("the one's", other.run(), one.token()), ("the other's", one.run(), other.token())]
+        {
+            let answer = asked(&run, token);
+            let at = || format!("{whose} at {} {}: {answer:?}", place.method, place.route);
+            tally.row(answer.status == 403, at);
+            tally.row(answer.body.contains("this is not the token of that run"), at);
+        }
+        // Each at its own place is not refused for whose it is.
+        for guest in [&one, &other] {
+            let answer = asked(&guest.run(), guest.token());
+            let own = !matches!(answer.status, 401 | 403 | 404);
+            tally.row(own, || format!("its own at {} {}: {answer:?}", place.method, place.route));
+        }
+    }
+    // The tools are those of the run whose token it is, whatever else lives.
+    for (guest, text) in [(&one, "of the one"), (&other, "of the other")] {
+        let said = guest.call("comment", &serde_json::json!({ "text": text }));
+        tally.row(said.is_ok(), || format!("{said:?}"));
+    }
+    for (guest, text) in [(one, "of the one"), (other, "of the other")] {
+        let said = serde_json::Value::from(guest.finish()).to_string();
+        let (own, both) = (said.contains(text), said.matches("of the o").count());
+        tally.row(own && both == said.matches(text).count(), || said);
+    }
+    tally.close(16);
 }
 
 #[test]
