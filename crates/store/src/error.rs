@@ -33,6 +33,9 @@ pub enum Error {
     DiskFull { doing: String },
     #[error("the store failed while {doing}: {cause}")]
     Unreadable { doing: String, cause: Cause },
+    /// One file alone: everything else can be read, and the store goes on.
+    #[error("blob {blob} is damaged: its bytes are not those it is named by")]
+    Damaged { blob: String },
     /// Nobody knows what is on the disk. The store has stopped for good; a new process may open it.
     #[error("the system could not say that the disk has it, while {doing}; the store has stopped")]
     Unsynced { doing: String },
@@ -54,6 +57,7 @@ impl Error {
             Self::Locked { .. } => Code::StoreLocked,
             Self::DiskFull { .. } => Code::DiskFull,
             Self::Unreadable { .. }
+            | Self::Damaged { .. }
             | Self::Unsynced { .. }
             | Self::Unacknowledged
             | Self::Closed => Code::StoreUnreadable,
