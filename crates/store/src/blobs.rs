@@ -125,10 +125,11 @@ impl Blobs {
     fn write_to(&self, path: &Path, bytes: &[u8], doing: &dyn Fn() -> String) -> Result<(), Error> {
         let failed = |cause| Error::io(doing(), cause);
         let unsynced = |cause| Error::sync(doing(), cause);
+        let unnamed = |cause| Error::sync_folder(doing(), cause);
         let shelf = path.parent().unwrap_or(&self.folder);
         if !self.shelves().contains(shelf) {
             make_folder(shelf).map_err(failed)?;
-            sync_folder(&self.folder).map_err(unsynced)?;
+            sync_folder(&self.folder).map_err(unnamed)?;
             self.shelves().insert(shelf.to_owned());
         }
         if !holds(path, bytes) {
@@ -147,7 +148,7 @@ impl Blobs {
             }
         }
         // Also when it was there: whoever renamed it may have died before this.
-        sync_folder(shelf).map_err(unsynced)?;
+        sync_folder(shelf).map_err(unnamed)?;
         failpoint::hit(Point::BlobDurable);
         Ok(())
     }

@@ -3,6 +3,7 @@
 
 use contract::{Code, RunId};
 use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHMSIZE};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// The cause below, kept for the log.
@@ -94,6 +95,16 @@ impl Error {
         match Self::io(doing, cause) {
             Self::Unreadable { doing, .. } => Self::Unsynced { doing },
             other => other,
+        }
+    }
+
+    /// The outcome of syncing a folder. Names cannot be given up and written elsewhere, so a full disk
+    /// is no better here than a broken one: asked again, it would be believed. Only a folder that could
+    /// not be opened was never asked.
+    pub(crate) fn sync_folder(doing: impl Into<String>, cause: std::io::Error) -> Self {
+        match Errno::from_io_error(&cause) {
+            Some(Errno::MFILE | Errno::NFILE) => Self::io(doing, cause),
+            _ => Self::Unsynced { doing: doing.into() },
         }
     }
 
