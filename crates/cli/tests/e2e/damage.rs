@@ -1,8 +1,15 @@
-//! A store that its disk has changed: nothing wrong is shown, and whoever asks is told what to do.
+//! A store that is not as this version left it: made by a newer one, or changed by its disk. Nothing
+//! of it is touched, nothing wrong is shown, and whoever asks is told what to do.
 
 use crate::ostler::Ostler;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a later version would leave: one migration more than this one knows.
+const RAISE: &str = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); \
+    db.execute(\"INSERT INTO migrations SELECT max(n) + 1, 'later', 'x' FROM migrations\"); \
+    db.commit(); db.close()";
 
 /// Says something that is too long to stay inline.
 const LONG: &str = "--line-bytes 200000 --burst 1";
@@ -23,6 +30,38 @@ fn everything(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     found
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused_by_every_command_and_left_as_it_is() {
+    let ostler = Ostler::new();
+    let (data, shown) = (ostler.instance.data(), run(&ostler));
+    let python = testkit::python().expect("there is a python3");
+    let raised = Command::new(python).args(["-c", RAISE]).arg(data.join("ostler.db")).status();
+    assert!(raised.unwrap().success());
+    // What the newer one was writing when it was ended.
+    std::fs::write(data.join("blobs/new-1-1"), "half a blob").unwrap();
+    let before = everything(&data);
+    let agent = ostler.fake("");
+    for command in [
+        vec!["runs"],
+        vec!["run", "--process", &agent, "x"],
+        vec!["show", &shown],
+        vec!["costs"],
+        vec!["task", "list"],
+        vec!["serve"],
+    ] {
+        let said = ostler.says(&command);
+        assert_eq!(said.code, 14, "{command:?} {said:?}");
+        assert!(said.stderr.contains("store_newer"), "{command:?} {said:?}");
+        let after = everything(&data);
+        let changed: Vec<_> = before
+            .keys()
+            .chain(after.keys())
+            .filter(|path| before.get(*path) != after.get(*path))
+            .collect();
+        assert_eq!(changed, [] as [&PathBuf; 0], "{command:?}");
+    }
 }
 
 #[test]
