@@ -5,6 +5,7 @@ mod agents;
 mod canary;
 mod conversation;
 mod corpus;
+mod corruption;
 mod interleavings;
 mod ledger;
 pub(crate) mod powercut;
