@@ -58,6 +58,7 @@ fn sign(error: &Error) -> Sign {
         | Error::BudgetExceeded { .. }
         | Error::Newer { .. }
         | Error::Locked { .. }
+        | Error::Damaged { .. }
         | Error::Unacknowledged
         | Error::Closed => Sign::None,
     }

@@ -1,16 +1,18 @@
 //! Long fields, named by the BLAKE3 hash of their bytes: `blobs/ab/<hash>`. A blob is durable
 //! before the commit that names it, and never changes. A half-written one has a temporary name and
 //! is swept at the next start; one that was written and never named is swept by `removal.rs`. Reads
-//! check the name before it becomes a path.
+//! check the name before it becomes a path, and what was read against the name: a blob whose bytes
+//! the disk changed is never given out. Whoever writes the same bytes again mends it.
 
 use crate::disk::{self, make_folder, sync_folder};
 use crate::error::Error;
+use crate::limits::BLOB_PIECE_BYTES;
 use crate::seal::SealedBlob;
 use failpoint::Point;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -66,16 +68,19 @@ impl Blobs {
         Ok(names)
     }
 
+    /// `None` when it is gone; `Damaged` when its bytes are not those of its name.
     pub fn read(&self, hash: &str) -> Result<Option<Vec<u8>>, Error> {
         let Some(path) = self.path(hash) else { return Ok(None) };
         match fs::read(&path) {
-            Ok(bytes) => Ok(Some(bytes)),
+            Ok(bytes) if blake3::hash(&bytes).to_hex().as_str() == hash => Ok(Some(bytes)),
+            Ok(_) => Err(Error::Damaged { blob: hash.to_owned() }),
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(cause) => Err(Error::io(format!("reading blob {hash}"), cause)),
         }
     }
 
-    /// An event with its cut fields made whole. A blob that is gone leaves its preview.
+    /// An event with its cut fields made whole. A blob that is gone or damaged leaves its preview, its
+    /// name and `truncated`: one bad file must not make the rest of a run unreadable.
     pub fn whole(&self, event: &[u8]) -> Result<Value, Error> {
         let mut event: Value = serde_json::from_slice(event)
             .map_err(|cause| Error::unreadable("reading an event", cause))?;
@@ -85,9 +90,13 @@ impl Blobs {
         for name in fields.keys().filter_map(cut).collect::<Vec<_>>() {
             let reference = &fields[&format!("{name}_blob")];
             let (hash, form) = (reference["hash"].as_str(), reference["as"].as_str());
-            let Some(bytes) = self.read(hash.unwrap_or_default())? else {
-                missing = true;
-                continue;
+            let bytes = match self.read(hash.unwrap_or_default()) {
+                Ok(Some(bytes)) => bytes,
+                Ok(None) | Err(Error::Damaged { .. }) => {
+                    missing = true;
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             let whole = match form {
                 Some("json") => serde_json::from_slice(&bytes)
@@ -103,7 +112,8 @@ impl Blobs {
         Ok(event)
     }
 
-    /// Durable when it returns. A blob that is there already is written again by name only.
+    /// Durable when it returns. A blob that is there already is read, and written again by name only
+    /// if it is what it should be.
     pub fn write(&self, blob: &SealedBlob) -> Result<(), Error> {
         let doing = || format!("writing blob {}", blob.hash);
         let path = self
@@ -115,14 +125,14 @@ impl Blobs {
     fn write_to(&self, path: &Path, bytes: &[u8], doing: &dyn Fn() -> String) -> Result<(), Error> {
         let failed = |cause| Error::io(doing(), cause);
         let unsynced = |cause| Error::sync(doing(), cause);
+        let unnamed = |cause| Error::sync_folder(doing(), cause);
         let shelf = path.parent().unwrap_or(&self.folder);
         if !self.shelves().contains(shelf) {
             make_folder(shelf).map_err(failed)?;
-            sync_folder(&self.folder).map_err(unsynced)?;
+            sync_folder(&self.folder).map_err(unnamed)?;
             self.shelves().insert(shelf.to_owned());
         }
-        let there = fs::metadata(path).is_ok_and(|there| there.len() == bytes.len() as u64);
-        if !there {
+        if !holds(path, bytes) {
             let n = TEMPORARY.fetch_add(1, Ordering::Relaxed);
             let temporary = self.folder.join(format!("new-{}-{n}", std::process::id()));
             let file = disk::write_new(&temporary, bytes).map_err(failed)?;
@@ -138,7 +148,7 @@ impl Blobs {
             }
         }
         // Also when it was there: whoever renamed it may have died before this.
-        sync_folder(shelf).map_err(unsynced)?;
+        sync_folder(shelf).map_err(unnamed)?;
         failpoint::hit(Point::BlobDurable);
         Ok(())
     }
@@ -146,6 +156,25 @@ impl Blobs {
     fn shelves(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a file has exactly these bytes. One that cannot be read does not.
+fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let same = || -> io::Result<bool> {
+        let mut file = File::open(path)?;
+        if file.metadata()?.len() != bytes.len() as u64 {
+            return Ok(false);
+        }
+        let mut piece = vec![0; BLOB_PIECE_BYTES.min(bytes.len())];
+        for expected in bytes.chunks(BLOB_PIECE_BYTES) {
+            file.read_exact(&mut piece[..expected.len()])?;
+            if piece[..expected.len()] != *expected {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    };
+    same().unwrap_or(false)
 }
 
 /// What lies in a folder, which may be gone.

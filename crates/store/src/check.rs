@@ -1,13 +1,21 @@
 //! What must hold of a store at any moment, as queries over its file: numbering without gaps or
 //! doubles, one result at the end of each settled run and nowhere else, fences that agree, blobs
 //! that are what their names say; of one that was swept, also that every blob has a name. Reads only;
-//! used by tests after every crash, and by doctor.
+//! used by tests after every crash. No command of the product calls it: it reads every event and
+//! every blob, which takes as long as the history is.
+
+mod log;
 
 use crate::error::Error;
 use crate::{BLOBS, DATABASE, blobs::Blobs, sqlite};
+use contract::event::{Envelope, Origin};
+use contract::{RunId, Timestamp};
 use rusqlite::Connection;
+use serde::Deserialize;
 use std::collections::BTreeSet;
+use std::io;
 use std::path::Path;
+use uuid::Uuid;
 
 /// Each rule: what is wrong with the rows it finds, and a query that gives one text per violation.
 const RULES: &[(&str, &str)] = &[
@@ -58,6 +66,12 @@ const RULES: &[(&str, &str)] = &[
         "SELECT r.num || ' seq ' || e.seq FROM runs r JOIN events e ON e.run = r.num
          WHERE (CAST(e.bytes AS TEXT) ->> '$.kind' = 'result')
              <> (r.state = 'settled' AND e.seq = r.head_seq)",
+    ),
+    (
+        "a run ended as its result says",
+        "SELECT r.num || ' ' || r.outcome FROM runs r JOIN events e ON e.run = r.num
+         WHERE r.state = 'settled' AND e.seq = r.head_seq
+             AND (CAST(e.bytes AS TEXT) ->> '$.outcome') IS NOT r.outcome",
     ),
     (
         "a settled run has events",
@@ -140,6 +154,7 @@ const RULES: &[(&str, &str)] = &[
 /// Every violation found in the store of this directory, in words; empty when all is well.
 pub fn check(dir: &Path) -> Result<Vec<String>, Error> {
     let connection = sqlite::open_reader(&dir.join(DATABASE))?;
+    connection.pragma_update(None, "cell_size_check", true)?;
     let snapshot = connection.unchecked_transaction()?;
     let mut violations = Vec::new();
     for (rule, sql) in RULES {
@@ -150,6 +165,8 @@ pub fn check(dir: &Path) -> Result<Vec<String>, Error> {
         }
     }
     violations.extend(check_file(&snapshot)?);
+    violations.extend(check_log(dir)?);
+    violations.extend(check_envelopes(&snapshot)?);
     violations.extend(check_blobs(&snapshot, dir)?);
     Ok(violations)
 }
@@ -175,12 +192,58 @@ pub fn check_swept(dir: &Path) -> Result<Vec<String>, Error> {
 fn check_file(connection: &Connection) -> Result<Vec<String>, Error> {
     let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
     let said = statement.query_map([], |row| row.get::<_, String>(0))?;
-    let said = said.collect::<Result<Vec<_>, _>>()?;
-    Ok(said
-        .into_iter()
-        .filter(|line| line != "ok")
-        .map(|line| format!("the file: {line}"))
-        .collect())
+    let mut said = said.collect::<Result<Vec<_>, _>>()?;
+    said.retain(|line| line != "ok");
+    let mut statement = connection.prepare("PRAGMA foreign_key_check")?;
+    let orphans = statement.query_map([], |row| row.get::<_, String>(0))?;
+    for orphan in orphans {
+        said.push(format!("a row of {} names one that is not there", orphan?));
+    }
+    Ok(said.into_iter().map(|line| format!("the file: {line}")).collect())
+}
+
+/// Nothing that was committed is lost with a broken frame of the log.
+fn check_log(dir: &Path) -> Result<Option<String>, Error> {
+    let log = match std::fs::read(dir.join(format!("{DATABASE}-wal"))) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|cause| Error::io("reading the database's log", cause))?,
+    };
+    Ok(log::broken(&log)
+        .map(|n| format!("the log: frame {n} is broken, and commits behind it lost")))
+}
+
+/// What every event begins with.
+#[derive(Deserialize)]
+struct Head {
+    run_id: RunId,
+    seq: u64,
+    ts: Timestamp,
+    attempt: u32,
+    fence: u64,
+    origin: Origin,
+}
+
+/// Every event begins with its envelope, as we write it, and with that of its own run.
+fn check_envelopes(connection: &Connection) -> Result<Vec<String>, Error> {
+    let mut statement = connection.prepare(
+        "SELECT r.id, e.seq, e.bytes FROM events e JOIN runs r ON r.num = e.run ORDER BY e.id",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut violations = Vec::new();
+    while let Some(row) = rows.next()? {
+        let run = RunId::new(Uuid::from_bytes(row.get(0)?));
+        let (seq, bytes): (i64, Vec<u8>) = (row.get(1)?, row.get(2)?);
+        let written = serde_json::from_slice(&bytes).is_ok_and(|head: Head| {
+            let Head { run_id, seq, ts, attempt, fence, origin } = head;
+            let mut envelope = Vec::new();
+            Envelope { run_id, seq, ts, attempt, fence, origin }.write(&mut envelope);
+            run_id == run && bytes.starts_with(&envelope)
+        });
+        if !written {
+            violations.push(format!("every event begins with its envelope: {run} seq {seq}"));
+        }
+    }
+    Ok(violations)
 }
 
 /// Blobs that events name are there and hash to their names.
@@ -194,12 +257,13 @@ fn check_blobs(connection: &Connection, dir: &Path) -> Result<Vec<String>, Error
     let named = named.collect::<Result<BTreeSet<_>, _>>()?;
     let mut violations = Vec::new();
     for hash in named {
-        match blobs.read(&hash)? {
-            None => violations.push(format!("every blob is there: {hash}")),
-            Some(bytes) if blake3::hash(&bytes).to_hex().as_str() != hash => {
-                violations.push(format!("every blob hashes to its name: {hash}"));
+        match blobs.read(&hash) {
+            Ok(Some(_)) => {}
+            Ok(None) => violations.push(format!("every blob is there: {hash}")),
+            Err(Error::Damaged { blob }) => {
+                violations.push(format!("every blob hashes to its name: {blob}"));
             }
-            Some(_) => {}
+            Err(error) => return Err(error),
         }
     }
     Ok(violations)

@@ -1,17 +1,21 @@
 //! The calls by which files and their names come to last: make, write, sync, rename, remove. The
-//! store's own files go through here, so that the tests can watch every one of them and cut the
-//! power in between (`tests/powercut.rs`). Outside of tests nobody watches.
+//! store's own files go through here, so that the tests can watch every one of them, cut the power in
+//! between (`tests/powercut.rs`), and let any one of them fail (`tests/powercut/errors.rs`). Outside
+//! of tests nobody watches.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 #[cfg(not(test))]
-use unwatched::seen;
+use unwatched::{asked, seen};
 
-/// What was done to the disk; a sync is told before it is begun, all else after it was done.
+/// What is done to the disk: asked for before it is done, and seen afterwards; a sync is seen before it
+/// is begun.
 #[cfg_attr(not(test), expect(dead_code, reason = "only tests look at what was done"))]
+#[derive(Clone, Copy)]
 pub(crate) enum Deed<'a> {
+    Open(&'a Path),
     MakeFolder(&'a Path),
     Write { path: &'a Path, offset: u64, bytes: &'a [u8] },
     Cut { path: &'a Path, size: u64 },
@@ -33,6 +37,7 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
         make_folder(above)?;
         sync_folder_above(above)?;
     }
+    asked(Deed::MakeFolder(path))?;
     match DirBuilder::new().mode(0o700).create(path) {
         Err(cause) if cause.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
         made => made?,
@@ -43,6 +48,8 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
 
 /// The names in a folder are durable when it returns.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+    asked(Deed::SyncFolder(path))?;
+    // Before it is begun: what others write meanwhile may not be in it.
     seen(Deed::SyncFolder(path));
     File::open(path)?.sync_all()
 }
@@ -63,25 +70,36 @@ pub(crate) fn sync_folder_above(path: &Path) -> io::Result<()> {
 
 /// A new file with these bytes; neither they nor its name are durable yet.
 pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
+    asked(Deed::Open(path))?;
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-    if let Err(cause) = file.write_all(bytes) {
+    let deed = Deed::Write { path, offset: 0, bytes };
+    if let Err(cause) = asked(deed).and_then(|()| file.write_all(bytes)) {
         // On a full disk a part of a file is in the way of everything else.
-        let _ = fs::remove_file(path);
+        let _ = remove(path);
         return Err(cause);
     }
-    seen(Deed::Write { path, offset: 0, bytes });
+    seen(deed);
     Ok(file)
+}
+
+/// A file to be written to at places; made if it is not there.
+pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
+    asked(Deed::Open(path))?;
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
 }
 
 /// Bytes at a place in a file that is open.
 pub(crate) fn write_at(file: &File, path: &Path, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let deed = Deed::Write { path, offset, bytes };
+    asked(deed)?;
     file.write_all_at(bytes, offset)?;
-    seen(Deed::Write { path, offset, bytes });
+    seen(deed);
     Ok(())
 }
 
 /// Cuts a file that is open to a size.
 pub(crate) fn cut(file: &File, path: &Path, size: u64) -> io::Result<()> {
+    asked(Deed::Cut { path, size })?;
     file.set_len(size)?;
     seen(Deed::Cut { path, size });
     Ok(())
@@ -89,17 +107,20 @@ pub(crate) fn cut(file: &File, path: &Path, size: u64) -> io::Result<()> {
 
 /// The bytes of a file are durable when it returns.
 pub(crate) fn sync(file: &File, path: &Path) -> io::Result<()> {
+    asked(Deed::Sync(path))?;
     seen(Deed::Sync(path));
     file.sync_all()
 }
 
 pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    asked(Deed::Rename { from, to })?;
     fs::rename(from, to)?;
     seen(Deed::Rename { from, to });
     Ok(())
 }
 
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
+    asked(Deed::Remove(path))?;
     fs::remove_file(path)?;
     seen(Deed::Remove(path));
     Ok(())
@@ -107,11 +128,18 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 
 #[cfg(not(test))]
 mod unwatched {
-    pub(super) fn seen(_: super::Deed<'_>) {}
+    use super::Deed;
+
+    pub(super) fn seen(_: Deed<'_>) {}
+
+    #[expect(clippy::unnecessary_wraps, reason = "in tests it may be refused")]
+    pub(super) fn asked(_: Deed<'_>) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[cfg(test)]
-use crate::tests::powercut::seen;
+use crate::tests::powercut::{asked, seen};
 
 #[cfg(test)]
 mod tests {

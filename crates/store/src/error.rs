@@ -3,6 +3,7 @@
 
 use contract::{Code, RunId};
 use rusqlite::ffi::{SQLITE_IOERR_DIR_FSYNC, SQLITE_IOERR_FSYNC, SQLITE_IOERR_SHMSIZE};
+use rustix::io::Errno;
 use std::sync::Arc;
 
 /// The cause below, kept for the log.
@@ -33,6 +34,9 @@ pub enum Error {
     DiskFull { doing: String },
     #[error("the store failed while {doing}: {cause}")]
     Unreadable { doing: String, cause: Cause },
+    /// One file alone: everything else can be read, and the store goes on.
+    #[error("blob {blob} is damaged: its bytes are not those it is named by")]
+    Damaged { blob: String },
     /// Nobody knows what is on the disk. The store has stopped for good; a new process may open it.
     #[error("the system could not say that the disk has it, while {doing}; the store has stopped")]
     Unsynced { doing: String },
@@ -54,6 +58,7 @@ impl Error {
             Self::Locked { .. } => Code::StoreLocked,
             Self::DiskFull { .. } => Code::DiskFull,
             Self::Unreadable { .. }
+            | Self::Damaged { .. }
             | Self::Unsynced { .. }
             | Self::Unacknowledged
             | Self::Closed => Code::StoreUnreadable,
@@ -90,6 +95,16 @@ impl Error {
         match Self::io(doing, cause) {
             Self::Unreadable { doing, .. } => Self::Unsynced { doing },
             other => other,
+        }
+    }
+
+    /// The outcome of syncing a folder. Names cannot be given up and written elsewhere, so a full disk
+    /// is no better here than a broken one: asked again, it would be believed. Only a folder that could
+    /// not be opened was never asked.
+    pub(crate) fn sync_folder(doing: impl Into<String>, cause: std::io::Error) -> Self {
+        match Errno::from_io_error(&cause) {
+            Some(Errno::MFILE | Errno::NFILE) => Self::io(doing, cause),
+            _ => Self::Unsynced { doing: doing.into() },
         }
     }
 

@@ -91,8 +91,7 @@ impl Store {
             .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
         // Before anything in it is answered, the directory itself has a name that lasts.
         disk::sync_folder_above(dir)
-            .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
-        let blobs = Blobs::open(dir.join(BLOBS))?;
+            .map_err(|cause| Error::sync_folder(format!("opening {}", dir.display()), cause))?;
         let feed = Feed::new();
         let failure = Failure::default();
         let ballast = Ballast::of(dir);
@@ -102,9 +101,11 @@ impl Store {
             Err(Error::DiskFull { .. }) if ballast.release() => open()?,
             opened => opened?,
         };
+        // Not before it is known to be a store of ours: a newer one is left as it is.
+        let blobs = Blobs::open(dir.join(BLOBS))?;
         // The names of new files are durable too, before the first answer says so of their content.
         disk::sync_folder(dir)
-            .map_err(|cause| Error::io(format!("opening {}", dir.display()), cause))?;
+            .map_err(|cause| Error::sync_folder(format!("opening {}", dir.display()), cause))?;
         // A disk that is nearly full is no reason not to open what is on it.
         let _ = ballast.make();
         let traces = dir.join(TRACES);

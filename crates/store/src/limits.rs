@@ -10,5 +10,7 @@ pub const REMOVED_BLOBS_MAX: usize = 64;
 pub const INBOX_STOP_RESERVE: usize = 8;
 /// Tasks that are queued again in one transaction, so that it stays short.
 pub const AGAIN_ROWS_MAX: u32 = 64;
+/// How much of a blob that is there is held to compare it with what is to be written.
+pub const BLOB_PIECE_BYTES: usize = 64 * 1024;
 /// How much of a file a backup holds at a time.
 pub const COPIED_PIECE_BYTES: usize = 64 * 1024;

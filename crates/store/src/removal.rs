@@ -75,7 +75,9 @@ impl Store {
     /// Keeps a blob that a run will name in words of its own. Blocking; durable when it returns.
     pub fn keep_for(&self, run: RunId, blob: &SealedBlob) -> Result<(), Error> {
         let _naming = self.shared.naming.blocking_read();
-        self.shared.blobs.write(blob)?;
+        self.shared.failure.check()?;
+        let written = self.shared.blobs.write(blob);
+        written.inspect_err(|error| self.shared.failure.note(error))?;
         self.shared.sqlite.name_blob(run, blob.hash.clone())
     }
 
@@ -164,7 +166,8 @@ fn make_lasting(removed: &[PathBuf]) -> Result<(), Error> {
     for folder in folders {
         match disk::sync_folder(folder) {
             Err(cause) if cause.kind() != ErrorKind::NotFound => {
-                return Err(Error::sync(format!("removing from {}", folder.display()), cause));
+                let doing = format!("removing from {}", folder.display());
+                return Err(Error::sync_folder(doing, cause));
             }
             _ => {}
         }

@@ -5,6 +5,7 @@ mod agents;
 mod canary;
 mod conversation;
 mod corpus;
+mod corruption;
 mod interleavings;
 mod ledger;
 pub(crate) mod powercut;
@@ -314,12 +315,7 @@ async fn a_page_ends_where_it_is_long_enough_and_loses_nothing() {
 async fn a_blob_is_there_before_the_event_that_names_it_and_a_lost_one_is_noticed() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let held = holder(&Sure(store.clone())).await;
-    let text = "long ".repeat(TEXT_BYTES_MAX / 4);
-    let mut batch = held.batch(&[]);
-    batch.events = vec![long_event(&held, text.clone())];
-    let hash = batch.events[0].blobs[0].hash.clone();
-    store.commit(batch).await.unwrap();
+    let (held, text, hash) = with_blob(&store).await;
     assert_eq!(store.blob(&hash).unwrap().unwrap(), text.as_bytes());
     sound(dir.path());
     let event = &store.events(held.run, 0, 1).await.unwrap()[0];
@@ -334,6 +330,53 @@ async fn a_blob_is_there_before_the_event_that_names_it_and_a_lost_one_is_notice
     for nonsense in ["", "../../ostler.db", &"z".repeat(64)] {
         assert_eq!(store.blob(nonsense).unwrap(), None);
     }
+}
+
+/// A run whose only event was too long, its text, and the name of the blob that has the whole.
+async fn with_blob(store: &Store) -> (Holder, String, String) {
+    let held = holder(&Sure(store.clone())).await;
+    let text = "long ".repeat(TEXT_BYTES_MAX / 4);
+    let mut batch = held.batch(&[]);
+    batch.events = vec![long_event(&held, text.clone())];
+    let hash = batch.events[0].blobs[0].hash.clone();
+    store.commit(batch).await.unwrap();
+    (held, text, hash)
+}
+
+/// Changes one bit of a file.
+fn damage(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_blob_that_is_not_what_its_name_says_is_never_given_out() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let (held, text, hash) = with_blob(&store).await;
+    damage(&store.blob_path(&hash).unwrap());
+    let refused = store.blob(&hash).unwrap_err();
+    assert_eq!(refused.code(), Code::StoreUnreadable);
+    assert!(refused.to_string().contains(&hash), "{refused}");
+    // The run can be read all the same, and says what is missing of it.
+    let event = &store.events(held.run, 0, 1).await.unwrap()[0];
+    let shown = store.whole(&event.bytes).unwrap();
+    assert!(text.starts_with(shown["text"].as_str().unwrap().trim_end_matches('…')), "{shown}");
+    assert_eq!((&shown["text_blob"]["hash"], &shown["truncated"]), (&hash.into(), &true.into()));
+}
+
+#[tokio::test]
+async fn a_damaged_blob_is_mended_by_the_next_one_who_names_it() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let (_, text, hash) = with_blob(&store).await;
+    damage(&store.blob_path(&hash).unwrap());
+    assert_eq!(check(dir.path()).unwrap(), [format!("every blob hashes to its name: {hash}")]);
+    with_blob(&store).await;
+    assert_eq!(store.blob(&hash).unwrap().unwrap(), text.as_bytes());
+    sound(dir.path());
 }
 
 #[tokio::test]

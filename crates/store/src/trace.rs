@@ -12,9 +12,8 @@ use contract::event::Stream;
 use contract::limits::TRACE_LINE_BYTES_MAX;
 use failpoint::Point;
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 /// How far a trace was written; kept with every Batch.
@@ -162,15 +161,8 @@ impl Trace {
 
     fn file(&mut self) -> Result<&File, Error> {
         if self.file.is_none() {
-            let opened =
-                disk::make_folder(self.path.parent().unwrap_or(&self.path)).and_then(|()| {
-                    OpenOptions::new()
-                        .write(true)
-                        .create(true)
-                        .truncate(false)
-                        .mode(0o600)
-                        .open(&self.path)
-                });
+            let opened = disk::make_folder(self.path.parent().unwrap_or(&self.path))
+                .and_then(|()| disk::open_to_write(&self.path));
             self.file = Some(opened.map_err(|cause| self.failed("opening", cause))?);
         }
         self.file.as_ref().ok_or_else(|| Error::conflict("a trace without its file"))

@@ -17,11 +17,14 @@ struct Shown {
     audience: Audience,
     seq: u64,
     bytes: u64,
+    /// Why a field stayed a preview that was to be shown whole: the first of them.
+    amiss: Option<Fault>,
 }
 
 pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopped> {
     let detail = if args.debug { Detail::Debug } else { Detail::Usual };
-    let mut shown = Shown { audience: Audience::of(context, detail), seq: 0, bytes: 0 };
+    let mut shown =
+        Shown { audience: Audience::of(context, detail), seq: 0, bytes: 0, amiss: None };
     context
         .ask(async |client| {
             let run = client.run(&args.run).await?.id;
@@ -32,7 +35,10 @@ pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopp
             }
         })
         .await?;
-    Ok(ExitCode::SUCCESS)
+    match shown.amiss {
+        Some(fault) => Err(fault.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
 async fn plan(context: &Context, client: &Client, run: RunId) -> Result<(), Stopped> {
@@ -80,11 +86,11 @@ async fn transcript(
     args: &args::Show,
     shown: &mut Shown,
 ) -> Result<(), Stopped> {
-    let Shown { audience, seq, .. } = shown;
+    let Shown { audience, seq, amiss, .. } = shown;
     let mut events = client.events(run, *seq).await?;
     while let Some(received) = events.next().await {
         let received = match args.full {
-            true => whole(client, received?).await?,
+            true => whole(client, received?, amiss).await?,
             false => received?,
         };
         audience.hear(&received)?;
@@ -97,8 +103,13 @@ async fn transcript(
     Ok(())
 }
 
-/// The event with its blobs put back where they were cut out.
-async fn whole(client: &Client, received: Received) -> Result<Received, Fault> {
+/// The event with its blobs put back where they were cut out. One that is gone or damaged leaves its
+/// preview and its name: the rest of the run is shown all the same, and what is amiss said at the end.
+async fn whole(
+    client: &Client,
+    received: Received,
+    amiss: &mut Option<Fault>,
+) -> Result<Received, Fault> {
     let unreadable = |error: serde_json::Error| {
         Fault::new(Code::ParseFailed, format!("event {} of the host: {error}", received.seq))
     };
@@ -109,10 +120,20 @@ async fn whole(client: &Client, received: Received) -> Result<Received, Fault> {
     }
     let cut: Vec<String> =
         event.keys().filter_map(|name| name.strip_suffix("_blob")).map(str::to_owned).collect();
+    let mut missing = false;
     for field in cut {
-        let Some(blob) = event.remove(&format!("{field}_blob")) else { continue };
-        let Some(hash) = blob["hash"].as_str() else { continue };
-        let bytes = client.bytes(&format!("/api/v1/blobs/{hash}")).await?;
+        let name = format!("{field}_blob");
+        let Some(hash) = event[&name]["hash"].as_str() else { continue };
+        let bytes = match client.bytes(&format!("/api/v1/blobs/{hash}")).await {
+            Ok(bytes) => bytes,
+            Err(fault) if matches!(fault.code, Code::NotFound | Code::StoreUnreadable) => {
+                amiss.get_or_insert(fault);
+                missing = true;
+                continue;
+            }
+            Err(fault) => return Err(fault),
+        };
+        event.remove(&name);
         let text = String::from_utf8_lossy(&bytes);
         // A text was kept as it is, anything else as JSON.
         let value = match event.get(&field) {
@@ -125,7 +146,9 @@ async fn whole(client: &Client, received: Received) -> Result<Received, Fault> {
         };
         event.insert(field, value);
     }
-    event.remove("truncated");
+    if !missing {
+        event.remove("truncated");
+    }
     let bytes = serde_json::to_vec(&event).map_err(unreadable)?;
     Ok(Received { seq: received.seq, bytes })
 }

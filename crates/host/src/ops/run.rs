@@ -177,6 +177,11 @@ pub(crate) fn stored(error: store::Error) -> Fault {
         // A host closes its store when it leaves, and the next one has it.
         store::Error::Closed => Fault::new(Code::RemoteUnavailable, "this host is leaving")
             .with_hint("ask the next one"),
+        store::Error::Damaged { ref blob } => {
+            let file = format!("blobs/{}/{blob}", blob.get(..2).unwrap_or_default());
+            Fault::new(error.code(), error.to_string())
+                .with_hint(format!("put {file} of the data directory back from a backup"))
+        }
         error => Fault::new(error.code(), error.to_string()),
     }
 }

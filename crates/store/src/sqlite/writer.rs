@@ -212,7 +212,8 @@ impl Loop {
             open = open && self.failure.get().is_none();
         }
         jobs.close();
-        while let Ok(message) = jobs.try_recv() {
+        // Also for whoever has a place in the queue and is about to use it: nobody else would answer.
+        while let Some(message) = jobs.blocking_recv() {
             if let Message::Job(job) = message {
                 job.finish(Err(self.failure.or_closed()), &self.feed);
             }
@@ -341,6 +342,25 @@ mod tests {
         writer.close().await;
         let refused = writer.submit(0, |connection| insert(connection, 10)).await;
         assert!(matches!(refused, Err(Error::Closed)));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_is_being_handed_over_while_the_writer_ends_is_answered() {
+        let connection = Connection::open_in_memory().unwrap();
+        let writer = Writer::start(connection, Feed::new(), Failure::default()).unwrap();
+        let handing_over = writer.queue.reserve().await.unwrap();
+        writer.queue.send(Message::Close).await.unwrap();
+        while !writer.queue.is_closed() {
+            tokio::task::yield_now().await;
+        }
+        // Time enough for a writer that does not wait for it to be gone.
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        let (reply, answer) = oneshot::channel();
+        let work = |connection: &Connection| insert(connection, 10);
+        let job = Pending { work: Some(work), did: None, reply, bytes: 0 };
+        handing_over.send(Message::Job(Box::new(job)));
+        let answered = tokio::time::timeout(std::time::Duration::from_secs(10), answer).await;
+        assert!(matches!(answered, Ok(Ok(Err(Error::Closed)))), "{answered:?}");
     }
 
     #[tokio::test]

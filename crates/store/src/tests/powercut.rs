@@ -6,15 +6,18 @@
 //!
 //! `POWERCUT_IMAGES` asks for more of them, `POWERCUT_SEED` for others.
 
+mod errors;
+mod faults;
 mod image;
 mod log;
 mod vfs;
 mod work;
 
-pub(crate) use log::seen;
+pub(super) use image::Dice;
+pub(crate) use log::{asked, seen};
 
 use contract::limits::STORE_RESERVE_BYTES;
-use image::{Dice, Disk};
+use image::Disk;
 use log::{Op, Recording};
 use rusqlite::Connection;
 use std::cell::Cell;
@@ -65,13 +68,14 @@ fn record(work: Work, synchronous: Option<&'static str>) -> Record {
     SYNCHRONOUS.set(synchronous);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let home = root_path.join(HOME);
-    runtime.block_on(async {
+    let worked = runtime.block_on(async {
         match work {
             Work::Runs => worker.work(&home).await,
             Work::Deletion => worker.delete(&home).await,
             Work::Copying => worker.copy(&home).await,
         }
     });
+    worked.unwrap();
     SYNCHRONOUS.set(None);
     let told = worker.told;
     let (ops, names) = recording.stop();
@@ -87,19 +91,19 @@ struct Tally {
 }
 
 /// A memory file system, if there is one: the power is cut in the log, not on the disk.
-fn in_memory() -> TempDir {
+pub(super) fn in_memory() -> TempDir {
     let memory = Path::new("/dev/shm");
     TempDir::new_in(memory).or_else(|_| TempDir::new()).unwrap()
 }
 
 /// A reserve that takes no room: what it is for is shown elsewhere.
-fn spare_reserve(home: &Path) {
+pub(super) fn spare_reserve(home: &Path) {
     if let Ok(reserve) = File::create(home.join("reserve")) {
         reserve.set_len(STORE_RESERVE_BYTES).unwrap();
     }
 }
 
-fn number(name: &str, or: usize) -> usize {
+pub(super) fn number(name: &str, or: usize) -> usize {
     #[expect(clippy::disallowed_methods, reason = "whoever runs the tests asks for more")]
     std::env::var(name).map_or(or, |given| given.parse().expect("a number"))
 }

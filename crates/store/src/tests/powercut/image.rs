@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 
 /// Chance from a seed, so that a failing image can be made again.
-pub(super) struct Dice(pub u64);
+pub(crate) struct Dice(pub u64);
 
 impl Dice {
     pub fn next(&mut self) -> u64 {
@@ -78,6 +78,10 @@ impl Disk {
                     .partition::<Vec<_>, _>(|((within, _), _)| within == folder);
                 self.since = open;
                 lasting.into_iter().for_each(|entry| enter(&mut self.synced, entry));
+            }
+            Op::Unsynced { file } => self.files.entry(*file).or_default().since.clear(),
+            Op::UnsyncedFolder { folder } => {
+                self.since.retain(|((within, _), _)| within != folder);
             }
             Op::Answer => {}
         }

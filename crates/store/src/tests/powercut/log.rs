@@ -2,8 +2,12 @@
 //! Files and folders are numbered like inodes: a name that is deleted and made again is another
 //! file, and what lies in a folder goes with it when the folder gets another name.
 
+use super::faults::{Faults, Site, Trouble, Verdict, Whose};
 use crate::disk::Deed;
 use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,6 +39,14 @@ pub(super) enum Op {
     SyncFolder {
         folder: u32,
         path: PathBuf,
+    },
+    /// A sync failed: what was written before may be marked clean and gone, and no later sync will
+    /// bring it to the disk.
+    Unsynced {
+        file: u32,
+    },
+    UnsyncedFolder {
+        folder: u32,
     },
     /// The next answer was given.
     Answer,
@@ -90,6 +102,7 @@ impl Written {
 pub(super) struct Recording {
     root: PathBuf,
     written: Mutex<Written>,
+    faults: Mutex<Faults>,
 }
 
 static RECORDINGS: Mutex<Vec<Arc<Recording>>> = Mutex::new(Vec::new());
@@ -100,15 +113,46 @@ pub(super) fn recording_of(path: &Path) -> Option<Arc<Recording>> {
     recordings.iter().find(|recording| path.starts_with(&recording.root)).cloned()
 }
 
+fn path_of<'a>(deed: &Deed<'a>) -> &'a Path {
+    match deed {
+        Deed::Open(path) | Deed::MakeFolder(path) | Deed::Sync(path) => path,
+        Deed::SyncFolder(path) | Deed::Remove(path) => path,
+        Deed::Write { path, .. } | Deed::Cut { path, .. } => path,
+        Deed::Rename { from, .. } => from,
+    }
+}
+
+/// Whether the store may do this to its own files.
+pub(crate) fn asked(deed: Deed<'_>) -> io::Result<()> {
+    let Some(recording) = recording_of(path_of(&deed)) else { return Ok(()) };
+    let (trouble, heard) = match recording.ask(Site::of(&deed), Whose::Ours) {
+        Verdict::Do => return Ok(()),
+        Verdict::Fail(trouble) => (trouble, Err(trouble.error())),
+        Verdict::FailUnheard(trouble) => (trouble, Ok(())),
+    };
+    match deed {
+        Deed::Sync(path) => {
+            let (file, _) = recording.opened(path);
+            recording.unsynced(file);
+        }
+        // A folder that could not be opened was not synced, and nothing of it is lost.
+        Deed::SyncFolder(_) if trouble == Trouble::TooManyFiles => {}
+        Deed::SyncFolder(path) => recording.unsynced_folder(path),
+        Deed::Write { path, offset, bytes } if trouble == Trouble::Short => {
+            let half = &bytes[..bytes.len() / 2];
+            File::options().write(true).open(path)?.write_all_at(half, offset)?;
+            seen(Deed::Write { path, offset, bytes: half });
+        }
+        _ => {}
+    }
+    heard
+}
+
 /// What the store's own files tell.
 pub(crate) fn seen(deed: Deed<'_>) {
-    let path = match deed {
-        Deed::MakeFolder(path) | Deed::Sync(path) | Deed::SyncFolder(path) => path,
-        Deed::Remove(path) | Deed::Write { path, .. } | Deed::Cut { path, .. } => path,
-        Deed::Rename { from, .. } => from,
-    };
-    let Some(recording) = recording_of(path) else { return };
+    let Some(recording) = recording_of(path_of(&deed)) else { return };
     match deed {
+        Deed::Open(_) => {}
         Deed::MakeFolder(path) => recording.made_folder(path),
         Deed::Write { path, offset, bytes } => {
             let (file, _) = recording.opened(path);
@@ -123,6 +167,10 @@ pub(crate) fn seen(deed: Deed<'_>) {
             recording.sync(file);
         }
         Deed::SyncFolder(path) => recording.sync_folder(path),
+        Deed::Rename { from, to } if recording.faults().take_unrenamed() => {
+            // It failed, and whoever asked does not know.
+            let _ = fs::rename(to, from);
+        }
         Deed::Rename { from, to } => recording.renamed(from, to),
         Deed::Remove(path) => recording.removed(path),
     }
@@ -130,7 +178,11 @@ pub(crate) fn seen(deed: Deed<'_>) {
 
 impl Recording {
     pub fn start(root: &Path) -> Arc<Self> {
-        let recording = Arc::new(Self { root: root.to_owned(), written: Mutex::default() });
+        let recording = Arc::new(Self {
+            root: root.to_owned(),
+            written: Mutex::default(),
+            faults: Mutex::default(),
+        });
         RECORDINGS.lock().unwrap_or_else(PoisonError::into_inner).push(recording.clone());
         recording
     }
@@ -150,6 +202,14 @@ impl Recording {
 
     fn written(&self) -> MutexGuard<'_, Written> {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn ask(&self, site: Site, whose: Whose) -> Verdict {
+        self.faults().ask(site, whose)
     }
 
     fn below(&self, path: &Path) -> PathBuf {
@@ -204,6 +264,17 @@ impl Recording {
 
     pub fn sync(&self, file: u32) {
         self.written().ops.push(Op::Sync { file });
+    }
+
+    pub fn unsynced(&self, file: u32) {
+        self.written().ops.push(Op::Unsynced { file });
+    }
+
+    fn unsynced_folder(&self, path: &Path) {
+        let path = self.below(path);
+        let mut written = self.written();
+        let folder = written.folder(&path);
+        written.ops.push(Op::UnsyncedFolder { folder });
     }
 
     pub fn sync_folder(&self, path: &Path) {

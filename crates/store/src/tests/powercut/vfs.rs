@@ -5,6 +5,7 @@
 
 #![expect(unsafe_code, reason = "a VFS is a table of C functions")]
 
+use super::faults::{Site, Trouble, Verdict, Whose};
 use super::log::{Recording, recording_of};
 use rusqlite::ffi;
 use std::collections::BTreeMap;
@@ -85,6 +86,13 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let below = below();
+    // SAFETY: SQLite passes a null name or a C string that outlives the call.
+    let asked = unsafe { path_of(name) }.and_then(recording_of);
+    if let Some(Verdict::Fail(trouble)) = asked.map(|of| of.ask(Site::Open, Whose::Sqlite)) {
+        // SAFETY: without methods the handle counts as closed.
+        unsafe { (*file).pMethods = std::ptr::null() };
+        return trouble.code(Site::Open);
+    }
     // SAFETY: SQLite called us with what its own VFS expects, which has this function.
     let code = unsafe { (*below).xOpen.unwrap()(below, name, file, flags, out) };
     // SAFETY: SQLite passes a null name or a C string that outlives the call.
@@ -117,6 +125,11 @@ unsafe extern "C" fn delete(
 ) -> c_int {
     let below = below();
     // SAFETY: as in `open`.
+    let asked = unsafe { path_of(name) }.and_then(recording_of);
+    if let Some(Verdict::Fail(trouble)) = asked.map(|of| of.ask(Site::Remove, Whose::Sqlite)) {
+        return trouble.code(Site::Remove);
+    }
+    // SAFETY: as in `open`.
     let code = unsafe { (*below).xDelete.unwrap()(below, name, sync_folder) };
     // SAFETY: as in `open`.
     if let Some(path) = unsafe { path_of(name) }
@@ -136,7 +149,36 @@ fn methods(file: *mut ffi::sqlite3_file) -> &'static ffi::sqlite3_io_methods {
     handles().get(&(file as usize)).expect("every file with our methods was opened by us").below
 }
 
+/// What is to become of a call on this file.
+fn ask(file: *mut ffi::sqlite3_file, site: Site) -> Verdict {
+    let recording = handles().get(&(file as usize)).map(|handle| handle.recording.clone());
+    recording.map_or(Verdict::Do, |recording| recording.ask(site, Whose::Sqlite))
+}
+
 unsafe extern "C" fn write(
+    file: *mut ffi::sqlite3_file,
+    bytes: *const c_void,
+    count: c_int,
+    offset: ffi::sqlite3_int64,
+) -> c_int {
+    match ask(file, Site::Write) {
+        Verdict::Do => {}
+        Verdict::Fail(trouble) => {
+            if trouble == Trouble::Short {
+                // SAFETY: half of what SQLite passes.
+                unsafe { put(file, bytes, count / 2, offset) };
+            }
+            return trouble.code(Site::Write);
+        }
+        Verdict::FailUnheard(_) => return ffi::SQLITE_OK,
+    }
+    // SAFETY: as SQLite passes them.
+    unsafe { put(file, bytes, count, offset) }
+}
+
+/// # Safety
+/// `bytes` points to at least `count` bytes.
+unsafe fn put(
     file: *mut ffi::sqlite3_file,
     bytes: *const c_void,
     count: c_int,
@@ -155,6 +197,9 @@ unsafe extern "C" fn write(
 }
 
 unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_int64) -> c_int {
+    if let Verdict::Fail(trouble) = ask(file, Site::Cut) {
+        return trouble.code(Site::Cut);
+    }
     // SAFETY: as in `write`.
     let code = unsafe { methods(file).xTruncate.unwrap()(file, size) };
     if code == ffi::SQLITE_OK {
@@ -166,6 +211,17 @@ unsafe extern "C" fn truncate(file: *mut ffi::sqlite3_file, size: ffi::sqlite3_i
 }
 
 unsafe extern "C" fn sync(file: *mut ffi::sqlite3_file, flags: c_int) -> c_int {
+    let heard = match ask(file, Site::Sync) {
+        Verdict::Do => None,
+        Verdict::Fail(trouble) => Some(trouble.code(Site::Sync)),
+        Verdict::FailUnheard(_) => Some(ffi::SQLITE_OK),
+    };
+    if let Some(heard) = heard {
+        if let Some(handle) = handles().get(&(file as usize)) {
+            handle.recording.unsynced(handle.file);
+        }
+        return heard;
+    }
     if let Some(handle) = handles().get_mut(&(file as usize)) {
         handle.recording.sync(handle.file);
         if std::mem::take(&mut handle.sync_folder) {

@@ -3,11 +3,12 @@
 //! promises it has to keep.
 
 use super::log::Recording;
-use crate::conformance::{Holder, NOW, claim_of, new_task, wish};
+use crate::conformance::{Holder, NOW, claim_of, new_task, next_uuid, wish};
 use crate::tests::{envelope, join_all};
 use crate::*;
 use contract::event::{Body, Log, Stream, Totals};
 use contract::limits::TEXT_BYTES_MAX;
+use contract::state::WaitingFor;
 use contract::{CommandId, RunState, TaskState, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +21,30 @@ const ALL: usize = 500;
 #[derive(Debug, Clone)]
 pub(super) enum Answer {
     Queued(TaskId),
-    Head { run: RunId, head_seq: u64, state: RunState },
-    Lease { run: RunId, until: Timestamp },
-    Wished { run: RunId, id: CommandId },
-    Kept(String),
+    /// It stands where this step of it led, or further on.
+    Moved {
+        task: TaskId,
+        place: usize,
+    },
+    Commented(CommandId),
+    Recalled(TaskId),
+    Head {
+        run: RunId,
+        head_seq: u64,
+        state: RunState,
+    },
+    Lease {
+        run: RunId,
+        until: Timestamp,
+    },
+    Wished {
+        run: RunId,
+        id: CommandId,
+    },
+    Kept {
+        run: RunId,
+        hash: String,
+    },
     Traced(RunId),
     Purged(RunId),
     BackedUp,
@@ -38,6 +59,8 @@ pub(super) struct Told {
     events: BTreeMap<(RunId, u64), Vec<u8>>,
     blobs: BTreeMap<String, Vec<u8>>,
     traces: BTreeMap<RunId, Vec<u8>>,
+    /// Where a task stood, and where it was asked to go, in order.
+    moves: BTreeMap<TaskId, Vec<TaskState>>,
     named: BTreeMap<RunId, BTreeSet<String>>,
     /// Runs whose deletion was asked for, after so many answers.
     deleted: BTreeMap<RunId, usize>,
@@ -77,19 +100,25 @@ impl Worker<'_> {
         self.answered(Answer::Head { run: held.run, head_seq: done.head_seq, state });
     }
 
-    async fn begin(&mut self, store: &Store) -> Holder {
+    async fn begin(&mut self, store: &Store) -> Result<Holder, Error> {
         let task = new_task();
         let claim = claim_of(task.id, "one");
         let mut held = Holder { task: task.id, run: claim.run, fence: 1, head_seq: 0 };
         let batch = held.batch(&["the first words"]);
         self.expect(&batch);
-        let done = store.begin(task, claim, batch).await.unwrap();
+        let done = store.begin(task, claim, batch).await?;
         self.committed(&mut held, done, RunState::Live);
-        held
+        Ok(held)
     }
 
-    /// Commits of several runs at once, so that they share groups and race for the blobs.
-    async fn commit_all(&mut self, store: &Store, held: &mut [Holder], n: usize) {
+    /// Commits of several runs at once, so that they share groups and race for the blobs. A run
+    /// whose commit failed is given up.
+    async fn commit_all(
+        &mut self,
+        store: &Store,
+        held: &mut Vec<Holder>,
+        n: usize,
+    ) -> Result<(), Error> {
         let mut batches = Vec::new();
         for (place, held) in held.iter().enumerate() {
             let mut batch = held.batch(&["one", "two"]);
@@ -97,139 +126,271 @@ impl Worker<'_> {
                 batch.events.push(long(held, held.head_seq + 3, n * 10 + place));
             }
             if n.is_multiple_of(2) {
-                batch.taken =
-                    store.inbox(held.run).await.unwrap().iter().map(|wish| wish.id).collect();
+                batch.taken = store.inbox(held.run).await?.iter().map(|wish| wish.id).collect();
             }
             self.expect(&batch);
             batches.push(batch);
         }
-        let done = join_all(batches.into_iter().map(|batch| store.commit(batch))).await;
-        for (held, done) in held.iter_mut().zip(done) {
-            self.committed(held, done.unwrap(), RunState::Live);
+        let done = join_all(batches.into_iter().map(|batch| commit(store, batch))).await;
+        let mut failed = Ok(());
+        let mut kept = Vec::new();
+        for (mut held, done) in held.drain(..).zip(done) {
+            match done {
+                Ok(done) => {
+                    self.committed(&mut held, done, RunState::Live);
+                    kept.push(held);
+                }
+                Err(error) => failed = Err(error),
+            }
         }
+        *held = kept;
+        failed
     }
 
-    async fn wish(&mut self, store: &Store, run: RunId) {
+    async fn wish(&mut self, store: &Store, run: RunId) -> Result<(), Error> {
         let wish = wish(run, Wish::Interrupt);
         let id = wish.id;
-        store.command(wish).await.unwrap();
+        store.command(wish).await?;
         self.answered(Answer::Wished { run, id });
+        Ok(())
     }
 
     /// So many jobs in a group that the writer makes a checkpoint after it.
-    async fn renew_often(&mut self, store: &Store, held: &Holder) {
+    async fn renew_often(&mut self, store: &Store, held: &Holder) -> Result<(), Error> {
         let from = NOW.plus_ms(1_000_000 + held.head_seq as i64 * 1_000);
         let until = |n| from.plus_ms(n);
         let done = join_all((0..260).map(|n| store.renew(held.run, held.fence, until(n)))).await;
-        done.into_iter().for_each(|renewed| renewed.unwrap());
+        done.into_iter().collect::<Result<(), _>>()?;
         self.answered(Answer::Lease { run: held.run, until: until(259) });
+        Ok(())
     }
 
-    async fn settle(&mut self, store: &Store, held: &mut Holder) {
+    async fn settle(&mut self, store: &Store, held: &mut Holder) -> Result<(), Error> {
         let batch = held.settling(TaskState::Done, Totals::default());
         self.expect(&batch);
-        let done = store.commit(batch).await.unwrap();
+        let done = commit(store, batch).await?;
         self.committed(held, done, RunState::Settled);
         let mut trace = store.new_trace(held.run, 100_000);
         for line in 1..20 {
             let text = Seal::default().line("a line that was heard ".repeat(20).as_bytes());
             assert!(trace.hear(Stream::Stdout, line, &text, false));
-            trace.write().unwrap();
+            trace.write()?;
         }
         let mut lines = Vec::new();
-        store.read_trace(held.run).unwrap().unwrap().copy(&mut lines).unwrap();
+        let read = store.read_trace(held.run)?;
+        read.ok_or_else(|| Error::not_found("a trace"))?.copy(&mut lines)?;
         self.told.traces.insert(held.run, lines);
-        trace.sync().unwrap();
+        trace.sync()?;
         self.answered(Answer::Traced(held.run));
+        Ok(())
     }
 
-    async fn purge(&mut self, store: &Store, run: RunId) {
+    async fn purge(&mut self, store: &Store, run: RunId) -> Result<(), Error> {
         self.told.deleted.insert(run, self.told.answers.len());
-        store.delete_run(run, NOW).await.unwrap();
-        store.purge(run).await.unwrap();
+        store.delete_run(run, NOW).await?;
+        if store.purge(run).await.is_err() {
+            // As the next look does.
+            store.purge(run).await?;
+        }
         self.answered(Answer::Purged(run));
+        Ok(())
     }
 
-    async fn back_up(&mut self, store: &Store, home: &Path) {
+    async fn back_up(&mut self, store: &Store, home: &Path) -> Result<(), Error> {
         let page = RunsPage { before: None, limit: ALL, unsettled_only: false };
-        let runs = store.runs(page).await.unwrap().into_iter();
+        let runs = store.runs(page).await?.into_iter();
         let named = |run| (run, self.told.named.get(&run).cloned().unwrap_or_default());
         self.told.copied = runs.map(|row| named(row.id)).collect();
-        backup(home, &home.with_file_name(COPY), NOW).await.unwrap();
+        backup(home, &home.with_file_name(COPY), NOW).await?;
         self.answered(Answer::BackedUp);
         // Before it has its name there is nothing to look at.
         self.told.prepared = self.recording.named(COPY);
+        Ok(())
+    }
+
+    async fn keep(&mut self, store: &Store, run: RunId, n: usize) -> Result<(), Error> {
+        let blob = blob(n);
+        self.told.blobs.insert(blob.hash.clone(), blob.bytes.bytes().to_vec());
+        if n.is_multiple_of(2) {
+            // Someone else made the shelf, and died before he synced its name.
+            let path = store.blob_path(&blob.hash).unwrap();
+            let _ = crate::disk::make_folder(path.parent().unwrap());
+        }
+        let (keeping, kept) = (store.clone(), blob.clone());
+        let keep = move || keeping.keep_for(run, &kept).or_else(|_| keeping.keep_for(run, &kept));
+        tokio::task::spawn_blocking(keep).await.unwrap()?;
+        self.answered(Answer::Kept { run, hash: blob.hash });
+        Ok(())
+    }
+
+    /// What people do with a queue: hand over, hold, release, cancel, and say something about it.
+    async fn queue(&mut self, store: &Store) -> Result<(), Error> {
+        let task = store.enqueue(new_task()).await?;
+        self.answered(Answer::Queued(task));
+        let steps =
+            [TaskState::Queued, TaskState::Waiting, TaskState::Queued, TaskState::Cancelled];
+        for (place, pair) in steps.windows(2).enumerate() {
+            let (from, to) = (pair[0], pair[1]);
+            let waiting_for = (to == TaskState::Waiting).then_some(WaitingFor::Budget);
+            let follow = Follow::default();
+            let step = TaskMove { task, fence: 0, from, to, waiting_for, pool: None, follow };
+            self.told.moves.entry(task).or_insert_with(|| vec![from]).push(to);
+            store.move_task(step).await?;
+            self.answered(Answer::Moved { task, place: place + 1 });
+        }
+        let id = CommandId::new(next_uuid());
+        let text = Seal::default().given("we do not need it");
+        let author = "someone".to_owned();
+        let comment = NewComment { id, task, at: NOW, author, text, mentions: Vec::new() };
+        store.comment(comment).await?;
+        self.answered(Answer::Commented(id));
+        Ok(())
+    }
+
+    async fn recall(&mut self, store: &Store, held: &Holder) -> Result<(), Error> {
+        store.recall(held.task, held.fence).await?;
+        self.answered(Answer::Recalled(held.task));
+        Ok(())
     }
 
     /// Runs that said much and have ended, and one that has not.
-    async fn prepare(&mut self, store: &Store) -> (Vec<RunId>, Vec<Holder>) {
+    async fn prepare(&mut self, store: &Store) -> Result<(Vec<RunId>, Vec<Holder>), Error> {
         let mut held = Vec::new();
         for _ in 0..4 {
-            held.push(self.begin(store).await);
+            held.push(self.begin(store).await?);
         }
         for n in 0..3 {
-            self.commit_all(store, &mut held, n).await;
+            self.commit_all(store, &mut held, n).await?;
         }
         let mut ended = Vec::new();
         for mut held in held.split_off(1) {
-            self.settle(store, &mut held).await;
+            self.settle(store, &mut held).await?;
             ended.push(held.run);
         }
         self.told.prepared = self.recording.steps();
-        (ended, held)
+        Ok((ended, held))
     }
 
     /// Deletes, while others go on.
-    pub async fn delete(&mut self, home: &Path) {
-        let store = Store::open(home).unwrap();
-        let (ended, mut held) = self.prepare(&store).await;
+    pub async fn delete(&mut self, home: &Path) -> Result<(), Error> {
+        let store = Store::open(home)?;
+        let (ended, mut held) = self.prepare(&store).await?;
         for (n, run) in ended.into_iter().enumerate() {
-            self.purge(&store, run).await;
-            self.commit_all(&store, &mut held, 3 + n).await;
+            self.purge(&store, run).await?;
+            self.commit_all(&store, &mut held, 3 + n).await?;
         }
+        Ok(())
     }
 
     /// Copies, and goes on.
-    pub async fn copy(&mut self, home: &Path) {
-        let store = Store::open(home).unwrap();
-        let (_, mut held) = self.prepare(&store).await;
-        self.back_up(&store, home).await;
-        self.commit_all(&store, &mut held, 3).await;
+    pub async fn copy(&mut self, home: &Path) -> Result<(), Error> {
+        let store = Store::open(home)?;
+        let (_, mut held) = self.prepare(&store).await?;
+        self.back_up(&store, home).await?;
+        self.commit_all(&store, &mut held, 3).await
     }
 
     /// Opens, works, closes, opens again, works on, and is cut off.
-    pub async fn work(&mut self, home: &Path) {
+    pub async fn work(&mut self, home: &Path) -> Result<(), Error> {
         let mut held = Vec::new();
         for opening in 0..3 {
-            let store = Store::open(home).unwrap();
-            let queued = store.enqueue(new_task()).await.unwrap();
-            self.answered(Answer::Queued(queued));
+            let store = Store::open(home)?;
+            self.queue(&store).await?;
             for n in 0..6 {
-                held.push(self.begin(&store).await);
-                self.wish(&store, held[n % held.len()].run).await;
-                self.commit_all(&store, &mut held, opening * 6 + n).await;
+                held.push(self.begin(&store).await?);
+                self.wish(&store, held[n % held.len()].run).await?;
+                self.commit_all(&store, &mut held, opening * 6 + n).await?;
                 if n % 2 == 1 {
-                    self.renew_often(&store, &held[0]).await;
-                    self.wish(&store, held[0].run).await;
+                    self.renew_often(&store, &held[0]).await?;
+                    self.wish(&store, held[0].run).await?;
                     let mut ended = held.swap_remove(0);
-                    self.settle(&store, &mut ended).await;
+                    self.recall(&store, &ended).await?;
+                    self.settle(&store, &mut ended).await?;
                 }
-                let blob = blob(opening * 6 + n);
-                self.told.blobs.insert(blob.hash.clone(), blob.bytes.bytes().to_vec());
-                if n.is_multiple_of(2) {
-                    // Someone else made the shelf, and died before he synced its name.
-                    let path = store.blob_path(&blob.hash).unwrap();
-                    crate::disk::make_folder(path.parent().unwrap()).unwrap();
-                }
-                let (keeping, kept, run) = (store.clone(), blob.clone(), held[0].run);
-                let keep = move || keeping.keep_for(run, &kept);
-                tokio::task::spawn_blocking(keep).await.unwrap().unwrap();
-                self.answered(Answer::Kept(blob.hash));
+                self.keep(&store, held[0].run, opening * 6 + n).await?;
             }
             if opening < 2 {
                 store.close().await;
             }
         }
+        Ok(())
+    }
+
+    /// All of it in small, on a disk that fails: what is refused is asked for once more or given up,
+    /// and the rest goes on. Gives what was refused.
+    pub async fn persist(&mut self, home: &Path) -> Vec<Error> {
+        let mut refused = Refused::default();
+        let mut ended = Vec::new();
+        for opening in 0..2 {
+            let Some(store) = refused.note(Store::open(home)) else {
+                // Nobody opens it again here when nobody knows what is on the disk.
+                if refused.unsynced() {
+                    break;
+                } else {
+                    continue;
+                };
+            };
+            let mut held = Vec::new();
+            held.extend(refused.note(self.begin(&store).await));
+            held.extend(refused.note(self.begin(&store).await));
+            refused.note(self.queue(&store).await);
+            for n in 0..2 {
+                let n = opening * 2 + n;
+                refused.note(self.commit_all(&store, &mut held, n).await);
+                if let Some(held) = held.first() {
+                    refused.note(self.wish(&store, held.run).await);
+                    refused.note(self.keep(&store, held.run, n).await);
+                }
+            }
+            if let Some(held) = held.first() {
+                refused.note(self.renew_often(&store, held).await);
+            }
+            if let Some(mut held) = held.pop() {
+                refused.note(self.settle(&store, &mut held).await);
+                ended.push(held.run);
+            }
+            if opening == 1 {
+                refused.note(self.back_up(&store, home).await);
+                for run in &ended {
+                    refused.note(self.purge(&store, *run).await);
+                }
+            }
+            store.close().await;
+            if refused.unsynced() {
+                break;
+            }
+        }
+        refused.errors
+    }
+}
+
+/// Commits, and once more if that failed, as a driver does. What can be read then is durable, so a
+/// commit that is found to be there is one.
+async fn commit(store: &Store, batch: Batch) -> Result<Committed, Error> {
+    let (run, head_seq) = (batch.run, batch.first_seq + batch.events.len() as u64 - 1);
+    let Err(first) = store.commit(batch.clone()).await else { return Ok(Committed { head_seq }) };
+    match store.commit(batch).await {
+        Err(Error::Conflict { .. }) => match store.run(run).await? {
+            Some(row) if row.head_seq == head_seq => Ok(Committed { head_seq }),
+            _ => Err(first),
+        },
+        again => again,
+    }
+}
+
+/// What a failing disk made the store refuse.
+#[derive(Default)]
+struct Refused {
+    errors: Vec<Error>,
+}
+
+impl Refused {
+    fn unsynced(&self) -> bool {
+        self.errors.iter().any(|error| matches!(error, Error::Unsynced { .. }))
+    }
+
+    fn note<T>(&mut self, answer: Result<T, Error>) -> Option<T> {
+        answer.map_err(|error| self.errors.push(error)).ok()
     }
 }
 
@@ -312,7 +473,8 @@ fn traced(store: &Store, told: &Told, run: RunId) -> bool {
 
 /// What an image holds, read once.
 struct Seen {
-    tasks: BTreeSet<TaskId>,
+    tasks: BTreeMap<TaskId, TaskRow>,
+    comments: BTreeSet<CommandId>,
     runs: BTreeMap<RunId, RunRow>,
     waiting: BTreeSet<CommandId>,
     half_deleted: BTreeSet<RunId>,
@@ -330,13 +492,17 @@ impl Seen {
         for run in &runs {
             waiting.extend(store.inbox(run.id).await?.iter().map(|wish| wish.id));
         }
-        let tasks = tasks.into_iter().map(|task| task.id).collect();
+        let mut comments = BTreeSet::new();
+        for task in told.moves.keys() {
+            comments.extend(store.comments_of(*task).await?.iter().map(|comment| comment.id));
+        }
+        let tasks = tasks.into_iter().map(|task| (task.id, task)).collect();
         let runs: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id, run)).collect();
         let half_deleted = store.half_deleted(ALL).await?.into_iter().collect();
         let asked = told.deleted.iter().filter(|(_, asked)| **asked <= answers);
         let gone = asked.map(|(run, _)| *run).filter(|run| !runs.contains_key(run)).collect();
         let copied = home.with_file_name(COPY).is_dir();
-        Ok(Self { tasks, runs, waiting, half_deleted, gone, copied })
+        Ok(Self { tasks, comments, runs, waiting, half_deleted, gone, copied })
     }
 
     /// What is left of runs that were wholly removed: nobody would look for it any more.
@@ -361,7 +527,13 @@ impl Seen {
         };
         let settled = |row: &RunRow| row.state == RunState::Settled;
         match answer {
-            Answer::Queued(task) => self.tasks.contains(task),
+            Answer::Queued(task) => self.tasks.contains_key(task),
+            Answer::Moved { task, place } => self
+                .tasks
+                .get(task)
+                .is_some_and(|row| told.moves[task][*place..].contains(&row.state)),
+            Answer::Commented(id) => self.comments.contains(id),
+            Answer::Recalled(task) => self.tasks.get(task).is_some_and(|row| row.recalled),
             Answer::Head { run, head_seq, state } => row(run, &|row| {
                 row.head_seq >= *head_seq && (*state != RunState::Settled || settled(row))
             }),
@@ -373,8 +545,9 @@ impl Seen {
                 let taken = told.taken.get(id).is_some_and(|head| row.head_seq >= *head);
                 self.waiting.contains(id) != taken
             }),
-            Answer::Kept(hash) => {
-                store.blob(hash).is_ok_and(|blob| blob.as_ref() == told.blobs.get(hash))
+            Answer::Kept { run, hash } => {
+                let kept = store.blob(hash).is_ok_and(|blob| blob.as_ref() == told.blobs.get(hash));
+                kept || self.gone.contains(run)
             }
             Answer::Traced(run) => self.gone.contains(run) || traced(store, told, *run),
             Answer::Purged(run) => self.gone.contains(run) && !self.half_deleted.contains(run),

@@ -1,0 +1,89 @@
+//! A store that is not as this version left it: made by a newer one, or changed by its disk. Nothing
+//! of it is touched, nothing wrong is shown, and whoever asks is told what to do.
+
+use crate::ostler::Ostler;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What a later version would leave: one migration more than this one knows.
+const RAISE: &str = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1]); \
+    db.execute(\"INSERT INTO migrations SELECT max(n) + 1, 'later', 'x' FROM migrations\"); \
+    db.commit(); db.close()";
+
+/// Says something that is too long to stay inline.
+const LONG: &str = "--line-bytes 200000 --burst 1";
+
+fn run(ostler: &Ostler) -> String {
+    let events = ostler.events(&["run", "--process", &ostler.fake(LONG), "x", "--json"]);
+    events[0]["run_id"].as_str().unwrap().to_owned()
+}
+
+/// Every file below a folder, with its bytes.
+fn everything(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(everything(&path)),
+            false => drop(found.insert(path.clone(), std::fs::read(&path).unwrap())),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_refused_by_every_command_and_left_as_it_is() {
+    let ostler = Ostler::new();
+    let (data, shown) = (ostler.instance.data(), run(&ostler));
+    let python = testkit::python().expect("there is a python3");
+    let raised = Command::new(python).args(["-c", RAISE]).arg(data.join("ostler.db")).status();
+    assert!(raised.unwrap().success());
+    // What the newer one was writing when it was ended.
+    std::fs::write(data.join("blobs/new-1-1"), "half a blob").unwrap();
+    let before = everything(&data);
+    let agent = ostler.fake("");
+    for command in [
+        vec!["runs"],
+        vec!["run", "--process", &agent, "x"],
+        vec!["show", &shown],
+        vec!["costs"],
+        vec!["task", "list"],
+        vec!["serve"],
+    ] {
+        let said = ostler.says(&command);
+        assert_eq!(said.code, 14, "{command:?} {said:?}");
+        assert!(said.stderr.contains("store_newer"), "{command:?} {said:?}");
+        let after = everything(&data);
+        let changed: Vec<_> = before
+            .keys()
+            .chain(after.keys())
+            .filter(|path| before.get(*path) != after.get(*path))
+            .collect();
+        assert_eq!(changed, [] as [&PathBuf; 0], "{command:?}");
+    }
+}
+
+#[test]
+fn a_damaged_blob_is_named_and_the_rest_of_its_run_is_shown() {
+    let ostler = Ostler::new();
+    let shown = run(&ostler);
+    let whole = ostler.says(&["show", &shown, "--full", "--json"]);
+    assert_eq!(whole.code, 0, "{}", whole.stderr);
+    let blobs = everything(&ostler.instance.data().join("blobs"));
+    for (path, mut bytes) in blobs.clone() {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+    }
+    let said = ostler.says(&["show", &shown, "--full", "--json"]);
+    assert_eq!(said.code, 14, "{}", said.stderr);
+    let names = |path: &PathBuf| said.stderr.contains(path.file_name().unwrap().to_str().unwrap());
+    assert!(said.stderr.contains("store_unreadable") && blobs.keys().any(names), "{}", said.stderr);
+    assert!(said.stderr.contains("from a backup"), "{}", said.stderr);
+    let (whole, events) = (whole.events(), said.events());
+    assert_eq!(events.len(), whole.len());
+    let cut = |event: &&serde_json::Value| event["truncated"] == true;
+    assert_eq!(events.iter().filter(cut).count(), blobs.len());
+    assert!(events.iter().filter(cut).all(|event| event["text_blob"]["hash"].is_string()));
+}
