@@ -41,6 +41,9 @@ pub(super) fn broken(log: &[u8]) -> Option<usize> {
     let whole = word(header, 0) & !1 == MAGIC && begun == [word(header, 24), word(header, 28)];
     // Without its header the log still has the salt of its frames.
     let salt = if whole { &header[16..24] } else { frames.first()?.salt() };
+    if !whole && is_begun_anew(header, salt) {
+        return None;
+    }
     let mut so_far = begun;
     let holds = |frame: &&Frame<'_>| {
         so_far = sum(sum(so_far, &frame.header[..8], header), frame.page, header);
@@ -50,6 +53,15 @@ pub(super) fn broken(log: &[u8]) -> Option<usize> {
     let mut behind = frames[good..].iter().filter(|frame| frame.salt() == salt);
     let goes_on = behind.any(|frame| frame.is_commit()) && behind.next().is_some();
     goes_on.then_some(good + 1)
+}
+
+/// Whether a header was being written over that of a log with this salt, all of which was in the
+/// database by then: with the count of its predecessor it is whole.
+fn is_begun_anew(header: &[u8], salt: &[u8]) -> bool {
+    let mut before = header.to_vec();
+    before[12..16].copy_from_slice(&word(header, 12).wrapping_sub(1).to_be_bytes());
+    before[16..24].copy_from_slice(salt);
+    sum([0, 0], &before[..24], header) == [word(header, 24), word(header, 28)]
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -99,6 +111,16 @@ mod tests {
             torn.truncate(from + 100);
             assert_eq!(broken(&torn), None, "cut {end} frames before the end");
         }
+    }
+
+    #[test]
+    fn a_log_that_was_being_begun_anew_is_not_broken() {
+        let mut log = log();
+        let count = word(&log, 12) + 1;
+        log[12..16].copy_from_slice(&count.to_be_bytes());
+        assert_eq!(broken(&log), None);
+        log[17] ^= 1;
+        assert_eq!(broken(&log), None);
     }
 
     #[test]

@@ -92,8 +92,7 @@ async fn fill(store: &Store) {
         trace.sync().unwrap();
         if n % 2 == 0 {
             let tokens = Tokens { input_uncached: 10 + n, output: n, ..Tokens::default() };
-            let totals =
-                Totals { tokens, effective_nanousd: Some(NanoUsd(7)), ..Totals::default() };
+            let totals = Totals { tokens, effective_nanousd: Some(NanoUsd(7)) };
             let mut batch = held.settling(TaskState::Done, totals);
             batch.ledger = vec![LedgerRow {
                 at: NOW,

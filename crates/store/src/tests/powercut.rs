@@ -266,24 +266,70 @@ fn in_copy(name: &str, begins: &str) -> bool {
 
 #[test]
 fn without_any_one_of_its_syncs_the_store_would_lose_what_was_answered() {
-    depends_on_each(Work::Runs, &SYNCS);
+    depends_on_each(&record(Work::Runs, None), &SYNCS);
 }
 
 #[test]
 fn without_any_one_of_its_syncs_a_copy_would_lose_a_part() {
-    depends_on_each(Work::Copying, &COPY_SYNCS);
+    let copied = record(Work::Copying, None);
+    depends_on_each(&copied, &COPY_SYNCS);
+    // By which the name lasts that it gets in the end: the last one of that folder.
+    let above = |op: &Op| of_folder(op, |path| path == Path::new(""));
+    let last = copied.ops.iter().rposition(above).unwrap();
+    assert!(last > copied.told.prepared);
+    depends_on(&copied, "the folder above a copy", |at, _| at == last);
 }
 
-fn depends_on_each(work: Work, syncs: &[(&str, Known)]) {
-    let Record { ops, names, told } = record(work, None);
-    for (what, known) in syncs {
-        let others = |ops: &[Op]| -> Vec<Op> {
-            ops.iter().filter(|op| !known(op, &names)).cloned().collect()
+#[test]
+fn without_any_one_of_its_syncs_what_was_purged_would_come_back() {
+    let deleted = record(Work::Deletion, None);
+    let removing = after_removals(&deleted.ops);
+    for (what, within) in [("a shelf", "data/blobs"), ("the folder of traces", "data")] {
+        let left_out = |at, op: &Op| {
+            removing[at] && of_folder(op, |path| path.parent() == Some(within.as_ref()))
         };
-        let (without, from) = (others(&ops), others(&ops[..told.prepared]).len());
-        assert!(without.len() < ops.len(), "{what} is never synced");
-        let tally = torment(&without, from, &told, IMAGES, true);
-        say(&format!("without the sync of {what}"), &tally);
-        assert!(tally.lost > 0, "nothing depends on the sync of {what}");
+        depends_on(&deleted, &format!("{what} after a removal"), left_out);
     }
+    // What is left of the rest is in the database: that a run is hidden, and that it is wholly gone.
+    let prepared = deleted.told.prepared;
+    let log = |op: &Op| of_file(op, &deleted.names, |name| name.ends_with("-wal"));
+    depends_on(&deleted, "the log while it deletes", |at, op| at >= prepared && log(op));
+}
+
+/// For each step, whether it syncs a folder in which something was removed last.
+fn after_removals(ops: &[Op]) -> Vec<bool> {
+    let mut removed = BTreeMap::new();
+    ops.iter()
+        .map(|op| match op {
+            Op::Name { folder, .. } => {
+                removed.insert(*folder, false);
+                false
+            }
+            Op::Unname { folder, .. } => {
+                removed.insert(*folder, true);
+                false
+            }
+            Op::SyncFolder { folder, .. } => removed.remove(folder) == Some(true),
+            _ => false,
+        })
+        .collect()
+}
+
+fn depends_on_each(record: &Record, syncs: &[(&str, Known)]) {
+    for (what, known) in syncs {
+        depends_on(record, what, |_, op| known(op, &record.names));
+    }
+}
+
+/// Leaves out steps, by their places, and looks for what is lost then.
+fn depends_on(record: &Record, what: &str, left_out: impl Fn(usize, &Op) -> bool) {
+    let Record { ops, told, .. } = record;
+    let kept = ops.iter().enumerate().filter(|(at, op)| !left_out(*at, op));
+    let kept: Vec<(usize, Op)> = kept.map(|(at, op)| (at, op.clone())).collect();
+    assert!(kept.len() < ops.len(), "{what} is never synced");
+    let from = kept.iter().take_while(|(at, _)| *at < told.prepared).count();
+    let without: Vec<Op> = kept.into_iter().map(|(_, op)| op).collect();
+    let tally = torment(&without, from, told, IMAGES, true);
+    say(&format!("without the sync of {what}"), &tally);
+    assert!(tally.lost > 0, "nothing depends on the sync of {what}");
 }

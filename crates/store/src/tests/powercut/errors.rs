@@ -244,11 +244,11 @@ fn a_store_that_did_not_hear_an_error_would_be_found() {
     count_panics();
     let well = live(None, None);
     let deafness = [
-        (Deaf::ToRename, Site::Rename, Whose::Ours),
-        (Deaf::ToSync, Site::Sync, Whose::Ours),
-        (Deaf::ToSyncFolder, Site::SyncFolder, Whose::Ours),
-        (Deaf::ToSqliteSync, Site::Sync, Whose::Sqlite),
-        (Deaf::ToSqliteWrite, Site::Write, Whose::Sqlite),
+        (Deaf::Rename, Site::Rename, Whose::Ours),
+        (Deaf::Sync, Site::Sync, Whose::Ours),
+        (Deaf::SyncFolder, Site::SyncFolder, Whose::Ours),
+        (Deaf::SqliteSync, Site::Sync, Whose::Sqlite),
+        (Deaf::SqliteWrite, Site::Write, Whose::Sqlite),
     ];
     for (deaf, site, whose) in deafness {
         let all_of_kind = 0..well.calls[&(site, whose)];

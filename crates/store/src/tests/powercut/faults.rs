@@ -96,21 +96,21 @@ pub(super) struct Plan {
 /// An error that the store would not hear, if it were written so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Deaf {
-    ToRename,
-    ToSync,
-    ToSyncFolder,
-    ToSqliteSync,
-    ToSqliteWrite,
+    Rename,
+    Sync,
+    SyncFolder,
+    SqliteSync,
+    SqliteWrite,
 }
 
 impl Deaf {
     fn to(site: Site, whose: Whose) -> Option<Self> {
         match (site, whose) {
-            (Site::Rename, Whose::Ours) => Some(Self::ToRename),
-            (Site::Sync, Whose::Ours) => Some(Self::ToSync),
-            (Site::SyncFolder, Whose::Ours) => Some(Self::ToSyncFolder),
-            (Site::Sync, Whose::Sqlite) => Some(Self::ToSqliteSync),
-            (Site::Write, Whose::Sqlite) => Some(Self::ToSqliteWrite),
+            (Site::Rename, Whose::Ours) => Some(Self::Rename),
+            (Site::Sync, Whose::Ours) => Some(Self::Sync),
+            (Site::SyncFolder, Whose::Ours) => Some(Self::SyncFolder),
+            (Site::Sync, Whose::Sqlite) => Some(Self::SqliteSync),
+            (Site::Write, Whose::Sqlite) => Some(Self::SqliteWrite),
             (_, _) => None,
         }
     }
@@ -144,13 +144,14 @@ impl Faults {
         *calls += 1;
         let Some(plan) = self.plan else { return Verdict::Do };
         let is_it = (plan.site, plan.whose, plan.nth) == (site, whose, nth);
-        if !is_it && !(plan.for_ever && self.failed > 0) {
+        let goes_on = plan.for_ever && self.failed > 0;
+        if !is_it && !goes_on {
             return Verdict::Do;
         }
         self.failed += 1;
         match self.deaf {
             Some(deaf) if Deaf::to(site, whose) == Some(deaf) => {
-                self.unrenamed += usize::from(deaf == Deaf::ToRename);
+                self.unrenamed += usize::from(deaf == Deaf::Rename);
                 Verdict::FailUnheard(plan.trouble)
             }
             _ => Verdict::Fail(plan.trouble),
