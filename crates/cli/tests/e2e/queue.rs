@@ -67,10 +67,10 @@ fn tasks_of_a_paused_agent_start_when_it_is_resumed() {
         yard.until_is(task, "done");
     }
     let log = until("three runs", BOUND_MS, || Some(yard.log()).filter(|log| log.len() == 3));
-    assert_eq!(
-        log.iter().map(|(_, _, asked)| asked.as_str()).collect::<Vec<_>>(),
-        ["ok 0", "ok 1", "ok 2"]
-    );
+    // Of two for one directory the later may be looked at in the moment it is free.
+    let mut asked: Vec<_> = log.iter().map(|(_, _, asked)| asked.as_str()).collect();
+    asked.sort();
+    assert_eq!(asked, ["ok 0", "ok 1", "ok 2"]);
 }
 
 /// Puts a task that names nobody.
