@@ -22,6 +22,10 @@ impl Frame<'_> {
     fn is_commit(&self) -> bool {
         word(self.header, 4) != 0
     }
+
+    fn sum(&self) -> [u32; 2] {
+        [word(self.header, 16), word(self.header, 20)]
+    }
 }
 
 /// The first broken frame of a log, counted from 1, if commits behind it are lost. The last
@@ -44,14 +48,25 @@ pub(super) fn broken(log: &[u8]) -> Option<usize> {
     if !whole && is_begun_anew(header, salt) {
         return None;
     }
-    let mut so_far = begun;
-    let holds = |frame: &&Frame<'_>| {
-        so_far = sum(sum(so_far, &frame.header[..8], header), frame.page, header);
-        frame.salt() == salt && so_far == [word(frame.header, 16), word(frame.header, 20)]
+    // A checksum goes on from that of the frame before, so each frame can be held against the one in
+    // front of it as that says, whatever became of the others.
+    let follows = |frame: &Frame<'_>, before: [u32; 2]| {
+        let found = sum(sum(before, &frame.header[..8], header), frame.page, header);
+        frame.salt() == salt && found == frame.sum()
     };
-    let good = if whole { frames.iter().take_while(holds).count() } else { 0 };
-    let mut behind = frames[good..].iter().filter(|frame| frame.salt() == salt);
-    let goes_on = behind.any(|frame| frame.is_commit()) && behind.next().is_some();
+    let good = match whole {
+        true => {
+            let before = std::iter::once(begun).chain(frames.iter().map(Frame::sum));
+            frames.iter().zip(before).take_while(|(frame, before)| follows(frame, *before)).count()
+        }
+        false => 0,
+    };
+    // A header alone may be torn, and have the commit of what was there before.
+    let mut behind = frames[good..].windows(3);
+    let goes_on = behind.any(|three| {
+        let [before, commit, next] = three else { return false };
+        commit.is_commit() && follows(commit, before.sum()) && follows(next, commit.sum())
+    });
     goes_on.then_some(good + 1)
 }
 
@@ -120,6 +135,18 @@ mod tests {
         log[12..16].copy_from_slice(&count.to_be_bytes());
         assert_eq!(broken(&log), None);
         log[17] ^= 1;
+        assert_eq!(broken(&log), None);
+    }
+
+    /// A log that is begun anew is written over the frames of the one before, and a sector may end
+    /// inside of a header: then a frame of one transaction has the commit of another.
+    #[test]
+    fn a_torn_transaction_over_an_older_log_is_not_broken() {
+        let mut log = log();
+        let last = |n: usize| log.len() - n * (4096 + 24);
+        let (first, second) = (last(3), last(2));
+        log[first + 1_000] ^= 1;
+        log[second + 7] ^= 1;
         assert_eq!(broken(&log), None);
     }
 
