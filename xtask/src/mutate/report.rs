@@ -82,6 +82,7 @@ Each of these was not noticed by any test, and has one since.
 - Secrets in the names of models and of blocks, and those that a host hears which took a run over.
 - The bounds on connections and on watchers: the test of a crowd took every answer for good.
 - Ownership of directories, links and the token; files of a plan written through a link.
+- What a deleted run leaves: that it is found by nobody, that its plan is not given out, that events of others stay and blobs of a run that lives are not looked for. Who has ended and still counted as running; who is told that a task failed.
 
 And the instrument itself was wrong once. A property met a counterexample by chance and remembered it, so
 it was red for whatever came next, also the second time, and was credited with seven mutations that it had

@@ -41,7 +41,7 @@ impl Kind {
     pub fn says(self) -> &'static str {
         match self {
             Self::Fence => {
-                "each condition of a statement that names fence, state, head or lease holds"
+                "each condition of a statement that names a fence, a state, a lease, an owner, a time, a version or what is gone holds"
             }
             Self::Sync => "each call that makes something durable is left out",
             Self::Seal => "each door to what is stored knows no secrets, or lets everything pass",
