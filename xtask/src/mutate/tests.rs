@@ -37,7 +37,7 @@ fn every_kind_of_place_is_still_found() {
         ("fence/store/sqlite/verbs/take/", 7),
         ("fence/store/sqlite/verbs/move_task/", 2),
         ("fence/store/sqlite/access/", 3),
-        ("fence/store/sqlite/queue/heads/", 3),
+        ("fence/store/sqlite/queue/heads/", 2),
         ("fence/store/sqlite/removal/", 8),
         ("fence/store/sqlite/scope/", 1),
         ("fence/", 100),
