@@ -493,7 +493,9 @@ impl Drive {
                 if self.lease.is_due(now.mono_ms) {
                     self.renew(now).await?;
                 }
-                self.step(now, Input::Tick);
+                // Nobody is late who spoke, or left, while we were busy with what it said before.
+                self.hear().await;
+                self.step(clock::now(), Input::Tick);
             }
             Wake::Leaving => {
                 // When the lease ran out the next host finds that too.

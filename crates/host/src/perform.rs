@@ -159,6 +159,7 @@ impl Drive {
                     });
                 }
                 self.speak();
+                self.step(now, Input::LetGo);
             }
             // Done when the run has ended: an order that is on its way is lost with its sender, and
             // to stop twice is to stop once.

@@ -610,6 +610,9 @@ impl Drive {
                 let item = Item { n: frame.unwrap_or(0), words: says.then_some(words), ends: n };
                 self.mouth.push_back(item);
                 self.speak(env);
+                if !says {
+                    self.step(env.now(self.node), Input::LetGo);
+                }
             }
             Effect::Stop { reason, farewell_ms, term_ms } => {
                 let grace_ms = farewell_ms + term_ms;

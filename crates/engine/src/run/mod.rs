@@ -63,6 +63,9 @@ pub enum Input {
         answer: ToolAnswer,
         duration_ms: u64,
     },
+    /// Its input was closed, or is as soon as it has read what was said before: from now on it can
+    /// leave.
+    LetGo,
     LeaseLost,
     /// The process is gone and all its output was heard.
     Ended(Testimony),
@@ -349,6 +352,7 @@ impl Machine {
             (Input::Answered { tool_call_id, answer, duration_ms }, true) => {
                 self.answer(now, tool_call_id, answer, duration_ms, out);
             }
+            (Input::LetGo, true) => self.watch.let_go(now),
             (Input::Tick, true) => self.tick(now, out),
             // A run begins once, and before that there is nothing to hear.
             (Input::Begin, true)
@@ -357,6 +361,7 @@ impl Machine {
                 | Input::Heard
                 | Input::Signal(_)
                 | Input::Answered { .. }
+                | Input::LetGo
                 | Input::Tick,
                 false,
             ) => {}

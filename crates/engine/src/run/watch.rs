@@ -17,7 +17,8 @@ pub(super) struct Watch {
     heard: bool,
     /// The last byte, or the end of the last open call: silence counts from here.
     quiet_since_ms: u64,
-    /// Set when the agent said that it is done, cleared when a new turn follows a mere result.
+    /// Set when the agent said that it is done, moved to when its input was closed, cleared when a new
+    /// turn follows a mere result.
     done_ms: Option<u64>,
 }
 
@@ -91,6 +92,12 @@ impl Watch {
     /// The agent is done; the first such moment counts.
     pub fn done(&mut self, now: Now) {
         self.done_ms.get_or_insert(now.mono_ms);
+    }
+
+    /// The agent that is done knows it now: what it said was stored first, and that may have taken
+    /// its time.
+    pub fn let_go(&mut self, now: Now) {
+        self.done_ms = self.done_ms.map(|_| now.mono_ms);
     }
 
     /// The agent goes on after all.

@@ -57,6 +57,7 @@ pub fn input(line: &str) -> (Option<u64>, Input) {
             isolation: "basic".to_owned(),
         },
         "heard" => Input::Heard,
+        "let_go" => Input::LetGo,
         "tick" => Input::Tick,
         "lease_lost" => Input::LeaseLost,
         "lost" => Input::Lost { why: sentence(rest) },
