@@ -19,6 +19,7 @@ Steps, done in the order given:
   --echo-env NAME      show a variable of the environment
   --leak NAME          show its value in every disguise, by every kind of event
   --garbage            say lines that are no events
+  --garbage-aside      say everything odd on standard error, and a closing line that is none
   --odd NAME           say one of them, or another odd sequence, by its name (garbage.rs)
   --tiny N             say N lines of one character
   --endless BYTES      say so many bytes without a newline
@@ -95,6 +96,7 @@ pub enum Step {
     EchoEnv { name: String },
     Leak { name: String },
     Garbage,
+    GarbageAside,
     Odd { bytes: Vec<u8> },
     Tiny { lines: u64 },
     Endless { bytes: u64 },
@@ -173,6 +175,7 @@ pub fn parse(args: impl Iterator<Item = String>) -> Result<Option<Script>, Strin
             "--echo-env" => script.steps.push(Step::EchoEnv { name: value()? }),
             "--leak" => script.steps.push(Step::Leak { name: value()? }),
             "--garbage" => script.steps.push(Step::Garbage),
+            "--garbage-aside" => script.steps.push(Step::GarbageAside),
             "--odd" => {
                 let name = value()?;
                 let bytes = garbage::odd(&name)

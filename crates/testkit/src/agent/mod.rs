@@ -172,6 +172,9 @@ impl<'a, W: Write> Play<'a, W> {
                 }
                 self.voice.flush();
             }
+            Step::GarbageAside => {
+                let _ = io::stderr().write_all(&garbage::aside());
+            }
             Step::Odd { bytes } => {
                 self.voice.raw(bytes);
                 self.voice.flush();

@@ -104,19 +104,31 @@ const ROWS: &[Row] = &[
         },
     ),
     Row::fake("everything odd at once", &["--garbage"], SUCCESS, nothing_else),
+    Row::fake("everything odd on standard error", &["--garbage-aside"], SUCCESS, only_words),
 ];
 
 /// What the fake agent was told to say stands in the trace, between its first and its last line.
 fn assert_nothing_lost(seen: &Seen) {
-    let bytes = garbage::odd(seen.name).expect("an odd thing by its name");
-    let said = bytes.strip_suffix(b"\n").unwrap_or(&bytes);
-    let said: Vec<String> = said
-        .split(|byte| *byte == b'\n')
-        .map(|line| String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
-        .map(|line| line[..line.floor_char_boundary(TRACE_LINE_BYTES_MAX)].to_owned())
-        .collect();
+    let said = lines(&garbage::odd(seen.name).expect("an odd thing by its name"));
     let kept = seen.lines("stdout");
     assert_eq!(kept[1..kept.len() - 1], said, "{}", seen.name);
+}
+
+/// What the trace keeps of such bytes.
+fn lines(bytes: &[u8]) -> Vec<String> {
+    let said = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    said.split(|byte| *byte == b'\n')
+        .map(|line| String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned())
+        .map(|line| line[..line.floor_char_boundary(TRACE_LINE_BYTES_MAX)].to_owned())
+        .collect()
+}
+
+/// On standard error even the end of a run is but a line of a log.
+fn only_words(seen: &Seen) {
+    assert_eq!(seen.lines("stderr"), lines(&garbage::aside()));
+    let aside = seen.events.iter().filter(|event| event["raw"]["stream"] == "stderr");
+    let kinds: BTreeSet<_> = aside.filter_map(|event| event["kind"].as_str()).collect();
+    assert_eq!(kinds, BTreeSet::from(["log"]));
 }
 
 /// An event of this kind holds the text; no kind means that there is no event of the line.

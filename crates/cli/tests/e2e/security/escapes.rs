@@ -3,9 +3,10 @@
 //! our own colours and the few moves of the status line.
 
 use super::Tally;
-use crate::ostler::{Ostler, Said};
+use crate::ostler::{BOUND_MS, Ostler, Said, result};
 use serde_json::{Value, json};
 use std::process::{Command, Stdio};
+use testkit::until;
 
 /// One of each class, with a word that must come through beside it.
 const SEQUENCES: &[&str] = &[
@@ -103,8 +104,18 @@ fn agents(ostler: &Ostler) -> (String, String) {
     (agent("good"), agent("bad"))
 }
 
-/// Arguments, and whether what comes is for a program: then it is data, in which ESC is escaped.
-type Row = (Vec<String>, bool);
+/// Arguments, and what comes of them when no terminal is there.
+type Row = (Vec<String>, Piped);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Piped {
+    /// For a person, who may look at it later.
+    Words,
+    /// For a program: JSON, in which ESC is escaped.
+    Data,
+    /// A patch, which is nothing worth when a byte of it is missing.
+    Bytes,
+}
 
 fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
     // A name of a file cannot hold a NUL, and an argument neither.
@@ -121,8 +132,8 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
     let named = json!({ "adapters": { dirt.clone(): { "type": "process", "binary": dirt } },
         "agents": { format!("{dirt}2"): { "adapter": dirt } } });
     std::fs::write(&fine, named.to_string()).unwrap();
-    let row = |words: &[&str]| (words.iter().map(|word| (*word).to_owned()).collect(), false);
-    let data = |words: &[&str]| (words.iter().map(|word| (*word).to_owned()).collect(), true);
+    let row = |words: &[&str]| (owned(words), Piped::Words);
+    let data = |words: &[&str]| (owned(words), Piped::Data);
     vec![
         row(&["run", "--process", good, &dirt]),
         row(&["run", "--process", bad, &dirt]),
@@ -238,6 +249,10 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
     ]
 }
 
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
 /// What a terminal would obey in this, were it not taken out.
 fn obeyed(text: &str, allowed: &[char]) -> Option<char> {
     text.chars().find(|c| {
@@ -282,6 +297,25 @@ fn on_a_terminal(ostler: &Ostler, args: &[String]) -> Option<String> {
     Some(Said::from(command.output().unwrap()).stdout)
 }
 
+/// Runs a command without a terminal and on one; gives how much it printed.
+fn look(ostler: &Ostler, (args, piped): &Row, tally: &mut Tally) -> usize {
+    let said = ostler.says(&args.iter().map(String::as_str).collect::<Vec<_>>());
+    let shown = format!("{:.80?}", args);
+    let found = match piped {
+        Piped::Words => obeyed(&said.stdout, &['\n']),
+        Piped::Data => said.stdout.chars().find(|c| *c == '\u{1b}'),
+        Piped::Bytes => None,
+    };
+    tally.row(found.is_none(), || format!("{shown} printed {found:?}"));
+    let found = obeyed(&said.stderr, &['\n']);
+    tally.row(found.is_none(), || format!("{shown} complained with {found:?}"));
+    if let Some(screen) = on_a_terminal(ostler, args) {
+        let found = obeyed(&without_ours(&screen), &['\n', '\r']);
+        tally.row(found.is_none(), || format!("{shown} showed {found:?} on a terminal"));
+    }
+    said.stdout.len() + said.stderr.len()
+}
+
 #[test]
 fn no_command_prints_what_a_terminal_would_obey() {
     let ostler = Ostler::new();
@@ -293,21 +327,8 @@ fn no_command_prints_what_a_terminal_would_obey() {
     covers_every_command(&ostler, &rows);
     let mut tally = Tally::new("escapes");
     let mut words = 0;
-    for (args, data) in &rows {
-        let said = ostler.says(&args.iter().map(String::as_str).collect::<Vec<_>>());
-        words += said.stdout.len() + said.stderr.len();
-        let shown = format!("{:.80?}", args);
-        // A program is given what was said, in JSON; everyone else what can be shown.
-        let found = match data {
-            true => said.stdout.chars().find(|c| *c == '\u{1b}'),
-            false => obeyed(&said.stdout, &['\n']),
-        };
-        tally.row(found.is_none(), || format!("{shown} printed {found:?}"));
-        let found = obeyed(&said.stderr, &['\n']);
-        tally.row(found.is_none(), || format!("{shown} complained with {found:?}"));
-        let Some(screen) = on_a_terminal(&ostler, args) else { continue };
-        let found = obeyed(&without_ours(&screen), &['\n', '\r']);
-        tally.row(found.is_none(), || format!("{shown} showed {found:?} on a terminal"));
+    for row in &rows {
+        words += look(&ostler, row, &mut tally);
     }
     assert!(words > 10_000, "something was printed: {words}");
     // The answer alone, for whoever wants it as it is; on a terminal it is cleaned too.
@@ -316,6 +337,73 @@ fn no_command_prints_what_a_terminal_would_obey() {
     let found = obeyed(&without_ours(&screen), &['\n', '\r']);
     tally.row(found.is_none(), || format!("--quiet showed {found:?} on a terminal"));
     tally.close(100);
+}
+
+/// Commands that have little to say unless somebody changed a file, wrote a task or asked.
+#[test]
+fn nor_does_one_that_shows_a_change_a_task_or_a_question() {
+    let ostler = Ostler::new();
+    crate::trees::repository(&ostler);
+    let dirt = dirty().replace(['\0', '/'], "");
+    let root = ostler.instance.root();
+    let ends = json!({ "type": "complete", "text": "done" });
+    let writes = format!(
+        "import sys\nname = {}\nopen(name[:80], 'w').write(name)\n\
+         open('a.txt', 'a').write(name)\nprint('{ends}')\n",
+        json!(dirt)
+    );
+    std::fs::write(root.join("writes.py"), writes).unwrap();
+    let writes = format!("python3 {}", root.join("writes.py").display());
+    let changed = ostler.events(&["run", "--worktree", "--process", &writes, &dirt, "--json"]);
+    assert_eq!(result(&changed)["outcome"], "succeeded", "{changed:#?}");
+    let changed = changed[0]["run_id"].as_str().unwrap();
+
+    let asks = json!({ "text": dirt, "options": [dirt, format!("{dirt}2")] });
+    let config = json!({ "adapters": { "asks": { "type": "process", "binary": testkit::fake_agent(),
+        "args": ["--tool", "request_approval", asks.to_string()] } } });
+    ostler.instance.write_config(&config.to_string());
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    let mut run = ostler.starts(&["run", "asks", "x", "--json"]);
+    let question = run.event("the question", |event| event["kind"] == "permission");
+    let ask = question["ask_id"].as_str().unwrap();
+
+    let later = "2100-01-01T00:00:00Z";
+    // In a title no control character is taken; what turns the direction of writing is none.
+    let title = dirt.replace(char::is_control, "");
+    let add = ["task", "add", "--agent", "demo", "--title", &title, "--body", &dirt];
+    let added = ostler.says(&[&add[..], &["--key", "k", "--not-before", later]].concat());
+    assert_eq!(added.code, 0, "{added:?}");
+    let told = ostler.says(&["task", "comment", "k", &dirt]);
+    assert_eq!(told.code, 0, "{told:?}");
+
+    assert!(ostler.says(&["diff", changed]).stdout.contains('\u{1b}'), "the patch to the byte");
+    until("the question to be listed", BOUND_MS, || {
+        ostler.says(&["approvals", "--json"]).stdout.contains(ask).then_some(())
+    });
+    let row = |words: &[&str]| (owned(words), Piped::Words);
+    let data = |words: &[&str]| (owned(words), Piped::Data);
+    let rows = [
+        (owned(&["diff", changed]), Piped::Bytes),
+        data(&["diff", changed, "--json"]),
+        row(&["show", changed]),
+        row(&["apply", changed]),
+        row(&["apply", changed]),
+        row(&["approvals"]),
+        data(&["approvals", "--json"]),
+        row(&["answer", ask, &dirt]),
+        row(&["task", "list"]),
+        row(&["task", "show", "k"]),
+        data(&["task", "show", "k", "--json"]),
+        row(&["task", "cancel", "k", &dirt]),
+        row(&["task", "show", "k"]),
+    ];
+    let mut tally = Tally::new("escapes in what is there");
+    for row in &rows {
+        let words = look(&ostler, row, &mut tally);
+        assert!(words > 0, "{row:?} says something");
+    }
+    tally.close(30);
 }
 
 /// The table has a row for every command that there is.
