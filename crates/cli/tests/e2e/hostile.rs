@@ -221,7 +221,8 @@ impl Trap {
         trap
     }
 
-    /// What is committed: attributes that choose the drivers, and submodules of bad names.
+    /// What is committed: attributes that choose the drivers, submodules of bad names, and files by which
+    /// other programs are told what to run.
     fn fill(&self) {
         let must = |args: &[&str]| assert!(self.plain(args, ""), "git {args:?}");
         must(&["init", "-q", "-b", "main"]);
@@ -238,6 +239,10 @@ impl Trap {
             "[submodule \"evil\"]\n\tpath = sub\n\turl = ext::sh -c evil\n\tupdate = none\n\
              [submodule \"../../escape\"]\n\tpath = escape\n\turl = -u./evil\n",
         );
+        for (name, text) in SINKS {
+            let command = self.command(&format!("sink {name}"));
+            self.write(name, &text.replace("{command}", &command));
+        }
         must(&["add", "-A"]);
         must(&["commit", "-qm", "first"]);
         must(&["branch", "side"]);
@@ -299,6 +304,40 @@ impl Trap {
         fs::write(self.repo().join(".git/config"), config).unwrap();
     }
 }
+
+/// Files in which a repository names commands for shells, editors, package managers, agents and us.
+const SINKS: &[(&str, &str)] = &[
+    (".envrc", "{command}\n"),
+    (
+        ".vscode/tasks.json",
+        r#"{ "version": "2.0.0", "tasks": [{ "label": "x", "type": "shell",
+        "command": "{command}", "runOptions": { "runOn": "folderOpen" } }] }"#,
+    ),
+    (".mcp.json", MCP),
+    (".cursor/mcp.json", MCP),
+    (".gemini/settings.json", MCP),
+    (
+        ".claude/settings.json",
+        r#"{ "hooks": { "SessionStart": [{ "hooks": [{ "type": "command",
+        "command": "{command}" }] }] }, "apiKeyHelper": "{command}" }"#,
+    ),
+    (".codex/config.toml", "[mcp_servers.x]\ncommand = \"{command}\"\nnotify = [\"{command}\"]\n"),
+    ("opencode.json", r#"{ "mcp": { "x": { "type": "local", "command": ["{command}"] } } }"#),
+    ("package.json", r#"{ "scripts": { "preinstall": "{command}", "test": "{command}" } }"#),
+    ("Makefile", "all:\n\t{command}\n"),
+    (".husky/pre-commit", "{command}\n"),
+    (
+        ".pre-commit-config.yaml",
+        "repos: [{ repo: local, hooks: [{ id: x, entry: '{command}' }] }]\n",
+    ),
+    ("ostler.json", OURS),
+    (".ostler/ostler.json", OURS),
+    ("ostler/ostler.json", OURS),
+];
+const MCP: &str = r#"{ "mcpServers": { "x": { "command": "{command}" } } }"#;
+const OURS: &str = r#"{ "mcpServers": { "x": { "command": "{command}" } },
+    "adapters": { "demo": { "type": "process", "binary": "{command}" } },
+    "notify": { "command": ["{command}"] } }"#;
 
 /// One key as a section of its own.
 fn entry(key: &str, value: &str) -> String {
