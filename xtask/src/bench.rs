@@ -43,6 +43,9 @@ const NAMES: [&str; 12] = [
     "decode", "dispatch",
 ];
 
+/// How often `all` measures what has a void row: then the machine was measured, and not the product.
+const TRIES: usize = 3;
+
 /// The programs under measurement, all built with optimisation.
 pub struct Programs {
     pub ostler: PathBuf,
@@ -107,7 +110,7 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
         ["acp-alone", rest @ ..] => return acp::alone(root, &programs, rest),
         ["all", ..] => {
             for name in NAMES {
-                one(root, name, &programs, &mut report)?;
+                report.append(calm(root, name, &programs)?);
             }
         }
         [name, ..] => one(root, name, &programs, &mut report)?,
@@ -119,6 +122,20 @@ fn measure(root: &Path, words: &[&str]) -> Result<(), String> {
     match words.contains(&"--write") {
         true => report.write(root),
         false => Ok(()),
+    }
+}
+
+/// The first try whose floors held still, or else the last.
+fn calm(root: &Path, name: &str, programs: &Programs) -> Result<Report, String> {
+    let mut tries = 1;
+    loop {
+        let mut report = Report::default();
+        one(root, name, programs, &mut report)?;
+        if tries == TRIES || !report.is_void() {
+            return Ok(report);
+        }
+        tries += 1;
+        println!("  a floor moved: {name} is measured again");
     }
 }
 

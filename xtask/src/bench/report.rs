@@ -129,6 +129,15 @@ impl Report {
         self.rows.push(row);
     }
 
+    /// Whether any floor moved too much.
+    pub fn is_void(&self) -> bool {
+        self.rows.iter().any(|row| row.verdict == Verdict::Void)
+    }
+
+    pub fn append(&mut self, other: Self) {
+        self.rows.extend(other.rows);
+    }
+
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -234,6 +243,7 @@ mod tests {
         let verdicts: Vec<_> = report.rows.iter().map(|row| row.verdict).collect();
         use Verdict::*;
         assert_eq!(verdicts, [Goal, Gate, Missed, Void, Missed, Unbound]);
+        assert!(report.is_void() && !Report::default().is_void());
         assert_eq!(report.table().lines().count(), 2 + verdicts.len());
     }
 
