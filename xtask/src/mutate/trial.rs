@@ -69,7 +69,16 @@ pub const SPARE: Trial = Trial {
 pub const SECURITY: Trial = Trial {
     name: "end to end: security",
     package: "cli",
-    filter: "kind(test) and (test(/^security::/) or test(/^mcp::/) or test(/^bad_input::/))",
+    filter: "kind(test) and (test(/^security::/) or test(/^mcp::/) or test(/^bad_input::/)) \
+             and not (test(/^security::escapes/) or test(/a_crowd_that/) or test(/official_sdk/) \
+             or test(/a_lock_whose_holder/))",
+    env: &[],
+};
+/// What takes a minute.
+pub const CROWD: Trial = Trial {
+    name: "end to end: a crowd",
+    package: "cli",
+    filter: "kind(test) and test(/^security::wire::a_crowd_that/)",
     env: &[],
 };
 
@@ -149,7 +158,7 @@ fn all(mutation: &Mutation) -> &'static [&'static Trial] {
         // Whether words are sealed on their way shows where the whole product is.
         Kind::Seal => &[&SECRETS, &HOST],
         Kind::Auth if mutation.path.starts_with("crates/host/") => &[&HOST, &SECURITY],
-        Kind::Auth => &[&SERVER, &SECURITY],
+        Kind::Auth => &[&SERVER, &SECURITY, &CROWD],
         Kind::Path => &[&HOST, &SECURITY],
         Kind::Rule => &[&STORE],
     }

@@ -212,32 +212,36 @@ fn a_secret_in_a_question_is_shown_to_nobody() {
 }
 
 #[test]
-fn a_secret_in_what_a_task_waits_for_is_kept_nowhere() {
-    let ostler = Ostler::new();
-    let config = json!({ "adapters": { "loud": {
-        "type": "process",
-        "binary": testkit::fake_agent(),
-        "env": { "SHIP_TOKEN": "ruby-4f9a77-otter-lake" },
-        "args": ["--tool", "handoff", r#"{"question":"is it ruby-4f9a77-otter-lake?"}"#],
-    } } });
-    ostler.instance.write_config(&config.to_string());
-    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
-    assert!(serve.line().starts_with("listening on "));
-    assert_eq!(
-        ostler.says(&["task", "add", "--agent", "loud", "--title", "it", "--key", "it"]).code,
-        0
-    );
-    let shown = until("the task to wait for an answer", BOUND_MS, || {
-        Some(ostler.says(&["task", "show", "it"]).stdout).filter(|shown| shown.contains("is it "))
-    });
-    assert!(!shown.contains("4f9a77"), "{shown}");
-    serve.child.kill().unwrap();
-    serve.child.wait().unwrap();
-    for file in ostler.files() {
-        let bytes = std::fs::read(&file).unwrap();
-        let text = String::from_utf8_lossy(&bytes);
-        let configured = file.ends_with("ostler.json");
-        assert!(configured || !text.contains("4f9a77"), "{}", file.display());
+fn a_secret_in_what_a_task_waits_for_or_failed_of_is_kept_nowhere() {
+    for args in [
+        ["--tool", "handoff", r#"{"question":"is it ruby-4f9a77-otter-lake?"}"#].as_slice(),
+        &["--failed", "is it not ruby-4f9a77-otter-lake?"],
+    ] {
+        let ostler = Ostler::new();
+        let config = json!({ "adapters": { "loud": {
+            "type": "process",
+            "binary": testkit::fake_agent(),
+            "env": { "SHIP_TOKEN": "ruby-4f9a77-otter-lake" },
+            "args": args,
+        } } });
+        ostler.instance.write_config(&config.to_string());
+        let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+        assert!(serve.line().starts_with("listening on "));
+        let added = ["task", "add", "--agent", "loud", "--title", "it", "--key", "it"];
+        assert_eq!(ostler.says(&added).code, 0);
+        let shown = until("the task to say what it is about", BOUND_MS, || {
+            let shown = ostler.says(&["task", "show", "it"]).stdout;
+            Some(shown).filter(|shown| shown.contains("is it "))
+        });
+        assert!(!shown.contains("4f9a77"), "{shown}");
+        serve.child.kill().unwrap();
+        serve.child.wait().unwrap();
+        for file in ostler.files() {
+            let bytes = std::fs::read(&file).unwrap();
+            let text = String::from_utf8_lossy(&bytes);
+            let configured = file.ends_with("ostler.json");
+            assert!(configured || !text.contains("4f9a77"), "{}", file.display());
+        }
     }
 }
 

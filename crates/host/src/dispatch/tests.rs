@@ -310,6 +310,24 @@ async fn a_person_who_opens_a_quota_lets_those_go_on_that_wait_for_it() {
     assert_eq!(yard.states(&tasks).await, [("running".to_owned(), 100)].into());
 }
 
+#[tokio::test]
+async fn what_an_agent_says_of_its_quota_is_kept_without_its_secrets() {
+    let mut yard = Yard::new(1, Vec::new(), None);
+    yard.add(1).await;
+    yard.goes_on(BEGIN, |_| WELL).await;
+    let run = stage(|stage| *stage.live.keys().next().unwrap());
+    let (house, secret) = (&yard.host.inner, "ruby-4f9a77-otter-lake");
+    let seal = Seal::new([("SHIP_TOKEN".to_owned(), secret.to_owned())]);
+    quota::trip(house, run, BEGIN, &format!("nothing is left for {secret}"), &seal).await.unwrap();
+    let window = serde_json::json!([{ "id": secret, "label": format!("of {secret}") }]);
+    let windows: Vec<contract::event::QuotaWindow> = serde_json::from_value(window).unwrap();
+    quota::tell(house, run, &windows, BEGIN, &seal).await.unwrap();
+    let row = yard.host.store().quota("process/work").await.unwrap().unwrap();
+    let (why, windows) = (row.why.unwrap(), row.windows.unwrap());
+    assert!(why.starts_with("nothing is left for ") && windows.contains("of "), "{why} {windows}");
+    assert!(!why.contains("4f9a77") && !windows.contains("4f9a77"), "{why} {windows}");
+}
+
 /// What each code leads to: how many runs there are in all, and within which minutes each next one
 /// comes after the last has ended.
 fn tries_by_code(code: Code) -> &'static [(i64, i64)] {
