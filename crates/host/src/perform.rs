@@ -312,7 +312,7 @@ impl Drive {
         if call.tool == "propose_agent" {
             let (host, run) = (Host { inner: Arc::clone(&self.house) }, self.run);
             tokio::spawn(async move {
-                let outcome = tool::hired(&host, run, &call).await;
+                let outcome = tool::hired(&host, run, &bench.seal, &call).await;
                 let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
                 let tool_call_id = call.tool_call_id;
                 let _ =

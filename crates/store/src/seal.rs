@@ -138,6 +138,12 @@ impl Seal {
         Sealed(self.redact_known(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec()))
     }
 
+    /// A text that is handed on for others to work by, such as a task: known values and what has the
+    /// form of a key are replaced, whatever stands beside them.
+    pub fn handed(&self, text: &str) -> Sealed {
+        Sealed(self.redact_forms(text.as_bytes()).unwrap_or_else(|| text.as_bytes().to_vec()))
+    }
+
     /// A file that an agent hands in: text by all rules, other bytes without the known values.
     pub fn asset(&self, bytes: &[u8]) -> SealedBlob {
         let changed = match std::str::from_utf8(bytes) {

@@ -25,6 +25,8 @@ const WHOLE_MAX: Duration = Duration::from_secs(1200);
 /// What a runner of tests has to end them, before it is ended itself.
 const FAREWELL: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(50);
+/// So many tests may be red by chance in one trial, before it counts as green.
+const FICKLE_MAX: usize = 2;
 /// As `cargo nextest` ends when it could not build.
 const UNBUILT: i32 = 101;
 
@@ -108,13 +110,9 @@ impl<'a> Court<'a> {
             Way::Alone => self.build(trial)?.err(),
             Way::Switched(_) => None,
         };
-        let run = match unbuilt {
-            Some(said) => Run::Unbuilt(first_error(&said)),
-            None => self.run(trial, only, limit)?,
-        };
-        let again = match &run {
-            Run::Red(test) => Some(self.run(trial, test, limit)?),
-            Run::Green | Run::TimedOut | Run::Unbuilt(_) => None,
+        let (run, again) = match unbuilt {
+            Some(said) => (Run::Unbuilt(first_error(&said)), None),
+            None => self.run_twice(trial, only, limit)?,
         };
         drop(applied);
         Ok(match (run, again) {
@@ -124,17 +122,34 @@ impl<'a> Court<'a> {
                 if let Way::Alone = together.way(mutation) {
                     self.build(trial)?.map_err(|said| format!("it does not build:\n{said}"))?;
                 }
-                if !matches!(self.run(trial, &test, limit)?, Run::Green) {
+                if !matches!(self.run(trial, &test, &[], limit)?, Run::Green) {
                     return Err(format!("{test} is red without any mutation: mend that first"));
                 }
                 Some(Verdict::Caught { test })
             }
-            (Run::Red(test), _) => {
-                println!("    {test} was red once and then green");
-                None
-            }
-            (Run::Green, _) => None,
+            (Run::Red(_) | Run::Green, _) => None,
         })
+    }
+
+    /// Runs a trial, and what turned red in it once more. What was red by chance ended the trial before
+    /// the others had their turn, so they have it then, without that one.
+    fn run_twice(
+        &self,
+        trial: &Trial,
+        only: &str,
+        limit: Duration,
+    ) -> Result<(Run, Option<Run>), String> {
+        let mut fickle = Vec::new();
+        loop {
+            let run = self.run(trial, only, &fickle, limit)?;
+            let Run::Red(test) = &run else { return Ok((run, None)) };
+            let again = self.run(trial, test, &[], limit)?;
+            if !matches!(again, Run::Green) || fickle.len() == FICKLE_MAX {
+                return Ok((run, Some(again)));
+            }
+            println!("    {test} was red once and then green");
+            fickle.push(test.clone());
+        }
     }
 
     /// How long a trial may take; the first time it is run without any mutation.
@@ -145,7 +160,7 @@ impl<'a> Court<'a> {
         println!("    {}: without any mutation first", trial.name);
         self.build(trial)?.map_err(|said| format!("{} does not build:\n{said}", trial.name))?;
         let begun = Instant::now();
-        match self.run(trial, "", WHOLE_MAX)? {
+        match self.run(trial, "", &[], WHOLE_MAX)? {
             Run::Green => {}
             Run::Red(test) => {
                 return Err(format!("without any mutation {test} is red: mend that first"));
@@ -172,17 +187,26 @@ impl<'a> Court<'a> {
         }
     }
 
-    /// Runs a trial that is built, or one test of it.
-    fn run(&self, trial: &Trial, only: &str, limit: Duration) -> Result<Run, String> {
+    /// Runs a trial that is built, or one test of it, without some.
+    fn run(
+        &self,
+        trial: &Trial,
+        only: &str,
+        without: &[String],
+        limit: Duration,
+    ) -> Result<Run, String> {
         let mut cargo = self.nextest(trial);
-        let filter = match only.split_once(' ') {
-            Some((binary, test)) => {
-                // It may be called otherwise by now.
+        let mut filter = match one(only) {
+            Some(one) => {
+                // It may be called otherwise by now, or be what is left out.
                 cargo.args(["--no-tests", "pass"]);
-                format!("binary_id(={binary}) and test(={test})")
+                one
             }
-            None => trial.filter.to_owned(),
+            None => format!("({})", trial.filter),
         };
+        for test in without.iter().filter_map(|test| one(test)) {
+            filter.push_str(&format!(" and not ({test})"));
+        }
         cargo.args(["-E", &filter, "--status-level", "fail", "--final-status-level", "none"]);
         cargo.args(["--failure-output", "never", "--fail-fast"]);
         let (code, said) = self.finish(&mut cargo, limit)?;
@@ -251,6 +275,12 @@ impl<'a> Court<'a> {
             }
         }
     }
+}
+
+/// One test as a filter, by the name that the runner gives it.
+fn one(named: &str) -> Option<String> {
+    let (binary, test) = named.split_once(' ')?;
+    Some(format!("binary_id(={binary}) and test(={test})"))
 }
 
 fn end(child: &mut std::process::Child) {

@@ -12,9 +12,6 @@ const ENDED: &str = "a run has an end exactly when it is settled, by a constrain
 const ASKED_AFTER: &str =
     "`fence_off` asks the same again of the same row, and a run it refuses is left out";
 
-const KNOWS_NONE: &str = "nobody's environment is there when a task is put or told of: this seal knows no values to \
-                          begin with, and goes by the forms of keys alone";
-
 pub const KNOWN: &[(&str, &str)] = &[
     (
         "fence/store/sqlite/queue/again/state = 'waiting'",
@@ -55,11 +52,6 @@ pub const KNOWN: &[(&str, &str)] = &[
         "seal/host/ops/errand/follow/seal.given(words)",
         "the words are our own and the same for everyone: nobody's secret is in them",
     ),
-    ("seal/host/ops/task/add/put/seal.given(&new.title)", KNOWS_NONE),
-    ("seal/host/ops/task/add/put/seal.given(body)", KNOWS_NONE),
-    ("seal/host/ops/task/add/put/seal.given(body) (2)", KNOWS_NONE),
-    ("seal/host/ops/task/add/put/seal.given(label)", KNOWS_NONE),
-    ("seal/host/ops/task/decide/keep/seal.given(text)", KNOWS_NONE),
     (
         "seal/host/ops/start/start_new/seal.given(why)",
         "names of agents and a word of the fault table, which its owner wrote and we did",

@@ -234,15 +234,80 @@ fn a_secret_in_what_a_task_waits_for_or_failed_of_is_kept_nowhere() {
             Some(shown).filter(|shown| shown.contains("is it "))
         });
         assert!(!shown.contains("4f9a77"), "{shown}");
+        until("the raw output to go", BOUND_MS, || ostler.spools().is_empty().then_some(()));
         serve.child.kill().unwrap();
         serve.child.wait().unwrap();
-        for file in ostler.files() {
-            let bytes = std::fs::read(&file).unwrap();
-            let text = String::from_utf8_lossy(&bytes);
-            let configured = file.ends_with("ostler.json");
-            assert!(configured || !text.contains("4f9a77"), "{}", file.display());
-        }
+        kept_nowhere(&ostler, "4f9a77");
     }
+}
+
+/// That no file has these words but the configuration; the raw output of runs that have ended is gone.
+fn kept_nowhere(ostler: &Ostler, words: &str) {
+    until("the raw output to go", BOUND_MS, || ostler.spools().is_empty().then_some(()));
+    for file in ostler.files().iter().filter(|file| !file.ends_with("ostler.json")) {
+        let bytes = std::fs::read(file).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes);
+        assert!(!text.contains(words), "{}", file.display());
+    }
+}
+
+#[test]
+fn a_secret_in_what_an_agent_hands_on_is_kept_nowhere() {
+    let handed = r#"{"title":"part ruby-4f9a77-otter-lake","body":"use ruby-4f9a77-otter-lake"}"#;
+    let hired = r#"{"name":"helper","adapter":"demo","system_prompt":"say ruby-4f9a77-otter-lake",
+        "reason":"ruby-4f9a77-otter-lake"}"#;
+    for (tool, args) in [("create_subtask", handed), ("propose_agent", hired)] {
+        let ostler = Ostler::new();
+        let config = json!({ "adapters": { "loud": {
+            "type": "process",
+            "binary": testkit::fake_agent(),
+            "env": { "SHIP_TOKEN": "ruby-4f9a77-otter-lake" },
+            "args": ["--tool", tool, args],
+        } } });
+        ostler.instance.write_config(&config.to_string());
+        let mut run = ostler.starts(&["run", "loud", "x", "--json", "--permission", "allow-all"]);
+        if tool == "propose_agent" {
+            let question = run.event("the question", |event| event["kind"] == "permission");
+            answer(&ostler, &question, "allow");
+        }
+        let events = run.finish().events();
+        assert_eq!(answered(&events)["status"], "ok", "{events:#?}");
+        let shown = match tool {
+            "propose_agent" => ostler.says(&["agents", "show", "helper", "--json"]).stdout,
+            _ => ostler.says(&["task", "list", "--json"]).stdout,
+        };
+        assert!(shown.contains("[redacted:SHIP_TOKEN]"), "{shown}");
+        kept_nowhere(&ostler, "4f9a77");
+    }
+}
+
+#[test]
+fn a_key_in_what_a_person_hands_over_is_kept_nowhere() {
+    // In two pieces, so that no one who looks for keys finds one here.
+    let key = format!("ghp_{}", "16C7e42F292c6912E7710c838347Ae178B4a");
+    let ostler = Ostler::new();
+    let say = |words: &str| format!("{words} {key}");
+    let (title, body, label) = (say("title"), say("body"), say("label"));
+    let added = ["task", "add", "--agent", "demo", "--cwd", ".", "--key", "it", "--title", &title];
+    let added = ostler.says(&[&added[..], &["--body", &body, "--label", &label]].concat());
+    assert_eq!(added.code, 0, "{added:?}");
+    assert_eq!(ostler.says(&["task", "comment", "it", &say("comment")]).code, 0);
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    assert!(serve.line().starts_with("listening on "));
+    until("the task to be looked at", BOUND_MS, || {
+        ostler.says(&["task", "show", "it"]).stdout.contains("review").then_some(())
+    });
+    assert_eq!(ostler.says(&["task", "reject", "it", &say("reason")]).code, 0);
+    until("the reason to be worked by", BOUND_MS, || {
+        let runs = ostler.says(&["runs", "--json"]).stdout;
+        let runs: Vec<Value> = serde_json::from_str(&runs).ok()?;
+        (runs.len() == 2 && runs.iter().all(|run| run["state"] == "settled")).then_some(())
+    });
+    let shown = ostler.says(&["task", "show", "it"]).stdout;
+    assert!(shown.contains("title [redacted"), "{shown}");
+    serve.child.kill().unwrap();
+    serve.child.wait().unwrap();
+    kept_nowhere(&ostler, &key);
 }
 
 #[test]

@@ -18,11 +18,7 @@ fn nothing_is_left_of_an_agent_however_its_children_hide() {
         assert_eq!(result(&said.events())["outcome"], outcome, "{manner}: {said:#?}");
         let left = find_marked(&ostler.instance.mark());
         assert!(left.is_empty(), "{manner} left {left:?}");
-        let spools: Vec<_> = ostler
-            .files()
-            .into_iter()
-            .filter(|path| path.extension().is_some_and(|e| e == "seg"))
-            .collect();
+        let spools = ostler.spools();
         assert!(spools.is_empty(), "the spool is removed: {spools:?}");
     }
 }

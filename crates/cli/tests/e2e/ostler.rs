@@ -70,6 +70,13 @@ impl Ostler {
         }
         found
     }
+
+    /// What is there of raw output: it goes a moment after its run has ended.
+    pub fn spools(&self) -> Vec<PathBuf> {
+        let mut found = self.files();
+        found.retain(|path| path.extension().is_some_and(|ending| ending == "seg"));
+        found
+    }
 }
 
 impl From<Output> for Said {

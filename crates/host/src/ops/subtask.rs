@@ -84,7 +84,7 @@ pub(super) fn create(
     })?;
     let new = NewErrand { budget: Budget { nanousd, tokens, turns: None, ms }, ..new };
     let (title, agent) = (new.title.clone(), new.agent.clone().unwrap_or_default());
-    let put = runtime.block_on(add::put(&bench.store, new, None)).map_err(stored)?;
+    let put = runtime.block_on(add::put(&bench.store, &bench.seal, new, None)).map_err(stored)?;
     let mut outcome = Outcome::value(json!({ "task_id": put, "agent": agent, "state": "queued" }));
     outcome.drafts.push(Draft::ostler(Body::Log(Log {
         stream: Stream::Ostler,

@@ -75,19 +75,20 @@ pub async fn add(host: &Host, new: NewErrand) -> Result<TaskView, Fault> {
         let message = format!("'{}' is not a whole path", cwd.display());
         return Err(Fault::new(Code::BadWorkspace, message));
     }
-    let id = put(host.store(), new, None).await;
+    let id = put(host.store(), &Seal::default(), new, None).await;
     let id = host.inner.heed(id).map_err(stored)?;
     super::get(host, &id.to_string()).await
 }
 
 /// Puts what was checked; the store counts what is below the parent. The seal is all that stands
-/// between a key in a text and whoever reads the task, so the texts an agent gets are sealed too.
+/// between a key in a text and whoever reads the task, so the texts an agent gets are sealed too: by
+/// what whoever hands it on knows, and by the forms of keys.
 pub(crate) async fn put(
     store: &store::Store,
+    seal: &Seal,
     new: NewErrand,
     wake: Option<String>,
 ) -> Result<TaskId, store::Error> {
-    let seal = Seal::default();
     let body = if new.body.trim().is_empty() { &new.title } else { &new.body };
     let parent = new.parent.map(|task| Parent {
         task,
@@ -97,17 +98,17 @@ pub(crate) async fn put(
     let task = NewTask {
         id: new.id.unwrap_or_else(chance::task_id),
         key: new.key,
-        agent: new.agent.unwrap_or_default(),
-        title: seal.given(&new.title),
-        body: seal.given(body),
-        prompt: seal.given(body),
+        agent: new.agent.map(|agent| seal.handed(&agent).text()).unwrap_or_default(),
+        title: seal.handed(&new.title),
+        body: seal.handed(body),
+        prompt: seal.handed(body),
         system_prompt: None,
         review: new.review,
         priority: new.priority,
         line: None,
         errand: Some(Errand {
             cwd: new.cwd.map(|cwd| cwd.display().to_string()),
-            labels: new.labels.iter().map(|label| seal.given(label).text()).collect(),
+            labels: new.labels.iter().map(|label| seal.handed(label).text()).collect(),
             parent,
             budget: budgets::kept(new.budget),
             not_before: new.not_before,

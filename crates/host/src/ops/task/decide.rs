@@ -179,7 +179,7 @@ async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>, by: &Who) -> 
     }
     let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
     let follow = Follow {
-        prompt: Some(Seal::default().given(reason)),
+        prompt: Some(Seal::default().handed(reason)),
         resumes: runs.first().copied(),
         wake: Some(wake::REJECTED.to_owned()),
         tries: Some(0),
@@ -219,7 +219,7 @@ async fn comment(host: &Host, task: &TaskRow, words: Words, by: &Who) -> Result<
 async fn answered(host: &Host, task: &TaskRow, text: &str, by: &Who) -> Result<(), Fault> {
     let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
     let follow = Follow {
-        prompt: Some(Seal::default().given(text)),
+        prompt: Some(Seal::default().handed(text)),
         resumes: runs.first().copied(),
         wake: Some(wake::ANSWERED.to_owned()),
         ..noted("answered", by)
@@ -250,9 +250,9 @@ async fn keep(
     (text, mentions): (&str, Vec<String>),
     by: &Who,
 ) -> Result<(), Fault> {
-    let seal = Seal::default();
     let (author, at) = (by.to_string(), clock::now().wall);
-    let comment = NewComment { id, task: task.id, at, author, text: seal.given(text), mentions };
+    let text = Seal::default().handed(text);
+    let comment = NewComment { id, task: task.id, at, author, text, mentions };
     host.inner.heed(host.store().comment(comment).await).map_err(stored)
 }
 
@@ -285,7 +285,10 @@ async fn tell(
             budget: Default::default(),
         };
         let wake = Some(format!("{} {id}", wake::COMMENT));
-        let put = host.inner.heed(add::put(host.store(), new, wake).await).map_err(stored)?;
+        let put = host
+            .inner
+            .heed(add::put(host.store(), &Seal::default(), new, wake).await)
+            .map_err(stored)?;
         let Some(woken) = host.store().task(put).await.map_err(stored)? else { return Ok(()) };
         let told = woken.wake.as_deref().is_some_and(|wake| wake.ends_with(&id.to_string()));
         match woken.state {
