@@ -27,7 +27,7 @@ pub struct Extent {
 }
 
 pub const WHOLE: Extent = Extent {
-    rounds: 5,
+    rounds: 7,
     waiting: 1_000,
     idle: Duration::from_secs(60),
     points: &[1_000, 10_000, 100_000, 1_000_000],

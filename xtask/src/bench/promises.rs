@@ -3,7 +3,7 @@
 //! keeps its dated record; what a test asserts holds whenever the tests pass. A row or a record that
 //! is named here and not there is an error, so that no promise loses its instrument unseen.
 
-use super::report::Row;
+use super::report::{Row, Verdict};
 use super::said;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -160,7 +160,7 @@ const PROMISES: [Promise; 20] = [
         },
     },
     Promise {
-        what: "size of the program",
+        what: "size of the program, in which there is no dashboard yet",
         gate: "≤ 30 MB",
         goal: "≤ 15 MB",
         shown: Bench { bench: "size", rows: &["binary, without a dashboard"] },
@@ -248,6 +248,26 @@ pub fn table(root: &Path, rows: &[Row]) -> Result<String, String> {
     Ok(table)
 }
 
+/// What has not reached its gate, row by row, and why that is not known or not so.
+pub fn shortfalls(rows: &[Row]) -> String {
+    let mut list = String::new();
+    for row in rows {
+        let why = match row.verdict {
+            Verdict::Missed => "not met".to_owned(),
+            Verdict::Void => format!("void, for its floor moved: {}", row.floor),
+            Verdict::Goal | Verdict::Gate | Verdict::Unbound => continue,
+        };
+        let _ = writeln!(list, "- {}: {} against {}; {why}", row.what, row.judged(), row.asked());
+    }
+    if list.is_empty() {
+        list.push_str("- Of what was measured here, nothing.\n");
+    }
+    for Promise { what, .. } in PROMISES.iter().filter(|it| matches!(it.shown, NotBuilt)) {
+        let _ = writeln!(list, "- {what}: not built");
+    }
+    list
+}
+
 fn measured(rows: &[Row], names: &[&str]) -> Result<(String, String), String> {
     let found = names.iter().map(|name| {
         let row = rows.iter().find(|row| row.what == *name);
@@ -295,6 +315,18 @@ mod tests {
         assert_eq!(table.lines().count(), 2 + PROMISES.len());
         assert!(table.contains("| 2.00 MB | gate met | `cargo xtask bench size` |"), "{table}");
         assert!(table.lines().all(|line| line.matches('|').count() == 7), "{table}");
+    }
+
+    #[test]
+    fn what_missed_its_gate_and_what_is_not_built_is_named() {
+        let mut report = Report::default();
+        let bound = Bound::AtMost { gate: 3.0, goal: 1.5 };
+        report.figure("too much", "MB", 4.0, bound);
+        report.figure("enough", "MB", 2.0, bound);
+        let named = shortfalls(report.rows());
+        assert!(named.starts_with("- too much: 4.00 MB against ≤ 3; not met\n"), "{named}");
+        assert!(!named.contains("enough") && named.contains("dashboard"), "{named}");
+        assert!(shortfalls(full().rows()).starts_with("- Of what was measured here, nothing.\n"));
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Verdict {
 pub struct Row {
     bench: &'static str,
     pub what: String,
-    floor: String,
+    pub floor: String,
     ours: String,
     figure: String,
     /// Whether it is the ratio that the bound is of, and not ours itself.
@@ -61,6 +61,11 @@ impl Row {
     /// The figure that the bound is of.
     pub fn judged(&self) -> &str {
         if self.by_ratio { &self.figure } else { &self.ours }
+    }
+
+    /// What it must reach.
+    pub fn asked(&self) -> String {
+        self.bound.gate_and_goal().0
     }
 }
 
@@ -168,7 +173,12 @@ impl Report {
     /// Puts the table into the page.
     pub fn write(&self, root: &Path) -> Result<(), String> {
         let promises = promises::table(root, &self.rows)?;
-        let made = format!("### Promises\n\n{promises}\n### Every row\n\n{}", self.table());
+        let shortfalls = promises::shortfalls(&self.rows);
+        let made = format!(
+            "### Promises\n\n{promises}\n### What has not reached its gate\n\n{shortfalls}\n\
+             ### Every row\n\n{}",
+            self.table()
+        );
         keep(root, "all", &made)
     }
 }
