@@ -135,6 +135,11 @@ limits! {
     JOIN_BYTES_MAX: usize = 8 * KIB;
     /// Deltas of one block are joined for at most this long.
     JOIN_MS: u64 = 100;
+    /// A block that others come between keeps this much of a known value to itself until it goes on;
+    /// less tells nothing, and a word that is cut short looks odd.
+    HELD_BYTES_MIN: usize = 4;
+    /// So many blocks may wait for that.
+    HELD_BLOCKS_MAX: usize = 16;
     /// What a question that an agent puts to people may say.
     APPROVAL_CHARS_MAX: usize = 1_000;
     /// The answers it may offer.

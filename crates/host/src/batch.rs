@@ -5,7 +5,8 @@ use crate::drive::Drive;
 use crate::intake::Marks;
 use crate::ops::errand;
 use crate::ops::tool::Handoff;
-use contract::event::{Body, Envelope, RunResult, Text};
+use contract::event::{Body, Envelope, Origin, RunResult, Text};
+use contract::limits::{HELD_BLOCKS_MAX, HELD_BYTES_MIN};
 use contract::plan::QuotaSource;
 use contract::state::{Review, WaitingFor};
 use contract::{CommandId, Draft, RunState, TaskState};
@@ -159,6 +160,13 @@ impl OpenBlock {
         }
     }
 
+    /// The block of a key.
+    fn of_key(key: &str) -> Self {
+        let (thinking, block) = key.split_once(':').unwrap_or_default();
+        let block = (!block.is_empty()).then(|| block.to_owned());
+        Self { thinking: thinking == "1", block }
+    }
+
     fn key(&self) -> String {
         format!("{}:{}", u8::from(self.thinking), self.block.as_deref().unwrap_or_default())
     }
@@ -191,7 +199,7 @@ impl Drive {
             ts: now.wall,
             attempt: self.attempt,
             fence: self.fence,
-            origin: contract::event::Origin::Ostler,
+            origin: Origin::Ostler,
         };
         let first_seq = seq;
         for draft in &drafts {
@@ -311,9 +319,26 @@ fn stored(seal: &Seal, intent: &Intent) -> store::Effect {
     store::Effect { n: intent.n, bytes: seal.state(&stored) }
 }
 
+/// Whether the agent has said all of the blocks before this.
+fn ends_blocks(draft: &Draft) -> bool {
+    match &draft.body {
+        Body::Result(_) | Body::Turn(_) | Body::Permission(_) => true,
+        Body::Session(_)
+        | Body::AssistantText(_)
+        | Body::Thinking(_)
+        | Body::ToolUse(_)
+        | Body::Plan(_)
+        | Body::Diff(_)
+        | Body::Progress(_)
+        | Body::Comment(_) => draft.origin == Origin::Agent,
+        _ => false,
+    }
+}
+
 impl Words {
     /// Seals one draft into its event. A delta may yield none (its text is held back) and the end
-    /// of a block one more (what was held back).
+    /// of a block one more (what was held back). What only comes between two deltas of a block, such as a
+    /// line on standard error or a renewed lease, does not end it: half of a secret would go.
     fn write(
         &mut self,
         draft: &Draft,
@@ -322,13 +347,17 @@ impl Words {
         events: &mut Vec<SealedEvent>,
     ) {
         let stamp = Envelope { origin: draft.origin, ..stamp };
-        let delta = OpenBlock::of(&draft.body);
-        if self.open.is_some() && self.open.as_ref() != delta.as_ref().map(|(block, _)| block) {
-            self.close_block(stamp, seq, events);
-        }
-        let Some((block, text)) = delta else {
+        let Some((block, text)) = OpenBlock::of(&draft.body) else {
+            if ends_blocks(draft) {
+                self.close_blocks(0, stamp, seq, events);
+            }
             return self.push(&draft.body, draft.raw, stamp, seq, events);
         };
+        if self.open.as_ref().is_some_and(|open| *open != block) {
+            let many = self.carry.streams().len() >= HELD_BLOCKS_MAX;
+            let kept_min = if many { 0 } else { HELD_BYTES_MIN };
+            self.close_blocks(kept_min, stamp, seq, events);
+        }
         let released = self.seal.delta(&mut self.carry, &block.key(), &text.text);
         if !released.is_empty() {
             self.push(&block.body(released), draft.raw, stamp, seq, events);
@@ -336,11 +365,23 @@ impl Words {
         self.open = Some(block);
     }
 
-    fn close_block(&mut self, stamp: Envelope, seq: &mut u64, events: &mut Vec<SealedEvent>) {
-        let Some(block) = self.open.take() else { return };
-        if let Some(held) = self.seal.flush(&mut self.carry, &block.key()) {
-            let stamp = Envelope { origin: contract::event::Origin::Agent, ..stamp };
-            self.push(&block.body(held), None, stamp, seq, events);
+    /// Lets go what is held back of every block; with `kept_min` only where it is less than that.
+    fn close_blocks(
+        &mut self,
+        kept_min: usize,
+        stamp: Envelope,
+        seq: &mut u64,
+        events: &mut Vec<SealedEvent>,
+    ) {
+        self.open = None;
+        let stamp = Envelope { origin: Origin::Agent, ..stamp };
+        for key in self.carry.streams() {
+            if kept_min > 0 && self.carry.bytes(&key) >= kept_min {
+                continue;
+            }
+            if let Some(held) = self.seal.flush(&mut self.carry, &key) {
+                self.push(&OpenBlock::of_key(&key).body(held), None, stamp, seq, events);
+            }
         }
     }
 
@@ -360,6 +401,84 @@ impl Words {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SECRET: &str = "plum-otter-9f2c";
+
+    fn delta(text: &str, block: &str) -> Draft {
+        let text = Text { text: text.to_owned(), block: Some(block.to_owned()), delta: true };
+        Draft::agent(Body::AssistantText(text))
+    }
+
+    /// `kind:block:text` of what comes of these.
+    fn written(drafts: &[Draft]) -> Vec<String> {
+        let seal = Seal::new([("KEY".to_owned(), SECRET.to_owned())]);
+        let mut words = Words { seal, next_seq: 1, carry: Carry::default(), open: None };
+        let stamp = Envelope {
+            run_id: crate::chance::run_id(),
+            seq: 1,
+            ts: contract::Timestamp(0),
+            attempt: 1,
+            fence: 1,
+            origin: Origin::Ostler,
+        };
+        let (mut seq, mut events) = (1, Vec::new());
+        for draft in drafts {
+            words.write(draft, stamp, &mut seq, &mut events);
+        }
+        assert_eq!(seq, events.len() as u64 + 1);
+        let shown = |event: &SealedEvent| {
+            let event: serde_json::Value = serde_json::from_slice(event.bytes.bytes()).unwrap();
+            let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+            format!("{}:{}:{}", text("kind"), text("block"), text("text"))
+        };
+        events.iter().map(shown).collect()
+    }
+
+    #[test]
+    fn what_comes_between_two_deltas_of_a_block_lets_no_half_of_a_secret_go() {
+        let (first, second) = SECRET.split_at(8);
+        let [first, second] = [format!("it is {first}"), format!("{second}, and on")];
+        let log = |origin: fn(Body) -> Draft| {
+            origin(Body::Log(contract::event::Log {
+                stream: contract::event::Stream::Stderr,
+                text: "a line".to_owned(),
+                level: None,
+            }))
+        };
+        for between in [
+            log(Draft::agent),
+            log(Draft::ostler),
+            Draft::agent(Body::Usage(contract::event::Usage::default())),
+            delta("another voice", "2"),
+        ] {
+            let said = written(&[delta(&first, "1"), between.clone(), delta(&second, "1")]);
+            let [before, _, after] = &said[..] else { panic!("{said:?}") };
+            assert_eq!(before, "assistant_text:1:it is ");
+            assert_eq!(after, "assistant_text:1:[redacted:KEY], and on");
+        }
+    }
+
+    #[test]
+    fn what_is_held_back_goes_when_its_block_has_ended_and_before_what_ended_it() {
+        let turn = Draft::agent(Body::Turn(contract::event::Turn {
+            phase: contract::event::TurnPhase::Ended,
+            n: 1,
+            stop_reason: None,
+        }));
+        let said = written(&[delta("a plum-otter", "1"), turn]);
+        assert_eq!(said, ["assistant_text:1:a ", "assistant_text:1:plum-otter", "turn::"]);
+        // A letter or two tell nothing, and go before another block.
+        let said = written(&[delta("a plu", "1"), delta("b", "2")]);
+        assert_eq!(said, ["assistant_text:1:a ", "assistant_text:1:plu", "assistant_text:2:b"]);
+    }
+
+    #[test]
+    fn no_more_blocks_are_waited_for_than_may_be() {
+        let half = |n: usize| delta("plum-otter", &n.to_string());
+        let many: Vec<_> = (0..=HELD_BLOCKS_MAX).map(half).collect();
+        assert_eq!(written(&many).len(), HELD_BLOCKS_MAX);
+        assert_eq!(written(&many[1..]).len(), 0);
+    }
 
     #[test]
     fn what_is_left_to_say_begins_where_the_pipe_stopped() {

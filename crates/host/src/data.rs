@@ -293,6 +293,20 @@ mod tests {
     }
 
     #[test]
+    fn what_cannot_take_the_place_of_a_file_is_said_and_changes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kept.json");
+        replace_private(&path, "old").unwrap();
+        fs::create_dir(path.with_extension("new")).unwrap();
+        assert!(replace_private(&path, "new").is_err(), "it cannot be written beside it");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        fs::remove_dir(path.with_extension("new")).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::create_dir_all(path.join("in")).unwrap();
+        assert!(replace_private(&path, "new").is_err(), "it cannot take the place of a directory");
+    }
+
+    #[test]
     fn the_token_is_made_once_and_private() {
         let (_temporary, data) = place();
         let token = data.token().unwrap();

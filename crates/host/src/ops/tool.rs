@@ -628,7 +628,12 @@ mod tests {
         let work = root.join("work");
         std::fs::create_dir_all(&work).unwrap();
         std::fs::write(work.join("a.txt"), "hello").unwrap();
-        let bench = Bench {
+        answer_of(&bench(root), tool, args)
+    }
+
+    fn bench(root: &Path) -> Bench {
+        let work = root.join("work");
+        Bench {
             run: crate::chance::run_id(),
             task: Arc::new(TaskSheet {
                 id: "task_00000000000000000000000000000001".parse().unwrap(),
@@ -644,15 +649,67 @@ mod tests {
             store: Store::open(&root.join("store")).unwrap(),
             seal: Seal::new([("KEY".to_owned(), "hunter-2026".to_owned())]),
             upstream: Arc::default(),
-        };
+        }
+    }
+
+    fn answer_of(bench: &Bench, tool: &str, args: Value) -> String {
         let call = ToolCall { tool_call_id: "1".to_owned(), tool: tool.to_owned(), args };
-        let Outcome { answer, drafts, signals } = super::call(&bench, &Standing::default(), &call);
+        let Outcome { answer, drafts, signals } = super::call(bench, &Standing::default(), &call);
         let answer = match answer {
             ToolAnswer::Value(value) => value.to_string(),
             ToolAnswer::Error { code, message } => format!("{code}: {message}"),
         };
         let kinds: Vec<_> = drafts.iter().map(|draft| draft.body.kind()).collect();
         format!("{answer} {kinds:?} {}", signals.len())
+    }
+
+    #[test]
+    fn what_is_larger_than_it_may_be_is_neither_written_nor_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().join("work");
+        std::fs::create_dir_all(&work).unwrap();
+        let long = "x".repeat(limits::WRITE_FILE_BYTES_MAX - 1) + "\n";
+        std::fs::write(work.join("long.txt"), &long).unwrap();
+        std::fs::write(work.join("longer.txt"), format!("{long}x")).unwrap();
+        let bench = bench(dir.path());
+        let longer = format!("{long}x");
+        let patched = |file: &str, hunk: &str| format!("--- a/{file}\n+++ b/{file}\n{hunk}");
+        let grows = patched("long.txt", "@@ -1,0 +2 @@\n+more\n");
+        let renamed = "diff --git a/longer.txt b/l.txt\nrename from longer.txt\nrename to l.txt\n";
+        for (tool, args) in [
+            ("write_file", json!({ "path": "n.txt", "content": longer })),
+            ("apply_patch", json!({ "patch": grows })),
+            ("apply_patch", json!({ "patch": renamed })),
+            ("upload_asset", json!({ "name": "n.txt", "content": longer })),
+        ] {
+            let said = answer_of(&bench, tool, args);
+            assert!(said.starts_with("too_large: "), "{tool}: {said:.200}");
+        }
+        let mut there: Vec<_> = std::fs::read_dir(&work).unwrap().flatten().collect();
+        there.sort_by_key(std::fs::DirEntry::file_name);
+        let there: Vec<_> = there.iter().map(|file| file.metadata().unwrap().len()).collect();
+        assert_eq!(there, [long.len() as u64, longer.len() as u64]);
+        assert_eq!(limits::ASSET_BYTES_MAX, limits::WRITE_FILE_BYTES_MAX);
+        // At the limit it is taken.
+        let said = answer_of(&bench, "write_file", json!({ "path": "n.txt", "content": long }));
+        assert!(said.starts_with(r#"{"bytes":"#), "{said:.200}");
+    }
+
+    #[test]
+    fn an_asset_that_cannot_be_kept_or_is_of_no_type_is_not_said_to_be_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(dir.path().join("work")).unwrap();
+        let bench = bench(dir.path());
+        for odd in ["text/\u{1b}[2J".to_owned(), "x".repeat(ASSET_NAME_BYTES_MAX + 1)] {
+            let args = json!({ "name": "a", "content": "a", "media_type": odd });
+            let said = answer_of(&bench, "upload_asset", args);
+            assert!(said.contains("media_type is not one"), "{said}");
+        }
+        let blobs = dir.path().join("store/blobs");
+        std::fs::remove_dir_all(&blobs).unwrap();
+        std::fs::write(&blobs, "").unwrap();
+        let said = answer_of(&bench, "upload_asset", json!({ "name": "a", "content": "a" }));
+        assert!(!said.starts_with('{') && said.ends_with("[] 0"), "{said}");
     }
 
     #[test]

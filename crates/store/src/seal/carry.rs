@@ -37,6 +37,11 @@ impl Held {
         self.painted.is_none() && self.plain.is_none()
     }
 
+    fn bytes(&self) -> usize {
+        let bytes = |begun: &Option<Begun>| begun.as_ref().map_or(0, |begun| begun.bytes as usize);
+        bytes(&self.painted) + bytes(&self.plain)
+    }
+
     fn texts(&self, known: &Known) -> Option<(Vec<u8>, Vec<u8>)> {
         let text = |begun: &Option<Begun>| {
             begun.as_ref().map_or_else(|| Some(Vec::new()), |begun| begun.text(known))
@@ -53,6 +58,11 @@ impl Carry {
 
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
+    }
+
+    /// How much of a known value is held back of a stream.
+    pub fn bytes(&self, stream: &str) -> usize {
+        self.held.get(stream).map_or(0, Held::bytes)
     }
 
     /// Takes what was held back of a stream, painted and plain. A carry of another set of secrets
