@@ -23,8 +23,11 @@ pub fn syncs(source: &Source, found: &mut Vec<Mutation>) {
     for (call, becomes) in SYNCS {
         for at in source.names(call) {
             let Some(end) = source.closing(at + call.len() - 1) else { continue };
-            if !source.code[..at].ends_with("fn ") {
-                push(source.receiver(at)..end, becomes);
+            // An error may be called after what did not succeed.
+            let from = source.receiver(at);
+            let is_error = source.code[from..at].ends_with("Error::");
+            if !source.code[..at].ends_with("fn ") && !is_error {
+                push(from..end, becomes);
             }
         }
     }

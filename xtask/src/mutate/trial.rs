@@ -142,10 +142,17 @@ const BY_PATH: &[(&str, &[&Trial])] = &[
     ("crates/host/src/ops/token.rs", &[&HOST, &PRINCIPALS]),
 ];
 
-/// The same for conditions of statements.
-const STATEMENTS: &[(&str, &[&Trial])] = &[
+/// The same for conditions of statements and comparisons of a fence.
+const FENCES: &[(&str, &[&Trial])] = &[
     ("crates/store/src/sqlite/access.rs", &[&STORE, &PRINCIPALS]),
     ("crates/store/src/sqlite/queue.rs", &[&STORE, &QUEUE]),
+    ("crates/store/", &[&STORE, &DEATHS]),
+    // What a token of a run may do when another holds it.
+    ("crates/host/src/ops/session/", &[&HOST, &REMOTE]),
+    ("crates/host/src/ops/", &[&HOST, &TOKENS]),
+    ("crates/host/src/elsewhere.rs", &[&HOST, &REMOTES]),
+    ("crates/host/", &[&HOST, &DEATHS]),
+    ("crates/remote/", &[&COURIER, &REMOTES]),
 ];
 
 /// Which trials a mutation has to pass, in their order; `narrow` for the first alone.
@@ -160,7 +167,7 @@ fn all(mutation: &Mutation) -> &'static [&'static Trial] {
     }
     let own = match mutation.kind {
         Kind::Auth | Kind::Path => BY_PATH,
-        Kind::Fence => STATEMENTS,
+        Kind::Fence => FENCES,
         Kind::Sync | Kind::Seal | Kind::Rule => &[],
     };
     if let Some((_, trials)) = own.iter().find(|(path, _)| mutation.path.starts_with(path)) {
@@ -168,7 +175,7 @@ fn all(mutation: &Mutation) -> &'static [&'static Trial] {
     }
     let in_store = mutation.path.starts_with("crates/store/");
     match mutation.kind {
-        Kind::Fence => &[&STORE, &DEATHS],
+        Kind::Fence => &[&SERVER, &DEATHS],
         Kind::Sync if in_store => &[&POWERCUT, &STORE],
         Kind::Sync => &[&HOST],
         Kind::Seal if in_store => &[&SEAL, &SECRETS],
