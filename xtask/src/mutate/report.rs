@@ -104,20 +104,8 @@ impl Recorded {
     }
 
     fn of_page(page: &str) -> Self {
-        let row = |line: &str| {
-            let (mutation, says) =
-                line.strip_prefix("| ")?.strip_suffix(" |")?.rsplit_once(" | ")?;
-            let quoted = says.strip_prefix('`').and_then(|says| says.strip_suffix('`'));
-            let hangs = says.strip_prefix("it hangs (").and_then(|says| says.strip_suffix(')'));
-            let verdict = match (quoted, hangs) {
-                (Some(test), _) => Verdict::Caught { test: test.to_owned() },
-                (None, Some(trial)) => Verdict::TimedOut { trial: trial.to_owned() },
-                (None, None) => Verdict::Survived { trials: Vec::new() },
-            };
-            Some((mutation.to_owned(), verdict))
-        };
         let mut recorded = BTreeMap::new();
-        for (mutation, verdict) in page.lines().filter_map(row) {
+        for (mutation, verdict) in rows(page) {
             // Of two that are shown alike the first counts: survivors come before what was caught.
             recorded.entry(mutation).or_insert(verdict);
         }
@@ -146,6 +134,33 @@ impl Recorded {
             }
         }
     }
+}
+
+/// The rows of the page: a mutation as it is shown, and what became of it.
+fn rows(page: &str) -> Vec<(String, Verdict)> {
+    let row = |line: &str| {
+        let (mutation, says) = line.strip_prefix("| ")?.strip_suffix(" |")?.rsplit_once(" | ")?;
+        let quoted = says.strip_prefix('`').and_then(|says| says.strip_suffix('`'));
+        let hangs = says.strip_prefix("it hangs (").and_then(|says| says.strip_suffix(')'));
+        let verdict = match (quoted, hangs) {
+            (Some(test), _) => Verdict::Caught { test: test.to_owned() },
+            (None, Some(trial)) => Verdict::TimedOut { trial: trial.to_owned() },
+            (None, None) => Verdict::Survived { trials: Vec::new() },
+        };
+        Some((mutation.to_owned(), verdict))
+    };
+    page.lines().filter_map(row).collect()
+}
+
+/// Every test that the page names, as its binary and its name.
+#[cfg(test)]
+pub fn named(root: &Path) -> Vec<String> {
+    let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    let test = |(_, verdict)| match verdict {
+        Verdict::Caught { test } => Some(test),
+        Verdict::TimedOut { .. } | Verdict::Survived { .. } | Verdict::NotViable { .. } => None,
+    };
+    rows(&page).into_iter().filter_map(test).collect()
 }
 
 /// Writes the page from all verdicts there are.

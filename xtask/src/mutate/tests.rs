@@ -1,9 +1,9 @@
 //! That the places are still found: a generator that finds nothing any more would say that all is
-//! well. The rows' texts, the names of known survivors and what a mutation leaves alone are held
-//! here too.
+//! well. The rows' texts, the names of known survivors, the tests that the page names and what a
+//! mutation leaves alone are held here too.
 
 use super::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn all() -> Vec<Mutation> {
     site::all(&source::product(&crate::root()).unwrap()).unwrap()
@@ -128,6 +128,42 @@ fn whoever_is_excused_is_there_and_has_a_reason() {
         assert!(names.contains(*name), "{name} is no mutation any more");
         assert!(reason.len() > 20, "{name} has no reason");
     }
+}
+
+/// Every line of the sources of a crate, its tests included.
+fn crate_lines(dir: &Path, lines: &mut Vec<String>) {
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            crate_lines(&path, lines);
+        } else if path.extension().is_some_and(|ending| ending == "rs") {
+            lines.extend(std::fs::read_to_string(path).unwrap().lines().map(str::to_owned));
+        }
+    }
+}
+
+#[test]
+fn the_page_names_no_test_that_is_gone() {
+    let named = report::named(&crate::root());
+    let mut crates: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    let mut gone = BTreeSet::new();
+    for test in &named {
+        let (binary, path) = test.split_once(' ').unwrap_or((test, ""));
+        let package = binary.split(':').next().unwrap_or(binary);
+        let lines = crates.entry(package).or_insert_with(|| {
+            let mut lines = Vec::new();
+            for part in ["src", "tests"] {
+                crate_lines(&crate::root().join("crates").join(package).join(part), &mut lines);
+            }
+            lines
+        });
+        let function = format!("fn {}(", path.rsplit("::").next().unwrap_or(path));
+        if !lines.iter().any(|line| line.contains(&function)) {
+            gone.insert(test);
+        }
+    }
+    assert!(gone.is_empty(), "docs/mutations.md names tests that are not there: {gone:#?}");
+    assert!(named.len() > 100, "the page was not read: it names {} tests", named.len());
 }
 
 #[test]
