@@ -286,14 +286,22 @@ pub fn find(sources: &[Source], found: &mut Vec<Mutation>) -> Result<(), String>
 
 /// How a row's text stands in the code, as far as it can be told from the text.
 fn form(row: &Row, at: usize) -> Form {
-    let condition = |text: &'static str| text.strip_prefix("if ")?.strip_suffix(" {");
-    let loose = ["&&", "let ", "outcome:"].iter().any(|word| row.text.starts_with(word))
+    let condition = |text: &'static str| {
+        let condition = text.strip_prefix("if ")?.strip_suffix(" {")?;
+        (!condition.starts_with("let ")).then_some(condition)
+    };
+    let begins = |words: &[&str]| words.iter().any(|word| row.text.starts_with(word));
+    let loose = begins(&["&&", "let ", "outcome:", "told:"])
+        || (begins(&["if ", "match "]) && !row.text.ends_with('}'))
         || [" =>", " if "].iter().any(|word| row.text.contains(word))
+        || row.text.ends_with("||")
         || row.becomes.starts_with("let ");
     match (condition(row.text), condition(row.becomes)) {
         (Some(was), Some(becomes)) => {
             Form::Expression(at + 3..at + 3 + was.len(), becomes.to_owned())
         }
+        // What it names would be known inside of it alone.
+        _ if begins(&["let "]) && !begins(&["let _ "]) => Form::Alone,
         _ if row.text.ends_with(';') => Form::Statement,
         _ if loose => Form::Alone,
         _ => Form::Expression(at..at + row.text.len(), row.becomes.to_owned()),
