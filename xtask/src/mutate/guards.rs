@@ -1,9 +1,10 @@
 //! Checks that are left out, in the files whose business is to check: an `if` that refuses, a
 //! condition on an arm of a match, a statement that only may fail, a bound that is set, a header
-//! that protects. Which files those are, and which of these ways apply there, is a table.
+//! that protects. Which files those are, and which of these ways apply there, is a table. Two are
+//! looked for in whole crates: that a fence is compared, and that what may come once comes once.
 
 use super::site::{Form, Kind, Mutation};
-use super::source::Source;
+use super::source::{Source, is_name};
 use std::ops::Range;
 
 struct Guarded {
@@ -52,9 +53,10 @@ const GUARDED: &[Guarded] = &[
     guarded("crates/server/src/sse.rs", Kind::Auth, STATEMENTS),
     guarded("crates/server/src/rest/", Kind::Auth, STATEMENTS),
     guarded("crates/server/src/remote/guard.rs", Kind::Auth, BOTH),
+    guarded("crates/server/src/remote/listen.rs", Kind::Auth, NONE),
     guarded("crates/server/src/remote/mod.rs", Kind::Auth, NONE).bounded(&["layer"]),
     guarded("crates/remote/src/courier/address.rs", Kind::Auth, BOTH),
-    guarded("crates/host/src/upstream/http.rs", Kind::Auth, STATEMENTS),
+    guarded("crates/host/src/upstream/http.rs", Kind::Auth, BOTH),
     guarded("crates/host/src/upstream/machines.rs", Kind::Auth, STATEMENTS),
     guarded("crates/host/src/ops/relay.rs", Kind::Auth, STATEMENTS).bounded(&["filter"]),
     guarded("crates/host/src/ops/token.rs", Kind::Auth, STATEMENTS),
@@ -71,11 +73,20 @@ const GUARDED: &[Guarded] = &[
     guarded("crates/host/src/skills/read.rs", Kind::Path, NONE),
 ];
 
+/// Crates in which a fence is compared outside of the store.
+const FENCED: &[&str] = &["crates/host/", "crates/remote/", "crates/server/"];
+
 pub fn find(source: &Source, found: &mut Vec<Mutation>) {
+    if FENCED.iter().any(|fenced| source.path.starts_with(fenced)) {
+        found.extend(fences(source));
+    }
+    if source.path.starts_with("crates/server/") {
+        found.extend(seconds(source));
+    }
     let mut guarded = GUARDED.iter().filter(|guarded| source.path.starts_with(guarded.path));
     let Some(Guarded { kind, ways, bounds, .. }) = guarded.next() else { return };
     let made = |at: Range<usize>, becomes: &str| Mutation::new(source, *kind, at, becomes);
-    found.extend(refusals(source).into_iter().map(|at| made(at, "false")));
+    found.extend(refusals(source).into_iter().map(|(at, becomes)| made(at, becomes)));
     if ways.contains(&Way::Statements) {
         found.extend(fallible(source).into_iter().map(|at| {
             let statement = source.text[at.clone()].trim_end_matches("?;");
@@ -83,7 +94,7 @@ pub fn find(source: &Source, found: &mut Vec<Mutation>) {
         }));
     }
     if ways.contains(&Way::Arms) {
-        found.extend(conditions(source).into_iter().map(|at| made(at, "true")));
+        found.extend(conditions(source).into_iter().map(|(at, becomes)| made(at, becomes)));
         found.extend(headers(source).into_iter().map(|at| made(at, "").formed(Form::Alone)));
     }
     for bound in *bounds {
@@ -96,8 +107,8 @@ pub fn find(source: &Source, found: &mut Vec<Mutation>) {
     }
 }
 
-/// The condition of every `if` whose block begins with a refusal.
-fn refusals(source: &Source) -> Vec<Range<usize>> {
+/// The condition of every `if` whose block refuses, and what stands for one that does not hold.
+fn refusals(source: &Source) -> Vec<(Range<usize>, &'static str)> {
     let mut found = Vec::new();
     for at in source.names("if ") {
         let from = at + "if ".len();
@@ -105,12 +116,37 @@ fn refusals(source: &Source) -> Vec<Range<usize>> {
             continue;
         };
         let condition = &source.code[from..open];
-        let refuses = source.code[open + 2..].trim_start().starts_with("return Err(");
-        if refuses && !condition.contains("let ") && !condition.contains(';') {
-            found.push(from..open);
+        // The condition of an arm is none of these, and ends before its block.
+        let odd = condition.contains(';') || condition.contains("=>");
+        if odd || !refuses(source, open + 1) {
+            continue;
+        }
+        if !condition.contains("let ") {
+            found.push((from..open, "false"));
+        } else if let Some(looked) = looked_for(condition) {
+            let becomes = if condition[looked..].starts_with('&') { "&None" } else { "None" };
+            found.push((from + looked..open, becomes));
         }
     }
     found
+}
+
+/// Whether the block that opens here returns an error itself, and not only in a block inside.
+fn refuses(source: &Source, open: usize) -> bool {
+    let Some(end) = source.closing(open) else { return false };
+    let block = &source.code[open..end];
+    block.match_indices("return Err(").any(|(at, _)| {
+        let before = &block[..at];
+        before.matches('{').count() == before.matches('}').count() + 1
+    })
+}
+
+/// Where what is looked into begins, in `let Some(x) = look()`.
+fn looked_for(condition: &str) -> Option<usize> {
+    let alone = condition.starts_with("let Some(")
+        && condition.matches("let ").count() == 1
+        && !condition.contains("&&");
+    alone.then(|| condition.find(" = ").map(|at| at + " = ".len())).flatten()
 }
 
 /// Every statement whose only worth is that it may fail: `check(x)?;`.
@@ -133,21 +169,69 @@ fn fallible(source: &Source) -> Vec<Range<usize>> {
     found
 }
 
-/// Each part of the condition of an arm.
-fn conditions(source: &Source) -> Vec<Range<usize>> {
+/// The condition of each arm: that of one that refuses does not hold, and each part of another's does.
+fn conditions(source: &Source) -> Vec<(Range<usize>, &'static str)> {
     let mut found = Vec::new();
     for at in source.places(" if ") {
         let from = at + " if ".len();
         let line = source.code[from..].find('\n').map_or(source.code.len(), |end| from + end);
         let Some(end) = source.code[from..line].find(" =>").map(|end| from + end) else { continue };
+        if arm_refuses(source, end + " =>".len()) {
+            found.push((from..end, "false"));
+            continue;
+        }
         let mut part = from;
         for and in source.code[from..end].match_indices(" && ").map(|(and, _)| from + and) {
-            found.push(part..and);
+            found.push((part..and, "true"));
             part = and + " && ".len();
         }
-        found.push(part..end);
+        found.push((part..end, "true"));
     }
     found
+}
+
+/// Whether the body of an arm is an error, or a block that ends with one.
+fn arm_refuses(source: &Source, behind: usize) -> bool {
+    let begins = source.code.len() - source.code[behind..].trim_start().len();
+    let body = &source.code[begins..];
+    let is_error = |text: &str| text.starts_with("Err(") || text.starts_with("return Err(");
+    match source.closing(begins).filter(|_| body.starts_with('{')) {
+        Some(end) => source.code[begins + 1..end].lines().any(|line| is_error(line.trim_start())),
+        None => is_error(body),
+    }
+}
+
+/// Every comparison of a fence: to a mutation two are always the same.
+fn fences(source: &Source) -> Vec<Mutation> {
+    let signs = [" == ", " != ", " <= ", " >= ", " < ", " > "];
+    let of = |sign: &'static str| {
+        source.places(sign).filter_map(move |at| {
+            let start = source.receiver(at);
+            let left = &source.code[start..at];
+            let right = at + sign.len();
+            let part = |byte: &u8| is_name(*byte) || *byte == b'.';
+            let end = right
+                + source.code.as_bytes()[right..].iter().take_while(|byte| part(byte)).count();
+            let named = left == "fence" || left.ends_with(".fence");
+            let becomes = if sign.contains('=') && sign != " != " { "true" } else { "false" };
+            (named && end > right).then(|| Mutation::new(source, Kind::Fence, start..end, becomes))
+        })
+    };
+    signs.into_iter().flat_map(of).collect()
+}
+
+/// Every look at whether there is a second of what may come once, such as a header.
+fn seconds(source: &Source) -> Vec<Mutation> {
+    let second = |at: usize| {
+        let start = source.receiver(at);
+        let name = &source.code[start..at];
+        let end = start + format!("{name}.next(), {name}.next())").len();
+        let twice = source.code[start..].starts_with(&format!("{name}.next(), {name}.next())"));
+        let whole = twice && source.code[..start].ends_with('(') && !name.is_empty();
+        let becomes = format!("({name}.next(), None)");
+        whole.then(|| Mutation::new(source, Kind::Auth, start - 1..end, becomes))
+    };
+    source.places(".next(), ").filter_map(second).collect()
 }
 
 /// The lines of a table of headers: a name and its value.
@@ -163,4 +247,103 @@ fn headers(source: &Source) -> Vec<Range<usize>> {
         at += line.len();
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each place that is found, and what stands there instead.
+    fn mutated(path: &str, text: &str) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        find(&Source::new(path, text), &mut found);
+        found.into_iter().map(|mutation| (mutation.was, mutation.becomes)).collect()
+    }
+
+    fn pair(was: &str, becomes: &str) -> (String, String) {
+        (was.to_owned(), becomes.to_owned())
+    }
+
+    #[test]
+    fn a_refusal_is_found_behind_its_message_and_not_in_a_block_inside() {
+        let text = "fn f() {
+    if a && b {
+        let message = m();
+        return Err(message);
+    }
+    if c {
+        if d {
+            return Err(e);
+        }
+    }
+    if let Some(x) = y.filter(|y| z) {
+        return Err(x);
+    }
+    if let Some(x) = &y.z {
+        return Err(x);
+    }
+    match g {
+        G(x) if x.ok() => x,
+        _ => {
+            return Err(e);
+        }
+    }
+}
+";
+        assert_eq!(
+            mutated("crates/host/src/git.rs", text),
+            [
+                pair("a && b", "false"),
+                pair("d", "false"),
+                pair("y.filter(|y| z)", "None"),
+                pair("&y.z", "&None"),
+            ]
+        );
+    }
+
+    #[test]
+    fn an_arm_that_refuses_does_not_hold_and_another_always_does() {
+        let text = "fn f() {
+    match a {
+        A if b && c => Err(d),
+        A if e => {
+            Err(d)
+        }
+        A if f => return Err(d),
+        A if g && h => Ok(d),
+    }
+}
+";
+        assert_eq!(
+            mutated("crates/server/src/names.rs", text),
+            [
+                pair("b && c", "false"),
+                pair("e", "false"),
+                pair("f", "false"),
+                pair("g", "true"),
+                pair("h", "true"),
+            ]
+        );
+    }
+
+    #[test]
+    fn fences_are_the_same_and_there_is_no_second() {
+        let text = "fn f() {
+    live.filter(|live| live.fence == bearer.fence);
+    left.is_some_and(|fence| fence != self.fence) || fence < kept.fence || defence < 1;
+    match (given.next(), given.next()) {}
+    match (given.next(), other.next()) {}
+}
+";
+        assert_eq!(
+            mutated("crates/server/src/a.rs", text),
+            [
+                pair("live.fence == bearer.fence", "true"),
+                pair("fence != self.fence", "false"),
+                pair("fence < kept.fence", "false"),
+                pair("(given.next(), given.next())", "(given.next(), None)"),
+            ]
+        );
+        assert!(mutated("crates/engine/src/a.rs", text).is_empty());
+    }
 }

@@ -100,20 +100,16 @@ pub struct Recorded(BTreeMap<String, Verdict>);
 
 impl Recorded {
     pub fn read(root: &Path) -> Self {
-        let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
-        let row = |line: &str| {
-            let (mutation, says) =
-                line.strip_prefix("| ")?.strip_suffix(" |")?.rsplit_once(" | ")?;
-            let quoted = says.strip_prefix('`').and_then(|says| says.strip_suffix('`'));
-            let hangs = says.strip_prefix("it hangs (").and_then(|says| says.strip_suffix(')'));
-            let verdict = match (quoted, hangs) {
-                (Some(test), _) => Verdict::Caught { test: test.to_owned() },
-                (None, Some(trial)) => Verdict::TimedOut { trial: trial.to_owned() },
-                (None, None) => Verdict::Survived { trials: Vec::new() },
-            };
-            Some((mutation.to_owned(), verdict))
-        };
-        Self(page.lines().filter_map(row).collect())
+        Self::of_page(&std::fs::read_to_string(root.join(PAGE)).unwrap_or_default())
+    }
+
+    fn of_page(page: &str) -> Self {
+        let mut recorded = BTreeMap::new();
+        for (mutation, verdict) in rows(page) {
+            // Of two that are shown alike the first counts: survivors come before what was caught.
+            recorded.entry(mutation).or_insert(verdict);
+        }
+        Self(recorded)
     }
 
     /// What became of this mutation the last time that the page was written.
@@ -138,6 +134,33 @@ impl Recorded {
             }
         }
     }
+}
+
+/// The rows of the page: a mutation as it is shown, and what became of it.
+fn rows(page: &str) -> Vec<(String, Verdict)> {
+    let row = |line: &str| {
+        let (mutation, says) = line.strip_prefix("| ")?.strip_suffix(" |")?.rsplit_once(" | ")?;
+        let quoted = says.strip_prefix('`').and_then(|says| says.strip_suffix('`'));
+        let hangs = says.strip_prefix("it hangs (").and_then(|says| says.strip_suffix(')'));
+        let verdict = match (quoted, hangs) {
+            (Some(test), _) => Verdict::Caught { test: test.to_owned() },
+            (None, Some(trial)) => Verdict::TimedOut { trial: trial.to_owned() },
+            (None, None) => Verdict::Survived { trials: Vec::new() },
+        };
+        Some((mutation.to_owned(), verdict))
+    };
+    page.lines().filter_map(row).collect()
+}
+
+/// Every test that the page names, as its binary and its name.
+#[cfg(test)]
+pub fn named(root: &Path) -> Vec<String> {
+    let page = std::fs::read_to_string(root.join(PAGE)).unwrap_or_default();
+    let test = |(_, verdict)| match verdict {
+        Verdict::Caught { test } => Some(test),
+        Verdict::TimedOut { .. } | Verdict::Survived { .. } | Verdict::NotViable { .. } => None,
+    };
+    rows(&page).into_iter().filter_map(test).collect()
 }
 
 /// Writes the page from all verdicts there are.
@@ -233,7 +256,8 @@ fn left(page: &mut String, title: &str, all: &[Mutation], is: impl Fn(&Mutation)
     }
 }
 
-/// A mutation in a cell of a table.
+/// A mutation in a cell of a table, with its number when others of its function look the same: what
+/// was found of one says nothing of another.
 fn shown(mutation: &Mutation) -> String {
     let cell = |text: &str| said(text).replace('|', "\\|").replace('`', "'");
     let name = mutation.name.split_once('/').map_or(mutation.name.as_str(), |(_, name)| name);
@@ -245,10 +269,41 @@ fn shown(mutation: &Mutation) -> String {
         // A row of the table says itself what it breaks.
         1 => cell(name),
         _ => {
-            let place = name
-                .rsplit_once(&format!("/{}", said(&mutation.was)))
-                .map_or(name, |(place, _)| place);
-            format!("{place}: `{}` → {becomes}", cell(&mutation.was))
+            let (place, number) =
+                name.rsplit_once(&format!("/{}", said(&mutation.was))).unwrap_or((name, ""));
+            format!("{place}: `{}`{number} → {becomes}", cell(&mutation.was))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::Source;
+    use super::*;
+
+    #[test]
+    fn what_was_found_of_one_counts_for_none_that_looks_the_same() {
+        let source = Source::new("crates/store/src/a.rs", "fn f() { g(x); g(x); }");
+        let of = |at: usize| Mutation::new(&source, Kind::Auth, at..at + 4, "h()");
+        let (first, mut second) = (of(9), of(15));
+        second.name.push_str(" (2)");
+        let all = [first, second];
+        assert_eq!(shown(&all[0]), "store/a/f: `g(x)` → `h()`");
+        assert_eq!(shown(&all[1]), "store/a/f: `g(x)` (2) → `h()`");
+
+        let completed = |page: &str| {
+            let mut verdicts = Verdicts::new();
+            Recorded::of_page(page).complete(&mut verdicts, &all);
+            let found = all.iter().map(|mutation| verdict(&verdicts, mutation).cloned());
+            found.collect::<Vec<_>>()
+        };
+        let caught = |test: &str| Some(Verdict::Caught { test: test.to_owned() });
+        let row = "| store/a/f: `g(x)` → `h()` | `store one` |\n";
+        assert_eq!(completed(row), [caught("store one"), None]);
+        let both = format!("{row}| store/a/f: `g(x)` (2) → `h()` | `store two` |\n");
+        assert_eq!(completed(&both), [caught("store one"), caught("store two")]);
+        // As it was written before there were numbers.
+        let unnumbered = format!("{row}| store/a/f: `g(x)` → `h()` | `store two` |\n");
+        assert_eq!(completed(&unnumbered), [caught("store one"), None]);
     }
 }

@@ -25,6 +25,8 @@ const LADDER: &str = "crates/keeper/src/keep/ladder.rs";
 const DRIVE: &str = "crates/host/src/drive.rs";
 const AUTH: &str = "crates/server/src/auth.rs";
 const NAMES: &str = "crates/server/src/names.rs";
+const PASS: &str = "crates/server/src/pass.rs";
+const TLS: &str = "crates/server/src/remote/tls.rs";
 const REACH: &str = "crates/contract/src/reach.rs";
 const CHANGE: &str = "crates/host/src/workspace/change.rs";
 
@@ -38,6 +40,7 @@ const REACHED: &[&Trial] = &[&trial::REACH];
 const SPARE: &[&Trial] = &[&trial::SPARE];
 const DRIVEN: &[&Trial] = &[&trial::HOST, &trial::TOKENS];
 const RUN_TOKENS: &[&Trial] = &[&trial::TOKENS];
+const STREAMS: &[&Trial] = &[&trial::SERVER, &trial::PRINCIPALS];
 const WATCHED: &[&Trial] = &[&trial::SERVER, &trial::WATCHERS];
 
 macro_rules! row {
@@ -240,6 +243,24 @@ pub const ROWS: &[Row] = &[
         "bearer.run.to_string() == named" => "!bearer.run.to_string().is_empty()", RUN_TOKENS),
     row!("events are taken of the token of any run", Auth, "crates/server/src/rest/callback.rs",
         "bearer.run.to_string() == named" => "!bearer.run.to_string().is_empty()", RUN_TOKENS),
+    row!("a stream outlasts a token that is taken away", Auth, PASS,
+        "!token::is_good(&self.host, token).await.unwrap_or(false)" => "false", STREAMS),
+    row!("who watches does not hear that tokens have changed", Auth, PASS,
+        "self.due = true;" => "self.due = false;", STREAMS),
+    row!("a stream outlasts the time of its token", Auth, PASS,
+        "self.until.map(|until| until.since(host::clock::now().wall))" => "None", STREAMS),
+    row!("a person has every scope", Auth, AUTH,
+        "person.scope >= scope" => "true", SERVER),
+    row!("callers of a remote are not asked for a certificate", Auth, TLS,
+        "builder.with_client_cert_verifier(verifier(files, path, provider)?)" => "builder.with_no_client_auth()", REMOTE),
+    row!("a certificate of any authority is taken", Auth, TLS,
+        "self.issued.verify_client_cert(end_entity, intermediates, now)?" => "ClientCertVerified::assertion()", REMOTE),
+    row!("a certificate for any name is taken", Auth, TLS,
+        "verify_server_name(&ParsedCertificate::try_from(end_entity)?, &self.name)?;" => "let _ = verify_server_name(&ParsedCertificate::try_from(end_entity)?, &self.name);", REMOTE),
+    row!("a new file is written over one that is there", Path, CHANGE,
+        "(&self.change.was, self.exists)" => "(&self.change.was, self.exists && self.change.was != Was::Absent)", HOST),
+    row!("a file that is gone is changed", Path, CHANGE,
+        "(&self.change.was, self.exists)" => "(&self.change.was, self.exists || matches!(self.change.was, Was::Exactly(_)))", HOST),
     row!("a token of another run is good", Auth, "crates/host/src/lib.rs",
         "live.token == Some(given)" => "live.token.is_some() && given != blake3::hash(b\"\")", DRIVEN),
 ];
@@ -265,14 +286,22 @@ pub fn find(sources: &[Source], found: &mut Vec<Mutation>) -> Result<(), String>
 
 /// How a row's text stands in the code, as far as it can be told from the text.
 fn form(row: &Row, at: usize) -> Form {
-    let condition = |text: &'static str| text.strip_prefix("if ")?.strip_suffix(" {");
-    let loose = ["&&", "let ", "outcome:"].iter().any(|word| row.text.starts_with(word))
+    let condition = |text: &'static str| {
+        let condition = text.strip_prefix("if ")?.strip_suffix(" {")?;
+        (!condition.starts_with("let ")).then_some(condition)
+    };
+    let begins = |words: &[&str]| words.iter().any(|word| row.text.starts_with(word));
+    let loose = begins(&["&&", "let ", "outcome:", "told:"])
+        || (begins(&["if ", "match "]) && !row.text.ends_with('}'))
         || [" =>", " if "].iter().any(|word| row.text.contains(word))
+        || row.text.ends_with("||")
         || row.becomes.starts_with("let ");
     match (condition(row.text), condition(row.becomes)) {
         (Some(was), Some(becomes)) => {
             Form::Expression(at + 3..at + 3 + was.len(), becomes.to_owned())
         }
+        // What it names would be known inside of it alone.
+        _ if begins(&["let "]) && !begins(&["let _ "]) => Form::Alone,
         _ if row.text.ends_with(';') => Form::Statement,
         _ if loose => Form::Alone,
         _ => Form::Expression(at..at + row.text.len(), row.becomes.to_owned()),

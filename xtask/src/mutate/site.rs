@@ -8,7 +8,7 @@ use std::ops::Range;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// A condition of a statement of SQL: fence, state, head, lease, owner.
+    /// A condition of a statement of SQL, or a comparison of a fence.
     Fence,
     /// A call that makes something durable.
     Sync,
@@ -41,7 +41,7 @@ impl Kind {
     pub fn says(self) -> &'static str {
         match self {
             Self::Fence => {
-                "each condition of a statement that names a fence, a state, a lease, an owner, a time, a version or what is gone holds"
+                "each condition of a statement of the store holds, or never does where one of two suffices; each comparison of a fence outside of it finds two the same"
             }
             Self::Sync => "each call that makes something durable is left out",
             Self::Seal => "each door to what is stored knows no secrets, or lets everything pass",

@@ -121,6 +121,14 @@ pub const PRINCIPALS: Trial = Trial {
     env: &[],
 };
 
+/// Tasks in their order, and who waits for whom.
+pub const QUEUE: Trial = Trial {
+    name: "end to end: the queue",
+    package: "cli",
+    filter: "kind(test) and (test(/^queue::/) or test(/^tasks::/) or test(/^pool::/))",
+    env: &[],
+};
+
 pub const OF_REMOTE: &[&Trial] = &[&SERVER, &REMOTE];
 pub const OF_TREES: &[&Trial] = &[&TREES, &HOSTILE];
 
@@ -134,6 +142,19 @@ const BY_PATH: &[(&str, &[&Trial])] = &[
     ("crates/host/src/ops/token.rs", &[&HOST, &PRINCIPALS]),
 ];
 
+/// The same for conditions of statements and comparisons of a fence.
+const FENCES: &[(&str, &[&Trial])] = &[
+    ("crates/store/src/sqlite/access.rs", &[&STORE, &PRINCIPALS]),
+    ("crates/store/src/sqlite/queue.rs", &[&STORE, &QUEUE]),
+    ("crates/store/", &[&STORE, &DEATHS]),
+    // What a token of a run may do when another holds it.
+    ("crates/host/src/ops/session/", &[&HOST, &REMOTE]),
+    ("crates/host/src/ops/", &[&HOST, &TOKENS]),
+    ("crates/host/src/elsewhere.rs", &[&HOST, &REMOTES]),
+    ("crates/host/", &[&HOST, &DEATHS]),
+    ("crates/remote/", &[&COURIER, &REMOTES]),
+];
+
 /// Which trials a mutation has to pass, in their order; `narrow` for the first alone.
 pub fn of(mutation: &Mutation, narrow: bool) -> &'static [&'static Trial] {
     let trials = all(mutation);
@@ -144,14 +165,17 @@ fn all(mutation: &Mutation) -> &'static [&'static Trial] {
     if let Some(trials) = rows::trials(&mutation.name) {
         return trials;
     }
-    let guards = matches!(mutation.kind, Kind::Auth | Kind::Path);
-    let own = BY_PATH.iter().find(|(path, _)| guards && mutation.path.starts_with(path));
-    if let Some((_, trials)) = own {
+    let own = match mutation.kind {
+        Kind::Auth | Kind::Path => BY_PATH,
+        Kind::Fence => FENCES,
+        Kind::Sync | Kind::Seal | Kind::Rule => &[],
+    };
+    if let Some((_, trials)) = own.iter().find(|(path, _)| mutation.path.starts_with(path)) {
         return trials;
     }
     let in_store = mutation.path.starts_with("crates/store/");
     match mutation.kind {
-        Kind::Fence => &[&STORE, &DEATHS],
+        Kind::Fence => &[&SERVER, &DEATHS],
         Kind::Sync if in_store => &[&POWERCUT, &STORE],
         Kind::Sync => &[&HOST],
         Kind::Seal if in_store => &[&SEAL, &SECRETS],
