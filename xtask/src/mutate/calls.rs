@@ -55,6 +55,7 @@ const SPEAKERS: &[&str] = &["crates/host/", "crates/server/", "crates/cli/"];
 /// What a seal can do.
 const DOORS: &[&str] = &[
     "given",
+    "handed",
     "json",
     "state",
     "view",
@@ -126,6 +127,7 @@ fn unsealed(door: &str, words: &str) -> Option<String> {
         "line" | "line_without" | "head" => {
             Some(format!("{UNKNOWING}.given(&String::from_utf8_lossy({words}))"))
         }
+        "handed" => Some(format!("{UNKNOWING}.given({words})")),
         "text" => Some(format!("({words}).to_owned()")),
         _ => None,
     }

@@ -220,3 +220,34 @@ fn pointer(file: &Path) -> io::Result<String> {
     fs::File::open(file)?.take(POINTER_BYTES_MAX).read_to_string(&mut text)?;
     Ok(text.trim_end().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_configuration_only_words_that_are_known_are_taken() {
+        let made =
+            |key: &str, value: &str| ours(&BTreeMap::from([(key.to_owned(), value.to_owned())]));
+        assert!(made("core.filemode", "FALSE").unwrap().contains("filemode = false"));
+        // A value may have lines of its own, which git would read as keys.
+        let odd = made("core.eol", "lf\n\tfsmonitor = rm").unwrap();
+        assert!(!odd.contains("eol") && !odd.contains("fsmonitor"), "{odd}");
+        assert!(made("extensions.objectformat", "sha256\n\tworktreeconfig = true").is_err());
+        assert!(made("extensions.unheard", "true").is_err());
+        assert!(made("extensions.noop", "true").is_ok());
+    }
+
+    #[test]
+    fn only_a_file_points_to_a_repository() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        fs::write(&file, "gitdir: elsewhere\n").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert_eq!(pointer(&file).unwrap(), "gitdir: elsewhere");
+        for odd in [link.as_path(), dir.path()] {
+            let error = pointer(odd).unwrap_err();
+            assert!(error.to_string().ends_with("is no file"), "{error}");
+        }
+    }
+}

@@ -77,7 +77,7 @@ fn a_skill_that_is_named_twice_is_given_once() {
 #[test]
 fn what_is_no_skill_is_refused_and_named() {
     type Spoil = fn(&Path);
-    let rows: [(&str, Spoil, &str); 7] = [
+    let rows: [(&str, Spoil, &str); 8] = [
         ("leads out", |dir| symlink("/etc/passwd", dir.join("p")).unwrap(), "leads out of it"),
         ("leads up", |dir| symlink("../other", dir.join("p")).unwrap(), "leads out of it"),
         ("a directory", |dir| symlink("scripts", dir.join("p")).unwrap(), "neither a file"),
@@ -95,6 +95,14 @@ fn what_is_no_skill_is_refused_and_named() {
                     .for_each(|i| fs::write(dir.join(i.to_string()), "").unwrap());
             },
             "more than 512 files",
+        ),
+        (
+            "too deep",
+            |dir| {
+                let deep = ["d"; limits::SKILL_DEPTH_MAX + 1].join("/");
+                fs::create_dir_all(dir.join(deep)).unwrap();
+            },
+            "go deeper than",
         ),
     ];
     for (what, spoil, expected) in rows {

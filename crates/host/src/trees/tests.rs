@@ -428,3 +428,33 @@ fn secrets_that_are_left_beside_a_workspace_come_back_to_who_has_the_key() {
     assert_eq!(tree.secrets_left(|_| "mine".to_owned()).len(), 2);
     assert_eq!(tree.secrets_left(|_| "theirs".to_owned()), []);
 }
+
+#[test]
+fn of_a_worktree_that_somebody_removed_is_said_that_it_is_gone() {
+    let stage = Stage::new();
+    let tree = stage.make(1);
+    fs::remove_dir_all(&tree.record.work).unwrap();
+    let gone = super::make::gone(&tree);
+    let told = |fault: Fault| (fault.code, fault.message);
+    assert_eq!(told(stage.trees.changes(&tree).unwrap_err()), told(gone.clone()));
+    let given = stage.trees.give_back(&tree, How::Merge, &words());
+    assert_eq!(told(given.unwrap_err()), told(gone));
+}
+
+#[test]
+fn a_merge_that_git_refuses_at_the_last_moves_nothing() {
+    let stage = Stage::new();
+    let tree = stage.make(1);
+    put(&tree, "a.txt", "the agent's\n");
+    let before = (stage.git(&["rev-parse", "HEAD"]), stage.read("a.txt"));
+    // Whoever holds this is at work on the checkout; what only reads does without it.
+    let held = stage.repo().join(".git/index.lock");
+    fs::write(&held, "").unwrap();
+    let fault = stage.trees.give_back(&tree, How::Merge, &words()).unwrap_err();
+    assert_eq!(fault.code, Code::Conflict, "{fault}");
+    fs::remove_file(&held).unwrap();
+    assert_eq!((stage.git(&["rev-parse", "HEAD"]), stage.read("a.txt")), before);
+    assert!(tree.is_there(), "the work is still there");
+    stage.trees.give_back(&tree, How::Merge, &words()).unwrap();
+    assert_eq!(stage.read("a.txt").as_deref(), Some("the agent's\n"));
+}
