@@ -50,6 +50,7 @@ impl Break {
         (Self::Store(Flaw::MoveUnfenced), "move-unfenced"),
         (Self::Store(Flaw::MoveUnchecked), "move-unchecked"),
         (Self::Store(Flaw::RecallIgnored), "recall-ignored"),
+        (Self::Store(Flaw::DueForgotten), "due-forgotten"),
         (Self::Store(Flaw::ReserveUnfenced), "reserve-unfenced"),
         (Self::Store(Flaw::ReserveUncounted), "reserve-uncounted"),
         (Self::Store(Flaw::ReservationKept), "reservation-kept"),

@@ -36,6 +36,7 @@ const FOUND: &[Row] = &[
     (Break::Store(Flaw::MoveUnfenced), SharedStore, RETRIED, &[Promise::NoStaleWrite]),
     (Break::Store(Flaw::MoveUnchecked), SharedStore, FENCED, &[Promise::NotTriedAgain]),
     (Break::Store(Flaw::RecallIgnored), SharedStore, LOST, &[Promise::NotTriedAgain]),
+    (Break::Store(Flaw::DueForgotten), SharedStore, FENCED, &[Promise::Ends]),
     (Break::Store(Flaw::ReserveUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
     (Break::Store(Flaw::ReserveUncounted), SharedStore, FENCED, &[Promise::WithinLimit]),
     (Break::Store(Flaw::ReservationKept), SharedStore, LOST, &[Promise::ComesBack]),

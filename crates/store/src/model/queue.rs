@@ -147,6 +147,9 @@ impl Tables {
     }
 
     pub fn again(&mut self, which: Again) -> u64 {
+        if self.lacks(Flaw::DueForgotten) {
+            return 0;
+        }
         let early = self.lacks(Flaw::DueUnchecked);
         let fits = |row: &&mut TaskRow| {
             let may = row.state == TaskState::Waiting && row.run.is_none();

@@ -46,6 +46,8 @@ pub enum Flaw {
     RecallIgnored,
     /// A task that waits is looked at before its time.
     DueUnchecked,
+    /// A task that waits for its time waits for ever.
+    DueForgotten,
     /// Who came first is first, whatever the priority.
     PriorityIgnored,
     /// A sum is set aside under any fence.
