@@ -328,6 +328,7 @@ impl Node {
                 Some(what)
             }
             Taken::Over(drive) => {
+                env.oracle.taken_over(takeover.run);
                 self.drives.insert(takeover.run, *drive);
                 Some("takes over a run")
             }

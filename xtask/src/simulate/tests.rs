@@ -4,6 +4,7 @@
 use super::*;
 use options::Sharing::{self, OneHost, SharedStore};
 use oracle::Promise;
+use std::collections::BTreeSet;
 use store::model::Flaw;
 
 /// Seeds in which each break must be found.
@@ -37,6 +38,9 @@ const FOUND: &[Row] = &[
     (Break::Store(Flaw::MoveUnchecked), SharedStore, FENCED, &[Promise::NotTriedAgain]),
     (Break::Store(Flaw::RecallIgnored), SharedStore, LOST, &[Promise::NotTriedAgain]),
     (Break::Store(Flaw::DueForgotten), SharedStore, FENCED, &[Promise::Ends]),
+    (Break::Store(Flaw::DoneAgain), SharedStore, FENCED, &[Promise::DoneOnce]),
+    (Break::Store(Flaw::EventLost), SharedStore, FENCED, &[Promise::Kept]),
+    (Break::Store(Flaw::WishKept), OneHost, DEATHS, &[Promise::WishesOnce]),
     (Break::Store(Flaw::ReserveUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
     (Break::Store(Flaw::ReserveUncounted), SharedStore, FENCED, &[Promise::WithinLimit]),
     (Break::Store(Flaw::ReservationKept), SharedStore, LOST, &[Promise::ComesBack]),
@@ -46,13 +50,16 @@ const FOUND: &[Row] = &[
     (Break::EffectFirst, SharedStore, FENCED, &[Promise::DurableFirst]),
     (Break::DoneUnleased, SharedStore, FENCED, &[Promise::Leased]),
     (Break::LatePlan, SharedStore, FENCED, &[Promise::Leased]),
-    (Break::WishesLeft, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::WishesLeft, OneHost, DEATHS, &[Promise::SaidOnce, Promise::WishesOnce]),
+    (Break::WishesUnread, OneHost, DEATHS, &[Promise::WishesOnce]),
     (Break::LaunchAgain, OneHost, DEATHS, &[Promise::LaunchedOnce]),
     (Break::SayAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
     (Break::CallAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
     (Break::HearAgain, OneHost, DEATHS, &[Promise::Heard]),
     (Break::FenceFromRow, SharedStore, FENCED, &[Promise::ReapedInTime, Promise::Leased]),
-    (Break::SentAgain, SharedStore, FENCED, &[Promise::Heard]),
+    (Break::SentAgain, SharedStore, FENCED, &[Promise::Heard, Promise::DurableFirst]),
+    (Break::EffectsRenumbered, OneHost, DEATHS, &[Promise::Taken]),
+    (Break::AgentLeft, OneHost, LOST, &[Promise::NoneOutlives]),
 ];
 
 /// The first seed in which this break shows, with faults that bring it out.
@@ -68,10 +75,12 @@ fn first(flaw: Break, sharing: Sharing, faults: &[Fault]) -> Option<(Options, Vi
 #[test]
 fn every_break_is_found() {
     let mut wrong = Vec::new();
+    let mut shown = BTreeSet::new();
     for (flaw, sharing, faults, promises) in FOUND {
         match first(*flaw, *sharing, faults) {
             Some((options, violation)) if promises.contains(&violation.promise) => {
                 println!("{flaw:?}: seed {}, {violation}", options.seed);
+                shown.insert(violation.promise);
             }
             Some((options, violation)) => {
                 wrong.push(format!("{flaw:?}: seed {}, {violation}", options.seed));
@@ -79,8 +88,11 @@ fn every_break_is_found() {
             None => wrong.push(format!("{flaw:?}: not found")),
         }
     }
-    assert_eq!(FOUND.len(), Break::ALL.len(), "every break has its row");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(FOUND.len(), Break::ALL.len(), "every break has its row");
+    assert_eq!(Promise::ALL.len(), Promise::Ends as usize + 1, "no promise is left out");
+    let hidden: Vec<_> = Promise::ALL.iter().filter(|promise| !shown.contains(promise)).collect();
+    assert!(hidden.is_empty(), "no break shows {hidden:?}");
 }
 
 #[test]

@@ -94,6 +94,7 @@ impl<'a, G: Ground> World<'a, G> {
         self.enqueue();
         while self.steps < self.env.options.steps {
             self.step()?;
+            self.outlives()?;
         }
         self.calm();
         let last = self.steps + CALM_STEPS_MAX;
@@ -102,8 +103,15 @@ impl<'a, G: Ground> World<'a, G> {
                 return broken(Promise::Ends, self.unfinished());
             }
             self.step()?;
+            self.outlives()?;
         }
         self.compare()
+    }
+
+    /// No agent lives whose run has ended.
+    fn outlives(&self) -> Result<(), Violation> {
+        let living = self.env.keepers.values().filter(|keeper| keeper.agent.is_some());
+        living.map(|keeper| keeper.run).try_for_each(|run| self.env.oracle.lives(run))
     }
 
     fn enqueue(&mut self) {
