@@ -106,15 +106,13 @@ fn nothing_is_found_where_nothing_is_broken() {
 
 #[test]
 fn the_store_on_disk_holds_what_the_model_holds() {
-    let ground = OnDisk::new().unwrap();
     for seed in 0..SEEDS_SOUND_ON_DISK {
         let options = Options::of(seed);
-        let on_disk = simulate(&ground, &options, None, true);
+        let on_disk = play(Over::Disk, &options, None, true).unwrap();
         assert_eq!(on_disk.violation, None, "{options}");
-        let in_memory = simulate(&InMemory::new(None), &options, None, true);
+        let in_memory = play(Over::Memory, &options, None, true).unwrap();
         assert_eq!(on_disk.script, in_memory.script, "{options}");
     }
-    assert_eq!(store::check(ground.dir.path()).unwrap(), [] as [String; 0]);
 }
 
 #[test]
@@ -137,10 +135,31 @@ fn a_failing_seed_is_made_smaller_and_breaks_the_same_promise() {
     });
     let (seed, violation) = found.unwrap();
     let options = Options::of(seed);
-    let (smaller, still) = shrink(options.clone(), violation.clone(), Some(flaw));
+    let shrunk = shrink(Over::Memory, options.clone(), violation.clone(), Some(flaw));
+    let (smaller, still) = shrunk.unwrap();
     assert_eq!(still.promise, violation.promise);
     assert!(smaller.steps <= options.steps && smaller.faults.len() <= options.faults.len());
-    let words = smaller.command();
-    let words: Vec<&str> = words.split(' ').skip(3).collect();
-    assert_eq!(wanted(&words).unwrap().options(seed), smaller, "the printed command repeats it");
+    for over in [Over::Memory, Over::Disk] {
+        let words = command(over, &smaller, Some(flaw));
+        let words: Vec<&str> = words.split(' ').skip(3).collect();
+        let again = wanted(&words).unwrap();
+        assert_eq!(again.options(seed), smaller, "the printed command repeats it");
+        assert_eq!((again.one, again.flaw), (Some((seed, over)), Some(flaw)));
+    }
+}
+
+#[test]
+fn a_seed_that_fails_over_sqlite_fails_again_alone_with_its_script() {
+    let flaw = Some(Break::WishesUnread);
+    let found = (0..SEEDS_MAX).find_map(|seed| {
+        let options = Options::of(seed);
+        let outcome = play(Over::Disk, &options, flaw, false).unwrap();
+        outcome.violation.map(|violation| (options, violation))
+    });
+    let (options, violation) = found.unwrap();
+    let again = play(Over::Disk, &options, flaw, true).unwrap();
+    assert_eq!(again.violation, Some(violation), "{options}");
+    let in_memory = play(Over::Memory, &options, flaw, true).unwrap();
+    assert!(!again.script.is_empty());
+    assert_eq!(again.script, in_memory.script, "{options}");
 }
