@@ -43,7 +43,8 @@ cargo xtask mutate          break the code in one place after another, and name 
                             red; --list, --kind K, --only PART, --rest (without those that are
                             settled), --narrow (only the nearest tests), --write for docs/mutations.md
 cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
-                            --seeds N, --first S, --disk N, --seed S for one, with its script
+                            --seeds N, --first S, --disk N, --seed S for one, with its script,
+                            --disk-seed S for one over SQLite
 cargo xtask torture         kill the product at named points and at any instant, and check what it
                             promised; --points N, --seed S, --failpoint NAME, --case I, --jobs J,
                             --seconds T to begin no case after that

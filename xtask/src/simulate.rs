@@ -24,7 +24,8 @@ mod world;
 use breaks::Break;
 use ground::{InMemory, OnDisk};
 use options::{Fault, NODES_MAX, NODES_MIN, Options};
-use oracle::Violation;
+use oracle::{Promise, Violation};
+use std::fmt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -32,14 +33,30 @@ use std::time::Instant;
 use world::{Outcome, simulate};
 
 const SEEDS: u64 = 20_000;
-/// Simulations over one store on disk; they are slower, so there are fewer.
+/// Simulations over SQLite; they are slower, so there are fewer.
 const SEEDS_ON_DISK: u64 = 200;
+
+/// What a simulation stands on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Memory,
+    Disk,
+}
+
+impl fmt::Display for Over {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Memory => "in memory",
+            Self::Disk => "over SQLite",
+        })
+    }
+}
 
 struct Wanted {
     seeds: u64,
     first: u64,
     disk: u64,
-    one: Option<u64>,
+    one: Option<(u64, Over)>,
     nodes: Option<usize>,
     tasks: Option<usize>,
     steps: Option<u64>,
@@ -52,7 +69,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let (first, rest) = words.split_first().ok_or("simulate takes words")?;
     let wanted = wanted(rest)?;
     match (*first, wanted.one) {
-        ("simulate-built", Some(seed)) => show(&wanted, seed),
+        ("simulate-built", Some((seed, over))) => show(&wanted, seed, over),
         ("simulate-built", None) => search(&wanted),
         _ => build(root, rest),
     }
@@ -79,7 +96,8 @@ fn wanted(words: &[&str]) -> Result<Wanted, String> {
             "--seeds" => wanted.seeds = number()?,
             "--first" => wanted.first = number()?,
             "--disk" => wanted.disk = number()?,
-            "--seed" => wanted.one = Some(number()?),
+            "--seed" => wanted.one = Some((number()?, Over::Memory)),
+            "--disk-seed" => wanted.one = Some((number()?, Over::Disk)),
             "--nodes" => wanted.nodes = Some(count()?.clamp(NODES_MIN, NODES_MAX)),
             "--tasks" => wanted.tasks = Some(count()?.max(1)),
             "--steps" => wanted.steps = Some(number()?),
@@ -149,7 +167,7 @@ impl Counts {
         self.takeovers.fetch_add(outcome.takeovers, Ordering::Relaxed);
     }
 
-    fn report(&self, over: &str, began: Instant) {
+    fn report(&self, over: Over, began: Instant) {
         let count = |of: &AtomicU64| of.load(Ordering::Relaxed);
         println!(
             "{over}: {} seeds, {} steps, {} tasks, {} taken over, {} broken, in {:.1} s",
@@ -164,70 +182,76 @@ impl Counts {
 }
 
 fn search(wanted: &Wanted) -> Result<(), String> {
-    let (in_memory, on_disk) = (Counts::default(), Counts::default());
+    search_over(Over::Memory, wanted, wanted.seeds)?;
+    search_over(Over::Disk, wanted, wanted.disk)
+}
+
+fn search_over(over: Over, wanted: &Wanted, seeds: u64) -> Result<(), String> {
+    let counts = Counts::default();
     let began = Instant::now();
     let next = AtomicU64::new(wanted.first);
-    let end = wanted.first + wanted.seeds;
+    let look = || -> Result<(), String> {
+        while !counts.stop.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= wanted.first + seeds {
+                break;
+            }
+            let options = wanted.options(seed);
+            let outcome = play(over, &options, wanted.flaw, false)?;
+            counts.add(&outcome);
+            if let Some(violation) = outcome.violation
+                && !counts.stop.swap(true, Ordering::Relaxed)
+            {
+                counts.broken.fetch_add(1, Ordering::Relaxed);
+                tell(over, &options, &violation, wanted.flaw)?;
+            }
+        }
+        Ok(())
+    };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|threads| {
-        for _ in 0..cores {
-            threads.spawn(|| {
-                while !in_memory.stop.load(Ordering::Relaxed) {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= end {
-                        return;
-                    }
-                    let options = wanted.options(seed);
-                    let ground = InMemory::new(Break::flaw(wanted.flaw));
-                    let outcome = simulate(&ground, &options, wanted.flaw, false);
-                    in_memory.add(&outcome);
-                    if let Some(violation) = outcome.violation
-                        && !in_memory.stop.swap(true, Ordering::Relaxed)
-                    {
-                        in_memory.broken.fetch_add(1, Ordering::Relaxed);
-                        tell(&options, &violation, wanted.flaw);
-                    }
-                }
-            });
-        }
-    });
-    in_memory.report("in memory", began);
-    let began = Instant::now();
-    if in_memory.broken.load(Ordering::Relaxed) == 0 {
-        search_on_disk(wanted, &on_disk)?;
-        on_disk.report("over SQLite", began);
-    }
-    match in_memory.broken.into_inner() + on_disk.broken.into_inner() {
+        let looks: Vec<_> = (0..cores).map(|_| threads.spawn(look)).collect();
+        let gone = |_| Err("a thread of the search ended early".to_owned());
+        looks.into_iter().try_for_each(|look| look.join().unwrap_or_else(gone))
+    })?;
+    counts.report(over, began);
+    match counts.broken.into_inner() {
         0 => Ok(()),
         _ => Err("a promise was broken, see above".to_owned()),
     }
 }
 
-/// The same over the product's own store, and over what that left its checker.
-fn search_on_disk(wanted: &Wanted, counts: &Counts) -> Result<(), String> {
-    let ground = OnDisk::new()?;
-    for seed in wanted.first..wanted.first + wanted.disk {
-        let options = wanted.options(seed);
-        let outcome = simulate(&ground, &options, None, false);
-        counts.add(&outcome);
-        if let Some(violation) = outcome.violation {
-            counts.broken.fetch_add(1, Ordering::Relaxed);
-            println!("over SQLite: {violation}\n  {options}\n  {}", options.command());
-            break;
+/// One simulation over a store of its own, so that it can be repeated alone. Over SQLite the store's
+/// checker looks at what it left.
+fn play(
+    over: Over,
+    options: &Options,
+    flaw: Option<Break>,
+    script: bool,
+) -> Result<Outcome, String> {
+    match over {
+        Over::Memory => {
+            let ground = InMemory::new(Break::flaw(flaw));
+            Ok(simulate(&ground, options, flaw, script))
+        }
+        Over::Disk => {
+            let ground = OnDisk::new()?;
+            let mut outcome = simulate(&ground, options, flaw, script);
+            let found = store::check(ground.dir.path());
+            let found = found.map_err(|error| format!("checking the store: {error}"))?;
+            if outcome.violation.is_none() && !found.is_empty() {
+                let what = format!("the checker of the store: {}", found.join("; "));
+                outcome.violation = Some(Violation { promise: Promise::Kept, what });
+            }
+            Ok(outcome)
         }
     }
-    let found = store::check(ground.dir.path());
-    let found = found.map_err(|error| format!("checking the store: {error}"))?;
-    counts.broken.fetch_add(found.len() as u64, Ordering::Relaxed);
-    found.iter().for_each(|violation| println!("over SQLite: {violation}"));
-    Ok(())
 }
 
-fn show(wanted: &Wanted, seed: u64) -> Result<(), String> {
+fn show(wanted: &Wanted, seed: u64, over: Over) -> Result<(), String> {
     let options = wanted.options(seed);
     println!("{options}");
-    let ground = InMemory::new(Break::flaw(wanted.flaw));
-    let outcome = simulate(&ground, &options, wanted.flaw, true);
+    let outcome = play(over, &options, wanted.flaw, true)?;
     outcome.script.iter().for_each(|line| println!("{line}"));
     match outcome.violation {
         None => {
@@ -239,32 +263,46 @@ fn show(wanted: &Wanted, seed: u64) -> Result<(), String> {
 }
 
 /// Prints a failing seed as small as it can be made, with its script.
-fn tell(options: &Options, violation: &Violation, flaw: Option<Break>) {
-    let (options, violation) = shrink(options.clone(), violation.clone(), flaw);
-    let ground = InMemory::new(Break::flaw(flaw));
-    let outcome = simulate(&ground, &options, flaw, true);
-    println!("{violation}\n  {options}");
+fn tell(
+    over: Over,
+    options: &Options,
+    violation: &Violation,
+    flaw: Option<Break>,
+) -> Result<(), String> {
+    let (options, violation) = shrink(over, options.clone(), violation.clone(), flaw)?;
+    let outcome = play(over, &options, flaw, true)?;
+    println!("{over}: {violation}\n  {options}");
     outcome.script.iter().for_each(|line| println!("  {line}"));
+    println!("  {}", command(over, &options, flaw));
+    Ok(())
+}
+
+/// The words that repeat one simulation.
+fn command(over: Over, options: &Options, flaw: Option<Break>) -> String {
     let word = Break::ALL.iter().find(|(this, _)| Some(*this) == flaw);
     let word = word.map_or_else(String::new, |(_, word)| format!(" --break {word}"));
-    println!("  {}{word}", options.command());
+    let flag = match over {
+        Over::Memory => "--seed",
+        Over::Disk => "--disk-seed",
+    };
+    format!("cargo xtask simulate {flag} {}{word}", options.words())
 }
 
 /// Takes away what is not needed to break the same promise.
 fn shrink(
+    over: Over,
     mut options: Options,
     mut violation: Violation,
     flaw: Option<Break>,
-) -> (Options, Violation) {
-    loop {
-        let smaller = options.smaller().into_iter().find_map(|smaller| {
-            let ground = InMemory::new(Break::flaw(flaw));
-            let found = simulate(&ground, &smaller, flaw, false).violation?;
-            (found.promise == violation.promise).then_some((smaller, found))
-        });
-        match smaller {
-            Some((smaller, found)) => (options, violation) = (smaller, found),
-            None => return (options, violation),
+) -> Result<(Options, Violation), String> {
+    'smaller: loop {
+        for smaller in options.smaller() {
+            let found = play(over, &smaller, flaw, false)?.violation;
+            if let Some(found) = found.filter(|found| found.promise == violation.promise) {
+                (options, violation) = (smaller, found);
+                continue 'smaller;
+            }
         }
+        return Ok((options, violation));
     }
 }

@@ -85,6 +85,7 @@ fn the_suite_finds_every_flaw_of_a_queue() {
         Flaw::DependencyUncounted,
         Flaw::RecallIgnored,
         Flaw::DueUnchecked,
+        Flaw::DueForgotten,
         Flaw::PriorityIgnored,
         Flaw::ClaimUnchecked,
         Flaw::MoveUnfenced,

@@ -30,10 +30,16 @@ pub enum Break {
     FenceFromRow,
     /// Wishes are acted on and left in the inbox.
     WishesLeft,
+    /// Nobody reads the inbox.
+    WishesUnread,
     /// A keeper starts its agent when the lease is over.
     LatePlan,
     /// A Batch that may be there is sent again under the next numbers.
     SentAgain,
+    /// Whoever takes over numbers effects from the beginning.
+    EffectsRenumbered,
+    /// What a dead keeper left is not ended.
+    AgentLeft,
 }
 
 impl Break {
@@ -50,6 +56,10 @@ impl Break {
         (Self::Store(Flaw::MoveUnfenced), "move-unfenced"),
         (Self::Store(Flaw::MoveUnchecked), "move-unchecked"),
         (Self::Store(Flaw::RecallIgnored), "recall-ignored"),
+        (Self::Store(Flaw::DueForgotten), "due-forgotten"),
+        (Self::Store(Flaw::DoneAgain), "done-again"),
+        (Self::Store(Flaw::EventLost), "event-lost"),
+        (Self::Store(Flaw::WishKept), "wish-kept"),
         (Self::Store(Flaw::ReserveUnfenced), "reserve-unfenced"),
         (Self::Store(Flaw::ReserveUncounted), "reserve-uncounted"),
         (Self::Store(Flaw::ReservationKept), "reservation-kept"),
@@ -64,8 +74,11 @@ impl Break {
         (Self::HearAgain, "hear-again"),
         (Self::FenceFromRow, "fence-from-row"),
         (Self::WishesLeft, "wishes-left"),
+        (Self::WishesUnread, "wishes-unread"),
         (Self::LatePlan, "late-plan"),
         (Self::SentAgain, "sent-again"),
+        (Self::EffectsRenumbered, "effects-renumbered"),
+        (Self::AgentLeft, "agent-left"),
     ];
 
     pub fn from_word(word: &str) -> Option<Self> {

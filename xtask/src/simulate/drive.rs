@@ -22,6 +22,9 @@ use store::{Batch, Error};
 
 /// How long to wait before a store in trouble is asked again.
 const STORE_RETRY_MS: u64 = 500;
+/// Batches between two looks into the inbox, at most: an agent that never pauses must not keep a
+/// wish from being heard.
+pub const UNREAD_MAX: u32 = 2;
 /// Records heard at once, at most.
 const RECORDS_MAX: usize = 3;
 
@@ -135,6 +138,8 @@ pub struct Drive {
     pub pid: Option<u32>,
     pub leaving: bool,
     pub testimony: Option<Testimony>,
+    /// Batches since it last looked into the inbox.
+    unread: u32,
     mouth: VecDeque<Item>,
     said: Option<u32>,
     answers: VecDeque<(u64, ToolCall)>,
@@ -176,6 +181,7 @@ impl Drive {
             pid: None,
             leaving: false,
             testimony: None,
+            unread: 0,
             mouth: VecDeque::new(),
             said: None,
             answers: VecDeque::new(),
@@ -207,7 +213,11 @@ impl Drive {
                 return Ok(None);
             }
         }
+        if self.unread >= UNREAD_MAX && !self.machine.is_settled() {
+            self.read_inbox(env);
+        }
         if !self.pending.is_empty() {
+            self.unread += 1;
             let commit = Box::new(self.make_batch(env));
             return self.send(env, commit);
         }
@@ -345,7 +355,9 @@ impl Drive {
             }
             None if !ours || keeper.stage == Stage::Gone => {
                 self.conn = None;
-                keeper.sweep();
+                if env.flaw != Some(Break::AgentLeft) {
+                    keeper.sweep();
+                }
                 if self.ending == Ending::Running {
                     self.ending = Ending::KeeperGone;
                 }
@@ -366,6 +378,10 @@ impl Drive {
     }
 
     fn read_inbox<G: Ground>(&mut self, env: &mut Env<G>) -> Option<&'static str> {
+        self.unread = 0;
+        if env.flaw == Some(Break::WishesUnread) {
+            return None;
+        }
         let commands = env.ground.wait(env.ground.store().inbox(self.run)).ok()?;
         let now = env.now(self.node);
         let some = !commands.is_empty();

@@ -129,7 +129,7 @@ impl<'a, G: Ground> Env<'a, G> {
         self.ids
     }
 
-    /// Ids that no other simulation over the same store has.
+    /// Ids that no other simulation has.
     pub fn uuid(&mut self) -> Uuid {
         let low = self.number();
         Uuid::from_u128((u128::from(self.options.seed) << 64) | u128::from(low))

@@ -42,7 +42,7 @@ impl Ground for InMemory {
     }
 }
 
-/// A store on disk, for as many simulations as one likes: none sees another's runs, except settled.
+/// A store on disk for one simulation.
 pub struct OnDisk {
     pub dir: TempDir,
     store: Store,

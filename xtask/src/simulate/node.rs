@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use store::backend::Backend;
 use store::{Claim, Error, Follow, Reaped, Reserve, RunHead, RunRow, RunsPage, Seen, TaskMove};
 
-/// Rows of one look at what is unsettled.
-const ROWS_MAX: usize = 100;
+/// Rows of a page of what is unsettled: the fewest, as from the spiteful store.
+const PAGE_ROWS: usize = 1;
 /// How long after an unanswered claim it is sent again.
 const CLAIM_RETRY_MS: u64 = 500;
 /// How long a host that makes room waits for its drivers.
@@ -240,8 +240,7 @@ impl Node {
     fn reserve<G: Ground>(&self, env: &mut Env<G>, run: RunId) -> Option<&'static str> {
         let fence = self.drives.get(&run)?.fence;
         let reserve = Reserve {
-            // Other seeds may share the file.
-            scope: format!("all runs of seed {}", env.options.seed),
+            scope: "all runs".to_owned(),
             run,
             fence,
             nanousd: NanoUsd(0),
@@ -328,6 +327,7 @@ impl Node {
                 Some(what)
             }
             Taken::Over(drive) => {
+                env.oracle.taken_over(takeover.run);
                 self.drives.insert(takeover.run, *drive);
                 Some("takes over a run")
             }
@@ -453,9 +453,17 @@ fn unsettled<G: Ground>(env: &mut Env<G>) -> Vec<RunRow> {
         env.tell(|| "what is read of runs is old".to_owned());
         return env.read_before.clone();
     }
-    let page = RunsPage { before: None, limit: ROWS_MAX, unsettled_only: true };
-    env.read_before = env.ground.wait(env.ground.store().runs(page)).unwrap_or_default();
-    env.read_before.clone()
+    let mut rows: Vec<RunRow> = Vec::new();
+    loop {
+        let before = rows.last().map(|row| row.id);
+        let page = RunsPage { before, limit: PAGE_ROWS, unsettled_only: true };
+        match env.ground.wait(env.ground.store().runs(page)) {
+            Ok(page) if !page.is_empty() => rows.extend(page),
+            Ok(_) | Err(_) => break,
+        }
+    }
+    env.read_before.clone_from(&rows);
+    rows
 }
 
 fn claim<G: Ground>(env: &mut Env<G>, node: usize, task: TaskId, now: Now) -> Claim {

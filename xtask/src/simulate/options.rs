@@ -140,8 +140,8 @@ impl Options {
         smaller
     }
 
-    /// The words that give these options again.
-    pub fn command(&self) -> String {
+    /// The words that give these options again, behind the flag that takes a seed.
+    pub fn words(&self) -> String {
         let without: Vec<&str> = Fault::ALL
             .iter()
             .filter(|(fault, _)| !self.has(*fault))
@@ -152,7 +152,7 @@ impl Options {
             false => format!(" --without {}", without.join(",")),
         };
         format!(
-            "cargo xtask simulate --seed {} --nodes {} --tasks {} --steps {}{without}",
+            "{} --nodes {} --tasks {} --steps {}{without}",
             self.seed, self.nodes, self.tasks, self.steps
         )
     }

@@ -2,13 +2,14 @@
 //! the store accepted, each thing an agent was told and each answer that a node got, and says which
 //! promise was broken. It never asks the store what the store believes, except to compare.
 
+use super::drive::UNREAD_MAX;
 use contract::{CommandId, RunId, RunState, TaskId, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use store::{Batch, Reserve, RunRow, StoredEvent, TaskMove, TaskRow};
 
-/// A promise of the product, with the numbers that the project's invariants have.
+/// A promise of the product, with the numbers that the project's invariants have. `Ends` is the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
     Gapless,
@@ -34,6 +35,31 @@ pub enum Promise {
 }
 
 impl Promise {
+    /// Each of these has a break that shows it; the tests hold that.
+    #[cfg(test)]
+    pub const ALL: &'static [Self] = &[
+        Self::Gapless,
+        Self::Kept,
+        Self::Taken,
+        Self::Heard,
+        Self::FencesRise,
+        Self::EndsOnce,
+        Self::NoStaleWrite,
+        Self::LaunchedOnce,
+        Self::SaidOnce,
+        Self::DurableFirst,
+        Self::Leased,
+        Self::ReapedInTime,
+        Self::WishesOnce,
+        Self::NoneOutlives,
+        Self::OneAtATime,
+        Self::DoneOnce,
+        Self::NotTriedAgain,
+        Self::WithinLimit,
+        Self::ComesBack,
+        Self::Ends,
+    ];
+
     pub fn word(self) -> &'static str {
         match self {
             Self::Gapless => "I1 events are numbered without gaps",
@@ -48,7 +74,7 @@ impl Promise {
             Self::DurableFirst => "nothing is done before it is durable",
             Self::Leased => "I5 nobody acts, and no agent runs, on a lease that is over",
             Self::ReapedInTime => "I5 no good lease is reaped",
-            Self::WishesOnce => "every wish is taken at most once, and answered",
+            Self::WishesOnce => "every wish is taken once, while its run goes on",
             Self::NoneOutlives => "I7 no agent is started for, or outlives, a settled run",
             Self::OneAtATime => "a task is worked on by one run at a time",
             Self::DoneOnce => "a task is done once",
@@ -92,7 +118,13 @@ struct Known {
     durable: BTreeSet<String>,
     done: BTreeSet<String>,
     taken: BTreeSet<CommandId>,
+    /// Wishes that wait, and how many Batches of one holder passed them over.
+    waiting: BTreeMap<CommandId, u32>,
 }
+
+/// Batches that may pass over a wish: the one on its way when it came, and those before the next look
+/// into the inbox.
+const PASSED_OVER_MAX: u32 = 1 + UNREAD_MAX;
 
 #[derive(Debug, Default)]
 pub struct Oracle {
@@ -207,6 +239,15 @@ impl Oracle {
             if accepted.get(id) != Some(&run) || !known.taken.insert(*id) {
                 return broken(Promise::WishesOnce, format!("{id} was taken twice by {run}"));
             }
+            known.waiting.remove(id);
+        }
+        for (id, passed) in &mut known.waiting {
+            *passed += 1;
+            // What comes with the end of a run may find nobody any more.
+            if *passed > PASSED_OVER_MAX && batch.settle.is_none() {
+                let what = format!("{id} waits while {run} goes on for {passed} Batches");
+                return broken(Promise::WishesOnce, what);
+            }
         }
         known.events.extend(batch.events.iter().map(|event| Arc::from(event.bytes.bytes())));
         known.launch_durable |= asks.launch;
@@ -308,6 +349,20 @@ impl Oracle {
 
     pub fn wished(&mut self, id: CommandId, run: RunId) {
         self.accepted.insert(id, run);
+        self.run(run).waiting.insert(id, 0);
+    }
+
+    /// Someone goes on with a run, and has not looked into its inbox yet.
+    pub fn taken_over(&mut self, run: RunId) {
+        self.run(run).waiting.values_mut().for_each(|passed| *passed = 0);
+    }
+
+    /// An agent lives at this moment.
+    pub fn lives(&self, run: RunId) -> Result<(), Violation> {
+        match self.runs.get(&run).is_some_and(|known| known.settled.is_some()) {
+            true => broken(Promise::NoneOutlives, format!("{run} is settled and its agent lives")),
+            false => Ok(()),
+        }
     }
 
     /// A keeper starts its agent.

@@ -99,6 +99,9 @@ impl TakeOver {
         });
         drive.heard = if env.flaw == Some(Break::HearAgain) { 0 } else { host.heard };
         (drive.next_effect, drive.next_frame) = (host.next_effect, host.next_frame);
+        if env.flaw == Some(Break::EffectsRenumbered) {
+            drive.next_effect = 0;
+        }
         let keeper = env.keepers.get_mut(&self.run);
         drive.intake = keeper.as_ref().is_some_and(|keeper| keeper.dir);
         if conn.is_none() {

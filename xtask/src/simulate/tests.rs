@@ -4,6 +4,7 @@
 use super::*;
 use options::Sharing::{self, OneHost, SharedStore};
 use oracle::Promise;
+use std::collections::BTreeSet;
 use store::model::Flaw;
 
 /// Seeds in which each break must be found.
@@ -36,6 +37,10 @@ const FOUND: &[Row] = &[
     (Break::Store(Flaw::MoveUnfenced), SharedStore, RETRIED, &[Promise::NoStaleWrite]),
     (Break::Store(Flaw::MoveUnchecked), SharedStore, FENCED, &[Promise::NotTriedAgain]),
     (Break::Store(Flaw::RecallIgnored), SharedStore, LOST, &[Promise::NotTriedAgain]),
+    (Break::Store(Flaw::DueForgotten), SharedStore, FENCED, &[Promise::Ends]),
+    (Break::Store(Flaw::DoneAgain), SharedStore, FENCED, &[Promise::DoneOnce]),
+    (Break::Store(Flaw::EventLost), SharedStore, FENCED, &[Promise::Kept]),
+    (Break::Store(Flaw::WishKept), OneHost, DEATHS, &[Promise::WishesOnce]),
     (Break::Store(Flaw::ReserveUnfenced), SharedStore, FENCED, &[Promise::NoStaleWrite]),
     (Break::Store(Flaw::ReserveUncounted), SharedStore, FENCED, &[Promise::WithinLimit]),
     (Break::Store(Flaw::ReservationKept), SharedStore, LOST, &[Promise::ComesBack]),
@@ -45,13 +50,16 @@ const FOUND: &[Row] = &[
     (Break::EffectFirst, SharedStore, FENCED, &[Promise::DurableFirst]),
     (Break::DoneUnleased, SharedStore, FENCED, &[Promise::Leased]),
     (Break::LatePlan, SharedStore, FENCED, &[Promise::Leased]),
-    (Break::WishesLeft, OneHost, DEATHS, &[Promise::SaidOnce]),
+    (Break::WishesLeft, OneHost, DEATHS, &[Promise::SaidOnce, Promise::WishesOnce]),
+    (Break::WishesUnread, OneHost, DEATHS, &[Promise::WishesOnce]),
     (Break::LaunchAgain, OneHost, DEATHS, &[Promise::LaunchedOnce]),
     (Break::SayAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
     (Break::CallAgain, OneHost, DEATHS, &[Promise::SaidOnce]),
     (Break::HearAgain, OneHost, DEATHS, &[Promise::Heard]),
     (Break::FenceFromRow, SharedStore, FENCED, &[Promise::ReapedInTime, Promise::Leased]),
-    (Break::SentAgain, SharedStore, FENCED, &[Promise::Heard]),
+    (Break::SentAgain, SharedStore, FENCED, &[Promise::Heard, Promise::DurableFirst]),
+    (Break::EffectsRenumbered, OneHost, DEATHS, &[Promise::Taken]),
+    (Break::AgentLeft, OneHost, LOST, &[Promise::NoneOutlives]),
 ];
 
 /// The first seed in which this break shows, with faults that bring it out.
@@ -67,10 +75,12 @@ fn first(flaw: Break, sharing: Sharing, faults: &[Fault]) -> Option<(Options, Vi
 #[test]
 fn every_break_is_found() {
     let mut wrong = Vec::new();
+    let mut shown = BTreeSet::new();
     for (flaw, sharing, faults, promises) in FOUND {
         match first(*flaw, *sharing, faults) {
             Some((options, violation)) if promises.contains(&violation.promise) => {
                 println!("{flaw:?}: seed {}, {violation}", options.seed);
+                shown.insert(violation.promise);
             }
             Some((options, violation)) => {
                 wrong.push(format!("{flaw:?}: seed {}, {violation}", options.seed));
@@ -78,8 +88,11 @@ fn every_break_is_found() {
             None => wrong.push(format!("{flaw:?}: not found")),
         }
     }
-    assert_eq!(FOUND.len(), Break::ALL.len(), "every break has its row");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(FOUND.len(), Break::ALL.len(), "every break has its row");
+    assert_eq!(Promise::ALL.len(), Promise::Ends as usize + 1, "no promise is left out");
+    let hidden: Vec<_> = Promise::ALL.iter().filter(|promise| !shown.contains(promise)).collect();
+    assert!(hidden.is_empty(), "no break shows {hidden:?}");
 }
 
 #[test]
@@ -93,15 +106,13 @@ fn nothing_is_found_where_nothing_is_broken() {
 
 #[test]
 fn the_store_on_disk_holds_what_the_model_holds() {
-    let ground = OnDisk::new().unwrap();
     for seed in 0..SEEDS_SOUND_ON_DISK {
         let options = Options::of(seed);
-        let on_disk = simulate(&ground, &options, None, true);
+        let on_disk = play(Over::Disk, &options, None, true).unwrap();
         assert_eq!(on_disk.violation, None, "{options}");
-        let in_memory = simulate(&InMemory::new(None), &options, None, true);
+        let in_memory = play(Over::Memory, &options, None, true).unwrap();
         assert_eq!(on_disk.script, in_memory.script, "{options}");
     }
-    assert_eq!(store::check(ground.dir.path()).unwrap(), [] as [String; 0]);
 }
 
 #[test]
@@ -124,10 +135,31 @@ fn a_failing_seed_is_made_smaller_and_breaks_the_same_promise() {
     });
     let (seed, violation) = found.unwrap();
     let options = Options::of(seed);
-    let (smaller, still) = shrink(options.clone(), violation.clone(), Some(flaw));
+    let shrunk = shrink(Over::Memory, options.clone(), violation.clone(), Some(flaw));
+    let (smaller, still) = shrunk.unwrap();
     assert_eq!(still.promise, violation.promise);
     assert!(smaller.steps <= options.steps && smaller.faults.len() <= options.faults.len());
-    let words = smaller.command();
-    let words: Vec<&str> = words.split(' ').skip(3).collect();
-    assert_eq!(wanted(&words).unwrap().options(seed), smaller, "the printed command repeats it");
+    for over in [Over::Memory, Over::Disk] {
+        let words = command(over, &smaller, Some(flaw));
+        let words: Vec<&str> = words.split(' ').skip(3).collect();
+        let again = wanted(&words).unwrap();
+        assert_eq!(again.options(seed), smaller, "the printed command repeats it");
+        assert_eq!((again.one, again.flaw), (Some((seed, over)), Some(flaw)));
+    }
+}
+
+#[test]
+fn a_seed_that_fails_over_sqlite_fails_again_alone_with_its_script() {
+    let flaw = Some(Break::WishesUnread);
+    let found = (0..SEEDS_MAX).find_map(|seed| {
+        let options = Options::of(seed);
+        let outcome = play(Over::Disk, &options, flaw, false).unwrap();
+        outcome.violation.map(|violation| (options, violation))
+    });
+    let (options, violation) = found.unwrap();
+    let again = play(Over::Disk, &options, flaw, true).unwrap();
+    assert_eq!(again.violation, Some(violation), "{options}");
+    let in_memory = play(Over::Memory, &options, flaw, true).unwrap();
+    assert!(!again.script.is_empty());
+    assert_eq!(again.script, in_memory.script, "{options}");
 }

@@ -18,6 +18,9 @@ use store::{Errand, Error, Follow, Head, NewCommand, NewTask, RunsPage, TaskMove
 
 /// Steps without faults, at most, until every run has ended.
 const CALM_STEPS_MAX: u64 = 20_000;
+/// Longer than any wait that a rule of the queue asks for: whatever waits longer was put off by a
+/// clock that was set.
+const PATIENCE_MS: u64 = 4 * 3_600_000;
 /// Picks that did nothing before time goes on to the next moment that matters.
 const IDLE_PICKS_MAX: u32 = 12;
 const STEP_MS_MAX: usize = 16;
@@ -91,6 +94,7 @@ impl<'a, G: Ground> World<'a, G> {
         self.enqueue();
         while self.steps < self.env.options.steps {
             self.step()?;
+            self.outlives()?;
         }
         self.calm();
         let last = self.steps + CALM_STEPS_MAX;
@@ -99,8 +103,15 @@ impl<'a, G: Ground> World<'a, G> {
                 return broken(Promise::Ends, self.unfinished());
             }
             self.step()?;
+            self.outlives()?;
         }
         self.compare()
+    }
+
+    /// No agent lives whose run has ended.
+    fn outlives(&self) -> Result<(), Violation> {
+        let living = self.env.keepers.values().filter(|keeper| keeper.agent.is_some());
+        living.map(|keeper| keeper.run).try_for_each(|run| self.env.oracle.lives(run))
     }
 
     fn enqueue(&mut self) {
@@ -162,8 +173,7 @@ impl<'a, G: Ground> World<'a, G> {
                 return Ok(());
             }
         }
-        self.skip();
-        Ok(())
+        self.skip()
     }
 
     /// Nodes, keepers, requests (each counts twice), and last the client.
@@ -181,7 +191,10 @@ impl<'a, G: Ground> World<'a, G> {
     }
 
     /// Nothing happens until something is due.
-    fn skip(&mut self) {
+    fn skip(&mut self) -> Result<(), Violation> {
+        if self.env.calm && self.is_at_rest() {
+            return self.wait_for_tasks();
+        }
         let now_ms = self.env.boot_ms;
         let nodes = self.nodes.iter().filter_map(|node| node.due_ms(now_ms));
         let keepers = self.env.keepers.values().filter_map(|keeper| keeper.due_ms());
@@ -190,20 +203,39 @@ impl<'a, G: Ground> World<'a, G> {
         {
             self.env.pass(due_ms - now_ms);
         }
-        if self.env.calm {
-            self.retry();
-        }
+        Ok(())
     }
 
-    /// A person tries what waits for a time that a clock, which was set meanwhile, may never see.
-    fn retry(&mut self) {
+    /// Only tasks that wait are left. Their time comes, and who tends the queue must see it; nobody
+    /// helps but with those that no time brings back.
+    fn wait_for_tasks(&mut self) -> Result<(), Violation> {
+        let wall = self.env.now(0).wall;
+        let mut next_ms: Option<u64> = None;
         for task in self.tasks.clone() {
             let row = self.env.ground.wait(self.env.ground.store().task(task)).ok().flatten();
             let Some(row) = row.filter(|row| row.state == TaskState::Waiting) else { continue };
-            let step = step(task, row.fence, TaskState::Waiting, TaskState::Queued);
-            let _ = self.env.ground.wait(self.env.ground.store().move_task(step));
-            self.env.tell(|| format!("{task} is to be tried now"));
+            match row.until.map(|until| until.since(wall)) {
+                Some(due_ms) if due_ms <= PATIENCE_MS => {
+                    next_ms = Some(next_ms.map_or(due_ms, |next_ms| next_ms.min(due_ms)));
+                }
+                Some(_) | None => self.retry(task, &row)?,
+            }
         }
+        // Long enough for every node to look at the queue.
+        self.env.pass(next_ms.unwrap_or(0).max(self.env.options.lease_ms / 2));
+        Ok(())
+    }
+
+    /// A person tries what waits for a person, or for a time that a clock which was set meanwhile
+    /// will not see.
+    fn retry(&mut self, task: TaskId, row: &TaskRow) -> Result<(), Violation> {
+        let step = step(task, row.fence, TaskState::Waiting, TaskState::Queued);
+        let moved = self.env.ground.wait(self.env.ground.store().move_task(step.clone()));
+        if moved.is_ok() {
+            self.env.oracle.moved(&step)?;
+        }
+        self.env.tell(|| format!("{task} is to be tried now: {}", moved.is_ok()));
+        Ok(())
     }
 
     /// Someone wants a task no more: it is cancelled, or recalled where it runs.
@@ -480,22 +512,37 @@ impl<'a, G: Ground> World<'a, G> {
         rows.into_iter().map(|row| row.id).collect()
     }
 
-    fn is_over(&mut self) -> bool {
-        let queued = self.tasks.clone().into_iter().any(|task| {
-            let row = self.env.ground.wait(self.env.ground.store().task(task)).ok().flatten();
-            row.is_some_and(|row| {
-                matches!(row.state, TaskState::Queued | TaskState::Waiting | TaskState::Running)
-            })
-        });
+    /// Tasks that someone still wants, and where they stand.
+    fn open(&self) -> Vec<(TaskId, TaskState)> {
+        let open = |task: &TaskId| {
+            let row = self.env.ground.wait(self.env.ground.store().task(*task)).ok().flatten()?;
+            match row.state {
+                TaskState::Queued | TaskState::Waiting | TaskState::Running => {
+                    Some((*task, row.state))
+                }
+                TaskState::Review | TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
+                    None
+                }
+            }
+        };
+        self.tasks.iter().filter_map(open).collect()
+    }
+
+    fn is_over(&self) -> bool {
+        self.open().is_empty() && self.is_at_rest()
+    }
+
+    /// Whether no run is under way, and no agent.
+    fn is_at_rest(&self) -> bool {
         let living = self.env.keepers.values().any(|keeper| keeper.agent.is_some());
-        !queued && !living && self.nodes.iter().all(Node::is_idle) && self.unsettled().is_empty()
+        !living && self.nodes.iter().all(Node::is_idle) && self.unsettled().is_empty()
     }
 
     fn unfinished(&self) -> String {
         let living = self.env.keepers.values().filter(|keeper| keeper.agent.is_some());
         let living: Vec<RunId> = living.map(|keeper| keeper.run).collect();
         let unsettled = self.unsettled();
-        format!("unsettled {unsettled:?}, agents alive {living:?}, tasks {:?}", self.tasks)
+        format!("unsettled {unsettled:?}, agents alive {living:?}, tasks {:?}", self.open())
     }
 
     /// Everything has ended: the store has what it took, and what the agents said, once.

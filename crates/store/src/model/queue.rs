@@ -147,11 +147,16 @@ impl Tables {
     }
 
     pub fn again(&mut self, which: Again) -> u64 {
+        if self.lacks(Flaw::DueForgotten) {
+            return 0;
+        }
         let early = self.lacks(Flaw::DueUnchecked);
+        let repeats = self.lacks(Flaw::DoneAgain);
         let fits = |row: &&mut TaskRow| {
-            let may = row.state == TaskState::Waiting && row.run.is_none();
+            let done = repeats && row.state == TaskState::Done;
+            let may = (row.state == TaskState::Waiting || done) && row.run.is_none();
             may && match which {
-                Again::Due(now) => row.until.is_some_and(|until| early || until <= now),
+                Again::Due(now) => done || row.until.is_some_and(|until| early || until <= now),
                 Again::Whenever(why) => row.waiting_for == Some(why),
             }
         };

@@ -46,13 +46,21 @@ pub enum Flaw {
     RecallIgnored,
     /// A task that waits is looked at before its time.
     DueUnchecked,
+    /// A task that is done is queued with those whose time has come.
+    DoneAgain,
+    /// A Batch of several events is taken, and the first of them is not there.
+    EventLost,
+    /// A wish that was taken stays in the inbox.
+    WishKept,
+    /// A task that waits for its time waits for ever.
+    DueForgotten,
     /// Who came first is first, whatever the priority.
     PriorityIgnored,
     /// A sum is set aside under any fence.
     ReserveUnfenced,
     /// A sum is set aside whatever others have set aside.
     ReserveUncounted,
-    /// What was set aside for a run stays so when it has ended.
+    /// What was set aside for a run and not spent stays so when it has ended.
     ReservationKept,
 }
 
@@ -232,21 +240,27 @@ impl Tables {
             None => self.lacks(Flaw::CommitUnfenced),
         };
         let anywhere = self.lacks(Flaw::HeadUnchecked);
+        let (loses, keeps) = (self.lacks(Flaw::EventLost), self.lacks(Flaw::WishKept));
         let run = self.held(batch.run, batch.fence, unfenced)?;
         check(run, batch, anywhere)?;
         check_deeds(run, batch)?;
         apply(run, batch);
+        if loses && batch.events.len() > 1 {
+            run.events.retain(|event| event.seq != batch.first_seq);
+        }
+        if keeps {
+            run.inbox.iter_mut().for_each(|wished| wished.taken = false);
+        }
         let (head_seq, task) = (run.row.head_seq, run.row.task);
         if let Some(end) = &batch.settle {
             self.end_task(task, end);
-            if !self.lacks(Flaw::ReservationKept) {
-                self.close_reservations(batch, end);
-            }
+            self.close_reservations(batch, end);
         }
         Ok(Committed { head_seq })
     }
 
     fn close_reservations(&mut self, batch: &Batch, end: &Settle) {
+        let keeps = self.lacks(Flaw::ReservationKept);
         let totals = batch.totals.unwrap_or_default();
         let started_at = self.runs.get(&batch.run).map(|run| run.row.started_at);
         let open = |held: &&mut Reservation| held.run == batch.run && held.settled_at.is_none();
@@ -254,7 +268,7 @@ impl Tables {
             let unspent = end.unspent.then_some(0);
             let paid = totals.effective_nanousd.map(|nano| nano.0).or(unspent);
             held.nanousd = paid.unwrap_or(held.nanousd);
-            held.tokens = totals.tokens.total();
+            held.tokens = totals.tokens.total().max(if keeps { held.tokens } else { 0 });
             held.turns = end.turns;
             held.ms = started_at.map_or(0, |started_at| end.ended_at.since(started_at));
             held.settled_at = Some(end.ended_at);
