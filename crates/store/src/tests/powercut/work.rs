@@ -9,7 +9,7 @@ use crate::*;
 use contract::event::{Body, Log, Stream, Totals};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::state::WaitingFor;
-use contract::{CommandId, RunState, TaskState, Wish};
+use contract::{CommandId, RunState, Scope, TaskState, TokenId, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a copy is called, beside the original.
@@ -37,6 +37,15 @@ pub(super) enum Answer {
         run: RunId,
         until: Timestamp,
     },
+    /// Whoever held it before may write no more.
+    Fenced {
+        run: RunId,
+        fence: u64,
+    },
+    /// A token opens the API.
+    Given(TokenId),
+    /// It does not any more.
+    Revoked(TokenId),
     Wished {
         run: RunId,
         id: CommandId,
@@ -66,6 +75,8 @@ pub(super) struct Told {
     deleted: BTreeMap<RunId, usize>,
     /// The runs that a copy has, and the blobs that they named.
     copied: BTreeMap<RunId, BTreeSet<String>>,
+    /// Tokens that were asked to be taken away, after so many answers.
+    revoking: BTreeMap<TokenId, usize>,
     /// The head of the run once a wish is taken.
     taken: BTreeMap<CommandId, u64>,
 }
@@ -247,6 +258,37 @@ impl Worker<'_> {
         Ok(())
     }
 
+    /// Takes a run over from its holder, who may be dead.
+    async fn take_over(&mut self, store: &Store, held: &mut Holder) -> Result<(), Error> {
+        let row = store.run(held.run).await?.ok_or_else(|| Error::not_found("a run"))?;
+        let seen =
+            crate::Seen { run: held.run, fence: held.fence, expires_at: row.lease_expires_at };
+        for reaped in store.reap_seen(NOW, vec![seen]).await? {
+            held.fence = reaped.fence;
+            self.answered(Answer::Fenced { run: held.run, fence: reaped.fence });
+        }
+        Ok(())
+    }
+
+    /// Gives a token out, and takes one away that was given before.
+    async fn tokens(&mut self, store: &Store) -> Result<(), Error> {
+        let mut given = Vec::new();
+        for _ in 0..2 {
+            let id = TokenId::new(next_uuid());
+            let (name, hash) =
+                (id.to_string(), *blake3::hash(id.to_string().as_bytes()).as_bytes());
+            let (scope, browser, created_at, expires_at) = (Scope::Viewer, false, NOW, None);
+            let row = TokenRow { id, name, scope, browser, created_at, expires_at };
+            store.add_token(NewToken { row, hash }).await?;
+            self.answered(Answer::Given(id));
+            given.push(id);
+        }
+        self.told.revoking.insert(given[0], self.told.answers.len());
+        store.revoke_token(given[0]).await?;
+        self.answered(Answer::Revoked(given[0]));
+        Ok(())
+    }
+
     async fn recall(&mut self, store: &Store, held: &Holder) -> Result<(), Error> {
         store.recall(held.task, held.fence).await?;
         self.answered(Answer::Recalled(held.task));
@@ -296,6 +338,7 @@ impl Worker<'_> {
         for opening in 0..3 {
             let store = Store::open(home)?;
             self.queue(&store).await?;
+            self.tokens(&store).await?;
             for n in 0..6 {
                 held.push(self.begin(&store).await?);
                 self.wish(&store, held[n % held.len()].run).await?;
@@ -308,6 +351,8 @@ impl Worker<'_> {
                     self.settle(&store, &mut ended).await?;
                 }
                 self.keep(&store, held[0].run, opening * 6 + n).await?;
+                let newest = held.len() - 1;
+                self.take_over(&store, &mut held[newest]).await?;
             }
             if opening < 2 {
                 store.close().await;
@@ -334,6 +379,7 @@ impl Worker<'_> {
             held.extend(refused.note(self.begin(&store).await));
             held.extend(refused.note(self.begin(&store).await));
             refused.note(self.queue(&store).await);
+            refused.note(self.tokens(&store).await);
             for n in 0..2 {
                 let n = opening * 2 + n;
                 refused.note(self.commit_all(&store, &mut held, n).await);
@@ -477,6 +523,9 @@ struct Seen {
     comments: BTreeSet<CommandId>,
     runs: BTreeMap<RunId, RunRow>,
     waiting: BTreeSet<CommandId>,
+    tokens: BTreeSet<TokenId>,
+    /// How many answers had been given.
+    answers: usize,
     half_deleted: BTreeSet<RunId>,
     /// Runs that are not there any more, and whose deletion had been asked for.
     gone: BTreeSet<RunId>,
@@ -498,11 +547,12 @@ impl Seen {
         }
         let tasks = tasks.into_iter().map(|task| (task.id, task)).collect();
         let runs: BTreeMap<_, _> = runs.into_iter().map(|run| (run.id, run)).collect();
+        let tokens = store.tokens(NOW, None, ALL).await?.into_iter().map(|row| row.id).collect();
         let half_deleted = store.half_deleted(ALL).await?.into_iter().collect();
         let asked = told.deleted.iter().filter(|(_, asked)| **asked <= answers);
         let gone = asked.map(|(run, _)| *run).filter(|run| !runs.contains_key(run)).collect();
         let copied = home.with_file_name(COPY).is_dir();
-        Ok(Self { tasks, comments, runs, waiting, half_deleted, gone, copied })
+        Ok(Self { tasks, comments, runs, waiting, tokens, answers, half_deleted, gone, copied })
     }
 
     /// What is left of runs that were wholly removed: nobody would look for it any more.
@@ -540,6 +590,12 @@ impl Seen {
             Answer::Lease { run, until } => {
                 row(run, &|row| row.lease_expires_at >= *until || settled(row))
             }
+            Answer::Fenced { run, fence } => row(run, &|row| row.fence >= *fence),
+            Answer::Given(token) => {
+                let revoking = told.revoking.get(token);
+                self.tokens.contains(token) || revoking.is_some_and(|asked| *asked <= self.answers)
+            }
+            Answer::Revoked(token) => !self.tokens.contains(token),
             // Taken with the Batch that took it, and not a moment sooner or later.
             Answer::Wished { run, id } => row(run, &|row| {
                 let taken = told.taken.get(id).is_some_and(|head| row.head_seq >= *head);
