@@ -3,8 +3,10 @@
 //! server comes, and the judge.
 
 use super::clients::{self, Role, Shared};
+use super::errands;
 use super::house::{House, signal};
 use super::judge::{self, Peace};
+use super::launch::Unlaunched;
 use super::log::Log;
 use super::said;
 use super::schedule::{Case, Kill, Kind, Place, place};
@@ -73,6 +75,7 @@ pub struct Spent {
 pub struct Outcome {
     pub deaths: Vec<Death>,
     pub spent: Spent,
+    pub unlaunched: Unlaunched,
     pub broken: Vec<String>,
     /// What was left of a case that went wrong.
     pub kept: Option<PathBuf>,
@@ -131,12 +134,13 @@ pub fn run(
     spent.ending = begun.elapsed() - spent.killing;
     let judged = judge::judge(&mut torture.house, &torture.shared, peace);
     spent.judging = begun.elapsed() - spent.killing - spent.ending;
-    torture.broken.extend(judged);
+    torture.broken.extend(judged.broken);
     let kept = match torture.broken.is_empty() {
         true => None,
         false => copied(torture.house.instance.root(), keep),
     };
-    Ok(Outcome { deaths: torture.deaths, spent, broken: torture.broken, kept })
+    let Torture { deaths, broken, .. } = torture;
+    Ok(Outcome { deaths, spent, unlaunched: judged.unlaunched, broken, kept })
 }
 
 struct Torture {
@@ -156,6 +160,12 @@ impl Torture {
     fn watching(&self) -> usize {
         let load = |count: &AtomicUsize| count.load(Ordering::SeqCst);
         load(&self.shared.watching) + load(&self.shared.errands)
+    }
+
+    /// The server is dead afterwards, whoever killed it.
+    fn kill(&mut self) {
+        self.house.kill();
+        self.shared.log.killed(errands::now_ms());
     }
 
     /// One life of a server, from its start to its violent end.
@@ -203,7 +213,7 @@ impl Torture {
         }
         let watching = self.watching();
         self.house.disarm();
-        self.house.kill();
+        self.kill();
         self.deaths.push(Death { point: None, owed: watching > 0 });
         Ok(())
     }
@@ -222,7 +232,7 @@ impl Torture {
         if let Some(status) = self.house.ended() {
             self.broken.push(format!("a server stays until it is killed: it ended with {status}"));
         }
-        self.house.kill();
+        self.kill();
         std::thread::sleep(PAUSE);
         self.deaths.push(Death { point: None, owed: watching > 0 || self.cut() > cut });
         Ok(())
@@ -268,7 +278,7 @@ impl Torture {
                 self.broken.push(format!("{} kills", point.name()));
             }
         }
-        self.house.kill();
+        self.kill();
         // Those who were cut off notice within a moment.
         std::thread::sleep(2 * PAUSE);
         let owed = live || watching > 0 || self.cut() > cut;
@@ -300,6 +310,7 @@ impl Torture {
             let _ = before.kill();
             let _ = before.wait();
         }
+        self.shared.log.killed(errands::now_ms());
         let owed = self.watching() > 0 || self.cut() > cut;
         self.deaths.push(Death { point: dead.then_some(point), owed });
         Ok(())

@@ -178,9 +178,10 @@ impl Shared {
             "agent": "torture", "prompt": format!("{} {serial}", role.word()), "cwd": self.work,
             "adapter": adapter(&self.agent, role), "run_id": RunId::new(Uuid::now_v7()),
         });
-        let (status, answer) = loop {
+        let (asked, (status, answer)) = loop {
+            let now = errands::now_ms();
             match self.door.ask("POST", "/api/v1/runs", &body.to_string()) {
-                Ok(answered) => break answered,
+                Ok(answered) => break (now, answered),
                 Err(silence) if self.is_over() => return Err(silence),
                 Err(silence) => self.note(&silence),
             }
@@ -188,7 +189,7 @@ impl Shared {
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
         let run = answer["run_id"].as_str().filter(|_| status == 201);
         if let Some(run) = run {
-            self.log.started(run);
+            self.log.started(run, asked);
         }
         Ok(run.map(str::to_owned))
     }

@@ -6,6 +6,7 @@ use super::case::SHOWN;
 use super::clients::{Role, SECRET, SECRET_NAME, Shared};
 use super::errands::{self, Cancels, Errand};
 use super::house::House;
+use super::launch::{self, Unlaunched};
 use super::log::{Deleted, State};
 use contract::Timestamp;
 use serde_json::Value;
@@ -40,6 +41,13 @@ pub struct Peace {
     pub descriptors: usize,
     pub threads: u64,
     pub memory: u64,
+}
+
+/// What came of a case.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub broken: Vec<String>,
+    pub unlaunched: Unlaunched,
 }
 
 /// One run as the store has it.
@@ -91,15 +99,19 @@ fn until(most: Duration, pause: Duration, mut holds: impl FnMut() -> bool) -> bo
 
 /// Everything that does not hold of a house whose faults have stopped. The server lives, and is
 /// asked to leave on the way.
-pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Vec<String> {
-    let mut broken = Vec::new();
-    if !settles(shared, &mut broken) {
+pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Verdict {
+    let mut verdict = Verdict::default();
+    let broken = &mut verdict.broken;
+    if !settles(shared, broken) {
         broken.push("every run ends once the faults stop: some are live".to_owned());
         broken.extend(open(shared));
-        return broken;
+        return verdict;
     }
     match runs(shared) {
-        Some(runs) => judge_all(&runs, house, shared, peace, &mut broken),
+        Some(runs) => {
+            judge_all(&runs, house, shared, peace, broken);
+            verdict.unlaunched = judge_launches(&runs, shared, broken);
+        }
         None => broken.push("a healthy server shows its runs".to_owned()),
     }
     if !until(GONE_MAX, PAUSE, || house.spools().is_empty()) {
@@ -133,8 +145,8 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Vec<String> {
         Ok(said) => broken.extend(said.into_iter().map(|said| format!("the store: {said}"))),
         Err(error) => broken.push(format!("the store can be read: {error}")),
     }
-    find_secrets(house, &mut broken);
-    broken
+    find_secrets(house, broken);
+    verdict
 }
 
 /// What has not come to its end.
@@ -299,15 +311,25 @@ fn runs(shared: &Shared) -> Option<Vec<Seen>> {
 
 /// Whether nobody harmed a run, nor its host before it had an agent.
 fn is_whole(run: &Seen, shared: &Shared) -> bool {
-    let result = run.events.last().cloned().unwrap_or_default();
-    // Its host died between making it and handing it to its keeper: it has ended, as lost.
-    let unlaunched = result["outcome"] == "lost"
-        && result["code"] == "process_lost"
-        && !run
-            .events
-            .iter()
-            .any(|event| event["origin"] == "agent" || event["phase"] == "running");
-    !unlaunched && !shared.log.is_victim(&run.id)
+    // Whether that is excused is asked by itself.
+    !launch::is_unlaunched(&run.events) && !shared.log.is_victim(&run.id)
+}
+
+/// Runs that nobody harmed and that never had an agent: how many, and which of them should have.
+fn judge_launches(runs: &[Seen], shared: &Shared, broken: &mut Vec<String>) -> Unlaunched {
+    let state = shared.log.state().clone();
+    let mut count = Unlaunched::default();
+    let victim = |run: &&Seen| !shared.log.is_victim(&run.id);
+    for run in runs.iter().filter(|run| launch::is_unlaunched(&run.events)).filter(victim) {
+        let of_queue = run.row["task"].as_str().is_some_and(|task| state.tasks.contains_key(task));
+        let told = state.runs.get(&run.id).map(|told| match of_queue {
+            true => launch::Told::Listed(told.asked),
+            false => launch::Told::Started(told.asked),
+        });
+        let said = launch::judge(&run.events, told, &state.kills, &mut count);
+        broken.extend(said.map(|said| format!("{}: {said}", run.id)));
+    }
+    count
 }
 
 fn judge_run(run: &Seen, shared: &Shared, peace: &Peace) -> Vec<String> {
@@ -423,7 +445,7 @@ pub fn peace(house: &mut House, shared: &std::sync::Arc<Shared>) -> Result<Peace
     }
     peace.descriptors = house.descriptors();
     (peace.threads, peace.memory) = house.weight();
-    let broken = judge(house, shared, &peace);
+    let broken = judge(house, shared, &peace).broken;
     match broken.is_empty() {
         true => Ok(peace),
         false => Err(format!("without any kill this does not hold:\n{}", broken.join("\n"))),

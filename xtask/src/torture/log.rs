@@ -13,6 +13,8 @@ use testkit::promises::task;
 /// One client's view of one run.
 #[derive(Debug, Default, Clone)]
 pub struct Told {
+    /// When the question was put whose answer told of it.
+    pub asked: i64,
     pub shown: Shown,
     /// Its result was shown.
     pub ended: bool,
@@ -51,6 +53,8 @@ pub struct State {
     pub deleted: BTreeMap<String, Deleted>,
     /// Runs whose keeper or agent was killed, by id or by the end of it.
     pub victims: BTreeSet<String>,
+    /// When hosts were seen to have been killed.
+    pub kills: Vec<i64>,
 }
 
 /// The log of one case.
@@ -74,9 +78,10 @@ impl Log {
         file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()).expect("the log is kept");
     }
 
-    pub fn started(&self, run: &str) {
-        self.write(&format!("{}\n", json!({ "started": run })));
-        self.state().runs.entry(run.to_owned()).or_default();
+    /// A run is there, as the answer says to a question that was put at that moment.
+    pub fn started(&self, run: &str, asked: i64) {
+        self.write(&format!("{}\n", json!({ "started": run, "asked": asked })));
+        self.state().runs.entry(run.to_owned()).or_default().asked = asked;
     }
 
     pub fn shown(&self, run: &str, events: Vec<(u64, String)>) {
@@ -150,6 +155,10 @@ impl Log {
 
     pub fn victim(&self, run: &str) {
         self.state().victims.insert(run.to_owned());
+    }
+
+    pub fn killed(&self, now: i64) {
+        self.state().kills.push(now);
     }
 
     /// Runs that were acknowledged and not seen to end.

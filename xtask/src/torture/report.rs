@@ -3,6 +3,7 @@
 //! kills can give.
 
 use super::case::{Death, Outcome, Spent};
+use super::launch::{LAUNCH_MAX_MS, Unlaunched};
 use super::schedule::{Case, Kill, Place, place};
 use failpoint::Point;
 use std::collections::BTreeMap;
@@ -30,6 +31,7 @@ pub struct Report {
     cases: usize,
     rows: BTreeMap<Option<Point>, Row>,
     spent: Spent,
+    unlaunched: Unlaunched,
     violations: usize,
     /// The one point that was asked for, if not all were.
     only: Option<Point>,
@@ -37,8 +39,8 @@ pub struct Report {
 
 impl Report {
     pub fn new(began: Instant, only: Option<Point>) -> Self {
-        let (rows, spent) = (BTreeMap::new(), Spent::default());
-        Self { began, cases: 0, rows, spent, violations: 0, only }
+        let (rows, spent, unlaunched) = Default::default();
+        Self { began, cases: 0, rows, spent, unlaunched, violations: 0, only }
     }
 
     pub fn add(&mut self, case: &Case, outcome: Result<Outcome, String>, again: &str) {
@@ -46,10 +48,12 @@ impl Report {
         let outcome = outcome.unwrap_or_else(|error| Outcome {
             deaths: Vec::new(),
             spent: Spent::default(),
+            unlaunched: Unlaunched::default(),
             broken: vec![error],
             kept: None,
         });
-        let Outcome { deaths, spent, broken, kept } = outcome;
+        let Outcome { deaths, spent, unlaunched, broken, kept } = outcome;
+        self.unlaunched.add(unlaunched);
         self.spent.killing += spent.killing;
         self.spent.ending += spent.ending;
         self.spent.judging += spent.judging;
@@ -111,6 +115,11 @@ impl Report {
             self.violations,
             kills / 3
         );
+        let Unlaunched { acknowledged, unacknowledged, longest_ms } = self.unlaunched;
+        println!(
+            "{acknowledged} runs that were acknowledged were never launched, for their host died within \
+             {longest_ms} ms ({LAUNCH_MAX_MS} allowed); {unacknowledged} that were not"
+        );
         let (held, rare) = self.rare();
         println!(
             "{held} points were asked for {ASKED_ENOUGH} times, and must be met {OWED_MIN} times with something owed"
@@ -154,6 +163,12 @@ mod tests {
     use super::super::schedule::Kind;
     use super::*;
 
+    /// A case in which all was well.
+    fn well(deaths: Vec<Death>) -> Outcome {
+        let (spent, unlaunched) = (Spent::default(), Unlaunched::default());
+        Outcome { deaths, spent, unlaunched, broken: Vec::new(), kept: None }
+    }
+
     #[test]
     fn a_point_that_is_never_passed_is_told_when_it_was_tried_often_enough() {
         let kills = vec![
@@ -167,9 +182,7 @@ mod tests {
                 Death { point: None, owed: true },
                 Death { point: Some(Point::Reaped), owed: true },
             ];
-            let spent = Spent::default();
-            let outcome = Outcome { deaths, spent, broken: Vec::new(), kept: None };
-            report.add(&case, Ok(outcome), "");
+            report.add(&case, Ok(well(deaths)), "");
             let unmet: &[&str] = if tries < BLIND_AFTER { &[] } else { &["fence_raised"] };
             assert_eq!(report.unmet(), unmet, "after {tries}");
         }
@@ -183,8 +196,7 @@ mod tests {
         let mut report = Report::new(Instant::now(), None);
         for n in 0..asked {
             let deaths = vec![Death { point: Some(point), owed: n < owed }];
-            let (spent, broken, kept) = (Spent::default(), Vec::new(), None);
-            report.add(&case, Ok(Outcome { deaths, spent, broken, kept }), "");
+            report.add(&case, Ok(well(deaths)), "");
         }
         report
     }
