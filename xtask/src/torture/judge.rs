@@ -50,13 +50,24 @@ pub struct Verdict {
     pub unlaunched: Unlaunched,
 }
 
-/// One run as the store has it.
+/// One run as the store has it, or as it was shown before it was deleted.
+#[derive(Clone)]
 struct Seen {
     id: String,
     role: Role,
     row: Value,
     events: Vec<Value>,
     found: Found,
+}
+
+impl Seen {
+    fn of(id: &str, row: &Value, found: Found) -> Option<Self> {
+        let word = |name: &str| row[name].as_str().unwrap_or_default();
+        let role = Role::of(word("agent"), word("prompt_preview"))?;
+        let events =
+            found.events.iter().map(|event| serde_json::from_str(event).unwrap_or_default());
+        Some(Self { id: id.to_owned(), role, row: row.clone(), events: events.collect(), found })
+    }
 }
 
 /// Waits until no run is live, every task has come to rest and none will come; false when that is
@@ -108,10 +119,7 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Verdict {
         return verdict;
     }
     match runs(shared) {
-        Some(runs) => {
-            judge_all(&runs, house, shared, peace, broken);
-            verdict.unlaunched = judge_launches(&runs, shared, broken);
-        }
+        Some(runs) => verdict.unlaunched = judge_all(&runs, house, shared, peace, broken),
         None => broken.push("a healthy server shows its runs".to_owned()),
     }
     if !until(GONE_MAX, PAUSE, || house.spools().is_empty()) {
@@ -163,21 +171,30 @@ fn judge_all(
     shared: &Shared,
     peace: &Peace,
     broken: &mut Vec<String>,
-) {
-    for run in runs {
-        let said = judge_run(run, shared, peace);
-        broken.extend(said.into_iter().map(|said| format!("{}: {said}", run.id)));
-    }
+) -> Unlaunched {
     // Those who are asked below look at it too.
     let state = shared.log.state().clone();
+    let all: Vec<Seen> = runs.iter().cloned().chain(gone(runs, &state)).collect();
+    for run in &all {
+        let said = judge_run(run, shared, peace);
+        let gone = if state.deleted.contains_key(&run.id) { ", to be deleted" } else { "" };
+        broken.extend(said.into_iter().map(|said| format!("{}{gone}: {said}", run.id)));
+    }
     for promised in state.runs.keys().filter(|run| !state.deleted.contains_key(*run)) {
         if !runs.iter().any(|run| run.id == *promised) {
             broken.push(format!("a run that was acknowledged is there: {promised}"));
         }
     }
-    judge_tasks(runs, &state, shared, broken);
+    judge_tasks(&all, &state, shared, broken);
     judge_deleted(runs, &state, (house, shared), broken);
-    judge_books(runs, &state, shared, broken);
+    judge_books(&all, shared, broken);
+    judge_launches(&all, shared, broken)
+}
+
+/// Runs that are not there any more, as they were before someone asked to delete them.
+fn gone(runs: &[Seen], state: &State) -> Vec<Seen> {
+    let gone = state.deleted.iter().filter(|(id, _)| !runs.iter().any(|run| run.id == **id));
+    gone.filter_map(|(id, gone)| Seen::of(id, &gone.row, gone.found.clone())).collect()
 }
 
 fn judge_tasks(runs: &[Seen], state: &State, shared: &Shared, broken: &mut Vec<String>) {
@@ -187,13 +204,9 @@ fn judge_tasks(runs: &[Seen], state: &State, shared: &Shared, broken: &mut Vec<S
             broken.push(format!("a task that was acknowledged is there: {id}"));
             continue;
         };
-        let there = runs.iter().filter(|run| run.row["task"] == id.as_str());
-        let there = there.map(|run| task::Attempt::of(&run.row, &run.events));
-        let gone = state.deleted.iter().filter(|(run, gone)| {
-            gone.row["task"] == id.as_str() && !runs.iter().any(|there| there.id == **run)
-        });
-        let gone = gone.map(|(_, gone)| task::Attempt::of(&gone.row, &[]));
-        let mut attempts: Vec<_> = there.chain(gone).collect();
+        let own = runs.iter().filter(|run| run.row["task"] == id.as_str());
+        let mut attempts: Vec<_> =
+            own.map(|run| task::Attempt::of(&run.row, &run.events)).collect();
         attempts.sort_by_key(|attempt| attempt.fences);
         found.insert(id, task::Found { sheet, runs: attempts });
     }
@@ -238,7 +251,7 @@ fn judge_deleted(
         .flat_map(|run| run.found.events.iter().flat_map(|event| promises::blobs(event)))
         .collect();
     let data = house.instance.data();
-    for (run, Deleted { blobs, acknowledged, .. }) in &state.deleted {
+    for (run, Deleted { found, acknowledged, .. }) in &state.deleted {
         let listed = runs.iter().any(|there| there.id == *run);
         match (listed, acknowledged) {
             (true, true) => broken.push(format!("what was deleted is not listed: {run}")),
@@ -253,6 +266,8 @@ fn judge_deleted(
                 broken.push(format!("what was deleted is not shown: {path} gives {status:?}"));
             }
         }
+        let blobs: BTreeSet<String> =
+            found.events.iter().flat_map(|event| promises::blobs(event)).collect();
         let blobs =
             blobs.difference(&named).map(|hash| data.join("blobs").join(&hash[..2]).join(hash));
         let files: Vec<_> =
@@ -265,11 +280,9 @@ fn judge_deleted(
 }
 
 /// What was spent is in the books, also by runs that were deleted.
-fn judge_books(runs: &[Seen], state: &State, shared: &Shared, broken: &mut Vec<String>) {
-    let gone = state.deleted.iter().filter(|(id, _)| !runs.iter().any(|run| run.id == **id));
-    let rows = runs.iter().map(|run| &run.row).chain(gone.map(|(_, gone)| &gone.row));
+fn judge_books(runs: &[Seen], shared: &Shared, broken: &mut Vec<String>) {
     let mut spent: BTreeMap<String, u64> = BTreeMap::new();
-    for row in rows {
+    for row in runs.iter().map(|run| &run.row) {
         let tokens = tokens(&row["totals"]["tokens"]);
         if tokens > 0 {
             *spent.entry(row["agent"].as_str().unwrap_or_default().to_owned()).or_default() +=
@@ -297,14 +310,10 @@ fn runs(shared: &Shared) -> Option<Vec<Seen>> {
     let rows = shared.door.json("/api/v1/runs?limit=500")?;
     let mut runs = Vec::new();
     for row in rows["items"].as_array()? {
-        let id = row["id"].as_str()?.to_owned();
+        let id = row["id"].as_str()?;
         let text = |path: &str| shared.door.lines(&format!("/api/v1/runs/{id}/{path}"));
-        let word = |name: &str| row[name].as_str().unwrap_or_default();
-        let role = Role::of(word("agent"), word("prompt_preview"))?;
         let found = Found { events: text("events")?, trace: text("trace").unwrap_or_default() };
-        let events =
-            found.events.iter().map(|event| serde_json::from_str(event).unwrap_or_default());
-        runs.push(Seen { id, role, row: row.clone(), events: events.collect(), found });
+        runs.push(Seen::of(id, row, found)?);
     }
     Some(runs)
 }
@@ -449,5 +458,66 @@ pub fn peace(house: &mut House, shared: &std::sync::Arc<Shared>) -> Result<Peace
     match broken.is_empty() {
         true => Ok(peace),
         false => Err(format!("without any kill this does not hold:\n{}", broken.join("\n"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::Log;
+    use super::super::wire::Door;
+    use super::*;
+    use serde_json::json;
+
+    const RUN: &str = "r1";
+
+    /// What is said of a run that talked and was deleted, whose events were these when its host was
+    /// asked before, and all of which were shown but those that were never there.
+    fn said(harm: fn(&mut Vec<Value>)) -> String {
+        let deed = |seq: u64| json!({ "seq": seq, "fence": 1, "origin": "agent", "kind": "log", "text": seq });
+        let end = json!({ "seq": 3, "fence": 1, "kind": "result", "outcome": "succeeded" });
+        let shown = vec![deed(1), deed(2), end];
+        let mut peace = Peace::default();
+        peace.deeds.insert(Role::Talks, promises::deeds(&shown));
+        peace.totals.insert(Role::Talks, Value::Null);
+        let mut events = shown.clone();
+        harm(&mut events);
+
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::at(&dir.path().join(SHOWN)).unwrap();
+        let shared = Shared::new(Door::of(dir.path()), log, dir.path(), dir.path().to_owned());
+        shared.log.started(RUN, 0);
+        let numbered = (1..).zip(shown.iter().map(Value::to_string));
+        shared.log.shown(RUN, numbered.collect());
+        let events = events.iter().map(Value::to_string).collect();
+        let row = json!({ "id": RUN, "agent": "torture", "prompt_preview": "talks 1" });
+        shared.log.deletes(RUN, row, Found { events, trace: Vec::new() });
+        shared.log.deleted(RUN);
+        let state = shared.log.state().clone();
+        let gone = gone(&[], &state);
+        assert_eq!(gone.len(), 1);
+        judge_run(&gone[0], &shared, &peace).join("; ")
+    }
+
+    #[test]
+    fn a_run_that_was_deleted_is_judged_as_it_was_before() {
+        assert_eq!(said(|_| {}), "");
+        let lost = said(|events| drop(events.remove(1)));
+        for words in ["events are numbered without gaps", "what was shown is stored", "1 deeds"] {
+            assert!(lost.contains(words), "{words}: {lost}");
+        }
+        let twice = said(|events| events.insert(1, events[0].clone()));
+        assert!(twice.contains("the agent's lines are there once"), "{twice}");
+        let harmed = said(|events| events[2]["outcome"] = "failed".into());
+        assert!(harmed.contains("a run nobody harmed ends as ever"), "{harmed}");
+    }
+
+    #[test]
+    fn a_run_that_is_still_there_is_judged_as_it_is() {
+        let mut state = State::default();
+        let row = json!({ "id": RUN, "agent": "torture", "prompt_preview": "talks 1" });
+        let deleted = Deleted { row: row.clone(), ..Deleted::default() };
+        state.deleted.insert(RUN.to_owned(), deleted);
+        let there = Seen::of(RUN, &row, Found::default()).unwrap();
+        assert_eq!((gone(&[], &state).len(), gone(&[there], &state).len()), (1, 0));
     }
 }

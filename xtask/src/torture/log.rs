@@ -7,8 +7,7 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use testkit::promises::Shown;
-use testkit::promises::task;
+use testkit::promises::{Found, Shown, task};
 
 /// One client's view of one run.
 #[derive(Debug, Default, Clone)]
@@ -38,8 +37,7 @@ pub struct ToldTask {
 #[derive(Debug, Default, Clone)]
 pub struct Deleted {
     pub row: Value,
-    /// The hashes of the blobs that its events named.
-    pub blobs: BTreeSet<String>,
+    pub found: Found,
     /// It was acknowledged.
     pub acknowledged: bool,
 }
@@ -143,8 +141,8 @@ impl Log {
     }
 
     /// Someone is about to delete a run.
-    pub fn deletes(&self, run: &str, row: Value, blobs: BTreeSet<String>) {
-        let deleted = Deleted { row, blobs, acknowledged: false };
+    pub fn deletes(&self, run: &str, row: Value, found: Found) {
+        let deleted = Deleted { row, found, acknowledged: false };
         self.state().deleted.insert(run.to_owned(), deleted);
     }
 

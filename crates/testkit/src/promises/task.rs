@@ -31,7 +31,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// From its row and its events; of one that was deleted only the row is left.
+    /// From its row and its events.
     pub fn of(row: &Value, events: &[Value]) -> Self {
         let fence = |event: Option<&Value>| event.and_then(|event| event["fence"].as_u64());
         let last = row["fence"].as_u64().unwrap_or(0);
