@@ -8,6 +8,7 @@ use super::house::{House, signal};
 use super::judge::{self, Peace};
 use super::launch::Unlaunched;
 use super::log::Log;
+use super::remains::{self, Promised};
 use super::said;
 use super::schedule::{Case, Kill, Kind, Place, place};
 use super::wire::Door;
@@ -67,6 +68,8 @@ pub struct Death {
 pub struct Spent {
     /// Lives, to their violent ends.
     pub killing: Duration,
+    /// Looks at the store between them, which are part of that.
+    pub looking: Duration,
     /// From the last kill until every run has ended and was seen to.
     pub ending: Duration,
     pub judging: Duration,
@@ -102,8 +105,8 @@ pub fn run(
     };
     let house = House::new(programs, lease_secs)?;
     let shared = shared(&house, programs)?;
-    let mut torture = Torture { house, shared, chance, deaths: Vec::new(), broken: Vec::new() };
-    let mut spent = Spent::default();
+    let (deaths, broken, spent) = Default::default();
+    let mut torture = Torture { house, shared, chance, deaths, broken, spent };
     let begun = Instant::now();
     let crowd_seed = torture.chance.number();
     let crowd = clients::crowd(&torture.shared, crowd_seed);
@@ -114,7 +117,7 @@ pub fn run(
             Kind::Sleeper => torture.sleeper(*kill)?,
         }
     }
-    spent.killing = begun.elapsed();
+    torture.spent.killing = begun.elapsed();
     if torture.house.ended().is_some() || torture.house.pid().is_none() {
         torture.house.serve(None)?;
     }
@@ -131,15 +134,15 @@ pub fn run(
     if settles && !unseen.is_empty() {
         torture.broken.push(format!("whoever watches a run sees its end: {unseen:?}"));
     }
-    spent.ending = begun.elapsed() - spent.killing;
+    torture.spent.ending = begun.elapsed() - torture.spent.killing;
     let judged = judge::judge(&mut torture.house, &torture.shared, peace);
-    spent.judging = begun.elapsed() - spent.killing - spent.ending;
+    torture.spent.judging = begun.elapsed() - torture.spent.killing - torture.spent.ending;
     torture.broken.extend(judged.broken);
     let kept = match torture.broken.is_empty() {
         true => None,
         false => copied(torture.house.instance.root(), keep),
     };
-    let Torture { deaths, broken, .. } = torture;
+    let Torture { deaths, broken, spent, .. } = torture;
     Ok(Outcome { deaths, spent, unlaunched: judged.unlaunched, broken, kept })
 }
 
@@ -149,6 +152,7 @@ struct Torture {
     chance: Chance,
     deaths: Vec<Death>,
     broken: Vec<String>,
+    spent: Spent,
 }
 
 impl Torture {
@@ -162,10 +166,17 @@ impl Torture {
         load(&self.shared.watching) + load(&self.shared.errands)
     }
 
-    /// The server is dead afterwards, whoever killed it.
+    /// The server is dead afterwards, whoever killed it, and what it left was looked at.
     fn kill(&mut self) {
         self.house.kill();
         self.shared.log.killed(errands::now_ms());
+        let begun = Instant::now();
+        let promised = match self.shared.log.has_promised() {
+            true => Promised::Something,
+            false => Promised::Nothing,
+        };
+        self.broken.extend(remains::broken(&self.house.instance.data(), promised));
+        self.spent.looking += begun.elapsed();
     }
 
     /// One life of a server, from its start to its violent end.

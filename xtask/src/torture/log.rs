@@ -159,6 +159,12 @@ impl Log {
         self.state().kills.push(now);
     }
 
+    /// Whether anyone was told that something is there.
+    pub fn has_promised(&self) -> bool {
+        let state = self.state();
+        !state.runs.is_empty() || !state.tasks.is_empty()
+    }
+
     /// Runs that were acknowledged and not seen to end.
     pub fn live(&self) -> Vec<String> {
         let state = self.state();

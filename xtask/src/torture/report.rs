@@ -55,6 +55,7 @@ impl Report {
         let Outcome { deaths, spent, unlaunched, broken, kept } = outcome;
         self.unlaunched.add(unlaunched);
         self.spent.killing += spent.killing;
+        self.spent.looking += spent.looking;
         self.spent.ending += spent.ending;
         self.spent.judging += spent.judging;
         self.violations += broken.len();
@@ -99,13 +100,17 @@ impl Report {
             println!("{name:<18} {:>6} {:>6} {:>10}", row.deaths, row.owed, row.violations);
         }
         let kills = self.kills();
-        let Spent { killing, ending, judging } = self.spent;
+        let Spent { killing, looking, ending, judging } = self.spent;
         let each = |spent: std::time::Duration| spent.as_secs_f64() / self.cases.max(1) as f64;
         println!(
             "a case: {:.1} s of kills, {:.1} s until all runs had ended, {:.1} s of judging",
             each(killing),
             each(ending),
             each(judging)
+        );
+        println!(
+            "looking at the store after each kill took {:.1} s of that in all",
+            looking.as_secs_f64()
         );
         println!(
             "{kills} kills in {} cases, {} s; {} violations; with none in {kills}, fewer than one \
