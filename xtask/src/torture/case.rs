@@ -61,6 +61,8 @@ pub struct Death {
     pub point: Option<Point>,
     /// Whether someone waited for an answer, or for the end of a run or a task that was acknowledged.
     pub owed: bool,
+    /// Whether a request that changes something was open, and never got its answer.
+    pub unanswered: bool,
 }
 
 /// How long the parts of a case took.
@@ -146,6 +148,15 @@ pub fn run(
     Ok(Outcome { deaths, spent, unlaunched: judged.unlaunched, broken, kept })
 }
 
+/// What was cut off so far.
+#[derive(Debug, Clone, Copy)]
+struct Cuts {
+    /// Requests and streams.
+    all: usize,
+    /// Requests that change something.
+    requests: usize,
+}
+
 struct Torture {
     house: House,
     shared: Arc<Shared>,
@@ -156,8 +167,17 @@ struct Torture {
 }
 
 impl Torture {
-    fn cut(&self) -> usize {
-        self.shared.cut.load(Ordering::SeqCst)
+    fn cuts(&self) -> Cuts {
+        let all = self.shared.cut.load(Ordering::SeqCst);
+        Cuts { all, requests: self.shared.door.unanswered() }
+    }
+
+    /// Notes that someone died, with what was open by then.
+    fn died(&mut self, point: Option<Point>, owed: bool, before: Cuts) {
+        let now = self.cuts();
+        let unanswered = now.requests > before.requests;
+        let owed = owed || unanswered || now.all > before.all;
+        self.deaths.push(Death { point, owed, unanswered });
     }
 
     /// Streams that are open, and tasks that are.
@@ -197,10 +217,10 @@ impl Torture {
                     | Place::Handover
                     | Place::Sleeper => {}
                 }
-                let cut = self.cut();
+                let before = self.cuts();
                 self.house.serve(Some((point, hit)))?;
                 let dead = self.await_death();
-                self.settle_death(point, dead, cut);
+                self.settle_death(point, dead, before);
                 Ok(())
             }
         }
@@ -209,6 +229,7 @@ impl Torture {
     /// A life before the one that counts, so that there is something to take over: it ends when
     /// agents are at work, or where it leaves just what the point needs.
     fn leave_something(&mut self, point: Point) -> Result<(), String> {
+        let before = self.cuts();
         let order = (point == Point::TraceCut).then_some((Point::TraceWritten, 6));
         self.house.serve(order)?;
         let until = Instant::now() + 2 * PATIENCE;
@@ -225,13 +246,13 @@ impl Torture {
         let watching = self.watching();
         self.house.disarm();
         self.kill();
-        self.deaths.push(Death { point: None, owed: watching > 0 });
+        self.died(None, watching > 0, before);
         Ok(())
     }
 
     /// A kill at an instant; now and then of a keeper or an agent too.
     fn instant(&mut self) -> Result<(), String> {
-        let cut = self.cut();
+        let before = self.cuts();
         self.house.serve(None)?;
         std::thread::sleep(Duration::from_millis(self.chance.below(INSTANT_MS) as u64));
         let watching = self.watching();
@@ -245,7 +266,7 @@ impl Torture {
         }
         self.kill();
         std::thread::sleep(PAUSE);
-        self.deaths.push(Death { point: None, owed: watching > 0 || self.cut() > cut });
+        self.died(None, watching > 0, before);
         Ok(())
     }
 
@@ -270,7 +291,7 @@ impl Torture {
     }
 
     /// The end of a life: whoever died, the server is dead after it.
-    fn settle_death(&mut self, point: Point, dead: bool, cut: usize) {
+    fn settle_death(&mut self, point: Point, dead: bool, before: Cuts) {
         let watching = self.watching();
         let live = !self.shared.log.live().is_empty();
         let victim = self.house.fired().unwrap_or_default();
@@ -292,14 +313,13 @@ impl Torture {
         self.kill();
         // Those who were cut off notice within a moment.
         std::thread::sleep(2 * PAUSE);
-        let owed = live || watching > 0 || self.cut() > cut;
-        self.deaths.push(Death { point: dead.then_some(point), owed });
+        self.died(dead.then_some(point), live || watching > 0, before);
     }
 
     /// A command hosts, a server comes, and the command dies while it makes room.
     fn handover(&mut self, kill: Kill, programs: &Programs) -> Result<(), String> {
         let Kill::At { point, hit } = kill else { return self.instant() };
-        let cut = self.cut();
+        let cuts = self.cuts();
         let agent = std::iter::once(programs.fake_agent.display().to_string());
         let agent = agent.chain(Role::Typed.script()).collect::<Vec<_>>().join(" ");
         let prompt = format!("{} from a command line", Role::Typed.word());
@@ -322,8 +342,8 @@ impl Torture {
             let _ = before.wait();
         }
         self.shared.log.killed(errands::now_ms());
-        let owed = self.watching() > 0 || self.cut() > cut;
-        self.deaths.push(Death { point: dead.then_some(point), owed });
+        let watching = self.watching();
+        self.died(dead.then_some(point), watching > 0, cuts);
         Ok(())
     }
 
@@ -332,7 +352,7 @@ impl Torture {
         let Kill::At { point, hit } = kill else { return self.instant() };
         // Leases run out here: every run is harmed.
         self.shared.log.victim("");
-        let cut = self.cut();
+        let before = self.cuts();
         self.house.serve(Some((point, hit)))?;
         let until = Instant::now() + PATIENCE;
         while self.shared.log.live().len() < 2 && Instant::now() < until {
@@ -342,7 +362,7 @@ impl Torture {
         std::thread::sleep(SLEEP);
         self.house.signal(Signal::CONT);
         let dead = self.await_death();
-        self.settle_death(point, dead, cut);
+        self.settle_death(point, dead, before);
         Ok(())
     }
 
