@@ -29,6 +29,11 @@ const THREADS_SLACK: u64 = 24;
 const MEMORY_RATIO: u64 = 4;
 /// How long a lease may have been over while a healthy server is there.
 const LEASE_OVER_MAX_MS: i64 = 30_000;
+/// How long a server may take to sweep what its dead predecessors wrote and never named: a pause for
+/// each of the 256 shelves that blobs are on, and as much again.
+const SWEEP_MAX: Duration = Duration::from_secs(10);
+/// Between two looks at the whole store.
+const SWEEP_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(5);
 /// Between two questions to a server, which costs it more than a look costs us.
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
@@ -145,16 +150,24 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Verdict {
     if !until(GONE_MAX, PAUSE, || house.zombies().is_empty()) {
         broken.push(format!("whoever ended is waited for: {:?}", house.zombies()));
     }
+    await_sweep(house);
     broken.extend(house.leave().err());
     if !until(GONE_MAX, PAUSE, || house.processes().is_empty()) {
         broken.push(format!("nothing is left running: {:?}", house.processes()));
     }
-    match store::check(&house.instance.data()) {
+    match store::check_swept(&house.instance.data()) {
         Ok(said) => broken.extend(said.into_iter().map(|said| format!("the store: {said}"))),
         Err(error) => broken.push(format!("the store can be read: {error}")),
     }
     find_secrets(house, broken);
     verdict
+}
+
+/// Gives the server, which sweeps at its start and tells nobody when it is done, the time for it.
+/// What is still there then is for the check of a store that was swept to say.
+fn await_sweep(house: &House) {
+    let swept = || store::check_swept(&house.instance.data()).is_ok_and(|said| said.is_empty());
+    until(SWEEP_MAX, SWEEP_PAUSE, swept);
 }
 
 /// What has not come to its end.
