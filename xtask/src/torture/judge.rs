@@ -79,21 +79,29 @@ impl Seen {
 /// never so, and what was seen on the way that must not be.
 pub fn settles(shared: &Shared, broken: &mut Vec<String>) -> bool {
     let begun = errands::now_ms();
+    let mut overdue_said = false;
     until(LIVENESS_MAX, SETTLE_PAUSE, || {
         let all_begun = shared.all_begun.load(Ordering::SeqCst);
         let live = items(shared, "/api/v1/runs?live=true&limit=500");
         // A lease that is over is taken up by whoever hosts.
-        for run in live.iter().flatten() {
-            let until = serde_json::from_value(run["lease_expires_at"].clone()).map(Timestamp::ms);
-            let over = errands::now_ms() - until.unwrap_or(i64::MAX).max(begun);
-            if over > LEASE_OVER_MAX_MS && broken.is_empty() {
-                broken.push(format!("no lease is over for long: {over} ms of {}", run["id"]));
-            }
+        let said = live.iter().flatten().find_map(|run| overdue(run, begun, errands::now_ms()));
+        if let Some(said) = said.filter(|_| !overdue_said) {
+            overdue_said = true;
+            broken.push(said);
         }
         let tasks = items(shared, "/api/v1/tasks?limit=500");
         let rest = tasks.is_some_and(|tasks| tasks.iter().all(errands::rests));
         all_begun && rest && live.is_some_and(|live| live.is_empty())
     })
+}
+
+/// What is said of a live run whose lease is over for long, at this moment, by a server that is there
+/// since it began.
+fn overdue(run: &Value, begun: i64, now: i64) -> Option<String> {
+    let until: Timestamp = serde_json::from_value(run["lease_expires_at"].clone()).ok()?;
+    let over = now - until.ms().max(begun);
+    (over > LEASE_OVER_MAX_MS)
+        .then(|| format!("no lease is over for long: {over} ms of {}", run["id"]))
 }
 
 fn items(shared: &Shared, path: &str) -> Option<Vec<Value>> {
@@ -522,6 +530,17 @@ mod tests {
         assert!(twice.contains("the agent's lines are there once"), "{twice}");
         let harmed = said(|events| events[2]["outcome"] = "failed".into());
         assert!(harmed.contains("a run nobody harmed ends as ever"), "{harmed}");
+    }
+
+    #[test]
+    fn a_lease_that_is_over_for_long_while_a_server_is_there_is_said() {
+        let (until, late) = (100_000, 100_001 + LEASE_OVER_MAX_MS);
+        let run = json!({ "id": RUN, "lease_expires_at": Timestamp(until) });
+        let said = overdue(&run, 0, late).unwrap();
+        assert!(said.starts_with("no lease is over for long: 30001 ms"), "{said}");
+        assert_eq!(overdue(&run, 0, late - 1), None);
+        // It was over before there was anyone.
+        assert_eq!(overdue(&run, until + 1, late), None);
     }
 
     #[test]
