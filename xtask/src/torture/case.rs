@@ -87,6 +87,8 @@ pub struct Outcome {
     pub deaths: Vec<Death>,
     pub spent: Spent,
     pub unlaunched: Unlaunched,
+    /// Blobs that no run named when the last server had left.
+    pub unnamed: usize,
     pub broken: Vec<String>,
     /// What was left of a case that went wrong.
     pub kept: Option<PathBuf>,
@@ -144,15 +146,16 @@ pub fn run(
         torture.broken.push(format!("whoever watches a run sees its end: {unseen:?}"));
     }
     torture.spent.ending = begun.elapsed() - torture.spent.killing;
-    let judged = judge::judge(&mut torture.house, &torture.shared, peace);
+    let mut judged = judge::judge(&mut torture.house, &torture.shared, peace);
     torture.spent.judging = begun.elapsed() - torture.spent.killing - torture.spent.ending;
-    torture.broken.extend(judged.broken);
+    torture.broken.append(&mut judged.broken);
     let kept = match torture.broken.is_empty() {
         true => None,
         false => copied(torture.house.instance.root(), keep),
     };
     let Torture { deaths, broken, spent, .. } = torture;
-    Ok(Outcome { deaths, spent, unlaunched: judged.unlaunched, broken, kept })
+    let judge::Verdict { unlaunched, unnamed, .. } = judged;
+    Ok(Outcome { deaths, spent, unlaunched, unnamed, broken, kept })
 }
 
 /// What was cut off so far.

@@ -53,6 +53,8 @@ pub struct Peace {
 pub struct Verdict {
     pub broken: Vec<String>,
     pub unlaunched: Unlaunched,
+    /// Blobs that no run named when the last server had left.
+    pub unnamed: usize,
 }
 
 /// One run as the store has it, or as it was shown before it was deleted.
@@ -158,8 +160,11 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Verdict {
     if !until(GONE_MAX, PAUSE, || house.zombies().is_empty()) {
         broken.push(format!("whoever ended is waited for: {:?}", house.zombies()));
     }
-    await_sweep(house);
     broken.extend(house.leave().err());
+    verdict.unnamed = unnamed(house);
+    if verdict.unnamed > 0 {
+        broken.extend(swept(house).err());
+    }
     if !until(GONE_MAX, PAUSE, || house.processes().is_empty()) {
         broken.push(format!("nothing is left running: {:?}", house.processes()));
     }
@@ -171,11 +176,21 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Verdict {
     verdict
 }
 
-/// Gives the server, which sweeps at its start and tells nobody when it is done, the time for it.
-/// What is still there then is for the check of a store that was swept to say.
-fn await_sweep(house: &House) {
-    let swept = || store::check_swept(&house.instance.data()).is_ok_and(|said| said.is_empty());
-    until(SWEEP_MAX, SWEEP_PAUSE, swept);
+/// How many blobs no run names.
+fn unnamed(house: &House) -> usize {
+    let data = house.instance.data();
+    let counts = [store::check_swept(&data), store::check(&data)]
+        .map(|said| said.map_or(0, |said| said.len()));
+    counts[0].saturating_sub(counts[1])
+}
+
+/// One more server, which sweeps at its start and tells nobody when it is done: it is given the time
+/// for it, and what is there then is for the check of a store that was swept to say. The one before
+/// swept too, but a start that was refused later may have left what it had written.
+fn swept(house: &mut House) -> Result<(), String> {
+    house.serve(None)?;
+    until(SWEEP_MAX, SWEEP_PAUSE, || unnamed(house) == 0);
+    house.leave()
 }
 
 /// What has not come to its end.

@@ -33,6 +33,7 @@ pub struct Report {
     rows: BTreeMap<Option<Point>, Row>,
     spent: Spent,
     unlaunched: Unlaunched,
+    unnamed: usize,
     violations: usize,
     /// The one point that was asked for, if not all were.
     only: Option<Point>,
@@ -41,7 +42,8 @@ pub struct Report {
 impl Report {
     pub fn new(began: Instant, only: Option<Point>) -> Self {
         let (rows, spent, unlaunched) = Default::default();
-        Self { began, cases: 0, rows, spent, unlaunched, violations: 0, only }
+        let (cases, unnamed, violations) = (0, 0, 0);
+        Self { began, cases, rows, spent, unlaunched, unnamed, violations, only }
     }
 
     pub fn add(&mut self, case: &Case, outcome: Result<Outcome, String>, again: &str) {
@@ -50,11 +52,13 @@ impl Report {
             deaths: Vec::new(),
             spent: Spent::default(),
             unlaunched: Unlaunched::default(),
+            unnamed: 0,
             broken: vec![error],
             kept: None,
         });
-        let Outcome { deaths, spent, unlaunched, broken, kept } = outcome;
+        let Outcome { deaths, spent, unlaunched, unnamed, broken, kept } = outcome;
         self.unlaunched.add(unlaunched);
+        self.unnamed += unnamed;
         self.spent.killing += spent.killing;
         self.spent.looking += spent.looking;
         self.spent.ending += spent.ending;
@@ -133,6 +137,10 @@ impl Report {
             "{acknowledged} runs that were acknowledged were never launched, for their host died within \
              {longest_ms} ms ({LAUNCH_MAX_MS} allowed); {unacknowledged} that were not"
         );
+        println!(
+            "{} blobs had no name when the last server of a case had left, for one more to sweep",
+            self.unnamed
+        );
         let (held, rare) = self.rare();
         println!(
             "{held} points were asked for {ASKED_ENOUGH} times, and must be met {OWED_MIN} times with something \
@@ -182,7 +190,7 @@ mod tests {
     /// A case in which all was well.
     fn well(deaths: Vec<Death>) -> Outcome {
         let (spent, unlaunched) = (Spent::default(), Unlaunched::default());
-        Outcome { deaths, spent, unlaunched, broken: Vec::new(), kept: None }
+        Outcome { deaths, spent, unlaunched, unnamed: 0, broken: Vec::new(), kept: None }
     }
 
     #[test]
