@@ -6,14 +6,17 @@
 //! The schedule follows from the seed (`torture/schedule.rs`); what the threads of a case do between
 //! two kills does not, so a case that failed may have to be had again more than once. One case is
 //! `torture/case.rs`, those who use the product meanwhile `torture/clients.rs` and
-//! `torture/errands.rs`, what must hold `torture/judge.rs`. The last recorded run is in `docs/torture.md`.
+//! `torture/errands.rs`, what must hold `torture/judge.rs`,
+//! `torture/launch.rs` and `torture/remains.rs`. The last recorded run is in `docs/torture.md`.
 
 mod case;
 mod clients;
 mod errands;
 mod house;
 mod judge;
+mod launch;
 mod log;
+mod remains;
 mod report;
 mod schedule;
 mod wire;

@@ -3,9 +3,12 @@
 //! server comes, and the judge.
 
 use super::clients::{self, Role, Shared};
+use super::errands;
 use super::house::{House, signal};
 use super::judge::{self, Peace};
+use super::launch::Unlaunched;
 use super::log::Log;
+use super::remains::{self, Promised};
 use super::said;
 use super::schedule::{Case, Kill, Kind, Place, place};
 use super::wire::Door;
@@ -25,6 +28,12 @@ const INSTANT_MS: usize = 600;
 const RUNS_AT_WORK: usize = 3;
 /// Longer than any kill and restart on a busy machine takes.
 const LEASE_SECS: u64 = 120;
+/// In one ordinary case of so many leases last so long: when one is renewed at the latest there is
+/// still more left than a restart takes, and should nobody take a run up again it is over for too long
+/// before the judge's patience is. A server that could not adopt a run waits for the length of a lease
+/// by its own clock, which must be less than what the judge allows.
+const BRIEF_EVERY: usize = 4;
+const LEASE_SECS_BRIEF: u64 = 20;
 /// What clients were told; in the folder of the house.
 pub const SHOWN: &str = "acknowledged.jsonl";
 /// The shortest lease there is, for a host that sleeps for longer.
@@ -58,6 +67,8 @@ pub struct Death {
     pub point: Option<Point>,
     /// Whether someone waited for an answer, or for the end of a run or a task that was acknowledged.
     pub owed: bool,
+    /// Whether a request that changes something was open, and never got its answer.
+    pub unanswered: bool,
 }
 
 /// How long the parts of a case took.
@@ -65,6 +76,8 @@ pub struct Death {
 pub struct Spent {
     /// Lives, to their violent ends.
     pub killing: Duration,
+    /// Looks at the store between them, which are part of that.
+    pub looking: Duration,
     /// From the last kill until every run has ended and was seen to.
     pub ending: Duration,
     pub judging: Duration,
@@ -73,6 +86,9 @@ pub struct Spent {
 pub struct Outcome {
     pub deaths: Vec<Death>,
     pub spent: Spent,
+    pub unlaunched: Unlaunched,
+    /// Blobs that no run named when the last server had left.
+    pub unnamed: usize,
     pub broken: Vec<String>,
     /// What was left of a case that went wrong.
     pub kept: Option<PathBuf>,
@@ -94,13 +110,14 @@ pub fn run(
 ) -> Result<Outcome, String> {
     let chance = Chance::of(seed, "case", case.number as u64);
     let lease_secs = match case.kind {
+        Kind::Ordinary if case.number.is_multiple_of(BRIEF_EVERY) => LEASE_SECS_BRIEF,
         Kind::Ordinary | Kind::Handover => LEASE_SECS,
         Kind::Sleeper => LEASE_SECS_SHORT,
     };
     let house = House::new(programs, lease_secs)?;
     let shared = shared(&house, programs)?;
-    let mut torture = Torture { house, shared, chance, deaths: Vec::new(), broken: Vec::new() };
-    let mut spent = Spent::default();
+    let (deaths, broken, spent) = Default::default();
+    let mut torture = Torture { house, shared, chance, deaths, broken, spent };
     let begun = Instant::now();
     let crowd_seed = torture.chance.number();
     let crowd = clients::crowd(&torture.shared, crowd_seed);
@@ -111,7 +128,7 @@ pub fn run(
             Kind::Sleeper => torture.sleeper(*kill)?,
         }
     }
-    spent.killing = begun.elapsed();
+    torture.spent.killing = begun.elapsed();
     if torture.house.ended().is_some() || torture.house.pid().is_none() {
         torture.house.serve(None)?;
     }
@@ -128,15 +145,26 @@ pub fn run(
     if settles && !unseen.is_empty() {
         torture.broken.push(format!("whoever watches a run sees its end: {unseen:?}"));
     }
-    spent.ending = begun.elapsed() - spent.killing;
-    let judged = judge::judge(&mut torture.house, &torture.shared, peace);
-    spent.judging = begun.elapsed() - spent.killing - spent.ending;
-    torture.broken.extend(judged);
+    torture.spent.ending = begun.elapsed() - torture.spent.killing;
+    let mut judged = judge::judge(&mut torture.house, &torture.shared, peace);
+    torture.spent.judging = begun.elapsed() - torture.spent.killing - torture.spent.ending;
+    torture.broken.append(&mut judged.broken);
     let kept = match torture.broken.is_empty() {
         true => None,
         false => copied(torture.house.instance.root(), keep),
     };
-    Ok(Outcome { deaths: torture.deaths, spent, broken: torture.broken, kept })
+    let Torture { deaths, broken, spent, .. } = torture;
+    let judge::Verdict { unlaunched, unnamed, .. } = judged;
+    Ok(Outcome { deaths, spent, unlaunched, unnamed, broken, kept })
+}
+
+/// What was cut off so far.
+#[derive(Debug, Clone, Copy)]
+struct Cuts {
+    /// Requests and streams.
+    all: usize,
+    /// Requests that change something.
+    requests: usize,
 }
 
 struct Torture {
@@ -145,17 +173,40 @@ struct Torture {
     chance: Chance,
     deaths: Vec<Death>,
     broken: Vec<String>,
+    spent: Spent,
 }
 
 impl Torture {
-    fn cut(&self) -> usize {
-        self.shared.cut.load(Ordering::SeqCst)
+    fn cuts(&self) -> Cuts {
+        let all = self.shared.cut.load(Ordering::SeqCst);
+        Cuts { all, requests: self.shared.door.unanswered() }
+    }
+
+    /// Notes that someone died, with what was open by then.
+    fn died(&mut self, point: Option<Point>, owed: bool, before: Cuts) {
+        let now = self.cuts();
+        let unanswered = now.requests > before.requests;
+        let owed = owed || unanswered || now.all > before.all;
+        self.deaths.push(Death { point, owed, unanswered });
     }
 
     /// Streams that are open, and tasks that are.
     fn watching(&self) -> usize {
         let load = |count: &AtomicUsize| count.load(Ordering::SeqCst);
         load(&self.shared.watching) + load(&self.shared.errands)
+    }
+
+    /// The server is dead afterwards, whoever killed it, and what it left was looked at.
+    fn kill(&mut self) {
+        self.house.kill();
+        self.shared.log.killed(errands::now_ms());
+        let begun = Instant::now();
+        let promised = match self.shared.log.has_promised() {
+            true => Promised::Something,
+            false => Promised::Nothing,
+        };
+        self.broken.extend(remains::broken(&self.house.instance.data(), promised));
+        self.spent.looking += begun.elapsed();
     }
 
     /// One life of a server, from its start to its violent end.
@@ -176,10 +227,10 @@ impl Torture {
                     | Place::Handover
                     | Place::Sleeper => {}
                 }
-                let cut = self.cut();
+                let before = self.cuts();
                 self.house.serve(Some((point, hit)))?;
                 let dead = self.await_death();
-                self.settle_death(point, dead, cut);
+                self.settle_death(point, dead, before);
                 Ok(())
             }
         }
@@ -188,6 +239,7 @@ impl Torture {
     /// A life before the one that counts, so that there is something to take over: it ends when
     /// agents are at work, or where it leaves just what the point needs.
     fn leave_something(&mut self, point: Point) -> Result<(), String> {
+        let before = self.cuts();
         let order = (point == Point::TraceCut).then_some((Point::TraceWritten, 6));
         self.house.serve(order)?;
         let until = Instant::now() + 2 * PATIENCE;
@@ -203,14 +255,14 @@ impl Torture {
         }
         let watching = self.watching();
         self.house.disarm();
-        self.house.kill();
-        self.deaths.push(Death { point: None, owed: watching > 0 });
+        self.kill();
+        self.died(None, watching > 0, before);
         Ok(())
     }
 
     /// A kill at an instant; now and then of a keeper or an agent too.
     fn instant(&mut self) -> Result<(), String> {
-        let cut = self.cut();
+        let before = self.cuts();
         self.house.serve(None)?;
         std::thread::sleep(Duration::from_millis(self.chance.below(INSTANT_MS) as u64));
         let watching = self.watching();
@@ -222,9 +274,9 @@ impl Torture {
         if let Some(status) = self.house.ended() {
             self.broken.push(format!("a server stays until it is killed: it ended with {status}"));
         }
-        self.house.kill();
+        self.kill();
         std::thread::sleep(PAUSE);
-        self.deaths.push(Death { point: None, owed: watching > 0 || self.cut() > cut });
+        self.died(None, watching > 0, before);
         Ok(())
     }
 
@@ -249,7 +301,7 @@ impl Torture {
     }
 
     /// The end of a life: whoever died, the server is dead after it.
-    fn settle_death(&mut self, point: Point, dead: bool, cut: usize) {
+    fn settle_death(&mut self, point: Point, dead: bool, before: Cuts) {
         let watching = self.watching();
         let live = !self.shared.log.live().is_empty();
         let victim = self.house.fired().unwrap_or_default();
@@ -268,17 +320,16 @@ impl Torture {
                 self.broken.push(format!("{} kills", point.name()));
             }
         }
-        self.house.kill();
+        self.kill();
         // Those who were cut off notice within a moment.
         std::thread::sleep(2 * PAUSE);
-        let owed = live || watching > 0 || self.cut() > cut;
-        self.deaths.push(Death { point: dead.then_some(point), owed });
+        self.died(dead.then_some(point), live || watching > 0, before);
     }
 
     /// A command hosts, a server comes, and the command dies while it makes room.
     fn handover(&mut self, kill: Kill, programs: &Programs) -> Result<(), String> {
         let Kill::At { point, hit } = kill else { return self.instant() };
-        let cut = self.cut();
+        let cuts = self.cuts();
         let agent = std::iter::once(programs.fake_agent.display().to_string());
         let agent = agent.chain(Role::Typed.script()).collect::<Vec<_>>().join(" ");
         let prompt = format!("{} from a command line", Role::Typed.word());
@@ -300,8 +351,9 @@ impl Torture {
             let _ = before.kill();
             let _ = before.wait();
         }
-        let owed = self.watching() > 0 || self.cut() > cut;
-        self.deaths.push(Death { point: dead.then_some(point), owed });
+        self.shared.log.killed(errands::now_ms());
+        let watching = self.watching();
+        self.died(dead.then_some(point), watching > 0, cuts);
         Ok(())
     }
 
@@ -310,7 +362,7 @@ impl Torture {
         let Kill::At { point, hit } = kill else { return self.instant() };
         // Leases run out here: every run is harmed.
         self.shared.log.victim("");
-        let cut = self.cut();
+        let before = self.cuts();
         self.house.serve(Some((point, hit)))?;
         let until = Instant::now() + PATIENCE;
         while self.shared.log.live().len() < 2 && Instant::now() < until {
@@ -320,7 +372,7 @@ impl Torture {
         std::thread::sleep(SLEEP);
         self.house.signal(Signal::CONT);
         let dead = self.await_death();
-        self.settle_death(point, dead, cut);
+        self.settle_death(point, dead, before);
         Ok(())
     }
 

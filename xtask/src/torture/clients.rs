@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use testkit::promises;
+use testkit::promises::Found;
 use uuid::Uuid;
 
 /// Runs that are kept going at once.
@@ -178,9 +178,10 @@ impl Shared {
             "agent": "torture", "prompt": format!("{} {serial}", role.word()), "cwd": self.work,
             "adapter": adapter(&self.agent, role), "run_id": RunId::new(Uuid::now_v7()),
         });
-        let (status, answer) = loop {
+        let (asked, (status, answer)) = loop {
+            let now = errands::now_ms();
             match self.door.ask("POST", "/api/v1/runs", &body.to_string()) {
-                Ok(answered) => break answered,
+                Ok(answered) => break (now, answered),
                 Err(silence) if self.is_over() => return Err(silence),
                 Err(silence) => self.note(&silence),
             }
@@ -188,7 +189,7 @@ impl Shared {
         let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
         let run = answer["run_id"].as_str().filter(|_| status == 201);
         if let Some(run) = run {
-            self.log.started(run);
+            self.log.started(run, asked);
         }
         Ok(run.map(str::to_owned))
     }
@@ -298,14 +299,12 @@ pub fn delete(shared: &Shared, run: &str, chance: &mut Chance) {
     let mut noted = false;
     while !shared.is_over() {
         if !noted {
-            let (row, events) =
-                (shared.door.json(&path), shared.door.lines(&format!("{path}/events")));
-            let (Some(row), Some(events)) = (row, events) else {
+            // One that is not seen whole is not deleted: the judge sees it in the end.
+            let Some((row, found)) = found(&shared.door, &path) else {
                 shared.note(&Silence::Nobody);
                 continue;
             };
-            let blobs = events.iter().flat_map(|event| promises::blobs(event)).collect();
-            shared.log.deletes(run, row, blobs);
+            shared.log.deletes(run, row, found);
             noted = true;
         }
         match shared.door.ask("DELETE", &path, "") {
@@ -320,6 +319,21 @@ pub fn delete(shared: &Shared, run: &str, chance: &mut Chance) {
             }
         }
     }
+}
+
+/// A run that has ended, as its host shows it. `None` unless one host lived through all of it: an
+/// answer in lines has no length, so one that is cut off looks whole.
+fn found(door: &Door, path: &str) -> Option<(Value, Found)> {
+    let host = || Some(door.json("/api/v1/host")?["pid"].clone());
+    let before = host()?;
+    let row = door.json(path)?;
+    let events = door.lines(&format!("{path}/events"))?;
+    let trace = match door.ask("GET", &format!("{path}/trace"), "").ok()? {
+        (200, lines) => lines.lines().map(str::to_owned).collect(),
+        (404, _) => Vec::new(),
+        (_, _) => return None,
+    };
+    (host()? == before).then_some((row, Found { events, trace }))
 }
 
 /// Follows a run to its end, from host to host.

@@ -168,11 +168,12 @@ fn look_after(shared: &Arc<Shared>, task: &str, mut cancels: Cancels, deletes: b
     let path = format!("/api/v1/tasks/{task}");
     while !shared.is_over() {
         std::thread::sleep(LOOK);
+        let asked = now_ms();
         let Some(sheet) = shared.door.json(&path) else { continue };
         for run in sheet["runs"].as_array().into_iter().flatten() {
             let Some(run) = run["id"].as_str().map(str::to_owned) else { continue };
             if known.insert(run.clone()) {
-                shared.log.started(&run);
+                shared.log.started(&run, asked);
                 let (shared, mut chance) = (Arc::clone(shared), Chance::of(0, "watcher", 0));
                 watchers
                     .push(std::thread::spawn(move || clients::watch(&shared, &run, &mut chance)));

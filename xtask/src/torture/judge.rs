@@ -6,6 +6,7 @@ use super::case::SHOWN;
 use super::clients::{Role, SECRET, SECRET_NAME, Shared};
 use super::errands::{self, Cancels, Errand};
 use super::house::House;
+use super::launch::{self, Unlaunched};
 use super::log::{Deleted, State};
 use contract::Timestamp;
 use serde_json::Value;
@@ -28,6 +29,11 @@ const THREADS_SLACK: u64 = 24;
 const MEMORY_RATIO: u64 = 4;
 /// How long a lease may have been over while a healthy server is there.
 const LEASE_OVER_MAX_MS: i64 = 30_000;
+/// How long a server may take to sweep what its dead predecessors wrote and never named: a pause for
+/// each of the 256 shelves that blobs are on, and as much again.
+const SWEEP_MAX: Duration = Duration::from_secs(10);
+/// Between two looks at the whole store.
+const SWEEP_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE: Duration = Duration::from_millis(5);
 /// Between two questions to a server, which costs it more than a look costs us.
 const SETTLE_PAUSE: Duration = Duration::from_millis(20);
@@ -42,7 +48,17 @@ pub struct Peace {
     pub memory: u64,
 }
 
-/// One run as the store has it.
+/// What came of a case.
+#[derive(Debug, Default)]
+pub struct Verdict {
+    pub broken: Vec<String>,
+    pub unlaunched: Unlaunched,
+    /// Blobs that no run named when the last server had left.
+    pub unnamed: usize,
+}
+
+/// One run as the store has it, or as it was shown before it was deleted.
+#[derive(Clone)]
 struct Seen {
     id: String,
     role: Role,
@@ -51,25 +67,43 @@ struct Seen {
     found: Found,
 }
 
+impl Seen {
+    fn of(id: &str, row: &Value, found: Found) -> Option<Self> {
+        let word = |name: &str| row[name].as_str().unwrap_or_default();
+        let role = Role::of(word("agent"), word("prompt_preview"))?;
+        let events =
+            found.events.iter().map(|event| serde_json::from_str(event).unwrap_or_default());
+        Some(Self { id: id.to_owned(), role, row: row.clone(), events: events.collect(), found })
+    }
+}
+
 /// Waits until no run is live, every task has come to rest and none will come; false when that is
 /// never so, and what was seen on the way that must not be.
 pub fn settles(shared: &Shared, broken: &mut Vec<String>) -> bool {
     let begun = errands::now_ms();
+    let mut overdue_said = false;
     until(LIVENESS_MAX, SETTLE_PAUSE, || {
         let all_begun = shared.all_begun.load(Ordering::SeqCst);
         let live = items(shared, "/api/v1/runs?live=true&limit=500");
         // A lease that is over is taken up by whoever hosts.
-        for run in live.iter().flatten() {
-            let until = serde_json::from_value(run["lease_expires_at"].clone()).map(Timestamp::ms);
-            let over = errands::now_ms() - until.unwrap_or(i64::MAX).max(begun);
-            if over > LEASE_OVER_MAX_MS && broken.is_empty() {
-                broken.push(format!("no lease is over for long: {over} ms of {}", run["id"]));
-            }
+        let said = live.iter().flatten().find_map(|run| overdue(run, begun, errands::now_ms()));
+        if let Some(said) = said.filter(|_| !overdue_said) {
+            overdue_said = true;
+            broken.push(said);
         }
         let tasks = items(shared, "/api/v1/tasks?limit=500");
         let rest = tasks.is_some_and(|tasks| tasks.iter().all(errands::rests));
         all_begun && rest && live.is_some_and(|live| live.is_empty())
     })
+}
+
+/// What is said of a live run whose lease is over for long, at this moment, by a server that is there
+/// since it began.
+fn overdue(run: &Value, begun: i64, now: i64) -> Option<String> {
+    let until: Timestamp = serde_json::from_value(run["lease_expires_at"].clone()).ok()?;
+    let over = now - until.ms().max(begun);
+    (over > LEASE_OVER_MAX_MS)
+        .then(|| format!("no lease is over for long: {over} ms of {}", run["id"]))
 }
 
 fn items(shared: &Shared, path: &str) -> Option<Vec<Value>> {
@@ -91,15 +125,16 @@ fn until(most: Duration, pause: Duration, mut holds: impl FnMut() -> bool) -> bo
 
 /// Everything that does not hold of a house whose faults have stopped. The server lives, and is
 /// asked to leave on the way.
-pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Vec<String> {
-    let mut broken = Vec::new();
-    if !settles(shared, &mut broken) {
+pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Verdict {
+    let mut verdict = Verdict::default();
+    let broken = &mut verdict.broken;
+    if !settles(shared, broken) {
         broken.push("every run ends once the faults stop: some are live".to_owned());
         broken.extend(open(shared));
-        return broken;
+        return verdict;
     }
     match runs(shared) {
-        Some(runs) => judge_all(&runs, house, shared, peace, &mut broken),
+        Some(runs) => verdict.unlaunched = judge_all(&runs, house, shared, peace, broken),
         None => broken.push("a healthy server shows its runs".to_owned()),
     }
     if !until(GONE_MAX, PAUSE, || house.spools().is_empty()) {
@@ -126,15 +161,36 @@ pub fn judge(house: &mut House, shared: &Shared, peace: &Peace) -> Vec<String> {
         broken.push(format!("whoever ended is waited for: {:?}", house.zombies()));
     }
     broken.extend(house.leave().err());
+    verdict.unnamed = unnamed(house);
+    if verdict.unnamed > 0 {
+        broken.extend(swept(house).err());
+    }
     if !until(GONE_MAX, PAUSE, || house.processes().is_empty()) {
         broken.push(format!("nothing is left running: {:?}", house.processes()));
     }
-    match store::check(&house.instance.data()) {
+    match store::check_swept(&house.instance.data()) {
         Ok(said) => broken.extend(said.into_iter().map(|said| format!("the store: {said}"))),
         Err(error) => broken.push(format!("the store can be read: {error}")),
     }
-    find_secrets(house, &mut broken);
-    broken
+    find_secrets(house, broken);
+    verdict
+}
+
+/// How many blobs no run names.
+fn unnamed(house: &House) -> usize {
+    let data = house.instance.data();
+    let counts = [store::check_swept(&data), store::check(&data)]
+        .map(|said| said.map_or(0, |said| said.len()));
+    counts[0].saturating_sub(counts[1])
+}
+
+/// One more server, which sweeps at its start and tells nobody when it is done: it is given the time
+/// for it, and what is there then is for the check of a store that was swept to say. The one before
+/// swept too, but a start that was refused later may have left what it had written.
+fn swept(house: &mut House) -> Result<(), String> {
+    house.serve(None)?;
+    until(SWEEP_MAX, SWEEP_PAUSE, || unnamed(house) == 0);
+    house.leave()
 }
 
 /// What has not come to its end.
@@ -151,21 +207,30 @@ fn judge_all(
     shared: &Shared,
     peace: &Peace,
     broken: &mut Vec<String>,
-) {
-    for run in runs {
-        let said = judge_run(run, shared, peace);
-        broken.extend(said.into_iter().map(|said| format!("{}: {said}", run.id)));
-    }
+) -> Unlaunched {
     // Those who are asked below look at it too.
     let state = shared.log.state().clone();
+    let all: Vec<Seen> = runs.iter().cloned().chain(gone(runs, &state)).collect();
+    for run in &all {
+        let said = judge_run(run, shared, peace);
+        let gone = if state.deleted.contains_key(&run.id) { ", to be deleted" } else { "" };
+        broken.extend(said.into_iter().map(|said| format!("{}{gone}: {said}", run.id)));
+    }
     for promised in state.runs.keys().filter(|run| !state.deleted.contains_key(*run)) {
         if !runs.iter().any(|run| run.id == *promised) {
             broken.push(format!("a run that was acknowledged is there: {promised}"));
         }
     }
-    judge_tasks(runs, &state, shared, broken);
+    judge_tasks(&all, &state, shared, broken);
     judge_deleted(runs, &state, (house, shared), broken);
-    judge_books(runs, &state, shared, broken);
+    judge_books(&all, shared, broken);
+    judge_launches(&all, shared, broken)
+}
+
+/// Runs that are not there any more, as they were before someone asked to delete them.
+fn gone(runs: &[Seen], state: &State) -> Vec<Seen> {
+    let gone = state.deleted.iter().filter(|(id, _)| !runs.iter().any(|run| run.id == **id));
+    gone.filter_map(|(id, gone)| Seen::of(id, &gone.row, gone.found.clone())).collect()
 }
 
 fn judge_tasks(runs: &[Seen], state: &State, shared: &Shared, broken: &mut Vec<String>) {
@@ -175,13 +240,9 @@ fn judge_tasks(runs: &[Seen], state: &State, shared: &Shared, broken: &mut Vec<S
             broken.push(format!("a task that was acknowledged is there: {id}"));
             continue;
         };
-        let there = runs.iter().filter(|run| run.row["task"] == id.as_str());
-        let there = there.map(|run| task::Attempt::of(&run.row, &run.events));
-        let gone = state.deleted.iter().filter(|(run, gone)| {
-            gone.row["task"] == id.as_str() && !runs.iter().any(|there| there.id == **run)
-        });
-        let gone = gone.map(|(_, gone)| task::Attempt::of(&gone.row, &[]));
-        let mut attempts: Vec<_> = there.chain(gone).collect();
+        let own = runs.iter().filter(|run| run.row["task"] == id.as_str());
+        let mut attempts: Vec<_> =
+            own.map(|run| task::Attempt::of(&run.row, &run.events)).collect();
         attempts.sort_by_key(|attempt| attempt.fences);
         found.insert(id, task::Found { sheet, runs: attempts });
     }
@@ -226,7 +287,7 @@ fn judge_deleted(
         .flat_map(|run| run.found.events.iter().flat_map(|event| promises::blobs(event)))
         .collect();
     let data = house.instance.data();
-    for (run, Deleted { blobs, acknowledged, .. }) in &state.deleted {
+    for (run, Deleted { found, acknowledged, .. }) in &state.deleted {
         let listed = runs.iter().any(|there| there.id == *run);
         match (listed, acknowledged) {
             (true, true) => broken.push(format!("what was deleted is not listed: {run}")),
@@ -241,6 +302,8 @@ fn judge_deleted(
                 broken.push(format!("what was deleted is not shown: {path} gives {status:?}"));
             }
         }
+        let blobs: BTreeSet<String> =
+            found.events.iter().flat_map(|event| promises::blobs(event)).collect();
         let blobs =
             blobs.difference(&named).map(|hash| data.join("blobs").join(&hash[..2]).join(hash));
         let files: Vec<_> =
@@ -253,11 +316,9 @@ fn judge_deleted(
 }
 
 /// What was spent is in the books, also by runs that were deleted.
-fn judge_books(runs: &[Seen], state: &State, shared: &Shared, broken: &mut Vec<String>) {
-    let gone = state.deleted.iter().filter(|(id, _)| !runs.iter().any(|run| run.id == **id));
-    let rows = runs.iter().map(|run| &run.row).chain(gone.map(|(_, gone)| &gone.row));
+fn judge_books(runs: &[Seen], shared: &Shared, broken: &mut Vec<String>) {
     let mut spent: BTreeMap<String, u64> = BTreeMap::new();
-    for row in rows {
+    for row in runs.iter().map(|run| &run.row) {
         let tokens = tokens(&row["totals"]["tokens"]);
         if tokens > 0 {
             *spent.entry(row["agent"].as_str().unwrap_or_default().to_owned()).or_default() +=
@@ -285,29 +346,35 @@ fn runs(shared: &Shared) -> Option<Vec<Seen>> {
     let rows = shared.door.json("/api/v1/runs?limit=500")?;
     let mut runs = Vec::new();
     for row in rows["items"].as_array()? {
-        let id = row["id"].as_str()?.to_owned();
+        let id = row["id"].as_str()?;
         let text = |path: &str| shared.door.lines(&format!("/api/v1/runs/{id}/{path}"));
-        let word = |name: &str| row[name].as_str().unwrap_or_default();
-        let role = Role::of(word("agent"), word("prompt_preview"))?;
         let found = Found { events: text("events")?, trace: text("trace").unwrap_or_default() };
-        let events =
-            found.events.iter().map(|event| serde_json::from_str(event).unwrap_or_default());
-        runs.push(Seen { id, role, row: row.clone(), events: events.collect(), found });
+        runs.push(Seen::of(id, row, found)?);
     }
     Some(runs)
 }
 
 /// Whether nobody harmed a run, nor its host before it had an agent.
 fn is_whole(run: &Seen, shared: &Shared) -> bool {
-    let result = run.events.last().cloned().unwrap_or_default();
-    // Its host died between making it and handing it to its keeper: it has ended, as lost.
-    let unlaunched = result["outcome"] == "lost"
-        && result["code"] == "process_lost"
-        && !run
-            .events
-            .iter()
-            .any(|event| event["origin"] == "agent" || event["phase"] == "running");
-    !unlaunched && !shared.log.is_victim(&run.id)
+    // Whether that is excused is asked by itself.
+    !launch::is_unlaunched(&run.events) && !shared.log.is_victim(&run.id)
+}
+
+/// Runs that nobody harmed and that never had an agent: how many, and which of them should have.
+fn judge_launches(runs: &[Seen], shared: &Shared, broken: &mut Vec<String>) -> Unlaunched {
+    let state = shared.log.state().clone();
+    let mut count = Unlaunched::default();
+    let victim = |run: &&Seen| !shared.log.is_victim(&run.id);
+    for run in runs.iter().filter(|run| launch::is_unlaunched(&run.events)).filter(victim) {
+        let of_queue = run.row["task"].as_str().is_some_and(|task| state.tasks.contains_key(task));
+        let told = state.runs.get(&run.id).map(|told| match of_queue {
+            true => launch::Told::Listed(told.asked),
+            false => launch::Told::Started(told.asked),
+        });
+        let said = launch::judge(&run.events, told, &state.kills, &mut count);
+        broken.extend(said.map(|said| format!("{}: {said}", run.id)));
+    }
+    count
 }
 
 fn judge_run(run: &Seen, shared: &Shared, peace: &Peace) -> Vec<String> {
@@ -423,9 +490,81 @@ pub fn peace(house: &mut House, shared: &std::sync::Arc<Shared>) -> Result<Peace
     }
     peace.descriptors = house.descriptors();
     (peace.threads, peace.memory) = house.weight();
-    let broken = judge(house, shared, &peace);
+    let broken = judge(house, shared, &peace).broken;
     match broken.is_empty() {
         true => Ok(peace),
         false => Err(format!("without any kill this does not hold:\n{}", broken.join("\n"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::Log;
+    use super::super::wire::Door;
+    use super::*;
+    use serde_json::json;
+
+    const RUN: &str = "r1";
+
+    /// What is said of a run that talked and was deleted, whose events were these when its host was
+    /// asked before, and all of which were shown but those that were never there.
+    fn said(harm: fn(&mut Vec<Value>)) -> String {
+        let deed = |seq: u64| json!({ "seq": seq, "fence": 1, "origin": "agent", "kind": "log", "text": seq });
+        let end = json!({ "seq": 3, "fence": 1, "kind": "result", "outcome": "succeeded" });
+        let shown = vec![deed(1), deed(2), end];
+        let mut peace = Peace::default();
+        peace.deeds.insert(Role::Talks, promises::deeds(&shown));
+        peace.totals.insert(Role::Talks, Value::Null);
+        let mut events = shown.clone();
+        harm(&mut events);
+
+        let dir = tempfile::tempdir().unwrap();
+        let log = Log::at(&dir.path().join(SHOWN)).unwrap();
+        let shared = Shared::new(Door::of(dir.path()), log, dir.path(), dir.path().to_owned());
+        shared.log.started(RUN, 0);
+        let numbered = (1..).zip(shown.iter().map(Value::to_string));
+        shared.log.shown(RUN, numbered.collect());
+        let events = events.iter().map(Value::to_string).collect();
+        let row = json!({ "id": RUN, "agent": "torture", "prompt_preview": "talks 1" });
+        shared.log.deletes(RUN, row, Found { events, trace: Vec::new() });
+        shared.log.deleted(RUN);
+        let state = shared.log.state().clone();
+        let gone = gone(&[], &state);
+        assert_eq!(gone.len(), 1);
+        judge_run(&gone[0], &shared, &peace).join("; ")
+    }
+
+    #[test]
+    fn a_run_that_was_deleted_is_judged_as_it_was_before() {
+        assert_eq!(said(|_| {}), "");
+        let lost = said(|events| drop(events.remove(1)));
+        for words in ["events are numbered without gaps", "what was shown is stored", "1 deeds"] {
+            assert!(lost.contains(words), "{words}: {lost}");
+        }
+        let twice = said(|events| events.insert(1, events[0].clone()));
+        assert!(twice.contains("the agent's lines are there once"), "{twice}");
+        let harmed = said(|events| events[2]["outcome"] = "failed".into());
+        assert!(harmed.contains("a run nobody harmed ends as ever"), "{harmed}");
+    }
+
+    #[test]
+    fn a_lease_that_is_over_for_long_while_a_server_is_there_is_said() {
+        let (until, late) = (100_000, 100_001 + LEASE_OVER_MAX_MS);
+        let run = json!({ "id": RUN, "lease_expires_at": Timestamp(until) });
+        let said = overdue(&run, 0, late).unwrap();
+        assert!(said.starts_with("no lease is over for long: 30001 ms"), "{said}");
+        assert_eq!(overdue(&run, 0, late - 1), None);
+        // It was over before there was anyone.
+        assert_eq!(overdue(&run, until + 1, late), None);
+    }
+
+    #[test]
+    fn a_run_that_is_still_there_is_judged_as_it_is() {
+        let mut state = State::default();
+        let row = json!({ "id": RUN, "agent": "torture", "prompt_preview": "talks 1" });
+        let deleted = Deleted { row: row.clone(), ..Deleted::default() };
+        state.deleted.insert(RUN.to_owned(), deleted);
+        let there = Seen::of(RUN, &row, Found::default()).unwrap();
+        assert_eq!((gone(&[], &state).len(), gone(&[there], &state).len()), (1, 0));
     }
 }

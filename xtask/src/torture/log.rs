@@ -7,12 +7,13 @@ use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use testkit::promises::Shown;
-use testkit::promises::task;
+use testkit::promises::{Found, Shown, task};
 
 /// One client's view of one run.
 #[derive(Debug, Default, Clone)]
 pub struct Told {
+    /// When the question was put whose answer told of it.
+    pub asked: i64,
     pub shown: Shown,
     /// Its result was shown.
     pub ended: bool,
@@ -36,8 +37,7 @@ pub struct ToldTask {
 #[derive(Debug, Default, Clone)]
 pub struct Deleted {
     pub row: Value,
-    /// The hashes of the blobs that its events named.
-    pub blobs: BTreeSet<String>,
+    pub found: Found,
     /// It was acknowledged.
     pub acknowledged: bool,
 }
@@ -51,6 +51,8 @@ pub struct State {
     pub deleted: BTreeMap<String, Deleted>,
     /// Runs whose keeper or agent was killed, by id or by the end of it.
     pub victims: BTreeSet<String>,
+    /// When hosts were seen to have been killed.
+    pub kills: Vec<i64>,
 }
 
 /// The log of one case.
@@ -74,9 +76,10 @@ impl Log {
         file.write_all(lines.as_bytes()).and_then(|()| file.sync_data()).expect("the log is kept");
     }
 
-    pub fn started(&self, run: &str) {
-        self.write(&format!("{}\n", json!({ "started": run })));
-        self.state().runs.entry(run.to_owned()).or_default();
+    /// A run is there, as the answer says to a question that was put at that moment.
+    pub fn started(&self, run: &str, asked: i64) {
+        self.write(&format!("{}\n", json!({ "started": run, "asked": asked })));
+        self.state().runs.entry(run.to_owned()).or_default().asked = asked;
     }
 
     pub fn shown(&self, run: &str, events: Vec<(u64, String)>) {
@@ -138,8 +141,8 @@ impl Log {
     }
 
     /// Someone is about to delete a run.
-    pub fn deletes(&self, run: &str, row: Value, blobs: BTreeSet<String>) {
-        let deleted = Deleted { row, blobs, acknowledged: false };
+    pub fn deletes(&self, run: &str, row: Value, found: Found) {
+        let deleted = Deleted { row, found, acknowledged: false };
         self.state().deleted.insert(run.to_owned(), deleted);
     }
 
@@ -150,6 +153,16 @@ impl Log {
 
     pub fn victim(&self, run: &str) {
         self.state().victims.insert(run.to_owned());
+    }
+
+    pub fn killed(&self, now: i64) {
+        self.state().kills.push(now);
+    }
+
+    /// Whether anyone was told that something is there.
+    pub fn has_promised(&self) -> bool {
+        let state = self.state();
+        !state.runs.is_empty() || !state.tasks.is_empty()
     }
 
     /// Runs that were acknowledged and not seen to end.

@@ -71,6 +71,24 @@ pub fn place(point: Point) -> (Place, u64) {
     }
 }
 
+/// Whether whoever passes a point does so for someone who waits for the answer to a write. What the
+/// queue, a recovery or a driver writes nobody waits for, and what they pass too is not here.
+pub fn is_awaited(point: Point) -> bool {
+    use Point::*;
+    matches!(
+        point,
+        StartUnanswered
+            | WishPut
+            | WishUnanswered
+            | TaskPut
+            | TaskUnanswered
+            | TaskRecalled
+            | DecisionUnanswered
+            | RunHidden
+            | DeletionUnanswered
+    )
+}
+
 /// One kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kill {

@@ -7,17 +7,26 @@ use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// How long one read waits before its caller looks around.
 const LOOK: Duration = Duration::from_millis(200);
 /// Looks without an answer after which a request counts as never to be answered.
 const LOOKS_MAX: usize = 150;
 
+/// How long those who were cut off may take to hear of it, on a machine that gives them no turn.
+const HEARD_MAX: Duration = Duration::from_millis(200);
+
 /// The way to whoever hosts a data directory.
 #[derive(Debug, Clone)]
 pub struct Door {
     data: PathBuf,
+    /// Requests that change something and have been sent, and have no answer yet.
+    open: Arc<AtomicUsize>,
+    /// Those that never got one.
+    unanswered: Arc<AtomicUsize>,
 }
 
 /// Why there is no answer.
@@ -31,7 +40,7 @@ pub enum Silence {
 
 impl Door {
     pub fn of(data: &Path) -> Self {
-        Self { data: data.to_owned() }
+        Self { data: data.to_owned(), open: Arc::default(), unanswered: Arc::default() }
     }
 
     fn send(&self, method: &str, path: &str, more: &str, body: &str) -> Option<TcpStream> {
@@ -50,8 +59,31 @@ impl Door {
         Some(stream)
     }
 
+    /// How many requests that change something never got their answer. Those that are open when
+    /// their host has died are waited for: they hear of it at once, or find an answer that came.
+    pub fn unanswered(&self) -> usize {
+        let until = Instant::now() + HEARD_MAX;
+        while self.open.load(Ordering::SeqCst) > 0 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.unanswered.load(Ordering::SeqCst)
+    }
+
     /// Asks once, and gives the status and the body as it came.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> Result<(u16, String), Silence> {
+        if method == "GET" {
+            return self.asked(method, path, body);
+        }
+        self.open.fetch_add(1, Ordering::SeqCst);
+        let answer = self.asked(method, path, body);
+        if matches!(answer, Err(Silence::Cut)) {
+            self.unanswered.fetch_add(1, Ordering::SeqCst);
+        }
+        self.open.fetch_sub(1, Ordering::SeqCst);
+        answer
+    }
+
+    fn asked(&self, method: &str, path: &str, body: &str) -> Result<(u16, String), Silence> {
         let mut stream = self.send(method, path, "", body).ok_or(Silence::Nobody)?;
         let mut answer = Vec::new();
         let mut looks = 0;
@@ -134,4 +166,41 @@ impl Door {
 
 fn waits(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    #[test]
+    fn a_request_that_changes_something_and_is_cut_off_is_unanswered() {
+        let dir = tempfile::tempdir().unwrap();
+        let door = Door::of(dir.path());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::fs::write(dir.path().join("address"), format!("http://{address}")).unwrap();
+        std::fs::write(dir.path().join("token"), "t").unwrap();
+        let answers = ["HTTP/1.1 200 OK\r\n\r\n{}", "HTTP/1.1 2", ""];
+        let server = std::thread::spawn(move || {
+            for answer in answers {
+                let (mut caller, _) = listener.accept().unwrap();
+                let mut request = BufReader::new(caller.try_clone().unwrap());
+                let mut line = String::new();
+                while request.read_line(&mut line).unwrap() > 2 {
+                    line.clear();
+                }
+                caller.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        assert!(door.ask("POST", "/", "").is_ok());
+        assert_eq!(door.unanswered(), 0);
+        assert!(matches!(door.ask("DELETE", "/", ""), Err(Silence::Cut)));
+        assert_eq!(door.unanswered(), 1);
+        // Who only looks is owed nothing.
+        assert!(matches!(door.ask("GET", "/", ""), Err(Silence::Cut)));
+        server.join().unwrap();
+        assert!(matches!(door.ask("POST", "/", ""), Err(Silence::Nobody)));
+        assert_eq!(door.unanswered(), 1);
+    }
 }

@@ -3,6 +3,7 @@
 
 use contract::fault::Retry;
 use contract::{Code, Timestamp};
+use engine::rules::retry::next_retry;
 use serde_json::Value;
 
 /// What was asked of one task, and what was acknowledged. Moments are milliseconds of the wall clock
@@ -26,20 +27,26 @@ pub struct Attempt {
     pub started_at: i64,
     pub ended_at: Option<i64>,
     pub outcome: String,
+    pub code: Option<Code>,
+    /// Whether its agent is known to have begun.
+    pub launched: bool,
     /// The first and the last fence under which something of it was written.
     pub fences: (u64, u64),
 }
 
 impl Attempt {
-    /// From its row and its events; of one that was deleted only the row is left.
+    /// From its row and its events.
     pub fn of(row: &Value, events: &[Value]) -> Self {
         let fence = |event: Option<&Value>| event.and_then(|event| event["fence"].as_u64());
         let last = row["fence"].as_u64().unwrap_or(0);
+        let begun = |event: &Value| event["origin"] == "agent" || event["phase"] == "running";
         Self {
             id: row["id"].as_str().unwrap_or_default().to_owned(),
             started_at: moment(&row["started_at"]).unwrap_or(0),
             ended_at: moment(&row["ended_at"]),
             outcome: row["outcome"].as_str().unwrap_or_default().to_owned(),
+            code: serde_json::from_value(row["code"].clone()).ok(),
+            launched: events.iter().any(begun),
             fences: (fence(events.first()).unwrap_or(last), last),
         }
     }
@@ -75,6 +82,7 @@ pub type Before<'a> = (&'a Found, &'a Told);
 pub fn broken(found: &Found, told: &Told, before: &[Before<'_>], now: i64) -> Vec<String> {
     let mut broken = Vec::new();
     stands(found, told, before, now, &mut broken);
+    tried(found, &mut broken);
     one_by_one(found, &mut broken);
     cancelled(found, told, &mut broken);
     in_turn(found, before, &mut broken);
@@ -113,6 +121,29 @@ fn stands(found: &Found, told: &Told, before: &[Before<'_>], now: i64, broken: &
         let count = found.runs.len();
         broken
             .push(format!("a try is one run: {count} are there, it was tried again {tries} times"));
+    }
+}
+
+/// It is tried again only where the table of faults says so, and no more often.
+fn tried(found: &Found, broken: &mut Vec<String>) {
+    let may = |code: Code, tries: u64| {
+        u32::try_from(tries).is_ok_and(|tries| next_retry(code, tries, 0.5).is_some())
+    };
+    let tries = found.sheet["tries"].as_u64().unwrap_or(0);
+    if tries > 0 && !Code::ALL.iter().any(|code| may(*code, tries - 1)) {
+        broken.push(format!("a task comes to rest: it was tried again {tries} times"));
+    }
+    // Before a run were as many tries as runs at least.
+    for (run, tries) in found.runs.iter().zip(0..).take(found.runs.len().saturating_sub(1)) {
+        // One that was lost before it began is no mark against its task.
+        let code = match run.code {
+            Some(Code::ProcessLost) if !run.launched => Some(Code::LeaseExpired),
+            code => code,
+        };
+        if !code.is_some_and(|code| may(code, tries)) {
+            let (id, code) = (&run.id, run.code.map_or("no code", Code::word));
+            broken.push(format!("what may not be tried again is not: {id}, with {code}"));
+        }
     }
 }
 
@@ -166,8 +197,20 @@ mod tests {
     const NOW: i64 = 1_000;
 
     fn run(at: i64, fence: u64, outcome: &str) -> Attempt {
-        let (ended_at, outcome) = (Some(at + 10), outcome.to_owned());
-        Attempt { id: format!("r{at}"), started_at: at, ended_at, outcome, fences: (fence, fence) }
+        let code = match outcome {
+            "lost" => Some(Code::ProcessLost),
+            "failed" => Some(Code::ProcessCrashed),
+            _ => None,
+        };
+        Attempt {
+            id: format!("r{at}"),
+            started_at: at,
+            ended_at: Some(at + 10),
+            outcome: outcome.to_owned(),
+            code,
+            launched: true,
+            fences: (fence, fence),
+        }
     }
 
     fn found(state: &str, tries: u64, runs: &[Attempt]) -> Found {
@@ -235,6 +278,31 @@ mod tests {
         assert_eq!(said(&failed, &Told::default(), &[]), "");
         failed.runs.push(run(30, 2, "failed"));
         assert!(said(&failed, &Told::default(), &[]).starts_with("a try is one run: 2"));
+    }
+
+    #[test]
+    fn a_task_is_tried_again_no_more_often_than_the_table_allows() {
+        let unlaunched = |n: u64| Attempt { launched: false, ..run(n as i64 * 20, n, "lost") };
+        let tried = |tries: u64| -> Vec<_> { (1..=tries).map(unlaunched).collect() };
+        let done = |tries: u64, before: &[Attempt]| {
+            let last = run(900, 90, "succeeded");
+            let runs: Vec<_> = before.iter().cloned().chain([last]).collect();
+            said(&found("done", tries, &runs), &Told::default(), &[])
+        };
+        assert_eq!(done(4, &tried(4)), "");
+        let five = done(5, &tried(5));
+        assert!(five.starts_with("a task comes to rest: it was tried again 5 times"), "{five}");
+        assert!(five.contains("what may not be tried again is not: r100"), "{five}");
+        assert!(done(5, &tried(1)).starts_with("a task comes to rest"));
+        // A run that was launched and lost is tried again once.
+        let lost = [run(10, 1, "lost"), run(30, 2, "lost")];
+        assert_eq!(done(1, &lost[..1]), "");
+        let twice = "what may not be tried again is not: r30, with process_lost";
+        assert_eq!(done(2, &lost), twice);
+        let failed = Attempt { code: Some(Code::AgentFailed), ..run(10, 1, "failed") };
+        for never in [failed, run(10, 1, "cancelled")] {
+            assert!(done(1, &[never]).starts_with("what may not be tried again is not: r10"));
+        }
     }
 
     #[test]
