@@ -27,6 +27,10 @@ pub const ORDER_BYTES_MAX: usize = 1 << 20;
 /// as its first frame.
 pub const JOINED_BYTES_MAX: usize = 64 << 20;
 
+/// What is read of a program that is there and is said not to be, to see which interpreter it names; the
+/// kernel reads no more either.
+pub const SHEBANG_BYTES_MAX: u64 = 256;
+
 /// Time for which output is still heard after the agent's own end, while its descendants hold
 /// the pipes; the usual value of a plan's `drain_ms`.
 pub const DRAIN_MS: u64 = 200;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
@@ -12,6 +12,7 @@ use rustix::process::{Pid, getpid};
 
 use super::raw;
 use super::score::{Score, offer_first};
+use crate::limits::SHEBANG_BYTES_MAX;
 use crate::plan::{Plan, StdinMode};
 
 /// The agent's process and our ends of its pipes, all non-blocking.
@@ -118,6 +119,13 @@ impl NotStarted {
             true => &io::Error::from(rustix::io::Errno::NOENT),
             false => error,
         };
+        if error.kind() == io::ErrorKind::NotFound
+            && let Some((script, interpreter)) = orphaned(plan)
+        {
+            // Installing the agent again would not help: to the kernel the script is there.
+            let words = format!("{what}: {interpreter}, which {script} begins with, is not found");
+            return Self { words, errno: Some(NO_PROGRAM) };
+        }
         let errno = error.raw_os_error();
         let words = match error.kind() {
             io::ErrorKind::NotFound => "not found".to_owned(),
@@ -143,9 +151,46 @@ fn is_nowhere(plan: &Plan) -> bool {
     !std::env::split_paths(path).any(|dir| dir.join(&plan.program).exists())
 }
 
+/// A script that is there, and its interpreter, which is not.
+fn orphaned(plan: &Plan) -> Option<(String, String)> {
+    places(plan).into_iter().find_map(|place| {
+        let path = plan.cwd.join(&place);
+        let mut head = Vec::new();
+        let file = path.is_file().then(|| std::fs::File::open(path).ok()).flatten()?;
+        file.take(SHEBANG_BYTES_MAX).read_to_end(&mut head).ok()?;
+        let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+        let line = String::from_utf8_lossy(line);
+        let interpreter = line.split_whitespace().next()?;
+        let gone = !plan.cwd.join(interpreter).exists();
+        gone.then(|| (place, interpreter.to_owned()))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_script_without_its_interpreter_is_not_said_to_be_absent() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("script"), "#! /gone/python3 -u\nprint()\n").unwrap();
+        let mut plan = crate::plan::tests::plan();
+        plan.cwd = dir.path().to_owned();
+        plan.env = vec![("PATH".to_owned(), dir.path().display().to_string())];
+        let missing = io::Error::from(rustix::io::Errno::NOENT);
+        let mut explained = |program: &str| {
+            plan.program = program.to_owned();
+            let NotStarted { words, errno } = NotStarted::explain(&plan, &missing);
+            (words, errno == Some(NO_PROGRAM))
+        };
+        let script = dir.path().join("script").display().to_string();
+        let words = |named: &str, script: &str| {
+            format!("program {named}: /gone/python3, which {script} begins with, is not found")
+        };
+        assert_eq!(explained("script"), (words("script", &script), true));
+        assert_eq!(explained("./script"), (words("./script", "./script"), true));
+        assert_eq!(explained("absent"), ("program absent: not found".to_owned(), false));
+    }
 
     #[test]
     fn a_program_that_is_nowhere_is_not_found_whatever_path_says() {

@@ -125,6 +125,7 @@ const ROWS: &[Row] = &[
     made("is not there (ENOENT)", absent, Ends(4, "failed", Some("not_installed"))),
     made("may not be executed (EACCES)", forbidden, NOT_STARTED),
     made("is no program (ENOEXEC)", no_program, NOT_STARTED),
+    made("is a script whose interpreter is not there", orphaned, NOT_STARTED),
     made("has too long an argument (E2BIG)", too_long, NOT_STARTED),
 ];
 
@@ -145,6 +146,10 @@ fn file(path: &Path, bytes: &[u8], mode: u32) -> (String, Vec<String>) {
 
 fn forbidden(work: &Path) -> (String, Vec<String>) {
     file(&work.join("forbidden"), b"#!/bin/sh\n", 0o644)
+}
+
+fn orphaned(work: &Path) -> (String, Vec<String>) {
+    file(&work.join("orphaned"), b"#!/gone/python3\nprint()\n", 0o755)
 }
 
 fn no_program(work: &Path) -> (String, Vec<String>) {

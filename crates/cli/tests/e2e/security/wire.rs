@@ -236,6 +236,35 @@ fn a_crowd_that_says_nothing_keeps_nobody_waiting() {
 }
 
 #[test]
+fn every_request_of_a_kept_connection_is_asked_who_it_is_from() {
+    let door = Door::open();
+    let bearer = format!("Bearer {}", door.token);
+    let good = [("host", door.address.as_str()), ("authorization", bearer.as_str())];
+    let first = String::from_utf8(written("GET", "/api/v1/host", &good, b"")).unwrap();
+    let first = first.replace("connection: close\r\n", "");
+    let mut tally = Tally::new("a second request on a connection that was good");
+    for (headers, status) in [
+        (vec![good[0], good[1]], "200"),
+        (vec![good[0]], "401"),
+        (vec![good[0], ("authorization", "Bearer guessed")], "401"),
+        (vec![("host", "rebound.example"), good[1]], "403"),
+        (vec![good[0], good[1], ("origin", "http://rebound.example")], "403"),
+    ] {
+        let second = written("GET", "/api/v1/runs", &headers, b"");
+        let mut stream = door.connect();
+        stream.write_all(first.as_bytes()).unwrap();
+        stream.write_all(&second).unwrap();
+        let mut said = Vec::new();
+        let _ = stream.read_to_end(&mut said);
+        let said = String::from_utf8_lossy(&said);
+        let heads: Vec<&str> =
+            said.split("HTTP/1.1 ").skip(1).filter_map(|head| head.get(..3)).collect();
+        tally.row(heads == ["200", status], || format!("{headers:?}: {heads:?}"));
+    }
+    tally.close(5);
+}
+
+#[test]
 fn more_watchers_than_there_are_places_are_told_so() {
     let door = Door::open();
     let guest = Guest::new(&door.ostler, &[]);
