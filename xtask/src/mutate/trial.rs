@@ -69,7 +69,8 @@ pub const SPARE: Trial = Trial {
 pub const SECURITY: Trial = Trial {
     name: "end to end: security",
     package: "cli",
-    filter: "kind(test) and (test(/^security::/) or test(/^mcp::/) or test(/^bad_input::/)) \
+    filter: "kind(test) and (test(/^security::/) or test(/^mcp::/) or test(/^bad_input::/) \
+             or test(/^hook::a_service_whose/)) \
              and not (test(/^security::escapes/) or test(/a_crowd_that/) or test(/official_sdk/) \
              or test(/a_lock_whose_holder/))",
     env: &[],
