@@ -35,6 +35,7 @@ const STORE: &[&Trial] = &[&trial::STORE];
 const KEEPER: &[&Trial] = &[&trial::KEEPER, &trial::DEATHS];
 const HOST: &[&Trial] = &[&trial::HOST, &trial::SECURITY];
 const SERVER: &[&Trial] = &[&trial::SERVER, &trial::SECURITY];
+const CROWDED: &[&Trial] = &[&trial::SERVER, &trial::CROWD];
 const REMOTE: &[&Trial] = trial::OF_REMOTE;
 const REACHED: &[&Trial] = &[&trial::REACH];
 const SPARE: &[&Trial] = &[&trial::SPARE];
@@ -214,7 +215,7 @@ pub const ROWS: &[Row] = &[
     row!("nobody makes room for the next one", Auth, "crates/server/src/places.rs",
         "first.notify_one();" => "drop(first);", SERVER),
     row!("who has shown a good token is a stranger", Auth, AUTH,
-        "standing.vouch();" => "let _ = standing;", SERVER),
+        "standing.vouch();" => "let _ = standing;", CROWDED),
     row!("tokens may be guessed without end", Auth, "crates/server/src/refused.rs",
         "match self.before < REFUSED_MAX" => "match self.before < u32::MAX", SERVER),
     row!("every guess is written down", Auth, "crates/server/src/refused.rs",

@@ -70,7 +70,7 @@ pub const SECURITY: Trial = Trial {
     name: "end to end: security",
     package: "cli",
     filter: "kind(test) and (test(/^security::/) or test(/^mcp::/) or test(/^bad_input::/) \
-             or test(/^hook::a_service_whose/)) \
+             or test(/^hook::a_service_whose/) or test(/^api::a_request_under/)) \
              and not (test(/^security::escapes/) or test(/a_crowd_that/) or test(/official_sdk/) \
              or test(/a_lock_whose_holder/))",
     env: &[],

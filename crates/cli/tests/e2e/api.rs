@@ -132,6 +132,25 @@ fn a_key_is_its_callers_own() {
 }
 
 #[test]
+fn a_request_under_two_keys_or_an_odd_one_is_refused_and_makes_nothing() {
+    let door = Door::open();
+    let bearer = format!("Bearer {}", door.token);
+    let body = json!({ "agent": "demo", "prompt": "hello", "cwd": door.ostler.instance.work() });
+    for keys in [&["one", "two"][..], &["same", "same"], &[""], &["two words"]] {
+        let mut headers = vec![
+            ("host", door.address.as_str()),
+            ("authorization", bearer.as_str()),
+            ("content-type", "application/json"),
+        ];
+        headers.extend(keys.iter().map(|key| ("idempotency-key", *key)));
+        let answer = door.request("POST", "/api/v1/runs", &headers, &body.to_string());
+        assert_eq!(answer.status, 400, "{keys:?}: {}", answer.body);
+    }
+    let runs = parsed(&door.owner("GET", "/api/v1/runs", ""));
+    assert_eq!(runs["items"], json!([]), "{runs}");
+}
+
+#[test]
 fn the_feed_tells_where_something_changed_and_never_what() {
     let door = Door::open();
     let mut stream = door.connect();
