@@ -83,8 +83,12 @@ Each of these was not noticed by any test, and has one since.
 - The bounds on connections and on watchers: the test of a crowd took every answer for good.
 - Ownership of directories, links and the token; files of a plan written through a link.
 - What a deleted run leaves: that it is found by nobody, that its plan is not given out, that events of others stay and blobs of a run that lives are not looked for. Who has ended and still counted as running; who is told that a task failed.
+- A door that was none: five mutations of the seal of a task were excused with a reason that was not so. What an agent handed on or proposed, and a key in what a person handed over, was stored as it came.
+- The limits of the file tools and of assets, a worktree that somebody removed, a merge that git refuses at the last, values of a repository's configuration with lines of their own, two keys of one request.
 
-And the instrument itself was wrong once. A property met a counterexample by chance and remembered it, so
+And the instrument itself was wrong twice. A test that was red by chance ended a trial before the others had
+their turn, and the mutation counted as surviving; such a trial goes on without that test now. One of those
+tests was right: half of a secret was let go when something came between two deltas. And a property met a counterexample by chance and remembered it, so
 it was red for whatever came next, also the second time, and was credited with seven mutations that it had
 not noticed. They were withdrawn and judged again; since then a test must be green again without the mutation,
 and properties have one seed. Of the verdicts from before, every test that was named has been run again without

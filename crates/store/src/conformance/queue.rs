@@ -405,6 +405,8 @@ async fn a_comment_is_kept_once_in_its_order<B: Backend>(store: &Sure<B>) {
     let kept = store.0.comments_of(task).await.unwrap();
     assert_eq!(kept.iter().map(|said| said.text.as_str()).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!((kept[0].id, kept[0].mentions.as_slice()), (one.id, &["reviewer".to_owned()][..]));
+    let other = store.enqueue(new_task()).await.unwrap();
+    assert_eq!(store.0.comments_of(other).await.unwrap(), []);
     let nobody = NewComment { task: TaskId::new(next_uuid()), ..comment("three") };
     assert_eq!(refused(store.comment(nobody).await), Code::NotFound);
 }

@@ -289,6 +289,30 @@ mod tests {
     }
 
     #[test]
+    fn an_answer_is_kept_under_its_own_caller_and_key_and_for_its_time() {
+        let connection = database();
+        let of = |caller: &str, word: &str| AnswerKey {
+            caller: caller.to_owned(),
+            key: word.to_owned(),
+            ..key(1, 7, NOW)
+        };
+        let all = [of("owner", "k"), of("owner", "other"), of("token_1", "k")];
+        for key in &all {
+            answer_for(&connection, key).unwrap();
+        }
+        let body = Seal::default().json(&serde_json::json!({}));
+        keep_answer(&connection, &all[0], 201, &body).unwrap();
+        let open = Kept::Open { chosen: Uuid::from_u128(7) };
+        let answered = Kept::Answered { status: 201, body: body.bytes().to_vec() };
+        for (key, expected) in all.iter().zip([answered, open.clone(), open]) {
+            assert_eq!(kept(&connection, key).unwrap(), Some(expected), "{key:?}");
+        }
+        // Whether it was swept or not.
+        let late = AnswerKey { now: NOW.plus_ms(int(ANSWERS_MS)), ..all[0].clone() };
+        assert_eq!(kept(&connection, &late).unwrap(), None);
+    }
+
+    #[test]
     fn there_are_no_more_answers_than_the_limit_and_old_ones_make_room() {
         let connection = database();
         connection

@@ -451,6 +451,69 @@ fn only_who_waits_for_other_tasks_is_told_that_one_of_them_failed() {
 }
 
 #[test]
+fn an_agent_is_as_busy_as_it_has_runs_that_live() {
+    for (tampered, busy) in [("", 1), (SETTLED, 0), ("UPDATE runs SET agent = 'another'", 0)] {
+        let (connection, _) = scene(tampered);
+        let waits = "state = 'waiting', waiting_for = 'budget'";
+        for _ in 0..2 {
+            verbs::enqueue(&connection, &new_task()).unwrap();
+        }
+        connection.execute_batch(&format!("UPDATE tasks SET {waits} WHERE num = 3")).unwrap();
+        let page = CrowdsPage { why: WaitingFor::Budget, after: None, limit: 9 };
+        let heads = [queue::heads(&connection), queue::crowds(&connection, &page)];
+        for (heads, num) in heads.into_iter().zip([2, 3]) {
+            let heads: Vec<_> = heads.unwrap().iter().map(|head| (head.num, head.busy)).collect();
+            assert_eq!(heads, [(num, busy)], "{tampered}");
+        }
+    }
+}
+
+#[test]
+fn what_must_be_done_before_a_task_is_its_own() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    schema::migrate(&mut connection).unwrap();
+    let [first, second] = chain(&connection);
+    chain(&connection);
+    assert_eq!(queue::dependencies(&connection, second).unwrap(), [first]);
+    assert_eq!(queue::dependencies(&connection, first).unwrap(), []);
+}
+
+#[test]
+fn who_waits_for_another_task_hears_nothing_of_this_one() {
+    for (state, of_second) in [(TaskState::Done, "waiting "), (TaskState::Failed, "waiting failed")]
+    {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection).unwrap();
+        let [first, _] = chain(&connection);
+        // The second waits for one that was cancelled, too; a third for one that is done and has not said so.
+        connection
+            .execute_batch(
+                "INSERT INTO tasks (id, agent, title, body, prompt, state, review, created_at)
+                     VALUES (x'00', '', '', '', '', 'cancelled', 'none', 0),
+                            (x'07', '', '', '', '', 'done', 'none', 0);
+                 INSERT INTO tasks (id, agent, title, body, prompt, state, waiting_for, note, review,
+                                    created_at)
+                     VALUES (x'08', '', '', '', '', 'waiting', 'dependency', 'its own', 'none', 0);
+                 INSERT INTO dependencies SELECT id, x'00' FROM tasks WHERE num = 2;
+                 INSERT INTO dependencies VALUES (x'08', x'07')",
+            )
+            .unwrap();
+        let word = if state == TaskState::Done { "done" } else { "failed" };
+        connection
+            .execute_batch(&format!("UPDATE tasks SET state = '{word}' WHERE num = 1"))
+            .unwrap();
+        queue::tell_dependents(&connection, first, state).unwrap();
+        let told = |row: &str| {
+            let sql = format!("SELECT state || ' ' || ifnull(note, '') FROM tasks WHERE {row}");
+            connection.query_row(&sql, [], |row| row.get::<_, String>(0)).unwrap()
+        };
+        assert_eq!(told("id = x'08'"), "waiting its own");
+        let second = told("num = 2").replace(&format!("{first} is "), "");
+        assert_eq!(second, of_second, "{state:?}");
+    }
+}
+
+#[test]
 fn only_what_waits_for_its_time_or_for_that_is_looked_at_again() {
     for (tampered, due, held, whenever) in [
         ("until = 1", 1, 0, 0),

@@ -137,16 +137,32 @@ async fn a_priced_total_covers_what_had_no_price() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();
     let mut held = holder(&Sure(store.clone())).await;
-    let unpriced =
-        vec![row(1, "a", 5, None, Covers::Nothing), row(1, "b", 5, None, Covers::Nothing)];
-    book(&store, &mut held, unpriced, totals(10, None)).await;
-    book(&store, &mut held, vec![row(2, "a", 1, Some(6), Covers::Model)], totals(11, None)).await;
+    let elsewhere = LedgerRow {
+        provider: Seal::default().given("other"),
+        ..row(1, "a", 5, None, Covers::Nothing)
+    };
+    let unpriced = vec![
+        row(1, "a", 5, None, Covers::Nothing),
+        row(1, "b", 5, None, Covers::Nothing),
+        elsewhere,
+    ];
+    book(&store, &mut held, unpriced, totals(15, None)).await;
+    book(&store, &mut held, vec![row(2, "a", 1, Some(6), Covers::Model)], totals(16, None)).await;
     assert_eq!(
         costs(&store, &[By::Model], None).await,
-        ["acme/a: 1 runs, 6 tokens, 6 (6)", "acme/b: 1 runs, 5 tokens, - (-)"]
+        [
+            "acme/a: 1 runs, 6 tokens, 6 (6)",
+            "acme/b: 1 runs, 5 tokens, - (-)",
+            "other/a: 1 runs, 5 tokens, - (-)"
+        ]
     );
-    book(&store, &mut held, vec![row(2, "", 0, Some(4), Covers::Run)], totals(11, Some(10))).await;
-    assert_eq!(costs(&store, &[], None).await, [": 1 runs, 11 tokens, 10 (10)"]);
+    // Neither the other model nor the same one of another provider has a price by that.
+    let bare = "SELECT group_concat(provider || '/' || model, ' ') FROM ledger WHERE unpriced";
+    let reader = rusqlite::Connection::open(dir.path().join("ostler.db")).unwrap();
+    let bare: String = reader.query_row(bare, [], |row| row.get(0)).unwrap();
+    assert_eq!(bare, "acme/b other/a");
+    book(&store, &mut held, vec![row(2, "", 0, Some(4), Covers::Run)], totals(16, Some(10))).await;
+    assert_eq!(costs(&store, &[], None).await, [": 1 runs, 16 tokens, 10 (10)"]);
     sound(dir.path());
 }
 
