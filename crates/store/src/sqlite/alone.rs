@@ -469,6 +469,84 @@ fn an_agent_is_as_busy_as_it_has_runs_that_live() {
 }
 
 #[test]
+fn a_conversation_is_taken_up_by_its_own_agent_in_its_own_directory() {
+    const SPOKEN: &str = "UPDATE runs SET native_session = 's'";
+    for (tampered, found) in [
+        (SPOKEN, true),
+        ("", false),
+        ("UPDATE runs SET native_session = 's', agent = 'another'", false),
+        ("UPDATE runs SET native_session = 's', cwd = '/elsewhere'", false),
+    ] {
+        let (connection, holder) = scene("");
+        let of = "SELECT agent || char(10) || cwd FROM runs";
+        let of: String = connection.query_row(of, [], |row| row.get(0)).unwrap();
+        let (agent, cwd) = of.split_once('\n').unwrap();
+        connection.execute_batch(tampered).unwrap();
+        // One that came later and has none is passed over.
+        let (later, _) = claimed(&connection);
+        let conversation = reads::conversation(&connection, agent, cwd).unwrap();
+        assert_eq!(conversation.is_some(), found, "{tampered}");
+        let runs = reads::task_runs(&connection, holder.task).unwrap();
+        assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), [holder.run]);
+        assert_ne!(later.run, holder.run);
+    }
+}
+
+#[test]
+fn a_task_is_found_by_either_end_of_its_id_and_by_nothing_else() {
+    let mut connection = Connection::open_in_memory().unwrap();
+    schema::migrate(&mut connection).unwrap();
+    let put = |id: &str| {
+        let task = NewTask { id: id.parse().unwrap(), ..new_task() };
+        verbs::enqueue(&connection, &task).unwrap().value
+    };
+    let one = put("task_0123456789abcdef0123456789abcdef");
+    let other = put("task_fedcba9876543210fedcba9876543210");
+    for (given, expected) in [
+        ("task_0123456789abcdef0123456789abcdef", vec![one]),
+        ("0123", vec![one]),
+        ("bcdef", vec![one]),
+        // As people see it: the first letters of the last eight.
+        ("89ab", vec![one]),
+        ("fedc", vec![other]),
+        ("3210", vec![other]),
+        ("4567", vec![]),
+        ("no", vec![]),
+        ("", vec![]),
+    ] {
+        assert_eq!(reads::find_tasks(&connection, given, 9).unwrap(), expected, "{given}");
+    }
+}
+
+#[test]
+fn who_stands_in_front_waits_for_the_same_and_comes_first() {
+    for (tampered, ahead) in [
+        ("", 1),
+        ("pool = 'another'", 0),
+        ("priority = -1", 0),
+        ("state = 'cancelled', waiting_for = NULL", 0),
+    ] {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection).unwrap();
+        let waits = || {
+            let line = Some(InLine { pool: "fake".into(), run: claim_of(new_task().id, "x").run });
+            verbs::enqueue(&connection, &NewTask { line, ..new_task() }).unwrap().value
+        };
+        let (_, second, _) = (waits(), waits(), waits());
+        if !tampered.is_empty() {
+            let sql = format!("UPDATE tasks SET {tampered} WHERE num = 1");
+            connection.execute_batch(&sql).unwrap();
+        }
+        let standing = reads::standing(&connection, second).unwrap().expect("it waits");
+        assert_eq!((standing.ahead, standing.taken), (ahead, 0), "{tampered}");
+        // Who is more urgent comes first, whenever it came.
+        connection.execute_batch("UPDATE tasks SET priority = 5 WHERE num = 3").unwrap();
+        let standing = reads::standing(&connection, second).unwrap().expect("it waits");
+        assert_eq!(standing.ahead, ahead + 1, "{tampered}");
+    }
+}
+
+#[test]
 fn what_must_be_done_before_a_task_is_its_own() {
     let mut connection = Connection::open_in_memory().unwrap();
     schema::migrate(&mut connection).unwrap();
