@@ -547,6 +547,52 @@ fn who_stands_in_front_waits_for_the_same_and_comes_first() {
 }
 
 #[test]
+fn of_the_blobs_of_a_deleted_run_each_is_asked_for_by_itself() {
+    let (connection, holder) = scene("");
+    claimed(&connection);
+    connection
+        .execute_batch(
+            "UPDATE runs SET state = 'settled', outcome = 'failed', ended_at = 1, deleted_at = 1
+                 WHERE num = 1;
+             INSERT INTO blob_names (hash, run) VALUES ('aa1', 1), ('ab2', 1), ('ab3', 1), ('aa1', 2)",
+        )
+        .unwrap();
+    let left = || {
+        let mut blobs = removal::blobs_of(&connection, holder.run, 9).unwrap();
+        blobs.sort();
+        blobs
+    };
+    let of = |hash: &str, shared: bool| (hash.to_owned(), shared);
+    assert_eq!(left(), [of("aa1", true), of("ab2", false), of("ab3", false)]);
+    let on = |shelf: &str| Vec::from_iter(removal::named_on(&connection, shelf).unwrap());
+    assert_eq!((on("aa"), on("ab")), (vec!["aa1".to_owned()], vec!["ab2".into(), "ab3".into()]));
+    assert_eq!((on("a0"), on("ac")), (Vec::new(), Vec::new()));
+    removal::forget_blobs(&connection, holder.run, &["ab2".to_owned()]).unwrap();
+    assert_eq!(left(), [of("aa1", true), of("ab3", false)]);
+}
+
+#[test]
+fn the_words_of_a_task_go_with_its_last_run_and_when_it_is_over() {
+    for (tampered, gone) in [
+        ("UPDATE tasks SET state = 'done'", true),
+        ("UPDATE tasks SET state = 'waiting', waiting_for = 'quota'", false),
+        ("UPDATE tasks SET state = 'done'; UPDATE runs SET task = 1 WHERE num = 2", false),
+    ] {
+        let (connection, holder) = scene("");
+        claimed(&connection);
+        let task = "UPDATE runs SET task = (SELECT task FROM runs WHERE num = 1) WHERE num = 2";
+        let tampered = tampered.replace("UPDATE runs SET task = 1 WHERE num = 2", task);
+        connection.execute_batch(&tampered).unwrap();
+        let deleted = "UPDATE runs SET state = 'settled', outcome = 'failed', ended_at = 1,
+             deleted_at = 1 WHERE num = 1";
+        connection.execute_batch(deleted).unwrap();
+        removal::finish(&connection, holder.run).unwrap();
+        let words = "SELECT title = '' FROM tasks WHERE num = 1";
+        assert_eq!(number(&connection, words) == 1, gone, "{tampered}");
+    }
+}
+
+#[test]
 fn what_must_be_done_before_a_task_is_its_own() {
     let mut connection = Connection::open_in_memory().unwrap();
     schema::migrate(&mut connection).unwrap();

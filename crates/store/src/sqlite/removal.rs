@@ -176,7 +176,7 @@ fn unnamed(connection: &Connection, hashes: Vec<String>) -> Result<Vec<String>, 
     Ok(unnamed)
 }
 
-fn named_on(connection: &Connection, shelf: &str) -> Result<BTreeSet<String>, Error> {
+pub(super) fn named_on(connection: &Connection, shelf: &str) -> Result<BTreeSet<String>, Error> {
     // A name has hexadecimal digits alone, and all of them sort before this one.
     let mut statement = connection.prepare_cached(
         "SELECT DISTINCT hash FROM blob_names WHERE hash >= ?1 AND hash < ?1 || 'g'",
@@ -185,7 +185,11 @@ fn named_on(connection: &Connection, shelf: &str) -> Result<BTreeSet<String>, Er
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-fn forget_blobs(connection: &Connection, run: RunId, hashes: &[String]) -> Result<Did<()>, Error> {
+pub(super) fn forget_blobs(
+    connection: &Connection,
+    run: RunId,
+    hashes: &[String],
+) -> Result<Did<()>, Error> {
     let num = deleted(connection, run)?;
     for hash in hashes {
         connection
@@ -196,7 +200,7 @@ fn forget_blobs(connection: &Connection, run: RunId, hashes: &[String]) -> Resul
 }
 
 /// The last slice: what there is one of, and the words of a task that has no other run left.
-fn finish(connection: &Connection, run: RunId) -> Result<Did<()>, Error> {
+pub(super) fn finish(connection: &Connection, run: RunId) -> Result<Did<()>, Error> {
     let num = deleted(connection, run)?;
     for table in ["plans", "commands"] {
         connection
