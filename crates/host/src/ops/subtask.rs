@@ -11,7 +11,8 @@ use contract::state::Review;
 use contract::{Code, Draft, Fault, NanoUsd, TaskId};
 use engine::rules::subtask::{Purse, purse};
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
+use store::Seal;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +93,19 @@ pub(super) fn create(
         level: None,
     })));
     Ok(outcome)
+}
+
+/// What an agent says for others to work by, each text by itself.
+pub(super) fn handed(seal: &Seal, said: &Value) -> Value {
+    match said {
+        Value::String(text) => seal.handed(text).text().into(),
+        Value::Array(items) => items.iter().map(|item| handed(seal, item)).collect(),
+        Value::Object(fields) => {
+            let pairs = fields.iter().map(|(name, said)| (name.clone(), handed(seal, said)));
+            Value::Object(pairs.collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => said.clone(),
+    }
 }
 
 /// What the run has left of what is its own. What it only set aside of budgets that it shares is no

@@ -319,7 +319,7 @@ pub(crate) async fn hired(
     call: &ToolCall,
 ) -> Outcome {
     let hired = async {
-        let it: Proposal = understood("propose_agent", &handed(seal, &call.args))?;
+        let it: Proposal = understood("propose_agent", &subtask::handed(seal, &call.args))?;
         let (name, mut spec) = (it.name, json!({ "adapter": it.adapter }));
         for (key, given) in [
             ("model", it.model),
@@ -342,19 +342,6 @@ pub(crate) async fn hired(
             json!({ "hired": agent.name, "agent_id": agent.id, "warnings": warnings }),
         ),
         Err(fault) => Outcome::from(fault),
-    }
-}
-
-/// What an agent says for others to work by, each text by itself.
-fn handed(seal: &Seal, said: &Value) -> Value {
-    match said {
-        Value::String(text) => seal.handed(text).text().into(),
-        Value::Array(items) => items.iter().map(|item| handed(seal, item)).collect(),
-        Value::Object(fields) => {
-            let pairs = fields.iter().map(|(name, said)| (name.clone(), handed(seal, said)));
-            Value::Object(pairs.collect())
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) => said.clone(),
     }
 }
 
