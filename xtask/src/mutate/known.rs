@@ -35,6 +35,10 @@ pub const KNOWN: &[(&str, &str)] = &[
          made is taken away: only the words differ",
     ),
     (
+        "fence/store/sqlite/queue/note_dependents/d.task = tasks.id",
+        "the statement takes only those that wait for this task, and says the same to all of them",
+    ),
+    (
         "path/a path may go by a magic link",
         "the kernel refuses them to whoever asks to stay beneath, and only says that it may not always",
     ),
