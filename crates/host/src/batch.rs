@@ -349,14 +349,14 @@ impl Words {
         let stamp = Envelope { origin: draft.origin, ..stamp };
         let Some((block, text)) = OpenBlock::of(&draft.body) else {
             if ends_blocks(draft) {
-                self.close_blocks(0, stamp, seq, events);
+                self.let_go(usize::MAX, stamp, seq, events);
             }
             return self.push(&draft.body, draft.raw, stamp, seq, events);
         };
         if self.open.as_ref().is_some_and(|open| *open != block) {
             let many = self.carry.streams().len() >= HELD_BLOCKS_MAX;
-            let kept_min = if many { 0 } else { HELD_BYTES_MIN };
-            self.close_blocks(kept_min, stamp, seq, events);
+            let less_than = if many { usize::MAX } else { HELD_BYTES_MIN };
+            self.let_go(less_than, stamp, seq, events);
         }
         let released = self.seal.delta(&mut self.carry, &block.key(), &text.text);
         if !released.is_empty() {
@@ -365,10 +365,10 @@ impl Words {
         self.open = Some(block);
     }
 
-    /// Lets go what is held back of every block; with `kept_min` only where it is less than that.
-    fn close_blocks(
+    /// Lets go what is held back of every block, where that is less than so many bytes.
+    fn let_go(
         &mut self,
-        kept_min: usize,
+        less_than: usize,
         stamp: Envelope,
         seq: &mut u64,
         events: &mut Vec<SealedEvent>,
@@ -376,7 +376,7 @@ impl Words {
         self.open = None;
         let stamp = Envelope { origin: Origin::Agent, ..stamp };
         for key in self.carry.streams() {
-            if kept_min > 0 && self.carry.bytes(&key) >= kept_min {
+            if self.carry.bytes(&key) >= less_than {
                 continue;
             }
             if let Some(held) = self.seal.flush(&mut self.carry, &key) {
