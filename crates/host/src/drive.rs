@@ -698,8 +698,10 @@ impl Drive {
     /// Does what a durable Batch asks for.
     fn follow_up(&mut self, deeds: Deeds) -> Result<(), Leave> {
         self.words.next_seq = deeds.last_seq + 1;
+        // As it was committed: an effect that fails may settle it here, and nothing of that is durable yet.
+        let settled = self.machine.is_settled();
         // The answer may have come late: then whoever is next does what is to be done.
-        if !self.machine.is_settled() && self.lease.is_over(clock::now().mono_ms) {
+        if !settled && self.lease.is_over(clock::now().mono_ms) {
             return Err(Leave::Expired);
         }
         for effect in deeds.effects {
@@ -707,7 +709,7 @@ impl Drive {
         }
         failpoint::hit(Point::EffectsDone);
         self.show();
-        match self.machine.is_settled() {
+        match settled {
             true => Err(Leave::Settled),
             false => Ok(()),
         }

@@ -1,8 +1,10 @@
 //! Runs that nobody can go on with end all the same: as lost, once, and with nothing of their agent
 //! left. One was kept by an older Ostler, whose state is not guessed at: every runtime whose state has
 //! had another version is tried, with a program in its place that begins and never ends. Of the other
-//! the driver itself fails, because the store refuses what it asks for.
+//! the driver itself fails, because the store refuses what it asks for. And one is durable, and cannot be
+//! launched.
 
+use crate::door::Door;
 use crate::ostler::{BOUND_MS, Ostler, assert_gap_free, result, signal};
 use runtimes::registry;
 use rustix::process::Signal;
@@ -137,4 +139,24 @@ fn a_run_whose_driver_fails_is_lost_and_leaves_nothing() {
     until("everything of it to be gone", BOUND_MS, || {
         find_marked(&ostler.instance.mark()).is_empty().then_some(())
     });
+}
+
+#[test]
+fn a_run_that_cannot_be_handed_to_its_keeper_is_lost_at_once() {
+    let door = Door::open();
+    // Whoever tidies up a temporary directory may take the place of the spools away.
+    std::fs::remove_dir_all(door.ostler.instance.runtime().join("ostler")).unwrap();
+    let body = json!({ "agent": "demo", "prompt": "hello", "cwd": door.ostler.instance.work() });
+    let ask = |method: &str, path: &str, body: &str| -> Value {
+        serde_json::from_str(&door.owner(method, path, body).body).unwrap()
+    };
+    let started = ask("POST", "/api/v1/runs", &body.to_string());
+    let run = format!("/api/v1/runs/{}", started["run_id"].as_str().unwrap());
+    let row = until("the end of the run", BOUND_MS, || {
+        let row = ask("GET", &run, "");
+        (row["state"] == "settled").then_some(row)
+    });
+    assert_eq!((&row["outcome"], &row["code"]), (&"lost".into(), &"process_lost".into()), "{row}");
+    let message = row["message"].as_str().unwrap();
+    assert!(message.contains("could not be handed to its keeper"), "{message}");
 }
