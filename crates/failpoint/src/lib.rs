@@ -67,9 +67,10 @@ points! {
     TraceRemoved "trace_removed" "the trace of a deleted run is gone, and its removal is not finished";
 
     KeeperSpawned "keeper_spawned" "a keeper waits for its plan, and nothing is durable";
-    RunBegun "run_begun" "a run is durable, and its keeper has no plan";
+    RunBegun "run_begun" "a run is durable, and its keeper was not told to launch";
     SpoolMade "spool_made" "the spool's folder is there, and its keeper has no plan";
-    PlanSent "plan_sent" "the keeper was sent its plan";
+    PlanSent "plan_sent" "the keeper was sent its plan, and was not told to launch";
+    LaunchOrdered "launch_ordered" "the keeper was told to launch";
     BatchMade "batch_made" "a Batch is made, and was not given to the store";
     BatchCommitted "batch_committed" "a Batch is durable, and none of its effects is done";
     EffectsDone "effects_done" "the effects of a Batch are done, and the store does not know it";
@@ -101,8 +102,8 @@ points! {
     DeletionUnanswered "deletion_unanswered" "a run is wholly removed, and whoever asked was not answered";
 
     PlanTaken "plan_taken" "a keeper has its plan, and no lock";
-    KeeperLocked "keeper_locked" "a keeper holds its lock, and has no agent";
-    AgentLaunched "agent_launched" "the agent runs, and there is no spool";
+    KeeperLocked "keeper_locked" "a keeper holds its lock, and was not told to launch";
+    AgentLaunched "agent_launched" "the agent runs, and no record says so";
     RecordBefore "record_before" "bytes of the agent are read, and not in the spool";
     RecordAfter "record_after" "a record is in the spool, and the host was not told";
     SegmentTurned "segment_turned" "a new segment of the spool is there, and empty";

@@ -9,7 +9,7 @@
 use crate::abroad::Abroad;
 use crate::batch::{HostState, StoredIntent, Words};
 use crate::dispatch;
-use crate::drive::{self, Drive, Ending};
+use crate::drive::{self, Drive, Ending, Handing};
 use crate::intake::Intake;
 use crate::keeping::Keeping;
 use crate::ops::relay::Callers;
@@ -355,7 +355,9 @@ async fn find_keeper(
                 Err(error)
                     if matches!(
                         error.kind(),
-                        ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                        ErrorKind::NotFound
+                            | ErrorKind::ConnectionRefused
+                            | ErrorKind::ConnectionReset
                     ) =>
                 {
                     std::thread::sleep(LOOK_PAUSE);
@@ -507,7 +509,7 @@ async fn adopted(
         spool,
         spool_dropped: 0,
         again: None,
-        plan: None,
+        plan: Handing::Nothing,
         files: Vec::new(),
         mounts: Default::default(),
         keeping: keeping.filter(|_| alive),

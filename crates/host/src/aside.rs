@@ -109,7 +109,7 @@ impl Aside {
         let Spawned { control, child } =
             door::spawn(own_program, plan.level, None).map_err(failed)?;
         door::prepare_spool(&plan.spool_dir)
-            .and_then(|()| door::send_plan(&control, &plan))
+            .and_then(|()| door::launch(&control, &plan))
             .map_err(failed)?;
         let reader =
             Reader::open(&plan.spool_dir, 0).map_err(|error| failed(io::Error::other(error)))?;

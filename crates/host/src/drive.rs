@@ -76,8 +76,7 @@ pub struct Drive {
     pub(crate) spool_dropped: u64,
     /// How it is started once more, should it not know the conversation it was to take up.
     pub(crate) again: Option<Box<Again>>,
-    /// The plan, until it is sent.
-    pub(crate) plan: Option<Box<keeper::plan::Plan>>,
+    pub(crate) plan: Handing,
     /// What is written for the agent beside its spool, until it is.
     pub(crate) files: Vec<PlanFile>,
     /// The skills it is given, until it is.
@@ -112,6 +111,17 @@ pub struct Again {
     pub dialect: Box<dyn Dialect>,
     pub files: Vec<PlanFile>,
     pub mounts: Mounts,
+}
+
+/// What the keeper has been given, before its agent is launched.
+#[derive(Debug, Default)]
+pub(crate) enum Handing {
+    To(Box<keeper::plan::Plan>),
+    /// It has its plan, or could not be given it.
+    Done(std::io::Result<()>),
+    /// The launch is over, or another's.
+    #[default]
+    Nothing,
 }
 
 /// How far the end of the process has come.
@@ -222,12 +232,24 @@ impl Drive {
         }
     }
 
+    /// Gives the keeper its plan, of which nothing comes before the launch.
+    pub fn hand_over_plan(&mut self) {
+        if let Handing::To(plan) = std::mem::take(&mut self.plan) {
+            self.plan = Handing::Done(self.hand_over(plan));
+        }
+    }
+
     /// A run that never became durable.
     pub fn abandon(mut self) {
-        if let Some(child) = self.child.take() {
-            let_go(self.keeping.take(), child);
-            self.house.keepers.refill();
-        }
+        let Some(mut child) = self.child.take() else { return };
+        drop(self.keeping.take());
+        let spool = matches!(self.plan, Handing::Done(Ok(()))).then_some(self.spool);
+        tokio::task::spawn_blocking(move || {
+            let _ = child.wait();
+            // Its keeper did that, unless it died.
+            let _ = spool.map(std::fs::remove_dir_all);
+        });
+        self.house.keepers.refill();
     }
 
     /// Commits what must not wait.

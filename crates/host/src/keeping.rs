@@ -51,7 +51,16 @@ impl Keeping {
 
     fn flush(&mut self) -> io::Result<()> {
         while let Some(packet) = self.outbox.front() {
-            match self.control.try_io(Interest::WRITABLE, || packet::send(&self.control, packet)) {
+            let send = || packet::send(&self.control, packet);
+            // At once, for the reactor may not know yet that a new socket can be written to; and through
+            // it only where that fails, so that it knows when to wait.
+            let sent = match send() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.control.try_io(Interest::WRITABLE, send)
+                }
+                sent => sent,
+            };
+            match sent {
                 Ok(()) => drop(self.outbox.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(error),

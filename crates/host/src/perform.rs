@@ -3,7 +3,7 @@
 
 use crate::Host;
 use crate::batch::{Frame, Intent};
-use crate::drive::{Answered, Drive, Ending};
+use crate::drive::{Answered, Drive, Ending, Handing};
 use crate::ops::tool;
 use crate::upstream;
 use contract::event::{Body, Phase};
@@ -14,6 +14,7 @@ use engine::{Effect, Input, Now};
 use failpoint::Point;
 use keeper::door;
 use keeper::limits::FRAME_BYTES_MAX;
+use keeper::plan::Plan;
 use keeper::wire::{Order, Report};
 use runtimes::Out;
 use std::collections::VecDeque;
@@ -171,23 +172,38 @@ impl Drive {
         }
     }
 
+    /// Gives the keeper its plan and a spool, which is what keeps a launch from happening twice. Nothing
+    /// is started by it: a keeper that is not told to launch takes the spool away again, so this may come
+    /// before the run is durable.
+    pub(crate) fn hand_over(&mut self, plan: Box<Plan>) -> std::io::Result<()> {
+        door::prepare_spool(&self.spool)?;
+        failpoint::hit(Point::SpoolMade);
+        let order = Order::Plan(plan);
+        self.order(&order)?;
+        failpoint::hit(Point::PlanSent);
+        if let Order::Plan(plan) = order {
+            let secret = self.house.keepsake_secret(self.run, self.attempt);
+            // Without it a run that loses its keeper and its host loses words, not its end.
+            let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
+        }
+        Ok(())
+    }
+
     fn launch(&mut self, now: Now) {
-        let Some(plan) = self.plan.take() else { return };
+        let handed = match std::mem::take(&mut self.plan) {
+            Handing::To(plan) => self.hand_over(plan),
+            Handing::Done(handed) => handed,
+            Handing::Nothing => return,
+        };
         let files = std::mem::take(&mut self.files);
         let mounts = std::mem::take(&mut self.mounts);
         let mut notes = Vec::new();
-        let secret = self.house.keepsake_secret(self.run, self.attempt);
-        let launched = door::prepare_spool(&self.spool)
-            .inspect(|()| failpoint::hit(Point::SpoolMade))
-            .inspect(|()| {
-                // Without it a run that loses its keeper and its host loses words, not its end.
-                let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
-            })
+        let launched = handed
             .and_then(|()| crate::data::write_files(&self.spool, &files))
             .and_then(|()| mounts.make(self.run, &self.house.links))
             .map(|made| notes = made)
-            .and_then(|()| self.order(&Order::Plan(plan)))
-            .inspect(|()| failpoint::hit(Point::PlanSent))
+            .and_then(|()| self.order(&Order::Launch))
+            .inspect(|()| failpoint::hit(Point::LaunchOrdered))
             .and_then(|()| {
                 crate::intake::Intake::open(&self.spool, crate::intake::Marks::default())
                     .map_err(std::io::Error::other)
@@ -230,7 +246,7 @@ impl Drive {
                 self.files = again.files;
                 self.mounts = again.mounts;
                 let deadline_ms = self.lease.until_ms();
-                self.plan = Some(Box::new(keeper::plan::Plan { deadline_ms, ..again.plan }));
+                self.plan = Handing::To(Box::new(Plan { deadline_ms, ..again.plan }));
                 self.mouth.start_over();
                 self.pid = None;
                 self.ending = Ending::Running;

@@ -26,7 +26,7 @@ pub(crate) const SOCKET_NAME: &str = "sock";
 /// Name of the file whose lock the keeper holds for life.
 pub(crate) const LOCK_NAME: &str = "lock";
 
-/// A keeper that waits for its plan. Dropping `control` before a plan was sent makes it leave.
+/// A keeper that waits for its plan. Dropping `control` before the launch was ordered makes it leave.
 #[derive(Debug)]
 pub struct Spawned {
     /// SEQPACKET, non-blocking, close-on-exec.
@@ -65,9 +65,11 @@ pub fn prepare_spool(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends the plan to a keeper just spawned. The keeper answers with a hello, or refuses.
-pub fn send_plan(control: impl AsFd, plan: &Plan) -> io::Result<()> {
-    send_all(control.as_fd(), &Order::Plan(Box::new(plan.clone())))
+/// Sends its plan to a keeper just spawned and has it launch the agent at once. The keeper answers with
+/// a hello, or refuses.
+pub fn launch(control: impl AsFd, plan: &Plan) -> io::Result<()> {
+    send_all(control.as_fd(), &Order::Plan(Box::new(plan.clone())))?;
+    send_all(control.as_fd(), &Order::Launch)
 }
 
 /// Connects to the keeper of `dir` and takes it over. The socket is as in [`Spawned`].

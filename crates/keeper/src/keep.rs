@@ -2,7 +2,9 @@
 //!
 //! Here is the order in which things come to be; `watch.rs` is the loop they then live in. A
 //! keeper without a plan has touched nothing but itself and leaves when its socket closes, so a
-//! server may start one before it has committed that it will, or long before it needs one.
+//! server may start one before it has committed that it will, or long before it needs one. One with a
+//! plan makes everything ready and waits for the word to launch; should its socket close instead, it
+//! takes its spool away and leaves. So a server may send the plan while it commits.
 
 mod agent;
 pub(crate) mod cgroup;
@@ -37,7 +39,7 @@ use crate::plan::{Level, Plan};
 use crate::record::{Begin, Kind};
 use crate::spool::Spool;
 use crate::wire::{Assembler, Order, Refusal, Report, VERSION, VERSION_OLDEST};
-use agent::{Agent, NotStarted};
+use agent::{Agent, Born, NotStarted};
 use contain::{Held, Ready, Side};
 use control::Control;
 pub use raw::return_memory;
@@ -69,7 +71,7 @@ fn attempt() -> io::Result<()> {
     set_child_subreaper(Some(getpid()))?;
     // The server's directory may be unmounted or removed while the agent lives.
     rustix::process::chdir("/")?;
-    let agent_umask = umask(Mode::RWXG | Mode::RWXO);
+    let mask = umask(Mode::RWXG | Mode::RWXO);
 
     // Opened before the ways part: from here on no signal is lost, on either side.
     let signals = raw::signal_fd()?;
@@ -89,7 +91,12 @@ fn attempt() -> io::Result<()> {
     };
 
     let mut packet = packet::buffer();
-    let Some(plan) = await_plan(&control, &signals, &mut packet)? else { return Ok(()) };
+    let mut orders =
+        Orders { control: &control, signals: &signals, assembler: Assembler::default() };
+    if orders.is_waiting() {
+        rehearse();
+    }
+    let Some(plan) = orders.plan(&mut packet)? else { return Ok(()) };
     // The part of the id that tells runs apart is its end; the kernel keeps 15 bytes of a name.
     let tail = plan.run_id.get(plan.run_id.len().saturating_sub(10)..).unwrap_or_default();
     let called = format!("keep {tail}");
@@ -102,17 +109,27 @@ fn attempt() -> io::Result<()> {
     readied.share(&lock, &called)?;
 
     failpoint::hit(Point::KeeperLocked);
+    let agent = agent::ready(&plan);
+    let made = Made::meanwhile(&orders, &dir, &plan)?;
+    if !orders.launch(&mut packet)? {
+        // Nobody was started and nothing was said: whoever looks for this run finds it as it was before.
+        return std::fs::remove_dir_all(&plan.spool_dir);
+    }
 
     let name = format!("{}.{}", plan.run_id, plan.attempt);
     let (held, agent) = match readied.settle(plan.level, &name, &dir) {
         Side::Keeper(held) => {
-            // A plan can come late: whoever sent it may have stood still, and the run be another's.
+            // The word can come late: whoever gave it may have stood still, and the run be another's.
             let agent = match plan.clock.now_ms() >= plan.deadline_ms {
                 true => {
                     let words = "its lease was over before it began".to_owned();
                     Err(NotStarted { words, errno: None })
                 }
-                false => agent::launch(&plan, agent_umask, held.entrance(), score.as_ref()),
+                false => agent.and_then(|agent| {
+                    let stepped_back = raw::step_back();
+                    let born = Born { mask, stepped_back, score: score.as_ref() };
+                    agent.launch(&plan, born, held.entrance())
+                }),
             };
             (held, agent)
         }
@@ -122,7 +139,7 @@ fn attempt() -> io::Result<()> {
             (held, Err(NotStarted { words, errno: None }))
         }
     };
-    let outcome = hold(plan, held, agent, signals, control, dir, packet);
+    let outcome = hold(plan, held, agent, signals, control, (dir, made), packet);
     if outcome.is_err() {
         family::sweep_to_the_end();
     }
@@ -130,20 +147,41 @@ fn attempt() -> io::Result<()> {
     outcome
 }
 
-/// Makes what the agent's keeping needs while the agent execs, and keeps it. Should something fail
-/// here, the agent has run for a fraction of a millisecond and is killed again.
+/// Files that the agent's keeping needs. On some disks each takes as long as the agent's own start, so
+/// those are made before it that nobody waits for.
+struct Made {
+    listener: Option<OwnedFd>,
+    spool: Option<Spool>,
+}
+
+impl Made {
+    /// Makes one after the other for as long as there is no word to launch.
+    fn meanwhile(orders: &Orders<'_>, dir: &OwnedFd, plan: &Plan) -> io::Result<Self> {
+        let listener = orders.is_waiting().then(|| control::listen(dir)).transpose()?;
+        let spool = orders.is_waiting().then(|| spool(dir, plan)).transpose()?;
+        Ok(Self { listener, spool })
+    }
+}
+
+fn spool(dir: &OwnedFd, plan: &Plan) -> io::Result<Spool> {
+    Spool::create(dir.try_clone()?, plan.segment_bytes)
+}
+
+/// Makes what is left of what the agent's keeping needs while the agent execs, and keeps it. Should
+/// something fail here, the agent has run for a fraction of a millisecond and is killed again.
 fn hold(
     plan: Box<Plan>,
     mut held: Held,
     agent: Result<Agent, NotStarted>,
     signals: OwnedFd,
     control: OwnedFd,
-    dir: OwnedFd,
+    (dir, made): (OwnedFd, Made),
     packet: Box<[u8]>,
 ) -> io::Result<()> {
     failpoint::hit(Point::AgentLaunched);
-    let control = Control::open(control, &dir)?;
-    let mut spool = Spool::create(dir, plan.segment_bytes)?;
+    let listener = made.listener.map_or_else(|| control::listen(&dir), Ok)?;
+    let mut spool = made.spool.map_or_else(|| spool(&dir, &plan), Ok)?;
+    let control = Control::new(control, listener, dir);
     let seen = Seen {
         keeper_pid: held.keeper_pid.as_raw_pid(),
         agent_pid: agent.as_ref().ok().and_then(|agent| held.agent_pid(agent.pid)),
@@ -173,47 +211,70 @@ fn level_asked_for() -> io::Result<Level> {
     })
 }
 
-/// `None` when the server closed the socket instead, and so never launched, or when someone wants
-/// this process to end: what is asked of it now must not be heard by the run that comes.
-fn await_plan(
-    control: &OwnedFd,
-    signals: &OwnedFd,
-    buffer: &mut [u8],
-) -> io::Result<Option<Box<Plan>>> {
-    let mut assembler = Assembler::default();
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    if let Ok(0) = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&at_once)) {
-        rehearse();
+/// The orders that come before there is an agent.
+struct Orders<'a> {
+    control: &'a OwnedFd,
+    signals: &'a OwnedFd,
+    assembler: Assembler,
+}
+
+impl Orders<'_> {
+    /// Whether none has come.
+    fn is_waiting(&self) -> bool {
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut [PollFd::new(self.control, PollFlags::IN)], Some(&at_once)), Ok(0))
     }
-    loop {
-        let mut heard = [PollFd::new(control, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        match poll(&mut heard, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-        if raw::read_signals(signals).iter().any(|signal| *signal != Signal::CHILD) {
-            return Ok(None);
-        }
-        let packet = match packet::receive(control, buffer) {
-            Ok(Some(packet)) => packet,
-            Ok(None) => return Ok(None),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        };
-        let message = match assembler.push(packet) {
-            Ok(Some(message)) => message,
-            Ok(None) => continue,
-            Err(error) => return Err(malformed(control, error)),
-        };
-        return match Order::from_message(message) {
-            Ok(Order::Plan(plan)) if !(VERSION_OLDEST..=VERSION).contains(&plan.version) => {
-                refuse(control, Refusal::Version);
+
+    fn plan(&mut self, buffer: &mut [u8]) -> io::Result<Option<Box<Plan>>> {
+        match self.next(buffer)? {
+            None => Ok(None),
+            Some(Order::Plan(plan)) if (VERSION_OLDEST..=VERSION).contains(&plan.version) => {
+                Ok(Some(plan))
+            }
+            Some(Order::Plan(_)) => {
+                refuse(self.control, Refusal::Version);
                 Err(io::Error::other("the plan's version is not spoken"))
             }
-            Ok(Order::Plan(plan)) => Ok(Some(plan)),
-            Ok(_) => Err(malformed(control, crate::wire::Malformed)),
-            Err(error) => Err(malformed(control, error)),
-        };
+            Some(_) => Err(malformed(self.control, crate::wire::Malformed)),
+        }
+    }
+
+    /// Whether the agent is to be started.
+    fn launch(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        match self.next(buffer)? {
+            None => Ok(false),
+            Some(Order::Launch) => Ok(true),
+            Some(_) => Err(malformed(self.control, crate::wire::Malformed)),
+        }
+    }
+
+    /// `None` when the server closed the socket instead, and so never launched, or when someone wants
+    /// this process to end: what is asked of it now must not be heard by the run that comes.
+    fn next(&mut self, buffer: &mut [u8]) -> io::Result<Option<Order>> {
+        let (control, signals) = (self.control, self.signals);
+        loop {
+            let mut heard =
+                [PollFd::new(control, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+            match poll(&mut heard, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            if raw::read_signals(signals).iter().any(|signal| *signal != Signal::CHILD) {
+                return Ok(None);
+            }
+            let packet = match packet::receive(control, buffer) {
+                Ok(Some(packet)) => packet,
+                Ok(None) => return Ok(None),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return Err(error),
+            };
+            let order = match self.assembler.push(packet) {
+                Ok(Some(message)) => Order::from_message(message),
+                Ok(None) => continue,
+                Err(error) => Err(error),
+            };
+            return order.map(Some).map_err(|error| malformed(control, error));
+        }
     }
 }
 

@@ -31,8 +31,12 @@ const MORE: u8 = 1;
 /// From the server to the keeper.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Order {
-    /// First and once, on the socket the keeper was born with. Answered by `Hello`.
+    /// First and once, on the socket the keeper was born with. The keeper makes everything ready and
+    /// starts nothing.
     Plan(Box<Plan>),
+    /// Second and once: start the agent. Answered by `Hello`. A keeper whose socket closes before this
+    /// takes the spool away and leaves.
+    Launch,
     /// Say frame `n` to the agent. Numbers rise; each is settled exactly once, by `SaidAck` or
     /// `Dropped`, however often it is sent. The next may be sent when this one is settled.
     Say { n: u32, bytes: Vec<u8> },
@@ -61,7 +65,7 @@ impl std::fmt::Debug for Order {
 /// From the keeper to the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
-    /// Answers a plan and a hello.
+    /// Answers a launch and a hello.
     Hello(Box<HelloReply>),
     /// Item `n` is in the agent's stdin to its last byte.
     SaidAck { n: u32 },
@@ -96,7 +100,7 @@ pub struct HelloReply {
     /// Why it is not stronger, when nobody asked for this level by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation_note: Option<String>,
-    /// The plan's secrets; left out in the answer to the plan itself.
+    /// The plan's secrets; left out in the answer to the launch.
     pub secrets: Vec<(String, String)>,
     /// The plan's luggage; left out like the secrets, and by keepers from before there was any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -248,6 +252,7 @@ mod op {
     pub const RENEW: u8 = 5;
     pub const STOP: u8 = 6;
     pub const HELLO: u8 = 7;
+    pub const LAUNCH: u8 = 8;
 
     pub const HELLO_REPLY: u8 = 65;
     pub const SAID_ACK: u8 = 66;
@@ -275,6 +280,7 @@ impl Order {
     pub fn to_message(&self) -> Message {
         match self {
             Self::Plan(plan) => Message::json(op::PLAN, plan),
+            Self::Launch => Message::new(op::LAUNCH, 0, Vec::new()),
             Self::Say { n, bytes } => Message::new(op::SAY, *n, bytes.clone()),
             Self::CloseStdin { n } => Message::new(op::CLOSE_STDIN, *n, Vec::new()),
             Self::Farewell { bytes } => Message::new(op::FAREWELL, 0, bytes.clone()),
@@ -303,6 +309,7 @@ impl Order {
         let Message { op, number: n, payload } = message;
         Ok(match op {
             op::PLAN => Self::Plan(Box::new(read_json(&payload)?)),
+            op::LAUNCH => Self::Launch,
             op::SAY => Self::Say { n, bytes: payload },
             op::CLOSE_STDIN => Self::CloseStdin { n },
             op::FAREWELL => Self::Farewell { bytes: payload },
@@ -380,6 +387,7 @@ mod tests {
         let long = vec![7; 3 * MESSAGE_PAYLOAD_BYTES_MAX + 1];
         for order in [
             Order::Plan(Box::new(crate::plan::tests::plan())),
+            Order::Launch,
             Order::Say { n: 3, bytes: long },
             Order::Say { n: 4, bytes: vec![7; MESSAGE_PAYLOAD_BYTES_MAX] },
             Order::CloseStdin { n: 5 },

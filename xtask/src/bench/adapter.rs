@@ -46,7 +46,7 @@ pub fn run(programs: &Programs, writes: Writes, events: u64) -> Result<Cost, Str
         door::spawn(&programs.ostler, plan.level, None).map_err(said("starting a keeper"))?;
     door::prepare_spool(&spool).map_err(said("making a spool"))?;
     let own_ns = usage::own_cpu_ns();
-    door::send_plan(&control, &plan).map_err(said("sending the plan"))?;
+    door::launch(&control, &plan).map_err(said("sending the plan"))?;
     let mut reader = Reader::open(&spool, 0).map_err(said("opening the spool"))?;
     let mut buffer = packet::buffer();
     let mut gone = false;

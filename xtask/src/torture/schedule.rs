@@ -40,9 +40,8 @@ pub fn place(point: Point) -> (Place, u64) {
         BatchMade | BatchCommitted | EffectsDone => (Place::Any, 20),
         PageRead => (Place::Any, 12),
         CheckpointBefore | CheckpointAfter => (Place::Any, 2),
-        RunPut | KeeperSpawned | RunBegun | SpoolMade | PlanSent | StartUnanswered => {
-            (Place::Any, 3)
-        }
+        RunPut | KeeperSpawned | RunBegun | SpoolMade | PlanSent | LaunchOrdered => (Place::Any, 3),
+        StartUnanswered => (Place::Any, 3),
         WishPut | WishUnanswered | FrameOrdered => (Place::Any, 5),
         // The texts of all agents are the same: each blob is written once in a directory.
         BlobWritten => (Place::First, 2),

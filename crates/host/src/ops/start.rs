@@ -1,6 +1,6 @@
 //! Starting a run. Everything that can be checked is checked before anything exists, so that a
 //! fault leaves no trace; then task, run and first events become durable in one transaction, and
-//! only then does the keeper, already waiting, get its plan.
+//! only then is the keeper, which has its plan by then, told to launch.
 
 use super::agents;
 use super::callback;
@@ -16,7 +16,7 @@ use super::snapshot;
 use super::tool::{self, Bench, TaskSheet};
 use crate::abroad::Abroad;
 use crate::batch::{Made, Words};
-use crate::drive::{self, Again, Drive, Ending};
+use crate::drive::{self, Again, Drive, Ending, Handing};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
@@ -367,7 +367,11 @@ pub(crate) async fn start_new(
     drive.pending.drafts.extend(warnings);
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
-    let begun = match within::begin(host, admission, task, claim, batch).await {
+    // The store comes first and takes the longer; meanwhile the keeper makes ready what it will launch.
+    let (begun, ()) = tokio::join!(within::begin(host, admission, task, claim, batch), async {
+        drive.hand_over_plan();
+    });
+    let begun = match begun {
         Ok(begun) => begun,
         Err(refused) => {
             drive.abandon();
@@ -525,7 +529,7 @@ fn drive(
         // As the keeper counts it.
         lease: Lease::granted(now.mono_ms, kept.deadline_ms, lease_ms),
         again,
-        plan: Some(Box::new(kept)),
+        plan: Handing::To(Box::new(kept)),
         files: plan.files,
         mounts: Mounts { skills: checked.skills, mounts: plan.mounts },
         keeping: Some(keeping),

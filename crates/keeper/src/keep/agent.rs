@@ -1,4 +1,5 @@
-//! Starting the agent: its pipes, its environment, its process group, and why it did not start.
+//! Starting the agent: its pipes, its environment, its process group, and why it did not start. What can
+//! be made before it is to be started is.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -23,56 +24,85 @@ pub struct Agent {
     pub stderr: OwnedFd,
 }
 
+/// What an agent has of its keeper's beginnings, and not of what the keeper has become.
+pub struct Born<'a> {
+    /// The umask that it would have had.
+    pub mask: Mode,
+    /// Whether the keeper has stepped back for the processor.
+    pub stepped_back: bool,
+    pub score: Option<&'a Score>,
+}
+
 /// The program could not be started.
 pub struct NotStarted {
     pub words: String,
     pub errno: Option<i32>,
 }
 
-/// Starts the program of the plan in a group of its own, with nothing inherited.
-pub fn launch(
-    plan: &Plan,
-    mask: Mode,
-    group: Option<BorrowedFd<'_>>,
-    score: Option<&Score>,
-) -> Result<Agent, NotStarted> {
-    start(plan, mask, group, score).map_err(|error| NotStarted::explain(plan, &error))
+/// Everything that an agent needs, before it is started: nothing of it is seen by anyone yet.
+pub struct Readied {
+    image: raw::Image,
+    cwd: CString,
+    /// The agent's ends of its pipes.
+    theirs: [OwnedFd; 3],
+    stdin: Option<OwnedFd>,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
 }
 
-fn start(
-    plan: &Plan,
-    mask: Mode,
-    group: Option<BorrowedFd<'_>>,
-    score: Option<&Score>,
-) -> io::Result<Agent> {
-    let (theirs, stdin) = match plan.stdin {
-        StdinMode::Open | StdinMode::Once => {
-            let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
-            rustix::io::ioctl_fionbio(&writes, true)?;
-            (reads, Some(writes))
+/// Makes the program of the plan ready to be started in a group of its own, with nothing inherited.
+pub fn ready(plan: &Plan) -> Result<Readied, NotStarted> {
+    Readied::of(plan).map_err(|error| NotStarted::explain(plan, &error))
+}
+
+impl Readied {
+    fn of(plan: &Plan) -> io::Result<Self> {
+        let (hears, stdin) = match plan.stdin {
+            StdinMode::Open | StdinMode::Once => {
+                let (reads, writes) = pipe_with(PipeFlags::CLOEXEC)?;
+                rustix::io::ioctl_fionbio(&writes, true)?;
+                (reads, Some(writes))
+            }
+            StdinMode::Null => {
+                let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+                (rustix::fs::open(c"/dev/null", flags, Mode::empty())?, None)
+            }
+        };
+        let (stdout, says) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (stderr, complains) = pipe_with(PipeFlags::CLOEXEC)?;
+        for fd in [&stdout, &stderr] {
+            rustix::io::ioctl_fionbio(fd, true)?;
         }
-        StdinMode::Null => {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            (rustix::fs::open(c"/dev/null", flags, Mode::empty())?, None)
-        }
-    };
-    let (stdout, says) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (stderr, complains) = pipe_with(PipeFlags::CLOEXEC)?;
-    for fd in [&stdout, &stderr] {
-        rustix::io::ioctl_fionbio(fd, true)?;
+        let (image, cwd) = (image(plan)?, CString::new(plan.cwd.as_os_str().as_bytes())?);
+        Ok(Self { image, cwd, theirs: [hears, says, complains], stdin, stdout, stderr })
     }
-    let unborn = raw::Unborn {
-        image: image(plan)?,
-        cwd: CString::new(plan.cwd.as_os_str().as_bytes())?,
-        stdin: theirs.as_fd(),
-        stdout: says.as_fd(),
-        stderr: complains.as_fd(),
-        keeper: getpid(),
-        mask,
-        group,
-    };
-    let pid = offer_first(score, || unborn.start())?;
-    Ok(Agent { pid, stdin, stdout, stderr })
+
+    /// Starts it.
+    pub fn launch(
+        self,
+        plan: &Plan,
+        Born { mask, stepped_back, score }: Born<'_>,
+        group: Option<BorrowedFd<'_>>,
+    ) -> Result<Agent, NotStarted> {
+        let Self { image, cwd, theirs: [hears, says, complains], stdin, stdout, stderr } = self;
+        let (hears, says, complains) = (hears.as_fd(), says.as_fd(), complains.as_fd());
+        let keeper = getpid();
+        let unborn = raw::Unborn {
+            image,
+            cwd,
+            stdin: hears,
+            stdout: says,
+            stderr: complains,
+            keeper,
+            mask,
+            stepped_back,
+            group,
+        };
+        match offer_first(score, || unborn.start()) {
+            Ok(pid) => Ok(Agent { pid, stdin, stdout, stderr }),
+            Err(error) => Err(NotStarted::explain(plan, &error)),
+        }
+    }
 }
 
 /// Where a program is looked for when its environment says nothing about it.

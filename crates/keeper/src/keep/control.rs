@@ -42,19 +42,23 @@ pub enum Heard {
     Gone,
 }
 
+/// Binds the socket that newcomers come to.
+pub fn listen(dir: &OwnedFd) -> io::Result<OwnedFd> {
+    let listener = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    rustix::net::bind(&listener, &socket_address(dir.as_fd())?)?;
+    rustix::net::listen(&listener, NEWCOMERS_MAX as i32)?;
+    Ok(listener)
+}
+
 impl Control {
-    /// Binds the socket and keeps `first` as the owner.
-    pub fn open(first: OwnedFd, dir: &OwnedFd) -> io::Result<Self> {
-        let listener = rustix::net::socket_with(
-            AddressFamily::UNIX,
-            SocketType::SEQPACKET,
-            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-            None,
-        )?;
-        rustix::net::bind(&listener, &socket_address(dir.as_fd())?)?;
-        rustix::net::listen(&listener, NEWCOMERS_MAX as i32)?;
-        let owner = Some(Connection::new(first));
-        Ok(Self { listener, dir: dir.try_clone()?, owner, newcomers: Vec::new() })
+    /// Keeps `first` as the owner; others come to the listener, which is in this directory.
+    pub fn new(first: OwnedFd, listener: OwnedFd, dir: OwnedFd) -> Self {
+        Self { listener, dir, owner: Some(Connection::new(first)), newcomers: Vec::new() }
     }
 
     pub fn listener(&self) -> BorrowedFd<'_> {

@@ -1,5 +1,6 @@
 //! The calls of this crate that the compiler cannot check: hiding descriptors, blocking signals and
-//! opening them as a descriptor, entering namespaces, asking who a peer is, making the agent's process
+//! opening them as a descriptor, going behind others for the processor, entering namespaces, asking who a
+//! peer is, making the agent's process
 //! and what it does until its exec, and giving memory back. Nothing else belongs here.
 #![allow(unsafe_code)]
 
@@ -61,6 +62,21 @@ pub fn read_signals(signals: &OwnedFd) -> Vec<Signal> {
         i32::try_from(number).unwrap_or(0)
     });
     numbers.filter_map(Signal::from_named_raw).collect()
+}
+
+/// Lets whoever computes go first: being woken, which a keeper is by every line, is no reason to take
+/// the processor from the agent that wrote it. Gives false where the server's own policy is another one
+/// than usual: then that is what counts, for the keeper and for the agent.
+pub fn step_back() -> bool {
+    // SAFETY: asks for a number of this process.
+    let usual = unsafe { libc::sched_getscheduler(0) } == libc::SCHED_OTHER;
+    usual && set_policy(libc::SCHED_BATCH)
+}
+
+fn set_policy(policy: libc::c_int) -> bool {
+    let param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the kernel reads one structure, which is there.
+    unsafe { libc::sched_setscheduler(0, policy, &param) == 0 }
 }
 
 /// Which of the two a process is after [`clone_into`].
@@ -147,6 +163,8 @@ pub struct Unborn<'a> {
     pub stderr: BorrowedFd<'a>,
     pub keeper: Pid,
     pub mask: Mode,
+    /// Whether the keeper has stepped back, which the agent must not inherit.
+    pub stepped_back: bool,
     /// Where the family has a control group: the child enters it before any code of the agent.
     pub group: Option<BorrowedFd<'a>>,
 }
@@ -210,6 +228,9 @@ impl Unborn<'_> {
             return Err(Errno::SRCH.into());
         }
         umask(self.mask);
+        if self.stepped_back {
+            set_policy(libc::SCHED_OTHER);
+        }
         set_signal_mask(nothing)?;
         Err(self.image.execute())
     }

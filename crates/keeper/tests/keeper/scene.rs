@@ -100,7 +100,7 @@ impl Scene {
         door::prepare_spool(&plan.spool_dir).unwrap();
         let reader = Reader::open(&plan.spool_dir, 0).unwrap();
         let Spawned { control, child } = start(home.path(), plan.level);
-        door::send_plan(&control, &plan).unwrap();
+        door::launch(&control, &plan).unwrap();
         let mut scene = Self {
             home,
             plan,

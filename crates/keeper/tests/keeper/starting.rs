@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use keeper::limits::AGENT_OOM_SCORE_ADJ;
-use keeper::plan::Level;
-use keeper::wire::{Assembler, Refusal, Report};
+use keeper::plan::{Level, Plan};
+use keeper::wire::{Assembler, Order, Refusal, Report};
 use keeper::{door, packet};
 
 use crate::scene::{self, Scene};
@@ -39,7 +39,7 @@ fn a_second_keeper_with_the_same_plan_launches_nothing() {
     let mut scene = Scene::sh("echo launched; cat");
     scene.read_until_out("launched");
     let mut second = scene::spawn(Level::Basic);
-    door::send_plan(&second.control, &scene.plan).unwrap();
+    send(&second, Order::Plan(Box::new(scene.plan.clone())));
     assert!(!second.child.wait().unwrap().success());
     let mut buffer = packet::buffer();
     let packet = packet::receive(&second.control, &mut buffer).unwrap().unwrap();
@@ -49,6 +49,63 @@ fn a_second_keeper_with_the_same_plan_launches_nothing() {
     scene.stop(0, 0);
     scene.end();
     assert_eq!(scene.out(), "launched\n");
+}
+
+/// A keeper that has a plan and was not told to launch, in a spool of its own; it is ready.
+fn with_a_plan(scene: &Scene, level: Level) -> (door::Spawned, std::path::PathBuf) {
+    let spool_dir = scene.plan.cwd.join("waits.1");
+    door::prepare_spool(&spool_dir).unwrap();
+    let spawned = scene::spawn(level);
+    let plan = Plan { spool_dir: spool_dir.clone(), level, ..scene.plan.clone() };
+    send(&spawned, Order::Plan(Box::new(plan)));
+    let deadline = Instant::now() + scene::PATIENCE;
+    while !door::is_alive(&spool_dir) {
+        assert!(Instant::now() < deadline);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (spawned, spool_dir)
+}
+
+fn send(spawned: &door::Spawned, order: Order) {
+    for packet in order.packets() {
+        packet::send(&spawned.control, &packet).unwrap();
+    }
+}
+
+#[test]
+fn a_keeper_that_is_not_told_to_launch_starts_nothing_and_leaves_nothing() {
+    for level in [Level::Basic, Level::Auto] {
+        let mut scene = Scene::sh("touch started");
+        scene.end();
+        let started = scene.plan.cwd.join("started");
+        std::fs::remove_file(&started).unwrap();
+        let (mut waits, spool) = with_a_plan(&scene, level);
+        // What was left beside the spool for a successor goes too.
+        std::fs::write(spool.join("keepsake"), "").unwrap();
+        drop(waits.control);
+        assert!(waits.child.wait().unwrap().success());
+        assert!(!spool.exists() && !started.exists(), "{level:?}");
+    }
+}
+
+#[test]
+fn a_keeper_that_has_its_plan_launches_when_it_is_told_to_and_obeys_nothing_else_before() {
+    let mut scene = Scene::sh("touch started");
+    scene.end();
+    let started = scene.plan.cwd.join("started");
+    std::fs::remove_file(&started).unwrap();
+    let (mut waits, spool) = with_a_plan(&scene, Level::Basic);
+    assert!(!started.exists());
+    send(&waits, Order::Launch);
+    assert!(waits.child.wait().unwrap().success());
+    assert!(started.exists());
+    std::fs::remove_file(&started).unwrap();
+
+    std::fs::remove_dir_all(spool).unwrap();
+    let (mut waits, _) = with_a_plan(&scene, Level::Basic);
+    send(&waits, Order::Renew { fence: scene::FENCE, deadline_ms: u64::MAX });
+    assert!(!waits.child.wait().unwrap().success());
+    assert!(!started.exists());
 }
 
 #[test]

@@ -103,7 +103,7 @@ impl Watch {
                 };
                 self.control.report(&report);
             }
-            Order::Plan(_) => {
+            Order::Plan(_) | Order::Launch => {
                 self.control.report(&Report::Refused { n: 0, why: Refusal::Malformed });
             }
         }
