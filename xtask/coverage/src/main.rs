@@ -1,0 +1,91 @@
+//! One target of the fuzz under libFuzzer, which keeps every input that reaches something new and
+//! goes on from there. `FUZZ_TARGET` names the target; the rest of the command line is libFuzzer's.
+//! Half of the mutations are libFuzzer's own, half are ours, which know the words and the lines of the
+//! target. With `FUZZ_BLIND` the inputs are those of our own loop instead, one number after the other,
+//! so that its reach is measured in the same way. It is started at the root of the tree by
+//! `cargo xtask fuzz --coverage` and decides nothing: what does not hold is a panic.
+
+#![no_main]
+
+mod fuzz;
+
+use fuzz::mutate::Chance;
+use fuzz::search::{self, Reader, Try};
+use fuzz::targets;
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+use std::cell::RefCell;
+use std::path::PathBuf;
+
+/// As the loop of our own begins.
+const SEED: u64 = 1;
+
+struct Tried {
+    target: Box<dyn Reader>,
+    seeds: Vec<Vec<u8>>,
+    run: Try,
+    /// The number of the next input of our own loop.
+    blind: Option<u64>,
+}
+
+thread_local! {
+    static TRIED: RefCell<Tried> = RefCell::new(Tried::wanted());
+}
+
+// What is made ready first is not counted as reached.
+fuzz_target!(init: TRIED.with_borrow(|_| ()), |input: &[u8]| {
+    TRIED.with_borrow_mut(|tried| tried.once(input))
+});
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    TRIED.with_borrow_mut(|tried| tried.mutate(data, size, max_size, seed))
+});
+
+impl Tried {
+    fn wanted() -> Self {
+        let name = std::env::var("FUZZ_TARGET").unwrap_or_default();
+        let target = targets::all().into_iter().find(|target| target.name() == name);
+        let target = target.unwrap_or_else(|| panic!("no target is called '{name}'"));
+        let seeds = target.seeds();
+        // Some targets learn their words from the first seeds they see.
+        target.input(&mut Chance::of(SEED, &name, 0), &seeds);
+        let blind = std::env::var_os("FUZZ_BLIND").map(|_| 0);
+        Self { run: target.make(), target, seeds, blind }
+    }
+
+    fn once(&mut self, input: &[u8]) {
+        let name = self.target.name();
+        let tried = match &mut self.blind {
+            None => {
+                let (input, mut chance) = search::brought(name, input);
+                (self.run)(input, &mut chance)
+            }
+            Some(number) => {
+                let mut chance = Chance::of(SEED, name, *number);
+                *number += 1;
+                let input = self.target.input(&mut chance, &self.seeds);
+                (self.run)(&input, &mut chance)
+            }
+        };
+        if let Err(why) = tried {
+            panic!("{why}");
+        }
+    }
+
+    fn mutate(&self, data: &mut [u8], size: usize, max_size: usize, seed: u32) -> usize {
+        let mut chance = Chance::of(seed.into(), self.target.name(), 0);
+        if self.blind.is_some() || chance.one_in(2) {
+            return fuzzer_mutate(data, size, max_size);
+        }
+        let (bytes, number) = search::with_number(&data[..size]);
+        let mut made = self.target.input(&mut chance, &[bytes.to_vec()]);
+        made.truncate(max_size.saturating_sub(number.len()));
+        made.extend(number);
+        made.truncate(max_size);
+        data[..made.len()].copy_from_slice(&made);
+        made.len()
+    }
+}
+
+fn root() -> PathBuf {
+    PathBuf::from(".")
+}
