@@ -86,6 +86,7 @@ impl<'a> Engine<'a> {
             format!("-max_len={INPUT_BYTES_MAX}"),
             format!("-rss_limit_mb={MEMORY_MB_MAX}"),
             format!("-timeout={INPUT_SECONDS_MAX}"),
+            format!("-report_slow_units={INPUT_SECONDS_MAX}"),
             format!("-artifact_prefix={}/{name}-", self.dir.display()),
             "-print_final_stats=1".to_owned(),
         ]);
