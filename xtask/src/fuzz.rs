@@ -72,7 +72,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
             each(&wanted, |target| engine.run(target, &wanted))
         }
         "fuzz-built" => fuzz(&wanted),
-        _ if wanted.everyday => fuzz(&wanted),
+        _ if wanted.everyday || wanted.input.is_some() => fuzz(&wanted),
         _ => build(root, rest),
     }
 }
