@@ -38,7 +38,9 @@ cargo xtask agents          install the agents of others that are pinned, and dr
 cargo xtask fuzz            odd bytes into everything that reads what others wrote; --seconds N,
                             --inputs N and --seed S, --everyday for the gate, --target NAME for
                             one: frame, jsonlines, mapped, seal, deltas, config, resolve, template,
-                            sse, spool, dialect (of all runtimes), dialect-ID (of one)
+                            sse, spool, dialect (of all runtimes), dialect-ID (of one); --coverage
+                            by libFuzzer, --blind with it for what our own loop reaches, --input FILE
+                            to try what it found again
 cargo xtask mutate          break the code in one place after another, and name the test that turns
                             red; --list, --kind K, --only PART, --rest (without those that are
                             settled), --narrow (only the nearest tests), --write for docs/mutations.md

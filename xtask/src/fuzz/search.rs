@@ -124,6 +124,28 @@ pub fn search(target: &dyn Reader, seed: u64, limits: &Limits, dir: &Path) -> Fo
     found
 }
 
+/// An input of the engine that sees coverage, without and with its last bytes: they are the number
+/// from which its chance follows, so that one can be changed and the other stay.
+pub fn with_number(input: &[u8]) -> (&[u8], &[u8]) {
+    input.split_at(input.len().saturating_sub(size_of::<u16>()))
+}
+
+/// Such an input as a target takes it.
+pub fn brought<'a>(name: &str, input: &'a [u8]) -> (&'a [u8], Chance) {
+    let (bytes, number) = with_number(input);
+    let number = number.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    (bytes, Chance::of(0, name, number))
+}
+
+/// Tries such an input once more: what does not hold, and a smaller one for which it does not either.
+pub fn again(target: &dyn Reader, input: &[u8]) -> Option<(String, Vec<u8>)> {
+    let (bytes, chance) = brought(target.name(), input);
+    let why = attempt(&mut target.make(), bytes, &chance).err()?;
+    let mut less = smaller(target, bytes.to_vec(), &chance, &why);
+    less.extend(with_number(input).1);
+    Some((why, less))
+}
+
 /// What breaks have in common that differ only in their input: the words before the first colon.
 fn kind(why: &str) -> &str {
     why.split(": ").next().unwrap_or(why)
@@ -187,11 +209,11 @@ pub fn keep_panics_quiet() {
     }));
 }
 
-impl Break {
-    pub fn hex(&self) -> String {
-        self.input.iter().map(|byte| format!("{byte:02x}")).collect()
-    }
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
 
+impl Break {
     pub fn write(&self, dir: &Path, name: &str) -> io::Result<PathBuf> {
         std::fs::create_dir_all(dir)?;
         let path = dir.join(format!("{name}-{}.input", self.number));
@@ -236,10 +258,25 @@ mod tests {
         let inputs: Vec<_> = breaks.iter().map(|broken| broken.input.as_slice()).collect();
         assert_eq!(inputs, [b"magic", b"wrong"]);
         assert!(breaks[0].why.contains("search.rs") && breaks[0].why.contains("the word was said"));
-        assert_eq!(breaks[0].hex(), "6d61676963");
+        assert_eq!(hex(&breaks[0].input), "6d61676963");
         let dir = tempfile::tempdir().unwrap();
         let path = breaks[0].write(dir.path(), "broken").unwrap();
         assert_eq!(std::fs::read(path).unwrap(), b"magic");
+    }
+
+    #[test]
+    fn an_input_that_brings_its_number_is_tried_again_and_made_smaller_with_it() {
+        keep_panics_quiet();
+        let (why, less) = again(&&BROKEN, b"so wrong!\x01\x02").unwrap();
+        assert_eq!(
+            (why.as_str(), less.as_slice()),
+            ("it is wrong: so wrong!", &b"wrong\x01\x02"[..])
+        );
+        assert_eq!(again(&&BROKEN, b"right\x01\x02"), None);
+        assert_eq!(again(&&BROKEN, b""), None);
+        let number = |input| brought("broken", input).1.number();
+        assert_eq!(number(b"one\x01\x02"), number(b"two\x01\x02"));
+        assert_ne!(number(b"one\x01\x02"), number(b"one\x02\x01"));
     }
 
     /// Holds a target to every so many of its seeds that are not too long, and to some inputs.

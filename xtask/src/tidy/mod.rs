@@ -10,7 +10,7 @@ mod ops;
 mod prose;
 mod rooms;
 pub(crate) mod rust;
-mod supply;
+pub(crate) mod supply;
 mod text;
 
 use std::fmt;

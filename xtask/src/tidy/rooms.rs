@@ -39,7 +39,8 @@ const ROOMS: &[Room] = &[
     Room { name: "failpoint", ours: Some(&[]), never: &["tokio", "rusqlite", "axum", "reqwest"] },
     Room { name: "testkit", ours: Some(&["contract", "engine", "runtimes"]), never: &["rusqlite"] },
     Room { name: "xtask", ours: None, never: &[] },
-    // No member of the workspace, and part of nothing that is shipped.
+    // No members of the workspace, and part of nothing that is shipped.
+    Room { name: "coverage", ours: None, never: &["rusqlite", "axum", "reqwest"] },
     Room { name: "stranger", ours: Some(&[]), never: &["rusqlite", "axum", "reqwest"] },
 ];
 
@@ -91,7 +92,7 @@ fn dependencies(name: &str, file: &File, findings: &mut Vec<Finding>) {
         }
         if is_ours
             && !for_tests
-            && name != "xtask"
+            && !matches!(name, "xtask" | "coverage")
             && matches!(wanted.as_str(), "testkit" | "xtask")
         {
             find(line, "rooms", format!("{wanted} is for development: make it a dev-dependency"));

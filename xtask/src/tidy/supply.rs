@@ -82,12 +82,17 @@ struct Package {
 
 /// Asks cargo what is built here, and under which terms.
 pub fn licences(root: &Path) -> Result<Vec<Finding>, String> {
-    let platform = said(root, "rustc", &["-vV"])?;
-    let platform = platform.lines().find_map(|line| line.strip_prefix("host: "));
-    let platform = platform.ok_or("rustc -vV names no host")?;
+    let platform = platform(root)?;
     let args = ["metadata", "--locked", "--offline", "--format-version", "1"];
-    let args = [&args[..], &["--filter-platform", platform]].concat();
+    let args = [&args[..], &["--filter-platform", &platform]].concat();
     of_metadata(&said(root, "cargo", &args)?, root)
+}
+
+/// What this machine is called by the compiler.
+pub fn platform(root: &Path) -> Result<String, String> {
+    let said = said(root, "rustc", &["-vV"])?;
+    let platform = said.lines().find_map(|line| line.strip_prefix("host: "));
+    platform.map(str::to_owned).ok_or_else(|| "rustc -vV names no host".to_owned())
 }
 
 fn said(root: &Path, program: &str, args: &[&str]) -> Result<String, String> {

@@ -35,6 +35,8 @@ pub const TARGET: Target = Target {
             seeds.push(painted.into_bytes());
         }
         seeds.push(b"hunter2-\x1b]8;;http://example.com/\x1b\\hunter2\x1b]8;;\x07".to_vec());
+        // One value inside another that would be whole if a mark were read as a line end.
+        seeds.push(b"a\"b\\caHVudGVyMi1odW50ZXIyd/e".to_vec());
         seeds.push(
             b"aHVudGVyMi1odW50ZXIy hunter2%2Dhunter2 68756e746572322d68756e74657232".to_vec(),
         );
@@ -95,10 +97,10 @@ fn make() -> Try {
             let joined = through(&seal, &text, &each, chance)?;
             holds(joined == whole, || format!("byte by byte: {joined:?} not {whole:?}"))?;
         }
-        // A mark ends with what one of the values begins with.
+        // A mark ends with what one of the values begins with; what stands for it is in none.
         let shown = KNOWN
             .iter()
-            .fold(joined, |text, (name, _)| text.replace(&format!("[redacted:{name}]"), "\n"));
+            .fold(joined, |text, (name, _)| text.replace(&format!("[redacted:{name}]"), "\0"));
         let bare = without_colours(&shown);
         match KNOWN.iter().find(|(_, value)| shown.contains(value) || bare.contains(value)) {
             Some((name, _)) => Err(format!("{name} comes through: {shown:?}")),

@@ -11,6 +11,7 @@ pub mod dialects;
 mod frame;
 mod jsonlines;
 mod mapped;
+pub mod planted;
 mod resolve;
 mod seal;
 mod spool;
@@ -33,10 +34,11 @@ pub const ALL: &[Target] = &[
     spool::TARGET,
 ];
 
-/// Those of the list, then the dialect of every registered runtime.
+/// Those of the list, then the dialect of every registered runtime, then the planted fault.
 pub fn all() -> Vec<Box<dyn Reader>> {
-    let listed = ALL.iter().map(|target| Box::new(target) as Box<dyn Reader>);
-    listed.chain(dialects::all()).collect()
+    let boxed = |target: &'static Target| Box::new(target) as Box<dyn Reader>;
+    let listed = ALL.iter().map(boxed).chain(dialects::all());
+    listed.chain([boxed(&planted::TARGET)]).collect()
 }
 
 /// Of a long recording its beginning is enough: inputs are not longer.
