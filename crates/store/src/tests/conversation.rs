@@ -59,6 +59,8 @@ async fn a_conversation_has_the_runs_that_took_it_up_and_the_one_in_which_it_beg
     // One that failed spent all the same, and one in another directory goes on with it as well.
     ran(&store, told(s1, None, ("b", 4, Some(3)))).await;
     ran(&store, Told { cwd: "/elsewhere", ..told(s1, s1, ("a", 1, Some(1))) }).await;
+    // In between it began another one, which is none of this.
+    ran(&store, told(None, Some("s0"), ("g", 60, Some(60)))).await;
     // Others began one that happens to be called the same.
     ran(&store, Told { agent: "another", ..told(None, s1, ("d", 20, Some(20))) }).await;
     ran(&store, Told { cwd: "/elsewhere", ..told(None, s1, ("e", 30, Some(30))) }).await;
