@@ -74,7 +74,7 @@ const HEAD: &str = "\
 
 A test that cannot turn red proves nothing. `cargo xtask mutate` breaks the code of the product in one
 place after another, in a copy of the sources, and runs the tests that should notice: the one that
-this page names, then the narrowest, wider ones when those stay green. The first test that turns red, twice, and is green again without the
+this page names or those that noticed a neighbour, then the narrowest, wider ones when those stay green. The first test that turns red, twice, and is green again without the
 mutation, is written down.
 
 ```
