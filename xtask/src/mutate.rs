@@ -89,7 +89,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     for (done, mutation) in chosen.iter().enumerate() {
         println!("{}/{} {}", done + 1, chosen.len(), mutation.name);
         let begun = Instant::now();
-        let verdict = court.judge(mutation, &together, recorded.test(mutation), wanted.narrow)?;
+        let before = match recorded.test(mutation) {
+            Some(test) => vec![test.to_owned()],
+            None => report::near(&verdicts, mutation, &all, trial::of(mutation, wanted.narrow)),
+        };
+        let verdict = court.judge(mutation, &together, &before, wanted.narrow)?;
         let seconds = begun.elapsed().as_secs();
         println!("    {} ({seconds} s)", told(&verdict));
         let excused = known::reason(&mutation.name).is_some();

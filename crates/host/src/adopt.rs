@@ -39,7 +39,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use store::seal::Seal;
-use store::{ResumePoint, RunRow, RunsPage, Seen};
+use store::{Reaped, ResumePoint, RunRow, RunsPage, Seen};
 
 /// The variable that every process of a run's family has in its environment.
 pub const MARK: &str = "OSTLER_RUN_ID";
@@ -204,11 +204,17 @@ async fn take_seen(host: &Host, seen: Vec<Seen>) -> Result<(), Fault> {
     let reaped = host.store().reap_seen(asked.wall, seen).await;
     for reaped in reaped.map_err(stored)? {
         failpoint::hit(Point::Reaped);
-        let row = host.store().run(reaped.run).await.map_err(stored)?;
-        // Only under the fence that is ours: by now the row may have a later one.
-        if let Some(row) = row.filter(|row| row.fence == reaped.fence) {
-            let _ = take_over(host, row, WhenSilent::End, Some(until_ms)).await;
-        }
+        take_reaped(host, &reaped, until_ms).await?;
+    }
+    Ok(())
+}
+
+/// Goes on with a run that was fenced off, only under the fence that is ours: by now the row may have
+/// a later one.
+async fn take_reaped(host: &Host, reaped: &Reaped, until_ms: u64) -> Result<(), Fault> {
+    let row = host.store().run(reaped.run).await.map_err(stored)?;
+    if let Some(row) = row.filter(|row| row.fence == reaped.fence) {
+        let _ = take_over(host, row, WhenSilent::End, Some(until_ms)).await;
     }
     Ok(())
 }
@@ -709,5 +715,40 @@ impl Dialect for Silence {
     }
     fn save(&self) -> Vec<u8> {
         b"null".to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plain;
+    use store::conformance::{Holder, claim_of, new_task};
+
+    #[tokio::test]
+    async fn a_run_is_taken_up_or_over_again_only_under_the_fence_that_was_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(plain::setup(dir.path()));
+        let (store, now) = (host.store(), clock::now());
+        // Ours under the first fence; then another fenced it off, and holds it.
+        let task = store.enqueue(new_task()).await.unwrap();
+        let mut claim = claim_of(task, "one");
+        (claim.now, claim.lease_ms) = (now.wall, 3_600_000);
+        let run = claim.run;
+        let fence = store.claim(claim).await.unwrap().fence;
+        let held = Holder { task, run, fence, head_seq: 0 };
+        store.commit(held.batch(&["begun"])).await.unwrap();
+        let row = async || store.run(run).await.unwrap().unwrap();
+        let taken = store.reap_seen(now.wall, vec![lease_of(&row().await)]).await.unwrap();
+        let [theirs] = taken.as_slice() else { panic!("{taken:?}") };
+        assert_eq!((theirs.old_fence, row().await.fence), (fence, theirs.fence));
+
+        retake(&host, run, fence).await.unwrap();
+        take_up(&host, run, fence).await.unwrap();
+        let ours = Reaped { old_fence: 0, fence, ..*theirs };
+        let until_ms = now.mono_ms + 3_600_000;
+        take_reaped(&host, &ours, until_ms).await.unwrap();
+        assert_eq!((row().await.fence, host.inner.is_here(run)), (theirs.fence, false));
+        take_reaped(&host, theirs, until_ms).await.unwrap();
+        assert!(host.inner.is_here(run), "whoever has the fence goes on with it");
     }
 }

@@ -301,6 +301,11 @@ mod tests {
         assert!(replace_private(&path, "new").is_err(), "it cannot be written beside it");
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         fs::remove_dir(path.with_extension("new")).unwrap();
+        // As on a disk that is full: what could not be written whole takes nobody's place.
+        symlink("/dev/full", path.with_extension("new")).unwrap();
+        assert!(replace_private(&path, "new").is_err(), "it cannot be written");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+        fs::remove_file(path.with_extension("new")).unwrap();
         fs::remove_file(&path).unwrap();
         fs::create_dir_all(path.join("in")).unwrap();
         assert!(replace_private(&path, "new").is_err(), "it cannot take the place of a directory");

@@ -29,6 +29,8 @@ pub mod notify;
 pub mod ops;
 mod patch;
 mod perform;
+#[cfg(test)]
+mod plain;
 pub mod prices;
 mod share;
 pub mod skills;

@@ -92,14 +92,9 @@ impl Guard {
     }
 
     async fn caller(&self, app: &App, parts: &Parts, access: Access) -> Result<Caller, Fault> {
-        let missing =
-            || Fault::new(Code::Unauthorized, "the request has no token that is good here");
-        let mut given = parts.headers.get_all(header::AUTHORIZATION).iter();
-        let given = match (given.next(), given.next()) {
-            (Some(given), None) => given,
-            // A browser that signed in shows its cookie, and then no other token.
-            (None, _) => return self.browser(app, parts).await?.ok_or_else(missing),
-            (Some(_), Some(_)) => return Err(missing()),
+        // A browser that signed in shows its cookie, and then no other token.
+        let Some(given) = shown(&parts.headers)? else {
+            return self.browser(app, parts).await?.ok_or_else(missing);
         };
         let token = given
             .to_str()
@@ -136,6 +131,19 @@ impl Guard {
         }
         let row = token::holder(&app.host, token).await?;
         Ok(row.filter(|row| row.browser).map(|row| person(&row)))
+    }
+}
+
+fn missing() -> Fault {
+    Fault::new(Code::Unauthorized, "the request has no token that is good here")
+}
+
+/// The token that a request shows beside a cookie, if any. Of two nobody says which one counts.
+fn shown(headers: &HeaderMap) -> Result<Option<&header::HeaderValue>, Fault> {
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    match (given.next(), given.next()) {
+        (given, None) => Ok(given),
+        (_, Some(_)) => Err(missing()),
     }
 }
 
@@ -293,15 +301,34 @@ mod tests {
         whole(&headers, body).await.unwrap_err().code
     }
 
+    #[test]
+    fn of_two_tokens_none_is_good() {
+        let of = |given: &[&'static str]| {
+            let name = header::AUTHORIZATION;
+            let given =
+                given.iter().map(|one| (name.clone(), header::HeaderValue::from_static(one)));
+            let headers: HeaderMap = given.collect();
+            shown(&headers).map(|given| given.cloned()).map_err(|fault| fault.code)
+        };
+        assert_eq!(of(&[]), Ok(None));
+        assert_eq!(of(&["Bearer a"]), Ok(Some(header::HeaderValue::from_static("Bearer a"))));
+        for two in [["Bearer a", "Bearer a"], ["Bearer a", "Basic b"], ["", "Bearer a"]] {
+            assert_eq!(of(&two), Err(Code::Unauthorized), "{two:?}");
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_body_that_never_ends_is_not_waited_for() {
+        let bound = Duration::from_millis(limits::BODY_MS);
+        let begun = tokio::time::Instant::now();
         let first = stream::iter([Ok::<_, std::io::Error>("{")]);
         let silent = Body::from_stream(first.chain(stream::pending()));
         assert_eq!(refused(Some("2"), silent).await, Code::Usage);
+        assert!((bound..bound * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
         // One that keeps coming, a piece a second, is not waited for either.
-        let dripping = stream::unfold((), |()| async {
+        let dripping = stream::iter(0..bound.as_secs() * 2).then(async |_| {
             tokio::time::sleep(Duration::from_secs(1)).await;
-            Some((Ok::<_, std::io::Error>(" "), ()))
+            Ok::<_, std::io::Error>(" ")
         });
         assert_eq!(refused(None, Body::from_stream(dripping)).await, Code::Usage);
     }

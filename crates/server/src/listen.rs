@@ -287,3 +287,68 @@ async fn converse(
         let _ = connection.await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::Instant;
+
+    /// What is answered to these words, after which nothing more is said, and after how long.
+    async fn answered(words: &str) -> (String, Duration) {
+        let (mut ours, theirs) = tokio::io::duplex(1 << 20);
+        let router = axum::Router::new().route("/", get(async || "it was read"));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        let peer = Peer { address, hurry: Hurry::default() };
+        let (_staying, leaving) = watch::channel(());
+        let place = Places::new(1).take().await;
+        let (begun, mut answer) = (Instant::now(), String::new());
+        let asking = async {
+            ours.write_all(words.as_bytes()).await.unwrap();
+            ours.read_to_string(&mut answer).await.unwrap();
+        };
+        tokio::join!(converse(theirs, peer, router, leaving, place), asking);
+        (answer, begun.elapsed())
+    }
+
+    #[tokio::test]
+    async fn beyond_loopback_nothing_is_opened_in_the_clear_unless_the_owner_says_so() {
+        for (address, allow_insecure, opens) in [
+            ("127.0.0.1:0", false, true),
+            ("0.0.0.0:0", false, false),
+            ("[::]:0", false, false),
+            ("0.0.0.0:0", true, true),
+        ] {
+            let opened = open(Door { address: address.into(), allow_insecure, ..Door::default() });
+            let code = opened.await.err().map(|fault| fault.code);
+            assert_eq!(code, (!opens).then_some(Code::NotSupported), "{address} {allow_insecure}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_has_so_many_headers_of_such_a_size_and_no_more() {
+        let many = |count: usize| "x-many: 1\r\n".repeat(count);
+        let long = |bytes: usize| format!("x-long: {}\r\n", "x".repeat(bytes));
+        for (headers, status) in [
+            (many(limits::HEADERS_MAX - 2), "200"),
+            (many(limits::HEADERS_MAX - 1), "431"),
+            (long(limits::HEADER_BYTES_MAX - 200), "200"),
+            (long(limits::HEADER_BYTES_MAX), "431"),
+        ] {
+            let head = "GET / HTTP/1.1\r\nhost: here\r\nconnection: close\r\n";
+            let (answer, _) = answered(&format!("{head}{headers}\r\n")).await;
+            assert_eq!(answer.split(' ').nth(1), Some(status), "{} bytes", headers.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_no_whole_request_by_its_time_is_waited_for_no_longer() {
+        let bound = Duration::from_millis(limits::HEADER_MS);
+        for half in ["", "GET / HT", "GET / HTTP/1.1\r\nhost: here\r\nx-slow: "] {
+            let (answer, took) = answered(half).await;
+            assert!(!answer.contains("it was read"), "{half:?}: {answer}");
+            assert!((bound..bound * 2).contains(&took), "{half:?}: {took:?}");
+        }
+    }
+}

@@ -126,6 +126,8 @@ mod tests {
 
     /// Long enough that nothing here lasts so long.
     const NEVER: Duration = Duration::from_secs(3600);
+    /// Long enough for whatever is to happen here.
+    const SOON: Duration = Duration::from_secs(20);
     /// More than the system takes by itself.
     const MUCH: usize = 64 << 20;
 
@@ -138,8 +140,9 @@ mod tests {
     #[tokio::test]
     async fn a_write_that_nobody_reads_ends_and_one_that_is_read_slowly_does_not() {
         let (mut stream, _peer) = pair(Duration::from_millis(50)).await;
-        let ended = stream.write_all(&vec![0; MUCH]).await.unwrap_err();
-        assert_eq!(ended.kind(), ErrorKind::TimedOut);
+        let much = vec![0; MUCH];
+        let ended = tokio::time::timeout(SOON, stream.write_all(&much)).await.expect("it ends");
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::TimedOut);
 
         let (mut stream, mut peer) = pair(NEVER).await;
         let reading = tokio::spawn(async move {

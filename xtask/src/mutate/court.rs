@@ -68,26 +68,28 @@ impl<'a> Court<'a> {
         Self { scratch, unmutated: BTreeMap::new() }
     }
 
-    /// `before`: the test that noticed it the last time, which is asked first and alone. `narrow`: else only
-    /// the first of its trials.
+    /// `before`: tests that are asked first, by themselves: the one that noticed it the last time, or
+    /// those that noticed its neighbours. `narrow`: else only the first of its trials.
     pub fn judge(
         &mut self,
         mutation: &Mutation,
         together: &Together<'_>,
-        before: Option<&str>,
+        before: &[String],
         narrow: bool,
     ) -> Result<Verdict, String> {
         let trials = trial::of(mutation, narrow);
-        let package = |test: &str| test.split([':', ' ']).next().map(str::to_owned);
-        let again = before.and_then(|test| {
-            let mut trials = trial::of(mutation, false).iter();
-            Some((
-                trials.find(|trial| package(test).is_some_and(|name| name == trial.package))?,
-                test,
-            ))
-        });
-        for (trial, only) in again.into_iter().chain(trials.iter().map(|trial| (trial, ""))) {
-            if let Some(verdict) = self.ask(mutation, together, trial, only)? {
+        let mut asked: Vec<(&'static Trial, Vec<String>)> = Vec::new();
+        for trial in trial::of(mutation, false) {
+            let tests: Vec<String> =
+                before.iter().filter(|test| trial.runs(test)).cloned().collect();
+            let new = asked.iter().all(|(known, _)| known.package != trial.package);
+            if new && !tests.is_empty() {
+                asked.push((trial, tests));
+            }
+        }
+        asked.extend(trials.iter().map(|trial| (*trial, Vec::new())));
+        for (trial, only) in asked {
+            if let Some(verdict) = self.ask(mutation, together, trial, &only)? {
                 return Ok(verdict);
             }
         }
@@ -95,13 +97,13 @@ impl<'a> Court<'a> {
         Ok(Verdict::Survived { trials })
     }
 
-    /// What a trial, or one test of it, says of a mutation; `None` when it stays green.
+    /// What a trial, or these tests of it, say of a mutation; `None` when they stay green.
     fn ask(
         &mut self,
         mutation: &Mutation,
         together: &Together<'_>,
         trial: &'static Trial,
-        only: &str,
+        only: &[String],
     ) -> Result<Option<Verdict>, String> {
         // Before the mutation is there.
         let limit = self.limit(trial)?;
@@ -122,7 +124,8 @@ impl<'a> Court<'a> {
                 if let Way::Alone = together.way(mutation) {
                     self.build(trial)?.map_err(|said| format!("it does not build:\n{said}"))?;
                 }
-                if !matches!(self.run(trial, &test, &[], limit)?, Run::Green) {
+                if !matches!(self.run(trial, std::slice::from_ref(&test), &[], limit)?, Run::Green)
+                {
                     return Err(format!("{test} is red without any mutation: mend that first"));
                 }
                 Some(Verdict::Caught { test })
@@ -136,14 +139,14 @@ impl<'a> Court<'a> {
     fn run_twice(
         &self,
         trial: &Trial,
-        only: &str,
+        only: &[String],
         limit: Duration,
     ) -> Result<(Run, Option<Run>), String> {
         let mut fickle = Vec::new();
         loop {
             let run = self.run(trial, only, &fickle, limit)?;
             let Run::Red(test) = &run else { return Ok((run, None)) };
-            let again = self.run(trial, test, &[], limit)?;
+            let again = self.run(trial, std::slice::from_ref(test), &[], limit)?;
             if !matches!(again, Run::Green) || fickle.len() == FICKLE_MAX {
                 return Ok((run, Some(again)));
             }
@@ -160,7 +163,7 @@ impl<'a> Court<'a> {
         println!("    {}: without any mutation first", trial.name);
         self.build(trial)?.map_err(|said| format!("{} does not build:\n{said}", trial.name))?;
         let begun = Instant::now();
-        match self.run(trial, "", &[], WHOLE_MAX)? {
+        match self.run(trial, &[], &[], WHOLE_MAX)? {
             Run::Green => {}
             Run::Red(test) => {
                 return Err(format!("without any mutation {test} is red: mend that first"));
@@ -187,22 +190,23 @@ impl<'a> Court<'a> {
         }
     }
 
-    /// Runs a trial that is built, or one test of it, without some.
+    /// Runs a trial that is built, or these tests of it, without some.
     fn run(
         &self,
         trial: &Trial,
-        only: &str,
+        only: &[String],
         without: &[String],
         limit: Duration,
     ) -> Result<Run, String> {
         let mut cargo = self.nextest(trial);
-        let mut filter = match one(only) {
-            Some(one) => {
-                // It may be called otherwise by now, or be what is left out.
+        let named: Vec<String> = only.iter().filter_map(|test| one(test)).collect();
+        let mut filter = match named.is_empty() {
+            true => format!("({})", trial.filter),
+            false => {
+                // They may be called otherwise by now, or be what is left out.
                 cargo.args(["--no-tests", "pass"]);
-                one
+                format!("(({}))", named.join(") or ("))
             }
-            None => format!("({})", trial.filter),
         };
         for test in without.iter().filter_map(|test| one(test)) {
             filter.push_str(&format!(" and not ({test})"));

@@ -4,6 +4,7 @@
 use super::court::{Found, Verdict, Verdicts};
 use super::known;
 use super::site::{Kind, Mutation, said};
+use super::trial::Trial;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -13,6 +14,30 @@ use std::process::Command;
 pub fn verdict<'a>(verdicts: &'a Verdicts, mutation: &Mutation) -> Option<&'a Verdict> {
     let found: &Found = verdicts.get(&mutation.name)?;
     (found.becomes == mutation.becomes).then_some(&found.verdict)
+}
+
+/// So many tests of neighbours are asked before all of them.
+const NEAR_MAX: usize = 12;
+
+/// The tests that noticed others in the same file: one of them is likely to notice this one too.
+pub fn near(
+    verdicts: &Verdicts,
+    mutation: &Mutation,
+    all: &[Mutation],
+    trials: &[&Trial],
+) -> Vec<String> {
+    let asked = |test: &str| trials.iter().any(|trial| trial.runs(test));
+    let mut tests: BTreeMap<&str, usize> = BTreeMap::new();
+    for other in all.iter().filter(|other| other.path == mutation.path) {
+        if let Some(Verdict::Caught { test }) = verdict(verdicts, other)
+            && asked(test)
+        {
+            *tests.entry(test).or_default() += 1;
+        }
+    }
+    let mut tests: Vec<(&str, usize)> = tests.into_iter().collect();
+    tests.sort_by_key(|(_, times)| std::cmp::Reverse(*times));
+    tests.into_iter().take(NEAR_MAX).map(|(test, _)| test.to_owned()).collect()
 }
 
 /// Prints the survivors among these; an error when one of them is not known.
@@ -49,7 +74,7 @@ const HEAD: &str = "\
 
 A test that cannot turn red proves nothing. `cargo xtask mutate` breaks the code of the product in one
 place after another, in a copy of the sources, and runs the tests that should notice: the one that
-this page names, then the narrowest, wider ones when those stay green. The first test that turns red, twice, and is green again without the
+this page names or those that noticed a neighbour, then the narrowest, wider ones when those stay green. The first test that turns red, twice, and is green again without the
 mutation, is written down.
 
 ```
@@ -84,7 +109,11 @@ Each of these was not noticed by any test, and has one since.
 - Ownership of directories, links and the token; files of a plan written through a link.
 - What a deleted run leaves: that it is found by nobody, that its plan is not given out, that events of others stay and blobs of a run that lives are not looked for. Who has ended and still counted as running; who is told that a task failed.
 - A door that was none: five mutations of the seal of a task were excused with a reason that was not so. What an agent handed on or proposed, and a key in what a person handed over, was stored as it came.
-- The limits of the file tools and of assets, a worktree that somebody removed, a merge that git refuses at the last, values of a repository's configuration with lines of their own, two keys of one request.
+- Doors of the seal that had no test: what a start failed of, who is hired and changed, what a person says of a task, an answer that is kept for whoever asks again. Two more were excused with a reason that was not so: who starts a run says in words of their own why another does it, and a conversation can be called like a secret.
+- A fault of the product: whoever hired an agent with a key in its spec and asked again was refused, because what was asked for was compared with what is kept, which has no keys.
+- The fence under which a run is retaken, taken up again or reaped, by the one of two hosts that holds it no more; sessions of a remote under an older fence; a scope beside another, and a conversation beside one of the same name.
+- The time for the headers of a request, which was only the library's own; the readers of a remote; names of tokens. And a condition that no row could meet, which is gone.
+- The limits of the file tools and of assets, a file that could not be written and takes another's place all the same, work that git does not take, half a patch, a worktree that somebody removed, a merge that git refuses at the last, values of a repository's configuration with lines of their own, two keys of one request.
 
 And the instrument itself was wrong twice. A test that was red by chance ended a trial before the others had
 their turn, and the mutation counted as surviving; such a trial goes on without that test now. One of those

@@ -94,7 +94,7 @@ fn every_kind_of_place_is_still_found() {
         ("auth/server/remote/listen/listen/", 2),
         ("auth/server/remote/mod/wanted/", 2),
         ("auth/server/rest/runs/start/", 1),
-        ("auth/server/auth/caller/(given.next(), given.next())", 1),
+        ("auth/server/auth/shown/(given.next(), given.next())", 1),
         ("auth/server/remote/guard/check/(given.next(), given.next())", 1),
         ("path/host/git/", 5),
         ("path/host/trees/", 5),

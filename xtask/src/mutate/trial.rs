@@ -12,6 +12,13 @@ pub struct Trial {
     pub env: &'static [(&'static str, &'static str)],
 }
 
+impl Trial {
+    /// Whether a test, by the name that the runner gives it, is one of its package.
+    pub fn runs(&self, test: &str) -> bool {
+        test.split([':', ' ']).next() == Some(self.package)
+    }
+}
+
 /// The store without what takes long and looks at syncs and secrets.
 pub const STORE: Trial = Trial {
     name: "store",

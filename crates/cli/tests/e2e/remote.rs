@@ -8,6 +8,7 @@ use crate::ostler::{
 };
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 use testkit::remote::{Answer, Remote, Script, Step, numbered};
 use testkit::{find_marked, until};
 
@@ -339,6 +340,11 @@ fn at_the_gate() -> (Remote, Ostler, Running, String) {
 
 /// The same, and the first that the remote says behind the gate.
 fn at_the_gate_before(next: Value) -> (Remote, Ostler, Running, String) {
+    at_the_gate_of(next, json!({}))
+}
+
+/// The same of a host that serves so.
+fn at_the_gate_of(next: Value, server: Value) -> (Remote, Ostler, Running, String) {
     let call = json!({ "type": "tool_call", "id": "c1", "tool": "list_files", "args": {} });
     let all = numbered(&[progress(1), call, next, progress(4), complete()]);
     let (first, rest) = all.split_at(2);
@@ -350,7 +356,7 @@ fn at_the_gate_before(next: Value) -> (Remote, Ostler, Running, String) {
         Step::Hold,
     ];
     let remote = Remote::play(Script::streams(vec![steps]));
-    let ostler = knowing(&remote, PATIENT_MS);
+    let ostler = with_server(&remote, PATIENT_MS, server);
     let mut run = started(&ostler);
     let heard = run.event("its call to be answered", |event| event["kind"] == "tool_result");
     until("the answer to arrive", BOUND_MS, || (!remote.heard().is_empty()).then_some(()));
@@ -503,6 +509,29 @@ fn what_a_remote_writes_after_its_lease_was_lost_is_refused() {
     assert_eq!(heard[0], json!({ "type": "shutdown", "reason": "lease_expired" }));
     assert!(heard[1]["error"].as_str().unwrap().starts_with("fence_stale"), "{heard:?}");
     assert_eq!(heard[2], json!({ "type": "shutdown", "reason": "fence_stale" }));
+}
+
+#[test]
+fn a_session_that_is_taken_up_after_its_lease_was_lost_is_ended() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let (remote, ostler, run, id) = at_the_gate_of(progress(3), json!({ "leaseSec": 2 }));
+    // A host that stands still renews nothing, and nobody is left who would count.
+    let (host, begun) = (run.child.id() as i32, Instant::now());
+    signal(host, Signal::STOP);
+    for pid in keepers(&id) {
+        signal(pid, Signal::KILL);
+    }
+    until("its lease to be over", BOUND_MS, || (begun.elapsed() > 2 * LEASE).then_some(()));
+    signal(host, Signal::CONT);
+    until("the stream to be taken up", BOUND_MS, || {
+        (remote.asked("GET events").len() == 2).then_some(())
+    });
+    remote.release();
+    run.finish();
+    let events = ended(&ostler, &id);
+    let result = result(&events);
+    assert_eq!(result["code"], "lease_expired", "{result}");
+    assert_eq!(steps(&events), ["step 1"], "what came later is not taken");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Canaries: secrets that the agent shows in every presentation, by every way in, are found nowhere
 //! afterwards. The scan is made of the test kit's own encoders and knows nothing of the seal.
 
+use crate::door::Door;
 use crate::ostler::{BOUND_MS, Ostler, Running, Said, result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -254,6 +255,59 @@ fn a_secret_that_a_person_says_to_a_live_run_is_kept_out_too() {
     scan.clean("run --json", said.stdout.as_bytes());
     for path in ostler.files() {
         scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+}
+
+#[test]
+fn a_secret_in_why_another_does_it_is_kept_out_too() {
+    let ostler = Ostler::new();
+    configure(&ostler);
+    let door = Door::with_env(ostler, &[("CANARY", CANARY.to_owned())]);
+    let (ostler, why) = (&door.ostler, format!("instead of {CANARY}, which is gone"));
+    let request = json!({
+        "agent": "failing", "prompt": "x", "cwd": ostler.instance.work(), "fallback": why,
+    });
+    let begun = door.owner("POST", "/api/v1/runs", &request.to_string());
+    assert_eq!(begun.status, 201, "{}", begun.body);
+    let runs = testkit::until("the end of the run", BOUND_MS, || {
+        let runs = ostler.says(&["runs", "--json"]).stdout;
+        let rows: Value = serde_json::from_str(&runs).unwrap();
+        (rows[0]["state"] == "settled").then_some(rows)
+    });
+    assert_eq!(runs[0]["fallback"], "instead of [redacted:CANARY], which is gone");
+    let scan = Scan::new(&[CANARY]);
+    let kept = ostler.files().into_iter().filter(|path| path.starts_with(ostler.instance.data()));
+    for path in kept {
+        scan.clean(&path.display().to_string(), &std::fs::read(&path).unwrap_or_default());
+    }
+}
+
+#[test]
+fn an_answer_that_is_kept_for_whoever_asks_again_has_no_keys() {
+    let door = Door::open();
+    let (key, bearer) = (
+        format!("ghp_{}", "16C7e42F292c6912E7710c838347Ae178B4a"),
+        format!("Bearer {}", door.token),
+    );
+    let headers = [
+        ("host", door.address.as_str()),
+        ("authorization", &bearer),
+        ("content-type", "application/json"),
+        ("idempotency-key", "hired-once"),
+    ];
+    let request =
+        json!({ "name": "rev", "spec": { "adapter": "demo", "tools": [key] } }).to_string();
+    let hire = || door.request("POST", "/api/v1/agents", &headers, &request);
+    // Whoever sent it is told what was wrong with it.
+    let hired = hire();
+    assert!((200..300).contains(&hired.status) && hired.body.contains(&key), "{hired:?}");
+    let again = hire();
+    assert_eq!(again.status, hired.status, "{again:?}");
+    assert!(again.body.contains("no tool is called") && !again.body.contains(&key), "{again:?}");
+    for path in door.ostler.files() {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let found = bytes.windows(key.len()).any(|bytes| bytes == key.as_bytes());
+        assert!(!found, "{}", path.display());
     }
 }
 

@@ -73,6 +73,26 @@ fn a_conversation_that_is_worn_out_is_begun_afresh_with_a_hand_over() {
 }
 
 #[test]
+fn a_conversation_whose_name_is_a_secret_is_kept_without_it() {
+    const NAME: &str = "c79e6605-3604-4b41-8d8c-30d71db795ac";
+    let ostler = Ostler::new();
+    let binary = agent(&ostler, "gemini", "hello", "exec < /dev/null");
+    configure(&ostler, "gemini", &binary, json!({ "env": { "NAME": "${NAME}" } }));
+    let mut run = ostler.command(&["run", "mine", "hello", "--json"]);
+    let events = went_well(&Said::from(run.env("NAME", NAME).output().unwrap()));
+    let session = events.iter().find(|event| event["kind"] == "session").unwrap();
+    assert_eq!(session["native_session"], "[redacted:NAME]");
+    let data = ostler.instance.data();
+    let kept: Vec<_> = ostler.files().into_iter().filter(|path| path.starts_with(&data)).collect();
+    assert!(kept.iter().any(|path| path.ends_with("ostler.db")), "{kept:?}");
+    for path in kept {
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let found = bytes.windows(NAME.len()).any(|bytes| bytes == NAME.as_bytes());
+        assert!(!found, "{}", path.display());
+    }
+}
+
+#[test]
 fn when_a_quota_resets_is_shown_with_the_end_of_its_run() {
     let ostler = Ostler::new();
     let binary = agent(&ostler, "claude", "usage_limit", "");

@@ -5,11 +5,10 @@
 #![allow(clippy::print_stdout, reason = "the figures are the point")]
 
 use super::*;
-use crate::data::DataDir;
 use crate::ops::limits::{self as within, Newcomer, SharedBudget, admit, begin};
 use crate::ops::run::{Named, RunRequest, Started};
 use crate::ops::{quota, task};
-use crate::{Setup, clock};
+use crate::{Setup, clock, plain};
 use contract::event::{EndEvidence, Evidence, RunResult, Totals};
 use contract::limits::{QUOTA_PROBE_MS, QUOTA_STAGGER_MS};
 use contract::{RunId, TaskId};
@@ -17,7 +16,7 @@ use engine::rules::reset;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use store::conformance::{Holder, claim_of, new_task};
-use store::{Claim, NewTask, RunHead, Settle, Store};
+use store::{Claim, NewTask, RunHead, Settle};
 use tempfile::TempDir;
 
 const BEGIN: Timestamp = Timestamp(1_800_000_000_000);
@@ -33,7 +32,7 @@ thread_local! {
 #[derive(Default)]
 struct Stage {
     /// What a start is answered with, when it is to fail.
-    refuses: Option<Code>,
+    refuses: Option<Fault>,
     live: BTreeMap<RunId, (Timestamp, Holder)>,
     starts: Vec<(Timestamp, TaskId)>,
     /// Starts that were asked for.
@@ -51,8 +50,8 @@ pub(super) fn is_played() -> bool {
 /// Begins a run as `start_new` does, but for its process.
 pub(super) async fn begins(host: &Host, request: RunRequest, task: TaskId) -> Result<Begun, Fault> {
     stage(|stage| stage.asked += 1);
-    if let Some(code) = stage(|stage| stage.refuses) {
-        return Err(Fault::new(code, "it could not be started"));
+    if let Some(fault) = stage(|stage| stage.refuses.clone()) {
+        return Err(fault);
     }
     let (request, adapter) = request.completed(host).await?;
     let (run, now) = (chance::run_id(), clock::now().wall);
@@ -121,22 +120,10 @@ impl Yard {
         };
         Host::new(Setup {
             serves: true,
-            lease_ms: contract::limits::LEASE_MS,
-            isolation: Default::default(),
-            activity: crate::Activity::Full,
-            data: DataDir::open(&dir.path().join("data"), None, dir.path()).unwrap(),
-            store: Store::open(&dir.path().join("store")).unwrap(),
-            program: "ostler".into(),
-            token: "the token of the house".to_owned(),
             budgets,
-            prices: Default::default(),
-            organization: String::new(),
-            environment: Default::default(),
             resolve: Box::new(move |_| Ok(named.clone())),
-            book: Box::new(()),
-            notify: Vec::new(),
-            retention: Default::default(),
             tries_max,
+            ..plain::setup(dir.path())
         })
     }
 
@@ -387,7 +374,8 @@ async fn a_start_that_fails_counts_like_a_run_and_is_never_repeated_at_once() {
         (Code::ProviderQuota, 30, 0, "waiting Quota"),
     ] {
         let mut yard = Yard::new(1, Vec::new(), None);
-        stage(|stage| stage.refuses = Some(code));
+        let fault = Fault::new(code, "it could not be started");
+        stage(|stage| stage.refuses = Some(fault));
         let tasks = yard.add(1).await;
         let minutes = if state == "failed" { 600 } else { 29 };
         yard.goes_on(BEGIN.plus_ms(minutes * MINUTE_MS), |_| WELL).await;
@@ -396,6 +384,21 @@ async fn a_start_that_fails_counts_like_a_run_and_is_never_repeated_at_once() {
         let row = yard.host.store().task(tasks[0]).await.unwrap().unwrap();
         assert_eq!(row.tries, tries, "{code}");
     }
+}
+
+#[tokio::test]
+async fn why_a_start_failed_is_kept_without_keys() {
+    let mut yard = Yard::new(1, Vec::new(), None);
+    let key = format!("ghp_{}", "16C7e42F292c6912E7710c838347Ae178B4a");
+    let message = format!("it was started with {key} and said no");
+    stage(|stage| stage.refuses = Some(Fault::new(Code::SpawnFailed, message)));
+    let task = yard.add(1).await[0];
+    yard.goes_on(BEGIN, |_| WELL).await;
+    let row = yard.host.store().task(task).await.unwrap().unwrap();
+    let note = row.note.unwrap();
+    assert_eq!((row.state, row.code), (TaskState::Failed, Some(Code::SpawnFailed)));
+    assert!(note.starts_with("it was started with ") && note.ends_with(" and said no"), "{note}");
+    assert!(!note.contains("16C7e42F"), "{note}");
 }
 
 fn day(usd: i64) -> SharedBudget {

@@ -272,7 +272,7 @@ fn end(child: &mut Child) {
 
 /// The first of these directories that has it. One that is not absolute is skipped: it would be
 /// looked for in the repository.
-fn program(path: &str) -> Option<PathBuf> {
+pub(super) fn program(path: &str) -> Option<PathBuf> {
     let dirs = path.split(':').map(Path::new).filter(|dir| dir.is_absolute());
     dirs.map(|dir| dir.join("git")).find(|git| {
         let mode = git.metadata().map(|metadata| metadata.permissions().mode());

@@ -123,6 +123,30 @@ fn ours(dir: &Path) -> Git {
 }
 
 #[test]
+fn git_sees_of_our_environment_only_what_it_needs() {
+    let given =
+        ["PATH", "GIT_DIR", "GIT_SSH_COMMAND", "LD_PRELOAD", "SHIP_TOKEN", "XDG_CACHE_HOME"];
+    let given = given.map(|name| (name.to_owned(), "/x".to_owned())).into();
+    let git = Git::new(PathBuf::from("/nowhere"), &given);
+    assert_eq!(git.environment, [("PATH".to_owned(), "/x".to_owned())].into());
+}
+
+#[test]
+fn git_is_not_looked_for_below_where_we_stand() {
+    let dir = tempfile::tempdir().unwrap();
+    let there = dir.path().join("git");
+    fs::write(&there, "").unwrap();
+    fs::set_permissions(&there, fs::Permissions::from_mode(0o755)).unwrap();
+    // The same directory, by a path from here.
+    let up = "../".repeat(std::env::current_dir().unwrap().components().count() - 1);
+    let relative = format!("{up}{}", dir.path().strip_prefix("/").unwrap().display());
+    assert!(Path::new(&relative).join("git").is_file());
+    assert_eq!(call::program(&relative), None);
+    let both = format!("{relative}:{}", dir.path().display());
+    assert_eq!(call::program(&both), Some(there));
+}
+
+#[test]
 fn a_repository_has_what_is_tracked_and_what_is_not_ignored() {
     let dir = repository();
     let own = [".gitignore", "a.txt", "café/ü", "new.txt", "src/b.rs"];

@@ -185,11 +185,12 @@ pub async fn hire(host: &Host, hire: Hire, by: &Who) -> Result<Saved, Fault> {
     if host.inner.book.has(&name) {
         read.warnings.push(format!("the configuration has a '{name}', and that one comes first"));
     }
+    let spec = Seal::default().json(&read.spec);
     let agent = NewAgent {
         id: chance::agent_id(&name),
         name: name.clone(),
         state: AgentState::Active,
-        spec: Some(Seal::default().json(&read.spec)),
+        spec: Some(spec.clone()),
         by: by.to_string(),
         at: clock::now().wall,
     };
@@ -200,9 +201,11 @@ pub async fn hire(host: &Host, hire: Hire, by: &Who) -> Result<Saved, Fault> {
         }
         Err(error) if error.code() == Code::Conflict => {
             let there = host.store().agent(&name).await.map_err(stored)?;
-            let spec = there.as_ref().and_then(spec_of).map(|spec| spec == read.spec);
+            // A key that stood in it is in neither.
+            let asked: Option<Value> = serde_json::from_slice(spec.bytes()).ok();
+            let same = there.as_ref().and_then(spec_of).map(|spec| Some(spec) == asked);
             let retired = there.is_some_and(|row| row.state == AgentState::Retired);
-            match (spec, retired) {
+            match (same, retired) {
                 (Some(true), false) => {}
                 (_, true) => {
                     let message = format!("'{name}' was retired, and its runs keep the name");
@@ -458,6 +461,7 @@ fn contended(name: &str) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Setup, plain};
     use serde_json::json;
 
     #[test]
@@ -477,5 +481,52 @@ mod tests {
         let edit = json!({ "model": "n", "account": null, "cwd": "/x" });
         merge(&mut spec, edit.as_object().unwrap());
         assert_eq!(spec, json!({ "adapter": "demo", "model": "n", "cwd": "/x" }));
+    }
+
+    /// A configuration that takes every spec as it is.
+    struct Anything;
+
+    impl Book for Anything {
+        fn own(&self) -> Vec<Known> {
+            Vec::new()
+        }
+
+        fn has(&self, _: &str) -> bool {
+            false
+        }
+
+        fn read(&self, _: &str, spec: &Value) -> Result<Read, Fault> {
+            let (adapter, warnings) = ("demo".to_owned(), Vec::new());
+            Ok(Read { spec: spec.clone(), adapter, model: None, warnings })
+        }
+
+        fn named(&self, name: &str, _: &Value) -> Result<Named, Fault> {
+            Err(Fault::new(Code::UnknownAgent, name))
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_hired_and_changed_is_kept_without_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(Setup { book: Box::new(Anything), ..plain::setup(dir.path()) });
+        let key = format!("ghp_{}", "16C7e42F292c6912E7710c838347Ae178B4a");
+        let spec = json!({ "adapter": "demo", "systemPrompt": format!("push with {key}, always") });
+        let new = || Hire { name: "rev".to_owned(), spec: spec.clone() };
+        let kept = async |host: &Host| host.store().agent("rev").await.unwrap().unwrap();
+        hire(&host, new(), &Who::Owner).await.unwrap();
+        let hired = kept(&host).await;
+        let spec = hired.spec.unwrap();
+        assert!(spec.contains("push with ") && spec.contains(", always"), "{spec}");
+        assert!(!spec.contains("16C7e42F"), "{spec}");
+        // Whoever did not hear and asks again is told the same.
+        hire(&host, new(), &Who::Owner).await.unwrap();
+        assert_eq!(kept(&host).await.version, hired.version);
+
+        let spec = json!({ "promptTemplate": format!("{key} is yours: {{{{prompt}}}}") });
+        let spec = spec.as_object().unwrap().clone();
+        edit(&host, "rev", Edit { spec, version: None }, &Who::Owner).await.unwrap();
+        let spec = kept(&host).await.spec.unwrap();
+        assert!(spec.contains("push with ") && spec.contains(" is yours: {{prompt}}"), "{spec}");
+        assert!(!spec.contains("16C7e42F"), "{spec}");
     }
 }

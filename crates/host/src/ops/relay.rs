@@ -172,31 +172,14 @@ pub(super) fn gone() -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::DataDir;
-    use crate::{Setup, chance};
+    use crate::ops::{callback, snapshot};
+    use crate::{chance, plain};
+    use futures::FutureExt as _;
 
     #[tokio::test]
     async fn only_the_token_of_the_present_fence_of_a_live_run_names_it() {
         let dir = tempfile::tempdir().unwrap();
-        let host = Host::new(Setup {
-            serves: false,
-            tries_max: None,
-            lease_ms: contract::limits::LEASE_MS,
-            isolation: Default::default(),
-            activity: crate::Activity::Full,
-            data: DataDir::open(&dir.path().join("data"), None, dir.path()).unwrap(),
-            store: store::Store::open(&dir.path().join("store")).unwrap(),
-            program: "ostler".into(),
-            token: "the token of the house".to_owned(),
-            budgets: Vec::new(),
-            prices: Default::default(),
-            organization: String::new(),
-            environment: Default::default(),
-            resolve: Box::new(|name| Err(Fault::new(Code::UnknownAgent, name))),
-            book: Box::new(()),
-            notify: Vec::new(),
-            retention: Default::default(),
-        });
+        let host = Host::new(plain::setup(dir.path()));
         let token = |run, fence| host.inner.lease_token(run, fence);
         let (run, other) = (chance::run_id(), chance::run_id());
         let mut callers = Callers::default();
@@ -221,11 +204,18 @@ mod tests {
             tools(&host, bearer).await.unwrap().into_iter().map(|tool| tool.name).collect();
         assert_eq!(named, ["get_budget"]);
 
-        // Who was let in under an earlier fence is refused by the time of the call.
+        // Who was let in under an earlier fence is refused by the time of the call, at once.
         for stale in [Bearer { run, fence: 1 }, Bearer { run: other, fence: 2 }] {
-            assert_eq!(tools(&host, stale).await.unwrap_err().code, Code::FenceStale);
-            let refused = call(&host, stale, "get_budget".to_owned(), Value::Null).await;
-            assert_eq!(refused.unwrap_err().code, Code::FenceStale);
+            let calling = call(&host, stale, "get_budget".to_owned(), Value::Null);
+            let calling_back = callback::take(&host, stale, Value::Null);
+            let answers = [
+                tools(&host, stale).now_or_never().map(|answer| answer.err()),
+                calling.now_or_never().map(|answer| answer.err()),
+                calling_back.now_or_never().map(|answer| answer.err()),
+                snapshot::take(&host, stale).now_or_never().map(|answer| answer.err()),
+            ];
+            let codes = answers.map(|answer| answer.flatten().map(|fault| fault.code));
+            assert_eq!(codes, [Some(Code::FenceStale); 4], "{stale:?}");
         }
         // A token ends before the end of its run is seen.
         host.inner.end_token(run);

@@ -161,6 +161,7 @@ fn hash(token: &str) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plain;
     use contract::Timestamp;
 
     fn row(n: u128, name: &str) -> TokenRow {
@@ -184,5 +185,26 @@ mod tests {
         for given in ["abcd", "d", "", "three"] {
             assert_eq!(found(given), None, "{given}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_token_has_a_name_that_can_be_shown_and_is_good_for_some_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(plain::setup(dir.path()));
+        let asked = async |name: &str, expires_ms: Option<u64>| {
+            let request = TokenRequest { name: name.to_owned(), scope: Scope::Viewer, expires_ms };
+            add(&host, request, &Who::Owner).await.map(|given| given.row.name)
+        };
+        let longest = "n".repeat(TOKEN_NAME_BYTES_MAX);
+        for name in ["ci", "the board in the hall", &longest] {
+            assert_eq!(asked(name, None).await.unwrap(), name);
+        }
+        let longer = "n".repeat(TOKEN_NAME_BYTES_MAX + 1);
+        for name in ["", " ", " ci2", "ci2 ", "c\ni", "\u{1b}[31mci", "c\u{9b}i", &longer] {
+            assert_eq!(asked(name, None).await.unwrap_err().code, Code::Usage, "{name:?}");
+        }
+        assert_eq!(asked("never", Some(0)).await.unwrap_err().code, Code::Usage);
+        assert_eq!(asked("a while", Some(1_000)).await.unwrap(), "a while");
+        assert_eq!(list(&host, None, TOKENS_MAX).await.unwrap().len(), 4);
     }
 }

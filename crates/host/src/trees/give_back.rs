@@ -105,6 +105,15 @@ struct Giving<'a> {
     seen: &'a Seen,
 }
 
+/// A patch that is all there: the beginning of one may be good by itself, and give back half the work.
+pub(super) fn whole(patch: Answer) -> Result<Vec<u8>, Fault> {
+    if patch.cut {
+        let message = format!("the patch has more than {} bytes", limits::GIT_PATCH_BYTES_MAX);
+        return Err(Fault::new(Code::TooLarge, message).with_hint("give it back with --merge"));
+    }
+    Ok(patch.out)
+}
+
 impl Giving<'_> {
     fn give(&self, how: How, words: &Words) -> Result<GivenBack, Fault> {
         let failed = |error: io::Error| unusable(&self.worktree.top, &error);
@@ -197,14 +206,11 @@ impl Giving<'_> {
         let call = call.arg(&self.worktree.base).arg(&self.seen.tree).long();
         let patch = call.cut_at(limits::GIT_PATCH_BYTES_MAX).run();
         let patch = patch.and_then(|patch| patch.good("making the patch")).map_err(failed)?;
-        if patch.cut {
-            let message = format!("the patch has more than {} bytes", limits::GIT_PATCH_BYTES_MAX);
-            return Err(Fault::new(Code::TooLarge, message).with_hint("give it back with --merge"));
-        }
+        let patch = whole(patch)?;
         let apply = |check: bool| -> Result<Answer, Fault> {
             let call = self.repository.call(&["apply", "--whitespace=nowarn"]);
             let call = if check { call.arg("--check") } else { call };
-            call.input(patch.out.clone()).long().run().map_err(failed)
+            call.input(patch.clone()).long().run().map_err(failed)
         };
         let checked = apply(true)?;
         if !checked.done {

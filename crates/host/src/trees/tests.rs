@@ -6,6 +6,7 @@
 
 use super::make::STEPS;
 use super::*;
+use crate::git::Answer;
 use crate::git::tests::git;
 use contract::Timestamp;
 use std::collections::BTreeMap;
@@ -457,4 +458,31 @@ fn a_merge_that_git_refuses_at_the_last_moves_nothing() {
     assert!(tree.is_there(), "the work is still there");
     stage.trees.give_back(&tree, How::Merge, &words()).unwrap();
     assert_eq!(stage.read("a.txt").as_deref(), Some("the agent's\n"));
+}
+
+#[test]
+fn what_git_does_not_take_is_told_and_nothing_is_given_back_without_it() {
+    let stage = Stage::new();
+    let tree = stage.make(1);
+    put(&tree, "new.txt", "the agent's\n");
+    // Some file systems have their repositories under this name, so git takes it nowhere.
+    put(&tree, "git~1", "the agent's too\n");
+    assert!(stage.trees.changes(&tree).unwrap().incomplete);
+    let before = (stage.shown(), stage.read("new.txt"));
+    for how in [How::Merge, How::Patch] {
+        let fault = stage.trees.give_back(&tree, how, &words()).unwrap_err();
+        assert_eq!(fault.code, Code::BadWorkspace, "{how:?}: {fault}");
+        assert_eq!((stage.shown(), stage.read("new.txt")), before, "{how:?}");
+        assert!(tree.is_there(), "the work is still there");
+    }
+    fs::remove_file(tree.record.work.join("git~1")).unwrap();
+    stage.trees.give_back(&tree, How::Patch, &words()).unwrap();
+    assert_eq!(stage.read("new.txt").as_deref(), Some("the agent's\n"));
+}
+
+#[test]
+fn of_a_patch_only_the_whole_is_given_back() {
+    let patch = |cut| Answer { done: true, out: b"diff".to_vec(), cut, complaint: String::new() };
+    assert_eq!(give_back::whole(patch(false)).unwrap(), b"diff");
+    assert_eq!(give_back::whole(patch(true)).unwrap_err().code, Code::TooLarge);
 }

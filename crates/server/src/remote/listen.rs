@@ -82,3 +82,26 @@ impl Listening {
         attend(self.listener, self.acceptor, patience, router, stop).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_door_in_the_clear_beyond_loopback_or_by_half_a_name_is_not_opened() {
+        let refused = async |address: &str, allow_insecure: bool, public_url: Option<&str>| {
+            let (address, public_url) = (address.to_owned(), public_url.map(str::to_owned));
+            let door =
+                Door { address, auth: Auth::Connected, tls: None, allow_insecure, public_url };
+            listen(door).await.err().map(|fault| fault.code)
+        };
+        let (here, everywhere) = ("127.0.0.1:0", "0.0.0.0:0");
+        assert_eq!(refused(here, false, None).await, None);
+        assert_eq!(refused(everywhere, false, None).await, Some(Code::NotSupported));
+        assert_eq!(refused(everywhere, true, None).await, None);
+        assert_eq!(refused(here, false, Some("https://agents.example.net")).await, None);
+        for half in ["agents.example.net", "/agents", "https://me@agents.example.net", ""] {
+            assert_eq!(refused(here, false, Some(half)).await, Some(Code::Usage), "{half:?}");
+        }
+    }
+}

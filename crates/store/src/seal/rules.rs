@@ -283,7 +283,8 @@ pub(super) fn redact(text: &[u8]) -> Option<Vec<u8>> {
 pub(super) fn redact_by(text: &[u8], which: Which) -> Option<Vec<u8>> {
     let mut out = one_look(text, which)?;
     // What was replaced runs into its neighbours no more, so a name may stand alone that did not
-    // before. Only a text with a secret in it is looked at again.
+    // before; and a rule may have reached over a key, as over the user of an address. Only a text with
+    // a secret in it is looked at again.
     for _ in 1..LOOKS_MAX {
         match one_look(&out, which) {
             Some(next) if next != out => out = next,
@@ -302,14 +303,7 @@ fn one_look(text: &[u8], which: Which) -> Option<Vec<u8>> {
         }
         let found = rule.apply(text, at);
         if let Some((from, to)) = found.filter(|(from, to)| from < to && *from >= done) {
-            // A rule may reach over what stands before its value, such as the user of an address,
-            // and a key may stand there too.
-            let before = &text[done.max(at.min(from))..from];
-            out.extend_from_slice(&text[done..from - before.len()]);
-            match redact_by(before, Which::Forms) {
-                Some(clean) => out.extend_from_slice(&clean),
-                None => out.extend_from_slice(before),
-            }
+            out.extend_from_slice(&text[done..from]);
             out.extend_from_slice(MARK.as_bytes());
             done = to;
         }

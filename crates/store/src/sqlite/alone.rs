@@ -469,6 +469,17 @@ fn an_agent_is_as_busy_as_it_has_runs_that_live() {
 }
 
 #[test]
+fn whoever_asked_for_a_run_starts_it_from_the_line_and_the_queue_does_not() {
+    let (connection, _) = scene("");
+    line(&connection);
+    let heads =
+        || -> Vec<u64> { queue::heads(&connection).unwrap().iter().map(|head| head.num).collect() };
+    assert_eq!(heads(), Vec::<u64>::new());
+    connection.execute_batch("UPDATE tasks SET run = NULL WHERE num = 3").unwrap();
+    assert_eq!(heads(), [3]);
+}
+
+#[test]
 fn a_conversation_is_taken_up_by_its_own_agent_in_its_own_directory() {
     const SPOKEN: &str = "UPDATE runs SET native_session = 's'";
     for (tampered, found) in [
@@ -488,6 +499,7 @@ fn a_conversation_is_taken_up_by_its_own_agent_in_its_own_directory() {
         assert_eq!(conversation.is_some(), found, "{tampered}");
         let runs = reads::task_runs(&connection, holder.task).unwrap();
         assert_eq!(runs.iter().map(|run| run.id).collect::<Vec<_>>(), [holder.run]);
+        assert_eq!(queue::runs_of(&connection, holder.task, 9).unwrap(), [holder.run]);
         assert_ne!(later.run, holder.run);
     }
 }

@@ -250,8 +250,8 @@ fn stale(connection: &Connection, of: Stale) -> Result<Vec<RunId>, Error> {
         "SELECT r.id FROM runs r JOIN tasks t ON t.id = r.task
          WHERE r.ended_at IS NOT NULL AND r.deleted_at IS NULL AND r.state = 'settled'
              AND r.ended_at < ?1 AND t.state IN ('done', 'failed', 'cancelled')
-             AND (r.native_session IS NULL OR NOT EXISTS (SELECT 1 FROM runs l
-                 WHERE l.resumes = r.native_session AND l.state <> 'settled'))
+             AND NOT EXISTS (SELECT 1 FROM runs l
+                 WHERE l.resumes = r.native_session AND l.state <> 'settled')
          ORDER BY r.ended_at, r.num LIMIT ?2",
     )?;
     let limit = of.limit.clamp(1, PAGE_ROWS_MAX) as i64;

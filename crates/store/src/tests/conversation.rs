@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 /// A run that takes up one conversation, leaves another, and spends on a model.
 struct Told {
+    agent: &'static str,
     cwd: &'static str,
     at: Timestamp,
     resumes: Option<&'static str>,
@@ -22,6 +23,7 @@ async fn ran(store: &Store, told: Told) -> RunId {
     let task = sure.enqueue(new_task()).await.unwrap();
     let mut claim = claim_of(task, "one");
     claim.now = told.at;
+    claim.head.agent = told.agent.to_owned();
     claim.head.cwd = told.cwd.to_owned();
     claim.head.resumes = told.resumes.map(|id| seal.given(id));
     let run = claim.run;
@@ -49,14 +51,22 @@ async fn ran(store: &Store, told: Told) -> RunId {
 async fn a_conversation_has_the_runs_that_took_it_up_and_the_one_in_which_it_began() {
     let dir = TempDir::new().unwrap();
     let store = Store::open(dir.path()).unwrap();
-    let told = |resumes, leaves, spent| Told { cwd: "/", at: NOW, resumes, leaves, spent };
+    let told =
+        |resumes, leaves, spent| Told { agent: "fake", cwd: "/", at: NOW, resumes, leaves, spent };
     let (s1, s2) = (Some("s1"), Some("s2"));
     let early = NOW.plus_ms(-5_000);
     ran(&store, Told { at: early, ..told(None, s1, ("a", 5, Some(2))) }).await;
     // One that failed spent all the same, and one in another directory goes on with it as well.
     ran(&store, told(s1, None, ("b", 4, Some(3)))).await;
     ran(&store, Told { cwd: "/elsewhere", ..told(s1, s1, ("a", 1, Some(1))) }).await;
+    // In between it began another one, which is none of this.
+    ran(&store, told(None, Some("s0"), ("g", 60, Some(60)))).await;
+    // Others began one that happens to be called the same.
+    ran(&store, Told { agent: "another", ..told(None, s1, ("d", 20, Some(20))) }).await;
+    ran(&store, Told { cwd: "/elsewhere", ..told(None, s1, ("e", 30, Some(30))) }).await;
     let third = ran(&store, told(s1, s1, ("a", 7, None))).await;
+    // And so did a later run of its own.
+    ran(&store, told(None, s1, ("f", 40, Some(40)))).await;
     // A run that began another one instead belongs to that.
     ran(&store, told(s1, s2, ("c", 9, Some(9)))).await;
     // And a stranger's run has no part in either.
@@ -74,4 +84,35 @@ async fn a_conversation_has_the_runs_that_took_it_up_and_the_one_in_which_it_beg
     let newest = store.conversation("fake", "/").await.unwrap().unwrap();
     assert_eq!((newest.native_session.as_str(), newest.runs, newest.begun_at), ("s3", 1, NOW));
     sound(dir.path());
+}
+
+#[tokio::test]
+async fn a_conversation_has_failed_as_often_as_runs_that_took_it_up_did_since_one_went_well() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let ends = async |resumes: &'static str, well: bool| {
+        let (sure, seal) = (Sure(store.clone()), Seal::default());
+        let task = sure.enqueue(new_task()).await.unwrap();
+        let mut claim = claim_of(task, "one");
+        claim.head.resumes = Some(seal.given(resumes));
+        let run = claim.run;
+        let fence = sure.claim(claim).await.unwrap().fence;
+        let held = Holder { task, run, fence, head_seq: 0 };
+        let mut batch = held.settling(contract::TaskState::Done, Totals::default());
+        batch.session = Some(seal.given(resumes));
+        if let (true, Some(settle)) = (well, &mut batch.settle) {
+            (settle.outcome, settle.code) = (contract::event::Outcome::Succeeded, None);
+        }
+        store.commit(batch).await.unwrap();
+        run
+    };
+    ends("s1", false).await;
+    ends("s1", true).await;
+    ends("s1", false).await;
+    ends("s2", true).await;
+    let of_first = ends("s1", false).await;
+    let of_second = ends("s2", false).await;
+    for (run, failures) in [(of_first, 2), (of_second, 1)] {
+        assert_eq!(store.conversation_of(run).await.unwrap().unwrap().failures, failures);
+    }
 }

@@ -133,3 +133,52 @@ async fn several_sums_are_set_aside_together_or_not_at_all() {
     assert_eq!(store.scope_sum("global", Timestamp(0)).await.unwrap().nanousd, NanoUsd(50));
     sound(dir.path());
 }
+
+#[tokio::test]
+async fn a_scope_has_a_breaker_windows_runs_and_sums_of_its_own() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let of = |scope: &str, seen: u64, breaker: &str| QuotaStep {
+        scope: scope.to_owned(),
+        ..step(seen, Some(breaker))
+    };
+    for scope in ["a", "b", "c"] {
+        store.step_quota(of(scope, 0, "first")).await.unwrap();
+    }
+    // All of them are as the second one was seen.
+    store.step_quota(of("b", 1, "second")).await.unwrap();
+    let windows = |text: &str| Seal::default().given(text);
+    for (scope, text, at) in [("a", "old", 8), ("a", "new", 9), ("b", "another", 1)] {
+        store.tell_quota(scope.to_owned(), windows(text), Timestamp(at)).await.unwrap();
+    }
+    let row = |row: QuotaRow| (row.scope, row.breaker.unwrap(), row.windows);
+    let told = |scope: &str, breaker: &str, windows: Option<&str>| {
+        (scope.to_owned(), breaker.to_owned(), windows.map(str::to_owned))
+    };
+    let (a, b) = (told("a", "first", Some("new")), told("b", "second", Some("another")));
+    let c = told("c", "first", None);
+    assert_eq!(store.quota("b").await.unwrap().map(row), Some(b.clone()));
+    assert_eq!(store.quota("d").await.unwrap().map(row), None);
+    let after = async |scope: &str| -> Vec<_> {
+        store.quotas(scope, 9).await.unwrap().into_iter().map(row).collect()
+    };
+    assert_eq!(after("").await, [a, b.clone(), c.clone()]);
+    assert_eq!(after("a").await, [b, c]);
+
+    let within = |scope: &str, nanousd: i64| {
+        let scope = scope.to_owned();
+        move |run: RunId| Within {
+            quota_scope: Some(scope.clone()),
+            quota: None,
+            reserves: vec![Reserve { scope, ..reserve(run, nanousd, 60) }],
+        }
+    };
+    let first = begin(&store, within("a", 60)).await.unwrap();
+    let second = begin(&store, within("b", 50)).await.unwrap();
+    for (scope, run, nanousd) in [("a", first.run, 60), ("b", second.run, 50)] {
+        assert_eq!(store.quota_runs(scope, 9).await.unwrap(), [run]);
+        let sum = store.scope_sum(scope, Timestamp(0)).await.unwrap();
+        assert_eq!((sum.nanousd, sum.live), (NanoUsd(nanousd), 1), "{scope}");
+    }
+    sound(dir.path());
+}

@@ -6,8 +6,9 @@ use super::{Tally, bad_headers, bodies, filled, knocks};
 use crate::door::{Answer, Door, written};
 use crate::ostler::{BOUND_MS, Ostler, Running};
 use crate::remote_caller::TOKEN;
-use contract::limits::{BODY_BYTES_MAX, REFUSED_MAX, REFUSED_TOLD_MAX};
+use contract::limits::{BODY_BYTES_MAX, REFUSED_MAX, REFUSED_TOLD_MAX, WATCHERS_MAX};
 use server::remote::{Access, ROUTES};
+use std::io::{Read as _, Write as _};
 use std::net::Ipv4Addr;
 
 /// One method of one route.
@@ -403,4 +404,29 @@ fn guesses_are_counted_and_written_down_and_the_token_stays_good() {
     tally.row(lines == REFUSED_TOLD_MAX as usize, || format!("{lines} lines: {audit}"));
     tally.row(!audit.contains("guessed"), || audit.clone());
     tally.close(60);
+}
+
+#[test]
+fn more_readers_than_there_are_places_are_told_so() {
+    let door = open();
+    let headers = good(&door);
+    let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    // Nobody answers what it asks for, so it goes on for as long as it is read.
+    let new = r#"{ "runId": "read by many", "prompt": "slow" }"#;
+    let opened = door.request("POST", "/v1/sessions", &headers, new);
+    assert_eq!(opened.status, 201, "{}", opened.body);
+    let session: serde_json::Value = serde_json::from_str(&opened.body).unwrap();
+    let target = format!("/v1/sessions/{}/events", session["id"].as_str().unwrap());
+    let read = || {
+        let mut stream = door.connect();
+        stream.write_all(&written("GET", &target, &headers, b"")).unwrap();
+        let mut head = [0; 12];
+        stream.read_exact(&mut head).unwrap();
+        (String::from_utf8_lossy(&head[9..]).into_owned(), stream)
+    };
+    let mut reading: Vec<_> = (0..WATCHERS_MAX).map(|_| read()).collect();
+    assert!(reading.iter().all(|(status, _)| status == "200"), "there is a place for each of them");
+    assert_eq!(read().0, "429");
+    reading.pop();
+    testkit::until("a place", BOUND_MS, || (read().0 == "200").then_some(()));
 }

@@ -5,8 +5,7 @@
 
 use super::super::who::Who;
 use super::*;
-use crate::data::DataDir;
-use crate::{Setup, chance};
+use crate::{Setup, chance, plain};
 use contract::event::Totals;
 use contract::limits::{QUOTA_PROBE_MS, QUOTA_STAGGER_MS, RESERVE_NANOUSD};
 use contract::{Draft, TaskState};
@@ -30,25 +29,7 @@ fn knowing(
     budgets: Vec<SharedBudget>,
     resolve: crate::Resolve,
 ) -> Host {
-    Host::new(Setup {
-        serves: false,
-        lease_ms: contract::limits::LEASE_MS,
-        isolation: Default::default(),
-        activity: crate::Activity::Full,
-        data: DataDir::open(&dir.path().join("data"), None, dir.path()).unwrap(),
-        store,
-        program: "ostler".into(),
-        token: "the token of the house".to_owned(),
-        budgets,
-        prices: Default::default(),
-        organization: String::new(),
-        environment: Default::default(),
-        resolve,
-        book: Box::new(()),
-        notify: Vec::new(),
-        retention: Default::default(),
-        tries_max: None,
-    })
+    Host::new(Setup { budgets, resolve, ..plain::with(dir.path(), store) })
 }
 
 fn usd(scope: &str, dollars: i64) -> SharedBudget {

@@ -146,3 +146,37 @@ pub(super) fn write(file: &Path, kept: &Kept) -> Result<(), Fault> {
     let text = serde_json::to_string(kept).map_err(io::Error::other).map_err(failed)?;
     data::replace_private(file, &text).map_err(failed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chance;
+
+    #[test]
+    fn who_has_an_older_fence_than_was_seen_is_refused_also_by_a_successor() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("session.json");
+        let kept = Kept {
+            run: chance::run_id(),
+            name: "far".to_owned(),
+            dir: dir.path().to_owned(),
+            owned: false,
+            fence: 3,
+            closed: false,
+        };
+        let session = Session::new(kept, file.clone());
+        for (fence, refused) in [
+            (None, false),
+            (Some(2), true),
+            (Some(3), false),
+            (Some(5), false),
+            (Some(4), true),
+            (Some(5), false),
+        ] {
+            let code = session.admit(fence).err().map(|fault| fault.code);
+            assert_eq!(code, refused.then_some(Code::FenceStale), "{fence:?}");
+        }
+        let kept: Kept = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        assert_eq!(kept.fence, 5);
+    }
+}

@@ -156,3 +156,37 @@ pub(crate) fn check(new: &NewErrand) -> Result<(), Fault> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::Store;
+
+    #[tokio::test]
+    async fn a_task_is_put_without_what_its_seal_knows_and_without_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path()).unwrap();
+        let key = format!("ghp_{}", "16C7e42F292c6912E7710c838347Ae178B4a");
+        let known = "ruby-4f9a77-otter-lake";
+        let seal = Seal::new([("SHIP_TOKEN".to_owned(), known.to_owned())]);
+        for secret in [known, key.as_str()] {
+            let with = |text: &str| format!("{text} {secret}");
+            let new = serde_json::json!({
+                "title": with("a title"), "body": with("a body"), "agent": with("an agent"),
+                "labels": [with("a label")],
+            });
+            let new = serde_json::from_value(new).unwrap();
+            let id = put(&store, &seal, new, None).await.unwrap();
+            let row = store.task(id).await.unwrap().unwrap();
+            for (text, words) in [
+                (&row.title, "a title"),
+                (&row.body, "a body"),
+                (&row.prompt, "a body"),
+                (&row.agent, "an agent"),
+                (&row.labels[0], "a label"),
+            ] {
+                assert!(text.starts_with(words) && !text.contains(secret), "{text}");
+            }
+        }
+    }
+}

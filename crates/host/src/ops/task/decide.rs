@@ -354,6 +354,43 @@ fn short(task: &TaskRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plain;
+    use contract::event::Totals;
+    use store::conformance::{Holder, claim_of, new_task};
+
+    #[tokio::test]
+    async fn what_a_person_says_of_a_task_is_kept_without_keys() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(plain::setup(dir.path()));
+        let store = host.store();
+        let key = format!("ghp_{}", "16C7e42F292c6912E7710c838347Ae178B4a");
+        for (verb, state, waiting_for) in [
+            (Verb::Reject, TaskState::Review, None),
+            (Verb::Comment, TaskState::Waiting, Some(WaitingFor::Answer)),
+        ] {
+            let task = store.enqueue(new_task()).await.unwrap();
+            let claim = claim_of(task, "one");
+            let run = claim.run;
+            let fence = store.claim(claim).await.unwrap().fence;
+            let mut batch =
+                Holder { task, run, fence, head_seq: 0 }.settling(state, Totals::default());
+            batch.settle.as_mut().unwrap().waiting_for = waiting_for;
+            store.commit(batch).await.unwrap();
+
+            let text = Some(format!("push it with {key}, please"));
+            let words = Words { text, ..Words::default() };
+            decide(&host, &task.to_string(), verb, words, &Who::Owner).await.unwrap();
+            let row = store.task(task).await.unwrap().unwrap();
+            let comments = store.comments_of(task).await.unwrap();
+            assert_eq!((row.state, row.resumes), (TaskState::Queued, Some(run)));
+            assert_eq!(comments.len(), usize::from(verb == Verb::Comment));
+            let kept = comments.into_iter().map(|comment| comment.text);
+            for text in kept.chain([row.next_prompt.unwrap()]) {
+                let whole = text.starts_with("push it with ") && text.ends_with(", please");
+                assert!(whole && !text.contains(&key), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn who_is_mentioned_is_read_off_the_text() {
