@@ -46,7 +46,7 @@ pub const SERVER: Trial = Trial { name: "server", package: "server", filter: "al
 pub const DEATHS: Trial = Trial {
     name: "end to end: deaths and stops",
     package: "cli",
-    filter: "kind(test) and (test(/^deaths::/) or test(/^adopted::/) or test(/^stop::/) or test(/^escape::/) or test(/^moment::/))",
+    filter: "kind(test) and (test(/^deaths::/) or test(/^adopted::/) or test(/^stop::/) or test(/^escape::/) or test(/^moment::/) or test(/^lost::a_run_that_cannot/))",
     env: &[],
 };
 pub const SECRETS: Trial = Trial {

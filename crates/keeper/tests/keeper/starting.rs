@@ -228,3 +228,25 @@ fn what_a_keeper_writes_is_private() {
         assert_eq!(entry.metadata().unwrap().permissions().mode() & 0o077, 0, "{entry:?}");
     }
 }
+
+/// The policy by which the kernel gives a process its turn: `SCHED_OTHER` is 0, `SCHED_BATCH` 3.
+fn policy(stat: &str) -> Option<&str> {
+    let (_, fields) = stat.rsplit_once(')')?;
+    // The 41st, of which two stand before.
+    fields.split_whitespace().nth(38)
+}
+
+#[test]
+fn a_keeper_goes_behind_others_and_its_agent_does_not() {
+    let mut scene = Scene::sh("cat /proc/$$/stat; echo told; cat");
+    scene.read_until_out("told");
+    let stat = |who: &str| std::fs::read_to_string(format!("/proc/{who}/stat")).unwrap();
+    let (keeper, ours) = (stat(&scene.hello.keeper_pid.to_string()), stat("self"));
+    assert_eq!(policy(&scene.out()), policy(&ours));
+    // Whoever started us by another policy has their reasons.
+    if policy(&ours) == Some("0") {
+        assert_eq!(policy(&keeper), Some("3"), "{keeper}");
+    }
+    scene.stop(0, 0);
+    scene.end();
+}
