@@ -76,6 +76,7 @@ pub struct Drive {
     pub(crate) spool_dropped: u64,
     /// How it is started once more, should it not know the conversation it was to take up.
     pub(crate) again: Option<Box<Again>>,
+    /// The plan, on its way to the keeper.
     pub(crate) plan: Handing,
     /// What is written for the agent beside its spool, until it is.
     pub(crate) files: Vec<PlanFile>,
@@ -116,6 +117,7 @@ pub struct Again {
 /// What the keeper has been given, before its agent is launched.
 #[derive(Debug, Default)]
 pub(crate) enum Handing {
+    /// Nothing yet: this is what it is to have.
     To(Box<keeper::plan::Plan>),
     /// It has its plan, or could not be given it.
     Done(std::io::Result<()>),
@@ -232,7 +234,7 @@ impl Drive {
         }
     }
 
-    /// Gives the keeper its plan, of which nothing comes before the launch.
+    /// Gives the keeper its plan before the run is durable; what came of it is known at the launch.
     pub fn hand_over_plan(&mut self) {
         if let Handing::To(plan) = std::mem::take(&mut self.plan) {
             self.plan = Handing::Done(self.hand_over(plan));
