@@ -230,8 +230,8 @@ fn environment(
         let value = without_nul(value, &name)?;
         entries.push(EnvEntry { name, source: EnvSource::Runtime { value } });
     }
-    for (index, name) in adapter.env_passthrough.iter().enumerate() {
-        let key = format!("adapters.{}.envPassthrough[{index}]", adapter.name);
+    for name in &adapter.env_passthrough {
+        let key = format!("envPassthrough of '{}'", adapter.name);
         entries.push(entry(variable(name, &key)?, EnvSource::Passthrough));
     }
     for (name, template) in &adapter.env {

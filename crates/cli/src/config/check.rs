@@ -17,6 +17,7 @@ pub fn findings(text: &str, vars: &BTreeMap<String, String>) -> Vec<Finding> {
     let reading = read::read(text);
     let mut notes = Notes { reading: &reading, found: Vec::new() };
     notes.forms();
+    notes.default_agent();
     for (name, adapter) in &reading.file.adapters {
         notes.adapter_texts(name, adapter, vars);
     }
@@ -67,6 +68,7 @@ impl Notes<'_> {
                 self.error(&path, "expected either a command or a url", None);
             }
         }
+        self.passed_through();
         let lease = self.reading.file.server.as_ref().and_then(|server| server.lease_sec);
         if lease.and_then(|seconds| seconds.ms()).is_some_and(|ms| ms < LEASE_MS_MIN) {
             let message = format!("expected at least {} seconds, or 0", LEASE_MS_MIN / 1000);
@@ -104,6 +106,42 @@ impl Notes<'_> {
                 self.error(&format!("adapters.{name}.{key}"), "expected a program", None);
             }
         }
+    }
+
+    /// A name that no variable can have is never passed.
+    fn passed_through(&mut self) {
+        let file = &self.reading.file;
+        let adapters = file.adapters.iter();
+        let of_adapters =
+            adapters.map(|(name, it)| (format!("adapters.{name}."), &it.env_passthrough));
+        let agents = file.agents.iter();
+        let of_agents = agents.map(|(name, it)| (format!("agents.{name}."), &it.env_passthrough));
+        let lists = of_adapters.chain(of_agents).chain([(String::new(), &file.env_passthrough)]);
+        for (prefix, names) in lists {
+            for (i, name) in names.iter().enumerate().filter(|(_, name)| !can_be_a_variable(name)) {
+                let path = format!("{prefix}envPassthrough[{i}]");
+                let (message, hint) = not_a_variable(name);
+                self.error(&path, &message, hint);
+            }
+        }
+    }
+
+    /// A hired agent is in no file, so an unknown name is only a warning here.
+    fn default_agent(&mut self) {
+        let file = &self.reading.file;
+        let Some(name) = &file.default_agent else { return };
+        let own = file.agents.keys().chain(file.adapters.keys()).chain(runtimes::registry::ids());
+        let acp = runtimes::acp::cards::all().map(|known| known.id);
+        let known: Vec<&str> = own.map(String::as_str).chain(acp).collect();
+        if known.contains(&name.as_str()) {
+            return;
+        }
+        let hint = did_you_mean(name, known).unwrap_or_else(|| {
+            "`ostler runtimes` lists the runtimes; an agent that you hired by this name works too"
+                .to_owned()
+        });
+        let message = format!("no agent, adapter or runtime is called '{name}'");
+        self.warning("defaultAgent", &message, &hint);
     }
 
     fn protocol(&mut self, name: &str, adapter: &Adapter) {
@@ -281,6 +319,22 @@ impl Notes<'_> {
         let (path, message) = (path.to_owned(), message.to_owned());
         self.found.push(Finding { level, code, path, message, hint, at });
     }
+}
+
+/// The kernel allows anything but `=` and NUL in the name of a variable.
+fn can_be_a_variable(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['=', '\0'])
+}
+
+/// Says why a name cannot be passed; `NAME=VALUE` was meant for `env`.
+fn not_a_variable(name: &str) -> (String, Option<String>) {
+    // What follows the name may be a secret.
+    let shown = name.split('=').next().unwrap_or_default().escape_debug().to_string();
+    let message = match name.contains('=') {
+        true => format!("'{shown}=…' has a value; expected only the name of a variable"),
+        false => format!("'{shown}' cannot be the name of a variable"),
+    };
+    (message, name.contains('=').then(|| format!("write \"{shown}\", or set its value in `env`")))
 }
 
 /// Whether an address names this machine itself.

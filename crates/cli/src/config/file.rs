@@ -24,6 +24,12 @@ pub struct File {
     /// Workers that use an adapter, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub agents: BTreeMap<String, Agent>,
+    /// The agent, adapter or runtime that `ostler run "prompt"` uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_agent: Option<String>,
+    /// Names of variables that every agent gets from your environment.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub env_passthrough: Vec<String>,
     /// MCP servers whose tools are offered to every agent, by name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub mcp_servers: BTreeMap<String, McpServer>,
@@ -120,7 +126,7 @@ pub struct Adapter {
     /// Variables set for the agent; values may hold `${NAME}` and `{{placeholders}}`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Names of variables taken over from Ostler's own environment.
+    /// Names of variables that the agent gets from your environment.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_passthrough: Vec<String>,
     /// The model to ask for.
@@ -227,6 +233,9 @@ pub struct Agent {
     /// The label of the quota it spends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
+    /// Names of variables that it gets from your environment, besides those of its adapter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_passthrough: Vec<String>,
 }
 
 /// Another agent, or another adapter with perhaps another model.

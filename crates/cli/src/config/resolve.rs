@@ -14,7 +14,7 @@ use super::{command_line, placeholder};
 use contract::money::Budget as RunBudget;
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy, limits};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The directory beside the configuration in which a person keeps skills.
@@ -195,6 +195,7 @@ fn overlay(
     adapter.account = of_agent(|agent| agent.account.clone()).or(adapter.account);
     adapter.permission =
         flags.permission.or(agent.and_then(|agent| agent.permission)).or(adapter.permission);
+    adapter.env_passthrough = passed_through(config, &adapter.env_passthrough, agent);
     if adapter.mcp {
         adapter.mcp_servers = servers(config);
     }
@@ -229,6 +230,15 @@ fn overlay(
         concurrency: agent.and_then(|agent| agent.concurrency),
         fallback: agent.map(|agent| agent.fallback.clone()).unwrap_or_default(),
     }
+}
+
+/// The variables that an agent gets from the caller's environment: those of the file for every
+/// agent, those of its adapter and its own, each once.
+fn passed_through(config: &Config, of_adapter: &[String], agent: Option<&Agent>) -> Vec<String> {
+    let of_agent = agent.map(|agent| agent.env_passthrough.as_slice()).unwrap_or_default();
+    let all = config.file.env_passthrough.iter().chain(of_adapter).chain(of_agent);
+    let mut seen = BTreeSet::new();
+    all.filter(|name| seen.insert(*name)).cloned().collect()
 }
 
 /// A share of the provider's quota is held before every start, whatever the window.

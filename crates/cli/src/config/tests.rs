@@ -406,6 +406,47 @@ fn a_flag_beats_the_agent_and_the_agent_beats_the_adapter() {
 }
 
 #[test]
+fn passthrough_of_file_adapter_and_agent_add_up() {
+    let config = loaded(
+        r#"{"envPassthrough": ["A", "B"], "adapters": {
+            "one": {"type": "process", "binary": "x", "envPassthrough": ["B", "C"]}},
+            "agents": {"worker": {"adapter": "one", "envPassthrough": ["C", "D"]}}}"#,
+    )
+    .unwrap();
+    assert_eq!(adapter(&config, "demo").env_passthrough, ["A", "B"]);
+    assert_eq!(adapter(&config, "one").env_passthrough, ["A", "B", "C"]);
+    assert_eq!(adapter(&config, "worker").env_passthrough, ["A", "B", "C", "D"]);
+    let command = process_adapter("./agent").unwrap();
+    let resolved = resolve_adapter(&config, command, &Flags::default()).unwrap();
+    assert_eq!(resolved.adapter.env_passthrough, ["A", "B"]);
+}
+
+#[test]
+fn passthrough_takes_names_alone() {
+    insta::assert_snapshot!(refused(
+        r#"{"envPassthrough": ["KEY=hush"], "agents": {"w": {"adapter": "demo", "envPassthrough": [""]}}}"#
+    ), @r#"
+    invalid_config: ostler.json: envPassthrough[0]: 'KEY=…' has a value; expected only the name of a variable (line 1, column 21)
+      write "KEY", or set its value in `env`
+    ostler.json: agents.w.envPassthrough[0]: '' cannot be the name of a variable (line 1, column 89)
+    "#);
+}
+
+#[test]
+fn unknown_default_agent_is_a_warning() {
+    let said = |name: &str| findings(&format!(r#"{{"defaultAgent": "{name}"}}"#), &Vars::new());
+    for known in ["claude", "goose-acp"] {
+        assert_eq!(said(known), "", "{known}");
+    }
+    insta::assert_snapshot!(format!("{}\n{}", said("claud"), said("zebra")), @r"
+    Warning: invalid_config: defaultAgent: no agent, adapter or runtime is called 'claud' (line 1, column 2)
+      did you mean 'claude' or 'claude-acp'?
+    Warning: invalid_config: defaultAgent: no agent, adapter or runtime is called 'zebra' (line 1, column 2)
+      `ostler runtimes` lists the runtimes; an agent that you hired by this name works too
+    ");
+}
+
+#[test]
 fn a_name_that_cannot_be_run_says_why() {
     let mut config = loaded(EVERY_KEY).unwrap();
     config.file.adapters.get_mut("everything").unwrap().args = Some(vec!["{{runid}}".into()]);
