@@ -110,6 +110,7 @@ table! {
     11 502 Backoff RemoteLost "remote_lost", "the remote was lost in the middle of the run", "run again";
     12 403 No PermissionDenied "permission_denied", "permission was denied", "allow it, or change --permission";
     12 403 No PermissionUnanswered "permission_unanswered", "nobody answered the question in time", "answer with `ostler answer`, or raise askTimeoutSec";
+    12 403 No PolicyBroken "policy_broken", "the agent acted against the permission policy", "the workspace may have changed: look at what it did, and run it with --worktree or another --permission";
     12 403 No Forbidden "forbidden", "this is not allowed from here", "use the address and token that `ostler serve` printed";
     13 409 Requeue LeaseExpired "lease_expired", "the run lost its lease", "run again";
     13 409 Requeue FenceStale "fence_stale", "another run owns this task now", "nothing: the other run goes on";

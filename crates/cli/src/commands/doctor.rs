@@ -128,7 +128,7 @@ fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
         true => vec!["--version".to_owned()],
         false => from.version_args.clone(),
     };
-    let install_hint = format!("mend adapters.{}.bin", adapter.name);
+    let install_hint = format!("set adapters.{}.binary to a program that is there", adapter.name);
     card.requires = vec![Requirement { binary: binary.clone(), version_args, install_hint }];
     card.id = from.id.clone().unwrap_or_else(|| card.id.clone());
     card.label = from.name.clone().unwrap_or_else(|| card.label.clone());

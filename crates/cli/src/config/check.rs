@@ -101,10 +101,8 @@ impl Notes<'_> {
                 self.error(&format!("adapters.{name}.{key}"), &message, None);
             }
         }
-        for key in ["binary", "bin"] {
-            if given.get(key).is_some_and(|value| value == "") {
-                self.error(&format!("adapters.{name}.{key}"), "expected a program", None);
-            }
+        if given.get("binary").is_some_and(|value| value == "") {
+            self.error(&format!("adapters.{name}.binary"), "expected a program", None);
         }
     }
 

@@ -88,9 +88,6 @@ pub struct Adapter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<Mapping>,
 
-    /// The ACP agent's program.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bin: Option<String>,
     /// Arguments that make the program print its version.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub version_args: Vec<String>,
@@ -450,7 +447,7 @@ impl AdapterType {
             Self::Process => &["binary", "args", "protocol"],
             Self::Cli => &["runtime", "binary", "extraArgs", "projectContext", "lane", "mapping"],
             Self::Acp => &[
-                "bin",
+                "binary",
                 "args",
                 "versionArgs",
                 "fallbackModels",
@@ -468,9 +465,8 @@ impl AdapterType {
     /// The keys without which this type cannot be driven.
     pub const fn required_keys(self) -> &'static [&'static str] {
         match self {
-            Self::Process => &["binary"],
+            Self::Process | Self::Acp => &["binary"],
             Self::Cli => &[],
-            Self::Acp => &["bin"],
             Self::Http => &["baseUrl"],
         }
     }

@@ -34,8 +34,11 @@ pub struct Finding {
 }
 
 /// Other names for a key: what is written, what it means, and what a number is divided by.
-const ALIASES: &[(&str, &str, f64)] =
-    &[("cliPath", "binary", 1.0), ("commandTimeoutMs", "timeoutSec", 1000.0)];
+const ALIASES: &[(&str, &str, f64)] = &[
+    ("bin", "binary", 1.0),
+    ("cliPath", "binary", 1.0),
+    ("commandTimeoutMs", "timeoutSec", 1000.0),
+];
 
 /// A file as far as it could be read: where each key stands, and what is wrong with it.
 pub struct Reading {

@@ -263,7 +263,7 @@ fn adapter(name: &str, from: &Adapter) -> plan::Adapter {
     plan::Adapter {
         name: name.to_owned(),
         runtime,
-        binary: from.binary.clone().or_else(|| from.bin.clone()),
+        binary: from.binary.clone(),
         args,
         env: from.env.clone(),
         env_passthrough: from.env_passthrough.clone(),

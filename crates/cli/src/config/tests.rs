@@ -169,7 +169,7 @@ fn a_mapping_is_checked_key_by_key_where_it_stands() {
     ostler.json: adapters.a.mapping.prompt: expected "stdin", "argument" or "file", found "stdn" (line 3, column 23)
     ostler.json: adapters.a.mapping.rules[0].when.type: expected a string, true or false, a number or an object, found null (line 4, column 41)
     ostler.json: adapters.a.mapping.rules[0].txt: unknown key (line 4, column 48)
-    ostler.json: adapters.a.mapping.rules[0].end.code: expected one of 55 words such as "internal_error", "usage", "method_not_allowed", found "agent_fail" (line 4, column 84)
+    ostler.json: adapters.a.mapping.rules[0].end.code: expected one of 56 words such as "internal_error", "usage", "method_not_allowed", found "agent_fail" (line 4, column 84)
     "#);
     let visible = r#"{"adapters": {"a": {"type": "cli", "binary": "x", "mapping": {
         "args": ["${KEY}"], "policies": {"allow-all": []},
@@ -184,7 +184,7 @@ fn a_mapping_is_checked_key_by_key_where_it_stands() {
 fn snake_case_and_old_names_mean_the_same() {
     let config = loaded(
         r#"{"adapters": {"a": {"type": "process", "cli_path": "x", "command_timeout_ms": 90000,
-            "env_passthrough": ["A"], "cost_model": "p/m"}}}"#,
+            "env_passthrough": ["A"], "cost_model": "p/m"}, "b": {"type": "process", "bin": "y"}}}"#,
     )
     .unwrap();
     let adapter = adapter(&config, "a");
@@ -192,6 +192,7 @@ fn snake_case_and_old_names_mean_the_same() {
     assert_eq!(adapter.clocks.wall, Some(Limit::Ms(90_000)));
     assert_eq!(adapter.env_passthrough, ["A"]);
     assert_eq!(adapter.cost_model.as_deref(), Some("p/m"));
+    assert_eq!(self::adapter(&config, "b").binary.as_deref(), Some("y"));
 }
 
 #[test]
@@ -260,7 +261,7 @@ fn all_mistakes_are_told_at_once() {
 fn keys_of_another_type_are_refused() {
     let text = r#"{"adapters": {
         "a": {"type": "process", "binary": "x", "baseUrl": "http://y"},
-        "b": {"type": "process", "bin": "x"},
+        "b": {"type": "process", "args": ["x"]},
         "c": {"type": "http", "baseUrl": "ftp://x", "protocol": "json-lines"},
         "d": {"type": "http", "baseUrl": "http://far.example.com", "auth": {"type": "bearer"}},
         "e": {"type": "http", "baseUrl": "http://[::1]:80/x", "auth": {"type": "bearer", "tokenEnv": "T"}},
@@ -270,7 +271,6 @@ fn keys_of_another_type_are_refused() {
     invalid_config: ostler.json: adapters.a.baseUrl: not a key of type process (line 2, column 49)
       type http takes it
     ostler.json: adapters.b.binary: missing: type process needs it (line 3, column 9)
-    ostler.json: adapters.b.bin: not a key of type process (line 3, column 34)
     ostler.json: adapters.c.baseUrl: expected an address that begins with http:// or https:// (line 4, column 31)
     ostler.json: adapters.c.protocol: type http does not speak json-lines (line 4, column 53)
     ostler.json: adapters.d.baseUrl: a bearer token would cross the network in the clear (line 5, column 31)
@@ -471,7 +471,7 @@ fn a_name_that_cannot_be_run_says_why() {
 #[test]
 fn an_acp_agent_is_configured_by_its_program_and_arguments_alone() {
     let text = r#"{ "adapters": {
-        "short": { "type": "acp", "bin": "opencode" },
+        "short": { "type": "acp", "binary": "opencode" },
         "long": { "type": "acp", "id": "d", "name": "Devin", "bin": "devin", "versionArgs": ["-V"],
             "args": ["--permission-mode", "ask", "acp"], "streamFormat": "acp-json-rpc",
             "turnEnd": "update",

@@ -162,7 +162,7 @@ fn an_agent_that_stays_after_its_prompt_succeeded_and_one_that_dies_in_it_did_no
     let ostler = Ostler::new();
     let (agent, args) = (testkit::fake_agent().display().to_string(), "--acp");
     ostler.instance.write_config(&format!(
-        r#"{{ "adapters": {{ "mine": {{ "type": "acp", "bin": "{agent}", "args": ["{args}"],
+        r#"{{ "adapters": {{ "mine": {{ "type": "acp", "binary": "{agent}", "args": ["{args}"],
             "lingerSec": 0.2, "graceSec": 0.2, "id": "mine-1", "name": "My agent" }} }} }}"#
     ));
     let stays = ostler.says(&["run", "mine", "linger", "--json"]);
@@ -188,7 +188,7 @@ fn doctor_greets_an_agent_that_is_only_configured() {
     let agent = testkit::fake_agent().display().to_string();
     for (args, fits) in [("--acp", true), ("--burst", false)] {
         ostler.instance.write_config(&format!(
-            r#"{{ "adapters": {{ "mine": {{ "type": "acp", "bin": "{agent}", "args": ["{args}"] }} }} }}"#
+            r#"{{ "adapters": {{ "mine": {{ "type": "acp", "binary": "{agent}", "args": ["{args}"] }} }} }}"#
         ));
         let said = ostler.says(&["doctor", "mine", "--json"]);
         let report: Value = serde_json::from_str(&said.stdout).expect("JSON");

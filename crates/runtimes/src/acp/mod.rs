@@ -75,7 +75,7 @@ impl Runtime for Acp {
             use_when: "the agent speaks ACP on its standard input and output".to_owned(),
             dont_use_when: "the agent has a runtime of its own here that tells more".to_owned(),
             config_schema: [
-                ("bin", json!({ "type": "string", "description": "a name on PATH, or a path" })),
+                ("binary", json!({ "type": "string", "description": "a name on PATH, or a path" })),
                 ("args", json!({ "type": "array", "items": { "type": "string" } })),
                 ("versionArgs", json!({ "type": "array", "items": { "type": "string" } })),
                 ("fallbackModels", json!({ "type": "array" })),
@@ -90,8 +90,9 @@ impl Runtime for Acp {
         let name = &spec.adapter.name;
         let binary = spec.adapter.binary.as_deref().filter(|binary| !binary.trim().is_empty());
         let Some(binary) = binary else {
-            let message = format!("adapters.{name}: an ACP agent needs a bin, and none is named");
-            let hint = format!("set adapters.{name}.bin to a name on PATH or a path");
+            let message =
+                format!("adapters.{name}: an ACP agent needs a binary, and none is named");
+            let hint = format!("set adapters.{name}.binary to a name on PATH or a path");
             return Err(Fault::new(Code::InvalidConfig, message).with_hint(hint));
         };
         let args = launch::filled(spec, "args", &spec.adapter.args)?;

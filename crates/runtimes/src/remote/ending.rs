@@ -110,7 +110,8 @@ fn may_say(code: Code) -> bool {
         | Code::ProtocolError
         | Code::ParseFailed
         | Code::PermissionDenied
-        | Code::PermissionUnanswered => true,
+        | Code::PermissionUnanswered
+        | Code::PolicyBroken => true,
         // Who owns the work, what a person here wanted, what we lost, and how our house stands.
         Code::LeaseExpired
         | Code::FenceStale

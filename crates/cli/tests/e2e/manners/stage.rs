@@ -168,7 +168,9 @@ fn adapter(row: &Row, work: &std::path::Path) -> Value {
     let fake = testkit::fake_agent().display().to_string();
     let mut adapter = match row.agent {
         Agent::Fake(flags) => json!({ "type": "process", "binary": fake, "args": flags }),
-        Agent::Acp(odd) => json!({ "type": "acp", "bin": fake, "args": ["--acp", "--odd", odd] }),
+        Agent::Acp(odd) => {
+            json!({ "type": "acp", "binary": fake, "args": ["--acp", "--odd", odd] })
+        }
         Agent::Made(make) => {
             let (binary, args) = make(work);
             json!({ "type": "process", "binary": binary, "args": args })
