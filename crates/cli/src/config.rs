@@ -19,8 +19,10 @@ pub mod skills;
 mod values;
 pub mod words;
 
+pub use command_line::split as split_words;
 pub use hired::Book;
 pub use init::TEMPLATE;
+pub use nearest::did_you_mean;
 pub use read::{Finding, Level, schema};
 pub use resolve::{
     Config, Flags, Resolved, acp_adapter, http_adapter, process_adapter, resolve, resolve_adapter,

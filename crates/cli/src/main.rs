@@ -11,9 +11,11 @@ mod hosting;
 mod reload;
 mod render;
 mod terminal;
+mod version;
 mod way;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use commands::Stopped;
 use contract::{Code, Fault};
 use std::process::ExitCode;
@@ -28,25 +30,38 @@ fn main() -> ExitCode {
     // From here on this process may hold tokens and keys: no core file, and no other process of the
     // same user reads its memory. A kernel that refuses leaves it as it was.
     let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
-    let arguments = match args::Arguments::try_parse() {
-        Ok(arguments) => arguments,
-        Err(error) => return refuse(&error),
+    let json = asks_for_json();
+    let parsed = args::help::command()
+        .try_get_matches()
+        .and_then(|matches| args::Arguments::from_arg_matches(&matches));
+    let done = match parsed {
+        Ok(arguments) => perform(arguments),
+        Err(error) => refuse(&error, json),
     };
-    match perform(arguments) {
+    match done {
         Ok(code) => code,
         Err(Stopped::Gone(gone)) => gone.exit_code(),
         Err(Stopped::Fault(fault)) => {
-            terminal::complain(&fault);
+            match json {
+                true => terminal::complain_in_json(&fault),
+                false => terminal::complain(&fault),
+            }
             ExitCode::from(fault.code.row().exit)
         }
     }
+}
+
+/// Whether `--json` is among the arguments, also where they cannot be parsed. What follows `--`
+/// belongs to another program.
+fn asks_for_json() -> bool {
+    std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json")
 }
 
 fn perform(arguments: args::Arguments) -> Result<ExitCode, Stopped> {
     let surroundings = config::Surroundings::gather()?;
     // A courier hands bytes from one end to the other: a second thread would only have to be woken.
     let mut builder = match &arguments.command {
-        args::Command::Courier(_) => tokio::runtime::Builder::new_current_thread(),
+        Some(args::Command::Courier(_)) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
     let runtime = builder.worker_threads(2).enable_all().build().map_err(|error| {
@@ -56,26 +71,34 @@ fn perform(arguments: args::Arguments) -> Result<ExitCode, Stopped> {
 }
 
 /// Help and version are answers; everything else is a fault of usage in clap's own words.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error, json: bool) -> Result<ExitCode, Stopped> {
     if !error.use_stderr() {
-        return match terminal::print(error.render().to_string().trim_end()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(gone) => gone.exit_code(),
+        let text = match error.kind() {
+            ErrorKind::DisplayVersion if json => version::as_json().to_string(),
+            _ => error.render().to_string(),
         };
+        terminal::print(text.trim_end())?;
+        return Ok(ExitCode::SUCCESS);
     }
     let text = error.render().to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    let hint = rest
-        .lines()
-        .map(str::trim)
-        .find(|line| line.starts_with("tip:") || line.starts_with("Usage:"));
-    let fault = Fault::new(Code::Usage, message);
-    let fault = match hint {
-        Some(hint) => fault.with_hint(format!("{}; see --help", hint.trim_start_matches("tip: "))),
-        None => fault,
+    let hint = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
+        // Clap suggests by spelling alone, such as 'token' for `open`.
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(given))) => {
+            args::help::instead_of(given)
+        }
+        _ => rest
+            .lines()
+            .map(str::trim)
+            .find(|line| line.starts_with("tip:") || line.starts_with("Usage:"))
+            .map(|hint| format!("{}; see --help", hint.trim_start_matches("tip: "))),
     };
-    terminal::complain(&fault);
-    ExitCode::from(Code::Usage.row().exit)
+    let fault = Fault::new(Code::Usage, message);
+    Err(match hint {
+        Some(hint) => fault.with_hint(hint),
+        None => fault.with_hint("`ostler help` lists the commands"),
+    }
+    .into())
 }

@@ -4,7 +4,7 @@
 //! left behind.
 
 use crate::render::{self, Colour, Piece, clean};
-use contract::Fault;
+use contract::{Code, Fault};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -89,13 +89,32 @@ pub fn json(text: &str, is_terminal: bool) -> Cow<'_, str> {
 /// Says what went wrong and what to do, to whoever reads standard error. A message may name a file of
 /// a repository or repeat what an agent said, so it is cleaned here.
 pub fn complain(fault: &Fault) {
-    let mut text = format!("error: {fault}\n");
+    // "usage" would only repeat what the message says; any other code is worth searching for.
+    let mut text = match fault.code {
+        Code::Usage => format!("error: {}\n", fault.message),
+        _ => format!("error: {fault}\n"),
+    };
     for line in fault.detail.as_deref().unwrap_or_default().lines() {
         text.push_str(&format!("  {line}\n"));
     }
     text.push_str(&format!("hint: {}\n", fault.hint()));
     // Nobody is left to hear that nobody hears.
     let _ = io::stderr().lock().write_all(clean(&text).as_bytes());
+}
+
+/// Writes a fault to standard error as one JSON object in one line, for a program that asked for
+/// JSON.
+pub fn complain_in_json(fault: &Fault) {
+    let mut line = serde_json::json!({
+        "code": fault.code,
+        "message": fault.message,
+        "hint": fault.hint(),
+    });
+    if let Some(detail) = &fault.detail {
+        line["detail"] = detail.as_str().into();
+    }
+    // Nobody is left to hear that nobody hears.
+    let _ = io::stderr().lock().write_all(json(&format!("{line}\n"), true).as_bytes());
 }
 
 /// Says something that is not part of the answer, to whoever reads standard error.

@@ -26,9 +26,9 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
             let mut spec = keys.keys(&context.surroundings.cwd)?;
             spec.retain(|_, value| !value.is_null());
             if !spec.contains_key("adapter") {
-                let message = format!("nobody says which adapter '{name}' works by");
+                let message = format!("--adapter is required to hire '{name}'");
                 return Err(Fault::new(Code::Usage, message)
-                    .with_hint("say --adapter NAME; `ostler runtimes` lists what there is")
+                    .with_hint("give --adapter NAME; `ostler runtimes` lists what there is")
                     .into());
             }
             let hire = Hire { name, spec: Value::Object(spec) };

@@ -2,14 +2,13 @@
 //! takes. It is made from the same description that reads the command line, so it cannot lag behind.
 
 use super::{Context, Stopped};
-use crate::args::Arguments;
-use clap::CommandFactory as _;
+use crate::args::help;
 use clap_complete::Shell;
 use std::process::ExitCode;
 
 pub fn completions(context: &Context, shell: Shell) -> Result<ExitCode, Stopped> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "ostler", &mut script);
+    clap_complete::generate(shell, &mut help::command(), "ostler", &mut script);
     let script = String::from_utf8_lossy(&script);
     match context.global.json {
         true => {

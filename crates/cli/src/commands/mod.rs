@@ -35,7 +35,7 @@ mod token;
 mod watch;
 mod wish;
 
-use crate::args::{Arguments, Command, Global};
+use crate::args::{self, Arguments, Command, Global};
 use crate::client::Client;
 use crate::config::{self as settings, Surroundings};
 use crate::hosting::{Place, Purpose};
@@ -131,9 +131,11 @@ pub async fn perform(
 ) -> Result<ExitCode, Stopped> {
     let Arguments { global, command } = arguments;
     let context = Context { global, surroundings };
+    let Some(command) = command else { return help(&context, &[]) };
     match command {
         Command::Run(args) => run::run(&context, *args).await,
         Command::Runs(args) => runs::runs(&context, args).await,
+        Command::Status => runs::status(&context).await,
         Command::Show(args) => show::show(&context, args).await,
         Command::Watch(args) => watch::watch(&context, args).await,
         Command::Replay(args) => replay::replay(&context, args).await,
@@ -149,9 +151,9 @@ pub async fn perform(
         Command::Backup { dir } => backup::backup(&context, &dir).await,
         Command::Costs(args) => costs::costs(&context, args).await,
         Command::Quotas(args) => quotas::quotas(&context, args).await,
-        Command::Prices(args) => prices::prices(&context, args).await,
-        Command::Task(args) => task::task(&context, args).await,
-        Command::Token(args) => token::token(&context, args).await,
+        Command::Prices { command } => prices::prices(&context, command).await,
+        Command::Task { command } => task::task(&context, command).await,
+        Command::Token { command } => token::token(&context, command).await,
         Command::Mcp => mcp::mcp(&context).await,
         Command::Serve(args) => serve::serve(&context, args).await,
         Command::Remote(args) => remote::remote(&context, *args).await,
@@ -160,9 +162,24 @@ pub async fn perform(
         Command::Runtimes => runtimes::runtimes(&context),
         Command::Doctor(args) => doctor::doctor(&context, args).await,
         Command::Init => init::init(&context),
-        Command::Config(args) => config::config(&context, args),
+        Command::Config { command } => config::config(&context, command),
         Command::Completions { shell } => completions::completions(&context, shell),
+        Command::Help { words } => help(&context, &words),
+        Command::Version => version(&context),
         Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,
         Command::Courier(args) => courier::courier(&context, args).await,
     }
+}
+
+fn help(context: &Context, words: &[String]) -> Result<ExitCode, Stopped> {
+    context.print(&args::help::of(words)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn version(context: &Context) -> Result<ExitCode, Stopped> {
+    match context.global.json {
+        true => context.print_json(&crate::version::as_json())?,
+        false => context.print(&format!("ostler {}", crate::version::TEXT))?,
+    }
+    Ok(ExitCode::SUCCESS)
 }

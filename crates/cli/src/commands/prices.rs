@@ -12,8 +12,8 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-pub async fn prices(context: &Context, args: Prices) -> Result<ExitCode, Stopped> {
-    match args {
+pub async fn prices(context: &Context, args: Option<Prices>) -> Result<ExitCode, Stopped> {
+    match args.unwrap_or(Prices::List { model: None }) {
         Prices::List { model } => list(context, model.as_deref()).await,
         Prices::Import { file } => import(context, &context.surroundings.cwd.join(file)).await,
     }

@@ -32,9 +32,8 @@ const OWN_END: Duration = Duration::from_millis(400);
 pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     // With --process, --acp or --http the first word is the prompt: there is no agent to name.
-    let named = args.process.is_some() || args.acp.is_some() || args.http.is_some();
-    if named && args.prompt.is_none() {
-        args.prompt = args.agent.take();
+    if args.unnamed_by().is_some() {
+        args.prompt.splice(0..0, args.agent.take());
     }
     let mut way = None;
     let hired = hired(&place, &args, &mut way).await;
@@ -48,7 +47,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         }
     };
     config::skills::known(&resolved.agent, &resolved.adapter)?;
-    let prompt = text_or_stdin(context, args.prompt.as_deref())?;
+    let prompt = text_or_stdin(context, joined(&args.prompt).as_deref())?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt);
     request.keep = args.keep;
@@ -99,6 +98,11 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         }
         Followed::Left => Ok(ExitCode::from(Code::Cancelled.row().exit)),
     }
+}
+
+/// The words of the prompt, as one text.
+fn joined(words: &[String]) -> Option<String> {
+    (!words.is_empty()).then(|| words.join(" "))
 }
 
 /// Where the trace of the run goes when it has ended.
@@ -172,8 +176,7 @@ async fn hired<'a>(
     args: &args::Run,
     way: &mut Option<Way<'a>>,
 ) -> Result<Option<Value>, Fault> {
-    let command = args.process.is_some() || args.acp.is_some() || args.http.is_some();
-    let Some(name) = args.agent.as_deref().filter(|_| !command) else { return Ok(None) };
+    let Some(name) = args.agent.as_deref() else { return Ok(None) };
     if Book(place.config.clone()).has(name) {
         return Ok(None);
     }
@@ -187,20 +190,14 @@ async fn hired<'a>(
 
 fn resolve(config: &Config, args: &args::Run, hired: Option<&Value>) -> Result<Resolved, Fault> {
     let flags = flags(args)?;
-    let command = match (&args.process, &args.acp, &args.http) {
-        (Some(command), _, _) => Some(("--process", config::process_adapter(command))),
-        (None, Some(command), _) => Some(("--acp", config::acp_adapter(command))),
-        (None, None, Some(url)) => {
-            Some(("--http", Ok(config::http_adapter(url, args.token_env.as_deref()))))
-        }
+    let adapter = match (&args.process, &args.acp, &args.http) {
+        (Some(command), _, _) => Some(config::process_adapter(command)),
+        (None, Some(command), _) => Some(config::acp_adapter(command)),
+        (None, None, Some(url)) => Some(Ok(config::http_adapter(url, args.token_env.as_deref()))),
         (None, None, None) => None,
     };
-    match (command, &args.agent) {
-        (Some((flag, _)), Some(agent)) => {
-            Err(Fault::new(Code::Usage, format!("both an agent, '{agent}', and {flag} are given"))
-                .with_hint("give one of them; quote the prompt if it has several words"))
-        }
-        (Some((_, adapter)), None) => config::resolve_adapter(config, adapter?, &flags),
+    match (adapter, &args.agent) {
+        (Some(adapter), _) => config::resolve_adapter(config, adapter?, &flags),
         (None, Some(agent)) => match hired {
             Some(spec) => Book(config.clone()).resolved(agent, spec, &flags),
             None => config::resolve_with(agent, config, &flags),

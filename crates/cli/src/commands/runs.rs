@@ -7,13 +7,14 @@ use crate::hosting::Purpose;
 use crate::render::{self, RunRow};
 use crate::terminal;
 use crate::way::Way;
+use contract::limits;
 use host::ops::task::TaskView;
 use serde_json::Value;
 use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopped> {
-    if let Some(args::RunsVerb::Delete(args::OneRun { run })) = &args.verb {
+    if let Some(args::RunsVerb::Delete(args::RunToDelete { run })) = &args.verb {
         return delete(context, run).await;
     }
     let ask = async |client: &Client| {
@@ -46,6 +47,23 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What runs now and what waits: the live runs, and how many approvals are open.
+pub async fn status(context: &Context) -> Result<ExitCode, Stopped> {
+    let live = args::Runs { verb: None, limit: limits::PAGE_ROWS_MAX, live: true };
+    let shown = runs(context, live).await?;
+    if context.global.json {
+        return Ok(shown);
+    }
+    let open = context.ask(async |client| Ok(client.asks().await?.len())).await?;
+    match open {
+        0 => {}
+        1 => context.print("\n? 1 request waits for your approval: ostler approvals")?,
+        many => context
+            .print(&format!("\n? {many} requests wait for your approval: ostler approvals"))?,
+    }
+    Ok(shown)
 }
 
 async fn delete(context: &Context, run: &str) -> Result<ExitCode, Stopped> {

@@ -21,8 +21,8 @@ use host::ops::task::{TaskSheet, TaskView};
 use std::io::Write as _;
 use std::process::ExitCode;
 
-pub async fn task(context: &Context, args: Task) -> Result<ExitCode, Stopped> {
-    match args {
+pub async fn task(context: &Context, args: Option<Task>) -> Result<ExitCode, Stopped> {
+    match args.unwrap_or(Task::List(args::TaskList::default())) {
         Task::Add(args) => add(context, *args).await,
         Task::List(args) => list(context, args).await,
         Task::Show(args) => show(context, args).await,
@@ -75,7 +75,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         // Asked for again after a change of host, it is the same task.
         id: Some(host::chance::task_id()),
         key: args.key,
-        title: args.title,
+        title: args.title.or(args.title_flag).unwrap_or_default(),
         body,
         agent: args.agent,
         cwd,

@@ -16,8 +16,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use store::TokenRow;
 
-pub async fn token(context: &Context, args: args::Token) -> Result<ExitCode, Stopped> {
-    match args {
+pub async fn token(context: &Context, args: Option<args::Token>) -> Result<ExitCode, Stopped> {
+    match args.unwrap_or(args::Token::List) {
         args::Token::Add { name, scope, expires } => add(context, name, scope, expires).await,
         args::Token::List => list(context).await,
         args::Token::Revoke { token } => revoke(context, &token).await,
@@ -78,7 +78,7 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
     }
     let lines: Vec<String> = rows.iter().map(line).collect();
     match lines.is_empty() {
-        true => context.print("no token was given; the owner's is in the data directory")?,
+        true => context.print("no tokens; your own is the file `token` in the data directory")?,
         false => context.print(&lines.join("\n"))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -100,7 +100,7 @@ async fn revoke(context: &Context, token: &str) -> Result<ExitCode, Stopped> {
     let row: TokenRow = asked(context, async |client| client.send(&path, &json!({})).await).await?;
     match context.global.json {
         true => context.print_json(&row)?,
-        false => context.print(&format!("{} is good no more", row.name))?,
+        false => context.print(&format!("token '{}' revoked", row.name))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,7 @@
 //! Bad input: one row per fault that can occur here: input → code → exit status → first line.
 
 use crate::ostler::{Ostler, Said, result};
+use serde_json::Value;
 use std::os::unix::fs::PermissionsExt as _;
 
 /// What is done to the instance before the command.
@@ -32,13 +33,7 @@ fn config(text: &str) -> impl Fn(&Ostler) {
 }
 
 const FAULTS: &[Row] = &[
-    row(
-        "usage",
-        2,
-        nothing,
-        &["run"],
-        "the following required arguments were not provided: <AGENT>",
-    ),
+    row("usage", 2, nothing, &["run"], "no agent is named"),
     row("usage", 2, nothing, &["fly"], "unrecognized subcommand 'fly'"),
     row("usage", 2, nothing, &["run", "demo", " "], "the prompt is empty"),
     row(
@@ -140,7 +135,7 @@ const FAULTS: &[Row] = &[
         &["runs"],
         "ostler.db",
     ),
-    row("conflict", 13, |o| drop(o.says(&["init"])), &["init"], "is there already"),
+    row("conflict", 13, |o| drop(o.says(&["init"])), &["init"], "exists already"),
 ];
 
 #[test]
@@ -151,16 +146,25 @@ fn every_fault_before_a_run_says_its_code_and_its_first_line() {
         let said = ostler.says(args);
         let line = said.complaint();
         assert_eq!(said.code, *exit, "{args:?}: {said:?}");
-        assert!(
-            line.starts_with(&format!("error: {code}: ")) && line.contains(says),
-            "{args:?}: {line}"
-        );
+        // The code of a mistake in the command line says no more than the message does.
+        let begins = match *code {
+            "usage" => "error: ".to_owned(),
+            code => format!("error: {code}: "),
+        };
+        assert!(line.starts_with(&begins) && line.contains(says), "{args:?}: {line}");
         assert!(
             said.stderr.lines().any(|line| line.starts_with("hint: ")),
             "{args:?}: {}",
             said.stderr
         );
         assert_eq!(said.stdout, "", "{args:?}");
+        let said = ostler.says(&[&["--json"], *args].concat());
+        let error: Value = serde_json::from_str(&said.stderr)
+            .unwrap_or_else(|error| panic!("{args:?}: {error}: {}", said.stderr));
+        assert_eq!((said.code, error["code"].as_str()), (*exit, Some(*code)), "{error}");
+        assert!(error["message"].as_str().is_some_and(|message| message.contains(says)), "{error}");
+        assert!(error["hint"].as_str().is_some_and(|hint| !hint.is_empty()), "{error}");
+        assert_eq!(said.stderr.lines().count(), 1, "{}", said.stderr);
     }
 }
 

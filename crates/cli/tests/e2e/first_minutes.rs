@@ -144,9 +144,8 @@ fn a_shell_can_complete_every_command() {
     let help = ostler.says(&["--help"]).stdout;
     let commands: Vec<&str> = help
         .lines()
-        .skip_while(|line| *line != "Commands:")
-        .skip(1)
-        .take_while(|line| !line.is_empty())
+        .skip_while(|line| *line != "Run:")
+        .take_while(|line| *line != "Examples:")
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .collect();

@@ -147,6 +147,8 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
         row(&["run", "demo", "x", "--timeout", &dirt]),
         row(&["run", "--process", &format!("'{dirt}'"), "x"]),
         row(&["runs"]),
+        row(&["status"]),
+        row(&["help", "run"]),
         data(&["runs", "--json"]),
         row(&["show", run]),
         row(&["diff", run]),
@@ -409,7 +411,7 @@ fn nor_does_one_that_shows_a_change_a_task_or_a_question() {
 /// The table has a row for every command that there is.
 fn covers_every_command(ostler: &Ostler, rows: &[Row]) {
     let help = ostler.says(&["--help"]).stdout;
-    let listed = help.split("Commands:").nth(1).and_then(|rest| rest.split("\n\n").next());
+    let listed = help.split("\nRun:\n").nth(1).and_then(|rest| rest.split("Examples:").next());
     let lines = listed.expect("a list of commands").lines();
     let names: Vec<_> = lines
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))

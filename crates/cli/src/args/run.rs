@@ -1,0 +1,113 @@
+//! The arguments of `ostler run`.
+
+use super::values::{limit, policy};
+use clap::Args;
+use contract::Policy;
+use contract::plan::Limit;
+use std::path::PathBuf;
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Agent: a runtime such as `claude` or `demo`, or a name from ostler.json [default:
+    /// defaultAgent, or the only installed runtime]
+    #[arg(value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// The prompt; several words are joined. Piped input is appended to it, or is the prompt if
+    /// there is none
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Vec<String>,
+    /// Model to use [default: the agent's own]
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// System prompt
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// What the agent may do without asking: deny, ask, allow-reads or allow-all (explained below)
+    #[arg(long, value_name = "POLICY", value_parser = policy(), hide_possible_values = true)]
+    pub permission: Option<Policy>,
+    /// Continue the conversation of this agent's newest run in this directory
+    #[arg(long = "continue", conflicts_with = "resume")]
+    pub go_on: bool,
+    /// Continue the conversation of this run
+    #[arg(long, value_name = "RUN")]
+    pub resume: Option<String>,
+
+    /// Working directory [default: the current directory]
+    #[arg(long, value_name = "DIR", help_heading = "Workspace")]
+    pub cwd: Option<PathBuf>,
+    /// Work in a new git worktree; `ostler diff` shows the changes, `ostler apply` merges them
+    #[arg(long, help_heading = "Workspace")]
+    pub worktree: bool,
+    /// Work in a new empty directory, removed when the run has ended
+    #[arg(long, conflicts_with = "worktree", help_heading = "Workspace")]
+    pub temporary: bool,
+    /// With --temporary: keep the directory
+    #[arg(long, requires = "temporary", help_heading = "Workspace")]
+    pub keep: bool,
+
+    /// Stop the run after this time: 90s, 10m, 2h or unlimited; a number alone is seconds
+    #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
+    pub timeout: Option<Limit>,
+    /// Stop the run when it has spent this many dollars
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub budget_usd: Option<f64>,
+    /// Stop the run when it has used this many tokens
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub budget_tokens: Option<u64>,
+    /// Stop the run after this many turns
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub budget_turns: Option<u32>,
+    /// Stop the run after this many minutes of work
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub budget_minutes: Option<f64>,
+
+    /// Print the final answer only
+    #[arg(long, help_heading = "Output")]
+    pub quiet: bool,
+    /// Also show lines that were not recognised
+    #[arg(long, help_heading = "Output")]
+    pub debug: bool,
+    /// Write the agent's raw output, without secrets, to this file when the run has ended
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub trace: Option<PathBuf>,
+
+    /// Run this command, which speaks JSON lines, instead of a named agent
+    #[arg(long, value_name = "CMD", help_heading = "Agents without configuration")]
+    pub process: Option<String>,
+    /// Run this command, which speaks ACP, instead of a named agent
+    #[arg(
+        long,
+        value_name = "CMD",
+        conflicts_with = "process",
+        help_heading = "Agents without configuration"
+    )]
+    pub acp: Option<String>,
+    /// Run the agent at this address, which speaks ca-http-v1
+    #[arg(
+        long,
+        value_name = "URL",
+        conflicts_with_all = ["process", "acp"],
+        help_heading = "Agents without configuration"
+    )]
+    pub http: Option<String>,
+    /// With --http: environment variable that holds the bearer token
+    #[arg(
+        long,
+        value_name = "NAME",
+        requires = "http",
+        help_heading = "Agents without configuration"
+    )]
+    pub token_env: Option<String>,
+}
+
+impl Run {
+    /// The flag that names an agent by itself, so that no AGENT is given.
+    pub fn unnamed_by(&self) -> Option<&'static str> {
+        match self {
+            Self { process: Some(_), .. } => Some("--process"),
+            Self { acp: Some(_), .. } => Some("--acp"),
+            Self { http: Some(_), .. } => Some("--http"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The arguments of the commands about runs: list them, look at one, steer a live one.
+
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Subcommand)]
+pub enum RunsVerb {
+    /// Delete a run that has ended, with everything that only it has; its costs are kept
+    Delete(RunToDelete),
+}
+
+#[derive(Debug, Args)]
+pub struct RunToDelete {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Runs {
+    #[command(subcommand)]
+    pub verb: Option<RunsVerb>,
+    /// Maximum number of runs
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub limit: usize,
+    /// Only runs that have not ended
+    #[arg(long)]
+    pub live: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct OneRun {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Apply {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+    /// Merge the run's branch into the one that is checked out (the default)
+    #[arg(long)]
+    pub merge: bool,
+    /// Leave the changes uncommitted in the checkout
+    #[arg(long, conflicts_with = "merge")]
+    pub patch: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+    /// Show texts whole that were stored apart because of their size
+    #[arg(long)]
+    pub full: bool,
+    /// Show how the agent was launched instead
+    #[arg(long)]
+    pub plan: bool,
+    /// Show the raw output, without secrets, as JSON lines
+    #[arg(long, conflicts_with_all = ["plan", "full"])]
+    pub raw: bool,
+    /// Also show lines that were not recognised
+    #[arg(long)]
+    pub debug: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+    /// Speed factor; 0 is without any pause
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub speed: f64,
+}
+
+#[derive(Debug, Args)]
+pub struct Stop {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+    /// Kill immediately, skip the grace period
+    #[arg(long)]
+    pub now: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Say {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+    /// The message
+    pub text: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Answer {
+    /// Approval ID as `ostler approvals` shows it, or any unique suffix
+    #[arg(value_name = "ID")]
+    pub ask: String,
+    /// allow, deny, or another choice that `ostler approvals` lists
+    pub choice: String,
+}

@@ -1,0 +1,118 @@
+use super::help::{self, EXAMPLES, GROUPS};
+use super::*;
+use std::collections::BTreeSet;
+
+/// Calls `see` with every visible command and its path.
+fn each_command(command: &clap::Command, path: &str, see: &mut impl FnMut(&str, &clap::Command)) {
+    for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
+        let path = format!("{path} {}", sub.get_name()).trim_start().to_owned();
+        see(&path, sub);
+        each_command(sub, &path, see);
+    }
+}
+
+/// The help of a command on a terminal of 80 columns.
+fn rendered(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let text = help::rendered(help::command().term_width(80), &words).unwrap();
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    text
+}
+
+#[test]
+fn the_command_line_is_well_formed() {
+    help::command().debug_assert();
+}
+
+#[test]
+fn every_argument_has_a_description() {
+    let mut arguments = 0;
+    each_command(&help::command(), "", &mut |path, command| {
+        assert!(command.get_about().is_some(), "`{path}` has no description");
+        for argument in command.get_arguments() {
+            let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.len() > 3, "`{path}` {} has no description", argument.get_id());
+            arguments += 1;
+        }
+    });
+    assert!(arguments > 100, "{arguments}");
+}
+
+#[test]
+fn every_command_is_in_one_group() {
+    let command = help::command();
+    let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
+    let mut known: Vec<&str> = visible.map(clap::Command::get_name).collect();
+    let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| *names).copied().collect();
+    known.sort_unstable();
+    grouped.sort_unstable();
+    assert_eq!(known, grouped);
+}
+
+#[test]
+fn every_command_has_two_examples_that_parse() {
+    let mut paths = BTreeSet::from([String::new()]);
+    each_command(&help::command(), "", &mut |path, _| {
+        paths.insert(path.to_owned());
+    });
+    let named: BTreeSet<String> = EXAMPLES.iter().map(|(path, _)| (*path).to_owned()).collect();
+    assert_eq!(paths, named);
+    for (path, examples) in EXAMPLES {
+        assert!(examples.len() >= 2, "{path}");
+        for example in *examples {
+            let begins = example.find("ostler ").expect("an example runs ostler");
+            // Redirections and pipes after the command are the shell's.
+            let line = example[begins..].split([')', '|', '>']).next().unwrap_or_default();
+            let words = crate::config::split_words(line).expect("words");
+            if let Err(error) = Arguments::try_parse_from(&words) {
+                // What claude is told is not for us to parse.
+                assert!(example.starts_with("claude "), "{example}: {error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn durations_are_read_with_their_unit() {
+    use contract::plan::Limit;
+    let rows =
+        [("500ms", 500), ("90s", 90_000), ("90", 90_000), ("1.5m", 90_000), ("2h", 7_200_000)];
+    for (text, ms) in rows {
+        assert_eq!(limit(text), Ok(Limit::Ms(ms)), "{text}");
+    }
+    assert_eq!(limit("unlimited"), Ok(Limit::Unlimited));
+    for nonsense in ["", "0", "-1s", "5 d", "h", "1e9h"] {
+        assert!(limit(nonsense).is_err(), "{nonsense}");
+    }
+}
+
+#[test]
+fn a_word_of_another_tool_is_translated() {
+    let told = |word: &str| help::instead_of(word).unwrap_or_default();
+    assert!(told("open").contains("ostler watch"), "{}", told("open"));
+    assert_eq!(told("stauts"), "did you mean 'status'?");
+    assert_eq!(told("xyzzy"), "");
+}
+
+#[test]
+fn help_lists_commands_in_groups() {
+    insta::assert_snapshot!(rendered(&[]));
+}
+
+#[test]
+fn help_of_run_explains_every_option() {
+    insta::assert_snapshot!(rendered(&["run"]));
+}
+
+#[test]
+fn exit_codes_come_from_the_fault_table() {
+    let text = help::of(&["exit-codes".to_owned()]).unwrap();
+    for code in contract::Code::ALL {
+        assert!(text.contains(code.word()), "{} is missing", code.word());
+    }
+    assert!(text.contains("    9  agent_failed "), "{text}");
+    let fault = help::of(&["rnus".to_owned()]).unwrap_err();
+    assert_eq!(fault.hint(), "did you mean 'runs'?");
+}

@@ -1,0 +1,181 @@
+//! Standard input as part of a prompt. Beside a prompt, piped input is appended to it in a fenced
+//! block; without one it is the prompt. The rules for when to read (`Source`) and how to join
+//! (`joined`) are pure.
+//!
+//! A terminal, a device such as /dev/null and a closed standard input add nothing. A file is read at
+//! once. A pipe or socket may be inherited from a program that never writes to it nor closes it, as
+//! under ssh or in CI, so beside a prompt the first byte is waited for only `STDIN_FIRST_BYTE_MS`;
+//! after it the run goes on without the input and says so. Once a byte has come, everything is read.
+
+use contract::{Code, Fault, limits};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
+use std::io::{Read as _, Write as _};
+
+/// The kind of standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// Nothing to be read: a device, or closed.
+    None,
+    Terminal,
+    File {
+        bytes: u64,
+    },
+    /// A pipe or a socket: its writer may be slow, or idle for ever.
+    Pipe,
+}
+
+impl Source {
+    fn find(is_terminal: bool) -> Self {
+        let stdin = rustix::stdio::stdin();
+        let Ok(stat) = rustix::fs::fstat(stdin) else { return Self::None };
+        match FileType::from_raw_mode(stat.st_mode) {
+            _ if is_terminal => Self::Terminal,
+            FileType::RegularFile => {
+                Self::File { bytes: u64::try_from(stat.st_size).unwrap_or_default() }
+            }
+            FileType::Fifo | FileType::Socket => Self::Pipe,
+            _ => Self::None,
+        }
+    }
+}
+
+/// The prompt of a run: the given words, with piped input behind them, or the input alone. The words
+/// `-` stand for the input.
+pub fn prompt(given: Option<&str>, is_terminal: bool) -> Result<String, Fault> {
+    let given = given.filter(|prompt| *prompt != "-");
+    let source = Source::find(is_terminal);
+    let Some(given) = given else { return alone(source) };
+    let input = match source {
+        Source::None | Source::Terminal => return Ok(given.to_owned()),
+        Source::File { bytes } => read(Some(bytes))?,
+        Source::Pipe => match first_byte_within(limits::STDIN_FIRST_BYTE_MS) {
+            true => read(None)?,
+            false => {
+                warn(&format!(
+                    "no input came on standard input within {} s; going on without it\n\
+                     hint: add `< /dev/null` to start at once, or pipe from a file if the input \
+                     takes longer",
+                    limits::STDIN_FIRST_BYTE_MS / 1000
+                ));
+                return Ok(given.to_owned());
+            }
+        },
+    };
+    let all = joined(given, &input);
+    if all.len() > limits::PROMPT_BYTES_MAX {
+        return Err(too_large(Some(all.len() as u64)));
+    }
+    Ok(all)
+}
+
+/// Standard input to its end, as a text of its own.
+pub fn alone_from(is_terminal: bool) -> Result<String, Fault> {
+    alone(Source::find(is_terminal))
+}
+
+fn alone(source: Source) -> Result<String, Fault> {
+    match source {
+        Source::Terminal => warn("reading the prompt from the terminal; end it with Ctrl-D"),
+        Source::Pipe if !first_byte_within(limits::STDIN_FIRST_BYTE_MS) => {
+            warn("no prompt is given; waiting for it on standard input");
+        }
+        Source::Pipe | Source::File { .. } | Source::None => {}
+    }
+    match source {
+        Source::File { bytes } => read(Some(bytes)),
+        Source::Terminal | Source::Pipe | Source::None => read(None),
+    }
+}
+
+/// The prompt with the input in a fenced block behind it. The fence is longer than any run of
+/// backquotes in the input, so that the input cannot close it.
+fn joined(prompt: &str, input: &str) -> String {
+    if input.trim().is_empty() {
+        return prompt.to_owned();
+    }
+    let longest = input.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    let fence = "`".repeat((longest + 1).max(3));
+    let end = if input.ends_with('\n') { "" } else { "\n" };
+    format!("{prompt}\n\nStandard input:\n\n{fence}\n{input}{end}{fence}\n")
+}
+
+/// Whether standard input has a byte, or its end, within this time.
+fn first_byte_within(ms: u64) -> bool {
+    let stdin = rustix::stdio::stdin();
+    let timeout = Timespec {
+        tv_sec: i64::try_from(ms / 1000).unwrap_or(i64::MAX),
+        tv_nsec: i64::try_from(ms % 1000 * 1_000_000).unwrap_or_default(),
+    };
+    let mut fds = [PollFd::new(&stdin, PollFlags::IN)];
+    // What cannot be waited for is read, and says itself what is wrong.
+    poll(&mut fds, Some(&timeout)).map_or(true, |ready| ready > 0)
+}
+
+/// Everything on standard input, as text. `bytes` is the size where it is known before.
+fn read(bytes: Option<u64>) -> Result<String, Fault> {
+    if let Some(bytes) = bytes.filter(|bytes| *bytes > limits::PROMPT_BYTES_MAX as u64) {
+        return Err(too_large(Some(bytes)));
+    }
+    let mut input = Vec::new();
+    std::io::stdin()
+        .lock()
+        .take(limits::PROMPT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut input)
+        .map_err(|error| Fault::new(Code::Usage, format!("reading standard input: {error}")))?;
+    if input.len() > limits::PROMPT_BYTES_MAX {
+        return Err(too_large(None));
+    }
+    String::from_utf8(input).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Fault::new(Code::Usage, format!("standard input is not UTF-8 text (at byte {at})"))
+            .with_hint("write it to a file in the working directory and name the file in the prompt")
+    })
+}
+
+fn too_large(bytes: Option<u64>) -> Fault {
+    let limit = limits::PROMPT_BYTES_MAX;
+    let size = match bytes {
+        Some(bytes) => format!("{bytes} bytes"),
+        None => format!("more than {limit} bytes"),
+    };
+    let message =
+        format!("the prompt with standard input is {size}; the limit is {limit} (PROMPT_BYTES_MAX)");
+    Fault::new(Code::TooLarge, message)
+        .with_hint("pipe less, or write it to a file in the working directory and name the file")
+}
+
+fn warn(text: &str) {
+    // A run whose user cannot be told goes on all the same.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn input_is_appended_in_a_fence() {
+        assert_eq!(
+            joined("review", "+a\n-b"),
+            "review\n\nStandard input:\n\n```\n+a\n-b\n```\n"
+        );
+        assert_eq!(joined("review", ""), "review");
+        assert_eq!(joined("review", "\n \n"), "review");
+        let quoting = joined("explain", "````\ncode\n````\n");
+        assert!(quoting.contains("\n`````\n````\ncode\n````\n`````\n"), "{quoting}");
+    }
+
+    proptest! {
+        #[test]
+        fn input_cannot_close_its_fence(input in "[`a\n]{1,60}") {
+            prop_assume!(!input.trim().is_empty());
+            let all = joined("x", &input);
+            let lines: Vec<&str> = all.lines().collect();
+            let fence = lines[lines.len() - 1];
+            prop_assert!(fence.len() >= 3 && fence.bytes().all(|byte| byte == b'`'));
+            prop_assert_eq!(lines.iter().filter(|line| line.contains(fence)).count(), 2);
+        }
+    }
+}
