@@ -21,6 +21,7 @@ mod budgets;
 mod burst;
 mod conformance;
 mod conformance_acp;
+mod console;
 mod damage;
 mod deaths;
 mod doctor;
