@@ -187,14 +187,14 @@ fn build(root: &Path, words: &[&str]) -> Result<(), String> {
     let product = !matches!(words.first(), Some(&("instructions" | "decode")));
     let product = product.then_some(&["--package", "cli", "--package", "testkit"][..]);
     for packages in product.into_iter().chain([&["--package", "xtask"][..]]) {
-        println!("cargo build --release {}", packages.join(" "));
+        println!("cargo build --profile dist {}", packages.join(" "));
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--quiet", "--release"]).args(packages);
+        command.args(["build", "--quiet", "--profile", "dist"]).args(packages);
         command.arg("--target-dir").arg(target).current_dir(root);
         succeed(&mut command)?;
     }
-    let tool = target.join("release/xtask");
+    let tool = target.join("dist/xtask");
     let mut command = match words.first() {
         Some(&"agents") => agents::on_loopback_alone(&tool)?,
         Some(_) | None => Command::new(tool),

@@ -74,8 +74,9 @@ fn build(profile: &Path) {
         .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))
         .arg("--target-dir")
         .arg(target);
-    if profile.ends_with("release") {
-        command.arg("--release");
+    // The directory of a profile has its name, except that of `dev`.
+    if let Some(name) = profile.file_name().filter(|name| *name != "debug") {
+        command.arg("--profile").arg(name);
     }
     let status = command.status().expect("cargo runs");
     assert!(status.success(), "fake-agent could not be built: {status}");

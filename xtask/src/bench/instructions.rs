@@ -20,7 +20,7 @@ const HEAD: &str = "\
 # `cargo xtask bench-built instructions --write`.
 ";
 /// What the rows of this build begin with.
-const BUILD: &str = if cfg!(debug_assertions) { "tests" } else { "release" };
+const BUILD: &str = if cfg!(debug_assertions) { "tests" } else { "dist" };
 /// Code that is not optimised takes many times the instructions, so it does less of each work.
 const TIMES_MAX: u64 = if cfg!(debug_assertions) { 200 } else { u64::MAX };
 /// Compilers and allocators move a little between builds; a commit, which waits for another thread,

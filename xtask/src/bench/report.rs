@@ -217,7 +217,7 @@ fn provenance(root: &Path) -> String {
     let day = super::adapter::now().to_string();
     let day = day.split('T').next().unwrap_or_default();
     format!(
-        "Commit {commit}, {day}. {} cores, {kernel}; {toolchain}, the release profile of this \
+        "Commit {commit}, {day}. {} cores, {kernel}; {toolchain}, the dist profile of this \
          repository. Load average at the end: {}.",
         usage::cores(),
         usage::load()
