@@ -25,6 +25,12 @@ pub struct Card {
     /// Names of the environment that this runtime needs beyond the common allowlist.
     #[serde(default)]
     pub env: Vec<String>,
+    /// More names, for a way of reaching its models that a variable switches on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_modes: Vec<EnvMode>,
+    /// Files of the user's own in which the runtime looks for names of variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_files: Vec<EnvFile>,
     pub retries: Retries,
     /// What counts as evidence that the agent meant to end.
     pub closing: String,
@@ -47,6 +53,12 @@ pub struct Card {
 }
 
 impl Card {
+    /// The names that the runtime needs: its own, and those of each mode that is switched on.
+    pub fn env_names<'v>(&self, value: impl Fn(&str) -> Option<&'v str>) -> Vec<&str> {
+        let modes = self.env_modes.iter().filter(|mode| mode.is_on(&value));
+        self.env.iter().chain(modes.flat_map(|mode| &mode.env)).map(String::as_str).collect()
+    }
+
     /// Whether a policy can be kept on a lane.
     pub fn keeps(&self, lane: Lane, policy: Policy) -> bool {
         let mut rows = self.policies.iter();
@@ -64,6 +76,63 @@ impl Card {
 pub enum CardEvidence {
     Recorded,
     Documented,
+}
+
+/// Variables that a runtime needs only in one mode, such as those of a cloud that serves its models.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvMode {
+    /// The name of the mode, for people.
+    pub label: String,
+    /// The variable that switches it on; empty, `0` and `false` are off.
+    pub switch: String,
+    /// The names it needs; one that ends in `*` stands for every name that begins so.
+    pub env: Vec<String>,
+}
+
+impl EnvMode {
+    pub fn new(label: &str, switch: &str, env: &[&str]) -> Self {
+        let env = env.iter().map(|name| (*name).to_owned()).collect();
+        Self { label: label.to_owned(), switch: switch.to_owned(), env }
+    }
+
+    /// Whether the mode is switched on.
+    pub fn is_on<'v>(&self, value: impl Fn(&str) -> Option<&'v str>) -> bool {
+        let switch = value(&self.switch).map(str::trim).unwrap_or_default();
+        !switch.is_empty() && switch != "0" && !switch.eq_ignore_ascii_case("false")
+    }
+}
+
+/// A configuration file of the runtime that names variables, such as the one with a provider's key.
+/// Never a file of the workspace: a repository must not choose which secrets an agent gets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EnvFile {
+    /// The file: `~` is the home directory, and `${NAME:-~/else}` a path that the variable moves.
+    pub path: String,
+    pub form: EnvForm,
+    /// The keys whose values are names of variables.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub keys: Vec<String>,
+}
+
+impl EnvFile {
+    pub fn toml(path: &str, keys: &[&str]) -> Self {
+        let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+        Self { path: path.to_owned(), form: EnvForm::TomlKeys, keys }
+    }
+
+    pub fn braces(path: &str) -> Self {
+        Self { path: path.to_owned(), form: EnvForm::Braces, keys: Vec::new() }
+    }
+}
+
+/// How a configuration file names a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EnvForm {
+    /// As the value of one of the keys, in TOML.
+    TomlKeys,
+    /// As `{env:NAME}`, anywhere.
+    Braces,
 }
 
 /// A program that must be there.

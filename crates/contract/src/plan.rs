@@ -93,6 +93,8 @@ pub enum EnvSource {
     Card,
     /// The same, asked for by `envPassthrough`.
     Passthrough,
+    /// The same, asked for by `--env`; its value may be that of the command line.
+    Flag,
     /// Set by the runtime's own plan.
     Runtime { value: String },
     /// A value of the configuration, its placeholders and `${NAME}` already resolved.
@@ -136,6 +138,10 @@ pub struct Adapter {
     pub env: BTreeMap<String, String>,
     #[serde(default)]
     pub env_passthrough: Vec<String>,
+    /// Names of variables that `--env` gives to this run alone. Their values are in the environment
+    /// of the request, so that none of them is stored.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub env_flags: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// Models to ask for when the agent does not take the wanted one.

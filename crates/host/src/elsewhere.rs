@@ -15,7 +15,7 @@ use contract::plan::{EnvEntry, EnvSource};
 use contract::{Code, Draft};
 use engine::{Input, Now};
 use keeper::plan::{LeaseClock, Plan, StdinMode};
-use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use runtimes::passed_env::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use runtimes::registry::{self, Left};
 use store::seal::Seal;
 

@@ -1,11 +1,13 @@
 //! The environment of an agent: built, never filtered. Allowlist, then the card's own list, then
-//! `envPassthrough`, then the configuration's `env`, then the reserved names, which always win.
+//! `envPassthrough`, then the configuration's `env`, then `--env`, then the reserved names, which
+//! always win.
 //! Markers of an agent that runs inside another agent are removed wherever they came from.
 
-use contract::plan::{EnvEntry, EnvSource};
-use contract::{AgentId, RunId, TaskId};
-use runtimes::registry;
+use contract::plan::{Adapter, EnvEntry, EnvSource};
+use contract::{AgentId, Card, RunId, TaskId, limits};
+use runtimes::{passed_env, registry};
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
 
 /// What the reserved names are made from.
@@ -49,6 +51,37 @@ pub fn without_run(
     given(asked_for(entries, prefixes, caller))
 }
 
+/// The variables that the user's own configuration of an agent names, such as that of a provider's
+/// key: each with the file that names it. Reads the files that the card lists, and nothing of the
+/// workspace. A file that cannot be read names none.
+pub fn named_by_agent(card: &Card, caller: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for file in &card.env_files {
+        let Some(path) = runtimes::skills::expanded(&file.path, caller) else { continue };
+        let mut text = String::new();
+        let bound = limits::CONFIG_BYTES_MAX as u64;
+        let read = std::fs::File::open(&path)
+            .and_then(|opened| opened.take(bound).read_to_string(&mut text));
+        if read.is_err() {
+            continue;
+        }
+        for name in passed_env::named_in(file, &text) {
+            if !found.iter().any(|(known, _)| *known == name) {
+                found.push((name, path.clone()));
+            }
+        }
+    }
+    found
+}
+
+/// Adds those names to the adapter's `envPassthrough`, where the caller has set them.
+pub fn pass_named_by_agent(adapter: &mut Adapter, card: &Card, caller: &BTreeMap<String, String>) {
+    let named = named_by_agent(card, caller).into_iter().map(|(name, _)| name);
+    let new = named.filter(|name| caller.contains_key(name));
+    let new: Vec<String> = new.filter(|name| !adapter.env_passthrough.contains(name)).collect();
+    adapter.env_passthrough.extend(new);
+}
+
 /// The caller's own environment, as if it had started the program by hand, but for the marks of an
 /// agent around us.
 pub fn by_hand(caller: &BTreeMap<String, String>) -> Vec<(String, String)> {
@@ -73,7 +106,7 @@ fn asked_for(
     }
     for EnvEntry { name, source } in entries {
         match source {
-            EnvSource::Allowlist | EnvSource::Card | EnvSource::Passthrough => {
+            EnvSource::Allowlist | EnvSource::Card | EnvSource::Passthrough | EnvSource::Flag => {
                 if let Some(value) = caller.get(name) {
                     built.insert(name.clone(), value.clone());
                 }

@@ -25,7 +25,7 @@ use keeper::strays::{self, Hold};
 use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, Tool};
 use rmcp::service::{RoleClient, RunningService};
-use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use runtimes::passed_env::is_common;
 use runtimes::{Spec, template};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
@@ -111,11 +111,7 @@ impl Drop for Group {
 impl Upstream {
     /// The servers of a run, with every value resolved, before anything is started.
     pub fn of(spec: &Spec, run: RunId, cwd: &Path) -> Result<Self, Fault> {
-        let common = |name: &String| {
-            ENV_ALLOWLIST.contains(&name.as_str())
-                || ENV_ALLOWLIST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-        };
-        let environment = spec.caller_env.iter().filter(|(name, _)| common(name));
+        let environment = spec.caller_env.iter().filter(|(name, _)| is_common(name));
         let environment: BTreeMap<_, _> =
             environment.map(|(name, value)| (name.clone(), value.clone())).collect();
         let mut servers = BTreeMap::new();

@@ -81,6 +81,8 @@ impl Product {
             reports: REPORTS,
             can: CAN,
             env: launch::words(self.env),
+            env_modes: Vec::new(),
+            env_files: Vec::new(),
             retries: self.retries,
             closing: self.closing.to_owned(),
             policies: lane::both(self.id, policies),

@@ -2,50 +2,31 @@
 //! what the configuration adds, with placeholders filled in, and the names of the values that the
 //! seal must know. The values themselves are put in by whoever carries out the plan.
 
+use crate::passed_env::{self, ENV_ALLOWLIST};
 use crate::template::{self, Context};
 use crate::{Spec, skills};
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::plan::{
-    Adapter, EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, ProjectContext, StdinMode,
+    EnvEntry, EnvSource, Framing, Lane, LaunchPlan, PlanFile, ProjectContext, StdinMode,
 };
 use contract::{Card, Code, Fault, Policy};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Names that every agent may take over from its caller: no credential among them, because agents
-/// are expected to be logged in already. The one list of its kind. An entry that ends in `*` stands
-/// for every name that begins so (`ENV_ALLOWLIST_PREFIXES`); whoever builds the environment
-/// expands it.
-pub const ENV_ALLOWLIST: &[&str] = &[
-    "HOME",
-    "PATH",
-    "USER",
-    "SHELL",
-    "LANG",
-    "LC_*",
-    "TERM",
-    "TMPDIR",
-    "XDG_CONFIG_HOME",
-    "XDG_DATA_HOME",
-    "XDG_CACHE_HOME",
-    "NODE_OPTIONS",
-    "NODE_EXTRA_CA_CERTS",
-    "NODE_TLS_REJECT_UNAUTHORIZED",
-    "SSL_CERT_FILE",
-    "SSL_CERT_DIR",
-    "HTTP_PROXY",
-    "HTTPS_PROXY",
-    "NO_PROXY",
-    "http_proxy",
-    "https_proxy",
-    "no_proxy",
-];
-
-/// What the entries of `ENV_ALLOWLIST` that end in `*` begin with.
-pub const ENV_ALLOWLIST_PREFIXES: &[&str] = &["LC_"];
-
 /// A variable whose name holds one of these, in any case, holds a secret.
-const SECRET_WORDS: [&str; 6] = ["key", "token", "secret", "password", "authorization", "cookie"];
+const SECRET_WORDS: [&str; 11] = [
+    "key",
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "authorization",
+    "cookie",
+    "database_url",
+    "_dsn",
+    "_pw",
+];
 
 /// What a runtime knows of its own start, before the configuration has its say.
 pub struct Start {
@@ -94,7 +75,7 @@ impl Start {
             env,
             stdin: self.stdin,
             framing: Framing::Lines,
-            secrets: secrets(adapter, card),
+            secrets: secrets(spec, card),
             files: self.files,
             mounts,
             linger_ms: self.linger_ms,
@@ -213,8 +194,8 @@ fn with_spec(spec: &Spec) -> Context {
     context
 }
 
-/// The allowlist, the card's names, what the runtime sets, the passthrough and the configured values,
-/// in this order: a later entry of the same name wins.
+/// The allowlist, the card's names, what the runtime sets, the passthrough, the configured values and
+/// those of `--env`, in this order: a later entry of the same name wins.
 fn environment(
     spec: &Spec,
     card: &Card,
@@ -225,7 +206,8 @@ fn environment(
     let entry = |name: &str, source| EnvEntry { name: name.to_owned(), source };
     let mut entries: Vec<_> =
         ENV_ALLOWLIST.iter().map(|name| entry(name, EnvSource::Allowlist)).collect();
-    entries.extend(card.env.iter().map(|name| entry(name, EnvSource::Card)));
+    let of_card = passed_env::of_card(card, adapter, &spec.caller_env);
+    entries.extend(of_card.iter().map(|name| entry(name, EnvSource::Card)));
     for (name, value) in own {
         let value = without_nul(value, &name)?;
         entries.push(EnvEntry { name, source: EnvSource::Runtime { value } });
@@ -240,15 +222,21 @@ fn environment(
         let source = EnvSource::Config { value: without_nul(value, &key)? };
         entries.push(entry(variable(name, &key)?, source));
     }
+    for name in &adapter.env_flags {
+        entries.push(entry(variable(name, "--env")?, EnvSource::Flag));
+    }
     Ok(entries)
 }
 
 /// Names whose values must never be shown: what `${NAME}` brings in, what is passed through, and
-/// what the card or the configuration gives under a name that sounds secret.
-fn secrets(adapter: &Adapter, card: &Card) -> Vec<String> {
+/// what the card, the configuration or the command line gives under a name that sounds secret.
+fn secrets(spec: &Spec, card: &Card) -> Vec<String> {
+    let adapter = &spec.adapter;
     let mut names: BTreeSet<String> = template::references(adapter);
-    names.extend(card.env.iter().filter(|name| sounds_secret(name)).cloned());
+    let of_card = passed_env::of_card(card, adapter, &spec.caller_env);
+    names.extend(of_card.into_iter().filter(|name| sounds_secret(name)));
     names.extend(adapter.env_passthrough.iter().cloned());
+    names.extend(adapter.env_flags.iter().filter(|name| sounds_secret(name)).cloned());
     names.extend(adapter.env.keys().filter(|name| sounds_secret(name)).cloned());
     // A reference makes the variable it is put into secret as well, whatever that one is called.
     let holds_reference = |value: &&String| value.contains("${");

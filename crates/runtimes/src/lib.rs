@@ -29,6 +29,7 @@ pub mod mapped;
 pub mod openclaw;
 pub mod opencode;
 pub mod openhands;
+pub mod passed_env;
 pub mod pi;
 pub mod process;
 pub mod provider;

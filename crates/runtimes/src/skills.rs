@@ -72,9 +72,10 @@ fn shared(dir: &str, spec: &Spec, env: &[EnvEntry]) -> Result<String, Fault> {
         .iter()
         .filter_map(|entry| {
             let value = match &entry.source {
-                EnvSource::Allowlist | EnvSource::Card | EnvSource::Passthrough => {
-                    spec.caller_env.get(&entry.name)?.clone()
-                }
+                EnvSource::Allowlist
+                | EnvSource::Card
+                | EnvSource::Passthrough
+                | EnvSource::Flag => spec.caller_env.get(&entry.name)?.clone(),
                 EnvSource::Runtime { value } | EnvSource::Config { value } => value.clone(),
             };
             Some((entry.name.clone(), value))

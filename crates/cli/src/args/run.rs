@@ -25,6 +25,9 @@ pub struct Run {
     /// What the agent may do without asking: deny, ask, allow-reads or allow-all (explained below)
     #[arg(long, value_name = "POLICY", value_parser = policy(), hide_possible_values = true)]
     pub permission: Option<Policy>,
+    /// Pass a variable to the agent: NAME takes yours, NAME=VALUE sets it; repeatable
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    pub env: Vec<String>,
     /// Continue the conversation of this agent's newest run in this directory
     #[arg(long = "continue", conflicts_with = "resume")]
     pub go_on: bool,

@@ -25,6 +25,7 @@ mod record;
 mod remote;
 mod replay;
 mod run;
+mod run_env;
 mod runs;
 mod runtimes;
 mod serve;

@@ -2,7 +2,7 @@
 
 use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
-use super::{Context, Stopped, line};
+use super::{Context, Stopped, line, run_env};
 use crate::args;
 use crate::config::words::Workspace;
 use crate::config::{self, Book, Config, Flags, Resolved};
@@ -10,15 +10,11 @@ use crate::hosting::{Hosting, Place, Purpose};
 use crate::render::Detail;
 use crate::way::Way;
 use contract::event::RunResult;
-use contract::plan::Adapter;
 use contract::{Code, Fault, NanoUsd, limits};
 use host::ops::agents::Book as _;
 use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest, Where};
-use runtimes::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
-use runtimes::{registry, template};
 use serde_json::Value;
-use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -49,7 +45,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     config::skills::known(&resolved.agent, &resolved.adapter)?;
     let prompt = text_or_stdin(context, joined(&args.prompt).as_deref())?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
-    let mut request = request(context, resolved, prompt);
+    let mut request = request(context, resolved, prompt, &args.env)?;
     request.keep = args.keep;
     request.resume = match (args.go_on, args.resume.take()) {
         (true, _) => Some(Resume::Newest),
@@ -77,6 +73,11 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     };
     let mut follow = Follow::new(way, started.run_id, OnInterrupt::Stop);
     let followed = follow.until_its_end(&mut audience).await;
+    if let Ok(Followed::Ended(result)) = &followed
+        && let Some(hint) = run_env::hint(result, &context.surroundings.vars, &request)
+    {
+        audience.say(&format!("  → {hint}"));
+    }
     if let (Ok(Followed::Ended(_)), Some(Where::Worktree)) = (&followed, request.workspace) {
         let id = started.run_id.to_string();
         let id = crate::render::tail(&id);
@@ -270,10 +271,15 @@ pub(super) fn text_or_stdin(context: &Context, given: Option<&str>) -> Result<St
         .map_err(|_| Fault::new(Code::Usage, "the prompt on standard input is not UTF-8 text"))
 }
 
-fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest {
+fn request(
+    context: &Context,
+    resolved: Resolved,
+    prompt: String,
+    env: &[String],
+) -> Result<RunRequest, Fault> {
     let Resolved {
         agent,
-        adapter,
+        mut adapter,
         prompt_template,
         system_prompt,
         cwd,
@@ -285,8 +291,8 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         ..
     } = resolved;
     let surroundings = &context.surroundings;
-    let environment = environment(&adapter, &surroundings.vars);
-    RunRequest {
+    let environment = run_env::sent(&mut adapter, &surroundings.vars, env)?;
+    Ok(RunRequest {
         // Asked for again after a change of host, it is the same run.
         run_id: Some(host::chance::run_id()),
         agent,
@@ -311,25 +317,5 @@ fn request(context: &Context, resolved: Resolved, prompt: String) -> RunRequest 
         attended: surroundings.stdin_is_terminal,
         resume: None,
         environment: Some(environment),
-    }
-}
-
-/// Of the caller's environment only what the agent may need leaves this process.
-fn environment(adapter: &Adapter, vars: &BTreeMap<String, String>) -> BTreeMap<String, String> {
-    let card_env =
-        registry::find(&adapter.runtime).map(|runtime| runtime.card().env).unwrap_or_default();
-    let references = template::references(adapter);
-    let token = adapter.remote.as_ref().and_then(|remote| remote.auth.token_env());
-    let wanted = |name: &String| {
-        ENV_ALLOWLIST.contains(&name.as_str())
-            || ENV_ALLOWLIST_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
-            || card_env.contains(name)
-            || adapter.env_passthrough.contains(name)
-            || references.contains(name)
-            || token == Some(name)
-    };
-    vars.iter()
-        .filter(|(name, _)| wanted(name))
-        .map(|(name, value)| (name.clone(), value.clone()))
-        .collect()
+    })
 }

@@ -267,6 +267,7 @@ fn adapter(name: &str, from: &Adapter) -> plan::Adapter {
         args,
         env: from.env.clone(),
         env_passthrough: from.env_passthrough.clone(),
+        env_flags: Vec::new(),
         model: from.model.clone(),
         fallback_models: from.fallback_models.iter().map(|model| model.id().to_owned()).collect(),
         turn_end: from.turn_end.map(|end| match end {
@@ -394,6 +395,7 @@ fn bare(name: &str) -> plan::Adapter {
         args: Vec::new(),
         env: Default::default(),
         env_passthrough: Vec::new(),
+        env_flags: Vec::new(),
         model: None,
         fallback_models: Vec::new(),
         turn_end: None,

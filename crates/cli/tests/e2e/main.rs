@@ -26,6 +26,7 @@ mod damage;
 mod deaths;
 mod doctor;
 mod door;
+mod environment;
 mod escape;
 mod fallback;
 mod fifty;

@@ -570,9 +570,9 @@ async fn check(
     }
     let runtime = registry::of(&adapter)?;
     let site = Site::of(host, request).await?;
-    let environment = match &request.environment {
-        Some(environment) => environment.clone(),
-        None => host.inner.environment.clone(),
+    let (environment, adapter) = match &request.environment {
+        Some(environment) => (environment.clone(), adapter),
+        None => with_own_environment(host, adapter, runtime.card()).await,
     };
     let policy = policy(host, request, &adapter, &site);
     let lane = lane(&runtime.card(), &adapter, policy, &site)?;
@@ -584,6 +584,26 @@ async fn check(
     let checked =
         Checked { adapter, runtime, workspace, environment, policy, lane, skills, source };
     Ok((checked, fresh, warnings))
+}
+
+/// The host's environment, for a run whose caller sends none, and the adapter with the variables that
+/// the agent's own configuration names. A caller that sends its environment has looked there itself.
+async fn with_own_environment(
+    host: &Host,
+    mut adapter: Adapter,
+    card: Card,
+) -> (BTreeMap<String, String>, Adapter) {
+    let environment = host.inner.environment.clone();
+    if card.env_files.is_empty() {
+        return (environment, adapter);
+    }
+    let (given, caller) = (adapter.clone(), environment.clone());
+    let read = tokio::task::spawn_blocking(move || {
+        environment::pass_named_by_agent(&mut adapter, &card, &caller);
+        adapter
+    });
+    // A panic while reading is logged where it happened; the run goes on without those names.
+    (environment, read.await.unwrap_or(given))
 }
 
 /// Reads the skills that the adapter names, each once.
@@ -735,7 +755,7 @@ fn kept_plan(
     };
     let env = environment::build(
         &plan.env,
-        runtimes::launch::ENV_ALLOWLIST_PREFIXES,
+        runtimes::passed_env::ENV_ALLOWLIST_PREFIXES,
         &checked.environment,
         &reserved,
     );

@@ -63,6 +63,8 @@ impl Runtime for Acp {
                 api: true,
             },
             env: Vec::new(),
+            env_modes: Vec::new(),
+            env_files: Vec::new(),
             retries: Retries::Silent,
             closing:
                 "a reply to session/prompt whose stop reason is end_turn, after something was \

@@ -22,8 +22,8 @@ use crate::card::{CAN, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
-    Can, CardEvidence, Dollars, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Seen,
-    Skills, SystemPrompt,
+    Can, CardEvidence, Dollars, EnvMode, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries,
+    Seen, Skills, SystemPrompt,
 };
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy, limits};
@@ -73,12 +73,17 @@ const PRODUCT: Product = Product {
         "ANTHROPIC_BASE_URL",
         "ANTHROPIC_CUSTOM_HEADERS",
         "ANTHROPIC_MODEL",
+        "ANTHROPIC_DEFAULT_OPUS_MODEL",
+        "ANTHROPIC_DEFAULT_SONNET_MODEL",
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+        "ANTHROPIC_SMALL_FAST_MODEL",
         "CLAUDE_CODE_OAUTH_TOKEN",
         "CLAUDE_CONFIG_DIR",
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS",
         "CLAUDE_CODE_MAX_RETRIES",
         "CLAUDE_CODE_USE_BEDROCK",
         "CLAUDE_CODE_USE_VERTEX",
+        "CLAUDE_CODE_USE_FOUNDRY",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
         "DISABLE_AUTOUPDATER",
         "DISABLE_ERROR_REPORTING",
@@ -139,6 +144,7 @@ impl Runtime for Claude {
                 )
                 .billed_by(&["ANTHROPIC_API_KEY"]),
             ),
+            env_modes: env_modes(),
             handshake: Some(Handshake {
                 args: launch::words(&[
                     "--print",
@@ -236,6 +242,52 @@ impl Runtime for Claude {
 }
 
 /// Names that stand for the newest model of a size, and the one that was recorded.
+/// The clouds that serve its models, as its documentation names their variables. Each is passed only
+/// when its switch is set, because most of these are credentials for more than a model.
+fn env_modes() -> Vec<EnvMode> {
+    let bedrock = [
+        "AWS_REGION",
+        "AWS_DEFAULT_REGION",
+        "AWS_PROFILE",
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "AWS_CONFIG_FILE",
+        "AWS_SHARED_CREDENTIALS_FILE",
+        "AWS_ROLE_ARN",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CA_BUNDLE",
+        "ANTHROPIC_BEDROCK_BASE_URL",
+        "ANTHROPIC_SMALL_FAST_MODEL_AWS_REGION",
+        "CLAUDE_CODE_SKIP_BEDROCK_AUTH",
+    ];
+    let vertex = [
+        "CLOUD_ML_REGION",
+        "VERTEX_REGION_CLAUDE_*",
+        "ANTHROPIC_VERTEX_PROJECT_ID",
+        "ANTHROPIC_VERTEX_BASE_URL",
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_CLOUD_PROJECT",
+        "GCLOUD_PROJECT",
+        "CLOUDSDK_CONFIG",
+        "CLAUDE_CODE_SKIP_VERTEX_AUTH",
+    ];
+    let foundry = [
+        "ANTHROPIC_FOUNDRY_API_KEY",
+        "ANTHROPIC_FOUNDRY_BASE_URL",
+        "ANTHROPIC_FOUNDRY_RESOURCE",
+        "CLAUDE_CODE_SKIP_FOUNDRY_AUTH",
+    ];
+    vec![
+        EnvMode::new("Amazon Bedrock", "CLAUDE_CODE_USE_BEDROCK", &bedrock),
+        EnvMode::new("Google Vertex AI", "CLAUDE_CODE_USE_VERTEX", &vertex),
+        EnvMode::new("Microsoft Foundry", "CLAUDE_CODE_USE_FOUNDRY", &foundry),
+    ]
+}
+
 fn models() -> Vec<Model> {
     [
         ("opus", "the newest Opus"),

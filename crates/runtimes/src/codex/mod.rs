@@ -22,7 +22,7 @@ use crate::card::{CAN, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
-    Can, CardEvidence, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Skills,
+    Can, CardEvidence, EnvFile, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Skills,
     SystemPrompt,
 };
 use contract::plan::{Lane, StdinMode};
@@ -92,6 +92,11 @@ impl Runtime for Codex {
                 )
                 .billed_by(&["CODEX_API_KEY"]),
             ),
+            // A provider of the user's own names the variable that holds its key.
+            env_files: vec![EnvFile::toml(
+                "${CODEX_HOME:-~/.codex}/config.toml",
+                &["env_key", "bearer_token_env_var"],
+            )],
             handshake: Some(Handshake {
                 args: vec!["app-server".to_owned()],
                 say: json!({

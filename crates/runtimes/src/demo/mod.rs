@@ -40,6 +40,8 @@ impl Runtime for Demo {
                 api: false,
             },
             env: Vec::new(),
+            env_modes: Vec::new(),
+            env_files: Vec::new(),
             retries: Retries::Bounded,
             closing: "a complete or failed line".to_owned(),
             policies: policies(),

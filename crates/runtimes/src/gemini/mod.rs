@@ -17,7 +17,7 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, CardEvidence, Login, Model, Reports, Retries, Skills};
+use contract::card::{Can, CardEvidence, EnvMode, Login, Model, Reports, Retries, Skills};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
@@ -98,6 +98,11 @@ impl Runtime for Gemini {
             can: Can { resume: true, ..CAN },
             // Its own skills have to be activated, which is refused where nobody can be asked.
             skills: Some(Skills::Prompt { flag: Some("--include-directories".to_owned()) }),
+            env_modes: vec![EnvMode::new(
+                "Google Vertex AI",
+                "GOOGLE_GENAI_USE_VERTEXAI",
+                &["CLOUDSDK_CONFIG", "GOOGLE_CLOUD_QUOTA_PROJECT"],
+            )],
             login: Some(
                 Login::seen_by(
                     &["GEMINI_API_KEY", "GOOGLE_API_KEY"],

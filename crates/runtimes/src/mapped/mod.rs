@@ -123,6 +123,8 @@ impl Runtime for Mapped {
                 api: true,
             },
             env: Vec::new(),
+            env_modes: Vec::new(),
+            env_files: Vec::new(),
             retries: Retries::Bounded,
             closing: closing(mapping).to_owned(),
             policies: policies(mapping),

@@ -19,7 +19,7 @@ use crate::acp::cards;
 use crate::acp::lane::{Held, Laned};
 use crate::card::Product;
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{CardEvidence, Login};
+use contract::card::{CardEvidence, EnvFile, Login};
 use contract::{Card, Code, Fault, LaunchPlan};
 use family::Family;
 
@@ -91,7 +91,14 @@ impl Runtime for OpenCode {
             &["${XDG_DATA_HOME:-~/.local/share}/opencode/auth.json"],
             "run `opencode auth login`, or set the key of a provider",
         );
-        family::card(&PRODUCT, login)
+        // Its own configuration may name the variable of a provider's key.
+        let env_files = [
+            "${OPENCODE_CONFIG:-~/.config/opencode/opencode.json}",
+            "${XDG_CONFIG_HOME:-~/.config}/opencode/opencode.json",
+            "${XDG_CONFIG_HOME:-~/.config}/opencode/opencode.jsonc",
+        ];
+        let env_files = env_files.map(EnvFile::braces).into();
+        Card { env_files, ..family::card(&PRODUCT, login) }
     }
 
     fn plan(&self, spec: &Spec) -> Result<LaunchPlan, Fault> {

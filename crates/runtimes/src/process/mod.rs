@@ -42,6 +42,8 @@ impl Runtime for Process {
                 api: true,
             },
             env: Vec::new(),
+            env_modes: Vec::new(),
+            env_files: Vec::new(),
             retries: Retries::Silent,
             closing: "a complete or failed line".to_owned(),
             policies: policies(),

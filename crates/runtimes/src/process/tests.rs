@@ -2,7 +2,7 @@
 //! what is refused before anything is started.
 
 use super::*;
-use crate::launch::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
+use crate::passed_env::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
 use crate::template::Context;
 use contract::plan::EnvSource;
 use serde_json::Value;

@@ -57,6 +57,8 @@ impl Runtime for ByHttp {
                 api: true,
             },
             env: Vec::new(),
+            env_modes: Vec::new(),
+            env_files: Vec::new(),
             retries: Retries::Silent,
             closing: "a complete or failed event".to_owned(),
             policies: policies(),

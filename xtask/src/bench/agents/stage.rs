@@ -191,9 +191,10 @@ impl Stage {
         let caller = self.caller_env();
         let entries = plan.env.iter().filter_map(|entry| {
             let value = match &entry.source {
-                EnvSource::Allowlist | EnvSource::Card | EnvSource::Passthrough => {
-                    caller.get(&entry.name)?
-                }
+                EnvSource::Allowlist
+                | EnvSource::Card
+                | EnvSource::Passthrough
+                | EnvSource::Flag => caller.get(&entry.name)?,
                 EnvSource::Runtime { value } | EnvSource::Config { value } => value,
             };
             Some((entry.name.clone(), value.clone()))

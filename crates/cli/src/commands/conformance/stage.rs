@@ -173,7 +173,7 @@ impl Stage {
             linked_tasks: &[],
             compat: &[],
         };
-        let prefixes = runtimes::launch::ENV_ALLOWLIST_PREFIXES;
+        let prefixes = runtimes::passed_env::ENV_ALLOWLIST_PREFIXES;
         Ok(Launch {
             program: plan.program,
             args: plan.args,

@@ -16,7 +16,7 @@ fn secrets() -> BTreeMap<String, String> {
         "GITHUB_TOKEN",
         "NPM_CONFIG__AUTH",
         "DOCKER_AUTH_CONFIG",
-        "SSH_AUTH_SOCK",
+        "SSH_ASKPASS",
         "KUBECONFIG",
         "VAULT_ADDR",
         "SENTRY_DSN",

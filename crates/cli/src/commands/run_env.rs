@@ -1,0 +1,143 @@
+//! The environment that `ostler run` sends with a run: of the caller's variables only those that the
+//! agent gets, and what `--env` names. Values travel with the request and are stored nowhere; the
+//! adapter, which is stored with the plan, has the names alone.
+
+use contract::event::RunResult;
+use contract::plan::Adapter;
+use contract::{Code, Fault};
+use host::ops::run::RunRequest;
+use runtimes::{passed_env, registry};
+use std::collections::BTreeMap;
+
+type Vars = BTreeMap<String, String>;
+
+/// The environment of the request; the adapter is told the names that `--env` and the agent's own
+/// configuration add.
+pub(super) fn sent(adapter: &mut Adapter, vars: &Vars, flags: &[String]) -> Result<Vars, Fault> {
+    let given = given(flags, vars)?;
+    if adapter.remote.is_some() && !given.is_empty() {
+        let message = "--env: an agent on another machine gets no variables of this one";
+        return Err(Fault::new(Code::Usage, message)
+            .with_hint("set the variable where that agent is started"));
+    }
+    let card = registry::of(adapter)?.card();
+    let mut caller = vars.clone();
+    caller.extend(given.clone());
+    host::environment::pass_named_by_agent(adapter, &card, &caller);
+    adapter.env_flags = given.into_keys().collect();
+    Ok(passed_env::needed(adapter, &card, &caller))
+}
+
+/// The variables of `--env NAME` and `--env NAME=VALUE`; of one that is given twice the last counts.
+fn given(flags: &[String], vars: &Vars) -> Result<Vars, Fault> {
+    let mut given = Vars::new();
+    for flag in flags {
+        let (name, value) = match flag.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (flag.as_str(), None),
+        };
+        check(name)?;
+        let value = match value {
+            Some(value) if value.contains('\0') => {
+                let message = format!("--env {name}: a value cannot hold a NUL character");
+                return Err(Fault::new(Code::Usage, message));
+            }
+            Some(value) => value.to_owned(),
+            None => vars.get(name).cloned().ok_or_else(|| {
+                Fault::new(Code::Usage, format!("--env {name}: the variable {name} is not set"))
+                    .with_hint(format!("export {name}, or give its value: --env {name}=VALUE"))
+            })?,
+        };
+        given.insert(name.to_owned(), value);
+    }
+    Ok(given)
+}
+
+/// Refuses a name that is none, or that Ostler decides about itself.
+fn check(name: &str) -> Result<(), Fault> {
+    let refused =
+        |message: String, hint: &str| Err(Fault::new(Code::Usage, message).with_hint(hint));
+    if name.is_empty() || name.contains('\0') {
+        let message = format!("--env: '{}' cannot be the name of a variable", name.escape_debug());
+        return refused(message, "write --env NAME, or --env NAME=VALUE");
+    }
+    if passed_env::is_reserved(name) {
+        let message = format!("--env {name}: this name is reserved, Ostler sets it for every run");
+        return refused(
+            message,
+            "OSTLER_*, CA_* and MCP_SERVER_URL are reserved; use another name",
+        );
+    }
+    if registry::nested_markers().any(|marker| marker == name) {
+        let message = format!("--env {name}: it tells an agent that it runs inside another one");
+        return refused(message, "leave it out: it is removed from the environment of every agent");
+    }
+    Ok(())
+}
+
+/// Says which variable to pass when a failed run names one that is set here and was not passed.
+pub(super) fn hint(result: &RunResult, vars: &Vars, request: &RunRequest) -> Option<String> {
+    result.code?;
+    let is_set = |name: &str| vars.get(name).is_some_and(|value| !value.is_empty());
+    let sent = request.environment.as_ref();
+    let passed = |name: &str| sent.is_some_and(|sent| sent.contains_key(name));
+    let name = passed_env::missing_in(result.message.as_deref()?, is_set, passed)?;
+    Some(format!(
+        "{name} is set in your environment but was not passed to the agent; use `--env {name}`, or \
+         `envPassthrough` in the configuration"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vars(pairs: &[(&str, &str)]) -> Vars {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn adapter(runtime: &str) -> Adapter {
+        let (name, runtime) = (runtime.to_owned(), runtime.to_owned());
+        Adapter { name, runtime, ..Adapter::default() }
+    }
+
+    fn flags(flags: &[&str]) -> Vec<String> {
+        flags.iter().map(|flag| (*flag).to_owned()).collect()
+    }
+
+    #[test]
+    fn values_are_in_the_request_and_names_in_the_adapter() {
+        let mut adapter = adapter("demo");
+        let vars = vars(&[("PATH", "/bin"), ("MINE", "hush-1"), ("OTHER", "hush-2")]);
+        let sent = sent(&mut adapter, &vars, &flags(&["MINE", "SET=a=b", "SET=c=d"])).unwrap();
+        let shown: Vec<String> =
+            sent.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(shown, ["MINE=hush-1", "PATH=/bin", "SET=c=d"]);
+        assert_eq!(adapter.env_flags, ["MINE", "SET"]);
+        assert!(!serde_json::to_string(&adapter).unwrap().contains("hush"));
+    }
+
+    #[test]
+    fn what_env_cannot_give_is_refused() {
+        let refused = |flag: &str| {
+            let fault = sent(&mut adapter("demo"), &vars(&[]), &flags(&[flag])).unwrap_err();
+            format!("{}: {}", fault.code, fault.message)
+        };
+        insta::assert_snapshot!(
+            ["UNSET", "=x", "OSTLER_RUN_ID=x", "CA_LEASE_TOKEN", "MCP_SERVER_URL=x", "CLAUDECODE=1"]
+                .map(refused)
+                .join("\n"),
+            @r"
+    usage: --env UNSET: the variable UNSET is not set
+    usage: --env: '' cannot be the name of a variable
+    usage: --env OSTLER_RUN_ID: this name is reserved, Ostler sets it for every run
+    usage: --env CA_LEASE_TOKEN: this name is reserved, Ostler sets it for every run
+    usage: --env MCP_SERVER_URL: this name is reserved, Ostler sets it for every run
+    usage: --env CLAUDECODE: it tells an agent that it runs inside another one
+    "
+        );
+        let mut far = adapter("remote");
+        far.remote = Some(contract::plan::Remote::default());
+        assert!(sent(&mut far, &vars(&[]), &flags(&["A=1"])).is_err());
+    }
+}
