@@ -14,7 +14,10 @@ mod values;
 pub use agents::{AgentKeys, AgentName, Agents, Costs, Prices, Quotas, QuotasWhat};
 pub use build::{Conformance, Courier, Judged, JudgedAcp, JudgedHttp, Record};
 pub use run::Run;
-pub use runs::{Answer, Apply, OneRun, Replay, RunToDelete, Runs, RunsVerb, Say, Show, Stop};
+pub use runs::{
+    Answer, Apply, OneRun, Replay, RunToDelete, Runs, RunsVerb, Say, Show, Stop, WorktreeToDiscard,
+    WorktreesVerb,
+};
 pub use serve::{Remote, Serve, Token};
 pub use task::{OneTask, Task, TaskAdd, TaskBudget, TaskList};
 pub use values::{Amount, limit};
@@ -84,6 +87,11 @@ pub enum Command {
     Diff(OneRun),
     /// Merge a run's changes into your checkout and remove its worktree
     Apply(Apply),
+    /// List, discard or prune the worktrees of runs
+    Worktrees {
+        #[command(subcommand)]
+        verb: Option<WorktreesVerb>,
+    },
     /// Stop a live run
     #[command(aliases = ["kill", "cancel"])]
     Stop(Stop),

@@ -18,6 +18,7 @@ use host::ops::quota::QuotaView;
 use host::ops::run::{Asked, RunRequest};
 use host::ops::task::TaskView;
 use host::ops::task::add::NewErrand;
+use host::ops::worktrees::WorktreeView;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -268,9 +269,18 @@ impl Client {
     }
 
     /// Deletes a run that has ended. One that is gone was deleted by an earlier try.
-    pub async fn delete_run(&self, run: RunId) -> Result<serde_json::Value, Fault> {
+    pub async fn delete_run(&self, run: RunId, force: bool) -> Result<serde_json::Value, Fault> {
+        self.delete(&format!("/api/v1/runs/{run}?force={force}")).await
+    }
+
+    /// Removes the worktree of a run.
+    pub async fn discard(&self, run: &str, force: bool) -> Result<WorktreeView, Fault> {
+        self.delete(&format!("/api/v1/worktrees/{}?force={force}", escaped(run))).await
+    }
+
+    async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
         // Whatever is not a look says that it is JSON: no page of a browser can.
-        self.put(Method::DELETE, &format!("/api/v1/runs/{run}"), &serde_json::json!({})).await
+        self.put(Method::DELETE, path, &serde_json::json!({})).await
     }
 
     async fn put<T: DeserializeOwned>(

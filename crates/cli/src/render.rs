@@ -22,6 +22,7 @@ mod tasks;
 mod tone;
 mod tools;
 mod totals;
+mod worktrees;
 
 pub use agent::agent_sheet;
 pub use asks::{AskRow, asks_table};
@@ -34,6 +35,7 @@ pub use practice::{Practice, practice};
 pub use table::{RunRow, runs_table, tail};
 pub use tasks::{task_sheet, tasks_table};
 pub use tone::Colour;
+pub use worktrees::worktrees;
 
 use clean::Cleaner;
 use contract::event::{Body, Event, Text};

@@ -15,7 +15,7 @@ use crate::keeping::Keeping;
 use crate::ops::relay::Callers;
 use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
-use crate::ops::{errand, line};
+use crate::ops::{errand, line, worktrees};
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::trace::{self, Tracer};
@@ -103,13 +103,14 @@ async fn sweep_links(host: &Host) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes workspaces of ours whose run never came to be, and those that were for one run alone which
-/// has ended: their host died on the way.
+/// Removes workspaces of ours whose run never came to be, and those of a run that has ended which are not
+/// needed any more (temporary, or unchanged): their host died on the way.
 async fn sweep_trees(host: &Host) -> Result<(), Fault> {
     host.inner.trees.git().sweep();
+    let occupied = worktrees::occupied(host).await?;
     for run in host.inner.trees.all() {
         let row = host.store().run(run).await.map_err(stored)?;
-        if host.inner.is_here(run) {
+        if host.inner.is_here(run) || occupied.contains_key(&run) {
             continue;
         }
         let trees = Arc::clone(&host.inner.trees);

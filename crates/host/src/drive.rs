@@ -16,12 +16,13 @@ use crate::missing;
 use crate::ops::ask::{AskKind, OpenAsk};
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
+use crate::ops::worktrees;
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
-use crate::{Inner, Shown};
+use crate::{Host, Inner, Shown};
 use contract::event::{Body, Lease, LeaseAction, PermissionOption, ToolUse, Via};
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
@@ -804,6 +805,7 @@ impl Drive {
                 let dir = self.spool.clone();
                 let (tracer, house, run) = (self.tracer, self.house, self.run);
                 let workspace = Arc::clone(&self.bench.workspace);
+                let tidied = Arc::clone(&house);
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
                 // Both take a moment and neither matters to anyone who waits for the result.
@@ -813,12 +815,12 @@ impl Drive {
                     }
                     tracer.sync();
                     house.links.release(run);
-                    house.trees.ended(workspace.path());
                     let _ = std::fs::remove_dir_all(dir);
                     failpoint::hit(Point::SpoolRemoved);
                     drop(shut);
                 })
                 .await;
+                worktrees::tidy(&Host { inner: tidied }, workspace.path()).await;
             }
             // The keeper ends its agent by itself when nobody renews its lease; we only let go.
             Leave::Fenced | Leave::Expired | Leave::HandedOver | Leave::CutOff => {}

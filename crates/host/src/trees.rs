@@ -9,13 +9,16 @@
 mod changes;
 mod clean;
 mod give_back;
+mod holds;
 mod make;
 #[cfg(test)]
 mod tests;
 
 pub use changes::{Changed, Changes, Status};
+pub(crate) use clean::Entering;
 pub(crate) use give_back::Words;
 pub use give_back::{GivenBack, How};
+pub(crate) use holds::{Holds, UnappliedWork};
 pub(crate) use make::{Kind, Wanted};
 
 use crate::data::write_private;
@@ -23,7 +26,7 @@ use crate::git::Git;
 use crate::keepsake;
 use contract::{Code, Fault, RunId};
 use serde::{Deserialize, Serialize};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -40,6 +43,8 @@ pub(crate) struct Trees {
     ours: Mutex<HashSet<RunId>>,
     /// One at a time: two that are given back to one checkout would meet in its index.
     giving: Mutex<()>,
+    /// Workspaces in which a run is about to start. Held while an unchanged worktree is removed.
+    entering: Mutex<HashMap<RunId, usize>>,
 }
 
 /// What is known of a workspace, beside it.
@@ -59,6 +64,10 @@ pub(crate) struct Record {
     /// Set when its work is where it came from; then only this record is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub given_back: Option<GivenBack>,
+    /// Set when the worktree was removed because nothing was changed in it. Only this record is left
+    /// then; a run that resumes a conversation held there gets the worktree again, at the same path.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub removed_unchanged: bool,
 }
 
 /// Where a worktree came from.
@@ -91,6 +100,7 @@ impl Trees {
             git: Git::new(data.join("git"), environment),
             ours: Mutex::default(),
             giving: Mutex::default(),
+            entering: Mutex::default(),
         }
     }
 
@@ -127,10 +137,10 @@ impl Trees {
         runs
     }
 
-    /// Those of a directory that can still be worked in, newest first.
+    /// Those of a directory that can be worked in, if need be after they were made again, newest first.
     pub fn from(&self, source: &Path) -> impl Iterator<Item = Tree> {
         let trees = self.all().into_iter().filter_map(|run| self.tree(run));
-        let here = move |tree: &Tree| tree.record.source == source && tree.is_there();
+        let here = move |tree: &Tree| tree.record.source == source && tree.can_be_entered();
         trees.filter(here)
     }
 
@@ -146,7 +156,15 @@ impl Trees {
 impl Tree {
     /// Whether it can be worked in.
     pub fn is_there(&self) -> bool {
-        self.record.made && self.record.given_back.is_none() && self.record.work.is_dir()
+        self.record.made
+            && self.record.given_back.is_none()
+            && !self.record.removed_unchanged
+            && self.record.work.is_dir()
+    }
+
+    /// Whether a run can start in it: it is there, or it can be made again.
+    pub fn can_be_entered(&self) -> bool {
+        self.is_there() || self.record.removed_unchanged
     }
 
     /// Leaves what must be kept out of everything that is shown of a run's work here.

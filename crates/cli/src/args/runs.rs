@@ -12,6 +12,28 @@ pub enum RunsVerb {
 pub struct RunToDelete {
     /// Run ID, or any unique prefix or suffix
     pub run: String,
+    /// Also delete work in its worktree that was not applied
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum WorktreesVerb {
+    /// List the worktrees that are kept, newest first (the default)
+    List,
+    /// Remove the worktree of a run, with its branch and everything in it
+    Discard(WorktreeToDiscard),
+    /// Remove the worktrees without work; never one with changes or commits that were not applied
+    Prune,
+}
+
+#[derive(Debug, Args)]
+pub struct WorktreeToDiscard {
+    /// Run ID, or any unique prefix or suffix
+    pub run: String,
+    /// Discard work that was not applied
+    #[arg(long)]
+    pub force: bool,
 }
 
 #[derive(Debug, Args)]

@@ -35,6 +35,7 @@ mod task;
 mod token;
 mod watch;
 mod wish;
+mod worktrees;
 
 use crate::args::{self, Arguments, Command, Global};
 use crate::client::Client;
@@ -143,6 +144,7 @@ pub async fn perform(
         Command::Export(args) => export::export(&context, args).await,
         Command::Diff(args) => diff::diff(&context, args).await,
         Command::Apply(args) => apply::apply(&context, args).await,
+        Command::Worktrees { verb } => worktrees::worktrees(&context, verb).await,
         Command::Stop(args) => stop::stop(&context, args).await,
         Command::Say(args) => wish::say(&context, args).await,
         Command::Interrupt(args) => wish::interrupt(&context, args).await,

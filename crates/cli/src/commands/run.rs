@@ -12,6 +12,7 @@ use crate::way::Way;
 use contract::event::RunResult;
 use contract::{Code, Fault, NanoUsd, limits};
 use host::ops::agents::Book as _;
+use host::ops::diff::Diff;
 use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest, Where};
 use serde_json::Value;
@@ -79,9 +80,10 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         audience.say(&format!("  → {hint}"));
     }
     if let (Ok(Followed::Ended(_)), Some(Where::Worktree)) = (&followed, request.workspace) {
-        let id = started.run_id.to_string();
-        let id = crate::render::tail(&id);
-        audience.say(&format!("  ostler diff {id}   then: ostler apply {id}"));
+        let (id, way) = (started.run_id.to_string(), &mut follow.way);
+        let path = format!("/api/v1/runs/{id}/diff?patch=false");
+        let diff: Result<Diff, Fault> = way.ask(async |client| client.get(&path).await).await;
+        audience.say(&worktree_line(crate::render::tail(&id), diff.ok().as_ref()));
     }
     let traced = match &mut trace {
         Some(trace) if followed.is_ok() => trace.fill(&mut follow).await,
@@ -104,6 +106,17 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
 /// The words of the prompt, as one text.
 fn joined(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// The closing line of a run in a worktree; `diff` is absent if the worktree could not be compared.
+fn worktree_line(id: &str, diff: Option<&Diff>) -> String {
+    let next = format!("ostler diff {id}   then: ostler apply {id}");
+    match diff.map(|diff| diff.files.len() + diff.files_left_out + diff.nested.len()) {
+        None => format!("  {next}"),
+        Some(0) => "  no files changed in the worktree".to_owned(),
+        Some(1) => format!("  1 file changed in the worktree: {next}"),
+        Some(files) => format!("  {files} files changed in the worktree: {next}"),
+    }
 }
 
 /// Where the trace of the run goes when it has ended.

@@ -14,8 +14,8 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopped> {
-    if let Some(args::RunsVerb::Delete(args::RunToDelete { run })) = &args.verb {
-        return delete(context, run).await;
+    if let Some(args::RunsVerb::Delete(args::RunToDelete { run, force })) = &args.verb {
+        return delete(context, run, *force).await;
     }
     let ask = async |client: &Client| {
         let rows = client.runs(args.limit, args.live).await?;
@@ -66,13 +66,13 @@ pub async fn status(context: &Context) -> Result<ExitCode, Stopped> {
     Ok(shown)
 }
 
-async fn delete(context: &Context, run: &str) -> Result<ExitCode, Stopped> {
+async fn delete(context: &Context, run: &str, force: bool) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let deleted = async {
         // Named in full first: asked for again, it may be gone already.
         let row = way.ask(async |client| client.run(run).await).await?;
-        way.ask(async |client| client.delete_run(row.id).await).await
+        way.ask(async |client| client.delete_run(row.id, force).await).await
     };
     let deleted = deleted.await;
     way.finish().await;

@@ -214,3 +214,32 @@ fn a_server_sweeps_what_a_dead_host_wrote_and_never_named() {
     assert_eq!(serve.finish().code, 0);
     assert_eq!(store::check_swept(&data).unwrap(), [] as [String; 0]);
 }
+
+#[test]
+fn retention_keeps_runs_with_unapplied_work() {
+    let ostler = Ostler::new();
+    repository(&ostler);
+    let agent = ostler.instance.root().join("agent.sh");
+    let says = r#"echo '{"type":"complete","text":"done"}'"#;
+    std::fs::write(&agent, format!("#!/bin/sh\necho more >> a.txt\n{says}\n")).unwrap();
+    std::fs::set_permissions(&agent, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let agent = agent.display().to_string();
+    let events = ostler.events(&["run", "--worktree", "--process", &agent, "x", "--json"]);
+    let with_work = events[0]["run_id"].as_str().unwrap().to_owned();
+    let others = [run(&ostler), run(&ostler)];
+    ostler.instance.write_config(r#"{ "server": { "retention": { "gigabytes": 0.000001 } } }"#);
+    let mut serve = ostler.starts(&["serve", "--listen", "127.0.0.1:0"]);
+    serve.line();
+    until("the other runs to be deleted", BOUND_MS, || {
+        let left = listed(&ostler);
+        let is_left = |run: &String| left.iter().any(|row| row["id"] == run.as_str());
+        others.iter().all(|run| !is_left(run)).then_some(())
+    });
+    let left = listed(&ostler);
+    assert_eq!(left.len(), 1, "{left:?}");
+    assert_eq!(left[0]["id"], with_work.as_str());
+    let diff = ostler.says(&["diff", &with_work]);
+    assert!(diff.stdout.contains("+more"), "{diff:?}");
+    signal(serve.child.id() as i32, Signal::TERM);
+    assert_eq!(serve.finish().code, 0);
+}

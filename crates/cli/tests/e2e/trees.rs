@@ -315,3 +315,119 @@ fn a_host_killed_while_it_makes_a_worktree_leaves_nothing_that_the_next_one_does
     eprintln!("{half} of {MOMENTS} worktrees were half made");
     assert!(half > 0, "no host died early enough");
 }
+
+fn branches(ostler: &Ostler) -> String {
+    git(&ostler.instance.work(), &["branch", "--format=%(refname:short)"])
+}
+
+#[test]
+fn delete_refuses_a_run_with_unapplied_work() {
+    let ostler = with_repository();
+    let agent = agent(&ostler, "agent", "echo theirs > a.txt; echo new > new.txt");
+    let run = id(&good(&ostler.says(&["run", "--worktree", "--process", &agent, "x", "--json"])));
+    let refused = ostler.says(&["runs", "delete", &run]);
+    assert_eq!(refused.code, 13, "{}", refused.stderr);
+    for said in ["2 changed files (a.txt, new.txt)", "ostler diff", "ostler apply", "--force"] {
+        assert!(refused.stderr.contains(said), "{said} in {}", refused.stderr);
+    }
+    let discard = ostler.says(&["worktrees", "discard", &run]);
+    assert_eq!(discard.code, 13, "{}", discard.stderr);
+    let pruned = json(&ostler.says(&["worktrees", "prune", "--json"]));
+    assert_eq!((&pruned["removed"], &pruned["kept"]), (&serde_json::json!([]), &1.into()));
+    let diff = ostler.says(&["diff", &run]);
+    assert!(diff.stdout.contains("+theirs"), "the work is still there: {}", diff.stdout);
+
+    assert_eq!(ostler.says(&["runs", "delete", &run, "--force"]).code, 0);
+    assert_eq!(branches(&ostler), "main\n");
+    assert_eq!(trees(&ostler), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn unchanged_worktree_goes_with_its_run() {
+    let ostler = with_repository();
+    let agent = agent(&ostler, "agent", "echo noise > build.log");
+    let said = ostler.says(&["run", "--worktree", "--process", &agent, "x"]);
+    assert_eq!(said.code, 0, "{}", said.stderr);
+    let told = format!("{}{}", said.stdout, said.stderr);
+    assert!(told.contains("no files changed in the worktree"), "{told}");
+    assert!(!told.contains("ostler apply"), "{told}");
+    testkit::until("the worktree to be removed", 60_000, || {
+        (branches(&ostler) == "main\n").then_some(())
+    });
+    let rows = json(&ostler.says(&["runs", "--json"]));
+    let run = rows[0]["id"].as_str().unwrap();
+    let diff = ostler.says(&["diff", run]);
+    assert_eq!((diff.code, diff.stdout.trim()), (0, ""), "{}", diff.stderr);
+    let applied = ostler.says(&["apply", run]);
+    assert_eq!(applied.code, 0, "{}", applied.stderr);
+    assert!(applied.stdout.contains("nothing was changed"), "{}", applied.stdout);
+    assert_eq!(json(&ostler.says(&["worktrees", "--json"])), serde_json::json!([]));
+    assert_eq!(ostler.says(&["runs", "delete", run]).code, 0);
+}
+
+#[test]
+fn worktrees_are_listed_discarded_and_pruned() {
+    let ostler = with_repository();
+    let agent = agent(&ostler, "agent", "echo theirs > a.txt");
+    let run =
+        |_| id(&good(&ostler.says(&["run", "--worktree", "--process", &agent, "x", "--json"])));
+    let [first, second] = [0, 1].map(run);
+    let waits = ostler.fake("--wait-shutdown");
+    let mut live = ostler.starts(&["run", "--worktree", "--process", &waits, "x", "--json"]);
+    let begun = live.event("the agent to run", |event| event["phase"] == "running");
+    let live_id = begun["run_id"].as_str().unwrap().to_owned();
+    let rows = json(&ostler.says(&["worktrees", "list", "--json"]));
+    let states: Vec<_> = rows.as_array().unwrap().iter().map(|row| &row["state"]).collect();
+    assert_eq!(states, ["live", "unapplied", "unapplied"], "{rows}");
+    assert_eq!(rows[1]["files"], 1);
+    let refused = ostler.says(&["worktrees", "discard", &live_id, "--force"]);
+    assert_eq!(refused.code, 13, "{}", refused.stderr);
+    let table = ostler.says(&["worktrees"]).stdout;
+    assert!(table.contains("unapplied work") && table.contains("1 file"), "{table}");
+
+    let discarded = ostler.says(&["worktrees", "discard", &second, "--force"]);
+    assert_eq!(discarded.code, 0, "{}", discarded.stderr);
+    assert!(discarded.stdout.contains("1 changed file"), "{}", discarded.stdout);
+    // Undone by hand, the other is unchanged.
+    let directory = rows[2]["directory"].as_str().unwrap();
+    git(std::path::Path::new(directory), &["checkout", "-q", "."]);
+    let pruned = json(&ostler.says(&["worktrees", "prune", "--json"]));
+    assert_eq!(pruned["removed"][0]["run_id"], first, "{pruned}");
+    assert_eq!(pruned["kept"], 1, "{pruned}");
+    assert_eq!(ostler.says(&["stop", &live_id]).code, 0);
+    live.finish();
+    testkit::until("all worktrees to be removed", 60_000, || {
+        (branches(&ostler) == "main\n").then_some(())
+    });
+    assert_eq!(ostler.says(&["worktrees", "discard", &second]).code, 16);
+}
+
+#[test]
+fn resumed_run_gets_its_unchanged_worktree_again() {
+    let ostler = with_repository();
+    let root = ostler.instance.root().display().to_string();
+    let recording =
+        format!("{}/../runtimes/src/gemini/recordings/hello", env!("CARGO_MANIFEST_DIR"));
+    let script = ostler.instance.root().join("gemini.sh");
+    let fake = testkit::fake_agent();
+    let text = format!(
+        "#!/bin/sh\npwd >> {root}/cwds; cat > /dev/null\nexec {} --again {recording}\n",
+        fake.display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    let config = serde_json::json!({
+        "adapters": { "g": { "type": "cli", "runtime": "gemini", "binary": script } },
+        "agents": { "mine": { "adapter": "g", "workspace": "worktree" } },
+    });
+    ostler.instance.write_config(&config.to_string());
+    let first = id(&good(&ostler.says(&["run", "mine", "first", "--json"])));
+    good(&ostler.says(&["run", "mine", "second", "--continue", "--json"]));
+    good(&ostler.says(&["run", "mine", "third", "--resume", &first, "--json"]));
+    let cwds = fs::read_to_string(format!("{root}/cwds")).unwrap();
+    let cwds: Vec<_> = cwds.lines().collect();
+    assert_eq!((cwds[1], cwds[2]), (cwds[0], cwds[0]), "{cwds:?}");
+    testkit::until("the worktree to be removed", 60_000, || {
+        (branches(&ostler) == "main\n").then_some(())
+    });
+}

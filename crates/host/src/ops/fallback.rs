@@ -8,6 +8,7 @@ use super::errand::{self, Resolved};
 use super::resume;
 use super::run::{Link, Named, stored};
 use crate::Host;
+use crate::trees::Tree;
 use contract::{Code, Fault, limits};
 use engine::rules::fallback::{Standing, Went, is_left, standing};
 use engine::rules::handover::Past;
@@ -152,7 +153,7 @@ impl Ways {
         let runs: Vec<_> = self.went.iter().map(|run| run.id).collect();
         let past = resume::past(host, &runs).await?;
         let cwd = PathBuf::from(&last.cwd);
-        let tree = host.inner.trees.of(&cwd).filter(|tree| tree.is_there()).map(|_| cwd);
+        let tree = host.inner.trees.of(&cwd).filter(Tree::can_be_entered).map(|_| cwd);
         // The task itself is what it is asked.
         Ok(Some(HandedOver { past: Past { task: String::new(), ..past }, tree }))
     }

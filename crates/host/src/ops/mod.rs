@@ -32,3 +32,4 @@ pub mod task;
 pub mod token;
 pub mod tool;
 pub mod who;
+pub mod worktrees;

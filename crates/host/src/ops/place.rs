@@ -5,7 +5,7 @@
 use super::resume;
 use super::run::{RunRequest, Where};
 use crate::trace::warning;
-use crate::trees::{Kind, Trees, Wanted};
+use crate::trees::{Entering, Kind, Trees, Wanted};
 use crate::workspace::Workspace;
 use crate::{Host, git};
 use contract::{Code, Draft, Fault, RunId};
@@ -42,7 +42,10 @@ pub(super) struct Placed {
 /// A workspace that is removed again, unless its run came to be.
 pub(super) struct Fresh {
     trees: Arc<Trees>,
+    /// Absent for one that an earlier run left.
     run: Option<RunId>,
+    /// Keeps one that an earlier run left from being removed until the new run is durable.
+    _entering: Option<Entering>,
 }
 
 impl Fresh {
@@ -116,8 +119,12 @@ impl Site {
             Workspace::open(dir).map(|found| Arc::new(found.without(&house.data.private())))
         };
         let (kind, source, keep) = match self {
-            Self::Here(dir) | Self::Again(dir) => {
+            Self::Here(dir) => {
                 return Ok(Placed { workspace: open(&dir)?, fresh: None, warnings: Vec::new() });
+            }
+            Self::Again(dir) => {
+                let (dir, fresh) = enter(&house.trees, dir, purpose).await?;
+                return Ok(Placed { workspace: open(&dir)?, fresh, warnings: Vec::new() });
             }
             Self::New { kind, source, keep } => (kind, source, keep),
         };
@@ -137,7 +144,7 @@ impl Site {
             return Ok(Placed { workspace: stand_in, fresh: None, warnings: Vec::new() });
         };
         // Should it not open, it goes again.
-        let guard = || Fresh { trees: Arc::clone(&house.trees), run: Some(run) };
+        let guard = || Fresh { trees: Arc::clone(&house.trees), run: Some(run), _entering: None };
         let fresh = made.fresh.then(guard);
         Ok(Placed {
             workspace: open(&made.cwd)?,
@@ -145,4 +152,28 @@ impl Site {
             warnings: made.notes.into_iter().map(warning).collect(),
         })
     }
+}
+
+/// Enters the workspace that an earlier run left. A worktree that was removed because nothing had been
+/// changed in it is made again, at the same path: agents find their conversations by it.
+async fn enter(
+    trees: &Arc<Trees>,
+    dir: PathBuf,
+    purpose: Purpose,
+) -> Result<(PathBuf, Option<Fresh>), Fault> {
+    let Some(tree) = trees.of(&dir) else { return Ok((dir, None)) };
+    if purpose == Purpose::Line {
+        let stand_in = if tree.is_there() { dir } else { tree.record.source };
+        return Ok((stand_in, None));
+    }
+    let trees = Arc::clone(trees);
+    let entered = tokio::task::spawn_blocking(move || {
+        let entering = trees.enter(tree.id);
+        trees.remake(&tree)?;
+        let dir = if dir.is_dir() { dir } else { tree.cwd() };
+        Ok((dir, Some(Fresh { trees, run: None, _entering: Some(entering) })))
+    });
+    entered.await.map_err(|error| {
+        Fault::new(Code::InternalError, format!("entering a workspace: {error}"))
+    })?
 }

@@ -1,14 +1,17 @@
 //! Taking runs away: one that a person names, or by age and size what nobody needs any more. What was
-//! spent stays in the books, and the id stays known. A run that has not ended is never taken, and
-//! nothing is deleted while a backup is made.
+//! spent stays in the books, and the id stays known. A run that has not ended is never taken, one whose
+//! worktree has work that was not applied only by a person who says so, and nothing is deleted while a
+//! backup is made.
 
 use super::run::{find, stored};
 use super::who::Who;
+use super::worktrees::{self, Force};
 use crate::{Host, Inner, clock};
 use contract::limits::{
     RETENTION_LOOK_MS, RETENTION_PAUSE_MS, RETENTION_RUNS_MAX, RETENTION_SLICE,
 };
 use contract::{Code, Fault, RunId};
+use std::collections::HashSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use store::{Stale, Upkeep};
@@ -22,9 +25,13 @@ pub struct Retention {
 
 const DAY_MS: i64 = 86_400_000;
 
-/// Deletes a run that has ended, with everything that only it has. Deleted again it stays so.
-pub async fn delete(host: &Host, given: &str, by: &Who) -> Result<RunId, Fault> {
+/// Deletes a run that has ended, with everything that only it has. Deleted again it stays so. A run
+/// whose worktree has work that was not applied is refused unless `force` is given.
+pub async fn delete(host: &Host, given: &str, force: Force, by: &Who) -> Result<RunId, Fault> {
     let run = find(host, given).await?;
+    if let Some(tree) = host.inner.trees.tree(run) {
+        worktrees::may_remove(host, &tree, force).await?;
+    }
     let (house, by) = (host.clone(), by.clone());
     // Whoever asked may go away meanwhile; what was begun is done, and written down.
     let done = tokio::spawn(async move {
@@ -107,6 +114,8 @@ pub async fn sweep(host: &Host, retention: Retention) -> Result<usize, Fault> {
     }
     let now = clock::now().wall;
     let mut gone = 0;
+    // Runs whose worktree has work that was not applied: no age and no size deletes that.
+    let mut needed: HashSet<RunId> = HashSet::new();
     while gone < RETENTION_RUNS_MAX {
         let old = retention.days.map(|days| now.plus_ms(-DAY_MS * i64::from(days)));
         let over = match retention.bytes {
@@ -120,12 +129,17 @@ pub async fn sweep(host: &Host, retention: Retention) -> Result<usize, Fault> {
         };
         // A few at a time when there is too much: they may be enough, and weighing takes a while.
         let limit = if over { RETENTION_SLICE } else { RETENTION_RUNS_MAX - gone };
-        let stale = Stale { ended_before, limit };
-        let runs = host.store().stale(stale).await.map_err(stored)?;
+        let stale = Stale { ended_before, limit: limit + needed.len() };
+        let mut runs = host.store().stale(stale).await.map_err(stored)?;
+        runs.retain(|run| !needed.contains(run));
         if runs.is_empty() {
             break;
         }
         for run in runs {
+            if worktrees::is_needed(host, run).await? {
+                needed.insert(run);
+                continue;
+            }
             if !take(host, run).await? {
                 return Ok(gone);
             }

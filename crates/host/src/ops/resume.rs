@@ -66,7 +66,7 @@ pub(super) async fn workspace_left(
         (Some(Resume::Run(run)), _) => {
             let row = store.run(find(host, run).await?).await.map_err(stored)?;
             let cwd = row.map(|row| PathBuf::from(row.cwd));
-            Ok(cwd.filter(|cwd| trees.of(cwd).is_some_and(|tree| tree.is_there())))
+            Ok(cwd.filter(|cwd| trees.of(cwd).is_some_and(|tree| tree.can_be_entered())))
         }
         (Some(Resume::Newest), _) => {
             let Ok(source) = request.cwd.canonicalize() else { return Ok(None) };

@@ -33,10 +33,27 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Whether there is nothing to be seen.
-    pub fn is_empty(&self) -> bool {
-        self.files.is_empty() && self.nested.is_empty() && !self.incomplete
+    /// Those of a worktree in which nothing was changed.
+    fn none(worktree: &Worktree) -> Self {
+        Self {
+            base: worktree.base.clone(),
+            branch: worktree.branch.clone(),
+            files: Vec::new(),
+            files_left_out: 0,
+            patch: Vec::new(),
+            patch_cut: false,
+            incomplete: false,
+            nested: Vec::new(),
+        }
     }
+}
+
+/// The part of [`Changes`] that takes no patch to find out.
+pub(super) struct Names {
+    pub files: Vec<Changed>,
+    pub files_left_out: usize,
+    pub incomplete: bool,
+    pub nested: Vec<String>,
 }
 
 /// A file that is different.
@@ -120,10 +137,30 @@ impl Trees {
             };
             Ok(seen)
         };
+        if tree.record.removed_unchanged {
+            return Ok(Changes::none(worktree));
+        }
         if tree.record.given_back.is_none() && !tree.is_there() {
             return Err(make::gone(tree));
         }
-        look().map_err(|error| unusable(&worktree.top, &error))
+        look().or_else(|error| match self.tree(tree.id) {
+            // It was removed while it was looked at.
+            Some(now) if now.record.removed_unchanged => Ok(Changes::none(worktree)),
+            _ => Err(unusable(&worktree.top, &error)),
+        })
+    }
+
+    /// The names of what differs, without a patch. Blocking.
+    pub(super) fn names(
+        &self,
+        repository: &Repository,
+        tree: &Tree,
+        worktree: &Worktree,
+    ) -> io::Result<Names> {
+        let seen = Seen::of(repository, tree, worktree, Objects::Apart)?;
+        let (files, files_left_out) = seen.files(repository, &worktree.base)?;
+        let (incomplete, nested) = (seen.incomplete, seen.nested.clone());
+        Ok(Names { files, files_left_out, incomplete, nested })
     }
 
     /// The repository that a worktree came from, if it is still the same one.

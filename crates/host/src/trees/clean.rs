@@ -2,13 +2,15 @@
 //! its record last, so that a host that dies on the way is followed by one that does the rest. Nothing
 //! is removed that does not lead to a directory of ours.
 
-use super::{Tree, Trees};
+use super::{Holds, Tree, Trees};
 use crate::git::{MARK, Repository};
 use contract::RunId;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// Rounds in which calls of git are looked for that a dead host left.
 const SWEEP_ROUNDS_MAX: u32 = 250;
@@ -49,11 +51,7 @@ impl Trees {
     }
 
     fn is_worked_in(&self, id: RunId) -> bool {
-        let Some(tree) = self.tree(id).filter(Tree::is_there) else { return false };
-        match tree.record.worktree {
-            None => fs::read_dir(&tree.record.work).is_ok_and(|mut files| files.next().is_some()),
-            Some(_) => !self.changes(&tree).is_ok_and(|changes| changes.is_empty()),
-        }
+        self.tree(id).is_some_and(|tree| self.holds(&tree) != Holds::Nothing)
     }
 
     /// Removes what is to be worked in, and keeps the record. Blocking.
@@ -80,11 +78,79 @@ impl Trees {
         let _ = remove_all(work);
     }
 
-    /// A run that worked in this directory has ended: what was only for it goes. Blocking.
+    /// Removes what only a run that has ended needed: its temporary directory, or its worktree if
+    /// nothing was changed in it. The caller makes sure that no other run works there. Blocking.
     pub fn ended(&self, cwd: &Path) {
         let Some(tree) = self.of(cwd) else { return };
-        if tree.record.worktree.is_none() && !tree.record.keep {
-            self.remove(tree.id);
+        match tree.record.worktree {
+            None if tree.record.keep => {}
+            None => self.remove(tree.id),
+            Some(_) => drop(self.remove_unchanged(tree.id)),
+        }
+    }
+
+    /// Removes a worktree in which nothing was changed, with its branch, and keeps its record. Gives
+    /// whether it is removed. Blocking.
+    ///
+    /// The record says so first: a host that dies afterwards is followed by one that calls this again.
+    pub fn remove_unchanged(&self, id: RunId) -> bool {
+        // Work that is being given back is looked at when that is done.
+        let _giving = self.giving.lock().unwrap_or_else(PoisonError::into_inner);
+        let entering = self.entering();
+        let Some(mut tree) = self.tree(id).filter(|_| !entering.contains_key(&id)) else {
+            return false;
+        };
+        let Some(worktree) = tree.record.worktree.clone() else { return false };
+        let work = tree.record.work.clone();
+        let was_begun = tree.record.removed_unchanged;
+        if was_begun && worktree.entry(&work).is_some() {
+            // A host died before it removed anything, and the files may have been changed since.
+            tree.record.removed_unchanged = false;
+        }
+        if !tree.record.removed_unchanged {
+            if !tree.is_there() || self.holds(&tree) != Holds::Nothing {
+                if was_begun {
+                    // It has work now. If the record cannot be written, the next host looks again.
+                    let _ = tree.write();
+                }
+                return false;
+            }
+            tree.record.removed_unchanged = true;
+            if tree.write().is_err() {
+                return false;
+            }
+        }
+        // A branch that has been moved meanwhile stays.
+        self.clean(&tree, Branch::DropUnused);
+        true
+    }
+
+    /// Keeps a workspace from being removed while a run is about to start in it.
+    pub fn enter(self: &Arc<Self>, id: RunId) -> Entering {
+        *self.entering().entry(id).or_default() += 1;
+        Entering { trees: Arc::clone(self), id }
+    }
+
+    fn entering(&self) -> MutexGuard<'_, HashMap<RunId, usize>> {
+        self.entering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Held until the run that starts in a workspace is known as a live one.
+#[derive(Debug)]
+pub(crate) struct Entering {
+    trees: Arc<Trees>,
+    id: RunId,
+}
+
+impl Drop for Entering {
+    fn drop(&mut self) {
+        let mut entering = self.trees.entering();
+        if let Some(count) = entering.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                entering.remove(&self.id);
+            }
         }
     }
 }

@@ -45,6 +45,14 @@ pub struct GivenBack {
     pub at: Timestamp,
 }
 
+impl GivenBack {
+    /// The result for a worktree that was removed because nothing was changed in it.
+    fn nothing(worktree: &Worktree, how: How, at: Timestamp) -> Self {
+        let (into, tree) = (worktree.top.clone(), worktree.base.clone());
+        Self { how, into, files: 0, commit: None, branch: None, tree, at }
+    }
+}
+
 /// In whose name commits are made where nobody is named.
 const NOBODY: (&str, &str) = ("Ostler", "ostler@localhost");
 /// How many files a fault names.
@@ -71,6 +79,9 @@ impl Trees {
                 given.into.display()
             );
             return Err(Fault::new(Code::Conflict, message));
+        }
+        if tree.record.removed_unchanged {
+            return Ok(GivenBack::nothing(&worktree, how, words.at));
         }
         if !tree.is_there() {
             return Err(make::gone(&tree));

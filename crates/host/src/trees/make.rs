@@ -68,6 +68,24 @@ impl Trees {
         })
     }
 
+    /// Makes a worktree again that was removed because nothing was changed in it, at the same path and
+    /// from the present HEAD. One that is there is left as it is. Blocking.
+    pub fn remake(&self, tree: &Tree) -> Result<(), Fault> {
+        let mut left = match self.tree(tree.id) {
+            Some(now) if now.record.removed_unchanged => now,
+            _ => return Ok(()),
+        };
+        let (run, source) = (left.id, left.record.source.clone());
+        let made = self.make(Wanted { run, source: &source, kind: Kind::Worktree, keep: true });
+        made.map(drop).inspect_err(|_| {
+            // Another try may succeed, so that the conversation held here must stay known.
+            left.record.made = true;
+            let kept = fs::DirBuilder::new().recursive(true).mode(0o700).create(&left.dir);
+            // The failure that is reported is the one above.
+            let _ = kept.and_then(|()| left.write());
+        })
+    }
+
     /// That a worktree could be made here. Blocking.
     pub fn check(&self, source: &Path) -> Result<(), Fault> {
         let base = Repository::open(&self.git, source).and_then(|repository| base(&repository));
@@ -95,7 +113,9 @@ impl Trees {
         };
         let work = dir.join(name);
         let (keep, given_back) = (wanted.keep, None);
-        let record = Record { source, work, made: false, keep, worktree, given_back };
+        let removed_unchanged = false;
+        let record =
+            Record { source, work, made: false, keep, worktree, given_back, removed_unchanged };
         Ok(Making { tree: Tree { id: wanted.run, dir, record }, repository })
     }
 }
@@ -201,6 +221,10 @@ impl Tree {
         let work = &self.record.work;
         let inside = self.record.worktree.as_ref().and_then(|worktree| {
             let inside = self.record.source.strip_prefix(&worktree.top).ok()?;
+            if self.record.removed_unchanged {
+                // Component by component: joining an empty path would add a slash at the end.
+                return Some(work.components().chain(inside.components()).collect());
+            }
             let dir = work.join(inside).canonicalize().ok()?;
             (dir.is_dir() && dir.starts_with(work.canonicalize().ok()?)).then_some(dir)
         });

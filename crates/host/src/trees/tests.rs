@@ -172,8 +172,9 @@ fn a_temporary_directory_is_empty_and_goes_with_its_run_unless_it_is_kept() {
         stage.trees.ended(&made.cwd);
         assert_eq!(made.cwd.exists(), keep);
     }
-    // A worktree stays: its work is wanted.
+    // A worktree with work stays.
     let tree = stage.make(3);
+    put(&tree, "new.txt", "new\n");
     stage.trees.ended(&tree.record.work);
     assert!(tree.record.work.exists());
 }
@@ -485,4 +486,121 @@ fn of_a_patch_only_the_whole_is_given_back() {
     let patch = |cut| Answer { done: true, out: b"diff".to_vec(), cut, complaint: String::new() };
     assert_eq!(give_back::whole(patch(false)).unwrap(), b"diff");
     assert_eq!(give_back::whole(patch(true)).unwrap_err().code, Code::TooLarge);
+}
+
+#[test]
+fn unchanged_worktree_is_removed_with_its_branch() {
+    let stage = Stage::new();
+    let before = stage.git(&["branch"]);
+    let tree = stage.make(1);
+    // Ignored files are not work.
+    fs::write(tree.record.work.join("build.log"), "noise").unwrap();
+    assert_eq!(stage.trees.holds(&tree), Holds::Nothing);
+    stage.trees.ended(&tree.cwd());
+    let left = stage.trees.tree(run_id(1)).unwrap();
+    assert!(left.record.removed_unchanged && !left.record.work.exists());
+    assert_eq!(stage.git(&["branch"]), before);
+    assert_eq!(stage.git(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(stage.trees.changes(&left).unwrap().files, []);
+    let given = stage.trees.give_back(&left, How::Merge, &words()).unwrap();
+    assert_eq!((given.files, given.commit), (0, None));
+}
+
+#[test]
+fn worktree_with_work_is_kept() {
+    let work: [(&str, fn(&Path)); 5] = [
+        ("a changed file", |dir| fs::write(dir.join("a.txt"), "x").unwrap()),
+        ("a new file", |dir| fs::write(dir.join("new.txt"), "x").unwrap()),
+        ("a deleted file", |dir| fs::remove_file(dir.join("a.txt")).unwrap()),
+        ("an empty commit", |dir| {
+            git(dir, &["commit", "-q", "--allow-empty", "-m", "empty"]);
+        }),
+        ("a detached commit", |dir| {
+            git(dir, &["checkout", "-q", "--detach"]);
+            git(dir, &["commit", "-q", "--allow-empty", "-m", "empty"]);
+        }),
+    ];
+    for (name, does) in work {
+        let stage = Stage::new();
+        let tree = stage.make(1);
+        does(&tree.record.work);
+        assert!(matches!(stage.trees.holds(&tree), Holds::Work(_)), "{name}");
+        stage.trees.ended(&tree.cwd());
+        assert!(!stage.trees.remove_unchanged(run_id(1)), "{name}");
+        assert!(stage.trees.tree(run_id(1)).unwrap().is_there(), "{name}");
+    }
+}
+
+#[test]
+fn worktree_that_cannot_be_compared_is_kept() {
+    let stage = Stage::new();
+    let tree = stage.make(1);
+    fs::rename(stage.repo(), stage.root().join("moved")).unwrap();
+    assert!(matches!(stage.trees.holds(&tree), Holds::Unknown(_)));
+    stage.trees.ended(&tree.cwd());
+    assert!(stage.trees.tree(run_id(1)).unwrap().is_there());
+}
+
+#[test]
+fn removal_of_unchanged_worktree_survives_crashes() {
+    // The host died after it had written the record: the next one finishes.
+    let stage = Stage::new();
+    let mut tree = stage.make(1);
+    tree.record.removed_unchanged = true;
+    tree.write().unwrap();
+    stage.trees.ended(&tree.cwd());
+    assert!(!tree.record.work.exists());
+    assert_eq!(stage.git(&["worktree", "list"]).lines().count(), 1);
+    // The host died after it had removed what git knows of the worktree.
+    let mut tree = stage.make(2);
+    tree.record.removed_unchanged = true;
+    tree.write().unwrap();
+    let entry = tree.worktree().unwrap().entry(&tree.record.work).unwrap();
+    fs::remove_dir_all(entry).unwrap();
+    stage.trees.ended(&tree.cwd());
+    assert!(!tree.record.work.exists());
+    // A file was changed between the record and the next host: it is work again.
+    let mut tree = stage.make(3);
+    tree.record.removed_unchanged = true;
+    tree.write().unwrap();
+    fs::write(tree.record.work.join("a.txt"), "mine").unwrap();
+    stage.trees.ended(&tree.cwd());
+    assert!(stage.trees.tree(run_id(3)).unwrap().is_there());
+}
+
+#[test]
+fn removed_worktree_is_made_again_at_the_same_path() {
+    let stage = Stage::new();
+    let tree = stage.make(1);
+    stage.trees.ended(&tree.cwd());
+    stage.write("later.txt", "later\n");
+    stage.git(&["add", "."]);
+    stage.git(&["commit", "-qm", "later"]);
+    let left = stage.trees.tree(run_id(1)).unwrap();
+    assert_eq!(left.cwd(), tree.cwd());
+    stage.trees.remake(&left).unwrap();
+    let again = stage.trees.tree(run_id(1)).unwrap();
+    assert!(again.is_there() && again.record.work == tree.record.work);
+    assert!(again.record.work.join("later.txt").exists(), "it is made from the present HEAD");
+    // A failure leaves the record, so that the next try may succeed.
+    stage.trees.ended(&again.cwd());
+    fs::rename(stage.repo(), stage.root().join("moved")).unwrap();
+    let left = stage.trees.tree(run_id(1)).unwrap();
+    stage.trees.remake(&left).unwrap_err();
+    fs::rename(stage.root().join("moved"), stage.repo()).unwrap();
+    stage.trees.remake(&stage.trees.tree(run_id(1)).unwrap()).unwrap();
+    assert!(stage.trees.tree(run_id(1)).unwrap().is_there());
+}
+
+#[test]
+fn worktree_is_kept_while_a_run_enters_it() {
+    let Stage { dir, trees } = Stage::new();
+    let stage = Stage { dir, trees: Trees::new(Path::new("/nonexistent"), &BTreeMap::new()) };
+    let trees = std::sync::Arc::new(trees);
+    let wanted = Wanted { run: run_id(1), source: &stage.repo(), kind: Kind::Worktree, keep: true };
+    trees.make(wanted).unwrap();
+    let entering = trees.enter(run_id(1));
+    assert!(!trees.remove_unchanged(run_id(1)));
+    drop(entering);
+    assert!(trees.remove_unchanged(run_id(1)));
 }

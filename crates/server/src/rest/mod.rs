@@ -142,7 +142,8 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/runs/{run}",
         methods: &[
             at!(get Viewer runs::show, "one run, or with view=transcript what it said, joined"),
-            at!(delete Admin runs::delete, "delete a run that has ended; its costs stay"),
+            at!(delete Admin runs::delete,
+                "delete a run that has ended; its costs stay; 409 if its worktree has work that was not applied, unless force=true"),
         ],
     },
     Route {
@@ -172,6 +173,21 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/runs/{run}/apply",
         methods: &[at!(post Operator trees::apply,
             "bring its work back from its worktree, by merge or patch")],
+    },
+    Route {
+        path: "/api/v1/worktrees",
+        methods: &[at!(get Viewer trees::list,
+            "the worktrees that are kept, newest first, with their state and number of changed files")],
+    },
+    Route {
+        path: "/api/v1/worktrees/prune",
+        methods: &[at!(post Operator trees::prune,
+            "remove the worktrees that have no work and in which no run works")],
+    },
+    Route {
+        path: "/api/v1/worktrees/{run}",
+        methods: &[at!(delete Operator trees::discard,
+            "remove the worktree of a run; 409 if it has work that was not applied, unless force=true")],
     },
     Route {
         path: "/api/v1/runs/{run}/callback",

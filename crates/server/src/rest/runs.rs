@@ -17,6 +17,7 @@ use contract::transcript::{self, Transcript};
 use contract::{Code, CommandId, Event, Fault, LaunchPlan, Page, RunId, Scope, Wish, limits};
 use failpoint::Point;
 use host::ops::run::{self, Asked, RunRequest, Started, Waiting};
+use host::ops::worktrees::Force;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{RunRow, RunsPage};
@@ -210,6 +211,14 @@ pub async fn blob(State(app): State<App>, Named(hash): Named) -> Result<Sent<Byt
     Ok(Sent::new(([(header::CONTENT_TYPE, "application/octet-stream")], bytes)))
 }
 
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ForceQuery {
+    /// Also delete work in its worktree that was not applied.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// What is not there any more.
 #[derive(Serialize, JsonSchema)]
 pub struct Deleted {
@@ -220,8 +229,10 @@ pub async fn delete(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Named(given): Named,
+    Options(ForceQuery { force }): Options<ForceQuery>,
 ) -> Result<Json<Deleted>, Problem> {
-    let deleted = host::ops::remove::delete(&app.host, &given, &caller.who()).await?;
+    let force = if force { Force::Yes } else { Force::No };
+    let deleted = host::ops::remove::delete(&app.host, &given, force, &caller.who()).await?;
     failpoint::hit(Point::DeletionUnanswered);
     Ok(Json(Deleted { deleted }))
 }
