@@ -15,7 +15,9 @@ mod limits;
 mod measure;
 mod money;
 mod page;
+mod paths;
 mod practice;
+mod question;
 mod system;
 mod table;
 mod tasks;
@@ -32,6 +34,7 @@ pub use figures::ordinal;
 pub use limits::{budgets_table, quotas_table};
 pub use money::{agents_table, costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
+pub use question::{named_options, waits_for_answer};
 pub use table::{RunRow, runs_table, tail};
 pub use tasks::{task_sheet, tasks_table};
 pub use tone::Colour;
@@ -41,7 +44,7 @@ use clean::Cleaner;
 use contract::event::{Body, Event, Text};
 use flow::{Flow, Step};
 use measure::fit;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use tone::Tone;
 use totals::Totals;
 
@@ -118,8 +121,18 @@ pub struct Renderer {
     cut: Option<(Group, Option<String>)>,
     /// Names of calls without a result yet.
     calls: BTreeMap<String, String>,
+    /// Calls that were denied and whose results are still to come.
+    denied: BTreeSet<String>,
     /// The call whose line was the last one printed.
     last_call: Option<String>,
+    /// The directory that the agent works in: paths inside it are shown relative to it.
+    root: Option<String>,
+    /// Questions are answered by keys at this terminal.
+    takes_keys: bool,
+    /// The line that names the run was printed.
+    introduced: bool,
+    /// An error that may be the reason of the end; then it is told there and only there.
+    pending: Option<contract::event::Error>,
     answered: bool,
     totals: Totals,
 }
@@ -134,7 +147,12 @@ impl Renderer {
             open: None,
             cut: None,
             calls: BTreeMap::new(),
+            denied: BTreeSet::new(),
             last_call: None,
+            root: None,
+            takes_keys: false,
+            introduced: false,
+            pending: None,
             answered: false,
             totals: Totals::default(),
         }
@@ -144,6 +162,11 @@ impl Renderer {
     pub fn event(&mut self, event: &Event) -> Vec<Piece> {
         self.totals.hear(event);
         let mut out = Vec::new();
+        self.settle_pending(&event.body, &mut out);
+        if let Body::Session(session) = &event.body {
+            self.root = session.cwd.clone().or(self.root.take());
+        }
+        let introduces = self.introduce(event, &mut out);
         match &event.body {
             Body::AssistantText(text) => {
                 self.answered = true;
@@ -158,16 +181,17 @@ impl Renderer {
             Body::ToolResult(result) => self.answer(result, event.truncated, &mut out),
             Body::Diff(diff) => {
                 let (more, less) = tools::changed(diff);
-                let line = format!("± {}  +{more} −{less}", one_line(&diff.path));
+                let path = paths::relative(&one_line(&diff.path), self.root.as_deref());
+                let figures = format!("  +{more} −{less}");
+                let room = self.columns.saturating_sub(GUTTER + measure::width(&figures));
+                let line = format!("± {}{figures}", measure::fit_middle(&path, room));
                 self.line(Group::Tools, Tone::Tool, &line, &mut out);
             }
             Body::Permission(permission) => self.permission(permission, &mut out),
             Body::Plan(plan) => self.plan(plan, &mut out),
             Body::Log(log) => self.log(log, &mut out),
             Body::Error(error) => {
-                let head = format!("! {}: {}", error.code, one_line(&error.message));
-                self.paragraph(Group::System, Tone::Bad, &head, &mut out);
-                self.tail(error.detail.as_deref().unwrap_or_default(), &mut out);
+                self.pending = Some(error.clone());
             }
             Body::Result(result) => {
                 // An agent that never spoke still has its answer shown.
@@ -191,7 +215,10 @@ impl Renderer {
             | Body::Budget(_)
             | Body::Lease(_)
             | Body::Lifecycle(_) => {
-                if let Some(line) = system::line(&event.body, self.detail) {
+                let is_shown = matches!(event.body, Body::Session(_)) && introduces;
+                if let Some(line) = system::line(&event.body, event.ts, self.detail)
+                    && !is_shown
+                {
                     self.paragraph(Group::System, Tone::System, &line, &mut out);
                 }
             }
@@ -204,6 +231,17 @@ impl Renderer {
         self.totals.status(elapsed_ms, self.columns, self.colour)
     }
 
+    /// A line that is being typed, for the place of the status line.
+    pub fn prompt(&self, prompt: &str) -> String {
+        let room = self.columns.saturating_sub(GUTTER + 1);
+        format!("  {}", self.colour.paint(Tone::Strong, &measure::fit_middle(&clean(prompt), room)))
+    }
+
+    /// Says whether questions are answered by keys at this terminal.
+    pub fn takes_keys(&mut self, takes_keys: bool) {
+        self.takes_keys = takes_keys;
+    }
+
     /// The closing lines: how it ended, why, what to do, what it cost, how to see more.
     pub fn summary(&self) -> String {
         self.totals.summary(self.columns.min(TEXT_COLUMNS_MAX), self.colour)
@@ -212,6 +250,10 @@ impl Renderer {
     /// What is held back of a text when nothing more has come for a while. The text may go on.
     pub fn idle(&mut self) -> Vec<Piece> {
         let mut out = Vec::new();
+        // An error after which the agent goes on by itself is news; another is about to be the end.
+        if let Some(error) = self.pending.take_if(|error| error.retryable) {
+            self.trouble(&error, &mut out);
+        }
         if let Some(mut open) = self.open.take() {
             let mut steps = Vec::new();
             open.flow.finish(&mut steps);
@@ -226,6 +268,57 @@ impl Renderer {
         let mut out = Vec::new();
         self.close(&mut out);
         out
+    }
+
+    /// Tells an error that turned out not to be the end.
+    fn settle_pending(&mut self, next: &Body, out: &mut Vec<Piece>) {
+        let is_told_at_the_end = |error: &contract::event::Error| match next {
+            Body::Result(result) => result.code == Some(error.code),
+            _ => false,
+        };
+        let leads_to_the_end = matches!(
+            next,
+            Body::Lease(_) | Body::Lifecycle(_) | Body::Log(_) | Body::Turn(_) | Body::Usage(_)
+        );
+        if leads_to_the_end {
+            return;
+        }
+        if let Some(error) = self.pending.take().filter(|error| !is_told_at_the_end(error)) {
+            self.trouble(&error, out);
+        }
+    }
+
+    fn trouble(&mut self, error: &contract::event::Error, out: &mut Vec<Piece>) {
+        let line = format!("! {}: {}", error.code, one_line(&error.message));
+        self.paragraph(Group::System, Tone::Bad, &line, out);
+    }
+
+    /// Prints the line that names the run: with its session, or before the first thing that is shown.
+    fn introduce(&mut self, event: &Event, out: &mut Vec<Piece>) -> bool {
+        let shows = !matches!(
+            event.body,
+            Body::Lease(_)
+                | Body::Lifecycle(_)
+                | Body::Log(_)
+                | Body::Usage(_)
+                | Body::Quota(_)
+                | Body::Turn(_)
+                | Body::Budget(_)
+                | Body::Session(_)
+                | Body::Error(_)
+        );
+        let is_session = matches!(event.body, Body::Session(_));
+        if self.introduced || !(shows || is_session) {
+            return false;
+        }
+        self.introduced = true;
+        let id = event.run_id.to_string();
+        let session = system::line(&event.body, event.ts, self.detail).filter(|_| is_session);
+        let about = session.map(|line| line.trim_start_matches("◆ ").to_owned());
+        let about = about.map(|about| format!(" · {about}")).unwrap_or_default();
+        let line = format!("◆ run {}{about}", tail(&id));
+        self.line(Group::System, Tone::System, &measure::fit_middle(&line, self.columns), out);
+        true
     }
 
     fn speak(&mut self, group: Group, text: &Text, out: &mut Vec<Piece>) {
@@ -257,7 +350,7 @@ impl Renderer {
 
     fn new_block(&self, group: Group, block: Option<String>) -> OpenBlock {
         let (gutter, tone) = match group {
-            Group::Assistant => ("●", Tone::Assistant),
+            Group::Assistant => ("●", Tone::Plain),
             Group::Thought => ("∴", Tone::Thought),
             Group::Person => ("›", Tone::Person),
             Group::System | Group::Tools => ("·", Tone::System),

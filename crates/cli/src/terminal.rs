@@ -153,6 +153,10 @@ impl<W: Write> Screen<W> {
         Self { out, is_terminal, open_columns: None, columns, status: Status::Absent }
     }
 
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// Writes what the renderer made of an event, at once.
     pub fn show(&mut self, pieces: &[Piece]) -> Result<(), Gone> {
         let mut text = String::new();
@@ -194,18 +198,6 @@ impl<W: Write> Screen<W> {
                 let back = columns + 1;
                 self.write_raw(&format!("\n{WIPE}{status}\u{1b}[A\u{1b}[{back}G"))
             }
-        }
-    }
-
-    /// Somebody typed a line. The terminal has shown it behind the status line and gone on to the next:
-    /// both are taken away, so that no status of a moment that is over stays among the text.
-    pub fn typed(&mut self) -> Result<(), Gone> {
-        match self.status {
-            Status::Here => {
-                self.status = Status::Absent;
-                self.write_raw(&format!("\u{1b}[A\r{WIPE_BELOW}"))
-            }
-            Status::Below | Status::Absent => Ok(()),
         }
     }
 
@@ -262,17 +254,6 @@ mod tests {
         let mut bytes = Vec::new();
         act(&mut Screen::new(&mut bytes, is_terminal, 40));
         String::from_utf8(bytes).unwrap()
-    }
-
-    #[test]
-    fn a_line_that_somebody_typed_goes_with_the_status_it_was_typed_behind() {
-        let shown = written(true, |screen| {
-            screen.status("waiting").unwrap();
-            screen.typed().unwrap();
-            screen.typed().unwrap();
-            screen.say("allowed").unwrap();
-        });
-        assert_eq!(shown, "\r\u{1b}[Kwaiting\u{1b}[A\r\u{1b}[Jallowed\n");
     }
 
     #[test]

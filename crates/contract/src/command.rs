@@ -38,6 +38,9 @@ pub enum Wish {
         /// Who answers. The host writes it down by the token that came; what is sent is not looked at.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
+        /// Why it is denied; the agent is told.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
     },
     /// What a tool gave that whoever asked for this run carried out.
     ToolResult { tool_call_id: String, answer: ToolAnswer },

@@ -8,6 +8,7 @@
 use crate::fault::Code;
 use crate::id::{AskId, RunId};
 use crate::money::{Basis, CostSource, Extra, NanoUsd, Tokens};
+pub use crate::permission::PermissionRequest;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -396,7 +397,19 @@ pub struct Permission {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
     pub title: String,
+    /// What the agent wants to do, in full as far as it fits; only on the question.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<PermissionRequest>>,
     pub options: Vec<PermissionOption>,
+    /// What the answer `always` allows for the rest of the run; absent when it is no answer here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always: Option<String>,
+    /// The rule that made this a question, or that decided it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// When the question is denied if no answer came; absent when the policy decides at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -406,6 +419,9 @@ pub struct Permission {
     /// The person who decided: `owner`, or `token` and its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Why the person denied it; the agent is told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
 }
 
 /// One way to answer, named by the agent in `id` and by its meaning in `kind`.
@@ -638,7 +654,15 @@ pub struct RunResult {
     pub signal: Option<i32>,
     pub duration_ms: u64,
     pub totals: Totals,
+    /// Requests of the agent that were denied: by the policy, a person, a timeout, or the agent's own
+    /// rules as far as it tells. Absent means none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub denials: u32,
     pub evidence: Evidence,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What the whole run spent; `effective_nanousd` is null as soon as any part of it is unpriced.

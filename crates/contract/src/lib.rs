@@ -16,6 +16,7 @@ pub mod id;
 pub mod limits;
 pub mod mapping;
 pub mod money;
+pub mod permission;
 pub mod plan;
 pub mod reach;
 pub mod reset;

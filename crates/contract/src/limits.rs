@@ -146,6 +146,12 @@ limits! {
     APPROVAL_OPTIONS_MAX: usize = 8;
     /// And each of them.
     APPROVAL_OPTION_CHARS_MAX: usize = 60;
+    /// The content of a permission question, as JSON.
+    PERMISSION_REQUEST_BYTES_MAX: usize = 16 * 1024;
+    /// The reason that a person gives with a denial.
+    DENIAL_REASON_BYTES_MAX: usize = 4 * 1024;
+    /// Permissions that hold for the rest of a run.
+    RUN_GRANTS_MAX: usize = 64;
     /// How long the command may take that tells people of something.
     NOTIFY_MS: u64 = 10_000;
     /// How much waits to be told while it runs.

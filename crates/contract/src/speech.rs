@@ -2,7 +2,9 @@
 //! machine (engine) turns signals into utterances; a dialect turns utterances into frames.
 //! The engine sees signals, never message text.
 
-use crate::event::{Body, Origin, PermissionOption, Raw, Remaining, StopReason, Usage};
+use crate::event::{
+    Body, Origin, PermissionOption, PermissionRequest, Raw, Remaining, StopReason, Usage,
+};
 use crate::fault::Code;
 use crate::reset::Reset;
 use crate::time::Timestamp;
@@ -55,6 +57,9 @@ pub enum Signal {
     },
     ToolClosed {
         tool_call_id: String,
+        /// The agent said that the call was denied.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        denied: bool,
     },
     /// A relayed call: an obligation, answered exactly once.
     ToolCalled(ToolCall),
@@ -104,6 +109,9 @@ pub struct Question {
     pub title: String,
     /// What is asked for only looks.
     pub reads: bool,
+    /// What is asked for, in full as far as it fits.
+    #[serde(default)]
+    pub content: Box<PermissionRequest>,
     /// The answers the agent takes, each with its kind: `allow_once`, `allow_always`,
     /// `reject_once`, `reject_always`.
     pub options: Vec<PermissionOption>,
@@ -164,6 +172,9 @@ pub enum Utterance {
     Decide {
         request: String,
         option: Option<String>,
+        /// Why a person denied it, for the agent to read.
+        #[serde(default)]
+        reason: Option<String>,
     },
     Message {
         text: String,

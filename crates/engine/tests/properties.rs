@@ -62,7 +62,7 @@ fn signal() -> impl Strategy<Value = Signal> {
         1 => Just(Signal::TurnStarted),
         1 => prop::sample::select(stops.to_vec()).prop_map(|stop| Signal::TurnEnded { stop }),
         1 => call_id().prop_map(|tool_call_id| Signal::ToolOpened { tool_call_id }),
-        1 => call_id().prop_map(|tool_call_id| Signal::ToolClosed { tool_call_id }),
+        1 => call_id().prop_map(|tool_call_id| Signal::ToolClosed { tool_call_id, denied: false }),
         4 => (
             call_id(),
             prop::sample::select(vec!["known", "unknown", "asked", "person"]),
@@ -114,6 +114,7 @@ fn question() -> impl Strategy<Value = Question> {
             tool_call_id: None,
             title: "may I?".to_owned(),
             reads,
+            content: Default::default(),
             options: kinds.iter().map(option).collect(),
         }
     })
@@ -125,7 +126,7 @@ fn wish() -> impl Strategy<Value = Wish> {
         any::<bool>().prop_map(|at_once| Wish::Stop { reason: Code::Cancelled, at_once }),
         Just(Wish::Say { text: "hello".to_owned() }),
         Just(Wish::Interrupt),
-        Just(Wish::Answer { ask_id, option: "yes".to_owned(), by: None }),
+        Just(Wish::Answer { ask_id, option: "yes".to_owned(), by: None, reason: None }),
     ]
 }
 

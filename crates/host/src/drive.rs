@@ -23,7 +23,9 @@ use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use crate::{Host, Inner, Shown};
-use contract::event::{Body, Lease, LeaseAction, PermissionOption, ToolUse, Via};
+use contract::event::{
+    Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
+};
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
 use contract::speech::Close;
@@ -766,6 +768,8 @@ impl Drive {
             kind: AskKind::of(&ask.about),
             // The agent's own words, on their way to whoever looks.
             title: self.words.seal.text(&ask.title()),
+            request: ask.request().and_then(|request| self.sealed_request(&request)),
+            always: ask.always(),
             options: ask.options().into_iter().map(|option| self.sealed(option)).collect(),
             until: now.wall.plus_ms(
                 i64::try_from(ask.deadline_ms.saturating_sub(now.mono_ms)).unwrap_or(i64::MAX),
@@ -777,6 +781,11 @@ impl Drive {
             takes_messages: self.machine.takes_messages(),
             takes_interrupts: self.machine.takes_interrupts(),
         }
+    }
+
+    /// The content of a question without secrets; `None` when sealing left no such shape.
+    fn sealed_request(&self, request: &PermissionRequest) -> Option<PermissionRequest> {
+        serde_json::from_slice(self.words.seal.view(request).bytes()).ok()
     }
 
     fn sealed(&self, option: PermissionOption) -> PermissionOption {

@@ -16,6 +16,7 @@ pub mod copilot;
 #[path = "cursor-agent/mod.rs"]
 pub mod cursor_agent;
 pub mod demo;
+mod denial;
 pub mod droid;
 pub mod gemini;
 mod headless;

@@ -298,7 +298,7 @@ pub(crate) fn assert_calls_are_paired(runtime: &dyn Runtime) -> usize {
         for signal in &out.signals {
             match signal {
                 Signal::ToolOpened { tool_call_id } => open.push(tool_call_id),
-                Signal::ToolClosed { tool_call_id } => {
+                Signal::ToolClosed { tool_call_id, .. } => {
                     let index = open.iter().position(|id| *id == tool_call_id);
                     open.remove(index.expect("a call that was opened"));
                     closed += 1;

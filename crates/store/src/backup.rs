@@ -199,6 +199,7 @@ fn closing(row: &RunRow, fence: u64, now: Timestamp) -> Batch {
         signal: None,
         duration_ms: now.since(row.started_at),
         totals: row.totals.unwrap_or_default(),
+        denials: 0,
         evidence: Evidence {
             end: EndEvidence::None,
             salvaged: None,

@@ -185,6 +185,7 @@ impl Holder {
             signal: None,
             duration_ms: 1,
             totals,
+            denials: 0,
             evidence,
         });
         Seal::default().event(&self.envelope(seq), &body, None)

@@ -76,6 +76,7 @@ impl Maker {
             signal: None,
             duration_ms: 1,
             totals: Totals::default(),
+            denials: 0,
             evidence: Evidence {
                 end: EndEvidence::Explicit,
                 salvaged: None,

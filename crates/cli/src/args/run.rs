@@ -67,7 +67,10 @@ pub struct Run {
     /// Print the final answer only
     #[arg(long, help_heading = "Output")]
     pub quiet: bool,
-    /// Also show lines that were not recognised
+    /// Exit with 12 if a request of the agent was denied, even if the run succeeded
+    #[arg(long, help_heading = "Output")]
+    pub fail_on_denied: bool,
+    /// Also show the agent's stderr, lines that were not understood, and bookkeeping
     #[arg(long, help_heading = "Output")]
     pub debug: bool,
     /// Write the agent's raw output, without secrets, to this file when the run has ended

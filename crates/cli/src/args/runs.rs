@@ -80,7 +80,7 @@ pub struct Show {
     /// Show the raw output, without secrets, as JSON lines
     #[arg(long, conflicts_with_all = ["plan", "full"])]
     pub raw: bool,
-    /// Also show lines that were not recognised
+    /// Also show the agent's stderr, lines that were not understood, and bookkeeping
     #[arg(long)]
     pub debug: bool,
 }
@@ -116,6 +116,9 @@ pub struct Answer {
     /// Approval ID as `ostler approvals` shows it, or any unique suffix
     #[arg(value_name = "ID")]
     pub ask: String,
-    /// allow, deny, or another choice that `ostler approvals` lists
+    /// allow, always (for the rest of the run), deny, or another choice that `ostler approvals` lists
     pub choice: String,
+    /// Why it is denied; the agent is told
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
 }

@@ -69,7 +69,8 @@ pub async fn answer(context: &Context, args: args::Answer) -> Result<ExitCode, S
 async fn put(way: &mut Way<'_>, args: &args::Answer) -> Result<OpenAsk, Fault> {
     let ask = way.ask(async |client| ask::find(client.asks().await?, &args.ask)).await?;
     ask::check(&ask, &args.choice)?;
-    let wish = Wish::Answer { ask_id: ask.ask_id, option: args.choice.clone(), by: None };
+    let (option, reason) = (args.choice.clone(), args.reason.clone());
+    let wish = Wish::Answer { ask_id: ask.ask_id, option, by: None, reason };
     let id = host::chance::command_id();
     way.ask(async |client| client.wish(ask.run_id, id, &wish).await).await?;
     Ok(ask)

@@ -32,6 +32,8 @@ pub struct People {
     /// A question that waits and has not been rung for. One that was answered long ago, in a run
     /// that is only looked at, never waits for a tick.
     unrung: Option<AskId>,
+    /// A line that is being typed.
+    prompt: Option<String>,
 }
 
 impl Audience {
@@ -47,6 +49,7 @@ impl Audience {
             renderer: Renderer::new(surroundings.columns, colour, detail),
             stirred: false,
             unrung: None,
+            prompt: None,
         }))
     }
 
@@ -64,12 +67,31 @@ impl Audience {
     }
 
     /// Shows an event, and says what it was.
-    pub fn hear(&mut self, received: &Received) -> Result<Body, Fault> {
+    pub fn hear(&mut self, received: &Received) -> Result<Event, Fault> {
         let event = received.event()?;
         if let Err(gone) = self.show(received, &event) {
             self.leave(&gone);
         }
-        Ok(event.body)
+        Ok(event)
+    }
+
+    /// Whether the run is shown to a person at a terminal.
+    pub fn is_at_terminal(&self) -> bool {
+        matches!(self, Self::People(people) if people.screen.is_terminal())
+    }
+
+    /// Says whether questions are answered by keys here.
+    pub fn takes_keys(&mut self, takes_keys: bool) {
+        if let Self::People(people) = self {
+            people.renderer.takes_keys(takes_keys);
+        }
+    }
+
+    /// Shows a line that is being typed in place of the status line, until there is none.
+    pub fn prompt(&mut self, prompt: Option<String>) {
+        if let Self::People(people) = self {
+            people.prompt = prompt;
+        }
     }
 
     /// Says a line to people who watch; programs are not talked to.
@@ -81,21 +103,13 @@ impl Audience {
         }
     }
 
-    /// A person who watches typed a line.
-    pub fn typed(&mut self) {
-        if let Self::People(people) = self
-            && let Err(gone) = people.screen.typed()
-        {
-            self.leave(&gone);
-        }
-    }
-
     fn show(&mut self, received: &Received, event: &Event) -> Result<(), Gone> {
         match self {
             Self::People(people) => {
                 people.stirred = true;
                 if let Body::Permission(permission) = &event.body {
-                    people.unrung = permission.decision.is_none().then_some(permission.ask_id);
+                    let waits = permission.decision.is_none() && permission.until.is_some();
+                    people.unrung = waits.then_some(permission.ask_id);
                 }
                 let pieces = people.renderer.event(event);
                 people.screen.show(&pieces)?;
@@ -166,7 +180,10 @@ impl People {
             let pieces = self.renderer.idle();
             self.screen.show(&pieces)?;
         }
-        let status = self.renderer.status(elapsed_ms);
+        let status = match &self.prompt {
+            Some(prompt) => self.renderer.prompt(prompt),
+            None => self.renderer.status(elapsed_ms),
+        };
         self.screen.status(&status)
     }
 

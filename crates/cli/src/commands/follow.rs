@@ -3,16 +3,16 @@
 //! seen.
 
 use super::audience::Audience;
+use super::keys::{AnswerKeys, KeyAnswer, Keyboard};
 use crate::client::Received;
 use crate::hosting::Hosting;
 use crate::way::Way;
 use contract::event::{Body, Permission, RunResult};
-use contract::{AskId, Code, CommandId, Fault, RunId, Wish};
+use contract::{Code, CommandId, Fault, RunId, Timestamp, Wish};
 use futures::StreamExt as _;
 use std::collections::VecDeque;
 use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
 
 /// How often the status line is redrawn.
 const REDRAW: Duration = Duration::from_millis(120);
@@ -37,51 +37,6 @@ pub enum Followed {
     Left,
 }
 
-/// What a person types, line by line, from the first question on.
-#[derive(Default)]
-struct Keyboard {
-    lines: Option<mpsc::Receiver<String>>,
-    /// Questions in the order they were asked.
-    asks: VecDeque<AskId>,
-}
-
-impl Keyboard {
-    /// Begins to listen. The thread ends with the process: a read of a terminal cannot be called off.
-    fn listen(&mut self) {
-        if self.lines.is_some() {
-            return;
-        }
-        let (sender, lines) = mpsc::channel(1);
-        std::thread::spawn(move || {
-            for line in std::io::stdin().lines().map_while(Result::ok) {
-                if sender.blocking_send(line).is_err() {
-                    return;
-                }
-            }
-        });
-        self.lines = Some(lines);
-    }
-
-    async fn line(&mut self) -> String {
-        match &mut self.lines {
-            Some(lines) => match lines.recv().await {
-                Some(line) => line,
-                None => std::future::pending().await,
-            },
-            None => std::future::pending().await,
-        }
-    }
-}
-
-/// The answer a person means by what they typed.
-fn choice(line: &str) -> Option<&'static str> {
-    match line.trim().to_lowercase().as_str() {
-        "a" | "allow" | "y" | "yes" => Some("allow"),
-        "d" | "deny" | "n" | "no" => Some("deny"),
-        _ => None,
-    }
-}
-
 pub struct Follow<'a> {
     pub way: Way<'a>,
     pub run: RunId,
@@ -89,6 +44,11 @@ pub struct Follow<'a> {
     on_interrupt: OnInterrupt,
     /// What was wished here and no host has taken yet.
     wishes: VecDeque<(CommandId, Wish)>,
+    /// When the run's first event came.
+    begun_at: Option<Timestamp>,
+    keys: AnswerKeys,
+    /// It was said where a question can be answered.
+    waits_told: bool,
 }
 
 pub(super) struct Interrupts {
@@ -123,21 +83,34 @@ enum Heard {
     Handover,
     Event(Option<Result<Received, Fault>>),
     Interrupt(u32),
-    Typed(String),
+    Key(char),
     Time,
 }
 
 impl<'a> Follow<'a> {
     /// From the run's first event on.
     pub fn new(way: Way<'a>, run: RunId, on_interrupt: OnInterrupt) -> Self {
-        Self { way, run, seen: 0, on_interrupt, wishes: VecDeque::new() }
+        Self {
+            way,
+            run,
+            seen: 0,
+            on_interrupt,
+            wishes: VecDeque::new(),
+            begun_at: None,
+            keys: AnswerKeys::default(),
+            waits_told: false,
+        }
     }
 
     pub async fn until_its_end(&mut self, audience: &mut Audience) -> Result<Followed, Fault> {
         let mut interrupts = Interrupts::new()?;
         let mut redraw = tokio::time::interval(REDRAW);
-        let mut keyboard = Keyboard::default();
-        let begun_ms = host::clock::now().mono_ms;
+        // Keys are taken from the start, so that none of them is echoed or reaches the shell.
+        let mut keyboard = match audience.is_at_terminal() {
+            true => Keyboard::open(),
+            false => None,
+        };
+        audience.takes_keys(keyboard.is_some());
         let mut tries = LEAVING_TRIES;
         loop {
             self.put_wishes(audience).await;
@@ -160,7 +133,7 @@ impl<'a> Follow<'a> {
                     count = interrupts.next() => Heard::Interrupt(count),
                     () = handover_asked(&self.way.hosting) => Heard::Handover,
                     event = events.next() => Heard::Event(event),
-                    line = keyboard.line() => Heard::Typed(line),
+                    key = next_key(&mut keyboard) => Heard::Key(key),
                     _ = redraw.tick() => Heard::Time,
                 };
                 match heard {
@@ -168,7 +141,8 @@ impl<'a> Follow<'a> {
                         break Fault::new(Code::RemoteUnavailable, "another process hosts now");
                     }
                     Heard::Time => {
-                        audience.tick(host::clock::now().mono_ms.saturating_sub(begun_ms))
+                        let now = host::clock::now().wall;
+                        audience.tick(self.begun_at.map_or(0, |begun| now.since(begun)));
                     }
                     Heard::Interrupt(count) => {
                         if self.on_interrupt == OnInterrupt::Leave {
@@ -183,15 +157,22 @@ impl<'a> Follow<'a> {
                             continue;
                         }
                         self.seen = received.seq;
-                        match audience.hear(&received)? {
+                        let event = audience.hear(&received)?;
+                        self.begun_at.get_or_insert(event.ts);
+                        match event.body {
                             Body::Result(result) => return Ok(Followed::Ended(Box::new(result))),
-                            Body::Permission(asked) => self.ask(&asked, &mut keyboard, audience),
+                            Body::Permission(asked) => {
+                                self.ask(&asked, keyboard.is_some(), audience);
+                            }
                             _ => {}
                         }
                     }
-                    Heard::Typed(line) => {
-                        audience.typed();
-                        self.answer(&line, &mut keyboard, audience).await;
+                    Heard::Key(key) => {
+                        let answer = self.keys.key(key);
+                        audience.prompt(self.keys.prompt());
+                        if let Some(answer) = answer {
+                            self.answer(answer, audience).await;
+                        }
                     }
                     Heard::Event(Some(Err(fault))) => break fault,
                     Heard::Event(None) => {
@@ -207,24 +188,23 @@ impl<'a> Follow<'a> {
         }
     }
 
-    /// A question came, or was decided. Only the terminal that started the run asks its person.
-    fn ask(&self, asked: &Permission, keyboard: &mut Keyboard, audience: &mut Audience) {
-        keyboard.asks.retain(|open| *open != asked.ask_id);
-        let person =
-            self.on_interrupt == OnInterrupt::Stop && self.way.place.surroundings.stdin_is_terminal;
-        if asked.decision.is_none() && person {
-            keyboard.asks.push_back(asked.ask_id);
-            keyboard.listen();
-            audience.say("  type a to allow or d to deny, then Enter");
+    /// A question came, or was decided. Without a keyboard here it is said once where to answer.
+    fn ask(&mut self, asked: &Permission, has_keys: bool, audience: &mut Audience) {
+        self.keys.note(asked);
+        audience.prompt(self.keys.prompt());
+        if let (None, Some(until), false, false) =
+            (asked.decision, asked.until, has_keys, self.waits_told)
+        {
+            self.waits_told = true;
+            let id = crate::render::tail(&asked.ask_id.to_string()).to_owned();
+            let left = until.since(host::clock::now().wall);
+            crate::terminal::remark(&crate::render::waits_for_answer(&id, left));
         }
     }
 
-    async fn answer(&mut self, line: &str, keyboard: &mut Keyboard, audience: &mut Audience) {
-        let Some(ask_id) = keyboard.asks.front().copied() else { return };
-        let Some(choice) = choice(line) else {
-            return audience.say("  type a to allow or d to deny, then Enter");
-        };
-        self.wish(Wish::Answer { ask_id, option: choice.to_owned(), by: None }, audience).await;
+    async fn answer(&mut self, answer: KeyAnswer, audience: &mut Audience) {
+        let KeyAnswer { ask_id, option, reason } = answer;
+        self.wish(Wish::Answer { ask_id, option, by: None, reason }, audience).await;
     }
 
     async fn stop(&mut self, at_once: bool, audience: &mut Audience) {
@@ -260,21 +240,9 @@ pub(super) async fn handover_asked(hosting: &Option<Hosting>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_typed_is_an_answer_or_none() {
-        let rows = [
-            ("a", Some("allow")),
-            (" Yes ", Some("allow")),
-            ("DENY", Some("deny")),
-            ("", None),
-            ("what?", None),
-        ];
-        for (line, expected) in rows {
-            assert_eq!(choice(line), expected, "{line}");
-        }
+async fn next_key(keyboard: &mut Option<Keyboard>) -> char {
+    match keyboard {
+        Some(keyboard) => keyboard.next().await,
+        None => std::future::pending().await,
     }
 }

@@ -16,6 +16,7 @@ mod doctor;
 mod export;
 mod follow;
 mod init;
+mod keys;
 mod line;
 mod mcp;
 mod mcp_proxy;

@@ -97,7 +97,10 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
             if args.quiet && !context.global.json {
                 complain(&result);
             }
-            Ok(exit_code(&result))
+            Ok(match args.fail_on_denied && result.code.is_none() && result.denials > 0 {
+                true => ExitCode::from(Code::PermissionDenied.row().exit),
+                false => exit_code(&result),
+            })
         }
         Followed::Left => Ok(ExitCode::from(Code::Cancelled.row().exit)),
     }

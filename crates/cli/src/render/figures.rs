@@ -19,6 +19,33 @@ pub fn elapsed(ms: u64) -> String {
     if ms < 60_000 { format!("{} s", ms / 1000) } else { duration(ms) }
 }
 
+/// A moment as it is read on a clock here: `in 59 min, 16:33`, or with its day when that is another.
+pub fn moment(at: Timestamp, now: Timestamp) -> String {
+    moment_in(at, now, &jiff::tz::TimeZone::system())
+}
+
+fn moment_in(at: Timestamp, now: Timestamp, zone: &jiff::tz::TimeZone) -> String {
+    let zoned = |moment: Timestamp| {
+        Some(jiff::Timestamp::from_millisecond(moment.0).ok()?.to_zoned(zone.clone()))
+    };
+    let (Some(at_here), Some(now_here)) = (zoned(at), zoned(now)) else { return at.to_string() };
+    let form = match at_here.date() == now_here.date() {
+        true => "%H:%M",
+        false => "%a %d %b %H:%M",
+    };
+    let clock = at_here.strftime(form).to_string();
+    if at <= now {
+        return clock;
+    }
+    let minutes = at.since(now).div_ceil(60_000);
+    let left = match minutes {
+        0..=119 => format!("{minutes} min"),
+        120..=2879 => format!("{} h", minutes / 60),
+        _ => format!("{} d", minutes / 1440),
+    };
+    format!("in {left}, {clock}")
+}
+
 /// `1st`, `2nd`, `3rd`, `4th`, `11th`.
 pub fn ordinal(number: u64) -> String {
     let ending = match (number % 10, number % 100) {

@@ -45,6 +45,28 @@ pub fn fit(text: &str, columns: usize) -> String {
     if columns == 0 { String::new() } else { format!("{kept}…") }
 }
 
+/// A text cut to `columns` in its middle, so that its end stays: a file name, or the end of a command.
+pub fn fit_middle(text: &str, columns: usize) -> String {
+    if width(text) <= columns {
+        return text.to_owned();
+    }
+    let room = columns.saturating_sub(1);
+    let head_room = room / 2;
+    let mut head = String::new();
+    for c in text.chars() {
+        if width(&head) + width(c.encode_utf8(&mut [0; 4])) > head_room && !joins(&head, c) {
+            break;
+        }
+        head.push(c);
+    }
+    let tail_room = room.saturating_sub(width(&head));
+    // From the first character on that leaves a tail which fits and does not begin inside another.
+    let tail = text.char_indices().map(|(at, c)| (&text[at..], joins(&text[..at], c)));
+    let tail = tail.filter(|(_, joined)| !joined).map(|(tail, _)| tail);
+    let tail = tail.into_iter().find(|tail| width(tail) <= tail_room).unwrap_or_default();
+    if columns == 0 { String::new() } else { format!("{head}…{tail}") }
+}
+
 /// A text cut or filled up to exactly `columns`.
 pub fn pad(text: &str, columns: usize) -> String {
     let text = fit(text, columns);

@@ -3,12 +3,13 @@
 
 use super::clean::one_line;
 use super::{Detail, figures, totals};
+use contract::Timestamp;
 use contract::event::{
     Body, BudgetLevel, LeaseAction, Phase, Quota, Remaining, StopReason, TurnPhase,
 };
 
-/// What a piece of bookkeeping says to people, with its sign in front; `None` when it says nothing.
-pub fn line(body: &Body, detail: Detail) -> Option<String> {
+/// What a piece of bookkeeping says to people at `now`, with its sign in front; `None` when nothing.
+pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
     let debug = detail == Detail::Debug;
     match body {
         Body::Session(session) => {
@@ -28,7 +29,7 @@ pub fn line(body: &Body, detail: Detail) -> Option<String> {
             (TurnPhase::Ended, Some(reason)) => stopped(reason).map(|why| format!("· {why}")),
             (TurnPhase::Started, _) | (TurnPhase::Ended, None) => None,
         },
-        Body::Quota(quota) => quota_line(quota, debug),
+        Body::Quota(quota) => quota_line(quota, now, debug),
         Body::Budget(budget) => match (budget.level, debug) {
             (BudgetLevel::Ok, false) => None,
             (BudgetLevel::Ok | BudgetLevel::Soft, _) => {
@@ -79,7 +80,7 @@ fn stopped(reason: StopReason) -> Option<&'static str> {
     }
 }
 
-fn quota_line(quota: &Quota, debug: bool) -> Option<String> {
+fn quota_line(quota: &Quota, now: Timestamp, debug: bool) -> Option<String> {
     let exhausted = quota.windows.iter().any(|window| window.exhausted);
     if !quota.rate_limited && !exhausted && !debug {
         return None;
@@ -90,7 +91,10 @@ fn quota_line(quota: &Quota, debug: bool) -> Option<String> {
     });
     let state = if quota.rate_limited || exhausted { "limited" } else { "fine" };
     let parts: Vec<String> = std::iter::once(state.to_owned()).chain(windows).collect();
-    let until = quota.resets_at.map(|at| format!(", until {at}")).unwrap_or_default();
+    let until = quota
+        .resets_at
+        .map(|at| format!(", until {}", figures::moment(at, now)))
+        .unwrap_or_default();
     Some(format!("! quota of {}: {}{until}", one_line(&quota.provider), parts.join(" · ")))
 }
 

@@ -92,7 +92,7 @@ fn a_run_with_tools() {
         json!({"kind": "lease", "action": "released"}),
         ended("succeeded", json!({})),
     ]), @r#"
-    ◆ model-1 · 12 tools · /srv/ada/parser
+    ◆ run 2233abcd · model-1 · 12 tools · /srv/ada/parser
 
     › fix the failing test
 
@@ -130,7 +130,7 @@ fn a_run_with_tools() {
       is what the parser needed.
 
     ✓ succeeded · 4.2 s · 1,540 tokens · $0.0042
-      ostler show run_0190c8f2a1b47c3d8e9f00112233abcd
+      ostler show 2233abcd
     "#);
 }
 
@@ -153,25 +153,22 @@ fn a_run_that_fails() {
             "evidence": {"end": "exit"},
         })),
     ]), @r#"
-    ◆ model-1 · resumed
+    ◆ run 2233abcd · model-1 · resumed
 
-    ● Let me
-    ┆ warning: the key expires soon
-    ┆ error: 401
-      try it.
+    ● Let me try it.
 
     ! quota of example: limited · week 92 %
     ! budget (run): $0.03 · 2 turns left
-    ! auth_failed: the provider refused the agent's credentials: key ending in …x7
-    ┆ POST /v1/messages
-    ┆ 401 Unauthorized
 
     ✗ failed · 4.2 s · 12 tokens · unpriced
       auth_failed: the provider refused the agent's credentials: the key that ends
       in …x7 is not known to it any more
       → log in again with `agent login`
       it exited with 1
-      ostler show run_0190c8f2a1b47c3d8e9f00112233abcd
+      ┆ warning: the key expires soon
+      ┆ error: 401
+      1 line of the agent was not understood; see --debug
+      ostler show 2233abcd
     "#);
 }
 
@@ -194,10 +191,10 @@ fn a_run_that_is_stopped() {
             "evidence": {"end": "signal", "stopped_by": "person", "forced": true, "salvaged": true},
         })),
     ]), @r#"
+    ◆ run 2233abcd
+
     ? Run `rm -rf build`?
-      allow_once  Allow once
-      reject      Reject
-      ostler answer ask_0190c8f2a1b47c3d8e9f00112233abcd CHOICE
+      ostler answer 2233abcd "allow_once"|deny
       ✗ denied by you
 
     ● Then I will wait for
@@ -209,7 +206,7 @@ fn a_run_that_is_stopped() {
       cancelled: stopped by a person
       it did not obey and was killed
       what it had said before was kept
-      ostler show run_0190c8f2a1b47c3d8e9f00112233abcd
+      ostler show 2233abcd
     "#);
 }
 
@@ -222,6 +219,8 @@ fn a_run_in_many_scripts() {
         json!({"kind": "tool_use", "tool_call_id": "1", "name": "検索\u{1b}]52;c;AAAA\u{7}", "input": {"query": "長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い問い合わせ"}}),
         json!({"kind": "tool_result", "tool_call_id": "1", "status": "ok", "output": "見つかりました\u{1b}[2J\r\n二行目"}),
     ]), @r#"
+    ◆ run 2233abcd
+
     ● 漢字かな交じり文は空白なしで書かれるので、どこでも折り返すことができますが、句
       読点は行頭に置きません。そうでしょう？ はい。
 
@@ -230,7 +229,7 @@ fn a_run_in_many_scripts() {
     ● 👩‍🚀 and 👍🏽 and 🇩🇪🇫🇷 are one each: 👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀
       👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀👩‍🚀
 
-    → 検索 長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い長い…
+    → 検索 長い長い長い長い長い長い長い長い…い長い長い長い長い長い長い長い問い合わせ
       ✓ 見つかりました  +1 line
     "#);
 }
@@ -238,6 +237,7 @@ fn a_run_in_many_scripts() {
 #[test]
 fn text_continues_on_its_line_and_bookkeeping_does_not_break_it() {
     let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
+    renderer.introduced = true;
     let mut say = |body: Value| printed(&renderer.event(&event(body)));
     let delta =
         |text: &str| json!({"kind": "assistant_text", "text": text, "block": "b", "delta": true});
@@ -255,7 +255,7 @@ fn text_continues_on_its_line_and_bookkeeping_does_not_break_it() {
 #[test]
 fn an_agent_that_never_spoke_has_its_answer_shown() {
     let shown = screen(&[ended("succeeded", json!({"text": "42"}))]);
-    assert!(shown.starts_with("● 42\n"), "{shown}");
+    assert!(shown.contains("\n● 42\n"), "{shown}");
 }
 
 #[test]
@@ -298,11 +298,11 @@ fn each_speaker_has_a_colour() {
     ];
     let told = named.iter().fold(coloured, |text, (code, name)| text.replace(code, name));
     insta::assert_snapshot!(told, @r#"
-    <blue>◆ m</>
+    <blue>◆ run 2233abcd · m</>
 
     <dim italic>∴ hm</>
 
-    <green>● hi</>
+    ● hi
 
     <yellow>→ t</>
     <red>  ✗</><gray> no</>
@@ -418,4 +418,190 @@ proptest::proptest! {
             proptest::prop_assert!(of_ours || width(line) <= 40, "{line:?}");
         }
     }
+}
+
+/// A question as it waits, with what is asked for.
+fn question(request: Value, title: &str) -> Value {
+    json!({"kind": "permission", "ask_id": "ask_0190c8f2a1b47c3d8e9f00112233abcd", "tool_call_id": "1",
+    "title": title, "request": request, "always": "all edits in the working directory, for this run",
+    "rule": "--permission ask", "until": "2026-11-16T15:10:00.000Z", "options": [
+        {"id": "allow", "kind": "allow_once", "name": "allow it this once"},
+        {"id": "deny", "kind": "reject_once", "name": "deny it"},
+    ]})
+}
+
+#[test]
+fn question_shows_what_is_asked() {
+    let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
+    renderer.takes_keys(true);
+    let long: String = (1..=30).map(|n| format!("line {n}\n")).collect();
+    let diff = json!({"path": "/srv/ada/parser/src/lib.rs", "old_text": "fn a() {\n    1\n}\n", "new_text": "fn a() {\n    2\n}\n"});
+    let rows = [
+        json!({"kind": "session", "model": "model-1", "cwd": "/srv/ada/parser"}),
+        question(
+            json!({"tool": "Edit", "tool_kind": "edit", "diffs": [diff], "cwd": "/srv/ada/parser"}),
+            "Edit: /srv/ada/parser/src/lib.rs",
+        ),
+        json!({"kind": "permission", "ask_id": "ask_0190c8f2a1b47c3d8e9f00112233abcd", "tool_call_id": "1", "title": "Edit", "options": [],
+            "decision": "deny", "decided_by": "person", "by": "owner", "reason": "use a constant"}),
+        question(
+            json!({"tool": "Write", "diffs": [{"path": "/srv/ada/parser/big.txt", "new_text": long}]}),
+            "Write: /srv/ada/parser/big.txt",
+        ),
+        question(
+            json!({"tool": "Bash", "command": "cargo test\ncargo \u{1b}[31mdoc", "reason": "to see whether it still works"}),
+            "Bash: cargo test",
+        ),
+        question(json!({"tool": "Bash", "command": "ls -l"}), "Bash: ls -l"),
+    ];
+    let shown: String = rows.into_iter().map(|row| printed(&renderer.event(&event(row)))).collect();
+    insta::assert_snapshot!(shown, @r#"
+    ◆ run 2233abcd · model-1 · /srv/ada/parser
+
+    ? Edit: src/lib.rs
+      -     1
+      +     2
+      in /srv/ada/parser · asked by --permission ask
+      [a] allow once  [A] allow all edits in the working directory, for this run
+      [d] deny  [r] deny with a reason
+      ✗ denied by you: use a constant
+    ? Write: big.txt
+      + line 1
+      + line 2
+      + line 3
+      + line 4
+      + line 5
+      + line 6
+      + line 7
+      + line 8
+      + line 9
+      + line 10
+      + line 11
+      + line 12
+      + line 13
+      + line 14
+      + line 15
+      + line 16
+      + line 17
+      + line 18
+      + line 19
+      + line 20
+      … +10 lines
+      asked by --permission ask
+      [a] allow once  [A] allow all edits in the working directory, for this run
+      [d] deny  [r] deny with a reason
+    ? Bash: cargo test
+      $ cargo test
+        cargo doc
+      to see whether it still works
+      asked by --permission ask
+      [a] allow once  [A] allow all edits in the working directory, for this run
+      [d] deny  [r] deny with a reason
+    ? Bash: ls -l
+      asked by --permission ask
+      [a] allow once  [A] allow all edits in the working directory, for this run
+      [d] deny  [r] deny with a reason
+    "#);
+}
+
+#[test]
+fn denied_work_is_no_plain_success() {
+    let call = json!({"kind": "tool_use", "tool_call_id": "1", "name": "Write", "input": {"file_path": "/srv/ada/parser/written.txt"}});
+    let mut asked = question(json!({"tool": "Write"}), "Write: /srv/ada/parser/written.txt");
+    asked["until"] = Value::Null;
+    asked["rule"] = json!("--permission allow-reads");
+    let mut denied = asked.clone();
+    denied["decision"] = json!("deny");
+    denied["decided_by"] = json!("policy");
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "session", "model": "model-1", "cwd": "/srv/ada/parser"}),
+        call,
+        asked,
+        denied,
+        json!({"kind": "tool_result", "tool_call_id": "1", "status": "error", "denied": true, "output": "This was not permitted."}),
+        json!({"kind": "assistant_text", "text": "Wrote written.txt.", "delta": false}),
+        ended("succeeded", json!({"denials": 1})),
+    ]), @r#"
+    ◆ run 2233abcd · model-1 · /srv/ada/parser
+
+    → Write written.txt
+      ✗ denied by policy (--permission allow-reads)
+
+    ● Wrote written.txt.
+
+    ✓ succeeded, 1 request denied · 4.2 s · 1,540 tokens · $0.0042
+      → to let it work freely: --worktree (in a copy; then ostler diff and ostler
+      apply), or --permission allow-all
+      ostler show 2233abcd
+    "#);
+}
+
+#[test]
+fn failure_is_told_once_with_its_last_words() {
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "session", "model": "model-1"}),
+        json!({"kind": "log", "stream": "stderr", "text": "loading\nTraceback (most recent call last):\nKeyError: 'x'"}),
+        json!({"kind": "error", "code": "process_crashed", "message": "the agent's process crashed", "retryable": false, "detail": "Traceback (most recent call last):\nKeyError: 'x'"}),
+        json!({"kind": "lease", "action": "released"}),
+        ended("failed", json!({"code": "process_crashed", "message": "the agent's process crashed: exit code 1", "exit_code": 1, "evidence": {"end": "exit"}})),
+    ]), @r#"
+    ◆ run 2233abcd · model-1
+
+    ✗ failed · 4.2 s · 1,540 tokens · $0.0042
+      process_crashed: the agent's process crashed: exit code 1
+      → see its last lines, or the whole run with `ostler show`
+      it exited with 1
+      ┆ loading
+      ┆ Traceback (most recent call last):
+      ┆ KeyError: 'x'
+      ostler show 2233abcd
+    "#);
+}
+
+#[test]
+fn timeout_while_limited_names_the_limit() {
+    let shown = screen(&[
+        json!({"kind": "error", "code": "rate_limited", "message": "the provider limits requests", "retryable": true}),
+        ended(
+            "timed_out",
+            json!({"code": "timeout_wall", "message": "the run took longer than allowed"}),
+        ),
+    ]);
+    assert!(
+        shown.contains("→ the model's provider was holding the agent back (rate_limited)"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn paths_of_a_worktree_run_are_relative_and_keep_the_file_name() {
+    let tree = "/home/ada/.local/share/ostler/trees/01a1ef1250e073b1b763eb5144b00000";
+    let deep = format!("{tree}/crates/a/very/long/way/down/to/the/place/where/the/file/is/main.rs");
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "session", "model": "model-1", "cwd": tree}),
+        json!({"kind": "tool_use", "tool_call_id": "1", "name": "Read", "input": {"file_path": format!("{tree}/src/lib.rs")}}),
+        json!({"kind": "tool_use", "tool_call_id": "2", "name": "Read", "input": {"file_path": deep}}),
+        json!({"kind": "diff", "path": format!("{tree}/src/lib.rs"), "patch": "+a\n-b\n"}),
+        ended("succeeded", json!({})),
+    ]), @r#"
+    ◆ run 2233abcd · model-1 · /home/ada/.l…r/trees/01a1ef1250e073b1b763eb5144b00000
+
+    → Read src/lib.rs
+    → Read crates/a/very/long/way/down/to/the/place/where/the/file/is/main.rs
+    ± src/lib.rs  +1 −1
+
+    ✓ succeeded · 4.2 s · 1,540 tokens · $0.0042
+      ostler show 2233abcd
+    "#);
+}
+
+#[test]
+fn stderr_of_a_good_run_is_hidden_and_odd_lines_are_counted() {
+    let shown = screen(&[
+        json!({"kind": "log", "stream": "stderr", "text": "[STARTUP] Phase 'cleanup_ops' was started but never ended"}),
+        json!({"kind": "log", "stream": "stdout", "text": "{\"type\":\"progres\"}", "level": "unrecognised"}),
+        ended("succeeded", json!({"text": "42"})),
+    ]);
+    assert!(!shown.contains("STARTUP"), "{shown}");
+    assert!(shown.contains("1 line of the agent was not understood; see --debug"), "{shown}");
 }

@@ -1,13 +1,14 @@
-//! The few colours there are, and who wears them: the system blue, the assistant green, tools
-//! yellow, thoughts dim and slanted, everything unimportant gray. Without colour a tone is nothing
-//! at all, so plain output has no escape sequences.
+//! The few colours there are: the agent's text as the terminal writes by itself, the system blue,
+//! tools yellow, outcomes green or red, thoughts dim and slanted, everything unimportant gray.
+//! Without colour a tone is nothing at all, so plain output has no escape sequences.
 
 use owo_colors::{OwoColorize as _, Style};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tone {
+    /// As the terminal writes by itself.
+    Plain,
     System,
-    Assistant,
     Tool,
     Thought,
     Person,
@@ -22,7 +23,8 @@ impl Tone {
         let style = Style::new();
         match self {
             Self::System => style.blue(),
-            Self::Assistant | Self::Good => style.green(),
+            Self::Plain => style,
+            Self::Good => style.green(),
             Self::Tool => style.yellow(),
             Self::Thought => style.dimmed().italic(),
             Self::Person | Self::Strong => style.bold(),
@@ -43,7 +45,9 @@ impl Colour {
     /// The text in its tone.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         match self {
-            Self::On if !text.is_empty() => text.style(tone.style()).to_string(),
+            Self::On if !text.is_empty() && tone != Tone::Plain => {
+                text.style(tone.style()).to_string()
+            }
             Self::On | Self::Off => text.to_owned(),
         }
     }

@@ -1,14 +1,17 @@
 //! What is known of the whole run while its events go by: what was spent, what it is doing, how it
 //! ended. The status line and the closing lines are made from this.
 
-use super::clean::one_line;
+use super::clean::{clean, one_line};
 use super::flow;
 use super::measure::{fit, width};
 use super::tone::{Colour, Tone};
 use super::{figures, tools};
-use contract::event::{EndEvidence, Error, Phase, RunResult, TurnPhase, Usage};
+use contract::event::{
+    DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase, Usage,
+};
 use contract::money::Basis;
-use contract::{Body, Event, NanoUsd, Outcome, RunId};
+use contract::{Body, Code, Event, NanoUsd, Outcome, RunId};
+use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
@@ -21,7 +24,20 @@ pub struct Totals {
     result: Option<RunResult>,
     /// The last error on the way: its hint may be better than the table's.
     error: Option<Error>,
+    /// How the model's provider holds the agent back, until it answers again.
+    limited: Option<Code>,
+    /// Requests that a person denied, who needs no advice about that.
+    denied_by_person: u32,
+    /// Lines of the agent that were not understood.
+    not_understood: u64,
+    /// The last lines of the agent's stderr.
+    stderr: VecDeque<String>,
 }
+
+/// Lines of stderr that are shown with a failure.
+const STDERR_LINES_MAX: usize = 6;
+/// The level of a line that its dialect did not understand.
+const UNRECOGNISED: &str = "unrecognised";
 
 impl Totals {
     pub fn hear(&mut self, event: &Event) {
@@ -29,11 +45,21 @@ impl Totals {
         match &event.body {
             Body::Usage(usage) => self.spend(usage),
             Body::Result(result) => self.result = Some(result.clone()),
-            Body::Error(error) => self.error = Some(error.clone()),
+            Body::Error(error) => {
+                let limits = matches!(
+                    error.code,
+                    Code::RateLimited | Code::ProviderQuota | Code::Overloaded
+                );
+                self.limited = limits.then_some(error.code).or(self.limited);
+                self.error = Some(error.clone());
+            }
             Body::Session(_) | Body::ToolResult(_) => self.doing = "working".to_owned(),
-            Body::AssistantText(_) => self.doing = "answering".to_owned(),
-            Body::Thinking(_) => self.doing = "thinking".to_owned(),
+            Body::AssistantText(_) => {
+                (self.doing, self.limited) = ("answering".to_owned(), None);
+            }
+            Body::Thinking(_) => (self.doing, self.limited) = ("thinking".to_owned(), None),
             Body::ToolUse(call) => {
+                self.limited = None;
                 let about = tools::about(call);
                 self.doing = format!("{} {about}", one_line(&call.name)).trim_end().to_owned();
             }
@@ -44,8 +70,12 @@ impl Totals {
             }
             Body::Progress(progress) => self.doing = one_line(&progress.summary),
             Body::Permission(permission) => {
-                let asked = permission.decision.is_none();
+                let asked = permission.decision.is_none() && permission.until.is_some();
                 self.doing = if asked { "waiting for your answer" } else { "working" }.to_owned();
+                let by_person = permission.decided_by == Some(DecidedBy::Person);
+                if by_person && permission.decision == Some(Decision::Deny) {
+                    self.denied_by_person += 1;
+                }
             }
             Body::Lifecycle(lifecycle) => self.doing = phase(lifecycle.phase).to_owned(),
             Body::Turn(turn) => match turn.phase {
@@ -58,8 +88,22 @@ impl Totals {
             | Body::Comment(_)
             | Body::Quota(_)
             | Body::Budget(_)
-            | Body::Lease(_)
-            | Body::Log(_) => {}
+            | Body::Lease(_) => {}
+            Body::Log(log) => {
+                if log.level.as_deref() == Some(UNRECOGNISED) {
+                    self.not_understood += 1;
+                }
+            }
+        }
+    }
+
+    /// Keeps a line of the agent's stderr in case the run fails.
+    pub fn keep_stderr(&mut self, text: &str) {
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            if self.stderr.len() == STDERR_LINES_MAX {
+                self.stderr.pop_front();
+            }
+            self.stderr.push_back(clean(line).trim_end().to_owned());
         }
     }
 
@@ -107,8 +151,15 @@ impl Totals {
             return colour.paint(Tone::Gray, &text);
         };
         let (mark, tone) = mark(result.outcome);
-        let mut parts = vec![result.outcome.word().replace('_', " ")];
-        parts.push(figures::duration(result.duration_ms));
+        let denied = denied(result.denials);
+        // Work that was not allowed is no plain success.
+        let tone = match (result.outcome, &denied) {
+            (Outcome::Succeeded, Some(_)) => Tone::Tool,
+            _ => tone,
+        };
+        let outcome = result.outcome.word().replace('_', " ");
+        let outcome = [Some(outcome), denied].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let mut parts = vec![outcome, figures::duration(result.duration_ms)];
         let totals = &result.totals;
         parts.extend(self.figures(totals.tokens.total(), totals.effective_nanousd));
         let head = format!("{mark} {}", parts.join(" · "));
@@ -120,17 +171,49 @@ impl Totals {
         };
         if result.outcome != Outcome::Succeeded {
             add(tone, &self.why(result));
-            // Who stopped a run knows what to do next.
+            // Whoever stopped a run knows what to do next.
             let hint = self.hint(result).filter(|_| result.outcome != Outcome::Cancelled);
             if let Some(hint) = hint {
                 add(Tone::Strong, &format!("→ {hint}"));
             }
         }
+        if result.denials > self.denied_by_person {
+            add(Tone::Strong, DENIED_HINT);
+        }
         for note in notes(result) {
             add(Tone::Gray, &note);
         }
-        add(Tone::Gray, &format!("ostler show {id}"));
+        if !matches!(result.outcome, Outcome::Succeeded | Outcome::Cancelled) {
+            for line in self.last_words(result) {
+                add(Tone::Gray, &fit(&format!("┆ {line}"), columns.saturating_sub(2)));
+            }
+        }
+        match self.not_understood {
+            0 => {}
+            1 => add(Tone::Gray, "1 line of the agent was not understood; see --debug"),
+            count => {
+                let count = figures::count(count);
+                add(
+                    Tone::Gray,
+                    &format!("{count} lines of the agent were not understood; see --debug"),
+                );
+            }
+        }
+        add(Tone::Gray, &format!("ostler show {}", super::tail(&id)));
         lines.join("\n")
+    }
+
+    /// The last lines of stderr that the reason does not repeat.
+    fn last_words(&self, result: &RunResult) -> Vec<String> {
+        let detail = self.error.as_ref().filter(|error| Some(error.code) == result.code);
+        let detail = clean(detail.and_then(|error| error.detail.as_deref()).unwrap_or_default());
+        let detail: Vec<String> = detail.lines().map(|line| line.trim_end().to_owned()).collect();
+        let lines =
+            if self.stderr.is_empty() { detail } else { self.stderr.iter().cloned().collect() };
+        let told = result.message.as_deref().map(one_line).unwrap_or_default();
+        let is_news = |line: &String| !line.trim().is_empty() && !told.contains(&one_line(line));
+        let lines: Vec<String> = lines.into_iter().filter(is_news).collect();
+        lines[lines.len().saturating_sub(STDERR_LINES_MAX)..].to_vec()
     }
 
     /// The code and what happened.
@@ -147,9 +230,28 @@ impl Totals {
 
     fn hint(&self, result: &RunResult) -> Option<String> {
         let code = result.code?;
+        if let (Code::TimeoutWall, Some(limit)) = (code, self.limited) {
+            return Some(format!(
+                "the model's provider was holding the agent back ({limit}) when the time ran out; \
+                 try again later, or raise --timeout"
+            ));
+        }
         let seen = self.error.as_ref().filter(|error| error.code == code);
         let seen = seen.and_then(|error| error.hint.as_deref()).map(one_line);
         Some(seen.unwrap_or_else(|| code.row().hint.to_owned()))
+    }
+}
+
+/// What a person can do about requests that were denied without asking one.
+const DENIED_HINT: &str = "→ to let it work freely: --worktree (in a copy; then ostler diff and ostler \
+                           apply), or --permission allow-all";
+
+/// The count of denied requests, in words.
+fn denied(count: u32) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 request denied".to_owned()),
+        count => Some(format!("{} requests denied", figures::count(count.into()))),
     }
 }
 

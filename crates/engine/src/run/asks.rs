@@ -2,14 +2,17 @@
 //! so, and so does whatever the agent itself asks leave for. A question is asked once and decided
 //! once: by the policy, by an answer, by its time running out (which denies), or by the run's end.
 //! Both the question and its decision are events. An answer is one of the options that the agent
-//! named, chosen by its kind, the narrowest that fits, never by its id.
+//! named, chosen by its kind, the narrowest that fits, never by its id. The answer `always` is ours:
+//! the agent is told its narrowest yes, and the machine answers what the grant covers from then on
+//! (`grants.rs`), because the scope of an agent's own "always" differs and may outlive the run.
 
+use super::grants::Grant;
 use super::{Effect, Graces, Machine, Now, Stdin, Step, complaint, words};
 use contract::card::Policy;
-use contract::event::{Body, DecidedBy, Decision, Permission, PermissionOption};
-use contract::limits::TOOL_CALLS_OPEN_MAX;
+use contract::event::{Body, DecidedBy, Decision, Permission, PermissionOption, PermissionRequest};
+use contract::limits::{DENIAL_REASON_BYTES_MAX, RUN_GRANTS_MAX, TOOL_CALLS_OPEN_MAX};
 use contract::speech::{Draft, Question, ToolAnswer, ToolCall, Utterance};
-use contract::{AskId, Code};
+use contract::{AskId, Code, Timestamp};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -18,6 +21,18 @@ use serde_json::json;
 pub(super) struct Asks {
     asked: u64,
     open: Vec<Ask>,
+    /// What a person allowed for the rest of the run.
+    #[serde(default)]
+    grants: Vec<Grant>,
+}
+
+/// A person's answer to a question.
+pub(super) struct Answer {
+    pub ask_id: AskId,
+    pub option: String,
+    pub by: Option<String>,
+    /// Why it is denied.
+    pub reason: Option<String>,
 }
 
 /// A question that waits for its answer.
@@ -26,6 +41,9 @@ pub struct Ask {
     pub ask_id: AskId,
     pub about: About,
     pub deadline_ms: u64,
+    /// Needs an answer each time, so `always` is none.
+    #[serde(default)]
+    pub each_time: bool,
 }
 
 /// What is done if it is allowed.
@@ -54,6 +72,8 @@ const DENY: (&str, &str, &str) = ("deny", "reject_once", "deny it");
 /// Kinds of options, the narrowest first.
 const ALLOWING: [&str; 2] = ["allow_once", "allow_always"];
 const REJECTING: [&str; 2] = ["reject_once", "reject_always"];
+/// The answer that also gives a grant for the rest of the run.
+const ALWAYS: &str = "always";
 
 impl super::Terms {
     /// Reads are free; writes need `allow-all` or an answer, and some things always one.
@@ -67,12 +87,23 @@ impl super::Terms {
         }
     }
 
-    /// What was asked for by the agent itself, which may look but not touch.
+    /// The policy's answer to a request of the agent itself. Under `ask` too, what the runtime classes
+    /// as reading is allowed: a terminal must not make a run stricter about reads than none.
     fn may_do(&self, reads: bool) -> May {
         match (self.policy, reads) {
-            (Policy::AllowAll, _) | (Policy::AllowReads, true) => May::Do,
-            (Policy::Ask, _) => May::Ask,
+            (Policy::AllowAll, _) | (Policy::AllowReads | Policy::Ask, true) => May::Do,
+            (Policy::Ask, false) => May::Ask,
             (Policy::Deny, _) | (Policy::AllowReads, false) => May::Not,
+        }
+    }
+}
+
+impl super::Terms {
+    /// The rule by which a question is asked or decided, in words.
+    fn rule(&self, ask: &Ask) -> String {
+        match ask.tool().filter(|_| ask.each_time) {
+            Some(tool) => format!("{tool} always needs an answer"),
+            None => format!("--permission {}", self.policy.word()),
         }
     }
 }
@@ -87,11 +118,41 @@ impl Ask {
         }
     }
 
+    /// The relayed tool that is called.
+    fn tool(&self) -> Option<&str> {
+        match &self.about {
+            About::Relayed(call) | About::Approval(call) => Some(&call.tool),
+            About::Native(_) => None,
+        }
+    }
+
     pub fn tool_call_id(&self) -> Option<&str> {
         match &self.about {
             About::Relayed(call) | About::Approval(call) => Some(&call.tool_call_id),
             About::Native(question) => question.tool_call_id.as_deref(),
         }
+    }
+
+    /// What is asked for, in full as far as it fits.
+    pub fn request(&self) -> Option<PermissionRequest> {
+        match &self.about {
+            About::Relayed(call) => Some(PermissionRequest {
+                tool: Some(call.tool.clone()),
+                input: Some(call.args.clone()).filter(|args| !args.is_null()),
+                ..PermissionRequest::default()
+            }),
+            About::Approval(_) => None,
+            About::Native(question) => {
+                let content = PermissionRequest::clone(&question.content);
+                Some(content).filter(|content| *content != PermissionRequest::default())
+            }
+        }
+        .map(PermissionRequest::bounded)
+    }
+
+    /// What the answer `always` allows for the rest of the run, where it is an answer.
+    pub fn always(&self) -> Option<String> {
+        Grant::of(self).map(|grant| grant.words())
     }
 
     /// The answers there are.
@@ -119,6 +180,12 @@ impl Ask {
 }
 
 impl Asks {
+    /// The grant that covers a question, in words.
+    fn granted(&self, ask: &Ask) -> Option<String> {
+        let grant = Grant::of(ask)?;
+        self.grants.contains(&grant).then(|| format!("allowed before: {}", grant.words()))
+    }
+
     pub fn open(&self) -> &[Ask] {
         &self.open
     }
@@ -150,8 +217,9 @@ impl Machine {
             false => About::Relayed(call),
         };
         let ask = self.question(now, about);
-        out.push(Step::Append(Draft::ostler(asked(&ask, None))));
-        self.asks.open.push(ask);
+        let granted = self.asks.granted(&ask);
+        let may = if granted.is_some() { May::Do } else { May::Ask };
+        self.open_question(now, ask, may, granted, out);
     }
 
     /// The agent asks about something of its own: the policy answers, or a person will.
@@ -166,11 +234,28 @@ impl Machine {
             false => self.terms.may_do(question.reads),
         };
         let ask = self.question(now, About::Native(question));
-        out.push(Step::Append(Draft::ostler(asked(&ask, None))));
+        let granted = self.asks.granted(&ask).filter(|_| may == May::Ask);
+        let may = if granted.is_some() { May::Do } else { may };
+        self.open_question(now, ask, may, granted, out);
+    }
+
+    /// Tells a question, and its decision where no person is needed.
+    fn open_question(
+        &mut self,
+        now: Now,
+        ask: Ask,
+        may: May,
+        granted: Option<String>,
+        out: &mut Vec<Step>,
+    ) {
+        let ask_ms = i64::try_from(self.terms.ask_ms).unwrap_or(i64::MAX);
+        let waits = Some(now.wall.plus_ms(ask_ms)).filter(|_| may == May::Ask);
+        let rule = granted.unwrap_or_else(|| self.terms.rule(&ask));
+        out.push(Step::Append(Draft::ostler(question_event(&ask, &rule, waits))));
         match may {
             May::Ask => self.asks.open.push(ask),
-            May::Do => self.settle_question(now, ask, true, DecidedBy::Policy, out),
-            May::Not => self.settle_question(now, ask, false, DecidedBy::Policy, out),
+            May::Do => self.settle_question(now, ask, true, (DecidedBy::Policy, Some(rule)), out),
+            May::Not => self.settle_question(now, ask, false, (DecidedBy::Policy, Some(rule)), out),
         }
     }
 
@@ -180,7 +265,7 @@ impl Machine {
         for ask in open {
             match &ask.about {
                 About::Native(question) if question.request == request => {
-                    out.push(Step::Append(Draft::ostler(asked(&ask, Some(Decided::CANCELLED)))));
+                    out.push(Step::Append(Draft::ostler(cancelled(&ask))));
                 }
                 About::Native(_) | About::Relayed(_) | About::Approval(_) => {
                     self.asks.open.push(ask);
@@ -190,20 +275,19 @@ impl Machine {
     }
 
     /// A person answered.
-    pub(super) fn decide(
-        &mut self,
-        now: Now,
-        ask_id: AskId,
-        option: &str,
-        person: Option<String>,
-        out: &mut Vec<Step>,
-    ) {
+    pub(super) fn decide(&mut self, now: Now, answer: Answer, out: &mut Vec<Step>) {
+        let Answer { ask_id, option, by, reason } = answer;
         let Some(ask) = self.asks.open.iter().find(|ask| ask.ask_id == ask_id) else {
             let particulars = format!("no question {ask_id} is open in this run");
             out.push(Step::Append(complaint(Code::NotFound, Some(&particulars), None, None)));
             return;
         };
-        let Some(meant) = ask.meant(option) else {
+        let grant = Grant::of(ask).filter(|_| option == ALWAYS);
+        let meant = match grant {
+            Some(_) => narrowest(&ask.options(), ALLOWING),
+            None => ask.meant(&option),
+        };
+        let Some(meant) = meant else {
             let option: String = option.chars().take(40).collect();
             let ids: Vec<_> = ask.options().into_iter().map(|option| option.id).collect();
             let particulars =
@@ -211,8 +295,32 @@ impl Machine {
             out.push(Step::Append(complaint(Code::Usage, Some(&particulars), None, None)));
             return;
         };
-        if let Some(ask) = self.asks.take(ask_id) {
-            self.carry_out(now, ask, meant, (DecidedBy::Person, person), out);
+        let Some(ask) = self.asks.take(ask_id) else { return };
+        let rule = grant.as_ref().map(Grant::words);
+        let reason = reason.map(|mut reason| {
+            reason.truncate(reason.floor_char_boundary(DENIAL_REASON_BYTES_MAX));
+            reason
+        });
+        let decider = Decider { by: DecidedBy::Person, person: by, rule, reason };
+        self.carry_out(now, ask, meant, decider, out);
+        if let Some(grant) = grant {
+            self.grant(now, grant, out);
+        }
+    }
+
+    /// Remembers a grant, and answers by it what is open already.
+    fn grant(&mut self, now: Now, grant: Grant, out: &mut Vec<Step>) {
+        if self.asks.grants.len() >= RUN_GRANTS_MAX || self.asks.grants.contains(&grant) {
+            return;
+        }
+        self.asks.grants.push(grant);
+        for ask in std::mem::take(&mut self.asks.open) {
+            match self.asks.granted(&ask) {
+                Some(rule) => {
+                    self.settle_question(now, ask, true, (DecidedBy::Policy, Some(rule)), out);
+                }
+                None => self.asks.open.push(ask),
+            }
         }
     }
 
@@ -223,7 +331,7 @@ impl Machine {
             .partition(|ask: &Ask| ask.deadline_ms <= now.mono_ms);
         self.asks.open = open;
         for ask in due {
-            self.settle_question(now, ask, false, DecidedBy::Timeout, out);
+            self.settle_question(now, ask, false, (DecidedBy::Timeout, None), out);
         }
     }
 
@@ -247,11 +355,15 @@ impl Machine {
     }
 
     fn withdraw(&mut self, ask: Ask, out: &mut Vec<Step>) {
-        out.push(Step::Append(Draft::ostler(asked(&ask, Some(Decided::CANCELLED)))));
+        out.push(Step::Append(Draft::ostler(cancelled(&ask))));
         match ask.about {
             About::Native(question) if self.stdin == Stdin::Open => {
                 let request = question.request;
-                out.push(Step::Do(Effect::Say(Utterance::Decide { request, option: None })));
+                out.push(Step::Do(Effect::Say(Utterance::Decide {
+                    request,
+                    option: None,
+                    reason: None,
+                })));
             }
             About::Native(_) | About::Relayed(_) | About::Approval(_) => {}
         }
@@ -265,14 +377,35 @@ impl Machine {
         code: Code,
         out: &mut Vec<Step>,
     ) {
-        let answer = ToolAnswer::Error { code, message: code.row().message.to_owned() };
-        self.answer(now, tool_call_id, answer, 0, out);
+        self.refuse_because(now, tool_call_id, code, None, out);
+    }
+
+    /// The same, with the reason that a person gave.
+    fn refuse_because(
+        &mut self,
+        now: Now,
+        tool_call_id: String,
+        code: Code,
+        reason: Option<&str>,
+        out: &mut Vec<Step>,
+    ) {
+        if matches!(code, Code::PermissionDenied | Code::PermissionUnanswered) {
+            self.denials.add(Some(&tool_call_id));
+        }
+        let message = match reason {
+            Some(reason) => format!("{}: {reason}", code.row().message),
+            None => code.row().message.to_owned(),
+        };
+        self.answer(now, tool_call_id, ToolAnswer::Error { code, message }, 0, out);
     }
 
     fn question(&mut self, now: Now, about: About) -> Ask {
         let ask_id = self.terms.ask_id(self.asks.asked);
         self.asks.asked += 1;
-        Ask { ask_id, about, deadline_ms: now.mono_ms.saturating_add(self.terms.ask_ms) }
+        let deadline_ms = now.mono_ms.saturating_add(self.terms.ask_ms);
+        let mut ask = Ask { ask_id, about, deadline_ms, each_time: false };
+        ask.each_time = ask.tool().is_some_and(|tool| super::tools::offers(&self.terms.asks, tool));
+        ask
     }
 
     /// Decides by the narrowest option that fits. An agent that offers none is told that nobody
@@ -282,13 +415,19 @@ impl Machine {
         now: Now,
         ask: Ask,
         allowed: bool,
-        by: DecidedBy,
+        (by, rule): (DecidedBy, Option<String>),
         out: &mut Vec<Step>,
     ) {
         let kinds = if allowed { ALLOWING } else { REJECTING };
         match narrowest(&ask.options(), kinds) {
-            Some(option) => self.carry_out(now, ask, option, (by, None), out),
+            Some(option) => {
+                let decider = Decider { by, person: None, rule, reason: None };
+                self.carry_out(now, ask, option, decider, out);
+            }
             None => {
+                if !allowed {
+                    self.denials.add(ask.tool_call_id());
+                }
                 self.withdraw(ask, out);
                 if allowed {
                     self.stop(now, Code::PermissionDenied, None, Graces::Full, out);
@@ -302,13 +441,17 @@ impl Machine {
         now: Now,
         ask: Ask,
         option: PermissionOption,
-        (by, person): (DecidedBy, Option<String>),
+        decider: Decider,
         out: &mut Vec<Step>,
     ) {
+        let by = decider.by;
         let allowed = ALLOWING.contains(&option.kind.as_str());
         let decision = if allowed { Decision::Allow } else { Decision::Deny };
-        let decided = Decided { decision, option: Some(&option.id), by: Some(by), person };
-        let event = asked(&ask, Some(decided));
+        let reason = decider.reason.clone().filter(|_| !allowed);
+        if !allowed && !matches!(ask.about, About::Approval(_)) {
+            self.denials.add(ask.tool_call_id());
+        }
+        let event = decision_event(&ask, decision, Some(&option.id), Some(decider));
         out.push(Step::Append(match by {
             DecidedBy::Person => Draft::operator(event),
             DecidedBy::Policy | DecidedBy::Timeout => Draft::ostler(event),
@@ -321,34 +464,34 @@ impl Machine {
                     DecidedBy::Timeout => Code::PermissionUnanswered,
                     DecidedBy::Person | DecidedBy::Policy => Code::PermissionDenied,
                 };
-                self.refuse(now, call.tool_call_id, code, out);
+                self.refuse_because(now, call.tool_call_id, code, reason.as_deref(), out);
             }
             (About::Approval(call), _) => {
-                let answer = json!({
+                let mut answer = json!({
                     "decision": decision,
                     "option": option.id,
                     "decided_by": by,
                 });
+                if let Some(reason) = reason {
+                    answer["reason"] = json!(reason);
+                }
                 self.answer(now, call.tool_call_id, ToolAnswer::Value(answer), 0, out);
             }
             (About::Native(question), _) => {
                 let (request, option) = (question.request, Some(option.id));
-                out.push(Step::Do(Effect::Say(Utterance::Decide { request, option })));
+                out.push(Step::Do(Effect::Say(Utterance::Decide { request, option, reason })));
             }
         }
     }
 }
 
-struct Decided<'a> {
-    decision: Decision,
-    option: Option<&'a str>,
-    by: Option<DecidedBy>,
+/// The decider of a question, and on what grounds.
+struct Decider {
+    by: DecidedBy,
     person: Option<String>,
-}
-
-impl Decided<'_> {
-    const CANCELLED: Self =
-        Self { decision: Decision::Cancelled, option: None, by: None, person: None };
+    /// The rule by which it was decided, or that the person gave.
+    rule: Option<String>,
+    reason: Option<String>,
 }
 
 fn narrowest(options: &[PermissionOption], kinds: [&str; 2]) -> Option<PermissionOption> {
@@ -359,15 +502,52 @@ fn own_option((id, kind, name): (&str, &str, &str)) -> PermissionOption {
     PermissionOption { id: id.to_owned(), kind: kind.to_owned(), name: name.to_owned() }
 }
 
-fn asked(ask: &Ask, decided: Option<Decided<'_>>) -> Body {
+/// The event of a question. `until` is absent when the policy decides it at once.
+fn question_event(ask: &Ask, rule: &str, until: Option<Timestamp>) -> Body {
     Body::Permission(Permission {
+        request: ask.request().map(Box::new),
+        always: ask.always().filter(|_| until.is_some()),
+        rule: Some(rule.to_owned()),
+        until,
+        ..bare(ask)
+    })
+}
+
+fn decision_event(
+    ask: &Ask,
+    decision: Decision,
+    option: Option<&str>,
+    decider: Option<Decider>,
+) -> Body {
+    let bare =
+        Permission { decision: Some(decision), option: option.map(str::to_owned), ..bare(ask) };
+    Body::Permission(match decider {
+        None => bare,
+        Some(Decider { by, person, rule, reason }) => {
+            Permission { decided_by: Some(by), by: person, rule, reason, ..bare }
+        }
+    })
+}
+
+fn cancelled(ask: &Ask) -> Body {
+    decision_event(ask, Decision::Cancelled, None, None)
+}
+
+/// What a question and its decision have in common.
+fn bare(ask: &Ask) -> Permission {
+    Permission {
         ask_id: ask.ask_id,
         tool_call_id: ask.tool_call_id().map(str::to_owned),
         title: ask.title(),
+        request: None,
         options: ask.options(),
-        decision: decided.as_ref().map(|decided| decided.decision),
-        option: decided.as_ref().and_then(|decided| decided.option).map(str::to_owned),
-        decided_by: decided.as_ref().and_then(|decided| decided.by),
-        by: decided.and_then(|decided| decided.person),
-    })
+        always: None,
+        rule: None,
+        until: None,
+        decision: None,
+        option: None,
+        decided_by: None,
+        by: None,
+        reason: None,
+    }
 }

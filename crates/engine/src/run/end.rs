@@ -310,6 +310,7 @@ impl Machine {
             signal: testimony.and_then(|testimony| testimony.signal),
             duration_ms: self.watch.duration_ms(now),
             totals: self.totals(),
+            denials: self.denials.count(),
             evidence: verdict.evidence,
         }))));
         out.push(Step::Do(Effect::Settle));

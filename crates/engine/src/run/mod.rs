@@ -7,7 +7,9 @@
 //! `ledger.rs`, calls in `tools.rs`, stops and the end in `end.rs`, the judgement in `outcome.rs`.
 
 mod asks;
+mod denials;
 mod end;
+mod grants;
 mod ledger;
 mod outcome;
 mod terms;
@@ -21,7 +23,7 @@ pub use terms::{RunBudget, SessionSpent, Terms};
 pub use tools::offers;
 
 use crate::rules;
-use asks::{Asks, May};
+use asks::{Answer, Asks, May};
 use contract::command::{Command, Wish};
 use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
@@ -29,6 +31,7 @@ use contract::event::{
 };
 use contract::speech::{Draft, Ending, Limited, Signal, ToolAnswer, ToolCall, Utterance};
 use contract::{Code, RunState, Timestamp};
+use denials::Denials;
 use end::{Graces, Reached, Said, Stdin, Stopped};
 use ledger::{Ledger, Standing, Used, span};
 use outcome::{Gone, complaint};
@@ -137,6 +140,8 @@ pub struct Machine {
     budget: BudgetLevel,
     calls: Calls,
     asks: Asks,
+    #[serde(default)]
+    denials: Denials,
     accepts: Accepts,
     turns: Turns,
     /// The end that the agent named, from then on.
@@ -248,6 +253,7 @@ impl Machine {
             budget: BudgetLevel::Ok,
             calls: Calls::default(),
             asks: Asks::default(),
+            denials: Denials::default(),
             accepts: Accepts::default(),
             turns: Turns::default(),
             said: None,
@@ -387,7 +393,10 @@ impl Machine {
                 self.watch.stir(now);
             }
             Signal::ToolOpened { tool_call_id } => self.calls.open_native(tool_call_id),
-            Signal::ToolClosed { tool_call_id } => {
+            Signal::ToolClosed { tool_call_id, denied } => {
+                if denied {
+                    self.denials.add(Some(&tool_call_id));
+                }
                 self.calls.close_native(&tool_call_id);
                 self.watch.stir(now);
             }
@@ -594,7 +603,9 @@ impl Machine {
                     out.push(Step::Do(Effect::Say(Utterance::Interrupt)));
                 }
             }
-            Wish::Answer { ask_id, option, by } => self.decide(now, ask_id, &option, by, out),
+            Wish::Answer { ask_id, option, by, reason } => {
+                self.decide(now, Answer { ask_id, option, by, reason }, out);
+            }
             // The host makes it the answer of a call that it knows, before it comes here.
             Wish::ToolResult { .. } => {}
             Wish::Budget { remaining } => self.allow(now, remaining, out),

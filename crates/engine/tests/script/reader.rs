@@ -2,7 +2,7 @@
 //! an underscore stands for a space where a sentence is meant.
 
 use contract::command::{Command, Wish};
-use contract::event::PermissionOption;
+use contract::event::{PermissionOption, PermissionRequest};
 use contract::event::{StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
@@ -107,7 +107,8 @@ fn command(words: &Words<'_>) -> Command {
         "interrupt" => Wish::Interrupt,
         "answer" => {
             let ask_id = format!("ask_{:032x}", number::<u64>(words.bare(1))).parse().unwrap();
-            Wish::Answer { ask_id, option: words.bare(2).to_owned(), by: None }
+            let reason = words.get("reason").map(sentence);
+            Wish::Answer { ask_id, option: words.bare(2).to_owned(), by: None, reason }
         }
         "budget" => Wish::Budget {
             remaining: contract::event::Remaining {
@@ -132,7 +133,10 @@ fn signal(words: &Words<'_>) -> Signal {
         "turn_started" => Signal::TurnStarted,
         "turn_ended" => Signal::TurnEnded { stop: word::<StopReason>(words.bare(1)) },
         "tool_opened" => Signal::ToolOpened { tool_call_id: tool_call_id() },
-        "tool_closed" => Signal::ToolClosed { tool_call_id: tool_call_id() },
+        "tool_closed" => {
+            let denied = words.has("denied");
+            Signal::ToolClosed { tool_call_id: tool_call_id(), denied }
+        }
         "tool_called" => Signal::ToolCalled(ToolCall {
             tool_call_id: tool_call_id(),
             tool: words.bare(2).to_owned(),
@@ -179,6 +183,13 @@ fn question(words: &Words<'_>) -> Question {
         tool_call_id: words.get("call").map(str::to_owned),
         title: words.get("title").map(sentence).unwrap_or_default(),
         reads: words.has("reads"),
+        content: Box::new(PermissionRequest {
+            tool_kind: words.get("kind").map(str::to_owned),
+            command: words.get("command").map(sentence),
+            paths: words.get("path").map(str::to_owned).into_iter().collect(),
+            cwd: words.get("cwd").map(str::to_owned),
+            ..PermissionRequest::default()
+        }),
         options: options.into_iter().flat_map(|options| options.split(',')).map(option).collect(),
     }
 }

@@ -72,7 +72,15 @@ fn draft_line(draft: &Draft) -> String {
             let by = asked.decided_by.map(|by| format!("by {}", word(&by)));
             let head = [Some(format!("ask {number}")), asked.tool_call_id.clone()];
             let title = Some(format!("{:?}", asked.title));
-            head.into_iter().chain([title, decision, by]).flatten().collect()
+            // A policy is the rule of nearly every question; what a person said is told.
+            let rule = asked.rule.as_ref().filter(|rule| !rule.starts_with("--permission"));
+            let rule = rule.map(|rule| format!("rule {rule:?}"));
+            // That a tool of ours can be allowed for the whole run is so in every script.
+            let always = asked.always.as_ref().filter(|always| !always.starts_with("every use"));
+            let always = always.map(|always| format!("always {always:?}"));
+            let reason = asked.reason.as_ref().map(|reason| format!("reason {reason:?}"));
+            let rest = [title, decision, by, rule, always, reason];
+            head.into_iter().chain(rest).flatten().collect()
         }
         Body::Result(result) => result_parts(result),
         Body::UserText(text) => vec![format!("{:?}", text.text)],
@@ -109,6 +117,7 @@ fn result_parts(result: &RunResult) -> Vec<String> {
         (tokens > 0 || result.totals.effective_nanousd.is_some())
             .then(|| format!("{tokens} tokens, {money}")),
         Some(format!("evidence {}", word(&evidence.end))),
+        (result.denials > 0).then(|| format!("denials {}", result.denials)),
         evidence.salvaged.map(|salvaged| format!("salvaged {salvaged}")),
         evidence.stopped_by.as_ref().map(|by| format!("stopped by {by}")),
         evidence.forced.map(|forced| format!("forced {forced}")),
@@ -143,8 +152,9 @@ fn utterance_line(utterance: &Utterance) -> String {
         Utterance::BudgetUpdate { remaining: left } => {
             format!("budget_update({})", remaining(left))
         }
-        Utterance::Decide { request, option } => {
-            format!("decide({request}, {})", option.as_deref().unwrap_or("nothing"))
+        Utterance::Decide { request, option, reason } => {
+            let reason = reason.as_ref().map(|reason| format!(", {reason:?}")).unwrap_or_default();
+            format!("decide({request}, {}{reason})", option.as_deref().unwrap_or("nothing"))
         }
         Utterance::Message { text } => format!("message({text:?})"),
         Utterance::Interrupt => "interrupt".to_owned(),

@@ -214,6 +214,7 @@ impl Yard {
             signal: None,
             duration_ms: 1,
             totals,
+            denials: 0,
             evidence,
         };
         let errand = errand::of(&self.host, held.task).await.unwrap().unwrap();

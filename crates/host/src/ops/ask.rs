@@ -5,7 +5,7 @@
 use super::run::wish;
 use super::who::Who;
 use crate::Host;
-use contract::event::PermissionOption;
+use contract::event::{PermissionOption, PermissionRequest};
 use contract::{AskId, Code, Fault, RunId, Timestamp, Wish};
 use engine::run::About;
 use schemars::JsonSchema;
@@ -22,7 +22,13 @@ pub struct OpenAsk {
     #[serde(default)]
     pub kind: AskKind,
     pub title: String,
+    /// What is asked for, in full as far as it fits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<PermissionRequest>,
     pub options: Vec<PermissionOption>,
+    /// What the answer `always` allows for the rest of the run; absent when it is no answer here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always: Option<String>,
     /// When it is denied because nobody answered.
     pub until: Timestamp,
 }
@@ -98,16 +104,30 @@ pub fn check(ask: &OpenAsk, option: &str) -> Result<(), Fault> {
     if named || ["allow", "deny"].contains(&option) {
         return Ok(());
     }
+    if option == "always" {
+        return match ask.always {
+            Some(_) => Ok(()),
+            None => Err(Fault::new(Code::Usage, "this question cannot be answered with `always`")
+                .with_hint("each of these needs its own answer: say allow or deny")),
+        };
+    }
     let ids: Vec<_> = ask.options.iter().map(|option| option.id.as_str()).collect();
     Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
         .with_hint(format!("say allow or deny, or one of: {}", ids.join(", "))))
 }
 
 /// Answers a question.
-pub async fn answer(host: &Host, given: &str, option: &str, by: &Who) -> Result<OpenAsk, Fault> {
+pub async fn answer(
+    host: &Host,
+    given: &str,
+    option: &str,
+    reason: Option<String>,
+    by: &Who,
+) -> Result<OpenAsk, Fault> {
     let ask = find(list(host, None, usize::MAX), given)?;
     check(&ask, option)?;
-    let answer = Wish::Answer { ask_id: ask.ask_id, option: option.to_owned(), by: None };
+    let option = option.to_owned();
+    let answer = Wish::Answer { ask_id: ask.ask_id, option, by: None, reason };
     wish(host, ask.run_id, None, answer, by).await?;
     Ok(ask)
 }

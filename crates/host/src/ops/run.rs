@@ -293,8 +293,8 @@ pub async fn wish(
     possible(host, run, &wish)?;
     let wish = match wish {
         // Whatever was sent: who answers is known by the token.
-        Wish::Answer { ask_id, option, by: _ } => {
-            Wish::Answer { ask_id, option, by: Some(by.to_string()) }
+        Wish::Answer { ask_id, option, by: _, reason } => {
+            Wish::Answer { ask_id, option, by: Some(by.to_string()), reason }
         }
         wish => wish,
     };
@@ -313,7 +313,7 @@ pub async fn wish(
         wish: seal.json(&command.wish),
     };
     let stops = matches!(command.wish, Wish::Stop { .. });
-    if let Wish::Answer { ask_id, option, by: _ } = &command.wish {
+    if let Wish::Answer { ask_id, option, .. } = &command.wish {
         let about = serde_json::json!({ "run_id": run, "ask_id": ask_id, "option": option });
         host.inner.audit.answered(command.asked_at, by, about);
     }

@@ -7,7 +7,8 @@ use super::ear::{Ear, text_of};
 use super::state::{OpenCall, append, digest, short};
 use super::wire::{Call, Place};
 use contract::event::{
-    Body, Diff, Location, ToolResult, ToolStatus, ToolUpdate, ToolUse, UpdateStatus, Via,
+    Body, Diff, Location, PermissionRequest, ToolResult, ToolStatus, ToolUpdate, ToolUse,
+    UpdateStatus, Via,
 };
 use contract::{Signal, limits};
 use serde_json::{Value, json};
@@ -159,7 +160,7 @@ impl Ear<'_> {
             output,
             duration_ms: None,
         }));
-        self.signal(Signal::ToolClosed { tool_call_id });
+        self.signal(Signal::ToolClosed { tool_call_id, denied });
     }
 
     /// Remembers the changes of files that a call is about: they are facts once it has ended well.
@@ -186,6 +187,46 @@ fn diff(id: &str, item: &Value) -> Diff {
         new_text: held(new_text),
         tool_call_id: Some(id.to_owned()),
     }
+}
+
+/// The content of a question about a call.
+pub(super) fn request(
+    call: &Call,
+    content: Option<&Value>,
+    cwd: Option<String>,
+) -> PermissionRequest {
+    let items = content.and_then(Value::as_array).into_iter().flatten();
+    let diffs: Vec<Diff> = items
+        .filter(|item| item["type"] == "diff")
+        .map(|item| Diff { tool_call_id: None, ..diff("", item) })
+        .collect();
+    let input = call.raw_input.clone().filter(|input| !is_empty(input));
+    let text = |key: &str| input.as_ref()?.get(key)?.as_str().map(str::to_owned);
+    let words = || {
+        let words = input.as_ref()?.get("command")?.as_array()?;
+        let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+        (!words.is_empty()).then(|| words.join(" "))
+    };
+    let command = text("command").or_else(words).or_else(|| text("cmd"));
+    let mut paths: Vec<String> = places(&call.locations).into_iter().map(|at| at.path).collect();
+    for path in diffs.iter().map(|diff| &diff.path).filter(|path| !path.is_empty()) {
+        if !paths.contains(path) {
+            paths.push(path.clone());
+        }
+    }
+    let is_told = command.is_some() || !diffs.is_empty();
+    PermissionRequest {
+        tool: short(call.name.clone()),
+        tool_kind: short(call.kind.clone()),
+        cwd: text("cwd").or_else(|| text("workdir")).or(cwd),
+        reason: text("description"),
+        command,
+        input: input.filter(|_| !is_told),
+        diffs,
+        paths,
+        cut: None,
+    }
+    .bounded()
 }
 
 /// Whether a call only looks.

@@ -9,6 +9,7 @@ use super::state::{Asked, Ours, State, frame, short};
 use super::turn::cancelled;
 use super::wire::{Asking, Choice, Greeting, Line, Opened, Refusal, Updated};
 use super::words;
+use crate::denial::denied_because;
 use crate::{Dialect, Frame, Out, Stream, lenient, registry};
 use contract::event::{Body, Log, PermissionOption, Raw};
 use contract::plan::TurnEnd;
@@ -35,6 +36,14 @@ impl Acp {
 
     fn ear<'a>(&'a mut self, out: &'a mut Out) -> Ear<'a> {
         Ear { state: &mut self.state, out, raw: None, line: "" }
+    }
+
+    /// Gives the agent a message. In a turn, and before there is a session, it waits for its own.
+    fn message(&mut self, text: &str, out: &mut Out) {
+        self.state.hold(text);
+        if self.state.session.is_some() && self.state.waiting.is_none() {
+            self.ear(out).begin();
+        }
     }
 }
 
@@ -80,16 +89,14 @@ impl Dialect for Acp {
 
     fn say(&mut self, utterance: &Utterance, out: &mut Out) {
         match utterance {
-            Utterance::Decide { request, option } => {
+            Utterance::Decide { request, option, reason } => {
                 self.ear(out).decided(request, option.as_deref());
-            }
-            Utterance::Message { text } => {
-                self.state.hold(text);
-                // In a turn, and before there is a session, it waits for its own.
-                if self.state.session.is_some() && self.state.waiting.is_none() {
-                    self.ear(out).begin();
+                // The protocol has no place for a reason, so it follows as a message.
+                if let Some(reason) = reason {
+                    self.message(&denied_because(reason), out);
                 }
             }
+            Utterance::Message { text } => self.message(text, out),
             Utterance::Interrupt => match self.state.cancel() {
                 Some(cancel) => {
                     self.state.interrupting = true;
@@ -244,6 +251,8 @@ impl Ear<'_> {
         let asked = tool_call.call;
         let tool_call_id = short(asked.tool_call_id.clone()).map(|id| self.meant(id));
         let title = asked.title.clone().or(asked.kind.clone());
+        let content =
+            call::request(&asked, tool_call.content.as_ref(), self.state.wanted.cwd.clone());
         let reads = call::reads(asked.kind.as_deref());
         if let Some(call) = &tool_call_id {
             // Some ask about a call that they never announced.
@@ -262,7 +271,9 @@ impl Ear<'_> {
             return;
         }
         let title = title.unwrap_or_else(|| "may it go on?".to_owned());
-        self.signal(Signal::Asked(Question { request, tool_call_id, title, reads, options }));
+        let question =
+            Question { request, tool_call_id, title, reads, content: Box::new(content), options };
+        self.signal(Signal::Asked(question));
     }
 
     /// The call that a question is about. Some ask under an id of its own about the call that they

@@ -658,7 +658,7 @@ fn a_question_carries_its_options_by_kind_and_the_answer_goes_back_by_id() {
         let (request, option) = (asked.request.clone(), Some("x2".to_owned()));
         // Left and taken up between the question and its answer.
         let mut dialect = Acp.restore(&dialect.save()).unwrap();
-        let decide = Utterance::Decide { request, option };
+        let decide = Utterance::Decide { request, option, reason: None };
         let answer = json!({ "outcome": { "outcome": "selected", "optionId": "x2" } });
         let expected = json!({ "jsonrpc": "2.0", "id": id, "result": answer });
         assert_eq!(frames(&say(&mut *dialect, &decide)), [expected]);
@@ -674,7 +674,7 @@ fn an_agent_that_takes_a_no_for_the_end_has_not_succeeded() {
         told(&mut *dialect, &chunk("I will look."));
         let out = told(&mut *dialect, &permission(json!(5), &[("n", "reject_once")]));
         let request = question(&out).request.clone();
-        say(&mut *dialect, &Utterance::Decide { request, option: Some("n".into()) });
+        say(&mut *dialect, &Utterance::Decide { request, option: Some("n".into()), reason: None });
         let failed =
             json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "failed" });
         let out = told(&mut *dialect, &update(failed));
@@ -692,7 +692,7 @@ fn a_turn_that_the_agent_cancels_because_of_a_no_was_denied_and_not_cancelled_by
     let mut dialect = in_turn();
     let out = told(&mut *dialect, &permission(json!(5), &[("cancel", "reject_once")]));
     let request = question(&out).request.clone();
-    say(&mut *dialect, &Utterance::Decide { request, option: Some("cancel".into()) });
+    say(&mut *dialect, &Utterance::Decide { request, option: Some("cancel".into()), reason: None });
     let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "cancelled" })));
     assert!(out.signals.contains(&Signal::TurnEnded { stop: StopReason::Cancelled }));
     assert_eq!(ending(&out).unwrap().code, Some(Code::PermissionDenied));
@@ -781,7 +781,7 @@ fn a_call_that_its_turn_leaves_open_is_closed_with_it() {
     let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "cancelled" })));
     let kinds: Vec<_> = out.drafts.iter().map(|draft| draft.body.kind()).collect();
     assert_eq!(kinds, ["tool_use", "tool_result", "turn"]);
-    assert!(out.signals.contains(&Signal::ToolClosed { tool_call_id: "c".into() }));
+    assert!(out.signals.contains(&Signal::ToolClosed { tool_call_id: "c".into(), denied: false }));
     let Body::ToolResult(result) = &out.drafts[1].body else { panic!("{out:?}") };
     assert_eq!(result.status, ToolStatus::Error);
 }

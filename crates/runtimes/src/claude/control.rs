@@ -120,6 +120,9 @@ impl Ear<'_> {
         }
         let title = tools::about(&name, &input, asked.description.as_deref());
         let title = title.chars().take(TITLE_CHARS_MAX).collect();
+        let cwd = self.state.cwd.clone();
+        let content = tools::request(&name, &input, asked.description.as_deref(), cwd);
+        let content = Box::new(content);
         if !self.state.ask(&request, input) {
             self.unrecognised();
             let message = "Too many questions wait for an answer.";
@@ -135,7 +138,8 @@ impl Ear<'_> {
             option("deny", "reject_once", "deny it"),
         ];
         let (tool_call_id, reads) = (asked.tool_use_id, tools::reads(&name));
-        self.signal(Signal::Asked(Question { request, tool_call_id, title, reads, options }));
+        let question = Question { request, tool_call_id, title, reads, content, options };
+        self.signal(Signal::Asked(question));
     }
 
     pub(super) fn answered(&mut self, line: &Line) {

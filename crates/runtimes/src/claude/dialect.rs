@@ -5,6 +5,7 @@
 use super::ear::Ear;
 use super::state::State;
 use super::wire::{self, Control, Line, Permit};
+use crate::denial::{DENIED, denied_because};
 use crate::{Dialect, Frame, Out, Stream, lenient};
 use contract::event::{self, Body, Log, Raw};
 use contract::speech::Close;
@@ -14,10 +15,6 @@ use std::borrow::Cow;
 /// The ids of our own requests.
 const GREETING: &str = "ostler-initialize";
 const FAREWELL: &str = "ostler-farewell";
-/// What the model is told when its wish is denied.
-const DENIED: &str = "This was not permitted. Do not try it in another way; go on without it, or \
-                      say in your answer what could not be done.";
-
 /// A conversation with the agent.
 pub(super) struct StreamJson {
     state: State,
@@ -68,12 +65,13 @@ impl Dialect for StreamJson {
                 let id = format!("ostler-interrupt-{}", self.state.requests);
                 out.frames.push(wire::control(&id, Control::Interrupt));
             }
-            Utterance::Decide { request, option } => match self.state.answer(request) {
+            Utterance::Decide { request, option, reason } => match self.state.answer(request) {
                 Some(question) => {
                     let allowed = option.as_deref() == Some("allow");
+                    let denied = reason.as_deref().map(denied_because);
                     let permit = match allowed {
                         true => Permit::Allow { updated_input: question.input.as_ref() },
-                        false => Permit::Deny { message: DENIED },
+                        false => Permit::Deny { message: denied.as_deref().unwrap_or(DENIED) },
                     };
                     out.frames.push(wire::permit(request, permit));
                 }

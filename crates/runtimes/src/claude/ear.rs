@@ -15,6 +15,9 @@ use contract::speech::{Ending, Limited};
 use contract::{Code, Draft, Reset, Signal, limits};
 use serde_json::{Value, json};
 
+/// A longer path of a working directory is not kept.
+const CWD_BYTES_MAX: usize = 4096;
+
 /// The level of a line that was not understood.
 const UNRECOGNISED: &str = "unrecognised";
 /// The level of what the agent says to itself.
@@ -96,6 +99,7 @@ impl Ear<'_> {
     fn init(&mut self, line: &Line) {
         let news = self.state.session != line.session_id || self.state.model != line.model;
         (self.state.session, self.state.model) = (line.session_id.clone(), line.model.clone());
+        self.state.cwd = line.cwd.clone().filter(|cwd| cwd.len() <= CWD_BYTES_MAX);
         if news {
             let tools = line.tools.as_ref().and_then(|tools| u32::try_from(tools.len()).ok());
             self.draft(Body::Session(event::Session {
@@ -151,7 +155,7 @@ impl Ear<'_> {
             };
             let raw = Some(self.raw);
             self.out.drafts.push(Draft { raw, ..Draft::ostler(Body::ToolResult(result)) });
-            self.signal(Signal::ToolClosed { tool_call_id });
+            self.signal(Signal::ToolClosed { tool_call_id, denied: false });
         }
         for question in self.state.drop_questions() {
             self.signal(Signal::AskWithdrawn { request: question.request });
@@ -394,7 +398,7 @@ impl Ear<'_> {
             duration_ms: None,
         }));
         let diff = line.tool_use_result.as_ref().and_then(|result| tools::diff(&id, result));
-        self.signal(Signal::ToolClosed { tool_call_id: id });
+        self.signal(Signal::ToolClosed { tool_call_id: id, denied });
         if let Some(diff) = diff {
             self.draft(Body::Diff(diff));
         }

@@ -27,6 +27,9 @@ pub(super) struct State {
     /// What it accepts was signalled.
     pub accepts_told: bool,
     pub session: Option<String>,
+    /// The directory that it works in, as it said.
+    #[serde(default)]
+    pub cwd: Option<String>,
     pub model: Option<String>,
     /// The number of the last turn, and whether it is going on.
     pub turns: u32,
@@ -82,6 +85,7 @@ impl State {
             unknown_told: false,
             accepts_told: false,
             session: None,
+            cwd: None,
             model: None,
             turns: 0,
             in_turn: false,

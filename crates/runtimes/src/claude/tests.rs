@@ -336,13 +336,65 @@ fn a_question_is_answered_once_and_its_input_goes_back_with_a_yes() {
         let Some(Signal::Asked(question)) = out.signals.last() else { panic!("{:?}", out.signals) };
         assert_eq!((question.title.as_str(), question.reads), ("Write: /w/a", false));
         let option = option.map(str::to_owned);
-        let decide = Utterance::Decide { request: question.request.clone(), option };
+        let decide = Utterance::Decide { request: question.request.clone(), option, reason: None };
         dialect.say(&decide, &mut out);
         dialect.say(&decide, &mut out);
         let said: Vec<_> = out.frames.iter().map(|said| String::from_utf8_lossy(said)).collect();
         assert_eq!(said.len(), 1);
         assert!(said[0].contains(expected), "{}", said[0]);
     }
+}
+
+#[test]
+fn question_carries_command_or_change() {
+    let rows = [
+        (
+            "Bash",
+            json!({ "command": "rm -r x", "description": "clean up" }),
+            json!({ "tool": "Bash", "tool_kind": "execute", "command": "rm -r x", "cwd": "/w",
+                    "reason": "clean up" }),
+        ),
+        (
+            "Edit",
+            json!({ "file_path": "/w/a", "old_string": "1", "new_string": "2" }),
+            json!({ "tool": "Edit", "tool_kind": "edit", "paths": ["/w/a"], "cwd": "/w",
+                    "diffs": [{ "path": "/w/a", "old_text": "1", "new_text": "2" }] }),
+        ),
+        (
+            "Write",
+            json!({ "file_path": "/w/a", "content": "all" }),
+            json!({ "tool": "Write", "tool_kind": "edit", "paths": ["/w/a"], "cwd": "/w",
+                    "diffs": [{ "path": "/w/a", "new_text": "all" }] }),
+        ),
+        (
+            "mcp__x__y",
+            json!({ "n": 1 }),
+            json!({ "tool": "mcp__x__y", "input": { "n": 1 }, "cwd": "/w" }),
+        ),
+    ];
+    let init = json!({ "type": "system", "subtype": "init", "session_id": "s", "cwd": "/w" });
+    for (tool, input, expected) in rows {
+        let mut line = asks(tool);
+        line["request"]["input"] = input;
+        let out = heard(&[init.clone(), line]);
+        let asked = out.signals.iter().find_map(|signal| match signal {
+            Signal::Asked(question) => Some(question),
+            _ => None,
+        });
+        let question = asked.expect("a question");
+        assert_eq!(serde_json::to_value(&question.content).unwrap(), expected);
+    }
+}
+
+#[test]
+fn reason_of_a_denial_reaches_the_agent() {
+    let (mut dialect, mut out) = (Claude.dialect(&spec()), Out::default());
+    dialect.hear(&frame(Stream::Stdout, 0, asks("Write").to_string().as_bytes()), &mut out);
+    let (request, option) = ("q-1".to_owned(), Some("deny".to_owned()));
+    let reason = Some("use b.txt".to_owned());
+    dialect.say(&Utterance::Decide { request, option, reason }, &mut out);
+    let said = String::from_utf8_lossy(&out.frames[0]);
+    assert!(said.contains("did not permit this, and says: use b.txt"), "{said}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! about, which only look, and what a result says was changed. A tool that is not known here is
 //! shown with what it says of itself.
 
-use contract::event::{Diff, Location, Plan, PlanEntry};
+use contract::event::{Diff, Location, PermissionRequest, Plan, PlanEntry};
 use serde_json::{Map, Value};
 use std::fmt::Write;
 
@@ -64,6 +64,48 @@ pub(super) fn about(name: &str, input: &Map<String, Value>, description: Option<
         Some(what) => format!("{name}: {what}"),
         None => name.to_owned(),
     }
+}
+
+/// The content of a question: the command, the changes to files, or else the whole input.
+pub(super) fn request(
+    name: &str,
+    input: &Map<String, Value>,
+    reason: Option<&str>,
+    cwd: Option<String>,
+) -> PermissionRequest {
+    let text = |key: &str| input.get(key).and_then(Value::as_str).map(str::to_owned);
+    let path = text("file_path").or_else(|| text("notebook_path"));
+    let change = |fields: &Map<String, Value>| {
+        let text = |key: &str| fields.get(key).and_then(Value::as_str).map(str::to_owned);
+        let new_text =
+            text("new_string").or_else(|| text("content")).or_else(|| text("new_source"));
+        Some(Diff {
+            path: path.clone()?,
+            patch: None,
+            old_text: text("old_string").filter(|old| !old.is_empty()),
+            new_text: Some(new_text?),
+            tool_call_id: None,
+        })
+    };
+    let edits = input.get("edits").and_then(Value::as_array);
+    let diffs: Vec<Diff> = match edits {
+        Some(edits) => edits.iter().filter_map(Value::as_object).filter_map(change).collect(),
+        None => change(input).into_iter().collect(),
+    };
+    let command = text("command").filter(|_| kind(name).as_deref() == Some("execute"));
+    let is_told = command.is_some() || !diffs.is_empty();
+    PermissionRequest {
+        tool: Some(name.to_owned()),
+        tool_kind: kind(name),
+        command,
+        input: (!is_told && !input.is_empty()).then(|| Value::Object(input.clone())),
+        diffs,
+        paths: path.or_else(|| text("path")).into_iter().collect(),
+        cwd,
+        reason: text("description").or_else(|| reason.map(str::to_owned)),
+        cut: None,
+    }
+    .bounded()
 }
 
 /// The plan that a to-do list states.

@@ -1,7 +1,9 @@
 //! Items that are calls of tools, told the same way whichever shape the agent prints: a name, what
 //! kind of doing it is, a title and an input. What is no call is `None` and left to `ear`.
 
+use super::state::Proposed;
 use super::wire::{Change, Item};
+use contract::event::{Diff, PermissionRequest};
 use serde_json::{Value, json};
 
 /// What a call is, whichever shape told it.
@@ -45,4 +47,27 @@ pub(super) fn of(item: &Item) -> Option<Call> {
         }
         _ => None,
     }
+}
+
+/// The changes to files that a call proposes, for a question about it.
+pub(super) fn proposed(item: &Item, id: &str, cwd: Option<String>) -> Proposed {
+    let changes = item.changes.iter().flatten();
+    let diffs: Vec<Diff> = changes
+        .map(|change| Diff {
+            path: change.path.clone().unwrap_or_default(),
+            patch: change.diff.clone(),
+            old_text: None,
+            new_text: None,
+            tool_call_id: None,
+        })
+        .collect();
+    let request = PermissionRequest {
+        tool: Some("apply_patch".to_owned()),
+        tool_kind: Some("edit".to_owned()),
+        paths: diffs.iter().map(|diff| diff.path.clone()).collect(),
+        diffs,
+        cwd,
+        ..PermissionRequest::default()
+    };
+    Proposed { tool_call_id: id.to_owned(), request: request.bounded() }
 }

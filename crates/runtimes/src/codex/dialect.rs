@@ -8,8 +8,9 @@ use super::ear::{Ear, UNRECOGNISED, WARNING};
 use super::state::{State, frame, short};
 use super::wire::{Line, Params, Reply, Trouble};
 use super::words;
+use crate::denial::denied_because;
 use crate::{Dialect, Frame, Out, Stream, lenient};
-use contract::event::{self, Body, Log, PermissionOption, Raw};
+use contract::event::{self, Body, Log, PermissionOption, PermissionRequest, Raw};
 use contract::speech::{Close, Ending, Question};
 use contract::{Code, Draft, Signal, Timestamp, Utterance};
 use serde_json::{Value, json};
@@ -92,11 +93,15 @@ impl Dialect for Codex {
 
     fn say(&mut self, utterance: &Utterance, out: &mut Out) {
         match utterance {
-            Utterance::Decide { request, option } => match self.state.answered(request) {
+            Utterance::Decide { request, option, reason } => match self.state.answered(request) {
                 Some(asked) => {
                     let decision = option.as_deref().unwrap_or("cancel");
                     let result = json!({ "decision": decision });
                     out.frames.push(frame(&json!({ "id": asked.id, "result": result })));
+                    // The protocol has no place for a reason, so it follows as a message.
+                    if let Some(reason) = reason {
+                        self.message(&denied_because(reason), out);
+                    }
                 }
                 None => note(out, format!("the question '{request}' is not open")),
             },
@@ -267,17 +272,33 @@ impl Ear<'_> {
     /// The agent asks whether it may. What cannot be put to anyone is refused at once, so that it
     /// does not wait for ever.
     fn question(&mut self, method: &str, id: &Value, params: Params) {
-        let (title, reads) = match method {
+        let (title, reads, content) = match method {
             "item/commandExecution/requestApproval" => {
                 let actions = params.command_actions.unwrap_or_default();
                 let reads = |kind: Option<&str>| kind.is_some_and(|kind| READING.contains(&kind));
                 let all = actions.iter().all(|action| reads(action.kind.as_deref()));
+                let content = PermissionRequest {
+                    tool: Some("shell".to_owned()),
+                    tool_kind: Some("execute".to_owned()),
+                    command: params.command.clone(),
+                    cwd: params.cwd.or_else(|| self.state.wanted.cwd.clone()),
+                    reason: params.reason.clone(),
+                    ..PermissionRequest::default()
+                };
                 let command = params.command.or(params.reason).unwrap_or_default();
-                (format!("run {command}"), all && !actions.is_empty())
+                (format!("run {command}"), all && !actions.is_empty(), content)
             }
             "item/fileChange/requestApproval" => {
                 let reason = params.reason.map_or(String::new(), |reason| format!(": {reason}"));
-                (format!("change files{reason}"), false)
+                let id = params.item_id.as_ref();
+                let proposed = self.state.proposed.take();
+                let proposed = proposed.filter(|proposed| Some(&proposed.tool_call_id) == id);
+                let content = proposed.map(|proposed| proposed.request).unwrap_or_default();
+                let files = match content.paths.as_slice() {
+                    [] => "files".to_owned(),
+                    paths => paths.join(", "),
+                };
+                (format!("change {files}{reason}"), false, content)
             }
             _ => return self.refuse(id, format!("'{method}' cannot be answered here")),
         };
@@ -292,7 +313,9 @@ impl Ear<'_> {
         }
         options.push(option("decline", "reject_once", "decline it and go on"));
         let tool_call_id = params.item_id;
-        self.signal(Signal::Asked(Question { request, tool_call_id, title, reads, options }));
+        let content = Box::new(content.bounded());
+        let question = Question { request, tool_call_id, title, reads, content, options };
+        self.signal(Signal::Asked(question));
     }
 
     fn refuse(&mut self, id: &Value, message: String) {

@@ -229,6 +229,9 @@ impl Ear<'_> {
         if !self.state.open(id) {
             return;
         }
+        if call.kind == "edit" {
+            self.state.proposed = Some(call::proposed(item, id, self.state.wanted.cwd.clone()));
+        }
         let place = |change: &Change| Some(Location { path: change.path.clone()?, line: None });
         let changes = item.changes.iter().flatten();
         self.push(Body::ToolUse(ToolUse {
@@ -278,9 +281,9 @@ impl Ear<'_> {
     }
 
     fn tool_result(&mut self, result: ToolResult) {
-        let tool_call_id = result.tool_call_id.clone();
+        let (tool_call_id, denied) = (result.tool_call_id.clone(), result.denied == Some(true));
         self.push(Body::ToolResult(result));
-        self.signal(Signal::ToolClosed { tool_call_id });
+        self.signal(Signal::ToolClosed { tool_call_id, denied });
     }
 
     /// The tokens of a whole session: all that `exec` tells.

@@ -4,7 +4,7 @@
 //! is refused, because guessing would ask twice or never.
 
 use crate::saved;
-use contract::event::Quota;
+use contract::event::{PermissionRequest, Quota};
 use contract::{Fault, Policy, Timestamp, Tokens, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -96,6 +96,16 @@ pub(super) struct State {
     /// Something was said or done in this turn.
     #[serde(default)]
     pub acted: bool,
+    /// The changes of the last call that changes files: a question about it names only the call.
+    #[serde(default)]
+    pub proposed: Option<Proposed>,
+}
+
+/// The changes to files that a call proposed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Proposed {
+    pub tool_call_id: String,
+    pub request: PermissionRequest,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,6 +138,7 @@ impl State {
             streamed: VecDeque::new(),
             answer: None,
             acted: false,
+            proposed: None,
         }
     }
 

@@ -292,6 +292,39 @@ fn a_question_that_only_reads_is_known_as_one_and_an_odd_one_is_refused() {
 }
 
 #[test]
+fn question_carries_command_or_patch_and_reason_follows() {
+    let mut dialect = in_turn();
+    let changes = json!([{ "path": "/w/a", "kind": "add", "diff": "+one" }]);
+    let item = json!({ "type": "fileChange", "id": "i", "changes": changes });
+    told(&mut *dialect, &note("item/started", json!({ "item": item })));
+    let mut line = note("item/fileChange/requestApproval", json!({ "itemId": "i" }));
+    line["id"] = json!("q-1");
+    let out = told(&mut *dialect, &line);
+    let [Signal::Asked(question)] = &out.signals[..] else { panic!("{:?}", out.signals) };
+    assert_eq!(question.title, "change /w/a");
+    assert_eq!(question.content.paths, ["/w/a"]);
+    assert_eq!(question.content.diffs[0].patch.as_deref(), Some("+one"));
+    let params = json!({ "command": "make", "cwd": "/w/sub", "reason": "to build" });
+    let mut line = note("item/commandExecution/requestApproval", params);
+    line["id"] = json!("q-2");
+    let out = told(&mut *dialect, &line);
+    let [Signal::Asked(question)] = &out.signals[..] else { panic!("{:?}", out.signals) };
+    let content = &question.content;
+    assert_eq!(content.command.as_deref(), Some("make"));
+    assert_eq!(
+        (content.cwd.as_deref(), content.reason.as_deref()),
+        (Some("/w/sub"), Some("to build"))
+    );
+    let (request, option) = (question.request.clone(), Some("decline".to_owned()));
+    let decide = Utterance::Decide { request, option, reason: Some("use ninja".to_owned()) };
+    let mut out = Out::default();
+    dialect.say(&decide, &mut out);
+    let said = frames(&out);
+    assert_eq!(said[0]["result"]["decision"], "decline");
+    assert!(said[1].to_string().contains("says: use ninja"), "{}", said[1]);
+}
+
+#[test]
 fn what_a_helper_of_the_agent_does_counts_and_its_end_does_not() {
     let mut dialect = in_turn();
     let last = json!({ "inputTokens": 10, "cachedInputTokens": 4, "outputTokens": 2 });

@@ -38,6 +38,7 @@ pub(super) struct Params {
     pub rate_limits: Option<RateLimits>,
     pub request_id: Option<Value>,
     pub command: Option<String>,
+    pub cwd: Option<String>,
     pub reason: Option<String>,
     pub command_actions: Option<Vec<Action>>,
     pub available_decisions: Option<Vec<Value>>,

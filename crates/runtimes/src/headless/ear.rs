@@ -190,13 +190,15 @@ impl<'a> Ear<'a> {
             return false;
         };
         let Came { status, denied, output, duration_ms, changes: told } = came;
-        let (denied, id) = (denied.then_some(true), tool_call_id.clone());
-        let result = event::ToolResult { tool_call_id, status, denied, output, duration_ms };
+        let id = tool_call_id.clone();
+        let told_denied = denied.then_some(true);
+        let result =
+            event::ToolResult { tool_call_id, status, denied: told_denied, output, duration_ms };
         self.draft(Body::ToolResult(result));
         if status == ToolStatus::Ok {
             changes.into_iter().chain(told).for_each(|change| self.draft(Body::Diff(change)));
         }
-        self.signal(Signal::ToolClosed { tool_call_id: id });
+        self.signal(Signal::ToolClosed { tool_call_id: id, denied });
         true
     }
 
@@ -208,7 +210,7 @@ impl<'a> Ear<'a> {
             let result =
                 event::ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };
             self.draft_ours(Body::ToolResult(result));
-            self.signal(Signal::ToolClosed { tool_call_id: id });
+            self.signal(Signal::ToolClosed { tool_call_id: id, denied: false });
         }
     }
 

@@ -275,8 +275,9 @@ impl Ear<'_> {
                     return self.keep(Some(REPEATED));
                 }
                 let tool_call_id = result.tool_call_id.clone();
+                let denied = result.denied == Some(true);
                 self.draft(Body::ToolResult(result));
-                self.signal(Signal::ToolClosed { tool_call_id });
+                self.signal(Signal::ToolClosed { tool_call_id, denied });
             }
             Event::Session(session) => self.draft(Body::Session(session)),
             Event::Turn(turn) => self.turn(turn),

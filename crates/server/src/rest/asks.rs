@@ -25,8 +25,11 @@ pub async fn list(
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// `allow`, `deny`, or an option of the question.
+    /// `allow`, `always`, `deny`, or an option of the question.
     option: String,
+    /// Why it is denied; the agent is told.
+    #[serde(default)]
+    reason: Option<String>,
 }
 
 pub async fn answer(
@@ -34,7 +37,7 @@ pub async fn answer(
     Extension(caller): Extension<Caller>,
     Named(given): Named,
     _: Chosen,
-    Given(Answer { option }): Given<Answer>,
+    Given(Answer { option, reason }): Given<Answer>,
 ) -> Result<With<202, OpenAsk>, Problem> {
-    Ok(With(ask::answer(&app.host, &given, &option, &caller.who()).await?))
+    Ok(With(ask::answer(&app.host, &given, &option, reason, &caller.who()).await?))
 }

@@ -324,7 +324,14 @@ fn hear(dialect: &mut dyn Dialect, said: &Said, bytes: &[u8]) -> Out {
         if let Signal::Asked(question) = &signal {
             let option = question.options.get(said.answer as usize % 4);
             let option = option.map(|option| option.id.clone());
-            dialect.say(&Utterance::Decide { request: question.request.clone(), option }, &mut out);
+            dialect.say(
+                &Utterance::Decide {
+                    request: question.request.clone(),
+                    option,
+                    reason: Some("no".to_owned()),
+                },
+                &mut out,
+            );
         }
         if let Signal::ToolCalled(call) = &signal {
             let answer = ToolAnswer::Value(call.args.clone());
@@ -340,7 +347,9 @@ fn hear(dialect: &mut dyn Dialect, said: &Said, bytes: &[u8]) -> Out {
             let remaining = Remaining::default();
             dialect.say(&Utterance::BudgetUpdate { remaining }, &mut out);
         }
-        3 => dialect.say(&Utterance::Decide { request: text, option: None }, &mut out),
+        3 => {
+            dialect.say(&Utterance::Decide { request: text, option: None, reason: None }, &mut out)
+        }
         4 => {
             let answer = ToolAnswer::Error { code: Code::UnknownTool, message: String::new() };
             dialect.say(&Utterance::ToolResult { tool_call_id: text, answer }, &mut out);

@@ -94,7 +94,7 @@ pub(super) async fn perform(
             let open = way.ask(async |client| ask::find(client.asks().await?, &ask)).await?;
             ask::check(&open, &choice)?;
             let (run, id) = (open.run_id, host::chance::command_id());
-            let wish = Wish::Answer { ask_id: open.ask_id, option: choice, by: None };
+            let wish = Wish::Answer { ask_id: open.ask_id, option: choice, by: None, reason: None };
             way.ask(async |client| client.wish(run, id, &wish).await).await?;
             Ok(json!({ "answered": open }))
         }

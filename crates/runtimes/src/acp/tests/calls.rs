@@ -101,7 +101,10 @@ fn a_call_whose_end_is_never_told_ended_well_only_if_it_was_allowed_and_its_turn
                 let options = [("y", "allow_once"), ("n", "reject_once")];
                 let out = told(&mut *dialect, &permission(json!(5), &options));
                 let request = question(&out).request.clone();
-                say(&mut *dialect, &Utterance::Decide { request, option: Some(option.into()) });
+                say(
+                    &mut *dialect,
+                    &Utterance::Decide { request, option: Some(option.into()), reason: None },
+                );
             }
             None => {
                 let call = json!({ "sessionUpdate": "tool_call", "toolCallId": "c" });
@@ -117,4 +120,27 @@ fn a_call_whose_end_is_never_told_ended_well_only_if_it_was_allowed_and_its_turn
         assert_eq!(result["status"], status, "{option:?} {stop}: {result}");
         assert_eq!(result["denied"] == true, option == Some("n"), "{result}");
     }
+}
+
+#[test]
+fn question_carries_command_or_diff() {
+    let ask = |call: Value| {
+        let params = json!({ "sessionId": "s", "toolCall": call, "options": [] });
+        let line = json!({ "jsonrpc": "2.0", "id": 5, "method": "session/request_permission",
+                           "params": params });
+        let out = told(&mut *in_turn(), &line);
+        question(&out).content.clone()
+    };
+    let content = ask(json!({ "toolCallId": "c", "kind": "execute", "title": "bash",
+                              "rawInput": { "command": "make", "description": "build it" } }));
+    assert_eq!(content.command.as_deref(), Some("make"));
+    assert_eq!(content.reason.as_deref(), Some("build it"));
+    assert_eq!((content.tool_kind.as_deref(), content.input), (Some("execute"), None));
+    let diff = json!({ "type": "diff", "path": "/w/a", "oldText": "1", "newText": "2" });
+    let content = ask(json!({ "toolCallId": "c", "kind": "edit", "content": [diff],
+                              "locations": [{ "path": "/w/b" }] }));
+    assert_eq!(content.paths, ["/w/b", "/w/a"]);
+    assert_eq!(content.diffs[0].new_text.as_deref(), Some("2"));
+    let content = ask(json!({ "toolCallId": "c", "kind": "other", "rawInput": { "n": 1 } }));
+    assert_eq!(content.input, Some(json!({ "n": 1 })));
 }

@@ -1,0 +1,252 @@
+//! A permission question and its decision as lines: the title, what would be done (a command, the
+//! change to a file, or the input of a tool) cut to a screenful, where and by which rule it is asked,
+//! and how to answer. A question that the policy decides at once is shown as its decision alone.
+
+use super::clean::{clean, one_line};
+use super::measure::{fit, fit_middle};
+use super::tone::Tone;
+use super::{Detail, GUTTER, Group, Piece, Renderer, figures, flow, paths, table};
+use contract::event::{DecidedBy, Decision, Diff, Permission, PermissionOption, PermissionRequest};
+
+/// Lines of content that are shown with a question.
+const CONTENT_LINES_MAX: usize = 20;
+
+/// A line of content and how it is painted.
+struct ContentLine {
+    tone: Tone,
+    text: String,
+}
+
+impl Renderer {
+    pub(super) fn permission(&mut self, asked: &Permission, out: &mut Vec<Piece>) {
+        match asked.decision {
+            // The decision follows at once, and says it all.
+            None if asked.until.is_none() && asked.rule.is_some() => {}
+            None => self.question(asked, out),
+            Some(decision) => self.decision(asked, decision, out),
+        }
+    }
+
+    fn question(&mut self, asked: &Permission, out: &mut Vec<Piece>) {
+        let root = self.root.clone();
+        let root = root.as_deref();
+        let title = paths::relative(&one_line(&asked.title), root);
+        let head = fit_middle(&format!("? {title}"), self.columns);
+        self.begin(Group::Tools, out);
+        self.text(Tone::Strong, &head, out);
+        out.push(Piece::End);
+        let room = self.columns.saturating_sub(GUTTER);
+        let mut lines = asked.request.as_ref().map(|it| content(it, root)).unwrap_or_default();
+        // A command that the title shows whole is not shown again.
+        if let [only] = lines.as_slice()
+            && head.contains(only.text.trim_start_matches("$ "))
+        {
+            lines.clear();
+        }
+        let more = lines.len().saturating_sub(CONTENT_LINES_MAX);
+        lines.truncate(CONTENT_LINES_MAX);
+        for line in lines {
+            self.text(line.tone, &format!("  {}", fit(&line.text, room)), out);
+            out.push(Piece::End);
+        }
+        let cut = asked.request.as_ref().is_some_and(|request| request.cut == Some(true));
+        let note = match (more, cut) {
+            (0, false) => None,
+            (0, true) => Some("… the rest is too long to be shown".to_owned()),
+            (more, false) => Some(format!("… +{more} lines")),
+            (more, true) => Some(format!("… +{more} lines and more")),
+        };
+        let context = context(asked, root);
+        for text in note.into_iter().chain(context) {
+            self.text(Tone::Gray, &format!("  {}", fit_middle(&text, room)), out);
+            out.push(Piece::End);
+        }
+        let choices = match self.takes_keys {
+            true => keys(asked),
+            false => commands(asked),
+        };
+        for line in flow::lines(&choices, room) {
+            self.text(Tone::Tool, &format!("  {line}"), out);
+            out.push(Piece::End);
+        }
+        self.last_call = Some(asked.ask_id.to_string());
+    }
+
+    fn decision(&mut self, asked: &Permission, decision: Decision, out: &mut Vec<Piece>) {
+        if let (Decision::Deny, Some(id)) = (decision, &asked.tool_call_id)
+            && self.denied.len() < super::CALLS_MAX
+        {
+            self.denied.insert(id.clone());
+        }
+        let rule = asked.rule.as_deref().map(one_line);
+        let by_policy = asked.decided_by == Some(DecidedBy::Policy);
+        let usual = rule.as_deref().is_none_or(|rule| rule.starts_with("--permission"));
+        let is_allowed = decision == Decision::Allow;
+        if by_policy && usual && is_allowed && self.detail == Detail::Usual {
+            return;
+        }
+        let rule = rule.map(|rule| format!(" ({rule})")).unwrap_or_default();
+        let reason = asked.reason.as_deref().map(|why| format!(": {}", one_line(why)));
+        let by = match asked.decided_by {
+            Some(DecidedBy::Policy) if usual => format!(" by policy{rule}"),
+            Some(DecidedBy::Policy) => rule,
+            Some(DecidedBy::Person) => {
+                let by = match asked.by.as_deref() {
+                    None | Some("owner") => " by you".to_owned(),
+                    Some(by) => format!(" by {}", one_line(by)),
+                };
+                format!("{by}{rule}{}", reason.unwrap_or_default())
+            }
+            Some(DecidedBy::Timeout) => ": no answer in time".to_owned(),
+            None => String::new(),
+        };
+        let (mark, tone, word) = match decision {
+            Decision::Allow => ("✓", Tone::Good, "allowed"),
+            Decision::Deny => ("✗", Tone::Bad, "denied"),
+            Decision::Cancelled => ("✗", Tone::Bad, "withdrawn"),
+        };
+        let follows = [Some(asked.ask_id.to_string()), asked.tool_call_id.clone()];
+        let follows = self.last_call.is_some() && follows.contains(&self.last_call);
+        let title = match follows {
+            true => String::new(),
+            false => {
+                format!(": {}", paths::relative(&one_line(&asked.title), self.root.as_deref()))
+            }
+        };
+        self.begin(Group::Tools, out);
+        let line = fit_middle(&format!("  {mark} {word}{by}{title}"), self.columns);
+        self.text(tone, &line, out);
+        out.push(Piece::End);
+    }
+}
+
+/// One line for a person who is not at this terminal: where a question can be answered, and until when.
+pub fn waits_for_answer(ask: &str, left_ms: u64) -> String {
+    format!(
+        "a permission question waits for an answer for {}: ostler answer {ask} allow|deny \
+         (ostler approvals lists all)",
+        figures::duration(left_ms)
+    )
+}
+
+/// The options of a question that are not just allow and deny: they are chosen by number.
+pub fn named_options(asked: &Permission) -> Vec<&PermissionOption> {
+    let is_plain = |option: &&PermissionOption| {
+        option.kind.starts_with("reject") || option.id == "allow" || option.kind == "allow_always"
+    };
+    match asked.request {
+        // A request for a tool is allowed or denied, whatever its agent calls that.
+        Some(_) => Vec::new(),
+        None => asked.options.iter().filter(|option| !is_plain(option)).collect(),
+    }
+}
+
+/// What would be done, line by line.
+fn content(request: &PermissionRequest, root: Option<&str>) -> Vec<ContentLine> {
+    let mut lines = Vec::new();
+    if let Some(command) = &request.command {
+        for (i, line) in clean(command).lines().enumerate() {
+            let sign = if i == 0 { "$" } else { " " };
+            lines.push(ContentLine { tone: Tone::Plain, text: format!("{sign} {line}") });
+        }
+    }
+    for diff in &request.diffs {
+        if request.diffs.len() > 1 {
+            let text = paths::relative(&one_line(&diff.path), root);
+            lines.push(ContentLine { tone: Tone::Strong, text });
+        }
+        lines.extend(diff_lines(diff));
+    }
+    if let Some(input) = &request.input {
+        let text = match input {
+            serde_json::Value::Object(fields) if fields.len() == 1 => {
+                fields.iter().map(|(key, value)| format!("{key}: {}", plain(value))).collect()
+            }
+            other => serde_json::to_string_pretty(other).unwrap_or_default(),
+        };
+        let text = clean(&text);
+        lines.extend(
+            text.lines().map(|line| ContentLine { tone: Tone::Gray, text: line.to_owned() }),
+        );
+    }
+    lines
+}
+
+fn plain(value: &serde_json::Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// A change as lines with their signs. Of two whole texts only the part that differs is shown.
+fn diff_lines(diff: &Diff) -> Vec<ContentLine> {
+    let signed =
+        |tone, sign: &str, text: &str| ContentLine { tone, text: format!("{sign} {text}") };
+    if let Some(patch) = &diff.patch {
+        let patch = clean(patch);
+        let line = |line: &str| {
+            let tone = match line.as_bytes().first() {
+                Some(b'+') => Tone::Good,
+                Some(b'-') => Tone::Bad,
+                _ => Tone::Gray,
+            };
+            ContentLine { tone, text: line.to_owned() }
+        };
+        return patch.lines().map(line).collect();
+    }
+    let text = |text: &Option<String>| clean(text.as_deref().unwrap_or_default());
+    let (old, new) = (text(&diff.old_text), text(&diff.new_text));
+    let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+    let before = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+    let (old, new) = (&old[before..], &new[before..]);
+    let after = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    let removed = old[..old.len() - after].iter().map(|line| signed(Tone::Bad, "-", line));
+    let added = new[..new.len() - after].iter().map(|line| signed(Tone::Good, "+", line));
+    removed.chain(added).collect()
+}
+
+/// The agent's reason, the directory and the rule.
+fn context(asked: &Permission, root: Option<&str>) -> Vec<String> {
+    let request = asked.request.as_ref();
+    let reason = request.and_then(|request| request.reason.as_deref()).map(one_line);
+    let cwd = request.and_then(|request| request.cwd.as_deref()).map(one_line);
+    let place = cwd.map(|cwd| format!("in {}", paths::tail_of(&cwd, root)));
+    let rule = asked.rule.as_deref().map(|rule| format!("asked by {}", one_line(rule)));
+    let where_and_why: Vec<String> = place.into_iter().chain(rule).collect();
+    // Some agents give the file itself as the reason.
+    let title = one_line(&asked.title);
+    let reason = reason.filter(|reason| !reason.is_empty() && !title.contains(reason.as_str()));
+    let last = (!where_and_why.is_empty()).then(|| where_and_why.join(" · "));
+    reason.into_iter().chain(last).collect()
+}
+
+/// The answers by key.
+fn keys(asked: &Permission) -> String {
+    let named = named_options(asked);
+    let mut choices: Vec<String> = match named.is_empty() {
+        true => vec!["[a] allow once".to_owned()],
+        false => {
+            let numbered = named.iter().enumerate().take(9);
+            numbered.map(|(i, option)| format!("[{}] {}", i + 1, one_line(&option.name))).collect()
+        }
+    };
+    choices.extend(asked.always.as_deref().map(|all| format!("[A] allow {}", one_line(all))));
+    choices.push("[d] deny".to_owned());
+    choices.push("[r] deny with a reason".to_owned());
+    choices.join("  ")
+}
+
+/// The answers by command, from any terminal.
+fn commands(asked: &Permission) -> String {
+    let id = asked.ask_id.to_string();
+    let always = asked.always.as_deref().map(|_| "always".to_owned());
+    let named = named_options(asked);
+    let named = named.iter().map(|option| format!("\"{}\"", one_line(&option.id)));
+    let allow = named.len() == 0;
+    let choices: Vec<String> = allow
+        .then(|| "allow".to_owned())
+        .into_iter()
+        .chain(always)
+        .chain(named)
+        .chain(["deny".to_owned()])
+        .collect();
+    format!("ostler answer {} {}", table::tail(&id), choices.join("|"))
+}
