@@ -94,7 +94,7 @@ table! {
     7 402 Person BudgetExceeded "budget_exceeded", "the budget is used up", "raise the budget and run again";
     8 504 Once TimeoutWall "timeout_wall", "the run took longer than allowed", "raise --timeout or timeoutSec";
     8 504 Once TimeoutSilence "timeout_silence", "the agent was silent for too long", "raise silenceSec, or see what it waits for with `ostler show`";
-    8 504 Once TimeoutFirstOutput "timeout_first_output", "the agent said nothing at all", "run its command by hand; raise firstOutputSec if it starts slowly";
+    8 504 Once TimeoutFirstOutput "timeout_first_output", "the agent did not answer in time", "run its command by hand; raise firstOutputSec if it starts slowly";
     9 409 No AgentFailed "agent_failed", "the agent says that it failed", "look at the whole run with `ostler show`";
     9 409 No ModelRefusal "model_refusal", "the model refused", "change the prompt";
     9 409 No ModelNotFound "model_not_found", "the model is not known to the provider", "check --model";

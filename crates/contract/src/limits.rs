@@ -30,6 +30,8 @@ limits! {
     SILENCE_MS: u64 = 600_000;
     /// Time to the first byte.
     FIRST_OUTPUT_MS: u64 = 300_000;
+    /// How long a program that is to speak ACP may take to answer `initialize`.
+    ACP_INITIALIZE_MS: u64 = 30_000;
     /// How long a shutdown frame may take to work before SIGTERM.
     FAREWELL_MS: u64 = 5_000;
     /// How long SIGTERM may take to work before SIGKILL.

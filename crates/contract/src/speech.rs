@@ -96,6 +96,13 @@ pub enum Signal {
     ResultAtExit(Ending),
     /// The agent did not end by itself when it was told to, and its session was taken away.
     Forced,
+    /// The agent acted against the permission policy: the run ends for it.
+    PolicyBroken {
+        /// What it did, for a person.
+        what: String,
+    },
+    /// The agent answered the first request of its protocol.
+    Greeted,
 }
 
 /// A question of the agent's own: may it do this?

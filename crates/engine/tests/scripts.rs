@@ -8,6 +8,11 @@ fn a_run_begins_runs_and_ends_once() {
 }
 
 #[test]
+fn a_broken_policy_and_an_unanswered_greeting_end_a_run() {
+    script::check("policy.txt");
+}
+
+#[test]
 fn the_outcome_follows_the_evidence() {
     script::check("outcome.txt");
 }

@@ -52,6 +52,8 @@ struct Probed {
     stderr: String,
     /// `None` when it had to be ended.
     exit_code: Option<i32>,
+    /// How long it was given.
+    wall_ms: u64,
     spawn_error: Option<String>,
     isolation: Option<(Isolation, Option<String>)>,
 }
@@ -231,9 +233,13 @@ impl Practice {
             }
             _ => {
                 let how = how_it_failed(probed.as_ref());
-                let message = format!("it does not answer a greeting: it {how}");
+                let message = format!("it does not answer the first request: it {how}");
+                let hint = format!(
+                    "check that this command speaks the protocol, or try `ostler run {} hello`",
+                    patient.name
+                );
                 Check::new(CheckCode::HandshakeFailed, message)
-                    .with_hint(format!("try `ostler run {} hello`", patient.name))
+                    .with_hint(hint)
                     .with_detail(probed.map(|probed| probed.stderr).unwrap_or_default())
             }
         }
@@ -279,7 +285,8 @@ impl Practice {
         Ok(Start::default().plan(&spec, &patient.card)?.env)
     }
 
-    /// Runs a program for at most `PROBE_MS_MAX`, or until a line satisfies. `None` when no keeper
+    /// Runs a program for at most `PROBE_MS_MAX`, or, when something is said to it, for as long as
+    /// the answer to an `initialize` may take; or until a line satisfies. `None` when no keeper
     /// could be had.
     async fn probe(
         &self,
@@ -289,6 +296,7 @@ impl Practice {
         say: Option<Vec<u8>>,
         satisfied: impl Fn(&str) -> bool,
     ) -> Option<Probed> {
+        let wall_ms = if say.is_some() { limits::ACP_INITIALIZE_MS } else { limits::PROBE_MS_MAX };
         let name = chance::run_id().uuid().simple().to_string();
         let cwd = self.root.join(&name);
         fs::DirBuilder::new().mode(0o700).create(&cwd).ok()?;
@@ -300,7 +308,7 @@ impl Practice {
             stdin: if say.is_some() { StdinMode::Open } else { StdinMode::Null },
             first_frame: say,
             spool: self.root.join(format!("{name}.spool")),
-            wall_ms: limits::PROBE_MS_MAX,
+            wall_ms,
             term_ms: limits::PROBE_TERM_MS,
             output_bytes_max: limits::PROBE_OUTPUT_BYTES_MAX,
             level: self.level,
@@ -316,7 +324,7 @@ impl Practice {
                     Stream::Stderr => err.extend(chunk),
                 }
             }
-            let late = clock::now().mono_ms.saturating_sub(begun_ms) >= limits::PROBE_MS_MAX;
+            let late = clock::now().mono_ms.saturating_sub(begun_ms) >= wall_ms;
             let text = String::from_utf8_lossy(&out);
             if seen.over || late || text.lines().any(&satisfied) {
                 break;
@@ -327,6 +335,7 @@ impl Practice {
         let isolation = aside.begin().map(|begin| (begin.isolation, begin.isolation_note.clone()));
         aside.leave().await;
         Some(Probed {
+            wall_ms,
             stdout: String::from_utf8_lossy(&out).into_owned(),
             stderr: tail(&String::from_utf8_lossy(&err)),
             exit_code: testimony.exit_code,
@@ -346,8 +355,8 @@ fn how_it_failed(probed: Option<&Probed>) -> String {
         Some(Probed { spawn_error: Some(error), .. }) => format!("could not be started: {error}"),
         Some(Probed { exit_code: Some(0), .. }) => "said nothing of the kind".to_owned(),
         Some(Probed { exit_code: Some(code), .. }) => format!("ended with exit status {code}"),
-        Some(Probed { exit_code: None, .. }) => {
-            format!("took longer than {} s and was ended", limits::PROBE_MS_MAX / 1000)
+        Some(Probed { exit_code: None, wall_ms, .. }) => {
+            format!("took longer than {} s and was ended", wall_ms / 1000)
         }
     }
 }

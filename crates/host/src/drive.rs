@@ -381,6 +381,7 @@ impl Drive {
                     forced: testimony.forced,
                     stderr_tail,
                     classified,
+                    changed: None,
                 })
             }
         };

@@ -25,6 +25,7 @@ fn ends(signal: &Signal) -> bool {
         | Signal::SessionUnknown
         | Signal::TurnEnded { .. }
         | Signal::Forced
+        | Signal::PolicyBroken { .. }
         | Signal::Limited(_) => true,
         Signal::Accepts { .. }
         | Signal::TurnStarted
@@ -36,6 +37,7 @@ fn ends(signal: &Signal) -> bool {
         | Signal::Session { .. }
         | Signal::Resets(_)
         | Signal::LimitLifted
+        | Signal::Greeted
         | Signal::Spent(_) => false,
     }
 }

@@ -3,7 +3,7 @@
 //! before it stays the outcome. Whatever happens, `settle` runs once and is the last thing.
 
 use super::ledger::span;
-use super::outcome::{self, Facts, Gone};
+use super::outcome::{self, Facts, Gone, complaint};
 use super::tools::Calls;
 use super::watch::{Clock, Due};
 use super::{Effect, Machine, Now, Step, Testimony, Turns, lease, lifecycle, tools};
@@ -69,6 +69,11 @@ pub(super) enum Stdin {
     /// To be closed when the last open call has its answer.
     Closing,
     Closed,
+}
+
+/// How a program that does not speak its protocol is told from a slow one: it is not.
+pub(super) fn no_greeting(limit: &str) -> String {
+    format!("did not answer `initialize` within {limit}: does it speak ACP?")
 }
 
 /// How patiently a process is ended.
@@ -148,6 +153,10 @@ impl Machine {
             Clock::Budget => return self.weigh(now, out),
             Clock::Wall => (Code::TimeoutWall, Graces::Full),
             Clock::FirstOutput => (Code::TimeoutFirstOutput, Graces::Full),
+            Clock::Greeting => {
+                out.extend(self.unanswered_greeting(due.limit_ms).map(Step::Append));
+                (Code::TimeoutFirstOutput, Graces::Linger)
+            }
             Clock::Silence => (Code::TimeoutSilence, Graces::Full),
             Clock::Patience => {
                 (self.held.map_or(Code::RateLimited, |held| held.code), Graces::Full)
@@ -159,6 +168,17 @@ impl Machine {
             }
         };
         self.stop(now, code, reached, graces, out);
+    }
+
+    /// Says which program did not answer, and how to find out why.
+    fn unanswered_greeting(&self, limit_ms: u64) -> Option<Draft> {
+        let command = &self.terms.greeting.as_ref()?.command;
+        let what = format!("`{command}` {}", no_greeting(&span(limit_ms)));
+        let hint = format!(
+            "start it in its ACP mode (often `acp` or `--acp`); `ostler conformance acp -- \
+             {command}` shows what it answers; raise firstOutputSec if it starts slowly"
+        );
+        Some(complaint(Code::TimeoutFirstOutput, Some(&what), Some(&hint), None))
     }
 
     pub(super) fn due(&self) -> Option<Due> {
@@ -202,6 +222,17 @@ impl Machine {
         out.push(Step::Do(Effect::Stop { reason, farewell_ms, term_ms }));
     }
 
+    /// Ends a run whose agent acted against its policy. It gets no time for parting words, because
+    /// it could use that time to act again; whatever it says of its end does not count.
+    pub(super) fn break_policy(&mut self, now: Now, what: String, out: &mut Vec<Step>) {
+        if self.broken.is_some() {
+            return;
+        }
+        out.push(Step::Append(complaint(Code::PolicyBroken, Some(&what), None, None)));
+        self.broken = Some(what);
+        self.stop(now, Code::PolicyBroken, None, Graces::Linger, out);
+    }
+
     /// The graces are for parting words, not for spending. What was in flight when the budget ran
     /// out may still be told; each further payment takes the next rung of the ladder.
     pub(super) fn hurry_spender(&mut self, out: &mut Vec<Step>) {
@@ -222,7 +253,12 @@ impl Machine {
     /// The process is gone. Nearly always the run is over with it; an agent that only did not know
     /// the conversation it was to take up is started once more, without it.
     pub(super) fn leave(&mut self, now: Now, testimony: Testimony, out: &mut Vec<Step>) {
-        let undisturbed = self.stopped.is_none() && testimony.asked_by.is_none();
+        if let Some(changed) = &testimony.changed {
+            out.push(Step::Append(complaint(Code::PolicyBroken, Some(changed), None, None)));
+            self.broken = self.broken.take().or_else(|| Some(changed.clone()));
+        }
+        let undisturbed =
+            self.stopped.is_none() && testimony.asked_by.is_none() && testimony.changed.is_none();
         if !(self.turns.session_unknown && undisturbed && self.terms.attempt == 1) {
             self.take_word_at_exit(&testimony, out);
             return self.settle(now, &Gone::Ended(testimony), out);
@@ -280,6 +316,7 @@ impl Machine {
             resets_at: self.resets_at(),
             told: self.turns.model_error.or(self.held.map(|held| held.code)),
             forced: self.forced,
+            broken: self.broken.as_deref(),
             gone,
         };
         let verdict = outcome::judge(&facts);

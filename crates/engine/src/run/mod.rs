@@ -19,7 +19,7 @@ mod words;
 
 pub use asks::{About, Ask};
 pub use ledger::{Booked, Covers};
-pub use terms::{RunBudget, SessionSpent, Terms};
+pub use terms::{Greeting, RunBudget, SessionSpent, Terms};
 pub use tools::offers;
 
 use crate::rules;
@@ -126,6 +126,9 @@ pub struct Testimony {
     pub stderr_tail: String,
     /// What the runtime makes of its own exit code and last words.
     pub classified: Option<Code>,
+    /// What changed in the workspace although the permission policy forbade it.
+    #[serde(default)]
+    pub changed: Option<String>,
 }
 
 /// One run. See the head of this file.
@@ -168,6 +171,9 @@ pub struct Machine {
     /// Its session was taken away, because it did not end by itself.
     #[serde(default)]
     forced: bool,
+    /// What the agent did against its permission policy, the first time.
+    #[serde(default)]
+    broken: Option<String>,
 }
 
 /// The version of the stored state. Another one is refused, so that the run ends as lost, honestly.
@@ -266,6 +272,7 @@ impl Machine {
             unpriced_told: false,
             at_exit: None,
             forced: false,
+            broken: None,
         }
     }
 
@@ -426,6 +433,8 @@ impl Machine {
             Signal::Result(ending) => self.hear_end(now, ending, EndEvidence::Structured, out),
             Signal::ResultAtExit(ending) => self.at_exit = Some(ending),
             Signal::Forced => self.forced = true,
+            Signal::PolicyBroken { what } => self.break_policy(now, what, out),
+            Signal::Greeted => self.watch.greet(),
         }
     }
 

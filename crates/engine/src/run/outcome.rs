@@ -4,7 +4,8 @@
 //! Pure judgement over facts: the events are appended by `mod.rs`.
 
 use super::Testimony;
-use super::end::{Said, Stopped};
+use super::end::{Said, Stopped, no_greeting};
+use super::watch::Clock;
 use contract::event::{self, Body, EndEvidence, Evidence, Outcome};
 use contract::limits::{PREVIEW_BYTES, STDERR_TAIL_BYTES};
 use contract::speech::Draft;
@@ -34,6 +35,8 @@ pub(super) struct Facts<'a> {
     pub told: Option<Code>,
     /// Its session was taken away by whoever holds it.
     pub forced: bool,
+    /// What the agent did against its permission policy.
+    pub broken: Option<&'a str>,
     pub gone: &'a Gone,
 }
 
@@ -57,10 +60,11 @@ struct Judged {
 
 pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
     let early = facts.said.filter(|said| !said.late);
-    let judged = match (early, facts.stopped) {
-        (Some(said), _) => by_word(said, facts.trouble),
-        (None, Some(stopped)) => by_stop(stopped, facts),
-        (None, None) => by_process(facts),
+    let judged = match (facts.broken, early, facts.stopped) {
+        (Some(what), _, _) => by_policy(what, facts),
+        (None, Some(said), _) => by_word(said, facts.trouble),
+        (None, None, Some(stopped)) => by_stop(stopped, facts),
+        (None, None, None) => by_process(facts),
     };
     let testimony = facts.gone.testimony();
     let retry_at = facts.resets_at.filter(|_| judged.code.is_some_and(waits_for_reset));
@@ -95,11 +99,20 @@ fn by_word(said: &Said, trouble: Option<Code>) -> Judged {
     Judged { code, end: said.how, particulars: said.ending.detail.clone() }
 }
 
+/// The agent acted against its policy: that outweighs what it says of its end.
+fn by_policy(what: &str, facts: &Facts<'_>) -> Judged {
+    let end = facts.said.map_or_else(|| facts.gone.evidence(), |said| said.how);
+    Judged { code: Some(Code::PolicyBroken), end, particulars: Some(what.to_owned()) }
+}
+
 /// Someone stopped it first; what the agent said afterwards is kept but changes nothing.
 fn by_stop(stopped: &Stopped, facts: &Facts<'_>) -> Judged {
     let end = facts.said.map_or_else(|| facts.gone.evidence(), |said| said.how);
     let reached = stopped.reached.as_ref();
-    let particulars = reached.map(|reached| format!("the limit is {}", reached.limit));
+    let particulars = reached.map(|reached| match reached.what == Clock::Greeting.name() {
+        true => format!("the program {}", no_greeting(&reached.limit)),
+        false => format!("the limit is {}", reached.limit),
+    });
     Judged { code: Some(stopped.reason), end, particulars }
 }
 
@@ -237,7 +250,7 @@ impl Facts<'_> {
     fn explain(&self, code: Code) -> bool {
         let early = self.said.filter(|said| !said.late);
         let words = early.and_then(|said| said.ending.detail.as_deref()).unwrap_or_default();
-        let ours = matches!(code, Code::Cancelled | Code::BudgetExceeded);
+        let ours = matches!(code, Code::Cancelled | Code::BudgetExceeded | Code::PolicyBroken);
         ours || !words.trim().is_empty() || self.told == Some(code)
     }
 }

@@ -19,6 +19,9 @@ pub struct Terms {
     pub silence_ms: Option<u64>,
     /// Counted from the launch.
     pub first_output_ms: Option<u64>,
+    /// Counted from the launch too, for an agent that answers the first request of its protocol.
+    #[serde(default)]
+    pub greeting: Option<Greeting>,
     /// How long the agent may take to leave by itself after a shutdown frame.
     pub farewell_ms: u64,
     /// How long it may take after SIGTERM.
@@ -47,6 +50,14 @@ pub struct Terms {
     /// What the conversation that is taken up had spent before this run. An agent may count it in.
     #[serde(default)]
     pub session_spent: Vec<SessionSpent>,
+}
+
+/// The first request of a protocol, which a program that speaks it answers soon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Greeting {
+    pub limit_ms: u64,
+    /// The command that was started, for the error.
+    pub command: String,
 }
 
 /// What a conversation had spent with one model.
@@ -80,6 +91,7 @@ impl Terms {
             wall_ms: limit(clocks.wall, limits::WALL_MS),
             silence_ms: limit(clocks.silence, limits::SILENCE_MS),
             first_output_ms: limit(clocks.first_output, limits::FIRST_OUTPUT_MS),
+            greeting: None,
             farewell_ms: limits::FAREWELL_MS,
             term_ms: grace(clocks.term_ms, limits::TERM_MS),
             linger_ms: grace(clocks.linger_ms, limits::LINGER_MS),

@@ -15,6 +15,9 @@ pub(super) struct Watch {
     launched_ms: Option<u64>,
     /// Whether any byte came since the launch.
     heard: bool,
+    /// Whether the first request of the agent's protocol was answered since the launch.
+    #[serde(default)]
+    greeted: bool,
     /// The last byte, or the end of the last open call: silence counts from here.
     quiet_since_ms: u64,
     /// Set when the agent said that it is done, moved to when its input was closed, cleared when a new
@@ -37,6 +40,8 @@ pub(super) enum Clock {
     Budget,
     Wall,
     FirstOutput,
+    /// How long the agent may take to answer the first request of its protocol.
+    Greeting,
     Silence,
     /// How long the agent may wait for its provider.
     Patience,
@@ -50,6 +55,7 @@ impl Clock {
             Self::Budget => "budget",
             Self::Wall => "wall",
             Self::FirstOutput => "first output",
+            Self::Greeting => "initialize",
             Self::Silence => "silence",
             Self::Patience => "patience",
         }
@@ -62,6 +68,7 @@ impl Watch {
             begun_ms: now.mono_ms,
             launched_ms: None,
             heard: false,
+            greeted: false,
             quiet_since_ms: now.mono_ms,
             done_ms: None,
         }
@@ -75,6 +82,7 @@ impl Watch {
         // A quick agent is heard before the word of its launch comes; only what an earlier launch
         // said is forgotten.
         self.heard = self.heard && self.launched_ms.is_none();
+        self.greeted = self.greeted && self.launched_ms.is_none();
         self.launched_ms = Some(now.mono_ms);
         self.quiet_since_ms = now.mono_ms;
     }
@@ -82,6 +90,11 @@ impl Watch {
     pub fn hear(&mut self, now: Now) {
         self.heard = true;
         self.quiet_since_ms = now.mono_ms;
+    }
+
+    /// The first request of the agent's protocol was answered.
+    pub fn greet(&mut self) {
+        self.greeted = true;
     }
 
     /// Something that silence did not count against is over: silence counts from now.
@@ -141,12 +154,16 @@ impl Watch {
             }
             (None, _) | (_, true) => None,
         };
+        let greeting = self.launched_ms.filter(|_| !self.greeted).and_then(|launched_ms| {
+            let limit = terms.greeting.as_ref()?.limit_ms;
+            Some(due(Clock::Greeting, launched_ms, limit))
+        });
         let silence = (self.heard && !busy)
             .then_some(terms.silence_ms)
             .flatten()
             .map(|limit| due(Clock::Silence, self.quiet_since_ms, limit));
         let patience = held_ms.map(|since| due(Clock::Patience, since, terms.patience_ms));
-        [budget, wall, first_output, silence, patience]
+        [budget, wall, greeting, first_output, silence, patience]
             .into_iter()
             .flatten()
             .min_by_key(|due| due.at_ms)

@@ -7,7 +7,7 @@ use contract::event::{StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
 use contract::{Code, CommandId, NanoUsd, RunId, Timestamp, Tokens};
-use engine::{Input, SessionSpent, Terms, Testimony};
+use engine::{Greeting, Input, SessionSpent, Terms, Testimony};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -26,6 +26,10 @@ pub fn terms(line: &str, terms: &mut Terms) -> Given {
             "wall" => terms.wall_ms = limit(value),
             "silence" => terms.silence_ms = limit(value),
             "first_output" => terms.first_output_ms = limit(value),
+            "greeting" => {
+                let limit_ms = limit(value).unwrap();
+                terms.greeting = Some(Greeting { limit_ms, command: "agent acp".to_owned() });
+            }
             "usd" => terms.budget.nanousd = Some(usd(value)),
             "tokens" => terms.budget.tokens = Some(number(value)),
             "turns" => terms.budget.turns = Some(number(value)),
@@ -97,6 +101,7 @@ fn testimony(words: &Words<'_>) -> Testimony {
         forced: words.has("forced"),
         stderr_tail: words.get("stderr").map(sentence).unwrap_or_default(),
         classified: words.get("classified").map(code),
+        changed: words.get("changed").map(sentence),
     }
 }
 
@@ -167,6 +172,8 @@ fn signal(words: &Words<'_>) -> Signal {
         "result" => Signal::Result(ending(words)),
         "result_at_exit" => Signal::ResultAtExit(ending(words)),
         "forced" => Signal::Forced,
+        "greeted" => Signal::Greeted,
+        "policy_broken" => Signal::PolicyBroken { what: sentence(words.bare(1)) },
         unknown => panic!("no signal is called {unknown}"),
     }
 }

@@ -27,11 +27,11 @@ use crate::usage;
 use crate::workspace::Workspace;
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
-use contract::plan::{self, Adapter, Clocks, Lane, LaneChoice, LaunchPlan};
+use contract::plan::{self, Adapter, Clocks, Lane, LaneChoice, LaunchPlan, Limit};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::rules::lease::Lease;
-use engine::{Input, Machine, RunBudget, SessionSpent, Terms};
+use engine::{Greeting, Input, Machine, RunBudget, SessionSpent, Terms};
 use failpoint::Point;
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -887,7 +887,9 @@ fn terms(
         ToolsBy::Caller => Vec::new(),
     };
     let (asks, answered) = (people(&catalog::ASKED), people(&catalog::ANSWERED));
+    let greeting = greeting(plan, clocks.first_output);
     Terms {
+        greeting,
         budget,
         lease_ms,
         tools,
@@ -898,6 +900,19 @@ fn terms(
         ask_base: chance::ask_id(),
         ..Terms::from(&clocks, fence, ATTEMPT)
     }
+}
+
+/// How long an agent that speaks ACP may take to answer `initialize`: the configured time to its
+/// first output, or the limit of the protocol.
+fn greeting(plan: &LaunchPlan, first_output: Option<Limit>) -> Option<Greeting> {
+    let limit_ms = match first_output {
+        None | Some(Limit::Ms(0)) => limits::ACP_INITIALIZE_MS,
+        Some(Limit::Ms(ms)) => ms,
+        Some(Limit::Unlimited) => return None,
+    };
+    let words = std::iter::once(&plan.program).chain(&plan.args);
+    let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
+    (plan.lane == Lane::Acp).then_some(Greeting { limit_ms, command })
 }
 
 /// The policy that was asked for; else everything in a workspace of ours, else to ask where someone

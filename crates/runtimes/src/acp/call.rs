@@ -30,10 +30,11 @@ impl Ear<'_> {
             Some("failed") => Some(ToolStatus::Error),
             _ => None,
         };
-        if !self.announce(&id, &call, ended.is_some()) {
-            return;
-        }
         let content = content.unwrap_or_default();
+        if !self.announce(&id, &call, ended.is_some()) {
+            return self.judge_stranger(&call, has_diffs(&content));
+        }
+        self.note_conduct(&id, &call, true);
         self.printed(&id, meta);
         self.keep_diffs(&id, &content);
         match ended {
@@ -135,6 +136,7 @@ impl Ear<'_> {
         let Some(open) = self.state.close(id) else { return };
         let raw = call.raw_output.filter(|output| !is_empty(output));
         let exit = raw.as_ref().and_then(exit_code).or(open.exit_code);
+        let completed = status == ToolStatus::Ok;
         // Some call a command completed that ended badly, and only its exit code tells.
         let status = match (status, exit) {
             (ToolStatus::Ok, Some(code)) if code != 0 => ToolStatus::Error,
@@ -146,6 +148,10 @@ impl Ear<'_> {
         });
         let denied = open.denied && status == ToolStatus::Error;
         self.result(id, status, denied, output);
+        // A command that ended badly has run too.
+        if completed || exit.is_some() {
+            self.judge_conduct(&open);
+        }
         if status == ToolStatus::Ok {
             open.diffs.into_iter().for_each(|diff| self.push(Body::Diff(diff)));
         }
@@ -172,6 +178,11 @@ impl Ear<'_> {
             open.diffs = diffs;
         }
     }
+}
+
+/// Whether what a call brought holds changes of files.
+pub(super) fn has_diffs(content: &Value) -> bool {
+    content.as_array().into_iter().flatten().any(|item| item["type"] == "diff")
 }
 
 /// A change of a file; of one that is too long to be remembered only its place is.

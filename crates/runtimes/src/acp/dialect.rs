@@ -212,6 +212,7 @@ impl Ear<'_> {
             self.note(format!("it is {name} {version}"), None);
         }
         self.state.agent = name;
+        self.signal(Signal::Greeted);
         let (ours, method) = match (&self.state.wanted.resume, can.load_session) {
             (None, _) => (Ours::New, "session/new"),
             (Some(_), true) => (Ours::Load, "session/load"),
@@ -257,13 +258,17 @@ impl Ear<'_> {
         if let Some(call) = &tool_call_id {
             // Some ask about a call that they never announced.
             self.announce(call, &asked, true);
+            self.note_conduct(call, &asked, false);
             self.keep_diffs(call, &tool_call.content.unwrap_or_default());
         }
         let options: Vec<_> = options.into_iter().filter_map(option).collect();
         let allows = |option: &&PermissionOption| ALLOWING.contains(&option.kind.as_str());
         let allowing = options.iter().filter(allows).map(|option| option.id.clone()).collect();
-        let request = id.to_string();
-        let asked = Asked { request: request.clone(), id: id.clone(), tool_call_id, allowing };
+        let always = options.iter().filter(|option| option.kind == ALLOWING[1]);
+        let always = always.map(|option| option.id.clone()).collect();
+        let (request, kind) = (id.to_string(), short(asked.kind));
+        let (name, id_of_reply) = (request.clone(), id.clone());
+        let asked = Asked { request: name, id: id_of_reply, tool_call_id, allowing, always, kind };
         let tool_call_id = asked.tool_call_id.clone();
         if !self.state.ask(asked) {
             self.unrecognised();
@@ -296,6 +301,9 @@ impl Ear<'_> {
         let call = asked.tool_call_id.as_deref().and_then(|id| self.state.call(id));
         if let Some(call) = call {
             (call.denied, call.allowed) = (!allowed, allowed);
+        }
+        if let Some(option) = option.filter(|_| allowed) {
+            self.note_allowed(&asked, option);
         }
         self.state.refused |= !allowed;
         self.out.frames.push(match option {

@@ -2,6 +2,7 @@
 //! a `log`. The history that an agent tells while a session is taken up again is no news and makes
 //! no events. Calls of tools are heard in `call`; beginnings and ends of turns in `turn`.
 
+use super::call::has_diffs;
 use super::lane::ToldError;
 use super::mode;
 use super::state::{State, short};
@@ -37,7 +38,11 @@ impl Ear<'_> {
             && session_id != self.state.session;
         match update {
             // What the agent's helpers say in sessions of their own is not the answer.
-            Some(_) if elsewhere => self.unrecognised(),
+            Some(update) if elsewhere => {
+                let diffs = update.content.as_ref().is_some_and(has_diffs);
+                self.judge_stranger(&update.call, diffs);
+                self.unrecognised();
+            }
             Some(update) if self.state.in_history() => self.history(update),
             Some(update) => self.update(update),
             None => self.unrecognised(),

@@ -1,7 +1,8 @@
 //! Any agent that speaks the Agent Client Protocol over its standard input and output, driven by
 //! configuration alone: a binary and its arguments. `wire` mirrors the messages, `dialect` answers
 //! requests and replies, `ear` and `call` hear updates, `turn` begins and ends, `usage` counts,
-//! `words` reads errors, `mode` sets the one that fits the policy, `state` is what is saved, `cards`
+//! `words` reads errors, `mode` sets the one that fits the policy (`mode_kind` says what modes
+//! mean), `policy` holds what was done against it, `state` is what is saved, `cards`
 //! the agents that are known by name, `lane` those of them that are runtimes here. The facts are in `NOTES.md`; what one agent does
 //! differently from the others is told by its own words alone, never by how it is configured.
 
@@ -12,6 +13,8 @@ mod ear;
 pub mod judge;
 pub mod lane;
 mod mode;
+mod mode_kind;
+mod policy;
 mod state;
 mod turn;
 mod usage;

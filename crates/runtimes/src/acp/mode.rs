@@ -1,9 +1,10 @@
-//! Modes: what an agent does unasked is its own setting, so the one that fits the policy is asked for
-//! when the session is opened. By their ids, which few agents share: a table of those that ask before
-//! they change anything, of those that change nothing, and of those that do as they like. An agent that
-//! stays in one of the last cannot be held to a policy, and then its run ends before its first turn.
+//! Sets the session mode that fits the permission policy, before the first turn: what an agent does
+//! without asking is its own setting. `mode_kind` says what a mode means. An agent that offers modes
+//! and stays in one that is not known to ask, or to change nothing, cannot be held to a policy: its
+//! run ends as `policy_not_possible` before the first prompt, with the modes that were seen.
 
 use super::ear::Ear;
+use super::mode_kind::{ModeKind, kind};
 use super::state::{Ours, Setting, short};
 use super::wire::{ConfigOption, Opened, Refusal};
 use super::words;
@@ -13,55 +14,123 @@ use std::collections::VecDeque;
 
 /// An agent that is made up for a run where agents are configured so; see `lane`.
 pub(crate) const MADE_UP: &str = "ostler-asks";
-
-/// Modes that ask before anything is changed. Ids may be addresses.
-const ASKING: [&str; 4] =
-    [MADE_UP, "default", "normal", "https://agentclientprotocol.com/protocol/session-modes#agent"];
-/// Modes that change nothing, for policies that would say no to every question.
-const HOLDING: [&str; 1] = ["read-only"];
-/// Modes that change something unasked.
-const LOOSE: [&str; 14] = [
-    "acceptEdits",
-    "accept_edits",
-    "agent-full-access",
-    "auto",
-    "auto-high",
-    "auto-low",
-    "auto-medium",
-    "autoEdit",
-    "bypassPermissions",
-    "dontAsk",
-    "dont_ask",
-    "full-access",
-    "https://agentclientprotocol.com/protocol/session-modes#autopilot",
-    "yolo",
-];
+/// Modes that are named when none of them fits.
+const MODES_NAMED_MAX: usize = 16;
 /// Options beside the mode that allow everything: what they are called, when they do, and when not.
 const LOOSE_OPTIONS: [(&str, &str, &str); 1] = [("allow_all", "on", "off")];
 
-/// Whether a policy is not kept in this mode.
+/// Whether a policy is not kept in a mode of this id.
 pub(super) fn is_loose(policy: Policy, mode: &str) -> bool {
-    policy != Policy::AllowAll && LOOSE.contains(&mode)
+    policy != Policy::AllowAll && kind(mode, "") == ModeKind::Loose
 }
 
-/// What is to be set before the first turn, and a mode that cannot be left.
-pub(super) fn settings(policy: Policy, opened: &Opened) -> (VecDeque<Setting>, Option<String>) {
+/// One mode of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OfferedMode {
+    id: String,
+    kind: ModeKind,
+}
+
+/// The modes of a session: the current one, all of them, and the option by which one is chosen;
+/// without an option it is `session/set_mode`, the older way.
+#[derive(Debug, Default)]
+struct OfferedModes {
+    current: Option<String>,
+    offered: Vec<OfferedMode>,
+    option: Option<String>,
+}
+
+impl OfferedModes {
+    fn of(opened: &Opened) -> Self {
+        let mode = |id: Option<&String>, words: [Option<&String>; 2]| {
+            let id = short(id.cloned())?;
+            let said = words.into_iter().flatten().map(String::as_str).collect::<Vec<_>>();
+            Some(OfferedMode { kind: kind(&id, &said.join(". ")), id })
+        };
+        if let Some(modes) = &opened.modes {
+            let offered = modes.available_modes.iter().filter_map(|offered| {
+                mode(offered.id.as_ref(), [offered.name.as_ref(), offered.description.as_ref()])
+            });
+            let current = short(modes.current_mode_id.clone());
+            return Self { current, offered: offered.collect(), option: None };
+        }
+        let option = opened.config_options.iter().find(|option| option.is_mode());
+        let Some(option) = option else { return Self::default() };
+        let current = option.current_value.as_ref().and_then(|value| value.as_str());
+        let offered = option.options.iter().filter_map(|choice| {
+            mode(choice.value.as_ref(), [choice.name.as_ref(), choice.description.as_ref()])
+        });
+        Self {
+            current: short(current.map(str::to_owned)),
+            offered: offered.collect(),
+            option: short(option.id.clone()),
+        }
+    }
+
+    fn current_kind(&self) -> ModeKind {
+        self.current.as_deref().map_or(ModeKind::Unknown, |current| self.kind_of(current))
+    }
+
+    fn kind_of(&self, id: &str) -> ModeKind {
+        let offered = self.offered.iter().find(|mode| mode.id == id);
+        offered.map_or_else(|| kind(id, ""), |mode| mode.kind)
+    }
+
+    /// The mode that fits a policy: one that asks, or one that changes nothing where every question
+    /// would be denied anyway. The current mode is preferred among its kind.
+    fn fitting(&self, policy: Policy) -> Option<&str> {
+        let of_kind = |kind: ModeKind| {
+            let mut modes = self.offered.iter().filter(move |mode| mode.kind == kind);
+            let current = self.current.as_deref().filter(|_| self.current_kind() == kind);
+            current.or_else(|| modes.next().map(|mode| mode.id.as_str()))
+        };
+        let holds = || of_kind(ModeKind::Holds).filter(|_| policy != Policy::Ask);
+        let made_up = self.offered.iter().find(|mode| mode.id == MADE_UP);
+        let made_up = made_up.map(|mode| mode.id.as_str());
+        made_up.or_else(|| of_kind(ModeKind::Asks)).or_else(holds)
+    }
+
+    /// The ids of all modes, for a person.
+    fn names(&self) -> String {
+        let ids = self.offered.iter().map(|mode| format!("'{}'", mode.id));
+        ids.take(MODES_NAMED_MAX).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What is to be set before the first turn.
+#[derive(Debug, Default)]
+pub(super) struct ModeSettings {
+    pub settings: VecDeque<Setting>,
+    /// The agent is then in a mode in which it changes nothing.
+    pub changes_nothing: bool,
+}
+
+/// What is to be set before the first turn, or why the policy cannot be kept.
+pub(super) fn settings(policy: Policy, opened: &Opened) -> Result<ModeSettings, String> {
     if policy == Policy::AllowAll {
-        return Default::default();
+        return Ok(ModeSettings::default());
     }
     let mut settings = VecDeque::new();
-    let mut stuck = None;
-    let (current, offered, option) = modes(opened);
-    let holding = HOLDING.iter().filter(|_| policy != Policy::Ask);
-    let fits = |mode: &&&str| offered.iter().any(|offered| offered == **mode);
-    let loose = current.as_deref().is_some_and(|mode| is_loose(policy, mode));
-    match ASKING.iter().chain(holding).find(fits) {
-        Some(mode) if current.as_deref() != Some(mode) => {
-            settings.push_back(Setting { option, value: (*mode).to_owned(), loose });
+    let modes = OfferedModes::of(opened);
+    let fitting = modes.fitting(policy);
+    let changes_nothing = fitting.is_some_and(|mode| modes.kind_of(mode) == ModeKind::Holds);
+    let unsafe_now = matches!(modes.current_kind(), ModeKind::Loose | ModeKind::Unknown);
+    match (fitting, &modes.current) {
+        (Some(fits), Some(current)) if fits == current => {}
+        (Some(fits), _) => {
+            let (option, value) = (modes.option.clone(), fits.to_owned());
+            settings.push_back(Setting { option, value, loose: unsafe_now });
         }
-        Some(_) => {}
-        None if loose => stuck = current,
-        None => {}
+        (None, None) if modes.offered.is_empty() => {}
+        (None, current) => {
+            let current = current.as_deref().unwrap_or("(not told)");
+            return Err(format!(
+                "it is in the mode '{current}', which is not known to ask before it acts, and \
+                 offers no mode that is; seen: {}; {} cannot be kept",
+                modes.names(),
+                policy.word()
+            ));
+        }
     }
     for (id, on, off) in LOOSE_OPTIONS {
         let of = |option: &&ConfigOption| option.id.as_deref() == Some(id);
@@ -70,22 +139,7 @@ pub(super) fn settings(policy: Policy, opened: &Opened) -> (VecDeque<Setting>, O
             settings.push_back(Setting { option, value, loose: true });
         }
     }
-    (settings, stuck)
-}
-
-/// The mode there is, those there are, and the option by which they are chosen; without one it is
-/// `session/set_mode`, the older way.
-fn modes(opened: &Opened) -> (Option<String>, Vec<String>, Option<String>) {
-    let ids = |ids: Vec<Option<String>>| ids.into_iter().filter_map(short).collect();
-    if let Some(modes) = &opened.modes {
-        let offered = ids(modes.available_modes.iter().map(|mode| mode.id.clone()).collect());
-        return (short(modes.current_mode_id.clone()), offered, None);
-    }
-    let option = opened.config_options.iter().find(|option| option.is_mode());
-    let Some(option) = option else { return Default::default() };
-    let current = option.current_value.as_ref().and_then(|value| value.as_str());
-    let offered = ids(option.options.iter().map(|choice| choice.value.clone()).collect());
-    (short(current.map(str::to_owned)), offered, short(option.id.clone()))
+    Ok(ModeSettings { settings, changes_nothing })
 }
 
 impl Ear<'_> {

@@ -177,6 +177,18 @@ pub(super) struct State {
     pub cost: Option<NanoUsd>,
     pub open: Vec<OpenCall>,
     asked: Vec<Asked>,
+    /// The agent is in a mode in which it changes nothing.
+    #[serde(default)]
+    pub changes_nothing: bool,
+    /// Kinds of calls that were allowed for always; an empty one is every kind.
+    #[serde(default)]
+    pub always_allowed: Vec<String>,
+    /// Kinds of questions that were allowed and name no call; each is good for one call.
+    #[serde(default)]
+    pub allowed_apart: Vec<String>,
+    /// A call was carried out against the policy, and the run is ending for it.
+    #[serde(default)]
+    pub policy_broken: bool,
 }
 
 /// A call without a result yet.
@@ -200,6 +212,18 @@ pub(super) struct OpenCall {
     /// It was asked about and allowed. States that were saved before this was kept have none.
     #[serde(default)]
     pub allowed: bool,
+    /// The agent reported it; a question alone is no report.
+    #[serde(default)]
+    pub reported: bool,
+    /// What it does, as the agent says.
+    #[serde(default)]
+    pub kind: Option<String>,
+    /// It is a command that only reads.
+    #[serde(default)]
+    pub only_reads: bool,
+    /// It is a tool of Ostler's own, which the relay judges.
+    #[serde(default)]
+    pub own: bool,
 }
 
 /// A question without an answer yet.
@@ -211,6 +235,12 @@ pub(super) struct Asked {
     pub tool_call_id: Option<String>,
     /// The options that allow it.
     pub allowing: Vec<String>,
+    /// Those of them that allow its kind for always.
+    #[serde(default)]
+    pub always: Vec<String>,
+    /// What is asked for, as the agent says.
+    #[serde(default)]
+    pub kind: Option<String>,
 }
 
 impl State {
@@ -241,6 +271,10 @@ impl State {
             cost: None,
             open: Vec::new(),
             asked: Vec::new(),
+            changes_nothing: false,
+            always_allowed: Vec::new(),
+            allowed_apart: Vec::new(),
+            policy_broken: false,
         }
     }
 

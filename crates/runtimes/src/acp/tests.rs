@@ -4,6 +4,7 @@
 //! are the rows.
 
 mod calls;
+mod conduct;
 mod modes;
 mod turn_end;
 

@@ -4,7 +4,7 @@
 //! nothing was said or done.
 
 use super::ear::{Ear, WARNING};
-use super::mode;
+use super::mode::{self, ModeSettings};
 use super::state::{Asked, Ours, frame, short};
 use super::usage;
 use super::wire::{Opened, Prompted, Refusal, Update};
@@ -38,15 +38,12 @@ impl Ear<'_> {
         self.state.model = short(current.or(named));
         self.state.plan_model(opened);
         self.signal(Signal::Session { id });
-        let (settings, stuck) = mode::settings(self.state.wanted.policy, opened);
-        if let Some(mode) = stuck {
-            let policy = self.state.wanted.policy.word();
-            let detail = format!(
-                "it is in the mode '{mode}', offers none that asks, and cannot be held to {policy}"
-            );
-            return self.give_up(Code::PolicyNotPossible, detail);
+        match mode::settings(self.state.wanted.policy, opened) {
+            Ok(ModeSettings { settings, changes_nothing }) => {
+                (self.state.settings, self.state.changes_nothing) = (settings, changes_nothing);
+            }
+            Err(detail) => return self.give_up(Code::PolicyNotPossible, detail),
         }
-        self.state.settings = settings;
         match self.state.wanted.resume.is_some() && words::tells_late(self.state.agent.as_deref()) {
             true => self.ask_for_echo(),
             false => self.next_setting(),
@@ -245,6 +242,10 @@ impl Ear<'_> {
         for id in open {
             self.announce(&id, &Default::default(), true);
             let Some(call) = self.state.close(&id) else { continue };
+            // What printed something has run, whether or not its end was told.
+            if !call.printed.is_empty() {
+                self.judge_conduct(&call);
+            }
             // A turn that its agent ended well left nothing undone that it had asked for.
             let (status, output) = match (call.denied, call.allowed && stop == StopReason::EndTurn)
             {

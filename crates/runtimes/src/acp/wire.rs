@@ -99,6 +99,8 @@ pub(super) struct Modes {
 #[serde(default)]
 pub(super) struct Mode {
     pub id: Option<String>,
+    pub name: Option<String>,
+    pub description: Option<String>,
 }
 
 /// One value of an option.
@@ -106,6 +108,8 @@ pub(super) struct Mode {
 #[serde(default)]
 pub(super) struct OptionValue {
     pub value: Option<String>,
+    pub name: Option<String>,
+    pub description: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -31,9 +31,9 @@ fn the_mode_that_fits_the_policy_is_set_before_the_first_turn() {
         (Policy::Deny, opened_in(&autopilot, &[&agent, &autopilot]), Some(agent.as_str())),
         (Policy::Deny, opened_in("agent", &codex), Some("read-only")),
         (Policy::AllowReads, opened_in("agent", &codex), Some("read-only")),
-        // A mode that changes nothing would let nobody be asked.
-        (Policy::Ask, opened_in("agent", &codex), None),
-        (Policy::Ask, opened_in("build", &["build", "plan"]), None),
+        (Policy::Deny, opened_in("build", &["build", "plan"]), Some("plan")),
+        // Other spellings than the usual ones.
+        (Policy::Ask, opened_in("accept-edits", &["accept-edits", "Ask"]), Some("Ask")),
         (Policy::Ask, opened_in("build", &["build", "ostler-asks"]), Some("ostler-asks")),
     ];
     for (policy, opened, mode) in rows {
@@ -111,6 +111,45 @@ fn an_agent_that_stays_in_a_mode_that_does_as_it_likes_is_not_run() {
             }
         }
     }
+}
+
+#[test]
+fn an_agent_without_a_mode_that_is_known_to_ask_is_not_run() {
+    let rows = [
+        (Policy::Deny, opened_in("agent", &["agent", "turbo"]), Some("'agent', 'turbo'")),
+        // A mode that changes nothing would let nobody be asked.
+        (Policy::Ask, opened_in("build", &["build", "plan"]), Some("'build', 'plan'")),
+        (Policy::Ask, opened_by_option("code", &["code"]), Some("'code'")),
+        (Policy::AllowAll, opened_in("agent", &["agent", "turbo"]), None),
+        // Without modes there is nothing to choose; what it does is held against the policy.
+        (Policy::Deny, json!({ "sessionId": "s" }), None),
+    ];
+    for (policy, opened, seen) in rows {
+        let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+        let out = told(&mut *dialect, &reply(1, opened.clone()));
+        let ending = ending(&out);
+        assert_eq!(
+            ending.and_then(|ending| ending.code),
+            seen.map(|_| Code::PolicyNotPossible),
+            "{policy:?} {opened}"
+        );
+        assert_eq!(out.frames.is_empty(), seen.is_some(), "no prompt is sent: {opened}");
+        let detail = ending.and_then(|ending| ending.detail.as_deref()).unwrap_or_default();
+        assert!(detail.contains(seen.unwrap_or_default()), "{detail}");
+    }
+}
+
+#[test]
+fn the_description_of_a_mode_says_what_it_does() {
+    let modes = json!([
+        { "id": "turbo", "name": "Turbo", "description": "Auto-approves all tools" },
+        { "id": "calm", "name": "Calm", "description": "Requires approval for tool executions" },
+    ]);
+    let opened = json!({ "sessionId": "s",
+        "modes": { "currentModeId": "turbo", "availableModes": modes } });
+    let (mut dialect, _) = greeted(&Spec { policy: Policy::Ask, ..spec() }, json!({}));
+    let said = frames(&told(&mut *dialect, &reply(1, opened)));
+    assert_eq!(said[0]["params"], json!({ "sessionId": "s", "modeId": "calm" }));
 }
 
 #[test]

@@ -1,0 +1,205 @@
+//! What an agent did, held against the policy: which calls break it, and which were asked for.
+
+use super::*;
+
+/// A dialect in its first turn under a policy; the prompt is request 2.
+fn under(policy: Policy) -> Box<dyn Dialect> {
+    let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+    told(&mut *dialect, &reply(1, json!({ "sessionId": "s" })));
+    dialect
+}
+
+fn call(id: &str, fields: Value) -> Value {
+    let mut call = json!({ "sessionUpdate": "tool_call", "toolCallId": id });
+    call.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    update(call)
+}
+
+fn done(id: &str, kind: &str) -> Value {
+    call(id, json!({ "title": "do it", "kind": kind, "status": "completed" }))
+}
+
+fn asks(request: u64, call: Value) -> Value {
+    let option = |id: &str, kind: &str| json!({ "optionId": id, "kind": kind, "name": id });
+    let options =
+        [option("y", "allow_once"), option("a", "allow_always"), option("n", "reject_once")];
+    let params = json!({ "sessionId": "s", "toolCall": call, "options": options });
+    json!({ "jsonrpc": "2.0", "id": request, "method": "session/request_permission",
+        "params": params })
+}
+
+/// Asks about a call and is answered with an option.
+fn asked(dialect: &mut dyn Dialect, request: u64, call: Value, option: &str) {
+    let out = told(dialect, &asks(request, call));
+    let request = question(&out).request.clone();
+    say(dialect, &Utterance::Decide { request, option: Some(option.into()) });
+}
+
+fn broken(out: &Out) -> Option<&str> {
+    out.signals.iter().find_map(|signal| match signal {
+        Signal::PolicyBroken { what } => Some(what.as_str()),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_change_nobody_asked_for_breaks_the_policy() {
+    let diff = json!([{ "type": "diff", "path": "a", "oldText": "x", "newText": "y" }]);
+    let rows = [
+        (Policy::Deny, json!({ "kind": "edit", "status": "completed" }), true),
+        (Policy::Ask, json!({ "kind": "delete", "status": "completed" }), true),
+        (Policy::AllowReads, json!({ "kind": "move", "status": "completed" }), true),
+        (Policy::Deny, json!({ "kind": "execute", "status": "completed" }), true),
+        // A change of a file, whatever the kind says.
+        (Policy::Deny, json!({ "kind": "other", "status": "completed", "content": diff }), true),
+        (Policy::Deny, json!({ "status": "completed", "content": diff }), true),
+        // A command that ended badly has run.
+        (
+            Policy::Deny,
+            json!({ "kind": "execute", "status": "failed", "rawOutput": { "exit_code": 1 } }),
+            true,
+        ),
+        // What only looks, what did not happen, and what is allowed.
+        (Policy::Deny, json!({ "kind": "read", "status": "completed" }), false),
+        (Policy::Deny, json!({ "kind": "search", "status": "completed" }), false),
+        (Policy::Deny, json!({ "kind": "other", "status": "completed" }), false),
+        (Policy::Deny, json!({ "kind": "edit", "status": "failed" }), false),
+        (Policy::Deny, json!({ "kind": "execute", "status": "in_progress" }), false),
+        (Policy::AllowAll, json!({ "kind": "edit", "status": "completed" }), false),
+        // A command that only reads is a read, and one that does not is not.
+        (
+            Policy::AllowReads,
+            json!({ "kind": "execute", "status": "completed", "rawInput": { "command": "ls" } }),
+            false,
+        ),
+        (
+            Policy::AllowReads,
+            json!({ "kind": "execute", "status": "completed", "rawInput": { "command": "rm a" } }),
+            true,
+        ),
+        // Tools of our own are judged by the relay.
+        (
+            Policy::Deny,
+            json!({ "kind": "edit", "status": "completed", "title": "mcp__ostler__write_file" }),
+            false,
+        ),
+        (
+            Policy::Deny,
+            json!({ "kind": "execute", "status": "completed",
+                "title": "read_task (ostler MCP Server)" }),
+            false,
+        ),
+    ];
+    for (policy, fields, breaks) in rows {
+        let out = told(&mut *under(policy), &call("c", fields.clone()));
+        assert_eq!(broken(&out).is_some(), breaks, "{policy:?} {fields}");
+        let cancels = frames(&out).iter().any(|frame| frame["method"] == "session/cancel");
+        assert_eq!(cancels, breaks, "{policy:?} {fields}");
+    }
+}
+
+#[test]
+fn the_broken_policy_names_policy_and_call() {
+    let mut dialect = under(Policy::Deny);
+    told(&mut *dialect, &call("c", json!({ "title": "Write a.txt", "kind": "edit" })));
+    // Left and taken up in between.
+    let mut dialect = Acp.restore(&dialect.save()).unwrap();
+    let end = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c",
+        "status": "completed" });
+    let out = told(&mut *dialect, &update(end));
+    let expected = "under deny the edit call 'Write a.txt' was carried out without asking";
+    assert_eq!(broken(&out), Some(expected));
+    let out = told(&mut *dialect, &done("d", "edit"));
+    assert_eq!(broken(&out), None, "it is told once");
+}
+
+#[test]
+fn an_allowed_call_keeps_the_policy_and_a_denied_one_does_not() {
+    for (option, breaks) in [("y", false), ("a", false), ("n", true)] {
+        let mut dialect = under(Policy::Ask);
+        asked(&mut *dialect, 5, json!({ "toolCallId": "c", "kind": "edit" }), option);
+        let out = told(&mut *dialect, &done("c", "edit"));
+        assert_eq!(broken(&out).is_some(), breaks, "{option}: {:?}", broken(&out));
+        // One answer is for one call, unless it was given for always.
+        let out = told(&mut *dialect, &done("d", "edit"));
+        assert_eq!(broken(&out).is_some(), option == "y", "{option}: {:?}", broken(&out));
+        let out = told(&mut *dialect, &done("e", "execute"));
+        assert_eq!(broken(&out).is_some(), option == "a", "{option}: {:?}", broken(&out));
+    }
+}
+
+#[test]
+fn an_answer_under_another_id_is_good_for_one_call() {
+    let questions = [
+        json!({ "toolCallId": "approval-1", "kind": "edit" }),
+        json!({ "toolCallId": "approval-1" }),
+        json!({ "kind": "edit" }),
+        json!({}),
+    ];
+    for question in questions {
+        let mut dialect = under(Policy::Ask);
+        asked(&mut *dialect, 5, question.clone(), "y");
+        let out = told(&mut *dialect, &done("c", "edit"));
+        assert_eq!(broken(&out), None, "{question}");
+        let out = told(&mut *dialect, &done("d", "edit"));
+        assert!(broken(&out).is_some(), "{question}");
+    }
+    // An answer about another kind of call is not.
+    let mut dialect = under(Policy::Ask);
+    asked(&mut *dialect, 5, json!({ "toolCallId": "x", "kind": "execute" }), "y");
+    assert!(broken(&told(&mut *dialect, &done("c", "edit"))).is_some());
+}
+
+#[test]
+fn one_answer_covers_calls_that_are_open_together() {
+    let mut dialect = under(Policy::Ask);
+    for id in ["a", "b"] {
+        let fields = json!({ "kind": "execute", "rawInput": { "command": "make" } });
+        told(&mut *dialect, &call(id, fields));
+    }
+    asked(&mut *dialect, 5, json!({ "toolCallId": "b", "kind": "execute" }), "y");
+    for id in ["a", "b"] {
+        assert_eq!(broken(&told(&mut *dialect, &done(id, "execute"))), None, "{id}");
+    }
+    assert!(broken(&told(&mut *dialect, &done("c", "execute"))).is_some());
+}
+
+#[test]
+fn history_of_a_resumed_session_breaks_nothing() {
+    let spec = Spec { policy: Policy::Deny, session: Some("s".into()), ..spec() };
+    let (mut dialect, _) = greeted(&spec, json!({ "loadSession": true }));
+    assert_eq!(broken(&told(&mut *dialect, &done("old", "edit"))), None);
+    told(&mut *dialect, &reply(1, json!({})));
+    assert!(broken(&told(&mut *dialect, &done("new", "edit"))).is_some());
+}
+
+#[test]
+fn a_call_in_a_session_of_a_helper_counts() {
+    let mut dialect = under(Policy::Deny);
+    let update = json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "kind": "edit",
+        "status": "completed" });
+    let params = json!({ "sessionId": "helper", "update": update });
+    let line = json!({ "jsonrpc": "2.0", "method": "session/update", "params": params });
+    assert!(broken(&told(&mut *dialect, &line)).is_some());
+}
+
+#[test]
+fn commands_in_a_mode_that_changes_nothing_are_not_judged() {
+    let modes = json!({ "currentModeId": "read-only",
+        "availableModes": [{ "id": "read-only", "name": "Read-only" }] });
+    for (kind, breaks) in [("execute", false), ("edit", true)] {
+        let (mut dialect, _) = greeted(&Spec { policy: Policy::Deny, ..spec() }, json!({}));
+        told(&mut *dialect, &reply(1, json!({ "sessionId": "s", "modes": modes })));
+        let out = told(&mut *dialect, &done("c", kind));
+        assert_eq!(broken(&out).is_some(), breaks, "{kind}");
+    }
+}
+
+#[test]
+fn a_command_that_printed_and_never_ended_has_run() {
+    let mut dialect = under(Policy::Deny);
+    let meta = json!({ "terminal_output_delta": { "data": "one\n" } });
+    told(&mut *dialect, &call("c", json!({ "kind": "execute", "_meta": meta })));
+    let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+    assert!(broken(&out).is_some());
+}
