@@ -289,6 +289,8 @@ limits! {
     SNAPSHOT_BYTES_MAX: u64 = 256 * MIB as u64;
     /// How deep the directories of a snapshot go, where no repository lists its files.
     SNAPSHOT_DEPTH_MAX: usize = 64;
+    /// Files of a workspace that are compared with its beginning, where the policy forbids to change it.
+    COMPARED_FILES_MAX: usize = 100_000;
     /// How long git may take to list the files of a workspace.
     GIT_MS_MAX: u64 = 20_000;
     /// What git may list.

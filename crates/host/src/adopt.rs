@@ -490,6 +490,7 @@ async fn adopted(
         dialect,
         joiner: Default::default(),
         blind: seal.is_none().then_some(0),
+        beginning: None,
         words: Words {
             seal: seal.clone().unwrap_or_default(),
             next_seq: row.head_seq + 1,

@@ -14,6 +14,7 @@ use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
 use crate::missing;
 use crate::ops::ask::{AskKind, OpenAsk};
+use crate::ops::locks;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::ops::worktrees;
@@ -22,6 +23,7 @@ use crate::share::Share;
 use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
+use crate::workspace_check::{self, Beginning};
 use crate::{Host, Inner, Shown};
 use contract::event::{
     Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
@@ -107,6 +109,9 @@ pub struct Drive {
     pub(crate) ending: Ending,
     /// Set when the run's secrets are not known: how many events were not kept because of it.
     pub(crate) blind: Option<u64>,
+    /// The workspace before the launch, where the policy forbids to change it; a host that adopted
+    /// the run does not have it.
+    pub(crate) beginning: Option<Beginning>,
 }
 
 /// A second attempt, made ready with the first: a host that adopts the run has none.
@@ -349,6 +354,10 @@ impl Drive {
         if let Some(unkept @ 1..) = self.blind {
             self.pending.drafts.push(unkept_note(unkept));
         }
+        let changed = match intake.testimony() {
+            Some(testimony) if testimony.spawn_error.is_none() => self.compare_workspace().await,
+            Some(_) | None => None,
+        };
         let input = match intake.testimony() {
             None if self.goes_on_elsewhere() => {
                 self.ending = Ending::Elsewhere;
@@ -381,12 +390,49 @@ impl Drive {
                     forced: testimony.forced,
                     stderr_tail,
                     classified,
-                    changed: None,
+                    changed,
                 })
             }
         };
         self.intake = Some(intake);
         self.step(now, input);
+    }
+
+    /// What changed in a workspace that the policy forbids to change. Where another run works in the
+    /// same directory the change is only told, because it may be the other run's.
+    async fn compare_workspace(&mut self) -> Option<String> {
+        let Some(beginning) = self.beginning.take() else {
+            let adopted = self.child.is_none();
+            let policy = self.bench.policy;
+            let lanes = self.runtime.card().lanes;
+            if adopted && lanes.iter().any(|lane| workspace_check::applies(policy, *lane)) {
+                let why = "another host took the run over";
+                self.pending.drafts.push(workspace_check::not_compared(why));
+            }
+            return None;
+        };
+        let beginning = Arc::new(beginning);
+        let looking = Arc::clone(&beginning);
+        let changed = tokio::task::spawn_blocking(move || looking.changed()).await;
+        let changed = match changed.map_err(|error| error.to_string()).flatten() {
+            Ok(changed) => changed?,
+            Err(why) => {
+                self.pending.drafts.push(workspace_check::not_compared(&why));
+                self.beginning = Arc::into_inner(beginning);
+                return None;
+            }
+        };
+        let host = Host { inner: Arc::clone(&self.house) };
+        let cwd = self.bench.workspace.path();
+        let others = locks::others(&host, cwd, Some(self.run)).await;
+        let shared = beginning.shared || others.is_ok_and(|others| !others.is_empty());
+        self.beginning = Arc::into_inner(beginning);
+        if shared {
+            let why = "it is not held against this run, because another run works there too";
+            self.pending.drafts.push(warning(format!("{changed}; {why}")));
+            return None;
+        }
+        Some(changed)
     }
 
     pub(crate) fn lose(&mut self, now: Now, why: String) {

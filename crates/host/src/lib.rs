@@ -43,6 +43,7 @@ mod trouble;
 mod upstream;
 mod usage;
 pub mod workspace;
+mod workspace_check;
 
 pub use activity::Activity;
 use batch::Deeds;

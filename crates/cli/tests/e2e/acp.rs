@@ -40,7 +40,7 @@ const ALLOW: &[&str] = &["--permission", "allow-all"];
 const TOLD: &[Told] = &[
     well("gemini-tool", ALLOW, "Tool rounds so far: 1."),
     well("claude-agent-acp-write", ALLOW, "Wrote written.txt."),
-    well("opencode-hello", &["--permission", "deny"], "Hello from the fake model."),
+    well("opencode-hello", ALLOW, "Hello from the fake model."),
     well("hermes-tool", ALLOW, "Tool rounds so far: 1."),
     well("droid-tool", &["--permission", "allow-all", "--model", "custom:fake"], "so far: 1."),
     badly("copilot-tool.reject", 12, "permission_denied", "I will create the file now."),
@@ -315,7 +315,8 @@ fn an_agent_that_is_known_by_name_needs_no_configuration() {
     // A program of that name, which says what the real one said.
     let script = format!("exec {}", recorded(&ostler, "kilo-hello"));
     let path = program(&ostler, "kilo", &script);
-    let mut command = ostler.command(&["run", "kilo-acp", "hi", "--json", "--permission", "deny"]);
+    let mut command =
+        ostler.command(&["run", "kilo-acp", "hi", "--json", "--permission", "allow-all"]);
     let said = Running::of(command.env("PATH", path)).finish();
     assert_eq!(said.code, 0, "{said:?}");
     assert_eq!(result(&said.events())["text"], "Hello from the fake model.");

@@ -9,6 +9,7 @@
 
 mod acp;
 mod acp_deaths;
+mod acp_policy;
 mod acp_strangers;
 mod activity;
 mod adopted;

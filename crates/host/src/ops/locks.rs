@@ -37,7 +37,7 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
 }
 
 /// The live runs that a run in this directory meets.
-pub(super) async fn others(
+pub(crate) async fn others(
     host: &Host,
     cwd: &Path,
     but: Option<RunId>,

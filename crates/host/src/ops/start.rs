@@ -25,6 +25,7 @@ use crate::trace::{Tracer, warning};
 use crate::upstream::{self, Upstream};
 use crate::usage;
 use crate::workspace::Workspace;
+use crate::workspace_check::{self, Beginning};
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
 use contract::plan::{self, Adapter, Clocks, Lane, LaneChoice, LaunchPlan, Limit};
@@ -100,6 +101,8 @@ struct Prepared {
     session_spent: Vec<SessionSpent>,
     /// The workspace, where one was made for this run.
     fresh: Option<Fresh>,
+    /// The workspace as it was before the launch, where the policy forbids to change it.
+    beginning: Option<Beginning>,
 }
 
 impl Prepared {
@@ -157,7 +160,12 @@ async fn prepare(
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let warnings = noted.into_iter().chain(taken_up.warnings).chain(account.drafts).collect();
+    let (beginning, uncompared) = match purpose {
+        Purpose::Start => beginning(host, &checked, identity.run).await?,
+        Purpose::Line => (None, None),
+    };
+    let noted = noted.into_iter().chain(taken_up.warnings).chain(account.drafts);
+    let warnings = noted.chain(uncompared).collect();
     let session_spent = taken_up.spent;
     Ok(Prepared {
         checked,
@@ -171,6 +179,27 @@ async fn prepare(
         warnings,
         session_spent,
         fresh,
+        beginning,
+    })
+}
+
+/// Looks at the workspace before the launch, where the policy forbids to change it. A workspace that
+/// cannot be compared does not keep the run from starting; the run says so.
+async fn beginning(
+    host: &Host,
+    checked: &Checked,
+    run: RunId,
+) -> Result<(Option<Beginning>, Option<Draft>), Fault> {
+    if !workspace_check::applies(checked.policy, checked.lane) {
+        return Ok((None, None));
+    }
+    let others = locks::others(host, checked.workspace.path(), Some(run)).await?;
+    let (workspace, policy) = (Arc::clone(&checked.workspace), checked.policy);
+    let git = host.inner.trees.git().clone();
+    let taken = tokio::task::spawn_blocking(move || Beginning::take(workspace, git, policy)).await;
+    Ok(match taken.map_err(|error| error.to_string()).flatten() {
+        Ok(beginning) => (Some(beginning.beside(!others.is_empty())), None),
+        Err(why) => (None, Some(workspace_check::not_compared(&why))),
     })
 }
 
@@ -464,7 +493,8 @@ fn drive(
     spawned: Spawned,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
-    let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, .. } = prepared;
+    let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, beginning, .. } =
+        prepared;
     // A conversation that begins afresh has no past to be counted.
     let session_spent = match spec.session {
         Some(_) => prepared.session_spent,
@@ -545,6 +575,7 @@ fn drive(
         pid: None,
         ending: Ending::Running,
         blind: None,
+        beginning,
     })
 }
 

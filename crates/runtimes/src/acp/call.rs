@@ -71,8 +71,10 @@ impl Ear<'_> {
         if !call.locations.is_empty() {
             untold.locations = places(&call.locations);
         }
-        let input = call.raw_input.as_ref().filter(|input| !is_empty(input));
         let pending = call.status.as_deref().is_none_or(|status| status == "pending");
+        // OpenCode and Kilo announce a command by its directory alone, and tell it a moment later.
+        let unfinished = |input: &Value| is_empty(input) || pending && !at_once && is_place(input);
+        let input = call.raw_input.as_ref().filter(|input| !unfinished(input));
         if input.is_none() && pending && !at_once {
             return true;
         }
@@ -286,6 +288,11 @@ fn is_empty(value: &Value) -> bool {
         Value::Object(fields) => fields.is_empty(),
         Value::Bool(_) | Value::Number(_) => false,
     }
+}
+
+/// Whether an input only says where a command is to be run.
+fn is_place(input: &Value) -> bool {
+    input.as_object().is_some_and(|fields| fields.len() == 1 && fields.contains_key("cwd"))
 }
 
 fn tool() -> String {

@@ -95,7 +95,7 @@ impl OpenCall {
     /// How a person recognises the call.
     fn shown(&self) -> String {
         let kind = self.changing_kind().unwrap_or("tool");
-        let title = self.title.as_deref().unwrap_or(&self.id);
+        let title = self.called.as_deref().unwrap_or(&self.id);
         let title = &title[..title.floor_char_boundary(limits::PREVIEW_BYTES / 4)];
         format!("the {kind} call '{title}'")
     }
@@ -110,7 +110,7 @@ impl Ear<'_> {
         open.reported |= reported;
         open.own |= own;
         open.kind = short(call.kind.clone()).or(open.kind.take());
-        open.title = call.title.clone().or(open.title.take());
+        open.called = short(call.title.clone()).or(open.called.take());
         open.only_reads = command.map_or(open.only_reads, |command| only_reads(&command));
     }
 
@@ -179,7 +179,7 @@ impl Ear<'_> {
         let known = self.state.open.iter().find(|open| open.id == id).cloned();
         let mut open = known.unwrap_or_default();
         open.kind = call.kind.clone().or(open.kind);
-        open.title = call.title.clone().or(open.title).or_else(|| Some(id.to_owned()));
+        open.called = call.title.clone().or(open.called).or_else(|| Some(id.to_owned()));
         open.own |= [&call.name, &call.title].into_iter().flatten().any(|text| is_own(text));
         let command = call.raw_input.as_ref().and_then(command);
         open.only_reads |= command.is_some_and(|command| only_reads(&command));

@@ -215,6 +215,9 @@ pub(super) struct OpenCall {
     /// The agent reported it; a question alone is no report.
     #[serde(default)]
     pub reported: bool,
+    /// Its latest title, for the error of a broken policy.
+    #[serde(default)]
+    pub called: Option<String>,
     /// What it does, as the agent says.
     #[serde(default)]
     pub kind: Option<String>,

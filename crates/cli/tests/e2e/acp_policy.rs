@@ -1,0 +1,90 @@
+//! Agents that speak ACP and do what their policy forbids, by small scripts of ours: what they report,
+//! what they only do, the modes they offer, and the first request that is never answered.
+
+use crate::ostler::{Ostler, Said, result};
+use serde_json::Value;
+
+const GREETED: &str = r#"{"jsonrpc":"2.0","id":0,"result":{"protocolVersion":1}}"#;
+const OPENED: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s"}}"#;
+const ENDED: &str = r#"{"jsonrpc":"2.0","id":2,"result":{"stopReason":"end_turn"}}"#;
+const SAYS: &str =
+    r#"{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"ok"}}"#;
+const EDITS: &str = r#"{"sessionUpdate":"tool_call","toolCallId":"c1","title":"Write it","kind":"edit","status":"completed"}"#;
+
+/// A command that answers three requests and does something in the turn.
+fn agent(ostler: &Ostler, opened: &str, act: &str, update: &str) -> String {
+    let update = format!(
+        r#"{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}"#
+    );
+    let script = format!(
+        "read line; echo '{GREETED}'\nread line; echo '{opened}'\nread line || exit 0; {act}\n\
+         echo '{update}'; echo '{ENDED}'; cat > /dev/null\n"
+    );
+    let path = ostler.instance.root().join("agent.sh");
+    std::fs::write(&path, script).expect("a script");
+    format!("sh {}", path.display())
+}
+
+fn run(ostler: &Ostler, agent: &str, policy: &str) -> (Said, Value) {
+    let said = ostler.says(&["run", "--acp", agent, "do it", "--permission", policy, "--json"]);
+    let last = result(&said.events()).clone();
+    (said, last)
+}
+
+#[test]
+fn a_reported_act_that_was_not_asked_for_ends_the_run() {
+    for policy in ["deny", "ask", "allow-reads"] {
+        let ostler = Ostler::new();
+        let agent = agent(&ostler, OPENED, ":", EDITS);
+        let (said, last) = run(&ostler, &agent, policy);
+        assert_eq!((said.code, &last["code"]), (12, &"policy_broken".into()), "{policy}: {said:?}");
+        let message = last["message"].as_str().expect("a message");
+        let told =
+            format!("under {policy} the edit call 'Write it' was carried out without asking");
+        assert!(message.ends_with(&told), "{message}");
+    }
+    let ostler = Ostler::new();
+    let agent = agent(&ostler, OPENED, ":", EDITS);
+    assert_eq!(run(&ostler, &agent, "allow-all").0.code, 0);
+}
+
+#[test]
+fn a_file_that_changed_in_silence_ends_the_run() {
+    // Under `ask` other programs are expected to change files: people work beside the agent.
+    let rows = [("deny", "> made.txt", 12), ("allow-reads", "> made.txt", 12), ("deny", ":", 0)];
+    for (policy, act, code) in rows.into_iter().chain([("ask", "> made.txt", 0)]) {
+        let ostler = Ostler::new();
+        let agent = agent(&ostler, OPENED, act, SAYS);
+        let (said, last) = run(&ostler, &agent, policy);
+        assert_eq!(said.code, code, "{policy} {act}: {said:?}");
+        let message = last["message"].as_str().unwrap_or_default();
+        assert_eq!(message.contains("made.txt (new)"), code == 12, "{message}");
+    }
+}
+
+#[test]
+fn an_agent_whose_modes_are_not_known_is_not_prompted() {
+    let opened = r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s","modes":{"currentModeId":"turbo","availableModes":[{"id":"turbo","name":"Turbo"}]}}}"#;
+    let ostler = Ostler::new();
+    let agent = agent(&ostler, opened, "> made.txt", SAYS);
+    let (said, last) = run(&ostler, &agent, "deny");
+    assert_eq!((said.code, &last["code"]), (3, &"policy_not_possible".into()), "{said:?}");
+    assert!(last["message"].as_str().is_some_and(|text| text.contains("seen: 'turbo'")), "{last}");
+}
+
+#[test]
+fn a_program_that_never_answers_initialize_is_told_apart() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(
+        r#"{ "adapters": { "mute": { "type": "acp", "binary": "sleep", "args": ["60"],
+            "firstOutputSec": 1, "graceSec": 1 } } }"#,
+    );
+    let said = ostler.says(&["run", "mute", "hi", "--json"]);
+    let events = said.events();
+    let last = result(&events);
+    assert_eq!((said.code, &last["code"]), (8, &"timeout_first_output".into()), "{said:?}");
+    let told = "did not answer `initialize` within 1 s: does it speak ACP?";
+    assert!(last["message"].as_str().is_some_and(|text| text.contains(told)), "{last}");
+    let error = events.iter().find(|event| event["kind"] == "error").expect("an error");
+    assert!(error["message"].as_str().is_some_and(|text| text.contains("`sleep 60`")), "{error}");
+}
