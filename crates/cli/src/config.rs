@@ -10,6 +10,7 @@ mod expected;
 pub mod file;
 mod hired;
 mod init;
+pub mod mistaken;
 mod nearest;
 mod placeholder;
 mod read;
@@ -28,7 +29,7 @@ pub use resolve::{
     Config, Flags, Resolved, acp_adapter, http_adapter, process_adapter, resolve, resolve_adapter,
     resolve_with,
 };
-pub use show::show;
+pub use show::{command_shown, show};
 pub use values::shared_budgets;
 
 use contract::{Code, Fault, limits};
@@ -134,7 +135,9 @@ pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
 pub fn check(path: &Path, vars: &Vars) -> Result<Vec<Finding>, Fault> {
     let text = text_of(path)?;
     let mut all = check::findings(&text, vars);
-    all.extend(skills::findings(path, &read::read(&text)));
+    let reading = read::read(&text);
+    all.extend(skills::findings(path, &reading));
+    all.extend(check::unpriced(&reading, host::prices::built_in_has));
     all.sort_by_key(|finding| (finding.level, finding.at));
     Ok(all)
 }

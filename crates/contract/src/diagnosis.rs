@@ -106,6 +106,14 @@ pub enum CheckCode {
     KeySwitchesBilling,
     HandshakeAnswered,
     HandshakeFailed,
+    /// The agent or adapter that a configured name stands for.
+    StandsFor,
+    /// The program is an agent that does not speak what its adapter says.
+    WrongProtocol,
+    /// The names of the caller's variables that the agent gets.
+    EnvironmentPassed,
+    /// Names that the agent may need and does not get.
+    EnvironmentNotPassed,
     DirectoryUsable,
     DirectoryUnusable,
     ConfigurationInvalid,
@@ -124,7 +132,7 @@ impl CheckCode {
             | Self::PolicyNotPossible => CheckLevel::Error,
             Self::VersionUnknown
             | Self::LoginNotSeen
-            | Self::KeySwitchesBilling
+            | Self::WrongProtocol
             | Self::HandshakeFailed
             | Self::SecretInArguments => CheckLevel::Warn,
             Self::BinaryFound
@@ -132,6 +140,10 @@ impl CheckCode {
             | Self::VersionNotRecorded
             | Self::OnlyDocumented
             | Self::LoginSeen
+            | Self::KeySwitchesBilling
+            | Self::StandsFor
+            | Self::EnvironmentPassed
+            | Self::EnvironmentNotPassed
             | Self::HandshakeAnswered
             | Self::DirectoryUsable
             | Self::PolicyPossible

@@ -74,7 +74,7 @@ table! {
     2 405 No MethodNotAllowed "method_not_allowed", "this address does not take that method", "see /api/v1/openapi.json for what it takes";
     2 413 No TooLarge "too_large", "the request is larger than the limit", "send less, or in parts";
     2 415 No UnsupportedMedia "unsupported_media", "the request is not JSON", "send content-type: application/json";
-    3 422 No InvalidConfig "invalid_config", "the configuration is not valid", "mend the named key; `ostler config schema` prints what is allowed";
+    3 422 No InvalidConfig "invalid_config", "the configuration is not valid", "fix the named key; `ostler config schema` prints what is allowed";
     3 422 No UnknownAgent "unknown_agent", "no agent, adapter or runtime has this name", "`ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD";
     3 422 No UnknownPlaceholder "unknown_placeholder", "a placeholder is not known", "see the placeholders in docs/configuration.md";
     3 422 No BadWorkspace "bad_workspace", "the working directory cannot be used", "give an existing directory with --cwd";

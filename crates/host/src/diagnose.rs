@@ -11,9 +11,9 @@ use contract::plan::{Adapter, EnvEntry, Lane, Remote};
 use contract::{Card, Code, Fault, Policy, limits};
 use keeper::plan::{Level, StdinMode};
 use keeper::record::Isolation;
-use runtimes::launch::Start;
-use runtimes::passed_env::ENV_ALLOWLIST_PREFIXES;
-use runtimes::{Spec, Stream, template};
+use runtimes::launch::{Start, sounds_secret};
+use runtimes::passed_env::{self, ENV_ALLOWLIST_PREFIXES};
+use runtimes::{Spec, Stream, registry, template};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -98,8 +98,12 @@ impl Practice {
         if let Some(remote) = &patient.adapter.remote {
             checks.extend(self.remote(patient, remote).await);
         }
+        let named = environment::named_by_agent(&patient.card, &self.vars);
         if let Some(login) = &patient.card.login {
-            checks.extend(logged_in(login, &self.vars_of(patient)));
+            checks.extend(logged_in(login, &named, &self.vars_of(patient)));
+        }
+        if patient.adapter.remote.is_none() {
+            checks.extend(variables(patient, &named, &self.vars));
         }
         checks.extend(patient.cwd.as_deref().map(directory));
         checks.extend(policies(&patient.card, patient.policy));
@@ -128,7 +132,13 @@ impl Practice {
                     false => format!("{binary} is not on PATH"),
                 };
                 let hint = match (configured, required) {
-                    (Some(_), _) => format!("mend adapters.{}.binary", patient.adapter.name),
+                    (Some(_), _) => {
+                        let fix = format!("fix adapters.{}.binary", patient.adapter.name);
+                        match registry::by_binary(binary).and_then(|it| it.card().requires.pop()) {
+                            Some(known) => format!("{fix}, or install it: {}", known.install_hint),
+                            None => fix,
+                        }
+                    }
                     (None, Some(required)) => required.install_hint.clone(),
                     (None, None) => String::new(),
                 };
@@ -206,7 +216,7 @@ impl Practice {
                 let message = format!("{} does not answer as a remote", remote.base_url);
                 Check::new(CheckCode::HandshakeFailed, message)
                     .with_hint(format!(
-                        "mend adapters.{}, or start the remote",
+                        "fix adapters.{}, or start the remote",
                         patient.adapter.name
                     ))
                     .with_detail(probed.map(|probed| probed.stderr).unwrap_or_default())
@@ -394,9 +404,14 @@ fn version_in(text: &str) -> Option<&str> {
 }
 
 /// What can be told of a login by looking at names alone.
-fn logged_in(login: &Login, vars: &BTreeMap<String, String>) -> Vec<Check> {
+fn logged_in(
+    login: &Login,
+    named: &[(String, String)],
+    vars: &BTreeMap<String, String>,
+) -> Vec<Check> {
     let is_set = |name: &&String| vars.get(*name).is_some_and(|value| !value.is_empty());
     let by_name = login.env.iter().find(is_set);
+    let by_provider = named.iter().find(|(name, _)| is_set(&name));
     let files = login.files.iter().filter_map(|file| expanded(file, vars));
     let by_file = files.into_iter().find(|file| file.exists());
     let mut checks = Vec::new();
@@ -408,6 +423,17 @@ fn logged_in(login: &Login, vars: &BTreeMap<String, String>) -> Vec<Check> {
             let message = format!("{} is there", file.display());
             checks.push(Check::new(CheckCode::LoginSeen, message));
         }
+        (None, None) if by_provider.is_some() => {
+            let (name, file) = by_provider.cloned().unwrap_or_default();
+            let message = format!("{name} is set, which {file} names");
+            checks.push(Check::new(CheckCode::LoginSeen, message));
+        }
+        (None, None) if !named.is_empty() => {
+            let (name, file) = named[0].clone();
+            let message = format!("{file} names the variable {name}, which is not set");
+            let check = Check::new(CheckCode::LoginNotSeen, message);
+            checks.push(check.with_hint(format!("export {name}, or {}", login.hint)));
+        }
         (None, None) => {
             let looked: Vec<&str> =
                 login.env.iter().chain(&login.files).map(String::as_str).collect();
@@ -418,15 +444,46 @@ fn logged_in(login: &Login, vars: &BTreeMap<String, String>) -> Vec<Check> {
         }
     }
     if let Some(name) = login.billed.iter().find(is_set) {
-        let instead = match &by_file {
-            Some(file) => format!(" instead of the login in {}", file.display()),
-            None => String::new(),
+        let message = match &by_file {
+            Some(file) => format!(
+                "billed by use: {name} is set, and is used instead of the login in {}",
+                file.display()
+            ),
+            None => format!("billed by use: {name} is set"),
         };
-        let check = Check::new(
-            CheckCode::KeySwitchesBilling,
-            format!("{name} is set, so runs are billed by use{instead}"),
-        );
-        checks.push(check.with_hint(format!("unset {name} to use a subscription")));
+        checks.push(Check::new(CheckCode::KeySwitchesBilling, message));
+    }
+    checks
+}
+
+/// Which of the caller's variables the agent gets, and which it may need and does not get. Names
+/// alone: no value is shown.
+fn variables(
+    patient: &Patient,
+    named: &[(String, String)],
+    vars: &BTreeMap<String, String>,
+) -> Vec<Check> {
+    let mut passed = passed_env::passed(&patient.adapter, &patient.card, vars);
+    let set = named.iter().map(|(name, _)| name).filter(|name| vars.contains_key(*name));
+    passed.extend(set.cloned());
+    let listed = |names: Vec<&str>| names.join(", ");
+    let given = listed(passed.iter().map(String::as_str).collect());
+    let mut checks = vec![Check::new(
+        CheckCode::EnvironmentPassed,
+        format!("of your environment the agent gets: {given}"),
+    )];
+    let of_modes = patient.card.env_modes.iter().flat_map(|mode| &mode.env);
+    let of_modes: Vec<&String> = of_modes.collect();
+    let is_relevant = |name: &&String| sounds_secret(name) || of_modes.contains(name);
+    let is_held_back = |name: &&String| {
+        !passed.contains(*name) && !passed_env::is_reserved(name) && is_relevant(name)
+    };
+    let held_back: Vec<&str> = vars.keys().filter(is_held_back).map(String::as_str).collect();
+    if let Some(first) = held_back.first() {
+        let hint =
+            format!("pass one with `ostler run --env {first}`, or name it in `envPassthrough`");
+        let message = format!("set here and not passed: {}", listed(held_back));
+        checks.push(Check::new(CheckCode::EnvironmentNotPassed, message).with_hint(hint));
     }
     checks
 }
@@ -442,7 +499,7 @@ fn directory(path: &Path) -> Check {
         Err(error) => {
             let message = format!("{}: {error}", path.display());
             Check::new(CheckCode::DirectoryUnusable, message)
-                .with_hint("mend the agent's cwd, or give one with --cwd")
+                .with_hint("fix the agent's cwd, or give one with --cwd")
         }
     }
 }

@@ -52,6 +52,22 @@ pub struct Listed {
     pub version: Option<String>,
 }
 
+/// Whether the built-in table has a price for a `provider/model`. Decodes the table, which takes a
+/// moment.
+pub fn built_in_has(model: &str) -> bool {
+    let tokens = contract::Tokens { input_uncached: 1_000, ..contract::Tokens::default() };
+    let asked = price::Asked {
+        provider: None,
+        model,
+        tokens: &tokens,
+        basis: contract::money::Basis::Increment,
+        service_tier: None,
+        at: crate::clock::now().wall,
+    };
+    // Without a table nothing can be said against a name.
+    Catalogue::load().is_none_or(|built_in| built_in.cost(&asked).is_some())
+}
+
 impl Prices {
     pub fn new(user: PriceTable, data: &Path) -> Self {
         Self { user, path: data.join(FILE), tables: watch::Sender::new(Tables::NotAskedFor) }

@@ -51,6 +51,15 @@ pub fn find(id: &str) -> Option<&'static dyn Runtime> {
     RUNTIMES.into_iter().zip(ids()).find_map(|(runtime, own)| (own == id).then_some(runtime))
 }
 
+/// The runtime whose program this is: a name on PATH, or a path that ends in it.
+pub fn by_binary(binary: &str) -> Option<&'static dyn Runtime> {
+    let name = binary.rsplit('/').next().filter(|name| !name.is_empty())?;
+    let is_its = |runtime: &&dyn Runtime| {
+        runtime.card().requires.first().is_some_and(|required| required.binary == name)
+    };
+    RUNTIMES.into_iter().find(is_its)
+}
+
 /// Those of them that speak ACP too, each by the lane that its own folder describes.
 static LANED: [&Laned; 8] = [
     &claude::BY_ACP,

@@ -79,13 +79,50 @@ fn names(config: &Config) -> Vec<String> {
 
 async fn look(practice: &Practice, config: &Config, name: &str) -> Diagnosis {
     match patient(config, name) {
-        Ok(patient) => practice.diagnose(&patient).await,
+        Ok(patient) => {
+            let Diagnosis { adapter_type, mut checks, tested_at, .. } =
+                practice.diagnose(&patient).await;
+            checks.extend(stands_for(config, &patient));
+            checks.extend(wrong_protocol(&patient.adapter));
+            Diagnosis::new(name, &adapter_type, checks, tested_at)
+        }
         Err(fault) => {
             let mut check = Check::new(CheckCode::ConfigurationInvalid, fault.message);
             check.hint = fault.hint;
             Diagnosis::new(name, "unknown", vec![check], host::clock::now().wall)
         }
     }
+}
+
+/// The command or runtime that a configured name stands for.
+fn stands_for(config: &Config, patient: &Patient) -> Option<Check> {
+    let Patient { name, adapter, .. } = patient;
+    let agent = config.file.agents.get(name);
+    let configured = config.file.adapters.get(&adapter.name);
+    if agent.is_none() && configured.is_none() {
+        return None;
+    }
+    let runs = match (&adapter.remote, &adapter.binary) {
+        (Some(remote), _) => format!("http: {}", remote.base_url),
+        (None, Some(binary)) => {
+            format!("{}: {}", adapter.runtime, settings::command_shown(binary, &adapter.args))
+        }
+        (None, None) => format!("runtime {}", adapter.runtime),
+    };
+    let message = match agent {
+        Some(agent) if configured.is_some() => {
+            format!("agent on adapter {}, {runs}", agent.adapter)
+        }
+        Some(_) => format!("agent on {runs}"),
+        None => runs,
+    };
+    Some(Check::new(CheckCode::StandsFor, message))
+}
+
+/// An agent that Ostler knows, configured as a program that speaks JSON lines.
+fn wrong_protocol(adapter: &Adapter) -> Option<Check> {
+    let (message, hint) = settings::mistaken::of_adapter(adapter)?;
+    Some(Check::new(CheckCode::WrongProtocol, message).with_hint(hint))
 }
 
 fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {

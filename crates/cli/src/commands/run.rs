@@ -75,7 +75,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     let mut follow = Follow::new(way, started.run_id, OnInterrupt::Stop);
     let followed = follow.until_its_end(&mut audience).await;
     if let Ok(Followed::Ended(result)) = &followed
-        && let Some(hint) = run_env::hint(result, &context.surroundings.vars, &request)
+        && let Some(hint) = hint(result, context, &request)
     {
         audience.say(&format!("  → {hint}"));
     }
@@ -104,6 +104,14 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         }
         Followed::Left => Ok(ExitCode::from(Code::Cancelled.row().exit)),
     }
+}
+
+/// The cause of a failure that lies in how the run was started, and what to do about it.
+fn hint(result: &RunResult, context: &Context, request: &RunRequest) -> Option<String> {
+    result.code?;
+    let mistaken = request.adapter.as_ref().and_then(config::mistaken::of_adapter);
+    let mistaken = mistaken.map(|(message, hint)| format!("{message}: {hint}"));
+    mistaken.or_else(|| run_env::hint(result, &context.surroundings.vars, request))
 }
 
 /// The words of the prompt, as one text.

@@ -4,9 +4,9 @@
 
 use super::file::{Adapter, Agent, File};
 use super::nearest::did_you_mean;
-use super::placeholder;
 use super::read::{self, Finding, Level, Reading};
 use super::words::{AdapterType, AuthType, Protocol};
+use super::{mistaken, placeholder};
 use contract::Code;
 use contract::limits::LEASE_MS_MIN;
 use runtimes::mapped::{Mistake, mistakes};
@@ -18,16 +18,45 @@ pub fn findings(text: &str, vars: &BTreeMap<String, String>) -> Vec<Finding> {
     let mut notes = Notes { reading: &reading, found: Vec::new() };
     notes.forms();
     notes.default_agent();
+    if reading.is_empty {
+        notes.warning(
+            "",
+            "the file is empty",
+            "remove it and run `ostler init`, which writes a file with examples",
+        );
+    }
     for (name, adapter) in &reading.file.adapters {
         notes.adapter_texts(name, adapter, vars);
+        notes.mistaken_adapter(name, adapter);
     }
     for (name, agent) in &reading.file.agents {
         notes.agent(name, agent);
+        if let Some(hidden) = mistaken::hidden_by_agent(name, agent) {
+            let by = format!("this agent on {}", agent.adapter);
+            notes.hides(&format!("agents.{name}"), hidden, &by);
+        }
     }
     let mut all = notes.found;
     all.extend(reading.findings.iter().cloned());
     all.sort_by_key(|finding| (finding.level, finding.at));
     all
+}
+
+/// The cost models without a price, which would leave every run without a cost.
+pub fn unpriced(reading: &Reading, built_in_has: impl Fn(&str) -> bool) -> Vec<Finding> {
+    let mut notes = Notes { reading, found: Vec::new() };
+    for (name, adapter) in &reading.file.adapters {
+        let Some(model) = &adapter.cost_model else { continue };
+        if !reading.file.prices.contains_key(model) && !built_in_has(model) {
+            let hint = format!(
+                "add \"prices\": {{ \"{model}\": {{ \"input\": …, \"output\": … }} }}, in dollars per \
+                 million tokens, or import a table that has it"
+            );
+            let message = format!("there is no built-in price for '{model}'");
+            notes.warning(&format!("adapters.{name}.costModel"), &message, &hint);
+        }
+    }
+    notes.found
 }
 
 /// The file and the mistakes that no file may have.
@@ -140,6 +169,34 @@ impl Notes<'_> {
         });
         let message = format!("no agent, adapter or runtime is called '{name}'");
         self.warning("defaultAgent", &message, &hint);
+    }
+
+    /// Adapters that are right in form and cannot work, or not as their author meant.
+    fn mistaken_adapter(&mut self, name: &str, adapter: &Adapter) {
+        let path = |key: &str| format!("adapters.{name}.{key}");
+        let binary = adapter.binary.as_deref().unwrap_or_default();
+        if adapter.kind == AdapterType::Process
+            && let Some((message, hint)) = mistaken::process_of_a_runtime(name, binary)
+        {
+            self.warning(&path("type"), &message, &hint);
+        }
+        if adapter.kind == AdapterType::Cli && adapter.mapping.is_none() {
+            let runtime = adapter.runtime.as_deref().unwrap_or(name);
+            if runtimes::registry::find(runtime).is_none() {
+                let message = format!("there is no runtime '{runtime}'");
+                let hint = mistaken::runtime_hint(runtime);
+                self.error(&path("runtime"), &message, Some(hint));
+            }
+        }
+        if let Some(hidden) = mistaken::hidden_by_adapter(name, adapter) {
+            let by = format!("this adapter of type {}", adapter.kind.word());
+            self.hides(&format!("adapters.{name}"), hidden, &by);
+        }
+    }
+
+    fn hides(&mut self, path: &str, hidden: &str, by: &str) {
+        let message = format!("`ostler run {hidden}` runs {by}, not the built-in {hidden}");
+        self.warning(path, &message, "give it another name to keep both");
     }
 
     fn protocol(&mut self, name: &str, adapter: &Adapter) {
@@ -300,7 +357,7 @@ impl Notes<'_> {
 
     fn not_set(&mut self, path: &str, variable: &str) {
         let hint = format!("export {variable} before the agent is run");
-        self.warning(path, &format!("the variable {variable} is not set"), &hint);
+        self.error(path, &format!("the variable {variable} is not set"), Some(hint));
     }
 
     fn error(&mut self, path: &str, message: &str, hint: Option<String>) {

@@ -10,7 +10,8 @@ pub fn nearest<'a>(given: &str, known: impl IntoIterator<Item = &'a str>) -> Vec
             let distance = distance(&given, &folded);
             // A third of the letters may differ; beyond that it is a guess and no help.
             let allowed = (given.len().max(folded.len()) / 3).max(1);
-            let begins = given.len() >= 3 && folded.starts_with(&given[..]);
+            let begins = given.len() >= 3 && folded.starts_with(&given[..])
+                || folded.len() >= 4 && given.starts_with(&folded[..]);
             let alike = distance <= allowed && distance < given.len();
             (alike || begins).then_some((distance, name))
         })

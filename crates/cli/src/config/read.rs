@@ -5,7 +5,9 @@
 
 use super::expected::{accepts, choices, expected, found, words};
 use super::file::File;
+use super::mistaken;
 use super::nearest::did_you_mean;
+use super::words::AdapterType;
 use contract::{Code, limits};
 use jsonc_parser::ast::{self, ObjectProp};
 use jsonc_parser::common::Ranged as _;
@@ -44,6 +46,8 @@ const ALIASES: &[(&str, &str, f64)] = &[
 pub struct Reading {
     pub file: File,
     pub findings: Vec<Finding>,
+    /// Whether the text holds nothing but blanks and comments.
+    pub is_empty: bool,
     text: String,
     places: BTreeMap<String, usize>,
 }
@@ -72,9 +76,16 @@ pub fn schema() -> Value {
 pub fn read(text: &str) -> Reading {
     let schema = schema();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut walk = Walk { text, schema: &schema, findings: Vec::new(), places: BTreeMap::new() };
+    let mut walk = Walk {
+        text,
+        schema: &schema,
+        findings: Vec::new(),
+        is_empty: false,
+        places: BTreeMap::new(),
+    };
     let file = walk.file();
-    Reading { file, findings: walk.findings, text: text.to_owned(), places: walk.places }
+    let Walk { findings, is_empty, places, .. } = walk;
+    Reading { file, findings, is_empty, text: text.to_owned(), places }
 }
 
 /// More mistakes than this in one file help nobody.
@@ -87,6 +98,7 @@ struct Walk<'a> {
     text: &'a str,
     schema: &'a Value,
     findings: Vec<Finding>,
+    is_empty: bool,
     /// The byte at which each key begins.
     places: BTreeMap<String, usize>,
 }
@@ -111,7 +123,10 @@ impl<'a> Walk<'a> {
             }
         };
         let schema = self.schema;
-        let Some(root) = root else { return File::default() };
+        let Some(root) = root else {
+            self.is_empty = true;
+            return File::default();
+        };
         let value = self.value(&root, schema, "");
         // Errors are already named; a file that has some is not used.
         if self.findings.is_empty() { self.typed(value) } else { File::default() }
@@ -139,7 +154,8 @@ impl<'a> Walk<'a> {
                 self.wrong_word(&given.value, &choices, path, at);
             } else {
                 let message = format!("expected {}, found {}", expected(&choices), found(node));
-                self.wrong(path, Some(at), message, None);
+                let hint = text_of(node).and_then(|given| mistaken::seconds_hint(path, given));
+                self.wrong(path, Some(at), message, hint);
             }
             return None;
         }
@@ -188,7 +204,7 @@ impl<'a> Walk<'a> {
             let schema = match (properties.and_then(|p| p.get(&name)), others) {
                 (Some(schema), _) => schema,
                 (None, Some(Value::Bool(false))) => {
-                    self.unknown_key(property, properties, path);
+                    self.unknown_key(property, object, properties, path);
                     continue;
                 }
                 (None, Some(schema)) => schema,
@@ -224,13 +240,24 @@ impl<'a> Walk<'a> {
     fn unknown_key(
         &mut self,
         property: &ObjectProp<'_>,
+        object: &ast::Object<'_>,
         properties: Option<&Map<String, Value>>,
         path: &str,
     ) {
         let given = property.name.as_str();
-        let known: Vec<&str> = properties.iter().flat_map(|p| p.keys()).map(|k| &**k).collect();
-        let hint = did_you_mean(given, known.iter().copied())
-            .unwrap_or_else(|| format!("the keys here are {}", known.join(", ")));
+        let kind = adapter_type(object, path);
+        let taken = |key: &&str| kind.is_none_or(|kind| !kind.refuses(key));
+        let known = properties.iter().flat_map(|p| p.keys()).map(|k| &**k);
+        let known: Vec<&str> = known.filter(taken).collect();
+        let takes_command = is_adapter(path) && known.contains(&"binary");
+        let command = takes_command
+            .then(|| mistaken::command_hint(given, text_of(&property.value)))
+            .flatten();
+        let hint = command.or_else(|| did_you_mean(given, known.iter().copied()));
+        let hint = hint.unwrap_or_else(|| match kind {
+            Some(kind) => format!("the keys of type {} are {}", kind.word(), known.join(", ")),
+            None => format!("the keys here are {}", known.join(", ")),
+        });
         self.wrong(
             &join(path, given),
             Some(property.start()),
@@ -241,7 +268,9 @@ impl<'a> Walk<'a> {
 
     fn wrong_word(&mut self, given: &str, choices: &[&Value], path: &str, at: usize) {
         let message = format!("expected {}, found {given:?}", expected(choices));
-        let hint = did_you_mean(given, words(choices));
+        let hint = did_you_mean(given, words(choices))
+            .or_else(|| mistaken::seconds_hint(path, given))
+            .or_else(|| is_adapter_type(path).then(|| mistaken::type_hint(given)).flatten());
         self.wrong(path, Some(at), message, hint);
     }
 
@@ -272,6 +301,33 @@ impl<'a> Walk<'a> {
         let (level, code) = (Level::Error, Code::InvalidConfig);
         let at = byte.map(|byte| line_and_column(self.text, byte));
         self.findings.push(Finding { level, code, path: path.to_owned(), message, hint, at });
+    }
+}
+
+/// Whether a path is that of one adapter.
+fn is_adapter(path: &str) -> bool {
+    path.strip_prefix("adapters.").is_some_and(|name| !name.is_empty() && !name.contains('.'))
+}
+
+fn is_adapter_type(path: &str) -> bool {
+    path.strip_suffix(".type").is_some_and(is_adapter)
+}
+
+/// The type that an adapter says it has, as far as it is one.
+fn adapter_type(object: &ast::Object<'_>, path: &str) -> Option<AdapterType> {
+    if !is_adapter(path) {
+        return None;
+    }
+    let given = object.properties.iter().find(|property| property.name.as_str() == "type")?;
+    let word = text_of(&given.value)?;
+    AdapterType::ALL.into_iter().find(|kind| kind.word() == word)
+}
+
+/// The text of a string.
+fn text_of<'n>(node: &'n ast::Value<'_>) -> Option<&'n str> {
+    match node {
+        ast::Value::StringLit(given) => Some(&given.value),
+        _ => None,
     }
 }
 

@@ -10,7 +10,7 @@ use super::words::{
     AdapterType, AuthType, AutoOff, LaneChoice, OnOff, ProjectContext, Protocol, QuotaSource,
     TurnEnd, Window, Workspace,
 };
-use super::{command_line, placeholder};
+use super::{command_line, mistaken, placeholder};
 use contract::money::Budget as RunBudget;
 use contract::plan::{self, Clocks, Limit};
 use contract::{Code, Fault, NanoUsd, Policy, limits};
@@ -464,7 +464,7 @@ fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
 fn not_built(name: &str, runtime: &str) -> Fault {
     Fault::new(
         Code::NotSupported,
-        format!("adapter '{name}' wants the runtime '{runtime}', which this version does not have"),
+        format!("adapters.{name}.runtime: there is no runtime '{runtime}'"),
     )
-    .with_hint(format!("built so far: {}", runtimes::registry::ids().join(", ")))
+    .with_hint(mistaken::runtime_hint(runtime))
 }

@@ -14,6 +14,14 @@ pub fn show(config: &Config) -> Value {
     value
 }
 
+/// A command line for people, without its secrets.
+pub fn command_shown(binary: &str, args: &[String]) -> String {
+    let mut args = Value::from(args.to_vec());
+    conceal(&mut args, "");
+    let args = args.as_array().into_iter().flatten().filter_map(Value::as_str);
+    std::iter::once(binary).chain(args).collect::<Vec<_>>().join(" ")
+}
+
 /// Whether a name is one under which people keep secrets.
 fn looks_secret(name: &str) -> bool {
     let name = name.to_lowercase();

@@ -284,7 +284,7 @@ fn text_that_is_not_json_is_refused_where_it_breaks() {
     let cases =
         ["{", "{\"a\": tru}", "{'adapters': {}}", "[]", "{\"adapters\": {} \"agents\": {}}"];
     let told: Vec<String> = cases.iter().map(|text| refused(text)).collect();
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    insta::assert_snapshot!(told.join("\n"), @r"
     invalid_config: ostler.json: not JSON: unterminated object (line 1, column 1)
       the file is JSON; comments and trailing commas are allowed
     invalid_config: ostler.json: not JSON: unexpected token (line 1, column 7)
@@ -292,10 +292,10 @@ fn text_that_is_not_json_is_refused_where_it_breaks() {
     invalid_config: ostler.json: not JSON: single-quoted strings are not allowed (line 1, column 2)
       the file is JSON; comments and trailing commas are allowed
     invalid_config: ostler.json: expected an object, found a list (line 1, column 1)
-      mend the named key; `ostler config schema` prints what is allowed
+      fix the named key; `ostler config schema` prints what is allowed
     invalid_config: ostler.json: not JSON: expected comma (line 1, column 16)
       the file is JSON; comments and trailing commas are allowed
-    "#);
+    ");
     assert!(loaded("").is_ok(), "an empty file says nothing wrong");
     assert!(loaded("\u{feff}{ /* nothing */ }").is_ok(), "a byte order mark is no mistake");
 }
@@ -330,9 +330,13 @@ fn check_finds_what_loads_but_will_not_work() {
   }
 }"#;
     assert!(loaded(text).is_ok(), "it loads");
-    insta::assert_snapshot!(findings(text, &vars(&[("SET", "1")])), @r#"
+    insta::assert_snapshot!(findings(text, &vars(&[("SET", "1")])), @r"
     Error: unknown_placeholder: adapters.a.args[0]: {{workspacepath}} is not a placeholder (line 6, column 16)
       did you mean 'workspacePath'?
+    Error: invalid_config: adapters.a.args[4]: the variable UNSET is not set (line 6, column 76)
+      export UNSET before the agent is run
+    Error: invalid_config: adapters.a.env.KEY: the variable MISSING is not set (line 7, column 16)
+      export MISSING before the agent is run
     Error: unknown_placeholder: adapters.a.env.P: {{nonsense}} is not a placeholder (line 7, column 37)
       the placeholders are workspacePath, leaseToken, fencingToken, taskId, runId, mcpUrl, agentId, companyId, prompt, systemPrompt, model, and company, agent, run, task, context with dotted paths
     Error: unknown_agent: agents.w.adapter: there is no adapter 'aa' (line 11, column 12)
@@ -347,11 +351,7 @@ fn check_finds_what_loads_but_will_not_work() {
       set it in env instead: arguments can be read by every user of the machine
     Warning: invalid_config: adapters.a.args[4]: the value of UNSET is visible in the process list (line 6, column 76)
       set it in env instead: arguments can be read by every user of the machine
-    Warning: invalid_config: adapters.a.args[4]: the variable UNSET is not set (line 6, column 76)
-      export UNSET before the agent is run
-    Warning: invalid_config: adapters.a.env.KEY: the variable MISSING is not set (line 7, column 16)
-      export MISSING before the agent is run
-    "#);
+    ");
     assert_eq!(findings(EVERY_KEY, &vars(&[("API_KEY", "1"), ("TOKEN", "1")])), "");
 }
 
@@ -433,6 +433,78 @@ fn passthrough_takes_names_alone() {
 }
 
 #[test]
+fn mistakes_in_good_faith_get_the_line_that_was_meant() {
+    let adapter = |text: &str| findings(&format!(r#"{{"adapters": {text}}}"#), &Vars::new());
+    let cases = [
+        r#"{"gemini-cli": {"type": "process", "binary": "gemini", "protocol": "json-lines"}}"#,
+        r#"{"codex": {"type": "process", "binary": "/opt/codex"}}"#,
+        r#"{"a": {"type": "cli", "runtime": "claude-code"}}"#,
+        r#"{"mine": {"type": "cli"}}"#,
+        r#"{"a": {"type": "claude"}}"#,
+        r#"{"a": {"type": "acp", "command": "gemini --acp"}}"#,
+        r#"{"a": {"type": "http", "baseUrl": "https://x", "colour": 1}}"#,
+        r#"{"a": {"type": "process", "binary": "x", "timeoutSec": "10 minutes", "graceSec": "5s"}}"#,
+        r#"{"claude": {"type": "process", "binary": "my-bot"}}"#,
+        r#"{"gemini": {"type": "cli", "runtime": "claude"}}"#,
+    ];
+    insta::assert_snapshot!(cases.map(adapter).join("\n\n"), @r#"
+    Warning: invalid_config: adapters.gemini-cli.type: Gemini CLI does not speak the JSON lines of type process (line 1, column 30)
+      use `ostler run gemini`, or write "gemini-cli": { "type": "cli", "runtime": "gemini" }
+
+    Warning: invalid_config: adapters.codex.type: Codex does not speak the JSON lines of type process (line 1, column 25)
+      use `ostler run codex` without an adapter of this name, or write "codex": { "type": "cli", "runtime": "codex" }
+
+    Error: invalid_config: adapters.a.runtime: there is no runtime 'claude-code' (line 1, column 36)
+      did you mean "claude"?
+
+    Error: invalid_config: adapters.mine.runtime: there is no runtime 'mine' (line 1, column 15)
+      the runtimes are demo, claude, codex, gemini, pi, opencode, kilo, droid, copilot, cline, openclaw, cursor-agent, hermes, openhands, aider
+
+    Error: invalid_config: adapters.a.type: expected "process", "cli", "acp" or "http", found "claude" (line 1, column 29)
+      for Claude Code write "type": "cli", "runtime": "claude"
+
+    Error: invalid_config: adapters.a.command: unknown key (line 1, column 36)
+      did you mean "binary": "gemini", "args": ["--acp"]?
+
+    Error: invalid_config: adapters.a.colour: unknown key (line 1, column 61)
+      the keys of type http are account, allowInsecure, askTimeoutSec, auth, baseUrl, costModel, env, envCompat, envPassthrough, firstOutputSec, graceSec, lingerSec, maxConcurrent, maxConcurrentSessions, maxOutputBytes, mcp, model, patienceSec, permission, protocol, quota, rotation, silenceSec, skills, timeoutSec, trace, type
+
+    Error: invalid_config: adapters.a.timeoutSec: expected a number or "unlimited", found "10 minutes" (line 1, column 69)
+      write 600, without quotes: it is a number of seconds
+    Error: invalid_config: adapters.a.graceSec: expected a number, found a string (line 1, column 95)
+      write 5, without quotes: it is a number of seconds
+
+    Warning: invalid_config: adapters.claude: `ostler run claude` runs this adapter of type process, not the built-in claude (line 1, column 15)
+      give it another name to keep both
+
+    Warning: invalid_config: adapters.gemini: `ostler run gemini` runs this adapter of type cli, not the built-in gemini (line 1, column 15)
+      give it another name to keep both
+    "#);
+    let agent = |text: &str| findings(&format!(r#"{{"agents": {text}}}"#), &Vars::new());
+    insta::assert_snapshot!(agent(r#"{"demo": {"adapter": "claude"}}"#), @r"
+    Warning: invalid_config: agents.demo: `ostler run demo` runs this agent on claude, not the built-in demo (line 1, column 13)
+      give it another name to keep both
+    ");
+    assert_eq!(agent(r#"{"claude": {"adapter": "claude", "model": "opus"}}"#), "");
+    assert_eq!(adapter(r#"{"opencode": {"type": "acp", "binary": "opencode"}}"#), "");
+    for empty in ["", " \n", "// soon"] {
+        let said = findings(empty, &Vars::new());
+        assert!(said.starts_with("Warning: invalid_config: the file is empty"), "{said}");
+    }
+}
+
+#[test]
+fn cost_model_without_a_price_is_a_warning() {
+    let text = r#"{"prices": {"own/m": {"input": 1, "output": 2}}, "adapters": {
+        "a": {"type": "process", "binary": "x", "costModel": "nobody/knows"},
+        "b": {"type": "process", "binary": "x", "costModel": "own/m"},
+        "c": {"type": "process", "binary": "x", "costModel": "anthropic/claude-sonnet-4-5"}}}"#;
+    let found = check::unpriced(&read::read(text), host::prices::built_in_has);
+    let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(paths, ["adapters.a.costModel"]);
+}
+
+#[test]
 fn unknown_default_agent_is_a_warning() {
     let said = |name: &str| findings(&format!(r#"{{"defaultAgent": "{name}"}}"#), &Vars::new());
     for known in ["claude", "goose-acp"] {
@@ -451,6 +523,7 @@ fn a_name_that_cannot_be_run_says_why() {
     let mut config = loaded(EVERY_KEY).unwrap();
     config.file.adapters.get_mut("everything").unwrap().args = Some(vec!["{{runid}}".into()]);
     config.file.agents.get_mut("other").unwrap().adapter = "gone".into();
+    config.file.adapters.get_mut("a-cli").unwrap().runtime = Some("claude-code".into());
     let names = ["evrything", "zebra", "other", "a-cli", "everything"];
     let lines: Vec<String> =
         names.iter().map(|name| told(&resolve(name, &config).unwrap_err())).collect();
@@ -461,8 +534,8 @@ fn a_name_that_cannot_be_run_says_why() {
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
     unknown_agent: agent 'other' uses the adapter 'gone', and there is none
       `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
-    not_supported: adapter 'a-cli' wants the runtime 'some-cli', which this version does not have
-      built so far: process, demo, claude, codex, gemini, pi, opencode, kilo, droid, copilot, cline, openclaw, cursor-agent, hermes, openhands, aider, acp, remote
+    not_supported: adapters.a-cli.runtime: there is no runtime 'claude-code'
+      did you mean "claude"?
     unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder
       did you mean 'runId'?
     "#);

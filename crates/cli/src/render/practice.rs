@@ -55,8 +55,8 @@ fn head(found: &Practice<'_>, columns: usize, colour: Colour) -> Vec<String> {
         None => "none; `ostler init` writes one".to_owned(),
     };
     let held = match found.isolation {
-        Some((level, None)) => level.to_owned(),
-        Some((level, Some(note))) => format!("{level}: {note}"),
+        Some((level, None)) => format!("{level}: {}", held_by(level)),
+        Some((level, Some(note))) => format!("{level}: {}; {note}", held_by(level)),
         None => "unknown: no keeper could be started".to_owned(),
     };
     let line = |key: &str, value: &str| {
@@ -64,6 +64,15 @@ fn head(found: &Practice<'_>, columns: usize, colour: Colour) -> Vec<String> {
         colour.paint(Tone::Gray, &text)
     };
     vec![line("ostler", found.version), line("configuration", &config), line("isolation", &held)]
+}
+
+/// What a level of containment means for the processes that an agent starts.
+fn held_by(level: &str) -> &'static str {
+    match level {
+        "strict" => "when a run ends, the kernel ends every process that the agent started",
+        "cgroup" => "every process that the agent started is ended with its run, as one group",
+        _ => "processes that the agent started are found by a mark and ended with its run",
+    }
 }
 
 fn title(diagnosis: &Diagnosis, room: usize, columns: usize, colour: Colour) -> String {
@@ -76,7 +85,9 @@ fn title(diagnosis: &Diagnosis, room: usize, columns: usize, colour: Colour) -> 
         .or_else(|| of(diagnosis, CheckCode::VersionNotRecorded))
         .map(|check| check.message.split(';').next().unwrap_or_default())
         .unwrap_or_default();
-    let place = of(diagnosis, CheckCode::BinaryFound).map(|check| check.message.as_str());
+    let place = of(diagnosis, CheckCode::StandsFor)
+        .or_else(|| of(diagnosis, CheckCode::BinaryFound))
+        .map(|check| check.message.as_str());
     let rest = format!(
         " {}  {}  {}",
         pad(&one_line(&diagnosis.name), room),

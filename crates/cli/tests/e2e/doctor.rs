@@ -102,7 +102,7 @@ fn a_probe_that_hangs_is_ended_with_everything_it_started() {
 }
 
 #[test]
-fn a_key_that_switches_billing_is_a_warning_and_its_value_is_never_said() {
+fn a_key_is_noted_as_billed_by_use_and_its_value_not_shown() {
     let ostler = Ostler::new();
     let bin = ostler.instance.root().join("bin");
     let billed =
@@ -114,10 +114,12 @@ fn a_key_that_switches_billing_is_a_warning_and_its_value_is_never_said() {
         program(&bin, &card.requires[0].binary, "echo 1.2.3");
         let vars = [(key.as_str(), "value-that-nobody-may-see")];
         let said = with_path(&ostler, &bin, &["doctor", &card.id, "--json"], &vars);
-        assert_eq!(said.code, 0, "a warning does not fail: {said:?}");
+        assert_eq!(said.code, 0, "{said:?}");
         let found = diagnoses(&said);
-        assert_eq!(found[0]["status"], "warn", "{said:?}");
-        assert!(codes(&found[0]).contains(&"key_switches_billing"), "{said:?}");
+        let checks = found[0]["checks"].as_array().unwrap();
+        let billed = checks.iter().find(|check| check["code"] == "key_switches_billing").unwrap();
+        assert_eq!(billed["level"], "info", "an API key is no problem: {said:?}");
+        assert_eq!(billed["message"], format!("billed by use: {key} is set"));
         assert!(!said.stdout.contains("nobody-may-see"), "{said:?}");
     }
     assert!(seen >= 3, "{seen} cards have such a key");
@@ -150,4 +152,91 @@ fn a_configured_agent_that_cannot_work_is_the_exit_status() {
         assert!(codes(&diagnoses(&said)[0]).contains(&code), "{name}: {said:?}");
     }
     assert_ne!(ostler.says(&["doctor", "--config", &path]).code, 0, "one of them fails");
+}
+
+/// The message of a check.
+fn message(diagnosis: &Value, code: &str) -> String {
+    let checks = diagnosis["checks"].as_array().unwrap();
+    let check = checks.iter().find(|check| check["code"] == code);
+    check.unwrap_or_else(|| panic!("no {code}: {diagnosis:#}"))["message"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+#[test]
+fn doctor_names_the_variables_an_agent_gets() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    program(&bin, "claude", "echo 1.2.3");
+    let vars = [
+        ("CARGO_HOME", "hush-1"),
+        ("ANTHROPIC_API_KEY", "hush-2"),
+        ("GITHUB_TOKEN", "hush-3"),
+        ("AWS_PROFILE", "hush-4"),
+        ("HARMLESS", "hush-5"),
+    ];
+    let said = with_path(&ostler, &bin, &["doctor", "claude", "--json"], &vars);
+    assert!(!said.stdout.contains("hush-"), "{said:?}");
+    let found = &diagnoses(&said)[0];
+    let (gets, not) =
+        (message(found, "environment_passed"), message(found, "environment_not_passed"));
+    for name in ["CARGO_HOME", "ANTHROPIC_API_KEY", "PATH"] {
+        assert!(gets.contains(name) && !not.contains(name), "{name}: {gets}\n{not}");
+    }
+    assert_eq!(not, "set here and not passed: AWS_PROFILE, GITHUB_TOKEN");
+    // With its switch, the cloud's variables are passed.
+    let vars = [&vars[..], &[("CLAUDE_CODE_USE_BEDROCK", "1")]].concat();
+    let said = with_path(&ostler, &bin, &["doctor", "claude", "--json"], &vars);
+    let found = &diagnoses(&said)[0];
+    assert!(message(found, "environment_passed").contains("AWS_PROFILE"), "{said:?}");
+}
+
+#[test]
+fn a_custom_provider_of_codex_is_a_login() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    program(&bin, "codex", "echo 1.2.3");
+    let home = ostler.instance.root().join("codex-home");
+    std::fs::create_dir_all(&home).unwrap();
+    std::fs::write(home.join("config.toml"), "[model_providers.x]\nenv_key = \"FAKE_API_KEY\"\n")
+        .unwrap();
+    let home = home.display().to_string();
+    let of = |vars: &[(&str, &str)]| {
+        let vars = [&[("CODEX_HOME", home.as_str())], vars].concat();
+        let said = with_path(&ostler, &bin, &["doctor", "codex", "--json"], &vars);
+        diagnoses(&said).remove(0)
+    };
+    let seen = of(&[("FAKE_API_KEY", "hush-1")]);
+    assert!(message(&seen, "login_seen").starts_with("FAKE_API_KEY is set"), "{seen:#}");
+    assert!(message(&seen, "environment_passed").contains("FAKE_API_KEY"), "{seen:#}");
+    assert!(!seen.to_string().contains("hush-1"), "{seen:#}");
+    let unset = of(&[]);
+    assert!(message(&unset, "login_not_seen").contains("FAKE_API_KEY, which is not set"));
+}
+
+#[test]
+fn a_known_agent_as_process_is_explained() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    program(&bin, "gemini", "echo 'Usage: gemini'; exit 1");
+    ostler.instance.write_config(
+        r#"{ "adapters": {
+            "gemini-cli": { "type": "process", "binary": "gemini", "args": ["--api-key", "hush-1"] },
+            "cursor-agent": { "type": "process", "binary": "cursor-agent" } } }"#,
+    );
+    let said = with_path(&ostler, &bin, &["doctor", "gemini-cli", "--json"], &[]);
+    let found = &diagnoses(&said)[0];
+    assert_eq!(found["status"], "warn", "{said:?}");
+    assert!(message(found, "wrong_protocol").starts_with("Gemini CLI does not speak"), "{said:?}");
+    assert_eq!(message(found, "stands_for"), "process: gemini --api-key [redacted]");
+    let said = with_path(&ostler, &bin, &["doctor", "cursor-agent"], &[]);
+    let card = runtimes::registry::find("cursor-agent").unwrap().card();
+    assert!(said.stdout.contains(&card.requires[0].install_hint), "{said:?}");
+    let said = with_path(&ostler, &bin, &["run", "gemini-cli", "hello"], &[]);
+    assert_ne!(said.code, 0, "{said:?}");
+    let shown = format!("{}{}", said.stdout, said.stderr);
+    assert!(shown.contains("`ostler run gemini`"), "{said:?}");
+    let said = with_path(&ostler, &bin, &["config", "check"], &[]);
+    assert!(said.stdout.contains(r#""type": "cli", "runtime": "gemini""#), "{said:?}");
 }

@@ -36,29 +36,40 @@ fn a_version_is_found_among_the_words_around_it() {
 }
 
 #[test]
-fn a_login_is_seen_by_a_name_or_a_file_and_a_key_that_is_billed_is_a_warning() {
+fn a_login_is_seen_by_a_name_or_a_file() {
     let home = tempfile::tempdir().unwrap();
     let home_path = home.path().display().to_string();
-    let none = logged_in(&login(), &vars(&[("HOME", &home_path)]));
+    let none = logged_in(&login(), &[], &vars(&[("HOME", &home_path)]));
     assert_eq!(codes(&none), [CheckCode::LoginNotSeen]);
     assert_eq!(none[0].hint.as_deref(), Some("run `a login`"));
 
-    let token = logged_in(&login(), &vars(&[("HOME", &home_path), ("A_TOKEN", "t")]));
+    let token = logged_in(&login(), &[], &vars(&[("HOME", &home_path), ("A_TOKEN", "t")]));
     assert_eq!(codes(&token), [CheckCode::LoginSeen]);
-    let empty = logged_in(&login(), &vars(&[("HOME", &home_path), ("A_TOKEN", "")]));
+    let empty = logged_in(&login(), &[], &vars(&[("HOME", &home_path), ("A_TOKEN", "")]));
     assert_eq!(codes(&empty), [CheckCode::LoginNotSeen]);
 
     fs::create_dir(home.path().join(".a")).unwrap();
     fs::write(home.path().join(".a/auth.json"), "x").unwrap();
-    let file = logged_in(&login(), &vars(&[("HOME", &home_path)]));
+    let file = logged_in(&login(), &[], &vars(&[("HOME", &home_path)]));
     assert_eq!(codes(&file), [CheckCode::LoginSeen]);
 
-    let key = logged_in(&login(), &vars(&[("HOME", &home_path), ("A_KEY", "secret-value")]));
+    let key = logged_in(&login(), &[], &vars(&[("HOME", &home_path), ("A_KEY", "secret-value")]));
     assert_eq!(codes(&key), [CheckCode::LoginSeen, CheckCode::KeySwitchesBilling]);
-    assert_eq!(Status::of(&key), Status::Warn, "a warning does not fail");
+    assert_eq!(Status::of(&key), Status::Pass, "an API key is no problem");
     assert!(key[1].message.contains("instead of the login in"), "{}", key[1].message);
     let said = serde_json::to_string(&key).unwrap();
     assert!(!said.contains("secret-value"), "{said}");
+}
+
+#[test]
+fn a_provider_that_the_agent_names_is_a_login() {
+    let named = [("MY_KEY".to_owned(), "/h/.a/config.toml".to_owned())];
+    let set = logged_in(&login(), &named, &vars(&[("MY_KEY", "secret-value")]));
+    assert_eq!(codes(&set), [CheckCode::LoginSeen]);
+    assert_eq!(set[0].message, "MY_KEY is set, which /h/.a/config.toml names");
+    let unset = logged_in(&login(), &named, &vars(&[]));
+    assert_eq!(codes(&unset), [CheckCode::LoginNotSeen]);
+    assert!(unset[0].message.contains("MY_KEY, which is not set"), "{}", unset[0].message);
 }
 
 #[test]
