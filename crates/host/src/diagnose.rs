@@ -516,10 +516,14 @@ fn policies(card: &Card, configured: Option<Policy>) -> Vec<Check> {
             Lane::Native | Lane::Acp | Lane::Process | Lane::Http => Some(policy.word().to_owned()),
         })
         .collect();
-    let mut checks = vec![Check::new(
-        CheckCode::PolicyPossible,
-        format!("can be run with --permission {}", kept.join(", ")),
-    )];
+    let refused: Vec<&str> =
+        all.into_iter().filter(|policy| !possible(*policy)).map(Policy::word).collect();
+    // Nothing is tried here: that the agent keeps a policy is its own promise.
+    let mut message = format!("promised by the agent: --permission {}", kept.join(", "));
+    if !refused.is_empty() {
+        message.push_str(&format!("; not possible: {}", refused.join(", ")));
+    }
+    let mut checks = vec![Check::new(CheckCode::PolicyPossible, message)];
     let dangerous = card.policies.iter().find(|row| row.policy == Policy::AllowAll);
     if let Some(flags) = dangerous.and_then(|row| row.flags.as_ref()) {
         let flags = match flags.is_empty() {

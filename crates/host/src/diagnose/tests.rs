@@ -130,3 +130,14 @@ fn secrets_in_arguments_are_a_warning_and_an_impossible_policy_is_an_error() {
         assert!(dangerous.iter().all(|check| check.level == CheckLevel::Info));
     }
 }
+
+#[test]
+fn a_policy_is_a_promise_of_the_agent_or_not_possible() {
+    let mut card = runtimes::registry::find("acp").expect("a runtime").card();
+    let told = |card: &Card| policies(card, None)[0].message.clone();
+    let all = "promised by the agent: --permission deny, ask, allow-reads, allow-all";
+    assert_eq!(told(&card), all);
+    card.policies.retain(|row| row.policy != Policy::Ask);
+    let but = "promised by the agent: --permission deny, allow-reads, allow-all; not possible: ask";
+    assert_eq!(told(&card), but);
+}
