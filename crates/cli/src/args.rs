@@ -15,12 +15,12 @@ pub use agents::{AgentKeys, AgentName, Agents, Costs, Prices, Quotas, QuotasWhat
 pub use build::{Conformance, Courier, Judged, JudgedAcp, JudgedHttp, Record};
 pub use run::Run;
 pub use runs::{
-    Answer, Apply, OneRun, Replay, RunToDelete, Runs, RunsVerb, Say, Show, Stop, WorktreeToDiscard,
-    WorktreesVerb,
+    Answer, Apply, LiveRun, OneRun, Replay, RunToDelete, Runs, RunsVerb, Say, Show, Stop,
+    WorktreeToDiscard, WorktreesVerb,
 };
 pub use serve::{Remote, Serve, Token};
 pub use task::{OneTask, Task, TaskAdd, TaskBudget, TaskList};
-pub use values::{Amount, limit};
+pub use values::{Amount, Since, limit};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -78,7 +78,7 @@ pub enum Command {
     Show(Show),
     /// Watch a live run; Ctrl-C leaves it running
     #[command(alias = "attach")]
-    Watch(OneRun),
+    Watch(LiveRun),
     /// Play a run's transcript back with its own timing
     Replay(Replay),
     /// Print a run and its events as JSON lines
@@ -98,7 +98,7 @@ pub enum Command {
     /// Send a message to a live run
     Say(Say),
     /// Interrupt the current turn of a live run
-    Interrupt(OneRun),
+    Interrupt(LiveRun),
     /// List the requests that wait for your approval
     Approvals,
     /// Answer a request for approval

@@ -122,6 +122,12 @@ impl Client {
         Ok(self.get::<Page<RunRow>>(&path).await?.items)
     }
 
+    /// A page of runs, newest first.
+    pub async fn runs_page(&self, before: Option<&str>, live: bool) -> Result<Page<RunRow>, Fault> {
+        let before = before.map(|id| format!("&before={}", escaped(id))).unwrap_or_default();
+        self.get(&format!("/api/v1/runs?limit={}&live={live}{before}", limits::PAGE_ROWS_MAX)).await
+    }
+
     /// Sends something and reads what comes of it.
     pub async fn send<T: DeserializeOwned>(
         &self,

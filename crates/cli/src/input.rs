@@ -129,7 +129,9 @@ fn read(bytes: Option<u64>) -> Result<String, Fault> {
     String::from_utf8(input).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         Fault::new(Code::Usage, format!("standard input is not UTF-8 text (at byte {at})"))
-            .with_hint("write it to a file in the working directory and name the file in the prompt")
+            .with_hint(
+                "write it to a file in the working directory and name the file in the prompt",
+            )
     })
 }
 
@@ -139,8 +141,9 @@ fn too_large(bytes: Option<u64>) -> Fault {
         Some(bytes) => format!("{bytes} bytes"),
         None => format!("more than {limit} bytes"),
     };
-    let message =
-        format!("the prompt with standard input is {size}; the limit is {limit} (PROMPT_BYTES_MAX)");
+    let message = format!(
+        "the prompt with standard input is {size}; the limit is {limit} (PROMPT_BYTES_MAX)"
+    );
     Fault::new(Code::TooLarge, message)
         .with_hint("pipe less, or write it to a file in the working directory and name the file")
 }
@@ -157,10 +160,7 @@ mod tests {
 
     #[test]
     fn input_is_appended_in_a_fence() {
-        assert_eq!(
-            joined("review", "+a\n-b"),
-            "review\n\nStandard input:\n\n```\n+a\n-b\n```\n"
-        );
+        assert_eq!(joined("review", "+a\n-b"), "review\n\nStandard input:\n\n```\n+a\n-b\n```\n");
         assert_eq!(joined("review", ""), "review");
         assert_eq!(joined("review", "\n \n"), "review");
         let quoting = joined("explain", "````\ncode\n````\n");

@@ -8,6 +8,7 @@ mod config;
 mod demo;
 mod doors;
 mod hosting;
+mod input;
 mod reload;
 mod render;
 mod terminal;

@@ -35,7 +35,7 @@ pub use limits::{budgets_table, quotas_table};
 pub use money::{agents_table, costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
 pub use question::{named_options, waits_for_answer};
-pub use table::{RunRow, runs_table, tail};
+pub use table::{RunRow, home_relative, runs_table, tail};
 pub use tasks::{task_sheet, tasks_table};
 pub use tone::Colour;
 pub use worktrees::worktrees;

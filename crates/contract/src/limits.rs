@@ -113,6 +113,8 @@ limits! {
     ATTEMPTS_MAX: u32 = 2;
     /// A prompt or task body.
     PROMPT_BYTES_MAX: usize = 4 * MIB;
+    /// How long a command waits for the first byte of piped input beside a prompt.
+    STDIN_FIRST_BYTE_MS: u64 = 3_000;
     /// Skills of one agent.
     SKILLS_MAX: usize = 32;
     /// The name of a skill.

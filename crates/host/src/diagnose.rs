@@ -378,7 +378,7 @@ fn tail(text: &str) -> String {
 }
 
 /// A program by the rules of a shell: a path as it is, a name along PATH.
-pub(crate) fn find_program(name: &str, path: Option<&str>) -> Option<PathBuf> {
+pub fn find_program(name: &str, path: Option<&str>) -> Option<PathBuf> {
     let can_run = |path: &PathBuf| {
         fs::metadata(path)
             .is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)

@@ -92,6 +92,16 @@ pub(crate) struct Tree {
 
 const RECORD: &str = "tree.json";
 
+/// The directory that a workspace below this data directory was asked for in; none for a directory
+/// that is no such workspace.
+pub fn source_of(data: &Path, cwd: &Path) -> Option<PathBuf> {
+    let home = data.join("trees");
+    let name = cwd.strip_prefix(&home).ok()?.components().next()?;
+    let record: Record =
+        serde_json::from_slice(&fs::read(home.join(name).join(RECORD)).ok()?).ok()?;
+    Some(record.source)
+}
+
 impl Trees {
     /// `data` is the data directory; git gets a place of its own in it.
     pub fn new(data: &Path, environment: &std::collections::BTreeMap<String, String>) -> Self {

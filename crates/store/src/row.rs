@@ -153,6 +153,8 @@ pub struct TasksPage {
     pub limit: usize,
     pub state: Option<TaskState>,
     pub label: Option<String>,
+    /// Only tasks that were handed over to the queue; a run that was started directly has one too.
+    pub handed_over: bool,
     pub order: Order,
 }
 

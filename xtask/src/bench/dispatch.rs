@@ -226,6 +226,7 @@ fn read_pages(store: &Store, point: u64) -> Result<f64, String> {
             limit: PAGE_ROWS,
             state,
             label,
+            handed_over: false,
             order: Order::Newest,
         };
         let read = wait_for(store.tasks(page)).map_err(said("reading a page"))?.len();

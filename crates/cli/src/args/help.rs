@@ -49,25 +49,25 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "ostler run codex --worktree --budget-usd 2 \"add a changelog\"",
         "git diff | ostler run gemini --quiet \"review this\"",
     ]),
-    ("runs", &["ostler runs", "ostler runs --live"]),
+    ("runs", &["ostler runs --here", "ostler runs --agent claude --failed --since 7d"]),
     ("runs delete", &["ostler runs delete 4623aa26", "ostler runs delete 4623aa26 --force"]),
     ("status", &["ostler status", "ostler status --json"]),
-    ("show", &["ostler show 4623aa26", "ostler show 4623aa26 --raw"]),
-    ("watch", &["ostler watch 4623aa26", "ostler watch 4623aa26 --json"]),
-    ("replay", &["ostler replay 4623aa26", "ostler replay 4623aa26 --speed 10"]),
-    ("export", &["ostler export 4623aa26", "ostler export 4623aa26 > run.jsonl"]),
-    ("diff", &["ostler diff 4623aa26", "ostler diff 4623aa26 | less -R"]),
-    ("apply", &["ostler apply 4623aa26", "ostler apply 4623aa26 --patch"]),
+    ("show", &["ostler show", "ostler show 4623aa26 --raw"]),
+    ("watch", &["ostler watch", "ostler watch 4623aa26"]),
+    ("replay", &["ostler replay last", "ostler replay 4623aa26 --speed 10"]),
+    ("export", &["ostler export last", "ostler export 4623aa26 > run.jsonl"]),
+    ("diff", &["ostler diff", "ostler diff 4623aa26"]),
+    ("apply", &["ostler apply", "ostler apply 4623aa26 --patch"]),
     ("worktrees", &["ostler worktrees", "ostler worktrees prune"]),
     ("worktrees list", &["ostler worktrees list", "ostler worktrees list --json"]),
     ("worktrees discard", &["ostler worktrees discard 4623aa26", "ostler worktrees discard 4623aa26 --force"]),
     ("worktrees prune", &["ostler worktrees prune", "ostler worktrees prune --json"]),
-    ("stop", &["ostler stop 4623aa26", "ostler stop 4623aa26 --now"]),
+    ("stop", &["ostler stop", "ostler stop 4623aa26 --now"]),
     ("say", &[
-        "ostler say 4623aa26 \"use the existing helper\"",
+        "ostler say \"use the existing helper\"",
         "ostler say 4623aa26 \"only the parser, please\"",
     ]),
-    ("interrupt", &["ostler interrupt 4623aa26", "ostler interrupt 4623aa26 --json"]),
+    ("interrupt", &["ostler interrupt", "ostler interrupt 4623aa26"]),
     ("approvals", &["ostler approvals", "ostler approvals --json"]),
     ("answer", &["ostler answer 9db09c1e allow", "ostler answer 9db09c1e deny"]),
     ("task", &[
@@ -180,6 +180,10 @@ Permission policies:
   allow-reads  allow reading, deny the rest (the default without a terminal)
   allow-all    allow everything (the default with --worktree and --temporary)";
 
+const PIPED_INPUT: &str = "\
+Piped input is appended to the prompt in a fenced block. If nothing comes on a pipe for 3 s, the run
+goes on without it; `< /dev/null` starts at once.";
+
 const EXIT_STATUS: &str = "\
 Exit status: 0 when the agent succeeded; see `ostler help exit-codes`.";
 
@@ -216,7 +220,7 @@ pub fn command() -> Command {
 /// Adds the closing sections to a command and to those below it.
 fn with_examples(command: Command, path: &str) -> Command {
     let own = match path {
-        "run" => Some(format!("{POLICIES}\n\n{EXIT_STATUS}")),
+        "run" => Some(format!("{POLICIES}\n\n{PIPED_INPUT}\n\n{EXIT_STATUS}")),
         "interrupt" => Some(ONE_TURN.to_owned()),
         "completions" => Some(SHELLS.to_owned()),
         _ => None,

@@ -1,5 +1,6 @@
 //! The arguments of the commands about runs: list them, look at one, steer a live one.
 
+use super::values::{Since, since};
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
@@ -47,18 +48,51 @@ pub struct Runs {
     /// Only runs that have not ended
     #[arg(long)]
     pub live: bool,
+    /// Only runs in this directory, or in worktrees made from it
+    #[arg(long)]
+    pub here: bool,
+    /// Only runs of this agent
+    #[arg(long, value_name = "AGENT")]
+    pub agent: Option<String>,
+    /// Only runs that ended without success
+    #[arg(long, conflicts_with = "live")]
+    pub failed: bool,
+    /// Only runs since then: 2026-11-01, a time such as 2026-11-01T09:00:00Z, or an age such as 2h or
+    /// 7d
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    pub since: Option<Since>,
+}
+
+impl Default for Runs {
+    fn default() -> Self {
+        Self {
+            verb: None,
+            limit: 20,
+            live: false,
+            here: false,
+            agent: None,
+            failed: false,
+            since: None,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 pub struct OneRun {
-    /// Run ID, or any unique prefix or suffix
-    pub run: String,
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run in this directory]
+    pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct LiveRun {
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the only live run]
+    pub run: Option<String>,
 }
 
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// Run ID, or any unique prefix or suffix
-    pub run: String,
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run in this directory]
+    pub run: Option<String>,
     /// Merge the run's branch into the one that is checked out (the default)
     #[arg(long)]
     pub merge: bool,
@@ -69,8 +103,8 @@ pub struct Apply {
 
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Run ID, or any unique prefix or suffix
-    pub run: String,
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run in this directory]
+    pub run: Option<String>,
     /// Show texts whole that were stored apart because of their size
     #[arg(long)]
     pub full: bool,
@@ -87,8 +121,8 @@ pub struct Show {
 
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// Run ID, or any unique prefix or suffix
-    pub run: String,
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run in this directory]
+    pub run: Option<String>,
     /// Speed factor; 0 is without any pause
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub speed: f64,
@@ -96,8 +130,8 @@ pub struct Replay {
 
 #[derive(Debug, Args)]
 pub struct Stop {
-    /// Run ID, or any unique prefix or suffix
-    pub run: String,
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the only live run]
+    pub run: Option<String>,
     /// Kill immediately, skip the grace period
     #[arg(long)]
     pub now: bool,
@@ -105,10 +139,10 @@ pub struct Stop {
 
 #[derive(Debug, Args)]
 pub struct Say {
-    /// Run ID, or any unique prefix or suffix
-    pub run: String,
-    /// The message
-    pub text: String,
+    /// The message, after the run it is for: its ID, any unique prefix or suffix, or `last`
+    /// [default: the only live run]
+    #[arg(value_names = ["RUN", "MESSAGE"], num_args = 1..=2, required = true)]
+    pub words: Vec<String>,
 }
 
 #[derive(Debug, Args)]

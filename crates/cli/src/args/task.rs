@@ -93,6 +93,9 @@ pub struct TaskList {
     /// Only tasks with this label
     #[arg(long, value_name = "LABEL")]
     pub label: Option<String>,
+    /// Also list the tasks of runs that `ostler run` started
+    #[arg(long)]
+    pub all: bool,
 }
 
 #[derive(Debug, Args)]
@@ -138,6 +141,6 @@ pub struct TaskBudget {
 
 impl Default for TaskList {
     fn default() -> Self {
-        Self { limit: 20, state: None, label: None }
+        Self { limit: 20, state: None, label: None, all: false }
     }
 }

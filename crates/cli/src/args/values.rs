@@ -3,7 +3,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::plan::Limit;
-use contract::{Policy, Scope};
+use contract::{Policy, Scope, Timestamp};
 
 /// `90s`, `10m`, `2h`, `500ms`, or `unlimited`. A number without a unit is seconds.
 pub fn limit(text: &str) -> Result<Limit, String> {
@@ -34,6 +34,30 @@ pub fn days(text: &str) -> Result<Limit, String> {
         Some(days) => Ok(Limit::Ms(u64::from(days) * 24 * 3_600_000)),
         None => limit(text)
             .map_err(|_| "expected a duration such as 12h or 7d, or unlimited".to_owned()),
+    }
+}
+
+/// The beginning of a period.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    At(Timestamp),
+    AgoMs(u64),
+}
+
+/// A day (UTC), a time, or an age.
+pub fn since(text: &str) -> Result<Since, String> {
+    let moment = |text: String| serde_json::from_value::<Timestamp>(text.into()).ok();
+    let is_day = text.len() == 10;
+    let at = moment(text.to_owned())
+        .or_else(|| is_day.then(|| moment(format!("{text}T00:00:00Z"))).flatten());
+    match (at, days(text)) {
+        (Some(at), _) => Ok(Since::At(at)),
+        (None, Ok(Limit::Ms(ms))) => Ok(Since::AgoMs(ms)),
+        (None, Ok(Limit::Unlimited) | Err(_)) => Err(
+            "expected a day such as 2026-11-01, a time such as 2026-11-01T09:00:00Z, or an age \
+             such as 2h or 7d"
+                .to_owned(),
+        ),
     }
 }
 

@@ -113,9 +113,8 @@ fn told(context: &Context, what: &str, saved: &Saved) -> Result<ExitCode, Stoppe
         let _ = writeln!(std::io::stderr(), "warning: {}", render::clean(warning));
     }
     let AgentView { name, adapter, .. } = &saved.agent;
-    context.print(&format!(
-        "{what} {name} on {adapter}; try: ostler task add --agent {name} --title \"…\""
-    ))?;
+    context
+        .print(&format!("{what} {name} on {adapter}; try: ostler task add \"…\" --agent {name}"))?;
     Ok(ExitCode::SUCCESS)
 }
 

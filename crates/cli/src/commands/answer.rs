@@ -25,7 +25,7 @@ pub async fn approvals(context: &Context) -> Result<ExitCode, Stopped> {
         return Ok(ExitCode::SUCCESS);
     }
     if named.is_empty() {
-        context.print("nothing waits for an answer")?;
+        context.print("no requests wait for your approval")?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;

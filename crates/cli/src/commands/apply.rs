@@ -1,6 +1,7 @@
 //! `ostler apply`: brings the work of a run back from its worktree into the checkout that it came
 //! from, merged or as changes that are not committed.
 
+use super::target::Unnamed;
 use super::{Context, Stopped};
 use crate::args;
 use crate::hosting::Purpose;
@@ -10,10 +11,11 @@ use std::process::ExitCode;
 
 pub async fn apply(context: &Context, args: args::Apply) -> Result<ExitCode, Stopped> {
     let how = if args.patch { ApplyHow::Patch } else { ApplyHow::Merge };
+    let run = context.run_meant(args.run.as_deref(), Unnamed::Worktree).await?;
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let request = ApplyRequest { how };
-    let applied = way.ask(async |client| client.apply(&args.run, &request).await).await;
+    let applied = way.ask(async |client| client.apply(&run, &request).await).await;
     way.finish().await;
     let applied = applied?;
     match context.global.json {

@@ -2,12 +2,12 @@
 
 use super::{Context, Stopped};
 use contract::{Code, Fault};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub async fn backup(context: &Context, dir: &Path) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
-    let to = context.surroundings.cwd.join(dir);
+    let to = normalised(&context.surroundings.cwd.join(dir));
     let made = store::backup(place.data.path(), &to, host::clock::now().wall)
         .await
         .map_err(|error| refused(&error))?;
@@ -23,6 +23,14 @@ pub async fn backup(context: &Context, dir: &Path) -> Result<ExitCode, Stopped> 
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A path without `.` and `..`, as far as its existing part can be followed.
+fn normalised(path: &Path) -> PathBuf {
+    match (path.parent().and_then(|parent| parent.canonicalize().ok()), path.file_name()) {
+        (Some(parent), Some(name)) => parent.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 fn refused(error: &store::Error) -> Fault {

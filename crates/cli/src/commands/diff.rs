@@ -1,6 +1,7 @@
 //! `ostler diff`: what a run changed in its worktree. On a terminal in colours, elsewhere as a patch
 //! that other programs read; as JSON which files and how much of each.
 
+use super::target::Unnamed;
 use super::{Context, Stopped};
 use crate::client::escaped;
 use crate::{args, render, terminal};
@@ -8,8 +9,9 @@ use host::ops::diff::Diff;
 use std::process::ExitCode;
 
 pub async fn diff(context: &Context, args: args::OneRun) -> Result<ExitCode, Stopped> {
+    let run = context.run_meant(args.run.as_deref(), Unnamed::Worktree).await?;
     let names_only = if context.global.json { "?patch=false" } else { "" };
-    let path = format!("/api/v1/runs/{}/diff{names_only}", escaped(&args.run));
+    let path = format!("/api/v1/runs/{}/diff{names_only}", escaped(&run));
     let diff: Diff = context.ask(async |client| Ok(client.get(&path).await?)).await?;
     if context.global.json {
         context.print_json(&diff)?;

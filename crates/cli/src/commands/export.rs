@@ -1,6 +1,7 @@
 //! `ostler export`: a run and its events, as JSON lines: the run itself first, then every event, byte
 //! for byte as it was committed. What events keep apart for its size, and the trace, are not in it.
 
+use super::target::Unnamed;
 use super::{Context, Stopped};
 use crate::client::Received;
 use crate::{args, terminal};
@@ -10,11 +11,12 @@ use std::io::Write as _;
 use std::process::ExitCode;
 
 pub async fn export(context: &Context, args: args::OneRun) -> Result<ExitCode, Stopped> {
+    let given = context.run_meant(args.run.as_deref(), Unnamed::Here).await?;
     // Kept over a change of host, so that the next one goes on where the last one stopped.
     let mut seen = None;
     context
         .ask(async |client| {
-            let row = client.run(&args.run).await?;
+            let row = client.run(&given).await?;
             let head = serde_json::to_string(&row).map_err(|error| {
                 Fault::new(Code::InternalError, format!("writing JSON: {error}"))
             })?;

@@ -3,7 +3,7 @@
 //! because no host keeps it.
 
 use super::follow::{Interrupts, handover_asked};
-use crate::render::{clean, ordinal};
+use crate::render::{clean, ordinal, tail};
 use crate::way::Way;
 use contract::{Code, Fault, RunId, TaskState, Wish};
 use host::ops::run::{Asked, RunRequest, Started, Waiting};
@@ -73,7 +73,8 @@ fn say(waiting: &Waiting, first: bool) {
         ordinal(*place)
     );
     if first {
-        text.push_str(&format!("; `ostler stop {run_id}` or Ctrl-C gives the place up"));
+        let id = run_id.to_string();
+        text.push_str(&format!("; `ostler stop {}` or Ctrl-C gives the place up", tail(&id)));
     }
     // Who cannot be told waits all the same.
     let _ = writeln!(std::io::stderr(), "{text}");

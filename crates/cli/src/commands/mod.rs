@@ -11,6 +11,7 @@ mod config;
 mod conformance;
 mod costs;
 mod courier;
+mod default_agent;
 mod diff;
 mod doctor;
 mod export;
@@ -32,6 +33,7 @@ mod runtimes;
 mod serve;
 mod show;
 mod stop;
+mod target;
 mod task;
 mod token;
 mod watch;
@@ -48,6 +50,7 @@ use contract::{Code, Fault};
 use host::data::DataDir;
 use std::path::Path;
 use std::process::ExitCode;
+use target::Unnamed;
 
 /// How a command can end early.
 #[derive(Debug)]
@@ -107,6 +110,16 @@ impl Context {
             hosting.finish().await;
         }
         answer?
+    }
+
+    /// The run that was named, or that is meant.
+    async fn run_meant(&self, given: Option<&str>, unnamed: Unnamed) -> Result<String, Stopped> {
+        if let Some(named) = given.filter(|given| *given != target::LAST) {
+            return Ok(named.to_owned());
+        }
+        let place = self.place()?;
+        self.ask(async |client| Ok(target::find(&place, client, given.is_some(), unnamed).await?))
+            .await
     }
 
     /// Writes lines that may repeat what an agent, a file or another program said.

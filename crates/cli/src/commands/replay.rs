@@ -1,6 +1,7 @@
 //! `ostler replay`: a run's transcript with the pauses it had, faster when asked.
 
 use super::audience::Audience;
+use super::target::Unnamed;
 use super::{Context, Stopped};
 use crate::args;
 use crate::render::Detail;
@@ -17,13 +18,14 @@ pub async fn replay(context: &Context, args: args::Replay) -> Result<ExitCode, S
         let message = format!("--speed {}: give a number from 0 up", args.speed);
         return Err(Fault::new(Code::Usage, message).into());
     }
+    let given = context.run_meant(args.run.as_deref(), Unnamed::Here).await?;
     // Kept over a change of host, so that the next one goes on where the last one stopped.
     let mut audience = Audience::of(context, Detail::Usual);
     let mut before: Option<Timestamp> = None;
     let mut seen = 0;
     context
         .ask(async |client| {
-            let run = client.run(&args.run).await?.id;
+            let run = client.run(&given).await?.id;
             let mut events = client.events(run, seen).await?;
             while let Some(received) = events.next().await {
                 let received = received?;

@@ -2,22 +2,23 @@
 
 use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
-use super::{Context, Stopped, line, run_env};
+use super::{Context, Stopped, default_agent, line, run_env};
 use crate::args;
 use crate::config::words::Workspace;
 use crate::config::{self, Book, Config, Flags, Resolved};
 use crate::hosting::{Hosting, Place, Purpose};
+use crate::input;
 use crate::render::Detail;
 use crate::way::Way;
 use contract::event::RunResult;
-use contract::{Code, Fault, NanoUsd, limits};
+use contract::{Code, Fault, NanoUsd};
 use host::ops::agents::Book as _;
 use host::ops::diff::Diff;
 use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest, Where};
 use serde_json::Value;
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Seek as _, Write as _};
+use std::io::{Seek as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,8 +30,9 @@ const OWN_END: Duration = Duration::from_millis(400);
 pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     // With --process, --acp or --http the first word is the prompt: there is no agent to name.
-    if args.unnamed_by().is_some() {
-        args.prompt.splice(0..0, args.agent.take());
+    match args.unnamed_by() {
+        Some(_) => drop(args.prompt.splice(0..0, args.agent.take())),
+        None => default_agent::settle(&mut args, &place)?,
     }
     let mut way = None;
     let hired = hired(&place, &args, &mut way).await;
@@ -40,11 +42,12 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
             if let Some(way) = way {
                 way.finish().await;
             }
-            return Err(fault.into());
+            return Err(default_agent::explained(fault, &args, &place).into());
         }
     };
     config::skills::known(&resolved.agent, &resolved.adapter)?;
-    let prompt = text_or_stdin(context, joined(&args.prompt).as_deref())?;
+    let prompt =
+        input::prompt(joined(&args.prompt).as_deref(), context.surroundings.stdin_is_terminal)?;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt, &args.env)?;
     request.keep = args.keep;
@@ -271,28 +274,6 @@ pub(super) fn amounts(
         }
     };
     Ok((nanousd, ms))
-}
-
-/// The prompt as given, or read to its end from standard input.
-pub(super) fn text_or_stdin(context: &Context, given: Option<&str>) -> Result<String, Fault> {
-    match given {
-        Some(prompt) if prompt != "-" => return Ok(prompt.to_owned()),
-        _ => {}
-    }
-    if context.surroundings.stdin_is_terminal {
-        let _ =
-            writeln!(std::io::stderr(), "reading the prompt from the terminal; end it with Ctrl-D");
-    }
-    let mut bytes = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(limits::PROMPT_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|error| {
-            Fault::new(Code::Usage, format!("reading the prompt from standard input: {error}"))
-        })?;
-    String::from_utf8(bytes)
-        .map_err(|_| Fault::new(Code::Usage, "the prompt on standard input is not UTF-8 text"))
 }
 
 fn request(

@@ -1,25 +1,31 @@
 //! `ostler runs`: what ran and what runs.
 
-use super::{Context, Stopped};
-use crate::args;
+use super::{Context, Stopped, target};
+use crate::args::{self, Since};
 use crate::client::Client;
-use crate::hosting::Purpose;
+use crate::hosting::{Place, Purpose};
 use crate::render::{self, RunRow};
 use crate::terminal;
 use crate::way::Way;
-use contract::limits;
+use contract::{Fault, Outcome, Timestamp, limits};
 use host::ops::task::TaskView;
 use serde_json::Value;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopped> {
     if let Some(args::RunsVerb::Delete(args::RunToDelete { run, force })) = &args.verb {
         return delete(context, run, *force).await;
     }
+    let place = context.place()?;
+    let filter = Filter::new(&args, &place, host::clock::now().wall);
     let ask = async |client: &Client| {
-        let rows = client.runs(args.limit, args.live).await?;
-        let waiting = client.waiting(args.limit).await?;
+        let rows = listed(client, &args, &filter).await?;
+        let waiting = match filter.takes_waiting() {
+            true => client.waiting(args.limit).await?,
+            false => Vec::new(),
+        };
         Ok((rows, waiting, client.get::<Value>("/api/v1/host").await?))
     };
     let (rows, waiting, host) = context.ask(ask).await?;
@@ -29,20 +35,28 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     }
     if context.global.json {
         let waiting = waiting.iter().filter_map(as_json);
-        let rows = rows.iter().filter_map(|row| serde_json::to_value(row).ok());
+        let rows = rows.iter().filter_map(run_as_json);
         context.print_json(&waiting.chain(rows).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() && waiting.is_empty() {
-        context.print(match args.live {
-            true => "nothing is running",
-            false => "nothing has run here yet; try: ostler run demo \"hello\"",
+        context.print(match (filter.is_empty(), args.live) {
+            (_, true) => "nothing is running",
+            (false, false) => "no such runs; `ostler runs` without filters lists all",
+            (true, false) => "no runs yet; try: ostler run demo \"hello\"",
         })?;
         return Ok(ExitCode::SUCCESS);
     }
     let now = host::clock::now().wall;
     let waiting = waiting.into_iter().rev().filter_map(|task| in_line(task, now));
-    let shown: Vec<RunRow> = waiting.chain(rows.into_iter().map(|row| shown(row, now))).collect();
+    let home = context.surroundings.vars.get("HOME").map(Path::new);
+    let dir = |row: &store::RunRow| {
+        let source = host::trees::source_of(place.data.path(), Path::new(&row.cwd));
+        let dir = source.unwrap_or_else(|| PathBuf::from(&row.cwd));
+        render::home_relative(&dir, home)
+    };
+    let rows = rows.into_iter().map(|row| RunRow { dir: dir(&row), ..shown(row, now) });
+    let shown: Vec<RunRow> = waiting.chain(rows).collect();
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
@@ -51,19 +65,22 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
 
 /// What runs now and what waits: the live runs, and how many approvals are open.
 pub async fn status(context: &Context) -> Result<ExitCode, Stopped> {
-    let live = args::Runs { verb: None, limit: limits::PAGE_ROWS_MAX, live: true };
+    let live = args::Runs { limit: limits::PAGE_ROWS_MAX, live: true, ..args::Runs::default() };
     let shown = runs(context, live).await?;
     if context.global.json {
         return Ok(shown);
     }
     let open = context.ask(async |client| Ok(client.asks().await?.len())).await?;
-    match open {
-        0 => {}
-        1 => context.print("\n? 1 request waits for your approval: ostler approvals")?,
-        many => context
-            .print(&format!("\n? {many} requests wait for your approval: ostler approvals"))?,
+    if open > 0 {
+        context.print(&format!("\n{}", approvals_line(open)))?;
     }
     Ok(shown)
+}
+
+/// How many requests wait for a person, and where to see them.
+pub(super) fn approvals_line(open: usize) -> String {
+    let wait = if open == 1 { "request waits" } else { "requests wait" };
+    format!("? {open} {wait} for your approval: ostler approvals")
 }
 
 async fn delete(context: &Context, run: &str, force: bool) -> Result<ExitCode, Stopped> {
@@ -99,8 +116,84 @@ fn as_json(task: &TaskView) -> Option<Value> {
     let mut row = serde_json::to_value(task).ok()?;
     row["task"] = row["id"].take();
     row["id"] = serde_json::to_value(task.run_id?).ok()?;
-    row.as_object_mut()?.remove("run_id");
     Some(row)
+}
+
+/// A run with its id under the name that it has everywhere else; `id` stays for scripts that use it.
+fn run_as_json(run: &store::RunRow) -> Option<Value> {
+    let mut row = serde_json::to_value(run).ok()?;
+    row["run_id"] = serde_json::to_value(run.id).ok()?;
+    Some(row)
+}
+
+/// The runs that are asked for, newest first.
+async fn listed(
+    client: &Client,
+    args: &args::Runs,
+    filter: &Filter<'_>,
+) -> Result<Vec<store::RunRow>, Fault> {
+    if filter.is_empty() {
+        return client.runs(args.limit, args.live).await;
+    }
+    let mut found = Vec::new();
+    let mut before = None;
+    while found.len() < args.limit {
+        let page = client.runs_page(before.as_deref(), args.live).await?;
+        let past = page.items.last().is_none_or(|row| filter.ends_before(row));
+        found.extend(page.items.into_iter().filter(|row| filter.fits(row)));
+        match page.next {
+            Some(next) if !past => before = Some(next),
+            _ => break,
+        }
+    }
+    found.truncate(args.limit);
+    Ok(found)
+}
+
+/// The filters of `ostler runs` beside `--live`.
+struct Filter<'a> {
+    here: Option<&'a Path>,
+    agent: Option<&'a str>,
+    failed: bool,
+    since: Option<Timestamp>,
+    data: &'a Path,
+}
+
+impl<'a> Filter<'a> {
+    fn new(args: &'a args::Runs, place: &'a Place, now: Timestamp) -> Self {
+        Self {
+            here: args.here.then_some(place.surroundings.cwd.as_path()),
+            agent: args.agent.as_deref(),
+            failed: args.failed,
+            since: args.since.map(|since| match since {
+                Since::At(at) => at,
+                Since::AgoMs(ms) => now.plus_ms(-i64::try_from(ms).unwrap_or(i64::MAX)),
+            }),
+            data: place.data.path(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.here.is_none() && self.agent.is_none() && !self.failed && self.since.is_none()
+    }
+
+    /// Whether runs that wait for a slot are listed too: of those only the agent is known.
+    fn takes_waiting(&self) -> bool {
+        self.is_empty()
+    }
+
+    fn fits(&self, row: &store::RunRow) -> bool {
+        let source = |cwd: &Path| host::trees::source_of(self.data, cwd);
+        self.agent.is_none_or(|agent| row.agent == agent)
+            && (!self.failed || row.outcome.is_some_and(|outcome| outcome != Outcome::Succeeded))
+            && !self.ends_before(row)
+            && self.here.is_none_or(|here| target::is_in(row, here, source))
+    }
+
+    /// Whether a run began before the period: every older one did too.
+    fn ends_before(&self, row: &store::RunRow) -> bool {
+        self.since.is_some_and(|since| row.started_at < since)
+    }
 }
 
 /// The same as a line of the table.
@@ -115,6 +208,7 @@ fn in_line(task: TaskView, now: contract::Timestamp) -> Option<RunRow> {
         tokens: 0,
         effective_nanousd: None,
         prompt: task.title,
+        dir: String::new(),
     })
 }
 
@@ -130,5 +224,6 @@ fn shown(row: store::RunRow, now: contract::Timestamp) -> RunRow {
         tokens: totals.tokens.total(),
         effective_nanousd: totals.effective_nanousd,
         prompt: row.prompt_preview,
+        dir: String::new(),
     }
 }

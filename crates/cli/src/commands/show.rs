@@ -1,6 +1,7 @@
 //! `ostler show`: a run's transcript again, its events, or its launch plan.
 
 use super::audience::Audience;
+use super::target::Unnamed;
 use super::{Context, Stopped};
 use crate::args;
 use crate::client::{Client, Received};
@@ -22,12 +23,13 @@ struct Shown {
 }
 
 pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopped> {
+    let given = context.run_meant(args.run.as_deref(), Unnamed::Here).await?;
     let detail = if args.debug { Detail::Debug } else { Detail::Usual };
     let mut shown =
         Shown { audience: Audience::of(context, detail), seq: 0, bytes: 0, amiss: None };
     context
         .ask(async |client| {
-            let run = client.run(&args.run).await?.id;
+            let run = client.run(&given).await?.id;
             match (args.plan, args.raw) {
                 (true, _) => plan(context, client, run).await,
                 (false, true) => raw(context, client, run, &mut shown).await,

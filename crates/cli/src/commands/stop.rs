@@ -2,20 +2,23 @@
 
 use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
+use super::target::Unnamed;
 use super::{Context, Stopped};
 use crate::args;
 use crate::client::Client;
 use crate::hosting::Purpose;
 use crate::way::Way;
-use contract::event::Outcome;
+use contract::event::{Outcome, RunResult};
 use contract::{Code, CommandId, Fault, RunId, TaskState, Wish};
 use serde_json::json;
 use std::process::ExitCode;
 
 pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopped> {
+    let named = context.run_meant(args.run.as_deref(), Unnamed::Live).await?;
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
-    let mut asking = Asking { id: host::chance::command_id(), args, stood_at: None };
+    let id = host::chance::command_id();
+    let mut asking = Asking { id, run: named, at_once: args.now, stood_at: None };
     let (run, stood_at) = match way.ask(async |client| asking.put_to(client).await).await {
         Ok(Put { run, stood_at: Some(stood_at) }) => (run, stood_at),
         Ok(Put { run, stood_at: None }) => {
@@ -23,7 +26,7 @@ pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopp
             let cancelled = Outcome::Cancelled.word();
             match context.global.json {
                 true => context.print_json(&json!({ "run_id": run, "outcome": cancelled }))?,
-                false => context.print(&format!("{run} {cancelled}"))?,
+                false => context.print(&format!("{} {cancelled}, before it began", short(run)))?,
             }
             return Ok(ExitCode::SUCCESS);
         }
@@ -39,16 +42,30 @@ pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopp
     if let Followed::Ended(result) = followed? {
         match context.global.json {
             true => context.print_json(&result)?,
-            false => context.print(&format!("{run} {}", result.outcome.word()))?,
+            false => context.print(&format!("{} {}", short(run), ended(&result)))?,
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// The id of a run as people type it.
+fn short(run: RunId) -> String {
+    crate::render::tail(&run.to_string()).to_owned()
+}
+
+/// How a stopped run ended: it may have been done before the stop reached it.
+fn ended(result: &RunResult) -> String {
+    match result.outcome {
+        Outcome::Cancelled => "stopped (cancelled)".to_owned(),
+        outcome => format!("{} before the stop reached it", outcome.word().replace('_', " ")),
+    }
+}
+
 /// The same stop, put to one host after the other until one has taken it.
 struct Asking {
     id: CommandId,
-    args: args::Stop,
+    run: String,
+    at_once: bool,
     /// The run's last event before anyone was asked. A host may take the stop and be gone before it
     /// says so; the run has then ended of it when the next one is looked at, and its result would be
     /// among what was seen already.
@@ -57,17 +74,17 @@ struct Asking {
 
 impl Asking {
     async fn put_to(&mut self, client: &Client) -> Result<Put, Fault> {
-        let wish = Wish::Stop { reason: Code::Cancelled, at_once: self.args.now };
-        let task = client.task_of_run(&self.args.run).await?;
+        let wish = Wish::Stop { reason: Code::Cancelled, at_once: self.at_once };
+        let task = client.task_of_run(&self.run).await?;
         if let (TaskState::Waiting, Some(run)) = (task.state, task.run_id) {
             client.wish(run, self.id, &wish).await?;
             // It may have begun in the same moment; then it is stopped like any other.
-            if client.task_of_run(&self.args.run).await?.state == TaskState::Cancelled {
+            if client.task_of_run(&self.run).await?.state == TaskState::Cancelled {
                 return Ok(Put { run, stood_at: None });
             }
             return Ok(Put { run, stood_at: Some(0) });
         }
-        let row = client.run(&self.args.run).await?;
+        let row = client.run(&self.run).await?;
         let stood_at = *self.stood_at.get_or_insert(row.head_seq);
         client.wish(row.id, self.id, &wish).await?;
         Ok(Put { run: row.id, stood_at: Some(stood_at) })

@@ -1,7 +1,6 @@
 //! `ostler task`: hand work over to the queue, see where it stands, and decide about it. Tasks are
 //! started by a server; without one they are taken and wait.
 
-use super::run::text_or_stdin;
 use super::{Context, Stopped};
 use crate::args::{self, Amount, Task};
 use crate::client::Client;
@@ -18,6 +17,7 @@ use host::ops::task::add::NewErrand;
 use host::ops::task::budget::BudgetChange;
 use host::ops::task::decide::Words;
 use host::ops::task::{TaskSheet, TaskView};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -47,7 +47,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
     let place = context.place()?;
     let here = &context.surroundings.cwd;
     let body = match args.body.as_deref() {
-        Some("-") => text_or_stdin(context, None)?,
+        Some("-") => crate::input::alone_from(context.surroundings.stdin_is_terminal)?,
         body => body.unwrap_or_default().to_owned(),
     };
     let (nanousd, ms) = super::run::amounts(args.budget_usd, args.budget_minutes)?;
@@ -109,7 +109,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         // Who only adds is not kept from it.
         let _ = writeln!(
             std::io::stderr(),
-            "no server is here: it is started when one is (`ostler serve`)"
+            "queued; no server is running, start one with `ostler serve`"
         );
     }
     Ok(ExitCode::SUCCESS)
@@ -142,14 +142,15 @@ fn moment(given: &str) -> Result<Timestamp, Fault> {
             Ok(host::clock::now().wall.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)))
         }
         Ok(contract::plan::Limit::Unlimited) | Err(_) => {
-            Err(Fault::new(Code::Usage, format!("--not-before {given}: that is no time"))
+            Err(Fault::new(Code::Usage, format!("cannot parse --not-before '{given}' as a time"))
                 .with_hint("give 2026-11-16T09:00:00Z, or how long from now: 90s, 10m, 2h"))
         }
     }
 }
 
 async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopped> {
-    let mut path = format!("/api/v1/tasks?order=newest&limit={}", args.limit);
+    let mut path =
+        format!("/api/v1/tasks?order=newest&limit={}&handed_over={}", args.limit, !args.all);
     for (name, value) in [("state", &args.state), ("label", &args.label)] {
         if let Some(value) = value {
             path.push_str(&format!("&{name}={}", crate::client::escaped(value)));
@@ -157,39 +158,62 @@ async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopp
     }
     let ask = async |client: &Client| {
         let tasks = client.get::<Page<TaskView>>(&path).await?.items;
-        Ok((tasks, client.asks().await?.len()))
+        let mut waits = BTreeMap::new();
+        for task in tasks.iter().filter(|task| task.state == TaskState::Waiting) {
+            waits.extend(waits_for(client, task).await.map(|why| (task.id, why)));
+        }
+        Ok((tasks, waits, client.asks().await?.len()))
     };
-    let (tasks, asks) = context.ask(ask).await?;
+    let (tasks, waits, asks) = context.ask(ask).await?;
     if context.global.json {
         context.print_json(&tasks)?;
     } else if tasks.is_empty() {
         context.print(match args.state.is_some() || args.label.is_some() {
-            true => "no task is like that; `ostler task list` shows all",
-            false => "no task was handed over yet; try: ostler task add --agent demo --title hello",
+            true => "no such tasks; `ostler task list` without filters lists all",
+            false => "no tasks yet; hand one over: ostler task add \"say hello\" --agent demo",
         })?;
     } else {
         let surroundings = &context.surroundings;
         let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
         let now = host::clock::now().wall;
-        context.print_rendered(&render::tasks_table(&tasks, now, surroundings.columns, colour))?;
+        context.print_rendered(&render::tasks_table(
+            &tasks,
+            &waits,
+            now,
+            (surroundings.columns, colour),
+        ))?;
         let looks = tasks.iter().any(|task| task.state == TaskState::Review);
         if surroundings.stdout_is_terminal && (looks || asks > 0) {
             context.print("")?;
         }
         if surroundings.stdout_is_terminal && asks > 0 {
-            context.print(&format!("? {} for your answer: ostler approvals", waits(asks)))?;
+            context.print(&super::runs::approvals_line(asks))?;
         }
         if surroundings.stdout_is_terminal && looks {
-            context.print("? review is your look: ostler task show TASK")?;
+            context.print("? waiting for your review: ostler task show TASK")?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn waits(asks: usize) -> String {
-    match asks {
-        1 => "1 question waits".to_owned(),
-        many => format!("{many} questions wait"),
+/// What a task waits for, in words, where its own row does not say enough: the task before it, or
+/// its paused agent.
+async fn waits_for(client: &Client, task: &TaskView) -> Option<String> {
+    match task.waiting_for? {
+        WaitingFor::Dependency => {
+            let sheet: TaskSheet = client.get(&format!("/api/v1/tasks/{}", task.id)).await.ok()?;
+            for after in sheet.after {
+                let before = client.task(&after.to_string()).await.ok()?;
+                if before.state != TaskState::Done {
+                    return Some(format!("waits for '{}'", render::one_line(&before.title)));
+                }
+            }
+            None
+        }
+        WaitingFor::Agent if is_paused(client, task).await => {
+            Some(format!("{} is paused", render::one_line(task.agent.as_deref()?)))
+        }
+        _ => None,
     }
 }
 

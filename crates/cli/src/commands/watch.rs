@@ -2,6 +2,7 @@
 
 use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
+use super::target::Unnamed;
 use super::{Context, Stopped, line};
 use crate::args;
 use crate::hosting::Purpose;
@@ -10,10 +11,11 @@ use crate::way::Way;
 use contract::Code;
 use std::process::ExitCode;
 
-pub async fn watch(context: &Context, args: args::OneRun) -> Result<ExitCode, Stopped> {
+pub async fn watch(context: &Context, args: args::LiveRun) -> Result<ExitCode, Stopped> {
+    let named = context.run_meant(args.run.as_deref(), Unnamed::Live).await?;
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
-    let run = match line::begun(&mut way, &args.run).await {
+    let run = match line::begun(&mut way, &named).await {
         Ok(Some(run)) => run,
         Ok(None) => {
             if let Some(hosting) = way.hosting {

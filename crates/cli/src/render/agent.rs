@@ -80,7 +80,7 @@ fn budget(keys: &Map<String, Value>, window: &Value) -> String {
 fn steps(agent: &AgentView, name: &str) -> Vec<String> {
     match agent.state {
         AgentState::Active => vec![
-            format!("ostler task add --agent {name} --title \"WHAT\""),
+            format!("ostler task add \"WHAT\" --agent {name}"),
             format!("ostler agents pause {name}"),
         ],
         AgentState::Paused => vec![format!("ostler agents resume {name}")],
@@ -116,7 +116,7 @@ mod tests {
                   repository: /srv/yard
                   workspace: worktree
 
-        next      ostler task add --agent smith --title "WHAT"
+        next      ostler task add "WHAT" --agent smith
                   ostler agents pause smith
         "#);
     }

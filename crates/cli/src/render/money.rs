@@ -84,7 +84,7 @@ pub fn costs_total(rows: &[CostRow]) -> String {
         Some(sum.unwrap_or_default().saturating_add(amount))
     });
     let unpriced = rows.iter().any(|row| row.unpriced);
-    format!("in all {} · {}", figures::tokens(tokens), money(paid, unpriced))
+    format!("total {} · {}", figures::tokens(tokens), money(paid, unpriced))
 }
 
 fn figures_of(row: &CostRow) -> [String; 3] {
@@ -224,7 +224,7 @@ mod tests {
         2026-11-15  –              2         10            unpriced
         2026-11-14  acme/small     2        300  $0.0042 + unpriced
         2026-11-14  gift           2          1               $0.00
-        in all 1,234,878 tokens · $12.34 + unpriced
+        total 1,234,878 tokens · $12.34 + unpriced
         ");
     }
 

@@ -8,6 +8,7 @@ use super::measure::{fit, pad, pad_left, width};
 use super::tone::{Colour, Tone};
 use super::totals::mark;
 use contract::{NanoUsd, Outcome, RunId, Timestamp};
+use std::path::Path;
 
 /// One run, as the table shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct RunRow {
     pub tokens: u64,
     pub effective_nanousd: Option<NanoUsd>,
     pub prompt: String,
+    /// The directory that it was started in.
+    pub dir: String,
 }
 
 /// The last eight digits of an id: enough to tell a person's runs apart, and to type.
@@ -30,28 +33,47 @@ pub fn tail(id: &str) -> &str {
     &id[id.len().saturating_sub(8)..]
 }
 
-const HEADS: [&str; 8] = ["RUN", "WHEN", "AGENT", "OUTCOME", "TIME", "TOKENS", "COST", "PROMPT"];
+/// A path with the user's home directory written as `~`.
+pub fn home_relative(path: &Path, home: Option<&Path>) -> String {
+    match home.and_then(|home| path.strip_prefix(home).ok()) {
+        Some(inside) if inside.as_os_str().is_empty() => "~".to_owned(),
+        Some(inside) => format!("~/{}", inside.display()),
+        None => path.display().to_string(),
+    }
+}
+
+const HEADS: [&str; COLUMNS] =
+    ["RUN", "WHEN", "AGENT", "OUTCOME", "TIME", "TOKENS", "COST", "DIRECTORY", "PROMPT"];
+const COLUMNS: usize = 9;
 const GAP: &str = "  ";
 /// Columns whose texts stand at the right: time, tokens, cost.
 const RIGHT: [usize; 3] = [4, 5, 6];
-const PROMPT: usize = 7;
+const DIRECTORY: usize = 7;
+const PROMPT: usize = 8;
 const AGENT_COLUMNS_MAX: usize = 16;
+const DIRECTORY_COLUMNS_MAX: usize = 32;
+/// Where the directory stands in the table: narrower terminals need the room for the prompt.
+const DIRECTORY_FROM_COLUMNS: usize = 120;
 
 /// The whole table, without a newline at its end.
 pub fn runs_table(rows: &[RunRow], now: Timestamp, columns: usize, colour: Colour) -> String {
     if rows.is_empty() {
         return "no runs yet: ostler run demo \"hello\"".to_owned();
     }
-    let cells: Vec<[String; 8]> = rows.iter().map(|row| cells(row, now)).collect();
-    let mut widths = HEADS.map(width);
+    let with_directory = columns >= DIRECTORY_FROM_COLUMNS;
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| kept(&cells(row, now), with_directory)).collect();
+    let heads = kept(&HEADS.map(str::to_owned), with_directory);
+    let mut widths: Vec<usize> = heads.iter().map(|head| width(head)).collect();
     for row in &cells {
         for (known, cell) in widths.iter_mut().zip(row) {
             *known = (*known).max(width(cell));
         }
     }
-    let before: usize = widths[..PROMPT].iter().map(|width| width + GAP.len()).sum();
-    widths[PROMPT] = columns.saturating_sub(before).max(HEADS[PROMPT].len());
-    let head = line(&HEADS.map(str::to_owned), &widths);
+    let last = widths.len() - 1;
+    let before: usize = widths[..last].iter().map(|width| width + GAP.len()).sum();
+    widths[last] = columns.saturating_sub(before).max(HEADS[PROMPT].len());
+    let head = line(&heads, &widths);
     let mut lines = vec![colour.paint(Tone::Gray, &fit(&head, columns))];
     for (row, cells) in rows.iter().zip(&cells) {
         lines.push(painted(row, cells, &widths, columns, colour));
@@ -59,7 +81,13 @@ pub fn runs_table(rows: &[RunRow], now: Timestamp, columns: usize, colour: Colou
     lines.join("\n")
 }
 
-fn cells(row: &RunRow, now: Timestamp) -> [String; 8] {
+/// The cells of the columns that are shown.
+fn kept(cells: &[String; COLUMNS], with_directory: bool) -> Vec<String> {
+    let shown = cells.iter().enumerate().filter(|(i, _)| with_directory || *i != DIRECTORY);
+    shown.map(|(_, cell)| cell.clone()).collect()
+}
+
+fn cells(row: &RunRow, now: Timestamp) -> [String; COLUMNS] {
     let outcome = match row.outcome {
         Some(outcome) => format!("{} {}", mark(outcome).0, outcome.word().replace('_', " ")),
         None => match row.place {
@@ -76,11 +104,24 @@ fn cells(row: &RunRow, now: Timestamp) -> [String; 8] {
         figures::duration(row.duration_ms),
         spent(figures::count(row.tokens)),
         figures::cost(row.effective_nanousd, row.tokens).unwrap_or_else(|| "–".to_owned()),
+        fit_end(&one_line(&row.dir), DIRECTORY_COLUMNS_MAX),
         one_line(&row.prompt),
     ]
 }
 
-fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
+/// The end of a path that fits: its last directory tells more than its first.
+fn fit_end(path: &str, columns: usize) -> String {
+    if width(path) <= columns {
+        return path.to_owned();
+    }
+    let mut end = path;
+    while width(end) + 1 > columns {
+        end = end.chars().next().map_or("", |first| &end[first.len_utf8()..]);
+    }
+    format!("…{end}")
+}
+
+fn line(cells: &[String], widths: &[usize]) -> String {
     let padded: Vec<String> = cells
         .iter()
         .zip(widths)
@@ -96,8 +137,8 @@ fn line(cells: &[String; 8], widths: &[usize; 8]) -> String {
 /// A line with its outcome in the tone of the outcome.
 fn painted(
     row: &RunRow,
-    cells: &[String; 8],
-    widths: &[usize; 8],
+    cells: &[String],
+    widths: &[usize],
     columns: usize,
     colour: Colour,
 ) -> String {

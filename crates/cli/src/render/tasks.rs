@@ -11,9 +11,10 @@ use super::tone::{Colour, Tone};
 use super::totals::mark;
 use contract::event::BudgetLevel;
 use contract::state::WaitingFor;
-use contract::{Outcome, TaskState, Timestamp};
+use contract::{Outcome, TaskId, TaskState, Timestamp};
 use host::ops::ask::OpenAsk;
 use host::ops::task::{TaskSheet, TaskView};
+use std::collections::BTreeMap;
 use store::RunRow;
 
 const HEADS: [&str; 5] = ["TASK", "WHEN", "AGENT", "STATE", "TITLE"];
@@ -21,10 +22,18 @@ const GAP: &str = "  ";
 const STATE: usize = 3;
 const TITLE: usize = 4;
 const AGENT_COLUMNS_MAX: usize = 16;
+const STATE_COLUMNS_MAX: usize = 30;
 
 /// The whole table, without a newline at its end.
-pub fn tasks_table(rows: &[TaskView], now: Timestamp, columns: usize, colour: Colour) -> String {
-    let cells: Vec<[String; 5]> = rows.iter().map(|row| cells(row, now)).collect();
+/// `waits` says in words what a task waits for, where its own row does not say enough.
+pub fn tasks_table(
+    rows: &[TaskView],
+    waits: &BTreeMap<TaskId, String>,
+    now: Timestamp,
+    (columns, colour): (usize, Colour),
+) -> String {
+    let cells: Vec<[String; 5]> =
+        rows.iter().map(|row| cells(row, waits.get(&row.id), now)).collect();
     let mut widths = HEADS.map(width);
     for row in &cells {
         for (known, cell) in widths.iter_mut().zip(row) {
@@ -53,12 +62,15 @@ pub fn tasks_table(rows: &[TaskView], now: Timestamp, columns: usize, colour: Co
     lines.join("\n")
 }
 
-fn cells(row: &TaskView, now: Timestamp) -> [String; 5] {
+fn cells(row: &TaskView, waits: Option<&String>, now: Timestamp) -> [String; 5] {
     [
         tail(&row.id.to_string()).to_owned(),
         figures::ago(row.created_at, now),
         fit(&one_line(agent(row)), AGENT_COLUMNS_MAX),
-        state(row, now),
+        match waits {
+            Some(why) => format!("… {}", fit(why, STATE_COLUMNS_MAX)),
+            None => state(row, now),
+        },
         title(row),
     ]
 }
@@ -79,16 +91,29 @@ fn state(row: &TaskView, now: Timestamp) -> String {
         TaskState::Cancelled => "–",
     };
     let word = row.state.word();
-    let why = row.waiting_for.and_then(|why| serde_json::to_value(why).ok());
-    let why = why.as_ref().and_then(|why| why.as_str()).unwrap_or_default().replace('_', " ");
+    let why = row.waiting_for.map_or("waits", in_words);
     match (row.state, row.until, row.code) {
         (TaskState::Waiting, Some(until), _) if until > now => {
-            format!("{mark} waits, {why}, {}", figures::elapsed(until.since(now)))
+            format!("{mark} {why}, {}", figures::elapsed(until.since(now)))
         }
-        (TaskState::Waiting, _, _) => format!("{mark} waits, {why}"),
+        (TaskState::Waiting, _, _) => format!("{mark} {why}"),
         (TaskState::Running, _, _) if row.recalled => format!("{mark} being stopped"),
         (TaskState::Failed, _, Some(code)) => format!("{mark} {}", code.word().replace('_', " ")),
         _ => format!("{mark} {word}"),
+    }
+}
+
+fn in_words(waiting: WaitingFor) -> &'static str {
+    match waiting {
+        WaitingFor::NotBefore => "starts later",
+        WaitingFor::Quota => "waits for quota",
+        WaitingFor::Pool => "waits for a slot",
+        WaitingFor::Dependency => "waits for another task",
+        WaitingFor::Workspace => "waits for the directory",
+        WaitingFor::Agent => "waits for its agent",
+        WaitingFor::Approval => "waits for approval",
+        WaitingFor::Answer => "waits for your answer",
+        WaitingFor::Budget => "waits for budget",
     }
 }
 
@@ -296,6 +321,7 @@ mod tests {
         };
         let failed =
             TaskView { code: Some(Code::NotInstalled), ..task(4, TaskState::Failed, "no") };
+        let waits_for = BTreeMap::from([(after.id, "waits for 'say hello'".to_owned())]);
         let long = "a title that is longer than there is room for it on this line";
         let rows = [
             task(1, TaskState::Queued, "now"),
@@ -306,12 +332,12 @@ mod tests {
             TaskView { recalled: true, ..task(6, TaskState::Running, "enough") },
             task(7, TaskState::Done, "\u{1b}[31mred\nand more"),
         ];
-        let table = tasks_table(&rows, NOW, 72, Colour::Off);
+        let table = tasks_table(&rows, &waits_for, NOW, (72, Colour::Off));
         let said = [
             "STATE",
             "… queued",
-            "… waits, quota, 2 min 00 s",
-            "… waits, dependency",
+            "… waits for quota, 2 min 00 s",
+            "… waits for 'say hello'",
             "✗ not installed",
             "? review",
             "● being stopped",

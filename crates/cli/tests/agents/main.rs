@@ -35,6 +35,11 @@ macro_rules! driven {
             }
 
             #[test]
+            fn piped_input_reaches_the_model() {
+                scenarios::piped(CLI);
+            }
+
+            #[test]
             fn a_file_is_really_written() {
                 scenarios::write(CLI);
             }

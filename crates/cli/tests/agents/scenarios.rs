@@ -80,6 +80,20 @@ pub fn hello(cli: &str) {
     stage.held(&name, said.code, &events);
 }
 
+/// A diff in a pipe beside a prompt reaches the model.
+pub fn piped(cli: &str) {
+    let stage = Stage::new(cli, "hello");
+    // What the stage puts on standard input is the diff; the prompt is an argument.
+    let diff = format!("diff --git a/x b/x\n+{WORD}\n");
+    let said = stage.run(&["review this change"], &diff);
+    let events = succeeded(&stage, &said);
+    let requests = stage.model.requests();
+    let has =
+        |words: &str| requests.iter().any(|request| stage.model.body(request).contains(words));
+    assert!(has("review this change") && has(WORD), "{requests:#?}");
+    stage.held("a diff piped beside a prompt", said.code, &events);
+}
+
 pub fn write(cli: &str) {
     let stage = Stage::new(cli, "write");
     let said = stage.run(&[], "Write the file.");

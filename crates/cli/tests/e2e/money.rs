@@ -179,7 +179,7 @@ fn the_books_add_up_to_the_results_of_the_runs() {
             .unwrap_or_else(|| panic!("{shown:#?}"))
     };
     assert!(line("never-heard-of").ends_with("unpriced"), "{shown:#?}");
-    assert!(line("in all").contains("$0.61 + unpriced"), "{shown:#?}");
+    assert!(line("total").contains("$0.61 + unpriced"), "{shown:#?}");
     assert!(line("fake-agent").contains("fake-agent"));
     for (args, hint) in [(["--by", "colour"], "colour"), (["--since", "soon"], "soon")] {
         let said = ostler.says(&["costs", args[0], args[1]]);

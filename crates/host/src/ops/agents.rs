@@ -132,8 +132,7 @@ pub struct Edit {
 }
 
 /// What an agent is asked when nobody says otherwise: by its hirer, or by the queue.
-pub const PROMPT_TEMPLATE: &str =
-    "You are {{agent.name}}, agent {{agent.id}}. Continue your work.\n\n{{prompt}}";
+pub const PROMPT_TEMPLATE: &str = "{{prompt}}";
 
 /// How often a change is tried again when another came between.
 const TRIES: usize = 5;

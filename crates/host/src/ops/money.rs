@@ -87,7 +87,7 @@ fn moment(given: &str, now: Timestamp) -> Result<Timestamp, Fault> {
         return Ok(now.plus_ms(-DAY_MS * (i64::from(days) - 1)));
     }
     midnight(given).ok_or_else(|| {
-        Fault::new(Code::Usage, format!("'{given}' is no day"))
+        Fault::new(Code::Usage, format!("cannot parse '{given}' as a date"))
             .with_hint("give a day such as 2026-11-01, or the last days such as 7d")
     })
 }

@@ -234,13 +234,36 @@ pub async fn find(host: &Host, given: &str) -> Result<RunId, Fault> {
             None => Err(not_begun(run, None)),
         };
     }
-    let found = host.store().find_runs(given, 2).await.map_err(stored)?;
+    let found = host.store().find_runs(given, CANDIDATES_MAX).await.map_err(stored)?;
     match found[..] {
         [run] => Ok(run),
         [] => newest_of(host, given).await,
-        _ => Err(Fault::new(Code::NotFound, format!("more than one run fits '{given}'"))
-            .with_hint("give more of the id")),
+        _ => {
+            let mut lines = Vec::new();
+            for run in found {
+                let row = host.store().run(run).await.map_err(stored)?;
+                lines.push(candidate(&run.to_string(), row.map(|row| row.prompt_preview)));
+            }
+            Err(ambiguous("run", given, &lines))
+        }
     }
+}
+
+/// How many candidates are listed when a part of an id fits several.
+pub(super) const CANDIDATES_MAX: usize = 6;
+
+/// An id with the beginning of its title.
+pub(super) fn candidate(id: &str, title: Option<String>) -> String {
+    let title: String = title.unwrap_or_default().chars().take(60).collect();
+    format!("{id}  {}", title.lines().next().unwrap_or_default())
+}
+
+/// A part of an id fits several runs or tasks.
+pub(super) fn ambiguous(what: &str, given: &str, candidates: &[String]) -> Fault {
+    let given: String = given.chars().take(80).collect();
+    Fault::new(Code::NotFound, format!("more than one {what} fits '{given}'"))
+        .with_detail(candidates.join("\n"))
+        .with_hint("give more digits; the last eight of an id tell it apart")
 }
 
 /// The newest run of the one task that fits.
@@ -253,9 +276,14 @@ async fn newest_of(host: &Host, given: &str) -> Result<RunId, Fault> {
         return Err(Fault::new(Code::NotFound, format!("there is no run '{given}'")));
     };
     let runs = host.store().runs_of(task, 1).await.map_err(stored)?;
-    runs.first().copied().ok_or_else(|| {
-        Fault::new(Code::NotFound, format!("there is no run of the task '{given}' yet"))
-            .with_hint("`ostler task show` says what it waits for")
+    if let Some(run) = runs.first() {
+        return Ok(*run);
+    }
+    Err(match host.store().task(task).await.map_err(stored)? {
+        // It was started directly, and its run would have had the same digits.
+        Some(row) if !row.by_queue => not_begun(RunId::new(task.uuid()), Some(row)),
+        _ => Fault::new(Code::NotFound, format!("there is no run of the task '{given}' yet"))
+            .with_hint("`ostler task show` says what it waits for"),
     })
 }
 

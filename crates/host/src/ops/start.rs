@@ -459,7 +459,8 @@ fn again(
 fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
     Identity {
         run,
-        task: chance::task_id(),
+        // The same digits as the run's, so that people recognise that they belong together.
+        task: TaskId::new(run.uuid()),
         agent: chance::agent_id(&request.agent),
         fence: FIRST_FENCE,
         lease_token: host.inner.lease_token(run, FIRST_FENCE),

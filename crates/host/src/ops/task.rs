@@ -237,15 +237,17 @@ pub(super) async fn find(host: &Host, given: &str) -> Result<TaskRow, Fault> {
         Err(_) => match run::find(host, given).await {
             Ok(run) => store.task_of(run).await.map_err(stored)?,
             Err(fault) if fault.code != Code::NotFound => return Err(fault),
-            Err(_) => match store.find_tasks(given, 2).await.map_err(stored)?[..] {
+            Err(_) => match store.find_tasks(given, run::CANDIDATES_MAX).await.map_err(stored)?[..]
+            {
                 [task] => store.task(task).await.map_err(stored)?,
                 [] => None,
-                _ => {
-                    let given: String = given.chars().take(80).collect();
-                    let message = format!("more than one task fits '{given}'");
-                    return Err(
-                        Fault::new(Code::NotFound, message).with_hint("give more of the id")
-                    );
+                ref several => {
+                    let mut lines = Vec::new();
+                    for task in several {
+                        let row = store.task(*task).await.map_err(stored)?;
+                        lines.push(run::candidate(&task.to_string(), row.map(|row| row.title)));
+                    }
+                    return Err(run::ambiguous("task", given, &lines));
                 }
             },
         },

@@ -27,16 +27,19 @@ pub struct ListQuery {
     after: Option<TaskId>,
     state: Option<TaskState>,
     label: Option<String>,
+    /// Only tasks that were handed over to the queue, not those of runs started directly.
+    #[serde(default)]
+    handed_over: bool,
     #[serde(default)]
     order: Order,
 }
 
 pub async fn list(
     State(app): State<App>,
-    Options(ListQuery { limit, after, state, label, order }): Options<ListQuery>,
+    Options(ListQuery { limit, after, state, label, handed_over, order }): Options<ListQuery>,
 ) -> Result<Json<Page<TaskView>>, Problem> {
     let limit = super::page::page_of(limit);
-    let page = TasksPage { after, limit: limit + 1, state, label, order };
+    let page = TasksPage { after, limit: limit + 1, state, label, handed_over, order };
     let rows = task::list(&app.host, page).await?;
     Ok(Json(Page::of(rows, limit.min(limits::PAGE_ROWS_MAX), |task| task.id.to_string())))
 }

@@ -318,6 +318,7 @@ async fn tasks_are_listed_whole_in_either_order_by_state_and_label<B: Books>(sto
                         limit,
                         state,
                         label: label.map(str::to_owned),
+                        handed_over: false,
                         order,
                     };
                     let listed = listed(store, page).await;

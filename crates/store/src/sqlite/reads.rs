@@ -266,7 +266,8 @@ pub(super) fn lines(connection: &Connection, limit: usize) -> Result<Vec<(TaskRo
 pub(super) fn tasks_sql(page: &TasksPage) -> String {
     // The state is one of our own words.
     let state = page.state.map(|state| format!("AND state = '{}'", state.word()));
-    let state = state.unwrap_or_default();
+    let queue = if page.handed_over { "AND by_queue = 1" } else { "" };
+    let state = format!("{} {queue}", state.unwrap_or_default());
     let (than, order) = match page.order {
         Order::Oldest => ('>', "ASC"),
         Order::Newest => ('<', "DESC"),
