@@ -32,8 +32,13 @@ pub fn asks_table(rows: &[AskRow], now: Timestamp, columns: usize, colour: Colou
         let id = ask.ask_id.to_string();
         let own = ask.options.iter().map(|option| one_line(&option.id));
         let own = own.filter(|id| id != "allow" && id != "deny").map(|id| format!("\"{id}\""));
-        let choices: Vec<String> =
-            ["allow", "deny"].map(str::to_owned).into_iter().chain(own).collect();
+        let always = ask.always.as_ref().map(|_| "always".to_owned());
+        let choices: Vec<String> = ["allow".to_owned()]
+            .into_iter()
+            .chain(always)
+            .chain(["deny".to_owned()])
+            .chain(own)
+            .collect();
         let line = format!("ostler answer {} {}", tail(&id), choices.join(" | "));
         lines.push(colour.paint(Tone::Gray, &line));
     }

@@ -46,6 +46,18 @@ fn moment_in(at: Timestamp, now: Timestamp, zone: &jiff::tz::TimeZone) -> String
     format!("in {left}, {clock}")
 }
 
+/// The name of a quota's window; one that is named by its minutes in larger units: `5 h`, `7 d`.
+pub fn window(label: &str) -> String {
+    let minutes = label.strip_suffix(" min").and_then(|minutes| minutes.parse::<u64>().ok());
+    match minutes {
+        Some(minutes) if minutes > 0 && minutes.is_multiple_of(1440) => {
+            format!("{} d", minutes / 1440)
+        }
+        Some(minutes) if minutes > 0 && minutes.is_multiple_of(60) => format!("{} h", minutes / 60),
+        Some(_) | None => label.to_owned(),
+    }
+}
+
 /// `1st`, `2nd`, `3rd`, `4th`, `11th`.
 pub fn ordinal(number: u64) -> String {
     let ending = match (number % 10, number % 100) {
@@ -121,6 +133,30 @@ pub fn ago(then: Timestamp, now: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn moments_are_told_by_the_clock_here() {
+        let zone = jiff::tz::TimeZone::fixed(jiff::tz::offset(1));
+        let now = Timestamp(1_794_787_200_000);
+        let at = |minutes: i64| moment_in(now.plus_ms(minutes * 60_000), now, &zone);
+        let clock = |minutes: i64| {
+            let moment =
+                jiff::Timestamp::from_millisecond(now.plus_ms(minutes * 60_000).0).unwrap();
+            moment.to_zoned(zone.clone()).strftime("%H:%M").to_string()
+        };
+        assert_eq!(at(59), format!("in 59 min, {}", clock(59)));
+        assert_eq!(at(-5), clock(-5));
+        assert!(at(5 * 24 * 60).starts_with("in 5 d, "), "{}", at(5 * 24 * 60));
+    }
+
+    #[test]
+    fn windows_of_quotas_have_large_units() {
+        for (label, shown) in
+            [("300 min", "5 h"), ("10080 min", "7 d"), ("90 min", "90 min"), ("week", "week")]
+        {
+            assert_eq!(window(label), shown);
+        }
+    }
 
     #[test]
     fn times_are_as_exact_as_they_are_short() {

@@ -45,7 +45,7 @@ pub fn quotas_table(rows: &[QuotaView], columns: usize, colour: Colour) -> Strin
 }
 
 fn window(window: &QuotaWindow) -> String {
-    let id = one_line(window.label.as_deref().unwrap_or(&window.id));
+    let id = figures::window(&one_line(window.label.as_deref().unwrap_or(&window.id)));
     match (window.used_percent, window.exhausted) {
         (Some(percent), _) => format!("{id} {percent:.0} %"),
         (None, true) => format!("{id} used up"),

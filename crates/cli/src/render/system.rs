@@ -87,6 +87,7 @@ fn quota_line(quota: &Quota, now: Timestamp, debug: bool) -> Option<String> {
     }
     let windows = quota.windows.iter().filter_map(|window| {
         let label = one_line(window.label.as_deref().unwrap_or(&window.id));
+        let label = figures::window(&label);
         window.used_percent.map(|used| format!("{label} {used:.0} %"))
     });
     let state = if quota.rate_limited || exhausted { "limited" } else { "fine" };

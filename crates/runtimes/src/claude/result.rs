@@ -70,6 +70,8 @@ fn words(line: &Line) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
+    // Notes of the agent about its own state are for its makers.
+    let errors = errors.filter(|error| !error.starts_with("[ede_diagnostic]"));
     told.unwrap_or_else(|| errors.collect::<Vec<_>>().join("\n"))
 }
 

@@ -387,6 +387,16 @@ fn question_carries_command_or_change() {
 }
 
 #[test]
+fn diagnostics_of_an_interrupt_are_not_a_reason() {
+    let errors = ["[ede_diagnostic] result_type=user stop_reason=null", "it broke"];
+    let line = json!({ "type": "result", "subtype": "error_during_execution", "is_error": true,
+                       "errors": errors });
+    let out = heard(&[line]);
+    let told = format!("{:?}", out.signals);
+    assert!(told.contains("it broke") && !told.contains("ede_diagnostic"), "{told}");
+}
+
+#[test]
 fn reason_of_a_denial_reaches_the_agent() {
     let (mut dialect, mut out) = (Claude.dialect(&spec()), Out::default());
     dialect.hear(&frame(Stream::Stdout, 0, asks("Write").to_string().as_bytes()), &mut out);
