@@ -173,6 +173,9 @@ pub enum Command {
     /// Offer a run's tools as an MCP server on standard input and output
     #[command(name = "mcp-proxy", hide = true)]
     McpProxy,
+    /// Drive runs whose command has gone, until none is left
+    #[command(name = crate::background::COMMAND, hide = true)]
+    BackgroundHost,
     /// Hold one session of a remote, for its keeper
     #[command(hide = true)]
     Courier(Courier),

@@ -10,6 +10,7 @@ use contract::{Code, CommandId, Event, Fault, Page, Problem, RunId, Wish, limits
 use events::{Frames, Going, Lines};
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+pub use host::HostRole;
 use host::ops::agents::{AgentView, Edit, Hire, Saved};
 use host::ops::apply::{Applied, ApplyRequest};
 use host::ops::ask::{self, OpenAsk};
@@ -152,6 +153,12 @@ impl Client {
     pub async fn serves(&self) -> bool {
         let host = self.get::<serde_json::Value>("/api/v1/host").await;
         host.is_ok_and(|host| host["serves"] == true)
+    }
+
+    /// The kind of process that answers here; absent if none does.
+    pub async fn role(&self) -> Option<HostRole> {
+        let host = self.get::<serde_json::Value>("/api/v1/host").await.ok()?;
+        serde_json::from_value(host["role"].clone()).ok()
     }
 
     /// Asks the host to make room for us. `conflict` when it does not.

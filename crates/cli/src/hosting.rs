@@ -4,6 +4,7 @@
 //! process that comes, which takes over its runs. A `serve` asks any other host to make room, and
 //! that process becomes a client.
 
+use crate::background;
 use crate::client::Client;
 use crate::config::{self, Config, Surroundings};
 use crate::doors::Doors;
@@ -12,7 +13,7 @@ use failpoint::Point;
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
 use host::ops::run::{Link, Named};
-use host::{Host, Setup};
+use host::{Host, HostRole, Setup};
 use server::{Door, Listening};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -34,8 +35,21 @@ pub enum Purpose {
     Look,
     /// To act: whoever becomes host takes over what a dead host left behind.
     Act,
+    /// To drive the runs that are there until none is left. A command makes room for it; a server or
+    /// another background host is left alone.
+    Background,
     /// To be the host, at this address; a living one is in the way.
     Serve { door: Box<Door> },
+}
+
+impl Purpose {
+    fn role(&self) -> HostRole {
+        match self {
+            Self::Look | Self::Act => HostRole::Command,
+            Self::Background => HostRole::Background,
+            Self::Serve { .. } => HostRole::Server,
+        }
+    }
 }
 
 /// Where things are.
@@ -73,7 +87,7 @@ pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
         Purpose::Serve { door } => {
             Some(server::open(Door { stalled_ms, ..door.as_ref().clone() }).await)
         }
-        Purpose::Look | Purpose::Act => None,
+        Purpose::Look | Purpose::Act | Purpose::Background => None,
     };
     let begun_ms = host::clock::now().mono_ms;
     loop {
@@ -92,7 +106,12 @@ pub async fn reach(place: &Place, purpose: &Purpose) -> Result<Reached, Fault> {
         if let Some(address) = place.data.address() {
             let client = Client::new(&address, &token)?;
             if client.greets().await {
-                if !matches!(purpose, Purpose::Serve { .. }) {
+                let is_enough = match purpose {
+                    Purpose::Look | Purpose::Act => true,
+                    Purpose::Background => client.role().await != Some(HostRole::Command),
+                    Purpose::Serve { .. } => false,
+                };
+                if is_enough {
                     return Ok(Reached { client, hosting: None });
                 }
                 ask_for_room(place, &client, &mut listening).await?;
@@ -189,12 +208,12 @@ async fn become_host(
         lease_ms: place.config.lease_ms(),
         isolation: config::isolation(&place.surroundings.vars)?,
         tries_max: place.config.tries_max(),
-        serves: matches!(purpose, Purpose::Serve { .. }),
+        role: purpose.role(),
     });
     host.listens_at(url.clone());
     let which = match purpose {
         Purpose::Look => Which::Dead,
-        Purpose::Act | Purpose::Serve { .. } => Which::All,
+        Purpose::Act | Purpose::Background | Purpose::Serve { .. } => Which::All,
     };
     adopt::left_behind(&host, which).await?;
     host.tend();
@@ -262,6 +281,17 @@ impl Hosting {
             _ = tokio::signal::ctrl_c() => {}
         }
         self.leave().await;
+    }
+
+    /// Leaves when the runs that are live here go on under a background host, or have ended. If none
+    /// can be started, it stays until nobody needs it.
+    pub async fn leave_to_background(self, place: &Place) {
+        if self.host.live_runs() == 0 {
+            return self.finish_unless_interrupted().await;
+        }
+        if let Err(fault) = background::ensure(place, Some(self)).await {
+            crate::terminal::complain(&fault);
+        }
     }
 
     /// Leaves now. Live runs go on with their keepers; the next process takes them over.

@@ -2,6 +2,7 @@
 //! no configuration and no memory to speak of; otherwise it does what was typed (`commands/`).
 
 mod args;
+mod background;
 mod client;
 mod commands;
 mod config;
@@ -59,6 +60,12 @@ fn asks_for_json() -> bool {
 }
 
 fn perform(arguments: args::Arguments) -> Result<ExitCode, Stopped> {
+    // Before any thread exists, and before this process holds anything.
+    if let Some(args::Command::BackgroundHost) = &arguments.command
+        && let Some(code) = background::detach()?
+    {
+        return Ok(code);
+    }
     let surroundings = config::Surroundings::gather()?;
     // A courier hands bytes from one end to the other: a second thread would only have to be woken.
     let mut builder = match &arguments.command {

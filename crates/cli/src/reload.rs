@@ -1,43 +1,57 @@
-//! Budgets of a configuration that changes while a server works. The file is looked at every moment,
-//! which costs nothing to speak of, and read again when it is another one. A file that cannot be read,
-//! or has a fault, leaves everything as it was and is named once. Of everything else in it a server
-//! knows what was there when it was started.
+//! Reloads the configuration while a server works: when the file has changed, and on SIGHUP. A file that
+//! cannot be read, or has a fault, leaves everything as it was and is reported once. Only budgets are
+//! taken over; everything else in the file counts from the next start on.
 
 use crate::{config, terminal};
+use contract::Fault;
 use host::Host;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tokio::signal::unix::Signal;
 
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What tells one state of a file from another; `None` when it is not there.
+/// The metadata that tells one state of a file from another; `None` when the file is not there.
 type Mark = Option<(u64, i64, i64, u64)>;
 
-/// Follows the file for as long as this is waited for.
-pub async fn follow(host: Host, path: Option<PathBuf>) {
-    let Some(path) = path else { return std::future::pending().await };
+/// Follows the file and the signal for as long as this is polled.
+pub async fn follow(host: Host, path: Option<PathBuf>, mut hangup: Signal) {
+    let Some(path) = path else {
+        while hangup.recv().await.is_some() {
+            terminal::remark("SIGHUP: there is no configuration file to reload");
+        }
+        return std::future::pending().await;
+    };
     let mut seen = mark(&path).await;
     loop {
-        tokio::time::sleep(LOOK).await;
+        let is_asked = tokio::select! {
+            () = tokio::time::sleep(LOOK) => false,
+            _ = hangup.recv() => true,
+        };
         let now = mark(&path).await;
-        if now == seen {
+        if now == seen && !is_asked {
             continue;
         }
         seen = now;
-        let read = {
-            let path = path.clone();
-            tokio::task::spawn_blocking(move || config::load(Some(&path))).await
-        };
-        let Ok(read) = read else { continue };
-        let taken = match read {
-            Ok(config) => host.set_budgets(config.budgets()).await.map(drop),
-            Err(fault) => Err(fault),
-        };
-        if let Err(fault) = taken {
-            terminal::complain(&fault);
+        match reload(&host, &path).await {
+            Err(fault) => terminal::complain(&fault),
+            Ok(()) if is_asked => terminal::remark(&format!(
+                "SIGHUP: reloaded the budgets of {}; other settings count after a restart",
+                path.display()
+            )),
+            Ok(()) => {}
         }
     }
+}
+
+async fn reload(host: &Host, path: &Path) -> Result<(), Fault> {
+    let file = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || config::load(Some(&file))).await;
+    let read = read.map_err(|error| {
+        Fault::new(contract::Code::InternalError, format!("reading the configuration: {error}"))
+    })?;
+    host.set_budgets(read?.budgets()).await.map(drop)
 }
 
 async fn mark(path: &Path) -> Mark {

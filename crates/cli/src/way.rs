@@ -3,6 +3,7 @@
 //! which may be this process. That is safe because everything that changes something carries an id of
 //! its own, chosen here, and the same id again changes nothing (`host::ops`).
 
+use crate::background;
 use crate::client::Client;
 use crate::hosting::{self, Hosting, Place, Purpose, Reached};
 use contract::{Code, Fault};
@@ -12,6 +13,8 @@ use std::time::Duration;
 const HOSTS_MAX: u32 = 20;
 /// Between two of them: one that is about to leave needs a moment.
 const NEXT_HOST_PAUSE: Duration = Duration::from_millis(20);
+/// How long the end of a command's own run or connection may take to be noticed.
+const OWN_END: Duration = Duration::from_millis(400);
 
 pub struct Way<'a> {
     pub place: &'a Place,
@@ -25,6 +28,13 @@ impl<'a> Way<'a> {
     pub async fn find(place: &'a Place, purpose: Purpose) -> Result<Self, Fault> {
         let Reached { client, hosting } = hosting::reach(place, &purpose).await?;
         Ok(Self { place, purpose, client, hosting })
+    }
+
+    /// A way to a host that outlives this process; `way` is the one that is there already.
+    pub async fn in_background(place: &'a Place, way: Option<Self>) -> Result<Self, Fault> {
+        let hosting = way.and_then(|way| way.hosting);
+        let client = background::ensure(place, hosting).await?;
+        Ok(Self { place, purpose: Purpose::Act, client, hosting: None })
     }
 
     /// Asks whoever hosts, and the next host again when that one is gone.
@@ -70,10 +80,20 @@ impl<'a> Way<'a> {
         Ok(())
     }
 
-    /// The command is done; a host stays for those who still need it.
+    /// Makes sure that what is started by this way outlives this process: a server or a background
+    /// host drives it from now on.
+    pub async fn move_to_background(&mut self) -> Result<(), Fault> {
+        self.client = background::ensure(self.place, self.hosting.take()).await?;
+        Ok(())
+    }
+
+    /// The command is done. Runs that are live here go on under a background host.
     pub async fn finish(self) {
-        if let Some(hosting) = self.hosting {
-            hosting.finish_unless_interrupted().await;
+        let Some(hosting) = self.hosting else { return };
+        // What the command itself did takes a moment to end.
+        if hosting.is_idle_within(OWN_END).await {
+            return hosting.leave().await;
         }
+        hosting.leave_to_background(self.place).await;
     }
 }

@@ -307,6 +307,8 @@ limits! {
     DIFF_FILES_MAX: usize = 5_000;
     /// Worktrees of one directory among which a conversation is looked for.
     TREES_LOOK_MAX: usize = 64;
+    /// How long a background host stays after its last run has ended, in case another one is started.
+    BACKGROUND_LINGER_MS: u64 = 3_000;
     /// An asset that an agent may upload.
     ASSET_BYTES_MAX: usize = 4 * MIB;
     /// Relayed tool calls of one run waiting for their answer.

@@ -54,6 +54,8 @@ use engine::rules::overdue::Overdue;
 use engine::rules::price::PriceTable;
 use ops::relay::{Bearer, Live};
 use prices::Prices;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -99,9 +101,20 @@ pub struct Setup {
     pub isolation: keeper::plan::Level,
     /// How often a task of the queue is tried again by itself, at most.
     pub tries_max: Option<u32>,
-    /// Whether this host is here to stay: it does not make room for another, and someone can answer
-    /// questions from elsewhere.
-    pub serves: bool,
+    pub role: HostRole,
+}
+
+/// The kind of process that hosts a data directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum HostRole {
+    /// A command that hosts for as long as it takes.
+    Command,
+    /// A process without a terminal that drives runs until none is left.
+    Background,
+    /// `ostler serve`: it does not make room for another, and someone can answer questions from
+    /// elsewhere.
+    Server,
 }
 
 /// What others may know of a run that is driven here; its driver keeps it true.
@@ -141,6 +154,7 @@ pub(crate) struct Inner {
     pub lease_ms: u64,
     pub isolation: keeper::plan::Level,
     pub tries_max: Option<u32>,
+    pub role: HostRole,
     pub serves: bool,
     /// Where this host listens; agents are told.
     address: OnceLock<String>,
@@ -194,8 +208,9 @@ impl Host {
             lease_ms,
             isolation,
             tries_max,
-            serves,
+            role,
         } = setup;
+        let serves = role == HostRole::Server;
         let notifier = notify::Notifier::new(notify, &environment);
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
         // system refuses, the parent-death signal and the mark still hold.
@@ -224,6 +239,7 @@ impl Host {
             lease_ms,
             isolation,
             tries_max,
+            role,
             serves,
             address: OnceLock::new(),
             audit,
@@ -322,6 +338,10 @@ impl Host {
                 }
             }
         });
+    }
+
+    pub fn role(&self) -> HostRole {
+        self.inner.role
     }
 
     /// Whether this host is here to stay.

@@ -15,7 +15,7 @@ pub fn setup(dir: &Path) -> Setup {
 /// The same over a store that is open already.
 pub fn with(dir: &Path, store: Store) -> Setup {
     Setup {
-        serves: false,
+        role: crate::HostRole::Command,
         lease_ms: contract::limits::LEASE_MS,
         isolation: Default::default(),
         activity: Activity::Full,

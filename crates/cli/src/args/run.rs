@@ -35,6 +35,10 @@ pub struct Run {
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
 
+    /// Return as soon as the run has started; it goes on in the background (see `ostler watch`)
+    #[arg(short, long, conflicts_with_all = ["trace", "debug"])]
+    pub detach: bool,
+
     /// Working directory [default: the current directory]
     #[arg(long, value_name = "DIR", help_heading = "Workspace")]
     pub cwd: Option<PathBuf>,

@@ -54,7 +54,17 @@ pub struct Follow<'a> {
 pub(super) struct Interrupts {
     int: Signal,
     term: Signal,
+    /// Absent where the user made this process ignore it (`nohup`).
+    hangup: Option<Signal>,
     count: u32,
+}
+
+/// What a person or the system wants of this process.
+pub(super) enum Interrupt {
+    /// Ctrl-C or SIGTERM, for the so-manyeth time.
+    Stop(u32),
+    /// The terminal was closed.
+    HangUp,
 }
 
 impl Interrupts {
@@ -64,25 +74,46 @@ impl Interrupts {
         Ok(Self {
             int: signal(SignalKind::interrupt()).map_err(failed)?,
             term: signal(SignalKind::terminate()).map_err(failed)?,
+            hangup: match ignores_hangup() {
+                true => None,
+                false => Some(signal(SignalKind::hangup()).map_err(failed)?),
+            },
             count: 0,
         })
     }
 
-    pub(super) async fn next(&mut self) -> u32 {
+    pub(super) async fn next(&mut self) -> Interrupt {
         tokio::select! {
             _ = self.int.recv() => {}
             _ = self.term.recv() => {}
+            () = received(&mut self.hangup) => return Interrupt::HangUp,
         }
         self.count += 1;
-        self.count
+        Interrupt::Stop(self.count)
     }
+}
+
+async fn received(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether SIGHUP was ignored when this process was started. Once it is listened for, the answer is no.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    // SIGHUP is signal 1, the lowest bit.
+    mask & 1 == 1
 }
 
 enum Heard {
     /// Another process wants to be the host.
     Handover,
     Event(Option<Result<Received, Fault>>),
-    Interrupt(u32),
+    Interrupt(Interrupt),
     Key(char),
     Time,
 }
@@ -130,7 +161,7 @@ impl<'a> Follow<'a> {
             let lost = loop {
                 let heard = tokio::select! {
                     biased;
-                    count = interrupts.next() => Heard::Interrupt(count),
+                    interrupt = interrupts.next() => Heard::Interrupt(interrupt),
                     () = handover_asked(&self.way.hosting) => Heard::Handover,
                     event = events.next() => Heard::Event(event),
                     key = next_key(&mut keyboard) => Heard::Key(key),
@@ -144,7 +175,12 @@ impl<'a> Follow<'a> {
                         let now = host::clock::now().wall;
                         audience.tick(self.begun_at.map_or(0, |begun| now.since(begun)));
                     }
-                    Heard::Interrupt(count) => {
+                    // The run goes on: whoever follows it hands it to a background host.
+                    Heard::Interrupt(Interrupt::HangUp) => {
+                        *audience = Audience::Nobody;
+                        return Ok(Followed::Left);
+                    }
+                    Heard::Interrupt(Interrupt::Stop(count)) => {
                         if self.on_interrupt == OnInterrupt::Leave {
                             audience.finish();
                             return Ok(Followed::Left);

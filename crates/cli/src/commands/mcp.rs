@@ -47,6 +47,11 @@ pub async fn mcp(context: &Context) -> Result<ExitCode, Stopped> {
     loop {
         tokio::select! {
             Some(Call { tool, args, answer }) = asked.recv() => {
+                // An assistant may end this process at any moment: what it starts must outlive it.
+                if tool == ToolName::StartRun && let Err(fault) = way.move_to_background().await {
+                    let _ = answer.send(Err(fault));
+                    continue;
+                }
                 // One who has gone away meanwhile needs no answer.
                 let _ = answer.send(perform(&mut way, tool, args, cwd).await);
             }

@@ -5,6 +5,7 @@ mod agents;
 mod answer;
 mod apply;
 mod audience;
+mod background_host;
 mod backup;
 mod completions;
 mod config;
@@ -184,6 +185,7 @@ pub async fn perform(
         Command::Help { words } => help(&context, &words),
         Command::Version => version(&context),
         Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,
+        Command::BackgroundHost => background_host::background_host(&context).await,
         Command::Courier(args) => courier::courier(&context, args).await,
     }
 }

@@ -4,14 +4,16 @@ use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
 use super::{Context, Stopped, default_agent, line, run_env};
 use crate::args;
+use crate::client::Client;
 use crate::config::words::Workspace;
 use crate::config::{self, Book, Config, Flags, Resolved};
-use crate::hosting::{Hosting, Place, Purpose};
+use crate::hosting::{Place, Purpose};
 use crate::input;
 use crate::render::Detail;
 use crate::way::Way;
-use contract::event::RunResult;
-use contract::{Code, Fault, NanoUsd};
+use contract::event::{Body, Lifecycle, Phase, RunResult};
+use contract::{Code, Fault, NanoUsd, RunId};
+use futures::StreamExt as _;
 use host::ops::agents::Book as _;
 use host::ops::diff::Diff;
 use host::ops::resume::Resume;
@@ -24,8 +26,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long this run's own end may take to be noticed.
-const OWN_END: Duration = Duration::from_millis(400);
+/// How long `--detach` waits for the agent's program to be started.
+const LAUNCH_MAX: Duration = Duration::from_secs(3);
 
 pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
@@ -59,6 +61,9 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         // Whoever asks for the trace of this run wants one.
         adapter.trace = true;
     }
+    if args.detach {
+        return detached(context, &place, way, request).await;
+    }
     let mut way = match way {
         Some(way) => way,
         None => Way::find(&place, Purpose::Act).await?,
@@ -66,7 +71,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     let started = match line::started(&mut way, &request).await {
         Ok(started) => started,
         Err(fault) => {
-            stay(way.hosting, &place, context).await;
+            way.finish().await;
             return Err(fault.into());
         }
     };
@@ -92,7 +97,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         Some(trace) if followed.is_ok() => trace.fill(&mut follow).await,
         _ => Ok(()),
     };
-    stay(follow.way.hosting, &place, context).await;
+    follow.way.finish().await;
     let followed = followed?;
     traced?;
     match followed {
@@ -115,6 +120,58 @@ fn hint(result: &RunResult, context: &Context, request: &RunRequest) -> Option<S
     let mistaken = request.adapter.as_ref().and_then(config::mistaken::of_adapter);
     let mistaken = mistaken.map(|(message, hint)| format!("{message}: {hint}"));
     mistaken.or_else(|| run_env::hint(result, &context.surroundings.vars, request))
+}
+
+/// Starts a run under a host that outlives this process, and says how to follow it.
+async fn detached<'a>(
+    context: &Context,
+    place: &'a Place,
+    way: Option<Way<'a>>,
+    mut request: RunRequest,
+) -> Result<ExitCode, Stopped> {
+    // Nobody sits at this run's terminal; requests for approval can still be answered with
+    // `ostler answer` if `--permission ask` is given.
+    request.attended = false;
+    let mut way = Way::in_background(place, way).await?;
+    let started = line::started(&mut way, &request).await;
+    let ended = match &started {
+        Ok(started) => early_end(&way.client, started.run_id).await,
+        Err(_) => None,
+    };
+    // If the background host ended meanwhile, this process drives the run and hands it over now.
+    way.finish().await;
+    let started = started?;
+    if let Some(result) = ended {
+        complain(&result);
+        return Ok(exit_code(&result));
+    }
+    if context.global.json {
+        context.print_json(&started)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let id = started.run_id.to_string();
+    let id = crate::render::tail(&id);
+    context.print(&format!(
+        "started {id} in the background\n  ostler watch {id}   follow it\n  ostler stop {id}    stop it"
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The result of a run that failed before its agent was running, for example because its program does
+/// not exist.
+async fn early_end(client: &Client, run: RunId) -> Option<Box<RunResult>> {
+    let look = async {
+        let mut events = client.follow(run, 0).await.ok()?;
+        while let Some(Ok(received)) = events.next().await {
+            match received.event().ok()?.body {
+                Body::Lifecycle(Lifecycle { phase: Phase::Running, .. }) => return None,
+                Body::Result(result) => return result.code.is_some().then(|| Box::new(result)),
+                _ => {}
+            }
+        }
+        None
+    };
+    tokio::time::timeout(LAUNCH_MAX, look).await.ok().flatten()
 }
 
 /// The words of the prompt, as one text.
@@ -181,20 +238,6 @@ fn complain(result: &RunResult) {
         let message = result.message.clone().unwrap_or_else(|| code.row().message.to_owned());
         crate::terminal::complain(&Fault::new(code, message));
     }
-}
-
-/// A host that is done stays for those who still need it.
-async fn stay(hosting: Option<Hosting>, place: &Place, context: &Context) {
-    let Some(hosting) = hosting else { return };
-    // Our own run and connection take a moment to be gone; only others are worth a word.
-    if !hosting.is_idle_within(OWN_END).await && context.surroundings.stderr_is_terminal {
-        let text = format!(
-            "staying to host {} for others; Ctrl-C leaves it to them",
-            place.data.path().display()
-        );
-        let _ = writeln!(std::io::stderr(), "{text}");
-    }
-    hosting.finish_unless_interrupted().await;
 }
 
 /// The spec of the agent that was named, if it was hired and nothing in the configuration comes

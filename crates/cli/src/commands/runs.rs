@@ -47,6 +47,9 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
         })?;
         return Ok(ExitCode::SUCCESS);
     }
+    if args.live && host["role"] == "background" && context.surroundings.stderr_is_terminal {
+        terminal::remark(&format!("hosted in the background by process {}", host["pid"]));
+    }
     let now = host::clock::now().wall;
     let waiting = waiting.into_iter().rev().filter_map(|task| in_line(task, now));
     let home = context.surroundings.vars.get("HOME").map(Path::new);

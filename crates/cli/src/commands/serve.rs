@@ -1,4 +1,5 @@
-//! `ostler serve`: hosts the data directory until told to stop. Live runs outlive it: their keepers
+//! `ostler serve`: hosts the data directory until told to stop. SIGHUP reloads the configuration (see
+//! `reload.rs`). Live runs outlive it: their keepers
 //! hold them, and the next host takes over.
 
 use super::{Context, Stopped};
@@ -26,6 +27,7 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
     let failed = |error| Fault::new(Code::InternalError, format!("listening for signals: {error}"));
     let mut int = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut term = signal(SignalKind::terminate()).map_err(failed)?;
+    let hangup = signal(SignalKind::hangup()).map_err(failed)?;
     context.print(&format!("listening on {}", hosting.front()))?;
     if args.sign_in {
         let link = super::token::link(&reached.client, Scope::Admin).await?;
@@ -36,7 +38,9 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
         _ = term.recv() => Ok(ExitCode::SUCCESS),
         // The next process reads the disk afresh; until then the keepers hold the runs.
         fault = hosting.broken() => Err(fault.into()),
-        () = reload::follow(hosting.host().clone(), place.config.path.clone()) => Ok(ExitCode::SUCCESS),
+        () = reload::follow(hosting.host().clone(), place.config.path.clone(), hangup) => {
+            Ok(ExitCode::SUCCESS)
+        }
     };
     hosting.leave().await;
     ended

@@ -31,7 +31,7 @@ pub async fn watch(context: &Context, args: args::LiveRun) -> Result<ExitCode, S
     let mut follow = Follow::new(way, run, OnInterrupt::Leave);
     let followed = follow.until_its_end(&mut Audience::of(context, Detail::Usual)).await;
     match (&followed, follow.way.hosting) {
-        (Ok(Followed::Left), Some(hosting)) => hosting.leave().await,
+        (Ok(Followed::Left), Some(hosting)) => hosting.leave_to_background(&place).await,
         (_, Some(hosting)) => hosting.finish_unless_interrupted().await,
         (_, None) => {}
     }

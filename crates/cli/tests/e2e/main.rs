@@ -17,6 +17,7 @@ mod api;
 mod approvals;
 mod asks;
 mod assistant;
+mod background;
 mod bad_input;
 mod budgets;
 mod burst;

@@ -119,7 +119,7 @@ impl Yard {
             workspace: Some(crate::ops::run::Where::Temporary),
         };
         Host::new(Setup {
-            serves: true,
+            role: crate::HostRole::Server,
             budgets,
             resolve: Box::new(move |_| Ok(named.clone())),
             tries_max,

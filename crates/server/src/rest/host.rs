@@ -6,7 +6,7 @@ use crate::App;
 use axum::Json;
 use axum::extract::State;
 use contract::{Code, Timestamp};
-use host::Trouble;
+use host::{HostRole, Trouble};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -28,6 +28,7 @@ pub struct HostView {
     store: StoreView,
     /// Whether it stays until it is stopped.
     serves: bool,
+    role: HostRole,
 }
 
 /// How its store is.
@@ -49,6 +50,7 @@ pub async fn show(State(app): State<App>) -> Json<HostView> {
         live_runs: app.host.live_runs(),
         store,
         serves: app.host.serves(),
+        role: app.host.role(),
     })
 }
 
