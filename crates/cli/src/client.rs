@@ -67,7 +67,10 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base)).bearer_auth(&self.token)
+        self.http
+            .request(method, format!("{}{path}", self.base))
+            .bearer_auth(&self.token)
+            .header("ostler-surface", "cli")
     }
 
     /// Whether a host answers here and knows our token.
@@ -163,7 +166,7 @@ impl Client {
 
     /// Asks the host to make room for us. `conflict` when it does not.
     pub async fn ask_handover(&self) -> Result<(), Fault> {
-        self.post("/api/v1/host/handover", &serde_json::json!({})).await.map(drop)
+        answered(self.request(Method::POST, "/api/v1/host/handover")).await.map(drop)
     }
 
     /// Asks for a run. One that waits for a slot is to be asked for again.
@@ -292,8 +295,8 @@ impl Client {
     }
 
     async fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
-        // Whatever is not a look says that it is JSON: no page of a browser can.
-        self.put(Method::DELETE, path, &serde_json::json!({})).await
+        let response = answered(self.request(Method::DELETE, path)).await?;
+        response.json().await.map_err(|error| unreachable_host(&error))
     }
 
     async fn put<T: DeserializeOwned>(
@@ -308,7 +311,7 @@ impl Client {
 
     /// The questions that wait for a person, the most urgent first.
     pub async fn asks(&self) -> Result<Vec<OpenAsk>, Fault> {
-        Ok(ask::by_urgency(self.all("/api/v1/asks").await?))
+        Ok(ask::by_urgency(self.all("/api/v1/approvals").await?))
     }
 
     /// The events behind `after`, followed until the run has ended or the connection breaks.

@@ -2,6 +2,7 @@
 //! like (RFC 9457). A scope holds all that a lesser one holds; the token of a run is no person's and
 //! has none. Which route wants which is the server's table, never decided here.
 
+use crate::fault::Surface;
 use crate::{Code, Fault};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,18 +59,30 @@ pub struct Problem {
     pub more: Option<String>,
 }
 
-impl From<Fault> for Problem {
-    fn from(fault: Fault) -> Self {
+impl Problem {
+    /// A fault with its hint in the words of the surface that asked.
+    pub fn on(surface: Surface, fault: Fault) -> Self {
         let row = fault.code.row();
+        // A request is refused with this code only because of limits of this server.
+        let title = match fault.code {
+            Code::RateLimited => "too many requests to this server",
+            _ => row.message,
+        };
         Self {
             kind: format!("urn:ostler:fault:{}", row.word),
-            title: row.message.to_owned(),
+            title: title.to_owned(),
             status: row.http,
             code: fault.code,
-            hint: fault.hint().to_owned(),
+            hint: fault.hint_on(surface).to_owned(),
             detail: fault.message,
             more: fault.detail,
         }
+    }
+}
+
+impl From<Fault> for Problem {
+    fn from(fault: Fault) -> Self {
+        Self::on(Surface::Api, fault)
     }
 }
 
@@ -82,6 +95,7 @@ impl From<Problem> for Fault {
 
 /// One page of a listing, by key: whoever wants the next one gives `next` where this one began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "{T}Page")]
 pub struct Page<T> {
     pub items: Vec<T>,
     /// Where the next page begins; absent on the last one.

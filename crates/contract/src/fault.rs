@@ -36,8 +36,24 @@ pub struct Row {
     pub retry: Retry,
     /// The first line a person reads, before the particulars.
     pub message: &'static str,
-    /// What to do next.
+    /// What to do next, for a person at a terminal.
     pub hint: &'static str,
+}
+
+/// The place where a fault is read, which decides the words of its hint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Surface {
+    /// A terminal: commands and flags of `ostler`.
+    Cli,
+    /// The HTTP API: methods, addresses and fields.
+    Api,
+    /// A model that calls tools over MCP: names of tools and their arguments.
+    Tool,
+}
+
+/// Whether a hint names a command or a flag of `ostler`, which only a person at a terminal can use.
+fn names_command(hint: &str) -> bool {
+    hint.contains("`ostler ") || hint.split([' ', '`', '(']).any(|word| word.starts_with("--"))
 }
 
 macro_rules! table {
@@ -127,6 +143,49 @@ table! {
     130 409 No Cancelled "cancelled", "stopped by a person", "run again when you like";
 }
 
+/// Hints whose row names a command or a flag, for callers of the API and for models that call tools.
+macro_rules! hints {
+    ($($code:ident, $api:literal, $tool:literal;)+) => {
+        impl Row {
+            /// What to do next, in the words of a surface.
+            pub const fn hint_on(self, surface: Surface) -> &'static str {
+                match (surface, self.code) {
+                    $((Surface::Api, Code::$code) => $api,)+
+                    $((Surface::Tool, Code::$code) => $tool,)+
+                    (Surface::Cli | Surface::Api | Surface::Tool, _) => self.hint,
+                }
+            }
+        }
+    };
+}
+
+hints! {
+    InternalError, "please report it with the request that was sent", "please report it to the person you work for";
+    Usage, "see the operation in /api/v1/openapi.json", "see the input schema of the tool";
+    InvalidConfig, "fix the named key; docs/configuration.md lists what is allowed", "ask the person to fix the named key of ostler.json";
+    UnknownAgent, "GET /api/v1/agents lists the agents; a runtime such as `claude` or `demo` is a name too", "call list_runtimes or list_agents for the names";
+    BadWorkspace, "give an existing directory as `cwd`", "give an existing directory as `cwd`";
+    PolicyNotPossible, "give another `permission`, or `workspace: worktree`", "give another `permission`, or `worktree: true`";
+    NotSupported, "the card of the runtime says what it can do", "call list_runtimes to see what the runtime can do";
+    Unauthorized, "send `authorization: Bearer TOKEN` with a token of this server", "ask the person for a token";
+    TimeoutWall, "raise `clocks.wall_ms`, or timeoutSec of the adapter", "give a longer `timeout_minutes`";
+    TimeoutSilence, "raise `clocks.silence_ms`, or read the events of the run for what it waits for", "read the run with show_run for what it waits for";
+    AgentFailed, "its reason is in the result event of the run", "read its reason with show_run";
+    ModelNotFound, "check `model`", "check `model`";
+    MaxTurns, "start another run with `resume` to go on", "start another run with `resume` to go on";
+    NativeSessionUnknown, "start a run without `resume`", "start a run without `resume`";
+    ProcessCrashed, "its last lines are in the result event of the run", "read its last lines with show_run";
+    EndedWithoutResult, "its last lines are in the result event of the run", "read its last lines with show_run";
+    PermissionDenied, "allow it, or start the run with another `permission`", "ask the person, or give another `permission`";
+    PermissionUnanswered, "POST /api/v1/approvals/{approval}/answer, or raise askTimeoutSec", "ask the person to answer sooner";
+    Forbidden, "use the address of the server and a token of the needed scope", "ask the person; this token may not do it";
+    Conflict, "read it again before you decide", "read it again before you decide";
+    PortInUse, "choose another address", "choose another address";
+    ProtocolError, "the line is in the events of the run", "read the run with show_run";
+    NotFound, "the list of this kind has what there is", "list what there is first";
+    PolicyBroken, "the workspace may have changed: read the events of the run, and give `workspace: worktree` or another `permission`", "the workspace may have changed: tell the person; `worktree: true` or another `permission` prevents it";
+}
+
 impl Code {
     pub const fn word(self) -> &'static str {
         self.row().word
@@ -179,8 +238,16 @@ impl Fault {
         self
     }
 
+    /// What to do next, for a person at a terminal.
     pub fn hint(&self) -> &str {
-        self.hint.as_deref().unwrap_or(self.code.row().hint)
+        self.hint_on(Surface::Cli)
+    }
+
+    /// What to do next, in the words of a surface. A hint of its own that names a command or a flag is
+    /// for a terminal; elsewhere the table's hint for that surface takes its place.
+    pub fn hint_on(&self, surface: Surface) -> &str {
+        let fits = |hint: &&str| surface == Surface::Cli || !names_command(hint);
+        self.hint.as_deref().filter(fits).unwrap_or(self.code.row().hint_on(surface))
     }
 }
 
@@ -205,6 +272,20 @@ mod tests {
             assert_eq!(serde_json::to_value(code).unwrap(), row.word);
             assert!(!row.message.is_empty() && !row.hint.is_empty(), "{}", row.word);
             assert!(!row.message.ends_with('.') && !row.hint.ends_with('.'), "{}", row.word);
+        }
+    }
+
+    #[test]
+    fn hints_for_api_and_tools_name_no_command() {
+        for code in Code::ALL {
+            let row = code.row();
+            let (api, tool) = (row.hint_on(Surface::Api), row.hint_on(Surface::Tool));
+            assert!(!names_command(api) && !names_command(tool), "{}: {api}, {tool}", row.word);
+            let typed = Fault::new(*code, "x").with_hint("run `ostler runs`, or give --cwd");
+            assert_eq!(typed.hint(), "run `ostler runs`, or give --cwd");
+            assert_eq!(typed.hint_on(Surface::Api), api);
+            let plain = Fault::new(*code, "x").with_hint("wait a minute");
+            assert_eq!(plain.hint_on(Surface::Tool), "wait a minute");
         }
     }
 

@@ -31,7 +31,7 @@ pub use access::{Page, Problem, Scope};
 pub use card::{Card, Policy};
 pub use command::{Command, Wish};
 pub use event::{Body, Event, Outcome};
-pub use fault::{Code, Fault};
+pub use fault::{Code, Fault, Surface};
 pub use id::{AgentId, AskId, CommandId, RunId, TaskId, TokenId};
 pub use money::{NanoUsd, Tokens};
 pub use plan::LaunchPlan;

@@ -77,6 +77,17 @@ limits! {
     RESERVE_MS: u64 = 15 * 60 * 1000;
     /// The share of what was set aside that is left when a run asks for more, in percent.
     RESERVE_MORE_PERCENT: u64 = 50;
+    /// Runs that are looked at for one page of a filtered list.
+    RUNS_SCANNED_MAX: usize = 10_000;
+    /// How long a run may have waited between the making of its id and its start, for filters by time.
+    RUN_WAIT_MS: i64 = 24 * 3600 * 1000;
+    /// How often a tool call over MCP that waits for a person reports that it still waits.
+    MCP_PROGRESS_MS: u64 = 15_000;
+    /// How long `wait_run` of `ostler mcp` waits unless its caller says otherwise: less than the 60 s
+    /// after which clients of MCP give up.
+    WAIT_RUN_MS: u64 = 45_000;
+    /// How long it may be told to wait.
+    WAIT_RUN_MS_MAX: u64 = 600_000;
     /// Budgets that are looked at before one start.
     BUDGETS_MAX: usize = 64;
     /// How long a provider may take to tell how an account stands.

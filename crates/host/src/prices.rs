@@ -41,6 +41,7 @@ enum Tables {
 
 /// One line of the list of prices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Price")]
 pub struct Listed {
     /// `provider/model`.
     pub model: String,

@@ -6,7 +6,7 @@ use crate::App;
 use crate::names::Names;
 use crate::places::Standing;
 use crate::refused::Refused;
-use crate::rest::{self, Access, Problem};
+use crate::rest::{self, Access, BodyUse, Problem};
 use crate::{keyed, sign_in};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
@@ -258,20 +258,37 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
         Method::GET | Method::HEAD => Body::empty(),
         // What nobody takes is told so, whatever it has to say.
         _ if !rest::takes(matched, &parts.method) => Body::empty(),
-        _ => {
-            content_type(&parts.headers)?;
-            Body::from(whole(&parts.headers, body).await?)
-        }
+        // A body that an operation does not take has its limit like any other, and is dropped. A page
+        // of another site is kept out by the Origin that a cookie needs, not by a content type.
+        _ => match rest::body_use(matched, &parts.method) {
+            BodyUse::None => {
+                whole(&parts.headers, body).await?;
+                Body::empty()
+            }
+            BodyUse::Required => {
+                content_type(&parts.headers)?;
+                Body::from(whole(&parts.headers, body).await?)
+            }
+            BodyUse::Optional => {
+                let sent = whole(&parts.headers, body).await?;
+                if !sent.is_empty() {
+                    content_type(&parts.headers)?;
+                }
+                Body::from(sent)
+            }
+        },
     };
     Ok(Request::from_parts(parts, body))
 }
 
 /// Lets a request through, or answers it here.
 pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
-    protected(match admit(&app, request).await {
+    let surface = rest::surface_of(request.headers());
+    let response = match admit(&app, request).await {
         Ok(request) => keyed::answer(&app, request, next).await,
         Err(fault) => Problem(fault).into_response(),
-    })
+    };
+    protected(rest::worded(surface, response))
 }
 
 /// What every answer says to a browser that got hold of it.

@@ -27,6 +27,7 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Where to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(rename = "FeedHint")]
 pub enum Hinted {
     /// Its events now go up to this one.
     Run {

@@ -62,6 +62,15 @@ impl Names {
             || self.everywhere.is_some_and(|port| address.is_some_and(|to| to.port() == port))
     }
 
+    /// The names to call this server by, in words for the caller.
+    fn expected(&self) -> String {
+        let more = "set server.publicUrl to add a name";
+        match self.everywhere {
+            Some(port) => format!("call it by an address of this machine and port {port}; {more}"),
+            None => format!("call it {}; {more}", self.hosts.first().map_or("", String::as_str)),
+        }
+    }
+
     /// Refuses a request that is meant for another.
     pub fn host(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Fault> {
         let mut given = headers.get_all(header::HOST).iter();
@@ -69,7 +78,8 @@ impl Names {
         let whole = uri.authority().is_none_or(|named| self.is_own(named.as_str()));
         match (given.next().map(|host| host.to_str()), given.next()) {
             (Some(Ok(host)), None) if whole && self.is_own(host) => Ok(()),
-            _ => Err(Fault::new(Code::Forbidden, "the Host header does not name this server")),
+            _ => Err(Fault::new(Code::Forbidden, "the Host header does not name this server")
+                .with_hint(self.expected())),
         }
     }
 

@@ -201,6 +201,7 @@ pub struct CostKey {
 
 /// What was spent; the names are there when they were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Cost")]
 pub struct CostRow {
     /// `2026-11-15`, in UTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]

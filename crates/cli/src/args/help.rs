@@ -132,7 +132,6 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ]),
     ("token list", &["ostler token list", "ostler token list --json"]),
     ("token revoke", &["ostler token revoke ci", "ostler token revoke 9db09c1e"]),
-    ("token link", &["ostler token link", "ostler token link --scope viewer"]),
     ("backup", &["ostler backup ~/ostler-backup", "ostler --data ~/ostler-backup runs"]),
     ("conformance", &[
         "ostler conformance process -- ./my-agent",

@@ -12,7 +12,8 @@ pub struct Serve {
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
     /// Print a single-use link that signs a browser in
-    #[arg(long)]
+    // Hidden until there is a page for a browser to show.
+    #[arg(long, hide = true)]
     pub sign_in: bool,
 }
 
@@ -38,6 +39,8 @@ pub enum Token {
         token: String,
     },
     /// Print a single-use link that signs a browser in
+    // Hidden until there is a page for a browser to show.
+    #[command(hide = true)]
     Link {
         /// What the browser may do: viewer, operator or admin
         #[arg(long, value_name = "SCOPE", value_parser = scope, default_value = "admin")]

@@ -6,9 +6,8 @@ use super::figures;
 use super::money::{left, right, table};
 use super::tone::Colour;
 use contract::event::{BudgetLevel, QuotaWindow};
-use engine::rules::breaker::Breaker;
 use host::ops::limits::{BudgetView, SharedAmounts};
-use host::ops::quota::QuotaView;
+use host::ops::quota::{QuotaState, QuotaView};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -23,15 +22,15 @@ pub fn quotas_table(rows: &[QuotaView], columns: usize, colour: Colour) -> Strin
         left("WHY"),
     ];
     let cells = rows.iter().map(|row| {
-        let (word, until) = match row.breaker {
-            Breaker::Closed => ("start", None),
-            Breaker::Open { until } => ("wait", Some(until)),
-            Breaker::Probing { .. } => ("one asks first", None),
-            Breaker::Resuming { next_at, .. } => ("one by one", Some(next_at)),
+        let (word, until) = match row.state {
+            QuotaState::Open => ("start", None),
+            QuotaState::Blocked { until } => ("wait", Some(until)),
+            QuotaState::Probing { .. } => ("one asks first", None),
+            QuotaState::Resuming { next_at, .. } => ("one by one", Some(next_at)),
         };
         let windows: Vec<String> = row.windows.iter().map(window).collect();
-        // Why a breaker was opened that is closed again is history.
-        let why = row.why.as_deref().filter(|_| row.breaker != Breaker::Closed);
+        // The reason of an earlier block is history.
+        let why = row.why.as_deref().filter(|_| row.state != QuotaState::Open);
         vec![
             one_line(&row.scope),
             word.to_owned(),
@@ -113,11 +112,11 @@ mod tests {
     #[test]
     fn a_door_that_is_closed_says_until_when_and_why_and_an_open_one_says_nothing_old() {
         let rows: Vec<QuotaView> = serde_json::from_value(json!([
-            { "scope": "acme/work", "state": "open", "until": "2026-11-16T15:00:00.000Z", "live": 2,
+            { "scope": "acme/work", "state": "blocked", "until": "2026-11-16T15:00:00.000Z", "live": 2,
               "why": "You've hit your limit", "windows": [
                 { "id": "five_hour", "used_percent": 100.0, "exhausted": true },
                 { "id": "week", "label": "7 days", "exhausted": false } ] },
-            { "scope": "acme/own", "state": "closed", "live": 0, "why": "long ago" },
+            { "scope": "acme/own", "state": "open", "live": 0, "why": "long ago" },
         ]))
         .unwrap();
         insta::assert_snapshot!(quotas_table(&rows, usize::MAX, Colour::Off), @r"

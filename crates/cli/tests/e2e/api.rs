@@ -267,6 +267,135 @@ fn a_link_is_made_by_a_server_alone() {
     let _ = serve.child.wait();
 }
 
+#[test]
+fn runs_are_filtered_and_paged() {
+    let door = Door::open();
+    for prompt in ["hello", "fail", "hello"] {
+        let run = parsed(&start(&door, prompt, None))["run_id"].as_str().unwrap().to_owned();
+        ended(&door, &run);
+    }
+    let work = door.ostler.instance.work().display().to_string();
+    let count = |query: &str| {
+        let page = get(&door, &format!("/api/v1/runs?{query}"));
+        page["items"].as_array().unwrap().len()
+    };
+    for (query, expected) in [
+        ("agent=demo", 3),
+        ("agent=nobody", 0),
+        ("state=settled", 3),
+        ("state=live", 0),
+        ("outcome=failed", 1),
+        ("outcome=succeeded&agent=demo", 2),
+        ("since=1h", 3),
+        ("since=2999-01-01", 0),
+        ("since=2999-01-01T00:00:00.000Z", 0),
+        (&format!("cwd={work}"), 3),
+        ("cwd=%2Fnowhere", 0),
+    ] {
+        assert_eq!(count(query), expected, "{query}");
+    }
+    let first = get(&door, "/api/v1/runs?outcome=succeeded&limit=1");
+    let next = first["next"].as_str().expect("there is another");
+    let second = get(&door, &format!("/api/v1/runs?outcome=succeeded&limit=1&before={next}"));
+    assert_ne!(first["items"][0]["run_id"], second["items"][0]["run_id"]);
+    assert_eq!(second["items"].as_array().unwrap().len(), 1);
+    for wrong in ["since=yesterday", "state=odd", "colour=red"] {
+        let answer = door.owner("GET", &format!("/api/v1/runs?{wrong}"), "");
+        assert_eq!(answer.status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn older_names_are_still_taken() {
+    let door = Door::open();
+    let body = json!({
+        "agent": "demo", "prompt": "ask me", "cwd": door.ostler.instance.work(),
+        "permission": "ask", "attended": true,
+    });
+    let run = parsed(&door.owner("POST", "/api/v1/runs", &body.to_string()))["run_id"].clone();
+    let run = run.as_str().unwrap();
+    let ask = testkit::until("an approval", BOUND_MS, || {
+        let open = get(&door, "/api/v1/approvals");
+        open["items"][0]["approval_id"].as_str().map(str::to_owned)
+    });
+    let old = get(&door, "/api/v1/asks");
+    assert_eq!(
+        (&old["items"][0]["ask_id"], &old["items"][0]["run_id"]),
+        (&json!(ask), &json!(run))
+    );
+    let commands = format!("/api/v1/runs/{run}/commands");
+    for (body, status) in [
+        (json!({ "command": "say", "wish": "say", "text": "x" }), 400),
+        (json!({ "command": "dance" }), 400),
+        (json!({ "wish": "answer", "ask_id": ask, "option": "allow" }), 202),
+    ] {
+        let answer = door.owner("POST", &commands, &body.to_string());
+        assert_eq!(answer.status, status, "{body}: {}", answer.body);
+    }
+    ended(&door, run);
+    let document = get(&door, "/api/v1/openapi.json");
+    assert_eq!(document["paths"]["/api/v1/asks"]["get"]["deprecated"], true);
+    assert_eq!(document["paths"]["/api/v1/approvals"]["get"]["deprecated"], Value::Null);
+}
+
+#[test]
+fn operations_without_a_body_take_no_content_type() {
+    let door = Door::open();
+    let run = parsed(&start(&door, "hello", None))["run_id"].as_str().unwrap().to_owned();
+    ended(&door, &run);
+    let token = json!({ "name": "short", "scope": "viewer" }).to_string();
+    assert_eq!(door.owner("POST", "/api/v1/tokens", &token).status, 201);
+    let slow = parsed(&start(&door, "slow", None))["run_id"].as_str().unwrap().to_owned();
+    let bearer = format!("Bearer {}", door.token);
+    let plain = [("host", door.address.as_str()), ("authorization", &bearer)];
+    for (method, target, status) in [
+        ("DELETE", format!("/api/v1/runs/{run}"), 200),
+        ("POST", "/api/v1/tokens/short/revoke".to_owned(), 200),
+        ("POST", format!("/api/v1/runs/{slow}/stop"), 202),
+        ("POST", "/api/v1/runs".to_owned(), 415),
+    ] {
+        let answer = door.request(method, &target, &plain, "");
+        assert_eq!(answer.status, status, "{method} {target}: {}", answer.body);
+    }
+    ended(&door, &slow);
+    // A body that may be left out is still JSON when it is there.
+    let stop = format!("/api/v1/runs/{slow}/stop");
+    assert_eq!(door.request("POST", &stop, &plain, "at_once=true").status, 415);
+}
+
+#[test]
+fn refusals_speak_to_callers_of_the_api() {
+    let door = Door::open();
+    let problem = |method: &str, target: &str, body: &str| {
+        let answer = door.owner(method, target, body);
+        assert!(answer.status >= 400, "{target}: {answer:?}");
+        parsed(&answer)
+    };
+    let wrong = problem("POST", "/api/v1/runs", r#"{"agent":"demo","prompt":"x"}"#);
+    assert_eq!(wrong["detail"], "missing field `cwd` in the request body");
+    assert_eq!(wrong["hint"], "see POST /api/v1/runs in /api/v1/openapi.json");
+    for (method, target, body) in [
+        ("GET", "/api/v1/runs/nothing", ""),
+        ("GET", "/api/v1/runs?colour=red", ""),
+        ("POST", "/api/v1/runs", r#"{"agent":"nobody","prompt":"x","cwd":"/"}"#),
+        ("POST", "/api/v1/approvals/nothing/answer", r#"{"option":"allow"}"#),
+        ("POST", "/api/v1/tasks/nothing/approve", "{}"),
+        ("POST", "/api/v1/quotas/clear", r#"{"scope":"x"}"#),
+    ] {
+        let told = problem(method, target, body);
+        let words = format!("{} {}", told["detail"], told["hint"]);
+        for foreign in ["`ostler ", " --", "deserialize", "line 1 column"] {
+            assert!(!words.contains(foreign), "{method} {target}: {words}");
+        }
+    }
+    // The same fault at a terminal names the command.
+    let said = door.ostler.says(&["show", "nothing"]);
+    assert!(said.stderr.contains("ostler runs"), "{}", said.stderr);
+    let headers = [("host", "evil.example")];
+    let refused = parsed(&door.request("GET", "/healthz", &headers, ""));
+    assert!(refused["hint"].as_str().unwrap().contains(&door.address), "{refused}");
+}
+
 /// An assistant's end of `ostler mcp`.
 pub struct Assistant {
     child: Child,
@@ -290,6 +419,8 @@ impl Assistant {
         });
         let answer = assistant.ask("initialize", &hello);
         assert_eq!(answer["result"]["serverInfo"]["name"], "ostler", "{answer}");
+        let instructions = answer["result"]["instructions"].as_str().unwrap_or_default();
+        assert!(instructions.contains("start_run"), "{answer}");
         assistant.write(&json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }));
         assistant
     }
@@ -329,6 +460,10 @@ impl Assistant {
 fn an_assistant_starts_a_run_reads_it_and_answers_its_question() {
     let ostler = Ostler::new();
     let mut assistant = Assistant::new(&ostler);
+    for method in ["prompts/list", "resources/list"] {
+        let answer = assistant.ask(method, &json!({}));
+        assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
+    }
     let listed = assistant.ask("tools/list", &json!({}));
     let tools: Vec<_> = listed["result"]["tools"]
         .as_array()
@@ -347,9 +482,17 @@ fn an_assistant_starts_a_run_reads_it_and_answers_its_question() {
     let run = started["run_id"].as_str().unwrap().to_owned();
     let ask = testkit::until("a question", BOUND_MS, || {
         let (open, _) = assistant.call("list_approvals", json!({}));
-        open["approvals"][0]["ask_id"].as_str().map(str::to_owned)
+        open["approvals"][0]["approval_id"].as_str().map(str::to_owned)
     });
-    let (answered, failed) = assistant.call("answer", json!({ "ask": ask, "choice": "allow" }));
+    let (waited, failed) = assistant.call("wait_run", json!({ "run": run }));
+    assert!(!failed && waited["done"] == false, "{waited}");
+    assert_eq!(
+        waited["approvals"][0]["approval_id"],
+        ask.as_str(),
+        "it does not wait on: {waited}"
+    );
+    let answer = json!({ "approval": ask, "choice": "allow" });
+    let (answered, failed) = assistant.call("answer", answer);
     assert!(!failed, "{answered}");
     let shown = testkit::until("the end of the run", BOUND_MS, || {
         let (shown, _) = assistant.call("show_run", json!({ "run": run }));
@@ -358,7 +501,10 @@ fn an_assistant_starts_a_run_reads_it_and_answers_its_question() {
     assert_eq!(shown["run"]["outcome"], "succeeded");
     assert!(shown["entries"].as_array().is_some_and(|entries| !entries.is_empty()), "{shown}");
     let (runs, _) = assistant.call("list_runs", json!({}));
-    assert_eq!(runs["runs"][0]["id"], run);
+    assert_eq!(runs["runs"][0]["run_id"], run);
+    let (waited, _) = assistant.call("wait_run", json!({ "run": run }));
+    assert!(waited["done"] == true && waited["answer"].is_string(), "{waited}");
+    assert!(waited["entries"].is_null() && waited["run"]["fence"].is_null(), "{waited}");
     for (tool, args) in [
         ("show_run", json!({ "run": "nothing" })),
         ("start_run", json!({ "agent": "nobody", "prompt": "x" })),
@@ -368,6 +514,8 @@ fn an_assistant_starts_a_run_reads_it_and_answers_its_question() {
     ] {
         let (told, failed) = assistant.call(tool, args);
         assert!(failed && told["code"].is_string(), "{tool}: {told}");
+        let hint = told["hint"].as_str().unwrap();
+        assert!(!hint.contains("`ostler ") && !hint.contains("--"), "{tool}: {hint}");
     }
     let unknown = assistant.ask("tools/call", &json!({ "name": "rm", "arguments": {} }));
     assert!(unknown["error"].is_object(), "{unknown}");

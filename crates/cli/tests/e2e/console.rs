@@ -26,7 +26,7 @@ const LOOKS: [&str; 7] = [
 #[derive(Debug, PartialEq)]
 pub struct Step {
     pub command: String,
-    promised: Vec<String>,
+    pub promised: Vec<String>,
 }
 
 /// The commands in the page's `console` blocks, in order.
@@ -50,7 +50,7 @@ pub fn steps(page: &str) -> Vec<Step> {
 }
 
 /// The page's ids, and what they really are.
-type Ids = BTreeMap<String, String>;
+pub type Ids = BTreeMap<String, String>;
 
 /// A line as words, without how long something took or how long ago it was.
 fn words(line: &str) -> Vec<String> {
@@ -82,7 +82,7 @@ fn words(line: &str) -> Vec<String> {
 }
 
 /// Whether what was said is what was promised; what is learnt of ids is kept.
-fn fits(promised: &[String], said: &[String], ids: &mut Ids) -> bool {
+pub fn fits(promised: &[String], said: &[String], ids: &mut Ids) -> bool {
     let Some((first, rest)) = promised.split_first() else { return said.is_empty() };
     if first == "…" {
         return (0..=said.len()).any(|skipped| fits(rest, &said[skipped..], ids));

@@ -92,14 +92,14 @@ fn nothing_starts_with_an_account_that_is_used_up_until_a_person_says_so() {
     assert_eq!(ostler.says(&["run", "other", "x", ALL]).code, 0, "another account is another's");
 
     let quota = &listed(&ostler)[0];
-    assert_eq!((&quota["state"], &quota["live"]), (&json!("open"), &json!(0)), "{quota}");
+    assert_eq!((&quota["state"], &quota["live"]), (&json!("blocked"), &json!(0)), "{quota}");
     assert!(quota["why"].as_str().unwrap().contains("usage limit"), "{quota}");
     let shown = ostler.says(&["quotas"]);
     assert!(shown.stdout.contains("wait"), "{shown:?}");
 
     let cleared = ostler.says(&["quotas", "clear", &scope]);
     assert_eq!(cleared.code, 0, "{cleared:?}");
-    assert_eq!(listed(&ostler)[0]["state"], "closed");
+    assert_eq!(listed(&ostler)[0]["state"], "open");
     assert_eq!(ostler.says(&["run", "second", "x", ALL]).code, 0);
     assert_eq!(ostler.says(&["quotas", "clear", "nobody"]).code, 16);
 }

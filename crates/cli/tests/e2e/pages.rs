@@ -89,12 +89,12 @@ fn every_list_that_can_grow_has_every_row_once_on_pages_of_any_size() {
         assert_eq!(door.owner("POST", "/api/v1/runs", &run.to_string()).status, 201);
     }
     testkit::until("four questions", BOUND_MS, || {
-        let open = get(&door, "/api/v1/asks");
+        let open = get(&door, "/api/v1/approvals");
         (open["items"].as_array()?.len() == NAMES.len()).then_some(())
     });
     let lists = [
         ("/api/v1/tokens", "/name", Some("")),
-        ("/api/v1/asks", "/ask_id", None),
+        ("/api/v1/approvals", "/ask_id", None),
         ("/api/v1/quotas", "/scope", None),
         ("/api/v1/prices?model=our%20own", "/model", Some("our own/")),
         ("/api/v1/costs?by=agent", "/agent", Some("")),
@@ -130,7 +130,7 @@ fn what_is_no_place_in_a_list_is_refused() {
     let door = Door::open();
     let targets = [
         "/api/v1/tokens?after=token_1".to_owned(),
-        "/api/v1/asks?after=x".to_owned(),
+        "/api/v1/approvals?after=x".to_owned(),
         "/api/v1/costs?after=".to_owned(),
         format!("/api/v1/costs?by=agent&after={}", escaped("[]")),
         format!("/api/v1/costs?by=agent&after={}", escaped(r#"["a","b"]"#)),

@@ -90,8 +90,22 @@ impl Place {
             ("POST", "/api/v1/host/handover"),
             ("DELETE", "/api/v1/runs/{run}"),
             ("POST", "/api/v1/tokens/{token}/revoke"),
+            ("POST", "/api/v1/runs/{run}/interrupt"),
         ];
         !wordless.contains(&(self.method.as_str(), self.route))
+    }
+
+    /// Whether its body may be left out.
+    pub fn has_an_optional_body(&self) -> bool {
+        let optional = [
+            "/api/v1/runs/{run}/apply",
+            "/api/v1/runs/{run}/stop",
+            "/api/v1/tasks/{task}/cancel",
+            "/api/v1/tasks/{task}/retry",
+            "/api/v1/tasks/{task}/reopen",
+            "/api/v1/tasks/{task}/approve",
+        ];
+        self.method == "POST" && optional.contains(&self.route)
     }
 
     /// What it says to whoever needs no token and brings nothing.

@@ -17,6 +17,7 @@ pub use crate::trees::{Changed, Status};
 
 /// A run's changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RunDiff")]
 pub struct Diff {
     pub run_id: RunId,
     /// The commit that its worktree began with.

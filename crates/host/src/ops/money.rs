@@ -93,7 +93,7 @@ fn moment(given: &str, now: Timestamp) -> Result<Timestamp, Fault> {
 }
 
 /// When a day began, in UTC.
-fn midnight(day: &str) -> Option<Timestamp> {
+pub(super) fn midnight(day: &str) -> Option<Timestamp> {
     let date = day.parse::<jiff::civil::Date>().ok()?;
     let midnight = date.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
     Some(Timestamp(midnight.timestamp().as_millisecond()))

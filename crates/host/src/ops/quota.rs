@@ -20,21 +20,47 @@ use store::{Opened, QuotaRow, QuotaStep, Seal, Store};
 /// How often a breaker that others change at the same time is looked at again.
 const TRIES_MAX: usize = 64;
 
+/// Whether runs may start in the scope of a quota.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum QuotaState {
+    /// Runs may start.
+    Open,
+    /// No run starts before `until`.
+    Blocked { until: Timestamp },
+    /// The reset is past; one run tries first whether the provider answers.
+    Probing { run_id: RunId, since: Timestamp },
+    /// The provider answers; runs start one after another.
+    Resuming { since: Timestamp, next_at: Timestamp },
+}
+
+impl From<Breaker> for QuotaState {
+    fn from(breaker: Breaker) -> Self {
+        match breaker {
+            Breaker::Closed => Self::Open,
+            Breaker::Open { until } => Self::Blocked { until },
+            Breaker::Probing { run, since } => Self::Probing { run_id: run, since },
+            Breaker::Resuming { since, next_at } => Self::Resuming { since, next_at },
+        }
+    }
+}
+
 /// One quota as people see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "AccountQuota")]
 pub struct QuotaView {
     pub scope: String,
     #[serde(flatten)]
-    pub breaker: Breaker,
+    pub state: QuotaState,
     /// Runs of it that are live: they were begun before, and are left to their end.
     pub live: usize,
-    /// In whose words it was opened last, when, and by which run.
+    /// The provider's words when it was blocked last, when that was, and by which run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opened_at: Option<Timestamp>,
+    pub blocked_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub opened_by: Option<RunId>,
+    pub blocked_by: Option<RunId>,
     /// The windows as they were last told.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<QuotaWindow>,
@@ -54,13 +80,13 @@ pub async fn list(host: &Host, after: &str, limit: usize) -> Result<Vec<QuotaVie
 async fn view(host: &Host, row: QuotaRow) -> Result<QuotaView, Fault> {
     let live = host.store().quota_runs(&row.scope, PAGE_ROWS_MAX).await.map_err(stored)?.len();
     Ok(QuotaView {
-        breaker: read(&row),
+        state: read(&row).into(),
         live,
         windows: windows(&row),
         scope: row.scope,
         why: row.why,
-        opened_at: row.opened_at,
-        opened_by: row.opened_by,
+        blocked_at: row.opened_at,
+        blocked_by: row.opened_by,
         told_at: row.told_at,
     })
 }

@@ -5,9 +5,13 @@ use super::line;
 use super::resume::Resume;
 use super::who::Who;
 use crate::{Host, adopt, chance, clock};
+use contract::event::Outcome;
+use contract::limits::{PAGE_ROWS_MAX, RUN_WAIT_MS, RUNS_SCANNED_MAX};
 use contract::plan::{Adapter, Clocks};
 use contract::state::{TaskState, WaitingFor};
-use contract::{Code, CommandId, Event, Fault, Policy, RunId, TaskId, Wish};
+use contract::{
+    Code, CommandId, Event, Fault, Page, Policy, RunId, RunState, TaskId, Timestamp, Wish,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -186,9 +190,81 @@ pub(crate) fn stored(error: store::Error) -> Fault {
     }
 }
 
-/// Runs, newest first.
-pub async fn list(host: &Host, page: RunsPage) -> Result<Vec<RunRow>, Fault> {
-    host.store().runs(page).await.map_err(stored)
+/// Which runs are listed; those that fit everything that is given.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunFilter {
+    /// Only those that have not ended.
+    pub live: bool,
+    pub agent: Option<String>,
+    pub state: Option<RunState>,
+    pub outcome: Option<Outcome>,
+    /// Only those that began then or later.
+    pub since: Option<Timestamp>,
+    pub cwd: Option<String>,
+}
+
+impl RunFilter {
+    fn fits(&self, run: &RunRow) -> bool {
+        self.agent.as_ref().is_none_or(|agent| *agent == run.agent)
+            && self.state.is_none_or(|state| state == run.state)
+            && self.outcome.is_none_or(|outcome| Some(outcome) == run.outcome)
+            && self.since.is_none_or(|since| run.started_at >= since)
+            && self.cwd.as_ref().is_none_or(|cwd| *cwd == run.cwd)
+    }
+}
+
+/// A page of the runs that fit, newest first, behind `before`. At most `RUNS_SCANNED_MAX` runs are
+/// looked at for one page, so a page can be short although there are more: `next` says so.
+pub async fn list(
+    host: &Host,
+    filter: &RunFilter,
+    before: Option<RunId>,
+    limit: usize,
+) -> Result<Page<RunRow>, Fault> {
+    let (mut items, mut before, mut scanned) = (Vec::new(), before, 0);
+    while scanned < RUNS_SCANNED_MAX {
+        let read = PAGE_ROWS_MAX.min(RUNS_SCANNED_MAX - scanned);
+        let page = RunsPage { before, limit: read, unsettled_only: filter.live };
+        let rows = host.store().runs(page).await.map_err(stored)?;
+        scanned += rows.len();
+        let is_last = rows.len() < read;
+        // Runs begin in the order of their ids, but for those that waited for a slot meanwhile.
+        let is_past = |run: &RunRow| {
+            filter.since.is_some_and(|since| run.started_at.plus_ms(RUN_WAIT_MS) < since)
+        };
+        let is_done = is_last || rows.last().is_some_and(is_past);
+        for row in rows {
+            if items.len() == limit {
+                return Ok(Page { next: before.map(|id| id.to_string()), items });
+            }
+            before = Some(row.id);
+            if filter.fits(&row) {
+                items.push(row);
+            }
+        }
+        if is_done {
+            return Ok(Page { items, next: None });
+        }
+    }
+    Ok(Page { items, next: before.map(|id| id.to_string()) })
+}
+
+/// The time that a person means by `since`: RFC 3339, a day, or an age such as 90s, 10m, 2h or 7d.
+pub fn since(given: &str) -> Result<Timestamp, Fault> {
+    let exact = || serde_json::from_value::<Timestamp>(given.into()).ok();
+    let age = || {
+        let (unit, ms) = [('s', 1_000), ('m', 60_000), ('h', 3_600_000), ('d', 86_400_000)]
+            .into_iter()
+            .find(|(unit, _)| given.ends_with(*unit))?;
+        let count: i64 = given.strip_suffix(unit)?.parse::<u32>().ok()?.into();
+        Some(clock::now().wall.plus_ms(-count.saturating_mul(ms)))
+    };
+    exact().or_else(|| super::money::midnight(given)).or_else(age).ok_or_else(|| {
+        let shown: String = given.chars().take(40).collect();
+        Fault::new(Code::Usage, format!("invalid value for `since`: '{shown}'")).with_hint(
+            "give a date such as 2026-11-01, an RFC 3339 time, or an age such as 2h or 7d",
+        )
+    })
 }
 
 pub async fn get(host: &Host, run: RunId) -> Result<RunRow, Fault> {

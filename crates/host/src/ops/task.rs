@@ -93,6 +93,7 @@ pub struct TaskSheet {
 
 /// What someone said of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "TaskComment")]
 pub struct Said {
     /// The id of a person's comment; what an agent said is an event of its run.
     #[serde(default, skip_serializing_if = "Option::is_none")]

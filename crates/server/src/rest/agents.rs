@@ -2,6 +2,7 @@
 
 use super::describe::With;
 use super::page::{ByName, page_of};
+use super::views::{self, AgentAnswer, SavedAgent};
 use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -10,17 +11,18 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use contract::Page;
 use contract::state::AgentState;
-use host::ops::agents::{self, AgentView, Edit, Hire, Saved};
+use host::ops::agents::{self, Edit, Hire};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub async fn list(
     State(app): State<App>,
     Options(ByName { limit, after }): Options<ByName>,
-) -> Result<Json<Page<AgentView>>, Problem> {
+) -> Result<Json<Page<AgentAnswer>>, Problem> {
     let limit = page_of(limit);
     let rows = agents::list(&app.host, &after, limit + 1).await?;
-    Ok(Json(Page::of(rows, limit, |agent| agent.name.clone())))
+    let page = Page::of(rows, limit, |agent| agent.name.clone());
+    Ok(Json(Page { items: views::all(page.items), next: page.next }))
 }
 
 pub async fn hire(
@@ -28,8 +30,8 @@ pub async fn hire(
     Extension(caller): Extension<Caller>,
     _: Chosen,
     Given(hire): Given<Hire>,
-) -> Result<With<201, Saved>, Problem> {
-    Ok(With(agents::hire(&app.host, hire, &caller.who()).await?))
+) -> Result<With<201, SavedAgent>, Problem> {
+    Ok(With(agents::hire(&app.host, hire, &caller.who()).await?.into()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -44,11 +46,12 @@ pub async fn show(
     State(app): State<App>,
     Named(name): Named,
     Options(Look { glance }): Options<Look>,
-) -> Result<Json<AgentView>, Problem> {
-    Ok(Json(match glance {
+) -> Result<Json<AgentAnswer>, Problem> {
+    let agent = match glance {
         true => agents::glance(&app.host, &name).await?,
         false => agents::get(&app.host, &name).await?,
-    }))
+    };
+    Ok(Json(agent.into()))
 }
 
 pub async fn edit(
@@ -57,8 +60,8 @@ pub async fn edit(
     Named(name): Named,
     _: Chosen,
     Given(edit): Given<Edit>,
-) -> Result<Json<Saved>, Problem> {
-    Ok(Json(agents::edit(&app.host, &name, edit, &caller.who()).await?))
+) -> Result<Json<SavedAgent>, Problem> {
+    Ok(Json(agents::edit(&app.host, &name, edit, &caller.who()).await?.into()))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -73,6 +76,6 @@ pub async fn stand(
     Named(name): Named,
     _: Chosen,
     Given(Standing { state }): Given<Standing>,
-) -> Result<Json<AgentView>, Problem> {
-    Ok(Json(agents::stand(&app.host, &name, state, &caller.who()).await?))
+) -> Result<Json<AgentAnswer>, Problem> {
+    Ok(Json(agents::stand(&app.host, &name, state, &caller.who()).await?.into()))
 }

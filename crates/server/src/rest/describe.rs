@@ -3,7 +3,7 @@
 //! Requests are described as they are read and answers as they are written. Nothing here is looked at
 //! while a request is answered; `openapi.rs` makes the document of it.
 
-use super::{Given, Named, Options, Problem, Told};
+use super::{BodyUse, Given, Named, Options, Perhaps, Problem, Told};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
@@ -24,6 +24,7 @@ pub struct Described<'a> {
     pub written: &'a mut SchemaGenerator,
     pub parameters: Vec<Value>,
     pub body: Option<Value>,
+    pub body_use: BodyUse,
     /// Media types and their schemas, by status.
     pub answers: BTreeMap<u16, Value>,
     pub headers: BTreeMap<u16, Value>,
@@ -96,18 +97,28 @@ impl Part for Named {}
 impl Part for Request {
     fn describe(into: &mut Described<'_>) {
         into.body = Some(json!({ "type": "object" }));
+        into.body_use = BodyUse::Required;
     }
 }
 
 impl<T: JsonSchema> Part for Given<T> {
     fn describe(into: &mut Described<'_>) {
         into.body = Some(into.read.subschema_for::<T>().to_value());
+        into.body_use = BodyUse::Required;
+    }
+}
+
+impl<T: JsonSchema> Part for Perhaps<T> {
+    fn describe(into: &mut Described<'_>) {
+        into.body = Some(into.read.subschema_for::<T>().to_value());
+        into.body_use = BodyUse::Optional;
     }
 }
 
 impl<T: JsonSchema> Part for Told<T> {
     fn describe(into: &mut Described<'_>) {
         into.body = Some(into.read.subschema_for::<T>().to_value());
+        into.body_use = BodyUse::Required;
     }
 }
 
@@ -282,6 +293,7 @@ pub struct Mcp;
 impl Media for Mcp {
     fn describe(into: &mut Described<'_>) {
         into.answer(200, "application/json", json!({ "type": "object" }));
+        into.answer(200, "text/event-stream", json!({ "type": "string" }));
         into.answers.insert(202, json!({}));
     }
 }

@@ -4,32 +4,37 @@
 //! the OpenAPI document says of it comes from the handler's types (`describe.rs`).
 
 mod agents;
-mod asks;
+mod approvals;
 mod callback;
 pub mod describe;
 mod host;
 mod money;
 pub mod openapi;
 mod page;
+mod plain;
 mod quotas;
 mod runs;
 mod tasks;
 mod tokens;
 mod trees;
+mod views;
 mod workspace;
 
 use crate::{App, feed, mcp, sign_in};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Path, Query};
 use axum::http::request::Parts;
 use axum::http::{self, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use axum::{Json, Router};
 use bytes::Bytes;
-use contract::{Code, Fault, Scope, access::PROBLEM_TYPE};
+use contract::{Code, Fault, Scope, Surface, access::PROBLEM_TYPE};
 use describe::Described;
 use serde::de::DeserializeOwned;
 use std::sync::LazyLock;
+
+/// The header by which a caller says where its hints are read.
+pub const SURFACE: &str = "ostler-surface";
 
 /// Who may use a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,17 +83,26 @@ pub struct Method {
     pub access: Access,
     /// Its summary in the OpenAPI document.
     pub says: &'static str,
+    /// Whether it stays for one release only, for callers of an older name.
+    pub deprecated: bool,
     make: fn() -> MethodRouter<App>,
     describe: fn(&mut Described<'_>),
 }
 
-/// A verb, who may use it, what for, and the handler.
+/// A verb, who may use it, what for, and the handler; `deprecated` when it is an older name.
 macro_rules! at {
     ($verb:ident $access:ident $handler:path, $says:literal) => {
+        at!($verb $access $handler, $says, false)
+    };
+    (deprecated $verb:ident $access:ident $handler:path, $says:literal) => {
+        at!($verb $access $handler, $says, true)
+    };
+    ($verb:ident $access:ident $handler:path, $says:literal, $deprecated:literal) => {
         Method {
             verb: stringify!($verb),
             access: Access::$access,
             says: $says,
+            deprecated: $deprecated,
             make: || $verb($handler),
             describe: |into| describe::of($handler, into),
         }
@@ -97,7 +111,10 @@ macro_rules! at {
 
 /// The whole surface.
 pub const ROUTES: &[Route] = &[
-    Route { path: "/healthz", methods: &[at!(get Open host::healthz, "whether the host lives")] },
+    Route {
+        path: "/healthz",
+        methods: &[at!(get Open host::healthz, "200 while the server runs; needs no token")],
+    },
     Route {
         path: "/sign-in",
         methods: &[
@@ -122,7 +139,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/openapi.json",
-        methods: &[at!(get Viewer openapi::show, "this document")],
+        methods: &[at!(get Open openapi::show, "this document; needs no token")],
     },
     Route {
         path: "/api/v1/feed",
@@ -133,7 +150,8 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/runs",
         methods: &[
-            at!(get Viewer runs::list, "runs, newest first"),
+            at!(get Viewer runs::list,
+                "runs, newest first; filter by agent, state, outcome, since and cwd"),
             at!(post Operator runs::start,
                 "start a run: 201, or 202 while it waits for a slot and is to be asked for again"),
         ],
@@ -196,7 +214,19 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/runs/{run}/commands",
-        methods: &[at!(post Operator runs::wish, "wish something of a live run")],
+        methods: &[at!(post Operator runs::command, "send a command to a live run")],
+    },
+    Route {
+        path: "/api/v1/runs/{run}/stop",
+        methods: &[at!(post Operator runs::stop, "stop a live run")],
+    },
+    Route {
+        path: "/api/v1/runs/{run}/interrupt",
+        methods: &[at!(post Operator runs::interrupt, "end the present turn of a live run")],
+    },
+    Route {
+        path: "/api/v1/runs/{run}/say",
+        methods: &[at!(post Operator runs::say, "send a message to the agent of a live run")],
     },
     Route {
         path: "/api/v1/tasks",
@@ -268,12 +298,21 @@ pub const ROUTES: &[Route] = &[
             "pause, resume or retire an agent: paused, active, retired")],
     },
     Route {
+        path: "/api/v1/approvals",
+        methods: &[at!(get Viewer approvals::list, "approvals that wait for a person, by id")],
+    },
+    Route {
+        path: "/api/v1/approvals/{approval}/answer",
+        methods: &[at!(post Operator approvals::answer, "answer an approval")],
+    },
+    Route {
         path: "/api/v1/asks",
-        methods: &[at!(get Viewer asks::list, "questions that wait for a person, by their ids")],
+        methods: &[at!(deprecated get Viewer approvals::list, "use /api/v1/approvals")],
     },
     Route {
         path: "/api/v1/asks/{ask}/answer",
-        methods: &[at!(post Operator asks::answer, "answer a question")],
+        methods: &[at!(deprecated post Operator approvals::answer,
+            "use /api/v1/approvals/{approval}/answer")],
     },
     Route {
         path: "/api/v1/costs",
@@ -288,7 +327,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/quotas",
         methods: &[at!(get Viewer quotas::list,
-            "the quotas of accounts: whether runs start, until when not, and why")],
+            "the quotas of accounts: open when runs may start; else blocked, with until when and why")],
     },
     Route {
         path: "/api/v1/quotas/clear",
@@ -350,6 +389,28 @@ pub fn is_keyed(path: Option<&str>, method: &http::Method) -> bool {
     known.is_some_and(|(method, path)| KEYED.contains(&(path, method.verb)))
 }
 
+/// How a method takes a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyUse {
+    /// It takes none; one that is sent is ignored.
+    None,
+    /// One may be left out.
+    Optional,
+    Required,
+}
+
+/// How a method of an address takes a body, as the document says.
+pub fn body_use(path: Option<&str>, method: &http::Method) -> BodyUse {
+    static USES: LazyLock<Vec<(&str, &str, BodyUse)>> = LazyLock::new(|| {
+        let all = ROUTES.iter().flat_map(|route| route.methods.iter().map(move |at| (route, at)));
+        all.map(|(route, at)| (route.path, at.verb, openapi::body_use(at))).collect()
+    });
+    let known = find(path, method).zip(path).and_then(|(method, path)| {
+        USES.iter().find(|(of, verb, _)| *of == path && *verb == method.verb)
+    });
+    known.map_or(BodyUse::None, |(_, _, body)| *body)
+}
+
 /// Whether there is such a method of such an address.
 pub fn takes(path: Option<&str>, method: &http::Method) -> bool {
     find(path, method).is_some()
@@ -373,8 +434,8 @@ fn method_not_allowed(route: &Route) -> Response {
 
 async fn not_found() -> Problem {
     Problem(
-        Fault::new(Code::NotFound, "there is nothing at this address")
-            .with_hint("see /api/v1/openapi.json"),
+        Fault::new(Code::NotFound, "no such address")
+            .with_hint("/api/v1/openapi.json lists the addresses"),
     )
 }
 
@@ -389,10 +450,43 @@ impl From<Fault> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let problem = contract::Problem::from(self.0);
-        let status =
-            StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        (status, [(header::CONTENT_TYPE, PROBLEM_TYPE)], Json(problem)).into_response()
+        let mut response = problem(Surface::Api, self.0.clone());
+        // Kept for a caller that reads hints of another surface (`worded`).
+        response.extensions_mut().insert(Refusal(self.0));
+        response
+    }
+}
+
+/// The fault that a response was made of.
+#[derive(Clone)]
+struct Refusal(Fault);
+
+fn problem(surface: Surface, fault: Fault) -> Response {
+    let problem = contract::Problem::on(surface, fault);
+    let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [(header::CONTENT_TYPE, PROBLEM_TYPE)], Json(problem)).into_response()
+}
+
+/// Whether a caller says that its reader sits at a terminal: our own commands do.
+pub fn surface_of(headers: &http::HeaderMap) -> Surface {
+    match headers.get(SURFACE).map(http::HeaderValue::as_bytes) {
+        Some(b"cli") => Surface::Cli,
+        Some(_) | None => Surface::Api,
+    }
+}
+
+/// Gives a refusal the hint of the surface that asked. Everything else stays as it is.
+pub fn worded(surface: Surface, response: Response) -> Response {
+    let refusal = response.extensions().get::<Refusal>();
+    match refusal.filter(|_| surface != Surface::Api) {
+        None => response,
+        Some(Refusal(fault)) => {
+            let other = problem(surface, fault.clone());
+            let (mut parts, _) = response.into_parts();
+            // The body is another, so its length is.
+            parts.headers.remove(header::CONTENT_LENGTH);
+            Response::from_parts(parts, other.into_body())
+        }
     }
 }
 
@@ -403,14 +497,23 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<T> {
     type Rejection = Problem;
 
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
-        let bytes = body(request, state).await?;
-        // A reader of structs takes a list of their fields for one, and an empty list for one that
-        // says nothing: what nobody described would be done.
-        if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
-            let message = "the body of the request is a list, and an object is wanted";
-            return Err(Fault::new(Code::Usage, message).into());
+        let (operation, bytes) = body(request, state).await?;
+        Ok(Self(object(&operation, &bytes)?))
+    }
+}
+
+/// The same where the body may be left out.
+pub struct Perhaps<T>(pub T);
+
+impl<T: DeserializeOwned + Default, S: Send + Sync> FromRequest<S> for Perhaps<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
+        let (operation, bytes) = body(request, state).await?;
+        match bytes.is_empty() {
+            true => Ok(Self(T::default())),
+            false => Ok(Self(object(&operation, &bytes)?)),
         }
-        Ok(Self(read(&bytes)?))
     }
 }
 
@@ -421,21 +524,65 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Told<T> {
     type Rejection = Problem;
 
     async fn from_request(request: axum::extract::Request, state: &S) -> Result<Self, Problem> {
-        Ok(Self(read(&body(request, state).await?)?))
+        let (operation, bytes) = body(request, state).await?;
+        Ok(Self(read(&operation, &bytes)?))
     }
 }
 
+/// Where the document describes the operation that was asked for.
+fn described(method: &http::Method, path: Option<&MatchedPath>) -> String {
+    let path = path.map_or("it", MatchedPath::as_str);
+    format!("see {method} {path} in /api/v1/openapi.json")
+}
+
+/// Where the operation is described, and the body that was sent.
 async fn body<S: Send + Sync>(
     request: axum::extract::Request,
     state: &S,
-) -> Result<Bytes, Problem> {
-    let read = Bytes::from_request(request, state).await;
-    read.map_err(|error| Problem(Fault::new(Code::Usage, error.body_text())))
+) -> Result<(String, Bytes), Problem> {
+    let operation = described(request.method(), request.extensions().get::<MatchedPath>());
+    match Bytes::from_request(request, state).await {
+        Ok(bytes) => Ok((operation, bytes)),
+        Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
+    }
 }
 
-fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    let read = Json::<T>::from_bytes(bytes);
-    read.map(|Json(told)| told).map_err(|error| Problem(Fault::new(Code::Usage, error.body_text())))
+/// Reads an object. A reader of structs takes a list of their fields for one, and an empty list for one
+/// that says nothing: what nobody described would be done.
+fn object<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Problem> {
+    if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+        let message = "the request body is a list, and must be an object";
+        return Err(Fault::new(Code::Usage, message).with_hint(operation).into());
+    }
+    read(operation, bytes)
+}
+
+fn read<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Problem> {
+    let reader = &mut serde_json::Deserializer::from_slice(bytes);
+    let read = serde_path_to_error::deserialize(&mut *reader).map_err(|error| {
+        let path = error.path().to_string();
+        unread(&error.into_inner(), &path)
+    });
+    let ended = |value| reader.end().map(|()| value).map_err(|error| unread(&error, "."));
+    read.and_then(ended)
+        .map_err(|message| Problem(Fault::new(Code::Usage, message).with_hint(operation)))
+}
+
+/// What is wrong with a body, in words for the author of a request: the field, and for text that is no
+/// JSON its place.
+fn unread(error: &serde_json::Error, path: &str) -> String {
+    let (line, column) = (error.line(), error.column());
+    let said = error.to_string();
+    let place = format!(" at line {line} column {column}");
+    let said = said.strip_suffix(&place).unwrap_or(&said);
+    match error.classify() {
+        serde_json::error::Category::Data if path == "." => format!("{said} in the request body"),
+        serde_json::error::Category::Data => format!("{said} in `{path}` of the request body"),
+        serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
+            format!("the request body is not JSON: {said}{place}")
+        }
+        serde_json::error::Category::Io => format!("reading the request body: {said}"),
+    }
 }
 
 /// What follows the question mark, whose faults are ours.
@@ -447,7 +594,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Options<T> {
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         match Query::from_request_parts(parts, state).await {
             Ok(Query(options)) => Ok(Self(options)),
-            Err(error) => Err(Problem(Fault::new(Code::Usage, error.body_text()))),
+            Err(error) => {
+                let said = error.body_text();
+                let said = said.strip_prefix("Failed to deserialize query string: ");
+                let said = said.map_or_else(|| error.body_text(), str::to_owned);
+                let operation = described(&parts.method, parts.extensions.get::<MatchedPath>());
+                let message = format!("{said} in the query");
+                Err(Problem(Fault::new(Code::Usage, message).with_hint(operation)))
+            }
         }
     }
 }
@@ -475,6 +629,7 @@ mod tests {
     const OTHERWISE: &[(&str, &str, Access)] = &[
         ("get", "/healthz", Access::Open),
         ("get", "/sign-in", Access::Open),
+        ("get", "/api/v1/openapi.json", Access::Open),
         ("post", "/mcp", Access::Run),
         ("get", "/api/v1/runs/{run}/workspace", Access::Run),
         ("post", "/api/v1/runs/{run}/callback", Access::Run),
@@ -502,6 +657,54 @@ mod tests {
             }
         }
         assert_eq!(met, OTHERWISE.len(), "a row is about no route");
+    }
+
+    #[test]
+    fn wrong_bodies_are_told_in_words_of_the_api() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Wanted {
+            #[expect(dead_code, reason = "it is only read")]
+            cwd: String,
+            #[expect(dead_code, reason = "it is only read")]
+            limit: Option<u32>,
+        }
+        let rows = [
+            ("{}", "missing field `cwd` in the request body"),
+            (
+                r#"{"cwd":"/x","limit":"many"}"#,
+                "invalid type: string \"many\", expected u32 in `limit` of the request body",
+            ),
+            (
+                r#"{"path":1}"#,
+                "unknown field `path`, expected `cwd` or `limit` in `path` of the request body",
+            ),
+            (
+                r#"{"cwd":"#,
+                "the request body is not JSON: EOF while parsing a value at line 1 column 7",
+            ),
+            (
+                r#"{"cwd":"/x"} x"#,
+                "the request body is not JSON: trailing characters at line 1 column 14",
+            ),
+            ("[]", "the request body is a list, and must be an object"),
+        ];
+        for (body, message) in rows {
+            let Problem(fault) = object::<Wanted>("see it", body.as_bytes()).unwrap_err();
+            assert_eq!((fault.message.as_str(), fault.hint()), (message, "see it"), "{body}");
+        }
+    }
+
+    #[test]
+    fn only_operations_with_a_body_want_one() {
+        let of = |method, path| body_use(Some(path), &method);
+        assert_eq!(of(http::Method::DELETE, "/api/v1/runs/{run}"), BodyUse::None);
+        assert_eq!(of(http::Method::POST, "/api/v1/tokens/{token}/revoke"), BodyUse::None);
+        assert_eq!(of(http::Method::POST, "/api/v1/host/handover"), BodyUse::None);
+        assert_eq!(of(http::Method::POST, "/api/v1/runs/{run}/stop"), BodyUse::Optional);
+        assert_eq!(of(http::Method::POST, "/api/v1/tasks/{task}/approve"), BodyUse::Optional);
+        assert_eq!(of(http::Method::POST, "/api/v1/runs"), BodyUse::Required);
+        assert_eq!(of(http::Method::POST, "/mcp"), BodyUse::Required);
     }
 
     #[test]

@@ -2,14 +2,18 @@
 //! route can be undocumented and no answer described as it is not. `docs/openapi.json` keeps it, and
 //! `cargo xtask docs` refuses one that breaks it (`docs/decisions/0018-openapi-by-the-types-of-handlers.md`).
 
-use super::describe::Described;
-use super::{Access, Method, ROUTES, Route};
+use super::describe::{Described, Sent, Written};
+use super::plain;
+use super::{Access, BodyUse, Method, ROUTES, Route};
+use crate::App;
 use axum::Json;
+use axum::extract::State;
 use contract::{Code, Problem, access::PROBLEM_TYPE};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 /// Where the document keeps its schemas.
 const SCHEMAS: &str = "#/components/schemas/";
@@ -22,11 +26,18 @@ const NAMED: &[u16] = &[404, 409, 422];
 /// Besides those, where something is sent: everything that can keep it from being done.
 const SENT: &[u16] = &[402, 404, 409, 413, 415, 422, 424];
 
-pub async fn show() -> Json<Value> {
-    Json(document())
+/// Where a server listens unless its owner says otherwise.
+const USUAL_SERVER: &str = "http://127.0.0.1:7717";
+
+/// The document with the address of the server that was asked. It is made once: anyone may ask for it.
+pub async fn show(State(app): State<App>) -> Sent<Written<Value>> {
+    static KEPT: LazyLock<Value> = LazyLock::new(document);
+    let mut document = KEPT.clone();
+    document["servers"] = json!([{ "url": &*app.link_base }]);
+    Sent::new(Json(document))
 }
 
-/// The document as it is served and kept.
+/// The document as it is kept.
 pub fn document() -> Value {
     let settings = || {
         SchemaSettings::draft2020_12().with(|settings| {
@@ -56,9 +67,10 @@ pub fn document() -> Value {
             }
         }
     }
-    json!({
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": { "title": "Ostler", "version": env!("CARGO_PKG_VERSION") },
+        "servers": [{ "url": USUAL_SERVER }],
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -67,22 +79,38 @@ pub fn document() -> Value {
                 "browser": { "type": "apiKey", "in": "cookie", "name": crate::sign_in::COOKIE }
             }
         }
-    })
+    });
+    plain::simplify(&mut document);
+    document
 }
 
 /// Whether a method is described as one that takes keys.
 pub(super) fn takes_keys(method: &Method) -> bool {
+    let takes = |told: &Described<'_>| {
+        told.parameters.iter().any(|parameter| parameter["name"] == crate::keyed::KEY)
+    };
+    asked_of(method, takes)
+}
+
+/// How a method is described to take a body.
+pub(super) fn body_use(method: &Method) -> BodyUse {
+    asked_of(method, |told| told.body_use)
+}
+
+/// One thing that the description of a method says.
+fn asked_of<T>(method: &Method, ask: impl Fn(&Described<'_>) -> T) -> T {
     let mut told = Described {
         read: &mut SchemaGenerator::default(),
         written: &mut SchemaGenerator::default(),
         parameters: Vec::new(),
         body: None,
+        body_use: BodyUse::None,
         answers: BTreeMap::new(),
         headers: BTreeMap::new(),
         refusals: Vec::new(),
     };
     (method.describe)(&mut told);
-    told.parameters.iter().any(|parameter| parameter["name"] == crate::keyed::KEY)
+    ask(&told)
 }
 
 fn operation(
@@ -102,6 +130,7 @@ fn operation(
         written,
         parameters,
         body: None,
+        body_use: BodyUse::None,
         answers: BTreeMap::new(),
         headers: BTreeMap::new(),
         refusals: Vec::new(),
@@ -141,8 +170,12 @@ fn operation(
         "security": security(method.access),
     });
     if let Some(schema) = told.body {
-        operation["requestBody"] =
-            json!({ "required": true, "content": { "application/json": { "schema": schema } } });
+        let required = told.body_use == BodyUse::Required;
+        let content = json!({ "application/json": { "schema": schema } });
+        operation["requestBody"] = json!({ "required": required, "content": content });
+    }
+    if method.deprecated {
+        operation["deprecated"] = json!(true);
     }
     operation
 }

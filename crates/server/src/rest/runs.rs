@@ -1,9 +1,10 @@
-//! Runs over HTTP: start, list, show, follow, wish. Events pass through as the bytes they were
+//! Runs over HTTP: start, list, show, follow, command. Events pass through as the bytes they were
 //! committed as.
 
 use super::describe::{self, Answer, Bytes, Described, Lines, Sent, Taken, Written};
 use super::page::page_of;
-use super::{Given, Named, Options, Problem};
+use super::views::{self, RunAnswer};
+use super::{Given, Named, Options, Perhaps, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::{Chosen, StillOpen};
@@ -13,14 +14,17 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use contract::event::{Outcome, Remaining};
+use contract::speech::ToolAnswer;
 use contract::transcript::{self, Transcript};
-use contract::{Code, CommandId, Event, Fault, LaunchPlan, Page, RunId, Scope, Wish, limits};
+use contract::{
+    AskId, Code, CommandId, Event, Fault, LaunchPlan, Page, RunId, RunState, Scope, Wish, limits,
+};
 use failpoint::Point;
-use host::ops::run::{self, Asked, RunRequest, Started, Waiting};
+use host::ops::run::{self, Asked, RunFilter, RunRequest, Started, Waiting};
 use host::ops::worktrees::Force;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{RunRow, RunsPage};
 
 /// What becomes of a request for a run.
 pub enum Begun {
@@ -79,22 +83,34 @@ pub struct ListQuery {
     /// Only those that have not ended.
     #[serde(default)]
     live: bool,
+    /// Only those of this agent, by its name.
+    agent: Option<String>,
+    state: Option<RunState>,
+    outcome: Option<Outcome>,
+    /// Only those that began then or later: a date such as 2026-11-01, an RFC 3339 time, or an age
+    /// such as 2h or 7d.
+    since: Option<String>,
+    /// Only those that work in this directory.
+    cwd: Option<String>,
 }
 
 pub async fn list(
     State(app): State<App>,
     Options(query): Options<ListQuery>,
-) -> Result<Json<Page<RunRow>>, Problem> {
+) -> Result<Json<Page<RunAnswer>>, Problem> {
     let limit = page_of(query.limit);
-    let page = RunsPage { before: query.before, limit: limit + 1, unsettled_only: query.live };
-    Ok(Json(Page::of(run::list(&app.host, page).await?, limit, |run| run.id.to_string())))
+    let since = query.since.as_deref().map(run::since).transpose()?;
+    let ListQuery { agent, state, outcome, cwd, .. } = query;
+    let filter = RunFilter { live: query.live, agent, state, outcome, since, cwd };
+    let page = run::list(&app.host, &filter, query.before, limit).await?;
+    Ok(Json(Page { items: views::all(page.items), next: page.next }))
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowQuery {
     #[serde(default)]
-    view: RunView,
+    view: ShowAs,
     /// With view=transcript: the `next` of the part before.
     #[serde(default)]
     after: u64,
@@ -103,7 +119,7 @@ pub struct ShowQuery {
 /// What is shown of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum RunView {
+pub enum ShowAs {
     #[default]
     Run,
     Transcript,
@@ -112,8 +128,9 @@ pub enum RunView {
 /// A run, or a part of what it said.
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
+#[schemars(rename = "RunOrTranscript")]
 pub enum Shown {
-    Run(Box<RunRow>),
+    Run(Box<RunAnswer>),
     Transcript(Transcript),
 }
 
@@ -125,8 +142,8 @@ pub async fn show(
     let run = run::find(&app.host, &run).await?;
     let row = run::get(&app.host, run).await?;
     match view {
-        RunView::Run => Ok(Json(Shown::Run(Box::new(row)))),
-        RunView::Transcript => {
+        ShowAs::Run => Ok(Json(Shown::Run(Box::new(row.into())))),
+        ShowAs::Transcript => {
             let events = run::events(&app.host, run, after, limits::PAGE_EVENTS_MAX).await?;
             Ok(Json(Shown::Transcript(transcript::joined(run, after, &events, row.head_seq))))
         }
@@ -151,23 +168,152 @@ pub async fn trace(
     Ok(Sent::new(sse::lines(&app, reader)))
 }
 
-/// A wish, under an id when whoever wishes may have to say it again.
+/// A command to a live run.
 #[derive(Deserialize, JsonSchema)]
-pub struct Wished {
-    id: Option<CommandId>,
-    #[serde(flatten)]
-    wish: Wish,
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum RunCommand {
+    /// End the run.
+    Stop(Stop),
+    /// Send a message to the agent.
+    Say(Message),
+    /// End the present turn, not the run.
+    Interrupt,
+    /// Answer an approval. `/approvals/{approval}/answer` does the same without the run.
+    Answer {
+        #[serde(alias = "approval_id")]
+        ask_id: AskId,
+        /// `allow`, `always`, `deny`, or the id of an option of the approval.
+        option: String,
+        /// Why it is denied; the agent is told.
+        reason: Option<String>,
+    },
+    /// The answer of a tool that the caller of this run carried out.
+    ToolResult { tool_call_id: String, answer: ToolAnswer },
+    /// What may be spent from now on; a unit that is absent stays as it is.
+    Budget { remaining: Remaining },
 }
 
-pub async fn wish(
+/// How a run is stopped.
+#[derive(Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Stop {
+    /// The code that the run ends with.
+    reason: Code,
+    /// Kill at once, without the grace period.
+    at_once: bool,
+}
+
+impl Default for Stop {
+    fn default() -> Self {
+        Self { reason: Code::Cancelled, at_once: false }
+    }
+}
+
+/// A message to the agent of a live run.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Message {
+    text: String,
+}
+
+impl From<RunCommand> for Wish {
+    fn from(command: RunCommand) -> Self {
+        match command {
+            RunCommand::Stop(Stop { reason, at_once }) => Self::Stop { reason, at_once },
+            RunCommand::Say(Message { text }) => Self::Say { text },
+            RunCommand::Interrupt => Self::Interrupt,
+            RunCommand::Answer { ask_id, option, reason } => {
+                Self::Answer { ask_id, option, by: None, reason }
+            }
+            RunCommand::ToolResult { tool_call_id, answer } => {
+                Self::ToolResult { tool_call_id, answer }
+            }
+            RunCommand::Budget { remaining } => Self::Budget { remaining },
+        }
+    }
+}
+
+/// A command, under an id when its sender may have to send it again.
+#[derive(JsonSchema)]
+pub struct SentCommand {
+    #[schemars(default)]
+    id: Option<CommandId>,
+    #[schemars(flatten)]
+    command: RunCommand,
+}
+
+impl<'de> Deserialize<'de> for SentCommand {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        #[derive(Deserialize)]
+        struct Named {
+            id: Option<CommandId>,
+            #[serde(flatten)]
+            fields: serde_json::Map<String, serde_json::Value>,
+        }
+        let Named { id, mut fields } = Named::deserialize(deserializer)?;
+        // The name of the field in the release before.
+        match (fields.contains_key("command"), fields.remove("wish")) {
+            (false, Some(word)) => fields.insert("command".to_owned(), word),
+            (true, Some(_)) => {
+                return Err(D::Error::custom("`wish` is the older name of `command`"));
+            }
+            (_, None) => None,
+        };
+        let command = RunCommand::deserialize(serde_json::Value::Object(fields));
+        Ok(Self { id, command: command.map_err(D::Error::custom)? })
+    }
+}
+
+pub async fn command(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Named(run): Named,
     chosen: Chosen,
-    Given(Wished { id, wish }): Given<Wished>,
+    Given(SentCommand { id, command }): Given<SentCommand>,
 ) -> Result<Taken, Problem> {
-    let run = run::find(&app.host, &run).await?;
-    let id = id.or(chosen.0.map(CommandId::new));
+    wish(&app, &caller, &run, id.or(chosen.0.map(CommandId::new)), command.into()).await
+}
+
+pub async fn stop(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(run): Named,
+    chosen: Chosen,
+    Perhaps(stop): Perhaps<Stop>,
+) -> Result<Taken, Problem> {
+    let wished = RunCommand::Stop(stop).into();
+    wish(&app, &caller, &run, chosen.0.map(CommandId::new), wished).await
+}
+
+pub async fn interrupt(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(run): Named,
+    chosen: Chosen,
+) -> Result<Taken, Problem> {
+    wish(&app, &caller, &run, chosen.0.map(CommandId::new), Wish::Interrupt).await
+}
+
+pub async fn say(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    Named(run): Named,
+    chosen: Chosen,
+    Given(message): Given<Message>,
+) -> Result<Taken, Problem> {
+    let wished = RunCommand::Say(message).into();
+    wish(&app, &caller, &run, chosen.0.map(CommandId::new), wished).await
+}
+
+async fn wish(
+    app: &App,
+    caller: &Caller,
+    run: &str,
+    id: Option<CommandId>,
+    wish: Wish,
+) -> Result<Taken, Problem> {
+    let run = run::find(&app.host, run).await?;
     run::wish(&app.host, run, id, wish, &caller.who()).await?;
     failpoint::hit(Point::WishUnanswered);
     Ok(Taken)

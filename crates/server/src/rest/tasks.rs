@@ -2,7 +2,8 @@
 //! about it. A run that waits for a slot is stopped like any other, by its own id.
 
 use super::describe::With;
-use super::{Given, Named, Options, Problem};
+use super::views::{self, TaskAnswer, TaskDetails};
+use super::{Given, Named, Options, Perhaps, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
@@ -10,10 +11,10 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use contract::{CommandId, Page, TaskId, TaskState, limits};
 use failpoint::Point;
+use host::ops::task;
 use host::ops::task::add::{self, NewErrand};
 use host::ops::task::budget::{self, BudgetChange};
 use host::ops::task::decide::{self, Verb, Words};
-use host::ops::task::{self, TaskSheet, TaskView};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use store::{Order, TasksPage};
@@ -37,26 +38,30 @@ pub struct ListQuery {
 pub async fn list(
     State(app): State<App>,
     Options(ListQuery { limit, after, state, label, handed_over, order }): Options<ListQuery>,
-) -> Result<Json<Page<TaskView>>, Problem> {
+) -> Result<Json<Page<TaskAnswer>>, Problem> {
     let limit = super::page::page_of(limit);
     let page = TasksPage { after, limit: limit + 1, state, label, handed_over, order };
     let rows = task::list(&app.host, page).await?;
-    Ok(Json(Page::of(rows, limit.min(limits::PAGE_ROWS_MAX), |task| task.id.to_string())))
+    let page = Page::of(rows, limit.min(limits::PAGE_ROWS_MAX), |task| task.id.to_string());
+    Ok(Json(Page { items: views::all(page.items), next: page.next }))
 }
 
-pub async fn show(State(app): State<App>, Named(task): Named) -> Result<Json<TaskSheet>, Problem> {
-    Ok(Json(task::show(&app.host, &task).await?))
+pub async fn show(
+    State(app): State<App>,
+    Named(task): Named,
+) -> Result<Json<TaskDetails>, Problem> {
+    Ok(Json(task::show(&app.host, &task).await?.into()))
 }
 
 pub async fn add(
     State(app): State<App>,
     chosen: Chosen,
     Given(mut new): Given<NewErrand>,
-) -> Result<With<201, TaskView>, Problem> {
+) -> Result<With<201, TaskAnswer>, Problem> {
     new.id = new.id.or(chosen.0.map(TaskId::new));
     let added = add::add(&app.host, new).await?;
     failpoint::hit(Point::TaskUnanswered);
-    Ok(With(added))
+    Ok(With(added.into()))
 }
 
 pub async fn set_budget(
@@ -65,34 +70,34 @@ pub async fn set_budget(
     Named(task): Named,
     _: Chosen,
     Given(change): Given<BudgetChange>,
-) -> Result<Json<TaskView>, Problem> {
-    Ok(Json(budget::change(&app.host, &task, change, &caller.who()).await?))
+) -> Result<Json<TaskAnswer>, Problem> {
+    Ok(Json(budget::change(&app.host, &task, change, &caller.who()).await?.into()))
 }
 
 /// One handler for each thing that is decided.
 macro_rules! decisions {
-    ($($name:ident = $verb:ident)+) => {$(
+    ($($name:ident = $verb:ident by $body:ident)+) => {$(
         pub async fn $name(
             State(app): State<App>,
             Extension(caller): Extension<Caller>,
             Named(task): Named,
             chosen: Chosen,
-            Given(mut words): Given<Words>,
-        ) -> Result<Json<TaskView>, Problem> {
+            $body(mut words): $body<Words>,
+        ) -> Result<Json<TaskAnswer>, Problem> {
             words.id = words.id.or(chosen.0.map(CommandId::new));
             let by = caller.who();
             let decided = decide::decide(&app.host, &task, Verb::$verb, words, &by).await?;
             failpoint::hit(Point::DecisionUnanswered);
-            Ok(Json(decided))
+            Ok(Json(decided.into()))
         }
     )+};
 }
 
 decisions! {
-    cancel = Cancel
-    retry = Retry
-    reopen = Reopen
-    approve = Approve
-    reject = Reject
-    comment = Comment
+    cancel = Cancel by Perhaps
+    retry = Retry by Perhaps
+    reopen = Reopen by Perhaps
+    approve = Approve by Perhaps
+    reject = Reject by Given
+    comment = Comment by Given
 }

@@ -3,6 +3,7 @@
 
 use super::describe::With;
 use super::page::{ById, page_of};
+use super::views::{self, Token};
 use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -10,15 +11,15 @@ use axum::extract::State;
 use axum::{Extension, Json};
 use contract::{Page, TokenId};
 use host::ops::token::{self, GivenToken, TokenRequest};
-use store::TokenRow;
 
 pub async fn list(
     State(app): State<App>,
     Options(ById { limit, after }): Options<ById<TokenId>>,
-) -> Result<Json<Page<TokenRow>>, Problem> {
+) -> Result<Json<Page<Token>>, Problem> {
     let limit = page_of(limit);
     let rows = token::list(&app.host, after, limit + 1).await?;
-    Ok(Json(Page::of(rows, limit, |token| token.id.to_string())))
+    let page = Page::of(rows, limit, |token| token.id.to_string());
+    Ok(Json(Page { items: views::all(page.items), next: page.next }))
 }
 
 pub async fn add(
@@ -33,6 +34,6 @@ pub async fn revoke(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
     Named(given): Named,
-) -> Result<Json<TokenRow>, Problem> {
-    Ok(Json(token::revoke(&app.host, &given, &caller.who()).await?))
+) -> Result<Json<Token>, Problem> {
+    Ok(Json(token::revoke(&app.host, &given, &caller.who()).await?.into()))
 }

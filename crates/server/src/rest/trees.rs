@@ -2,7 +2,7 @@
 
 use super::page::{ById, page_of};
 use super::runs::ForceQuery;
-use super::{Given, Named, Options, Problem};
+use super::{Named, Options, Perhaps, Problem};
 use crate::App;
 use crate::auth::Caller;
 use crate::keyed::Chosen;
@@ -39,7 +39,7 @@ pub async fn apply(
     Extension(caller): Extension<Caller>,
     Named(run): Named,
     _: Chosen,
-    Given(request): Given<ApplyRequest>,
+    Perhaps(request): Perhaps<ApplyRequest>,
 ) -> Result<Json<Applied>, Problem> {
     Ok(Json(apply::apply(&app.host, &run, request, &caller.who()).await?))
 }

@@ -172,6 +172,27 @@ fn every_route_lets_in_whom_its_row_names_and_nobody_else() {
 }
 
 #[test]
+fn cookies_change_nothing_for_other_sites() {
+    let door = Door::open();
+    let cookie = signed_in(&door, Scope::Admin);
+    let given = given(&door, "victim", Scope::Viewer, None);
+    let target = format!("/api/v1/tokens/{}/revoke", given["id"].as_str().expect("an id"));
+    let own = format!("http://{}", door.address);
+    let post = |more: &[(&str, &str)]| {
+        let mut headers = vec![("host", door.address.as_str()), ("cookie", cookie.as_str())];
+        headers.extend(more);
+        door.request("POST", &target, &headers, "").status
+    };
+    // As a form of another site sends it, and as one that hides where it comes from.
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(post(&[form, ("origin", "https://evil.example")]), 403);
+    assert_eq!(post(&[form, ("origin", "null")]), 403);
+    assert_eq!(post(&[form]), 401);
+    assert_eq!(post(&[("origin", &own), ("sec-fetch-site", "cross-site")]), 403);
+    assert_eq!(post(&[("origin", &own)]), 200, "a page of ours needs no content type either");
+}
+
+#[test]
 fn an_operator_starts_agents_of_the_configuration_and_no_commands() {
     let door = Door::open();
     let operator = given(&door, "operator", Scope::Operator, None);

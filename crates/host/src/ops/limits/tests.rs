@@ -136,7 +136,7 @@ async fn a_second_answer_closes_the_door_again_and_a_person_opens_it() {
     trip(probe, now.plus_ms(HOUR_MS)).await;
     assert_eq!(starts(&store, now.plus_ms(2_000)).await, Err(now.plus_ms(HOUR_MS)));
     let cleared = quota::clear(&house, SCOPE, &Who::Owner).await.unwrap();
-    assert_eq!(cleared.breaker, breaker::Breaker::Closed);
+    assert_eq!(cleared.state, quota::QuotaState::Open);
     starts(&store, now.plus_ms(2_000)).await.unwrap();
     starts(&store, now.plus_ms(2_000)).await.unwrap();
     assert_eq!(quota::clear(&house, "nobody", &Who::Owner).await.unwrap_err().code, Code::NotFound);

@@ -15,6 +15,7 @@ use store::{Errand, NewTask, Parent, Seal};
 /// What someone wants done.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "NewTask")]
 pub struct NewErrand {
     /// The task's id, when the caller chose it: put again, it is the same task and not another.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -61,6 +61,7 @@ impl Verb {
 /// The words that go with a decision.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "TaskDecision")]
 pub struct Words {
     /// The id of a comment, when whoever says it may have to say it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]

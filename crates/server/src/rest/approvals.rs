@@ -1,7 +1,8 @@
-//! Questions over HTTP: list them, answer one.
+//! Approvals over HTTP: list those that wait for a person, answer one.
 
 use super::describe::With;
 use super::page::{ById, page_of};
+use super::views::{self, Approval};
 use super::{Given, Named, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -9,23 +10,25 @@ use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
 use contract::{AskId, Page};
-use host::ops::ask::{self, OpenAsk};
+use host::ops::ask;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub async fn list(
     State(app): State<App>,
     Options(ById { limit, after }): Options<ById<AskId>>,
-) -> Json<Page<OpenAsk>> {
+) -> Json<Page<Approval>> {
     let limit = page_of(limit);
-    let rows = ask::list(&app.host, after, limit + 1);
-    Json(Page::of(rows, limit, |ask| ask.ask_id.to_string()))
+    let page =
+        Page::of(ask::list(&app.host, after, limit + 1), limit, |ask| ask.ask_id.to_string());
+    Json(Page { items: views::all(page.items), next: page.next })
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(rename = "ApprovalAnswer")]
 pub struct Answer {
-    /// `allow`, `always`, `deny`, or an option of the question.
+    /// `allow`, `always`, `deny`, or the id of an option of the approval.
     option: String,
     /// Why it is denied; the agent is told.
     #[serde(default)]
@@ -38,6 +41,6 @@ pub async fn answer(
     Named(given): Named,
     _: Chosen,
     Given(Answer { option, reason }): Given<Answer>,
-) -> Result<With<202, OpenAsk>, Problem> {
-    Ok(With(ask::answer(&app.host, &given, &option, reason, &caller.who()).await?))
+) -> Result<With<202, Approval>, Problem> {
+    Ok(With(ask::answer(&app.host, &given, &option, reason, &caller.who()).await?.into()))
 }
