@@ -178,6 +178,7 @@ fn input() -> impl Strategy<Value = Input> {
         20 => signal().prop_map(Input::Signal),
         2 => command(),
         4 => answered(),
+        1 => "[a-c]".prop_map(|tool_call_id| Input::CallerLeft { tool_call_id }),
         1 => Just(Input::LetGo),
         1 => Just(Input::LeaseLost),
         3 => Just(Input::Tick),

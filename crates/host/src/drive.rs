@@ -561,6 +561,9 @@ impl Drive {
                 self.step(now, Input::Answered { tool_call_id, answer, duration_ms });
             }
             Wake::Asked(Asked::Call(called)) => self.take_call(now, called),
+            Wake::Asked(Asked::Left { tool_call_id }) => {
+                self.step(now, Input::CallerLeft { tool_call_id });
+            }
             Wake::Asked(Asked::Note(draft)) => self.draft(now, *draft),
             Wake::Asked(Asked::CalledBack(called)) => self.take_called_back(now, called).await?,
             Wake::Time => {

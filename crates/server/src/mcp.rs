@@ -1,25 +1,31 @@
 //! Relayed tools by MCP: streamable HTTP, without sessions, in the current and the older revisions.
 //!
-//! Who asks is told by the bearer token alone, on every request; nothing is remembered between two.
-//! Each call goes to the run's driver and comes back as its answer. What a tool refuses is a tool's
-//! result with its code; what is no tool, or no longer this run's, is an error of the protocol.
+//! The bearer token of each request says which run calls; nothing is remembered between two requests
+//! but the calls that are open. Each call goes to the run's driver and comes back as its answer. What a
+//! tool refuses is a tool's result with its code; an unknown tool, or a run that is not this token's, is
+//! an error of the protocol. A call that lasts, because a person is asked first, is answered as a stream
+//! that shows signs of life (`mcp/lasting.rs`), and ends when its caller leaves or cancels it.
+
+mod lasting;
 
 use crate::App;
 use crate::auth::{Caller, Guard};
 use crate::rest::Problem;
 use crate::rest::describe::{Mcp, Sent};
 use axum::Extension;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use contract::speech::ToolAnswer;
-use contract::{Code, Fault, limits};
+use contract::{Code, Fault, Surface, limits};
 use host::Host;
 use host::ops::relay::{self, Bearer, Listed};
+use lasting::OpenCalls;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, Implementation,
-    ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
-    ToolAnnotations,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
+    CompleteRequestParams, CompleteResult, ErrorCode, ErrorData, Implementation,
+    ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
+    ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -28,8 +34,12 @@ use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What speaks MCP for all runs of a host.
-pub type Service = StreamableHttpService<Relay, NeverSessionManager>;
+/// Speaks MCP for all runs of a host.
+#[derive(Clone)]
+pub struct Service {
+    inner: StreamableHttpService<Relay, NeverSessionManager>,
+    open: Arc<OpenCalls>,
+}
 
 /// Makes it, with the limits of every other route.
 pub fn service(host: &Host, guard: &Guard) -> Service {
@@ -42,12 +52,14 @@ pub fn service(host: &Host, guard: &Guard) -> Service {
     config.legacy_session_mode = false;
     config.json_response = true;
     config.max_request_body_bytes = limits::BODY_BYTES_MAX;
-    let relay = Relay { host: host.clone() };
-    StreamableHttpService::new(
+    let open = Arc::new(OpenCalls::default());
+    let relay = Relay { host: host.clone(), open: Arc::clone(&open) };
+    let inner = StreamableHttpService::new(
         move || Ok(relay.clone()),
         Arc::new(NeverSessionManager::default()),
         config,
-    )
+    );
+    Service { inner, open }
 }
 
 /// One message of a client.
@@ -57,7 +69,7 @@ pub async fn take(
     request: Request,
 ) -> Result<Sent<Mcp>, Problem> {
     match caller {
-        Caller::Run(_) => Ok(Sent::new(app.mcp.handle(request).await.map(Body::new))),
+        Caller::Run(bearer) => Ok(Sent::new(lasting::answer(&app.mcp, bearer, request).await?)),
         // The owner has the whole API; tools act for a run, and only its token names one.
         Caller::Person(_) => {
             Err(Fault::new(Code::Forbidden, "tools are called with the token of a live run")
@@ -71,6 +83,7 @@ pub async fn take(
 #[derive(Clone)]
 pub struct Relay {
     host: Host,
+    open: Arc<OpenCalls>,
 }
 
 impl ServerHandler for Relay {
@@ -97,9 +110,8 @@ impl ServerHandler for Relay {
     ) -> Result<CallToolResponse, ErrorData> {
         let bearer = bearer(&context)?;
         let args = Value::Object(request.arguments.unwrap_or_default());
-        let answer = relay::call(&self.host, bearer, request.name.into_owned(), args)
-            .await
-            .map_err(refusal)?;
+        let call = relay::call(&self.host, bearer, request.name.into_owned(), args);
+        let answer = self.open.lasting(bearer, &context, call).await.map_err(refusal)?;
         match answer {
             // What another server answered is passed on as it is.
             ToolAnswer::Value(value) if value["content"].is_array() => {
@@ -116,6 +128,40 @@ impl ServerHandler for Relay {
                     .into())
             }
         }
+    }
+
+    // The library answers these with empty lists; a capability that is not declared has no methods.
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListPromptsRequestMethod>())
+    }
+
+    async fn list_resources(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourcesRequestMethod>())
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Err(ErrorData::method_not_found::<ListResourceTemplatesRequestMethod>())
+    }
+
+    async fn complete(
+        &self,
+        _: CompleteRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Err(ErrorData::method_not_found::<CompleteRequestMethod>())
     }
 }
 
@@ -142,6 +188,6 @@ fn refusal(fault: Fault) -> ErrorData {
         Code::Unauthorized | Code::FenceStale | Code::Conflict => ErrorCode::INVALID_REQUEST,
         _ => ErrorCode::INTERNAL_ERROR,
     };
-    let data = json!({ "code": fault.code, "hint": fault.hint() });
+    let data = json!({ "code": fault.code, "hint": fault.hint_on(Surface::Tool) });
     ErrorData::new(code, fault.message, Some(data))
 }

@@ -46,6 +46,7 @@ mod lost;
 mod manners;
 mod mapped;
 mod mcp;
+mod mcp_waits;
 mod moment;
 mod money;
 mod ostler;

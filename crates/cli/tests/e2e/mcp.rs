@@ -76,6 +76,15 @@ impl Guest {
         &self.token
     }
 
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The directory that its run works in.
+    pub fn work(&self) -> &Path {
+        &self.work
+    }
+
     /// The id of its run.
     pub fn run(&self) -> String {
         let text = std::fs::read_to_string(self.work.join("door")).unwrap();

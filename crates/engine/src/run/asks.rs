@@ -335,6 +335,21 @@ impl Machine {
         }
     }
 
+    /// The caller of a relayed tool has gone: a question about that call is withdrawn, so that a later
+    /// answer does nothing. A call that is being carried out is not affected.
+    pub(super) fn withdraw_call(&mut self, now: Now, tool_call_id: &str, out: &mut Vec<Step>) {
+        let is_of_call = |ask: &Ask| match &ask.about {
+            About::Relayed(call) | About::Approval(call) => call.tool_call_id == tool_call_id,
+            About::Native(_) => false,
+        };
+        let Some(place) = self.asks.open.iter().position(is_of_call) else { return };
+        let ask = self.asks.open.remove(place);
+        self.withdraw(ask, out);
+        let message = "withdrawn: the caller left before a person answered".to_owned();
+        let answer = ToolAnswer::Error { code: Code::Cancelled, message };
+        self.answer(now, tool_call_id.to_owned(), answer, 0, out);
+    }
+
     /// Nobody needs the answers any more: the run is ending, or its turn was interrupted. Relayed
     /// calls are answered with the rest; an agent that still listens is told of its own questions.
     pub(super) fn withdraw_questions(&mut self, out: &mut Vec<Step>) {

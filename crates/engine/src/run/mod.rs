@@ -66,6 +66,10 @@ pub enum Input {
         answer: ToolAnswer,
         duration_ms: u64,
     },
+    /// Whoever waited for the answer of a relayed call has gone.
+    CallerLeft {
+        tool_call_id: String,
+    },
     /// Its input was closed, or is as soon as it has read what was said before: from now on it can
     /// leave.
     LetGo,
@@ -365,6 +369,9 @@ impl Machine {
             (Input::Answered { tool_call_id, answer, duration_ms }, true) => {
                 self.answer(now, tool_call_id, answer, duration_ms, out);
             }
+            (Input::CallerLeft { tool_call_id }, true) => {
+                self.withdraw_call(now, &tool_call_id, out);
+            }
             (Input::LetGo, true) => self.watch.let_go(now),
             (Input::Tick, true) => self.tick(now, out),
             // A run begins once, and before that there is nothing to hear.
@@ -374,6 +381,7 @@ impl Machine {
                 | Input::Heard
                 | Input::Signal(_)
                 | Input::Answered { .. }
+                | Input::CallerLeft { .. }
                 | Input::LetGo
                 | Input::Tick,
                 false,

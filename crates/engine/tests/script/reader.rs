@@ -70,6 +70,7 @@ pub fn input(line: &str) -> (Option<u64>, Input) {
             answer: answer(&words),
             duration_ms: 12,
         },
+        "caller_left" => Input::CallerLeft { tool_call_id: words.bare(0).to_owned() },
         "ended" => Input::Ended(testimony(&words)),
         "command" => Input::Command(command(&words)),
         "signal" => Input::Signal(signal(&words)),

@@ -15,6 +15,7 @@ use contract::{Code, Draft, Fault, RunId};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::sync::{mpsc, oneshot};
 
 /// Who shows the token of a live run: the run, and the fence the token was made for.
@@ -28,6 +29,10 @@ pub struct Bearer {
 #[derive(Debug)]
 pub(crate) enum Asked {
     Call(Called),
+    /// The caller of an open call no longer waits for its answer.
+    Left {
+        tool_call_id: String,
+    },
     /// Something the run is to be told.
     Note(Box<Draft>),
     /// Events of a service that calls back.
@@ -89,14 +94,36 @@ impl Callers {
         asking
     }
 
-    /// The next call; waits for ever when no more can come.
+    /// The next call, or the next caller that has gone; waits for ever when neither can come.
     pub async fn next(&mut self) -> Asked {
-        if let Some(asked) = &mut self.asked
-            && let Some(next) = asked.recv().await
-        {
-            return next;
+        std::future::poll_fn(|cx| {
+            if let Some(left) = self.poll_left(cx) {
+                return Poll::Ready(left);
+            }
+            match self.asked.as_mut().map(|asked| asked.poll_recv(cx)) {
+                Some(Poll::Ready(Some(next))) => Poll::Ready(next),
+                // The way for calls was closed, and is not asked again.
+                Some(Poll::Ready(None)) => {
+                    self.asked = None;
+                    Poll::Pending
+                }
+                Some(Poll::Pending) | None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// A caller that no longer waits; told once. Its call stays known, so that its answer is not taken
+    /// for one of the agent's own.
+    fn poll_left(&mut self, cx: &mut Context<'_>) -> Option<Asked> {
+        for (id, caller) in &mut self.waiting {
+            let has_left = caller.as_mut().is_some_and(|caller| caller.poll_closed(cx).is_ready());
+            if has_left {
+                *caller = None;
+                return Some(Asked::Left { tool_call_id: id.clone() });
+            }
         }
-        std::future::pending().await
+        None
     }
 
     pub fn wait(&mut self, id: String, answer: oneshot::Sender<ToolAnswer>) {
@@ -242,5 +269,18 @@ mod tests {
         }
         assert_eq!(answered.await, Ok(ToolAnswer::Value(Value::Null)));
         assert!(callers.ids().is_empty());
+    }
+
+    #[tokio::test]
+    async fn caller_that_left_is_told_once() {
+        let mut callers = Callers::default();
+        let _asking = callers.open();
+        let (answer, answered) = oneshot::channel();
+        callers.wait("mcp_1".to_owned(), answer);
+        assert!(callers.next().now_or_never().is_none(), "it waits");
+        drop(answered);
+        let told = callers.next().now_or_never();
+        assert!(matches!(told, Some(Asked::Left { tool_call_id }) if tool_call_id == "mcp_1"));
+        assert!(callers.next().now_or_never().is_none() && callers.knows("mcp_1"));
     }
 }
