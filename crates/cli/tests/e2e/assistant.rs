@@ -33,11 +33,15 @@ fn an_assistant_hands_tasks_over_and_decides_about_them() {
     };
     let new = json!({ "title": "look around", "agent": "demo", "cwd": work, "labels": ["tour"], "key": "k" });
     let added = done("add_task", new.clone());
-    let task = added["task"]["id"].as_str().unwrap().to_owned();
-    assert_eq!(added["server_is_there"], true);
-    assert_eq!(done("add_task", new)["task"]["id"], task.as_str(), "the same key is the same task");
+    let task = added["task"]["task_id"].as_str().unwrap().to_owned();
+    assert!(added["warning"].is_null(), "a server is there: {added}");
+    assert_eq!(
+        done("add_task", new)["task"]["task_id"],
+        task.as_str(),
+        "the same key is the same task"
+    );
     let listed = done("list_tasks", json!({ "label": "tour" }));
-    assert_eq!(listed["tasks"][0]["id"], task.as_str());
+    assert_eq!(listed["tasks"][0]["task_id"], task.as_str());
     assert!(done("list_agents", json!({}))["agents"].is_array());
     waits_for(&mut assistant, &task, "review");
     for (tool, args) in [
@@ -54,10 +58,11 @@ fn an_assistant_hands_tasks_over_and_decides_about_them() {
     assert!(!failed && told["task"]["state"] == "done", "{told}");
     // One after another that waits, tried now and then cancelled; and one that fails, opened again.
     let first = json!({ "title": "fail", "agent": "demo", "cwd": work, "review": "none" });
-    let first = assistant.call("add_task", first).0["task"]["id"].as_str().unwrap().to_owned();
+    let first = assistant.call("add_task", first).0["task"]["task_id"].as_str().unwrap().to_owned();
     waits_for(&mut assistant, &first, "failed");
     let second = json!({ "title": "then", "agent": "demo", "cwd": work, "after": [first] });
-    let second = assistant.call("add_task", second).0["task"]["id"].as_str().unwrap().to_owned();
+    let second =
+        assistant.call("add_task", second).0["task"]["task_id"].as_str().unwrap().to_owned();
     let (told, failed) = assistant.call("cancel_task", json!({ "task": second }));
     assert!(!failed && told["task"]["state"] == "cancelled", "{told}");
     let (told, failed) = assistant.call("reopen_task", json!({ "task": first }));
@@ -96,12 +101,19 @@ fn the_official_sdk_finds_every_tool_and_hands_a_task_over() {
         let said = sdk_client(&mut client, &["stdio", mode, &ostler, "mcp"], &calls);
         assert_eq!((&said["revision"], &said["server"]), (&revision.into(), &"ostler".into()));
         let tools = said["tools"].as_array().unwrap();
-        assert_eq!(tools.len(), 17, "{tools:#?}");
+        assert_eq!(tools.len(), 22, "{tools:#?}");
+        let hinted = |name: &str| {
+            let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
+            tool["annotations"].clone()
+        };
+        assert_eq!(hinted("list_runtimes")["readOnlyHint"], true);
+        assert_eq!(hinted("stop_run")["destructiveHint"], true);
+        assert_eq!(hinted("start_run")["idempotentHint"], false);
         assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"), "{tools:#?}");
         let results = &said["results"];
-        let task = &results[0]["value"]["task"]["id"];
+        let task = &results[0]["value"]["task"]["task_id"];
         assert!(task.is_string(), "{results}");
-        assert_eq!(results[1]["value"]["tasks"][0]["id"], *task, "{results}");
+        assert_eq!(results[1]["value"]["tasks"][0]["task_id"], *task, "{results}");
         assert_eq!(results[2]["error"], false);
         assert_eq!(
             (&results[3]["error"], &results[3]["value"]["code"]),
@@ -109,4 +121,52 @@ fn the_official_sdk_finds_every_tool_and_hands_a_task_over() {
         );
         assert_eq!(results[4]["code"], -32602);
     }
+}
+
+#[test]
+fn assistant_delegates_work_and_brings_it_back() {
+    let door = served();
+    let work = door.ostler.instance.work().to_owned();
+    for args in [
+        &["init", "-q", "-b", "main"][..],
+        &["-c", "user.name=p", "-c", "user.email=p@x", "commit", "-q", "--allow-empty", "-m", "b"],
+    ] {
+        let made = door.ostler.instance.command("git").current_dir(&work).args(args).status();
+        assert!(made.unwrap().success());
+    }
+    let mut assistant = Assistant::new(&door.ostler);
+    let (listed, failed) = assistant.call("list_runtimes", json!({}));
+    assert!(!failed, "{listed}");
+    let runtimes = listed["runtimes"].as_array().unwrap();
+    let demo = runtimes.iter().find(|one| one["name"] == "demo").expect("demo is always there");
+    for key in ["installed", "use_when", "dont_use_when", "asks", "resumes", "tells_dollars"] {
+        assert!(!demo[key].is_null(), "{key}: {demo}");
+    }
+    let missing = listed["not_installed"].as_array().unwrap().len();
+    assert!(listed.to_string().len() < 600 * (runtimes.len() + 1) + 40 * missing, "{listed}");
+    let request = json!({
+        "agent": "demo", "prompt": "write a file", "cwd": work, "worktree": true,
+        "budget_usd": 5, "budget_tokens": 1_000_000, "timeout_minutes": 5,
+        "system_prompt": "be brief",
+    });
+    let (started, failed) = assistant.call("start_run", request);
+    assert!(!failed && started["warning"].is_null(), "{started}");
+    let run = started["run_id"].as_str().unwrap().to_owned();
+    let ended = until("the end of the run", BOUND_MS, || {
+        let (told, failed) = assistant.call("wait_run", json!({ "run": run, "seconds": 5 }));
+        assert!(!failed, "{told}");
+        (told["done"] == true).then_some(told)
+    });
+    assert_eq!(ended["run"]["outcome"], "succeeded", "{ended}");
+    let (diff, failed) = assistant.call("show_diff", json!({ "run": run }));
+    assert!(!failed && diff["files"].is_array(), "{diff}");
+    let (costs, failed) = assistant.call("costs", json!({ "by": "agent" }));
+    assert!(!failed && costs["costs"][0]["agent"] == "demo", "{costs}");
+    for wrong in [json!({ "budget_usd": -1 }), json!({ "timeout_minutes": 0 })] {
+        let mut request = json!({ "agent": "demo", "prompt": "x" });
+        request.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
+        let (told, failed) = assistant.call("start_run", request);
+        assert!(failed && told["code"] == "usage", "{told}");
+    }
+    assert_eq!(assistant.leave(), 0);
 }

@@ -1,47 +1,98 @@
-//! Carrying out the tools of `ostler mcp`: each is a request or two to the host's API, and its answer
-//! is given on as it came. What may have to be said again to the next host has an id of its own, so it
-//! is done once.
+//! Carrying out the tools of `ostler mcp`: each is a request or two to the host's API, whose answer is
+//! given on as a small view (`views.rs`). A request that may have to be repeated to the next host has an
+//! id of its own, so it is done once.
 
 use super::tools::{
-    AddTask, Answer, CommentTask, ListRuns, ListTasks, Nothing, OneRun, OneTask, RejectTask, Say,
-    ShowRun, StartRun, ToolName,
+    AddTask, Answer, Apply, CommentTask, Costs, ListRuns, ListRuntimes, ListTasks, Nothing, OneRun,
+    OneTask, RejectTask, Say, ShowDiff, ShowRun, StartRun, ToolName, WaitRun,
 };
+use super::views;
 use crate::client::{Client, escaped};
 use crate::way::Way;
-use contract::{Code, Fault, Page, Wish};
+use contract::event::Body;
+use contract::{Code, Fault, Page, RunState, Wish};
+use futures::StreamExt as _;
+use host::ops::apply::ApplyRequest;
 use host::ops::ask;
+use host::ops::diff::Diff;
 use host::ops::run::{Asked, RunRequest};
 use host::ops::task::decide::Words;
 use host::ops::task::{TaskSheet, TaskView};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
+use store::{CostRow, RunRow};
 
 /// Rows of a list whose length nobody says.
 const LISTED: u32 = 20;
+/// The longest list.
+const LISTED_MAX: u32 = 100;
 /// How often a run that waits for a slot is asked for before it is given up.
 const TURNS_MAX: u32 = 5;
+/// What is told of a run that no server keeps alive.
+const NO_SERVER: &str = "no server is running: the run may be lost when this MCP server exits before \
+    the run has ended; ask the person to start `ostler serve` for long runs";
+/// The longest patch that an answer holds.
+const PATCH_BYTES_MAX: usize = 20_000;
 /// Between two of those, where the host answered at once.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
 
 fn read<T: DeserializeOwned>(args: Value) -> Result<T, Fault> {
-    serde_json::from_value(args).map_err(|error| Fault::new(Code::Usage, error.to_string()))
+    let wrong = |error| Fault::new(Code::Usage, format!("{error} in the arguments"));
+    serde_json::from_value(args).map_err(wrong)
+}
+
+/// The place that tools act from.
+pub(super) struct Here<'a> {
+    /// The directory that this server was started in.
+    pub cwd: &'a Path,
+    /// Its environment.
+    pub vars: &'a BTreeMap<String, String>,
 }
 
 pub(super) async fn perform(
     way: &mut Way<'_>,
     tool: ToolName,
     args: Value,
-    cwd: &Path,
+    here: &Here<'_>,
 ) -> Result<Value, Fault> {
+    let cwd = here.cwd;
     match tool {
+        ToolName::ListRuntimes => Ok(list_runtimes(&read(args)?, here)),
+        ToolName::WaitRun => {
+            let WaitRun { run, .. } = read(args)?;
+            way.ask(async |client| look(client, &run).await).await
+        }
+        ToolName::ShowDiff => {
+            let ShowDiff { run, patch } = read(args)?;
+            let patch = patch.unwrap_or(true);
+            let path = format!("/api/v1/runs/{}/diff?patch={patch}", escaped(&run));
+            let diff: Diff = way.ask(async |client| client.get(&path).await).await?;
+            Ok(shortened(diff))
+        }
+        ToolName::Apply => {
+            let Apply { run } = read(args)?;
+            let request = ApplyRequest::default();
+            let applied = way.ask(async |client| client.apply(&run, &request).await).await?;
+            Ok(json!({ "applied": applied }))
+        }
+        ToolName::Costs => {
+            let Costs { by, since } = read(args)?;
+            let mut path = format!("/api/v1/costs?by={}", escaped(by.as_deref().unwrap_or("day")));
+            if let Some(since) = since {
+                path.push_str(&format!("&since={}", escaped(&since)));
+            }
+            let page: Page<CostRow> = way.ask(async |client| client.get(&path).await).await?;
+            Ok(json!({ "costs": page.items.iter().map(views::cost).collect::<Vec<_>>() }))
+        }
         ToolName::ListTasks => list_tasks(way, read(args)?).await,
         ToolName::ShowTask => {
             let OneTask { task } = read(args)?;
             let path = format!("/api/v1/tasks/{}", escaped(&task));
             let sheet: TaskSheet = way.ask(async |client| client.get(&path).await).await?;
-            Ok(json!({ "task": sheet }))
+            Ok(json!({ "task": views::task_details(&sheet) }))
         }
         ToolName::AddTask => add(way, read(args)?, cwd).await,
         ToolName::CommentTask => {
@@ -63,13 +114,17 @@ pub(super) async fn perform(
         ToolName::ListAgents => {
             let Nothing {} = read(args)?;
             let agents = way.ask(async |client| client.agents().await).await?;
-            Ok(json!({ "agents": agents }))
+            Ok(json!({ "agents": agents.iter().map(views::agent).collect::<Vec<_>>() }))
         }
         ToolName::ListRuns => {
-            let ListRuns { limit, live } = read(args)?;
-            let limit = limit.unwrap_or(LISTED) as usize;
-            let runs = way.ask(async |client| client.runs(limit, live).await).await?;
-            Ok(json!({ "runs": runs }))
+            let ListRuns { limit, live, agent, outcome, since } = read(args)?;
+            let limit = limit.unwrap_or(LISTED).min(LISTED_MAX);
+            let mut path = format!("/api/v1/runs?limit={limit}&live={live}");
+            for (name, value) in [("agent", agent), ("outcome", outcome), ("since", since)] {
+                path.extend(value.map(|value| format!("&{name}={}", escaped(&value))));
+            }
+            let page: Page<RunRow> = way.ask(async |client| client.get(&path).await).await?;
+            Ok(json!({ "runs": page.items.iter().map(views::run).collect::<Vec<_>>() }))
         }
         ToolName::ShowRun => {
             let ShowRun { run, after } = read(args)?;
@@ -87,16 +142,16 @@ pub(super) async fn perform(
         ToolName::ListApprovals => {
             let Nothing {} = read(args)?;
             let asks = way.ask(async |client| client.asks().await).await?;
-            Ok(json!({ "approvals": asks }))
+            Ok(json!({ "approvals": asks.iter().map(views::approval).collect::<Vec<_>>() }))
         }
         ToolName::Answer => {
-            let Answer { ask, choice } = read(args)?;
-            let open = way.ask(async |client| ask::find(client.asks().await?, &ask)).await?;
+            let Answer { approval, choice } = read(args)?;
+            let open = way.ask(async |client| ask::find(client.asks().await?, &approval)).await?;
             ask::check(&open, &choice)?;
             let (run, id) = (open.run_id, host::chance::command_id());
             let wish = Wish::Answer { ask_id: open.ask_id, option: choice, by: None, reason: None };
             way.ask(async |client| client.wish(run, id, &wish).await).await?;
-            Ok(json!({ "answered": open }))
+            Ok(json!({ "answered": views::approval(&open) }))
         }
     }
 }
@@ -111,7 +166,8 @@ async fn list_tasks(way: &mut Way<'_>, given: ListTasks) -> Result<Value, Fault>
         }
     }
     let page: Page<TaskView> = way.ask(async |client| client.get(&path).await).await?;
-    Ok(json!({ "tasks": page.items, "next": page.next }))
+    let tasks: Vec<_> = page.items.iter().map(views::task).collect();
+    Ok(json!({ "tasks": tasks, "next": page.next }))
 }
 
 /// Hands a task over. Where its agent works nowhere of its own, it is done in this directory.
@@ -147,8 +203,13 @@ async fn add(way: &mut Way<'_>, given: AddTask, cwd: &Path) -> Result<Value, Fau
         }
         added => added,
     }?;
-    let served = way.ask(async |client| Ok(client.serves().await)).await?;
-    Ok(json!({ "task": added, "server_is_there": served }))
+    let mut answer = json!({ "task": views::task(&added) });
+    if !way.ask(async |client| Ok(client.serves().await)).await? {
+        answer["warning"] = "no server is running, so nothing starts this task; \
+            ask the person to start `ostler serve`"
+            .into();
+    }
+    Ok(answer)
 }
 
 /// What is decided without a word.
@@ -159,14 +220,15 @@ async fn bare(way: &mut Way<'_>, args: Value, verb: &str) -> Result<Value, Fault
 
 async fn decide(way: &mut Way<'_>, task: &str, verb: &str, words: Words) -> Result<Value, Fault> {
     let decided = way.ask(async |client| client.decide(task, verb, &words).await).await?;
-    Ok(json!({ "task": decided }))
+    Ok(json!({ "task": views::task(&decided) }))
 }
 
 async fn show(client: &Client, run: &str, after: u64) -> Result<Value, Fault> {
     let row = client.run(run).await?;
     let path = format!("/api/v1/runs/{}?view=transcript&after={after}", escaped(run));
     let transcript: Value = client.get(&path).await?;
-    Ok(json!({ "run": row, "entries": transcript["entries"], "next": transcript["next"] }))
+    let (entries, next) = (&transcript["entries"], &transcript["next"]);
+    Ok(json!({ "run": views::run(&row), "entries": entries, "next": next }))
 }
 
 async fn wish(way: &mut Way<'_>, run: &str, wish: Wish) -> Result<Value, Fault> {
@@ -179,8 +241,90 @@ async fn wish(way: &mut Way<'_>, run: &str, wish: Wish) -> Result<Value, Fault> 
     Ok(json!({ "run_id": way.ask(put).await? }))
 }
 
+/// A run as `wait_run` tells it: where it stands, and its answer when it has ended.
+async fn look(client: &Client, run: &str) -> Result<Value, Fault> {
+    let row = client.run(run).await?;
+    let asks = client.asks().await?;
+    let open: Vec<_> =
+        asks.iter().filter(|ask| ask.run_id == row.id).map(views::approval).collect();
+    let mut told = json!({
+        "done": row.state == RunState::Settled,
+        "run": views::run(&row),
+        "approvals": open,
+    });
+    if row.state == RunState::Settled {
+        told["answer"] = json!(answer_of(client, &row).await?.as_deref().map(views::text));
+    }
+    Ok(told)
+}
+
+/// The final answer of a run that has ended: its last event has it.
+async fn answer_of(client: &Client, row: &RunRow) -> Result<Option<String>, Fault> {
+    let mut events = client.events(row.id, row.head_seq.saturating_sub(1)).await?;
+    while let Some(event) = events.next().await {
+        if let Body::Result(result) = event?.event()?.body {
+            return Ok(result.text);
+        }
+    }
+    Ok(None)
+}
+
+/// A diff whose patch fits an answer.
+fn shortened(mut diff: Diff) -> Value {
+    if let Some(patch) = &mut diff.patch
+        && patch.len() > PATCH_BYTES_MAX
+    {
+        let end = (0..=PATCH_BYTES_MAX).rev().find(|end| patch.is_char_boundary(*end));
+        patch.truncate(end.unwrap_or(0));
+        diff.truncated = true;
+    }
+    json!(diff)
+}
+
+/// The runtimes whose program is here, with when to use each; the names of the others.
+fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
+    let path = here.vars.get("PATH").map(String::as_str);
+    let cards = runtimes::registry::all().iter().map(|runtime| runtime.card());
+    let is_installed = |card: &contract::Card| {
+        let program = card.requires.first().map(|required| required.binary.as_str());
+        program.is_none_or(|program| host::diagnose::find_program(program, path).is_some())
+    };
+    let (installed, missing): (Vec<_>, Vec<_>) = cards.partition(is_installed);
+    let mut described: Vec<_> = installed.iter().map(views::runtime).collect();
+    described.iter_mut().for_each(|one| one["installed"] = true.into());
+    if given.all {
+        described.extend(missing.iter().map(|card| {
+            let mut one = views::runtime(card);
+            one["installed"] = false.into();
+            one
+        }));
+    }
+    let names: Vec<_> = missing.iter().map(|card| &card.id).collect();
+    json!({ "runtimes": described, "not_installed": names })
+}
+
+/// Dollars as a budget has them.
+fn nanousd(usd: f64) -> Result<i64, Fault> {
+    let amount = usd * 1e9;
+    match amount.is_finite() && amount > 0.0 && amount < i64::MAX as f64 {
+        true => Ok(amount as i64),
+        false => Err(Fault::new(Code::Usage, format!("budget_usd must be above 0, not {usd}"))),
+    }
+}
+
+/// Minutes as a clock has them.
+fn minutes(given: f64) -> Result<u64, Fault> {
+    let ms = given * 60_000.0;
+    match ms.is_finite() && ms >= 1.0 && ms < u64::MAX as f64 {
+        true => Ok(ms as u64),
+        false => {
+            Err(Fault::new(Code::Usage, format!("timeout_minutes must be above 0, not {given}")))
+        }
+    }
+}
+
 async fn start(way: &mut Way<'_>, given: StartRun, cwd: &Path) -> Result<Value, Fault> {
-    let request: RunRequest = read(json!({
+    let mut asked = json!({
         // Asked for again, of this host or the next, it is the same run.
         "run_id": host::chance::run_id(),
         "agent": given.agent,
@@ -188,10 +332,32 @@ async fn start(way: &mut Way<'_>, given: StartRun, cwd: &Path) -> Result<Value, 
         "cwd": cwd.join(given.cwd.unwrap_or_default()),
         "model": given.model,
         "permission": given.permission,
-    }))?;
+        "system_prompt": given.system_prompt,
+        "budget": {
+            "nanousd": given.budget_usd.map(nanousd).transpose()?,
+            "tokens": given.budget_tokens,
+        },
+    });
+    if given.worktree {
+        asked["workspace"] = "worktree".into();
+    }
+    if let Some(run) = given.resume {
+        asked["resume"] = json!({ "run": run });
+    }
+    if let Some(wall) = given.timeout_minutes.map(minutes).transpose()? {
+        asked["clocks"] = json!({ "wall": { "ms": wall } });
+    }
+    let request: RunRequest = read(asked)?;
     for turn in 1.. {
         let waiting = match way.ask(async |client| client.start(&request).await).await? {
-            Asked::Started(started) => return Ok(json!(started)),
+            Asked::Started(started) => {
+                let mut answer = json!(started);
+                answer["next"] = "call wait_run with this run_id".into();
+                if !way.ask(async |client| Ok(client.serves().await)).await? {
+                    answer["warning"] = NO_SERVER.into();
+                }
+                return Ok(answer);
+            }
             Asked::Waiting(waiting) => waiting,
         };
         if turn == TURNS_MAX {

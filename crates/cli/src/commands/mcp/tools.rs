@@ -1,24 +1,31 @@
-//! The tools of `ostler mcp` as data: what each is called, what it says of itself, whether it only
-//! looks, and what it takes. A tool that changes something says what it changes, so that an assistant
-//! asks its person first. Carrying them out is `perform.rs`.
+//! The tools of `ostler mcp` as data: the name of each, its description, its effect and its arguments. A
+//! description says when to use the tool and what comes back, because a model chooses by it. Carrying
+//! them out is `perform.rs`.
 
 use contract::state::Review;
 use contract::{Policy, TaskState};
+use rmcp::model::ToolAnnotations;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
-/// What a tool does to the world.
+/// The effect of a call, which an assistant weighs before it asks its person.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Does {
-    Looks,
+enum Effect {
+    /// Changes nothing.
+    Reads,
+    /// Makes something new with every call.
+    Adds,
+    /// Changes something; the same call again changes nothing more.
     Changes,
+    /// Ends work or changes files of the person; the same call again changes nothing more.
+    Destroys,
 }
 
-/// One line for each: its name, what it takes, what it does, and what it says of itself.
+/// One line for each: its name, its arguments, its effect and its description.
 macro_rules! tools {
-    ($($tool:ident = $word:literal $args:ty, $does:ident: $says:literal;)+) => {
+    ($($tool:ident = $word:literal $args:ty, $effect:ident: $says:literal;)+) => {
         /// What can be called.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum ToolName {
@@ -40,11 +47,18 @@ macro_rules! tools {
                 }
             }
 
-            pub fn only_looks(self) -> bool {
-                let does = match self {
-                    $(Self::$tool => Does::$does,)+
+            /// Its effect in the words of MCP.
+            pub fn annotations(self) -> ToolAnnotations {
+                let effect = match self {
+                    $(Self::$tool => Effect::$effect,)+
                 };
-                does == Does::Looks
+                let annotations = ToolAnnotations::new().read_only(effect == Effect::Reads);
+                match effect {
+                    Effect::Reads => annotations,
+                    Effect::Adds => annotations.destructive(false).idempotent(false),
+                    Effect::Changes => annotations.destructive(false).idempotent(true),
+                    Effect::Destroys => annotations.destructive(true).idempotent(true),
+                }
             }
 
             pub fn schema(self) -> Map<String, Value> {
@@ -61,24 +75,38 @@ macro_rules! tools {
 }
 
 tools! {
-    ListTasks = "list_tasks" ListTasks, Looks: "Tasks, newest first, and what they wait for.";
-    ShowTask = "show_task" OneTask, Looks: "One task: its runs, what was said of it, what it waits for.";
-    AddTask = "add_task" AddTask, Changes: "Hand work over to the queue. Answers at once; show_task tells how it goes.";
-    CommentTask = "comment_task" CommentTask, Changes: "Say something of a task. Its agent reads it; agents named with an @ are woken.";
-    ApproveTask = "approve_task" OneTask, Changes: "Take the result of a task in review. Ask the person first.";
-    RejectTask = "reject_task" RejectTask, Changes: "Send a task in review back: the reason is what its agent is asked next. Ask the person first.";
-    CancelTask = "cancel_task" OneTask, Changes: "Cancel a task wherever it stands; its run is stopped.";
-    RetryTask = "retry_task" OneTask, Changes: "Try a task that waits now.";
-    ReopenTask = "reopen_task" OneTask, Changes: "Open a failed task again.";
-    ListAgents = "list_agents" Nothing, Looks: "The agents that tasks and runs can be given to, and how they stand.";
-    ListRuns = "list_runs" ListRuns, Looks: "Runs of agents, newest first, with how they ended and what they cost.";
-    ShowRun = "show_run" ShowRun, Looks: "One run and its transcript; call again with `after` set to `next`.";
-    StartRun = "start_run" StartRun, Changes: "Start an agent on a prompt. Answers at once; show_run tells how it goes.";
-    Say = "say" Say, Changes: "Say something to a live run.";
-    StopRun = "stop_run" OneRun, Changes: "Stop a live run.";
-    ListApprovals = "list_approvals" Nothing, Looks: "Questions of live runs that wait for an answer.";
-    Answer = "answer" Answer, Changes: "Answer a question of a live run. Ask the person first.";
+    ListRuntimes = "list_runtimes" ListRuntimes, Reads: "List the coding agents (runtimes) that start_run can start, with when to use each and what each can do. Call it before the first start_run. Those that are not installed are named only; `all: true` describes them too.";
+    ListAgents = "list_agents" Nothing, Reads: "List the configured agents, which are runtimes with settings of the person (model, directory, budget). Prefer one of these to a bare runtime where one fits.";
+    StartRun = "start_run" StartRun, Adds: "Start a coding agent on a prompt now and return its run_id at once; then call wait_run. Use a run for work you wait for. With `worktree: true` the agent works on a copy and show_diff and apply bring its changes back. Give `budget_usd` and `timeout_minutes` to limit it. The agent sees only the prompt, so put everything it needs into it.";
+    WaitRun = "wait_run" WaitRun, Reads: "Wait until a run ends, asks for an approval, or the time is up, and return a short summary: state, outcome, final answer, tokens, dollars, open approvals. When `done` is false, call it again.";
+    ListRuns = "list_runs" ListRuns, Reads: "List runs, newest first, with state, outcome and cost.";
+    ShowRun = "show_run" ShowRun, Reads: "Read one run and its transcript, a part at a time: call again with `after` set to `next`. Use wait_run instead if you only need the result.";
+    Say = "say" Say, Adds: "Send a message to the agent of a live run, for example a correction. Not every runtime takes messages.";
+    StopRun = "stop_run" OneRun, Destroys: "Stop a live run. Its work so far is kept, but the agent does not continue.";
+    ShowDiff = "show_diff" ShowDiff, Reads: "Show what a run changed in its worktree: files, and the patch unless `patch: false`.";
+    Apply = "apply" Apply, Destroys: "Merge the changes of a run from its worktree into the person's checkout, all or nothing, and remove the worktree. Show the diff and ask the person first.";
+    ListApprovals = "list_approvals" Nothing, Reads: "List approvals: requests of live runs that wait for a person.";
+    Answer = "answer" Answer, Changes: "Answer an approval of a live run with `allow`, `deny` or an option of it. Ask the person first.";
+    Costs = "costs" Costs, Reads: "Show what runs spent, by day, agent, adapter or model.";
+    AddTask = "add_task" AddTask, Adds: "Add a task to the queue and return at once; a server (`ostler serve`) starts it when an agent is free. Use a task for work that may happen later, is reviewed by the person, or depends on other tasks. With the same `key` it is the same task.";
+    ListTasks = "list_tasks" ListTasks, Reads: "List tasks of the queue, newest first, with their state and what they wait for.";
+    ShowTask = "show_task" OneTask, Reads: "Read one task: its state, its runs, its comments and the answer of its newest run.";
+    CommentTask = "comment_task" CommentTask, Adds: "Add a comment to a task. Its agent reads it in its next run; an agent named with an @ is woken.";
+    ApproveTask = "approve_task" OneTask, Changes: "Accept the result of a task in review; it is then done. Ask the person first.";
+    RejectTask = "reject_task" RejectTask, Changes: "Send a task in review back to its agent with a reason, which is its next prompt. Ask the person first.";
+    CancelTask = "cancel_task" OneTask, Destroys: "Cancel a task for good; a run of it is stopped.";
+    RetryTask = "retry_task" OneTask, Changes: "Start a waiting task now instead of at its time.";
+    ReopenTask = "reopen_task" OneTask, Changes: "Queue a failed task again.";
 }
+
+/// What an assistant is told of this server before its first call.
+pub const INSTRUCTIONS: &str = "Ostler runs coding agents (Claude Code, Codex, Gemini CLI and others) \
+under supervision: it limits what they may do and spend, and records everything. \
+To delegate work you wait for: list_runtimes, then start_run, then wait_run until `done` is true; \
+with `worktree: true` also show_diff, then apply after the person agreed. \
+For work that can happen later or needs review: add_task, then show_task. \
+When wait_run returns approvals, show them to the person and send the decision with answer. \
+Amounts are US dollars; `usd: null` means that no price is known, not that it was free.";
 
 impl ToolName {
     pub fn from_word(word: &str) -> Option<Self> {
@@ -105,7 +133,7 @@ pub struct ListTasks {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OneTask {
-    /// Its id, or an end of it that fits no other.
+    /// The task_id, or a unique end of it.
     pub task: String,
 }
 
@@ -136,7 +164,7 @@ pub struct AddTask {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CommentTask {
-    /// Its id, or an end of it that fits no other.
+    /// The task_id, or a unique end of it.
     pub task: String,
     pub text: String,
 }
@@ -144,7 +172,7 @@ pub struct CommentTask {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RejectTask {
-    /// Its id, or an end of it that fits no other.
+    /// The task_id, or a unique end of it.
     pub task: String,
     /// What is wrong, in words for its agent.
     pub reason: String,
@@ -153,17 +181,23 @@ pub struct RejectTask {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListRuns {
-    /// How many.
+    /// How many, at most 100.
     pub limit: Option<u32>,
     /// Only those that have not ended.
     #[serde(default)]
     pub live: bool,
+    /// Only those of this agent.
+    pub agent: Option<String>,
+    /// Only those that ended so: succeeded, failed, cancelled, timed_out, lost.
+    pub outcome: Option<String>,
+    /// Only those that began then or later: a date, or an age such as 2h or 7d.
+    pub since: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ShowRun {
-    /// Its id, or an end of it that fits no other.
+    /// The run_id, or a unique end of it.
     pub run: String,
     /// Go on behind this event.
     #[serde(default)]
@@ -173,27 +207,83 @@ pub struct ShowRun {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OneRun {
-    /// Its id, or an end of it that fits no other.
+    /// The run_id, or a unique end of it.
     pub run: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+pub struct ListRuntimes {
+    /// Describe those that are not installed, too.
+    #[serde(default)]
+    pub all: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct StartRun {
-    /// An agent of the configuration, or a runtime such as `demo`.
+    /// A name of list_runtimes or list_agents.
     pub agent: String,
+    /// The work, with everything that the agent needs to know.
     pub prompt: String,
-    /// Where it works; the directory of this server when absent.
+    /// The directory that it works in; the directory of this server when absent.
     pub cwd: Option<PathBuf>,
     pub model: Option<String>,
-    /// What it may do without asking.
+    /// What it may do without asking a person. In a worktree it may do everything when absent.
     pub permission: Option<Policy>,
+    /// Work in a git worktree of its own instead of in `cwd` itself.
+    #[serde(default)]
+    pub worktree: bool,
+    /// Stop it when it has spent this many US dollars.
+    pub budget_usd: Option<f64>,
+    /// Stop it when it has used this many tokens.
+    pub budget_tokens: Option<u64>,
+    /// Stop it after this many minutes; 120 when absent.
+    pub timeout_minutes: Option<f64>,
+    /// Instructions for the agent beside the prompt.
+    pub system_prompt: Option<String>,
+    /// The run_id of an earlier run whose conversation this one continues.
+    pub resume: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WaitRun {
+    /// The run_id, or a unique end of it.
+    pub run: String,
+    /// How long to wait, 45 when absent and 600 at most. Many clients give up after 60.
+    pub seconds: Option<f64>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowDiff {
+    /// The run_id, or a unique end of it.
+    pub run: String,
+    /// Whether the patch is shown beside the names of the files.
+    pub patch: Option<bool>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// The run_id, or a unique end of it.
+    pub run: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Costs {
+    /// Any of day, agent, adapter, model, with commas between; day when absent.
+    pub by: Option<String>,
+    /// A date such as 2026-11-01, or the last days such as 7d.
+    pub since: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Say {
-    /// Its id, or an end of it that fits no other.
+    /// The run_id, or a unique end of it.
     pub run: String,
     pub text: String,
 }
@@ -201,9 +291,10 @@ pub struct Say {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Answer {
-    /// The question: its id, or an end of it that fits no other.
-    pub ask: String,
-    /// `allow`, `deny`, or an option of the question.
+    /// The approval_id, or a unique end of it.
+    #[serde(alias = "ask")]
+    pub approval: String,
+    /// `allow`, `deny`, or the id of an option of the approval.
     pub choice: String,
 }
 
@@ -218,6 +309,19 @@ mod tests {
             let schema = tool.schema();
             assert_eq!(schema["type"], "object", "{}", tool.word());
             assert_eq!(schema["additionalProperties"], false, "{}", tool.word());
+        }
+    }
+
+    #[test]
+    fn annotations_say_which_tools_destroy() {
+        let destroy: Vec<_> = ToolName::ALL
+            .iter()
+            .filter(|tool| tool.annotations().destructive_hint == Some(true))
+            .map(|tool| tool.word())
+            .collect();
+        assert_eq!(destroy, ["stop_run", "apply", "cancel_task"]);
+        for tool in ToolName::ALL.iter().filter(|tool| tool.word().starts_with("list_")) {
+            assert_eq!(tool.annotations().read_only_hint, Some(true), "{}", tool.word());
         }
     }
 }
