@@ -91,6 +91,8 @@ impl Place {
             ("DELETE", "/api/v1/runs/{run}"),
             ("POST", "/api/v1/tokens/{token}/revoke"),
             ("POST", "/api/v1/runs/{run}/interrupt"),
+            ("POST", "/api/v1/worktrees/prune"),
+            ("DELETE", "/api/v1/worktrees/{run}"),
         ];
         !wordless.contains(&(self.method.as_str(), self.route))
     }

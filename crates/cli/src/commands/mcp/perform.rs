@@ -145,11 +145,11 @@ pub(super) async fn perform(
             Ok(json!({ "approvals": asks.iter().map(views::approval).collect::<Vec<_>>() }))
         }
         ToolName::Answer => {
-            let Answer { approval, choice } = read(args)?;
+            let Answer { approval, choice, reason } = read(args)?;
             let open = way.ask(async |client| ask::find(client.asks().await?, &approval)).await?;
             ask::check(&open, &choice)?;
             let (run, id) = (open.run_id, host::chance::command_id());
-            let wish = Wish::Answer { ask_id: open.ask_id, option: choice, by: None, reason: None };
+            let wish = Wish::Answer { ask_id: open.ask_id, option: choice, by: None, reason };
             way.ask(async |client| client.wish(run, id, &wish).await).await?;
             Ok(json!({ "answered": views::approval(&open) }))
         }

@@ -86,7 +86,7 @@ tools! {
     ShowDiff = "show_diff" ShowDiff, Reads: "Show what a run changed in its worktree: files, and the patch unless `patch: false`.";
     Apply = "apply" Apply, Destroys: "Merge the changes of a run from its worktree into the person's checkout, all or nothing, and remove the worktree. Show the diff and ask the person first.";
     ListApprovals = "list_approvals" Nothing, Reads: "List approvals: requests of live runs that wait for a person.";
-    Answer = "answer" Answer, Changes: "Answer an approval of a live run with `allow`, `deny` or an option of it. Ask the person first.";
+    Answer = "answer" Answer, Changes: "Answer an approval of a live run with `allow`, `deny` or an option of it; with `reason` the agent hears why. Ask the person first.";
     Costs = "costs" Costs, Reads: "Show what runs spent, by day, agent, adapter or model.";
     AddTask = "add_task" AddTask, Adds: "Add a task to the queue and return at once; a server (`ostler serve`) starts it when an agent is free. Use a task for work that may happen later, is reviewed by the person, or depends on other tasks. With the same `key` it is the same task.";
     ListTasks = "list_tasks" ListTasks, Reads: "List tasks of the queue, newest first, with their state and what they wait for.";
@@ -296,6 +296,8 @@ pub struct Answer {
     pub approval: String,
     /// `allow`, `deny`, or the id of an option of the approval.
     pub choice: String,
+    /// Why it is denied; the agent is told.
+    pub reason: Option<String>,
 }
 
 #[cfg(test)]
