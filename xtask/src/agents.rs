@@ -5,6 +5,7 @@
 //! the suite `crates/cli/tests/agents` is built, and run where no network but loopback exists. What
 //! each test found is a row; `page` makes them the page that `--write` keeps.
 
+mod budgets;
 pub(crate) mod install;
 mod page;
 
@@ -14,6 +15,8 @@ use testkit::agents::{HOME_VARIABLE, NODE, PINS, Pin, home};
 
 /// The variable that names the folder into which each test writes its row.
 const ROWS_VARIABLE: &str = "OSTLER_AGENTS_ROWS";
+/// The folder in it for rows of budgets.
+const BUDGETS: &str = "budgets";
 /// Tests of the CLIs beyond every day have names that begin so.
 const BEYOND: &str = "beyond::";
 
@@ -62,8 +65,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     let driven = drive(root, &wanted, &home, &rows);
     let page = page::of(&pins, &page::read(&rows)?);
     println!("{page}");
+    let budgets = budgets::page(&page::read(&rows.join(BUDGETS))?, &page::today());
+    println!("{budgets}");
     if wanted.write {
-        page::keep(root, &page)?;
+        page::keep(root, page::PAGE, &page)?;
+        page::keep(root, budgets::PAGE, &budgets)?;
     }
     driven
 }
@@ -77,7 +83,7 @@ fn rows(root: &Path) -> Result<PathBuf, String> {
         }
         Ok(()) | Err(_) => {}
     }
-    std::fs::create_dir_all(&rows)
+    std::fs::create_dir_all(rows.join(BUDGETS))
         .map_err(|error| format!("making {}: {error}", rows.display()))?;
     Ok(rows)
 }

@@ -227,9 +227,29 @@ pub struct Model {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Reports {
     pub tokens: bool,
+    /// When it tells what it spent: a budget of dollars or tokens is held by this.
+    #[serde(default)]
+    pub usage: Told,
+    /// When it tells that its model answered: a budget of turns is held by this.
+    #[serde(default)]
+    pub answers: Told,
     pub dollars: Dollars,
     pub quota: bool,
     pub activity: bool,
+}
+
+/// When a runtime tells a figure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Told {
+    /// With each answer of the model.
+    PerAnswer,
+    /// When its only turn ends, which is too late for a budget.
+    AtTurnEnd,
+    /// The protocol has a place for it, and each agent uses that or does not.
+    ByAgent,
+    #[default]
+    Never,
 }
 
 /// Whether the runtime's own dollars are taken as the truth.

@@ -94,7 +94,7 @@ table! {
     3 422 No UnknownAgent "unknown_agent", "no agent, adapter or runtime has this name", "`ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD";
     3 422 No UnknownPlaceholder "unknown_placeholder", "a placeholder is not known", "see the placeholders in docs/configuration.md";
     3 422 No BadWorkspace "bad_workspace", "the working directory cannot be used", "give an existing directory with --cwd";
-    3 422 No PolicyNotPossible "policy_not_possible", "this runtime cannot keep the asked permission policy", "choose another --permission, --worktree or lane";
+    3 422 No PolicyNotPossible "policy_not_possible", "this runtime cannot keep the asked policy or budget", "choose another --permission, --worktree or lane; for a budget, --budget-best-effort";
     3 422 No PromptTooLarge "prompt_too_large", "the prompt is too large for this runtime's command line", "shorten it, or put it in a file the agent can read";
     3 422 No NotSupported "not_supported", "this is not supported here", "see the agent's card: `ostler runtimes`";
     4 424 No NotInstalled "not_installed", "the agent's program was not found", "install it, or set the adapter's binary to its full path";

@@ -130,6 +130,10 @@ pub struct Budget {
     pub turns: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ms: Option<u64>,
+    /// Start also where a budget cannot be counted while the agent works; it is then checked
+    /// whenever the agent reports.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort: bool,
 }
 
 impl Budget {
@@ -140,6 +144,7 @@ impl Budget {
             tokens: self.tokens.or(under.tokens),
             turns: self.turns.or(under.turns),
             ms: self.ms.or(under.ms),
+            best_effort: self.best_effort || under.best_effort,
         }
     }
 }

@@ -81,6 +81,9 @@ pub enum Signal {
     Resets(Reset),
     /// The model answers again.
     LimitLifted,
+    /// The model gave one more answer: told at its beginning where the agent says when that is, else
+    /// at its end. A budget of turns counts these.
+    ModelAnswer,
     /// Spending, as an increment or a total by its basis; already a `usage` draft too.
     Spent(Usage),
     /// The model's provider reported an error; an end of turn after it is no success.

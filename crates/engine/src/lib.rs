@@ -9,6 +9,6 @@ pub mod rules;
 pub mod run;
 
 pub use run::{
-    About, Ask, Booked, Covers, Effect, Greeting, Input, Machine, Now, RunBudget, SessionSpent,
-    Step, Terms, Testimony,
+    About, Ask, Booked, Covers, Effect, Greeting, Input, Ledger, Machine, MustCount, Now,
+    RunBudget, SessionSpent, Step, Terms, Testimony,
 };

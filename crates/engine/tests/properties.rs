@@ -73,8 +73,10 @@ fn signal() -> impl Strategy<Value = Signal> {
                 Signal::ToolCalled(ToolCall { tool_call_id, tool, args })
             }
         ),
-        4 => spent().prop_map(|(output, nanousd, model, basis)| {
+        1 => Just(Signal::ModelAnswer),
+        4 => (spent(), any::<bool>()).prop_map(|((output, nanousd, model, basis), guessed)| {
             Signal::Spent(Usage {
+                approximate: guessed.then_some(true),
                 model: model.map(str::to_owned),
                 basis,
                 tokens: Some(Tokens { output, ..Tokens::default() }),
@@ -228,16 +230,27 @@ fn bodies(steps: &[Step]) -> impl Iterator<Item = &Body> {
     })
 }
 
-/// Keeps books as a store does: by provider and model, with what has a price and what has none.
-fn book(books: &mut BTreeMap<(String, String), (Tokens, i64, bool, bool)>, booked: &Booked) {
-    let key = (booked.provider.clone(), booked.model.clone());
-    for (name, row) in books.iter_mut() {
+/// The books as a store keeps them: by provider, model and whether a total replaces the row.
+type Books = BTreeMap<(String, String, bool), (Tokens, i64, bool, bool)>;
+
+/// Keeps books as a store does, with what has a price and what has none.
+fn book(books: &mut Books, booked: &Booked) {
+    let is_of = |(provider, model, _): &(String, String, bool)| {
+        (provider, model) == (&booked.provider, &booked.model)
+    };
+    books.retain(|key, _| match booked.replaces {
+        Covers::Nothing => true,
+        Covers::Model => !(key.2 && is_of(key)),
+        Covers::Run => !key.2,
+    });
+    for (key, row) in books.iter_mut() {
         row.3 &= match booked.covers {
             Covers::Nothing => true,
-            Covers::Model => *name != key,
+            Covers::Model => !is_of(key),
             Covers::Run => false,
         };
     }
+    let key = (booked.provider.clone(), booked.model.clone(), booked.approximate);
     let row = books.entry(key).or_default();
     row.0 = row.0.plus(&booked.tokens);
     row.1 += booked.nanousd.map_or(0, |amount| amount.0);
@@ -377,7 +390,7 @@ proptest! {
     #[test]
     fn what_is_booked_adds_up_to_the_totals_of_the_result(story in story()) {
         let steps: Vec<_> = play(&story).into_iter().flatten().collect();
-        let mut books: BTreeMap<(String, String), (Tokens, i64, bool, bool)> = BTreeMap::new();
+        let mut books = Books::new();
         let mut totals = None;
         for step in &steps {
             match step {

@@ -285,6 +285,11 @@ impl Drive {
 
 /// Names of models are words of the agent.
 fn ledger_row(seal: &Seal, now: Now, booked: Booked) -> LedgerRow {
+    let reach = |covers| match covers {
+        Covers::Nothing => store::Covers::Nothing,
+        Covers::Model => store::Covers::Model,
+        Covers::Run => store::Covers::Run,
+    };
     LedgerRow {
         at: now.wall,
         provider: seal.given(&booked.provider),
@@ -292,11 +297,9 @@ fn ledger_row(seal: &Seal, now: Now, booked: Booked) -> LedgerRow {
         tokens: booked.tokens,
         nanousd: booked.nanousd,
         unpriced: booked.unpriced,
-        covers: match booked.covers {
-            Covers::Nothing => store::Covers::Nothing,
-            Covers::Model => store::Covers::Model,
-            Covers::Run => store::Covers::Run,
-        },
+        covers: reach(booked.covers),
+        approximate: booked.approximate,
+        replaces: reach(booked.replaces),
     }
 }
 

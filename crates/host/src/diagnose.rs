@@ -287,6 +287,7 @@ impl Practice {
             policy: Policy::Deny,
             lane: Lane::Native,
             session: None,
+            budget: Default::default(),
             files: String::new(),
             as_root: false,
             own_program: self.own_program.display().to_string(),

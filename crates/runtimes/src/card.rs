@@ -5,7 +5,7 @@
 use crate::acp::lane;
 use crate::launch;
 use contract::card::{
-    Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt, Told,
 };
 use contract::plan::Lane;
 use contract::{Card, Policy};
@@ -44,9 +44,19 @@ pub(crate) enum Cell {
     Not(&'static str),
 }
 
-/// It tells tokens and what it does.
-pub(crate) const REPORTS: Reports =
-    Reports { tokens: true, dollars: Dollars::None, quota: false, activity: true };
+/// It tells tokens when its turn ends, and what it does.
+pub(crate) const REPORTS: Reports = Reports {
+    tokens: true,
+    usage: Told::AtTurnEnd,
+    answers: Told::Never,
+    dollars: Dollars::None,
+    quota: false,
+    activity: true,
+};
+
+/// It tells tokens with each answer of its model.
+pub(crate) const REPORTS_ANSWERS: Reports =
+    Reports { usage: Told::PerAnswer, answers: Told::PerAnswer, ..REPORTS };
 
 /// It takes one prompt with everything in it, and nothing after.
 pub(crate) const CAN: Can = Can {

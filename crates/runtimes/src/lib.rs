@@ -45,6 +45,7 @@ mod trial;
 pub mod verdict;
 
 use contract::event;
+use contract::money::Budget;
 use contract::plan::{Adapter, Lane};
 use contract::speech::Close;
 use contract::{Card, Code, Draft, Fault, LaunchPlan, Policy, Signal, Timestamp, Utterance};
@@ -108,6 +109,8 @@ pub struct Spec {
     pub lane: Lane,
     /// The agent's own conversation that is to be taken up again.
     pub session: Option<String>,
+    /// The run's own budget, for runtimes that have limits of their own. It never grows.
+    pub budget: Budget,
     /// The directory that will hold the plan's files.
     pub files: String,
     /// The agent will run as root, which some refuse unless told that it is meant.

@@ -40,6 +40,7 @@ pub(crate) fn spec(id: &str) -> Spec {
         policy: Policy::AllowAll,
         lane: Lane::Native,
         session: None,
+        budget: Default::default(),
         files: "/run/files".to_owned(),
         as_root: false,
         own_program: "/usr/bin/ostler".to_owned(),

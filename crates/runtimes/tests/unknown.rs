@@ -24,6 +24,7 @@ fn ends(signal: &Signal) -> bool {
         | Signal::ModelError { .. }
         | Signal::SessionUnknown
         | Signal::TurnEnded { .. }
+        | Signal::ModelAnswer
         | Signal::Forced
         | Signal::PolicyBroken { .. }
         | Signal::Limited(_) => true,

@@ -116,10 +116,15 @@ pub struct LedgerRow {
     pub nanousd: Option<NanoUsd>,
     /// Tokens are added that have no price.
     pub unpriced: bool,
+    /// What was booked without a price before and is part of this priced total.
     pub covers: Covers,
+    /// A later total replaces it.
+    pub approximate: bool,
+    /// The approximate rows of the run that this total replaces.
+    pub replaces: Covers,
 }
 
-/// What was booked without a price before and is part of this priced total.
+/// How far a total reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Covers {
     Nothing,

@@ -241,6 +241,7 @@ pub fn spec(runtime: &dyn Runtime, lane: Lane) -> Spec {
         policy: Policy::AllowAll,
         lane,
         session: None,
+        budget: Default::default(),
         files: "/run/files".to_owned(),
         as_root: false,
         own_program: "/usr/bin/ostler".to_owned(),

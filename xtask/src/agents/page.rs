@@ -4,13 +4,14 @@
 
 use contract::Timestamp;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use testkit::agents::Pin;
 
-const PAGE: &str = "docs/agents/real.md";
+pub const PAGE: &str = "docs/agents/real.md";
 /// What a row has behind the name of a CLI that was driven on its second lane.
 const BY_ACP: &str = " by ACP";
 
@@ -31,9 +32,10 @@ pub struct Row {
 }
 
 /// The rows of this run, in the order of their names.
-pub fn read(dir: &Path) -> Result<Vec<Row>, String> {
+pub fn read<R: DeserializeOwned>(dir: &Path) -> Result<Vec<R>, String> {
     let entries = std::fs::read_dir(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
-    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<_> = paths.filter(|path| path.is_file()).collect();
     paths.sort();
     let mut rows = Vec::new();
     for path in paths {
@@ -101,16 +103,16 @@ pub fn of(pins: &[Pin], rows: &[Row]) -> String {
     page
 }
 
-pub fn keep(root: &Path, page: &str) -> Result<(), String> {
-    let path = root.join(PAGE);
+pub fn keep(root: &Path, name: &str, page: &str) -> Result<(), String> {
+    let path = root.join(name);
     let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
     made.and_then(|()| std::fs::write(&path, page))
         .map_err(|error| format!("writing {}: {error}", path.display()))?;
-    println!("kept in {PAGE}");
+    println!("kept in {name}");
     Ok(())
 }
 
-fn today() -> String {
+pub fn today() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = i64::try_from(since.as_millis()).unwrap_or_default();
     Timestamp(millis).to_string().chars().take(10).collect()
@@ -127,7 +129,7 @@ mod tests {
             "tokens":{"output":6},"duration_ms":1234}"#;
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::write(dir.path().join("a.json"), row).expect("a row");
-        let rows = read(dir.path()).expect("one row");
+        let rows: Vec<Row> = read(dir.path()).expect("one row");
         let page = of(&[NODE, PINS[0]], &rows);
         assert!(
             page.contains("| claude | hello | succeeded |  | 0 | 0 | 0 | 0 | 6 | 1.2 |"),
@@ -151,6 +153,6 @@ mod tests {
     fn a_row_that_cannot_be_read_is_named() {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::write(dir.path().join("a.json"), "{}").expect("a row");
-        assert!(read(dir.path()).expect_err("no row").contains("a.json"));
+        assert!(read::<Row>(dir.path()).expect_err("no row").contains("a.json"));
     }
 }

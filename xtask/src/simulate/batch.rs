@@ -113,6 +113,11 @@ impl Drive {
 }
 
 fn row(seal: &Seal, now: Now, booked: Booked) -> LedgerRow {
+    let reach = |covers| match covers {
+        Covers::Nothing => store::Covers::Nothing,
+        Covers::Model => store::Covers::Model,
+        Covers::Run => store::Covers::Run,
+    };
     LedgerRow {
         at: now.wall,
         provider: seal.given(&booked.provider),
@@ -120,10 +125,8 @@ fn row(seal: &Seal, now: Now, booked: Booked) -> LedgerRow {
         tokens: booked.tokens,
         nanousd: booked.nanousd,
         unpriced: booked.unpriced,
-        covers: match booked.covers {
-            Covers::Nothing => store::Covers::Nothing,
-            Covers::Model => store::Covers::Model,
-            Covers::Run => store::Covers::Run,
-        },
+        covers: reach(booked.covers),
+        approximate: booked.approximate,
+        replaces: reach(booked.replaces),
     }
 }

@@ -61,12 +61,15 @@ pub struct Run {
     /// Stop the run when it has used this many tokens
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub budget_tokens: Option<u64>,
-    /// Stop the run after this many turns
+    /// Stop the run after this many turns: model answers, where the agent tells them
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub budget_turns: Option<u32>,
     /// Stop the run after this many minutes of work
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub budget_minutes: Option<f64>,
+    /// Run also when the agent does not tell in time what a budget limits
+    #[arg(long, help_heading = "Limits")]
+    pub budget_best_effort: bool,
 
     /// Print the final answer only
     #[arg(long, help_heading = "Output")]

@@ -290,7 +290,13 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
         },
         permission: args.permission,
         timeout: args.timeout,
-        budget: Budget { nanousd, tokens: args.budget_tokens, turns: args.budget_turns, ms },
+        budget: Budget {
+            nanousd,
+            tokens: args.budget_tokens,
+            turns: args.budget_turns,
+            ms,
+            best_effort: args.budget_best_effort,
+        },
     })
 }
 
@@ -359,6 +365,7 @@ fn request(
         task_budget: Default::default(),
         fallback: None,
         goes_on_in: None,
+        own_budget: Default::default(),
         workspace: workspace.map(config::place),
         keep: false,
         // Where someone sits who can answer, questions are asked; elsewhere the host decides.

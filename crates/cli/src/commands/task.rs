@@ -85,7 +85,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         after: Vec::new(),
         parent: None,
         not_before,
-        budget: Budget { nanousd, tokens: args.budget_tokens, turns: None, ms },
+        budget: Budget { nanousd, tokens: args.budget_tokens, ms, ..Budget::default() },
     };
     let added = way
         .ask(async |client: &Client| {

@@ -282,6 +282,9 @@ pub struct Budget {
     #[schemars(range(min = 0.0, max = 100.0))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_percent: Option<f64>,
+    /// Start also where the runtime does not tell in time what this limits; for the window `run`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub best_effort: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -52,6 +52,7 @@ fn of_one_run(budgets: &[Budget]) -> RunBudget {
         turns: least(so_far.turns, budget.turns),
         // The cast saturates: an absurdly long time is the longest there is.
         ms: least(so_far.ms, budget.minutes.map(|minutes| (minutes * 60_000.0) as u64)),
+        best_effort: so_far.best_effort || budget.best_effort,
     })
 }
 

@@ -36,6 +36,8 @@ pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
                 let scope = one_line(&budget.scope);
                 Some(format!("! budget ({scope}): {} left", remaining(&budget.remaining)))
             }
+            // The closing lines say it of the run's own budget.
+            (BudgetLevel::Hard, false) if budget.scope == "run" => None,
             (BudgetLevel::Hard, _) => {
                 Some(format!("! budget ({}): used up", one_line(&budget.scope)))
             }
@@ -50,6 +52,8 @@ pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
         Body::Lifecycle(lifecycle) => {
             let telling =
                 matches!(lifecycle.phase, Phase::Waiting | Phase::Stopping | Phase::Adopted);
+            let by_budget = lifecycle.why.as_deref().is_some_and(|why| why.starts_with("budget "));
+            let telling = telling && !by_budget;
             let why = lifecycle.why.as_deref().map(|why| format!(": {}", one_line(why)));
             let phase = totals::phase(lifecycle.phase);
             (telling || debug).then(|| format!("· {phase}{}", why.unwrap_or_default()))

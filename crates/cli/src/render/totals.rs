@@ -6,20 +6,16 @@ use super::flow;
 use super::measure::{fit, width};
 use super::tone::{Colour, Tone};
 use super::{figures, tools};
-use contract::event::{
-    DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase, Usage,
-};
-use contract::money::Basis;
+use contract::event::{DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase};
 use contract::{Body, Code, Event, NanoUsd, Outcome, RunId};
+use engine::Ledger;
 use std::collections::VecDeque;
 
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
     pub run_id: Option<RunId>,
-    tokens: u64,
-    cost: Option<NanoUsd>,
-    /// Something was spent that has no price: the sum is not known.
-    unpriced: bool,
+    /// What was spent so far, counted as the host counts it.
+    spent: Ledger,
     doing: String,
     result: Option<RunResult>,
     /// The last error on the way: its hint may be better than the table's.
@@ -43,7 +39,9 @@ impl Totals {
     pub fn hear(&mut self, event: &Event) {
         self.run_id = Some(event.run_id);
         match &event.body {
-            Body::Usage(usage) => self.spend(usage),
+            Body::Usage(usage) => {
+                self.spent.book(usage);
+            }
             Body::Result(result) => self.result = Some(result.clone()),
             Body::Error(error) => {
                 let limits = matches!(
@@ -107,26 +105,6 @@ impl Totals {
         }
     }
 
-    fn spend(&mut self, usage: &Usage) {
-        let tokens = usage.tokens.map_or(0, |tokens| tokens.total());
-        match usage.basis {
-            Basis::Increment => {
-                self.tokens = self.tokens.saturating_add(tokens);
-                let so_far = self.cost.unwrap_or_default();
-                match usage.effective_nanousd {
-                    Some(more) => self.cost = Some(so_far.saturating_add(more)),
-                    None => self.unpriced |= tokens > 0,
-                }
-            }
-            // A session may be older than its run, so its total is an upper bound until the end.
-            Basis::RunTotal | Basis::SessionTotal => {
-                self.tokens = tokens.max(self.tokens);
-                self.unpriced = tokens > 0 && usage.effective_nanousd.is_none();
-                self.cost = usage.effective_nanousd.or(self.cost);
-            }
-        }
-    }
-
     fn figures(&self, tokens: u64, cost: Option<NanoUsd>) -> Vec<String> {
         let spent = (tokens > 0).then(|| figures::tokens(tokens));
         spent.into_iter().chain(figures::cost(cost, tokens)).collect()
@@ -137,7 +115,8 @@ impl Totals {
         const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         let frame = FRAMES[(elapsed_ms / 100 % 10) as usize];
         let mut parts = vec![figures::elapsed(elapsed_ms)];
-        parts.extend(self.figures(self.tokens, self.cost.filter(|_| !self.unpriced)));
+        let spent = self.spent.totals();
+        parts.extend(self.figures(spent.tokens.total(), spent.effective_nanousd));
         parts.extend(Some(self.doing.clone()).filter(|doing| !doing.is_empty()));
         let text = fit(&parts.join(" · "), columns.saturating_sub(width(frame) + 2));
         format!("{} {}", colour.paint(Tone::System, frame), colour.paint(Tone::Gray, &text))
@@ -274,6 +253,10 @@ fn notes(result: &RunResult) -> Vec<String> {
     }
     if evidence.salvaged == Some(true) {
         notes.push("what it had said before was kept".to_owned());
+    }
+    let used_up = evidence.stopped_by.as_deref().and_then(|by| by.strip_prefix("budget "));
+    if let Some(limit) = used_up.filter(|_| result.outcome == Outcome::Succeeded) {
+        notes.push(format!("its budget of {limit} is used up"));
     }
     notes.extend(evidence.note.as_deref().map(one_line));
     notes

@@ -3,8 +3,8 @@
 //! and runs this; a CLI that is not there is a failure.
 //!
 //! `clis` says how each one is pointed at the model and what is peculiar to it, `scenarios` what is
-//! done with all of them, `acp` what is done with those that have a second lane, `tokens` what the model
-//! says it spent, `stage` how it is put together.
+//! done with all of them, `acp` what is done with those that have a second lane, `budgets` how budgets hold them, `tokens` what the
+//! model says it spent, `stage` how it is put together.
 
 #![allow(clippy::print_stderr, reason = "a test of size prints its figures")]
 #![allow(
@@ -13,6 +13,7 @@
 )]
 
 mod acp;
+mod budgets;
 mod clis;
 #[path = "../e2e/ostler.rs"]
 #[allow(dead_code, unused_imports, reason = "the other suite uses the rest of it")]
@@ -79,6 +80,67 @@ macro_rules! driven {
 
 driven!(claude codex gemini opencode);
 
+/// Budgets in an endless loop of tool calls.
+mod budget {
+    use crate::budgets;
+
+    #[test]
+    fn dollars_hold_claude() {
+        budgets::usd("claude");
+    }
+
+    #[test]
+    fn tokens_hold_claude() {
+        budgets::tokens("claude");
+    }
+
+    #[test]
+    fn turns_hold_claude() {
+        budgets::turns("claude");
+    }
+
+    #[test]
+    fn dollars_hold_codex() {
+        budgets::usd("codex");
+    }
+
+    #[test]
+    fn tokens_hold_codex() {
+        budgets::tokens("codex");
+    }
+
+    #[test]
+    fn turns_hold_codex() {
+        budgets::turns("codex");
+    }
+
+    #[test]
+    fn dollars_hold_opencode() {
+        budgets::usd("opencode");
+    }
+
+    #[test]
+    fn tokens_hold_opencode() {
+        budgets::tokens("opencode");
+    }
+
+    #[test]
+    fn turns_hold_opencode() {
+        budgets::turns("opencode");
+    }
+
+    #[test]
+    fn turns_hold_gemini() {
+        budgets::turns("gemini");
+    }
+
+    #[test]
+    fn gemini_refuses_what_it_tells_too_late() {
+        budgets::refused("gemini", "--budget-usd", "1");
+        budgets::refused("gemini", "--budget-tokens", "1000");
+    }
+}
+
 /// A plan that is used up is known of one alone.
 mod plan {
     #[test]
@@ -119,6 +181,36 @@ mod beyond {
                 }
             })*
         };
+    }
+
+    mod budget {
+        use crate::budgets;
+
+        #[test]
+        fn dollars_hold_pi() {
+            budgets::usd("pi");
+        }
+
+        #[test]
+        fn tokens_hold_pi() {
+            budgets::tokens("pi");
+        }
+
+        #[test]
+        fn turns_hold_pi() {
+            budgets::turns("pi");
+        }
+
+        #[test]
+        fn turns_hold_copilot() {
+            budgets::turns("copilot");
+        }
+
+        #[test]
+        fn copilot_refuses_what_it_never_tells() {
+            budgets::refused("copilot", "--budget-usd", "1");
+            budgets::refused("copilot", "--budget-tokens", "1000");
+        }
     }
 
     greeted!(pi copilot kilo droid cline openclaw hermes aider openhands);

@@ -32,7 +32,7 @@ fn succeeded(stage: &Stage, said: &Said) -> Vec<Value> {
 }
 
 /// What was spent is what the model says of these requests, or nothing is said of it.
-fn assert_tokens(stage: &Stage, end: &Value, requests: &[Value]) {
+pub fn assert_tokens(stage: &Stage, end: &Value, requests: &[Value]) {
     let expected = match stage.cli.tokens {
         Tokens::Told => tokens::reported(stage.cli, requests),
         Tokens::Undivided => tokens::undivided(tokens::reported(stage.cli, requests)),

@@ -110,12 +110,25 @@ fn an_agent_that_reports_nothing_is_stopped_by_time_and_by_bytes() {
 }
 
 #[test]
-fn dollars_that_have_no_price_are_said_to_be_outside_the_budget() {
+fn an_answer_without_a_price_ends_a_dollar_budget() {
     let ostler = Ostler::new();
-    let agent = ostler.fake(r#"--cost '{"model":"never-heard-of","outputTokens":7}'"#);
-    let said = ostler.says(&["run", "--process", &agent, "x", "--json", "--budget-usd", "0.5"]);
+    let agent = ostler.fake(
+        r#"--step-cost '{"model":"never-heard-of","outputTokens":7}' --step-ms 500 --steps 3"#,
+    );
+    let run = |more: &[&str]| {
+        let args = ["run", "--process", &agent, "x", "--json", "--budget-usd", "0.5"];
+        ostler.says(&[&args[..], more].concat())
+    };
+    let said = run(&[]);
+    assert_eq!(said.code, 3, "{said:#?}");
+    let end = crate::ostler::result(&said.events()).clone();
+    assert_eq!(end["code"], "policy_not_possible", "{end}");
+    let message = end["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the model never-heard-of has no price"), "{message}");
+    assert!(message.contains(r#""prices": {"never-heard-of""#), "{message}");
+    let said = run(&["--budget-best-effort"]);
     assert_eq!(said.code, 0, "{said:#?}");
-    assert!(said.stdout.contains("the budget of dollars does not hold it"), "{said:#?}");
+    assert!(said.stdout.contains("the model never-heard-of has no price"), "{said:#?}");
 }
 
 /// A host whose API is asked to start many runs.

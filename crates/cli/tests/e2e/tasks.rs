@@ -23,7 +23,7 @@ case $HOW in
          while read -r LINE; do case $LINE in *tool_result*) break;; esac; done; done_;;
   spend) echo '{"type":"progress","summary":"spent","cost":{"usd":0.2}}'
          while [ ! -e "$LOG.go" ]; do sleep 0.05; done
-         echo '{"type":"progress","summary":"spent more","cost":{"usd":0.2}}'; done_;;
+         echo '{"type":"progress","summary":"spent more","cost":{"usd":0.2}}'; sleep 1; done_;;
   hand) echo '{"type":"progress","summary":"spent","cost":{"usd":0.2}}'
         for ID in 1 2; do
           echo '{"type":"tool_call","id":"'$ID'","tool":"create_subtask","args":{"title":"pay"}}'

@@ -242,7 +242,8 @@ fn unsigned(amount: NanoUsd) -> u64 {
 pub fn unspent(code: Option<Code>, totals: &Totals) -> bool {
     let silent = totals.effective_nanousd.is_none() && totals.tokens.total() == 0;
     let unanswered = match code {
-        None => false,
+        // A run can be ended so after its agent has worked without reporting what it spent.
+        None | Some(Code::PolicyNotPossible) => false,
         Some(code) => matches!(code.row().exit, CONFIG_EXIT..=PROVIDER_EXIT),
     };
     silent && unanswered
@@ -361,7 +362,13 @@ mod tests {
         {
             assert!(unspent(Some(code), &none), "{code}");
         }
-        for code in [Code::AgentFailed, Code::TimeoutWall, Code::BudgetExceeded, Code::Cancelled] {
+        for code in [
+            Code::AgentFailed,
+            Code::TimeoutWall,
+            Code::BudgetExceeded,
+            Code::PolicyNotPossible,
+            Code::Cancelled,
+        ] {
             assert!(!unspent(Some(code), &none), "{code}");
         }
         assert!(!unspent(None, &none), "it succeeded and told nothing");

@@ -4,6 +4,7 @@
 pub mod breaker;
 pub mod budget;
 pub mod claimable;
+pub mod countable;
 pub mod errand;
 pub mod fallback;
 pub mod fits;

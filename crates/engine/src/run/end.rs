@@ -22,6 +22,9 @@ pub(super) struct Said {
     pub how: EndEvidence,
     /// It was said after someone stopped the run.
     pub late: bool,
+    /// It was said before the agent could know that it is stopped: in the very moment of the stop.
+    #[serde(default)]
+    pub unaware: bool,
 }
 
 /// Why the run is being stopped.
@@ -31,6 +34,12 @@ pub(super) struct Stopped {
     /// What ran out, if something did.
     #[serde(default)]
     pub reached: Option<Reached>,
+    /// Why a budget cannot be counted, if that is the reason.
+    #[serde(default)]
+    pub uncounted: Option<String>,
+    /// When, by monotonic time.
+    #[serde(default)]
+    pub at_ms: u64,
     /// No grace is left to shorten.
     pub at_once: bool,
     /// How often the agent paid for something since a used-up budget stopped it.
@@ -96,6 +105,7 @@ impl Machine {
         out: &mut Vec<Step>,
     ) {
         let late = self.stopped.is_some();
+        let ending = self.name_own_limit(ending);
         if let Some(said) = &mut self.said {
             let outweighs = said.how != EndEvidence::Explicit && late == said.late;
             if !outweighs {
@@ -111,7 +121,8 @@ impl Machine {
         let (text, output) = earlier.map_or((None, None), |earlier| (earlier.text, earlier.output));
         let ending =
             Ending { text: ending.text.or(text), output: ending.output.or(output), ..ending };
-        self.said = Some(Said { ending, how, late });
+        let unaware = self.stopped.as_ref().is_some_and(|stopped| stopped.at_ms == now.mono_ms);
+        self.said = Some(Said { ending, how, late, unaware });
         self.keep_session(out);
         if !late {
             self.watch.done(now);
@@ -119,6 +130,17 @@ impl Machine {
         // Also one that was stopped has nothing more to hear: without an input it can leave at once,
         // instead of waiting for its grace to run out.
         self.close_stdin(out);
+    }
+
+    /// A runtime that was given the budget of turns as a limit of its own calls its end `max_turns`:
+    /// to the user that is the budget.
+    fn name_own_limit(&self, ending: Ending) -> Ending {
+        let is_used_up = self.terms.budget.turns.is_some_and(|limit| self.turns() >= limit);
+        let code = ending.code.map(|code| match code {
+            Code::MaxTurns if is_used_up => Code::BudgetExceeded,
+            other => other,
+        });
+        Ending { code, ..ending }
     }
 
     /// Closes the agent's input, but not before its last open call has an answer: the call may be
@@ -203,7 +225,9 @@ impl Machine {
             }
             return;
         }
-        let stopped = Stopped { reason, reached, at_once: graces == Graces::None, paid: 0 };
+        let at_once = graces == Graces::None;
+        let stopped =
+            Stopped { reason, reached, uncounted: None, at_ms: now.mono_ms, at_once, paid: 0 };
         let by = stopped.by();
         self.stopped = Some(stopped);
         if self.state == RunState::Planned {
@@ -288,7 +312,7 @@ impl Machine {
         if !by_itself || self.said.is_some() || self.stopped.is_some() {
             return;
         }
-        self.said = Some(Said { ending, how: EndEvidence::Exit, late: false });
+        self.said = Some(Said { ending, how: EndEvidence::Exit, late: false, unaware: false });
         if self.turns.started > 0 && self.turns.stop.is_none() {
             let (phase, n, stop_reason) =
                 (TurnPhase::Ended, self.turns.started, Some(StopReason::EndTurn));

@@ -2,6 +2,10 @@
 //! Turns totals into increments, so that an agent may report either way and is counted once.
 //! Prices nothing: an amount that arrives without a price stays unpriced (see `rules::price`).
 //! What it books it hands out, so that the store keeps the same books.
+//!
+//! Approximate increments (counted answer by answer, before the runtime states its own figures) are
+//! kept apart from firm ones, because a total replaces them even where it is smaller
+//! (docs/decisions/0023-approximate-usage-is-replaced.md).
 
 use super::{RunBudget, SessionSpent};
 use contract::event::{BudgetLevel, Remaining, Totals, Usage};
@@ -32,10 +36,17 @@ pub struct Booked {
     pub nanousd: Option<NanoUsd>,
     /// Tokens were added and have no price.
     pub unpriced: bool,
+    /// What was booked without a price before and is part of this priced total.
     pub covers: Covers,
+    /// An increment that a later total replaces.
+    pub approximate: bool,
+    /// The approximate increments booked before that this total replaces.
+    pub replaces: Covers,
+    /// The agent spent more. A total after approximate increments only corrects what was known.
+    pub is_payment: bool,
 }
 
-/// What was booked without a price before and is part of this priced total.
+/// How far a total reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Covers {
     Nothing,
@@ -46,7 +57,7 @@ pub enum Covers {
 /// What counts against a budget besides money and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Used {
-    pub turns_started: u32,
+    pub turns: u32,
     pub elapsed_ms: u64,
 }
 
@@ -59,13 +70,22 @@ pub(super) struct Standing {
     pub reached: Option<String>,
 }
 
-/// All spending of one run.
+/// All spending of one run, from its usages in the order in which they came.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) struct Ledger {
+pub struct Ledger {
     models: BTreeMap<String, Spent>,
     /// What the conversation had spent before this run, which a total of the session holds as well.
     #[serde(default)]
     before: BTreeMap<String, Spent>,
+    /// Increments that a total of their model replaces.
+    #[serde(default)]
+    approximate: BTreeMap<String, Spent>,
+    /// Approximate increments were booked in this run, so its totals are corrections.
+    #[serde(default)]
+    has_approximated: bool,
+    /// The agent reported a usage with tokens or money in it, be it zero.
+    #[serde(default)]
+    was_told: bool,
 }
 
 /// What one model has cost so far.
@@ -81,7 +101,7 @@ struct Spent {
 
 impl Ledger {
     /// The books of a run that goes on with a conversation.
-    pub fn after(session: &[SessionSpent]) -> Self {
+    pub(super) fn after(session: &[SessionSpent]) -> Self {
         let mut before: BTreeMap<String, Spent> = BTreeMap::new();
         for SessionSpent { provider, model, tokens, nanousd } in session.iter().take(MODELS_MAX) {
             let spent = Spent {
@@ -93,53 +113,91 @@ impl Ledger {
             let known = before.entry(key(provider, model)).or_default();
             *known = known.plus(&spent);
         }
-        Self { models: BTreeMap::new(), before }
+        Self { before, ..Self::default() }
     }
 
     /// The agent begins a new conversation instead.
-    pub fn forget_session(&mut self) {
+    pub(super) fn forget_session(&mut self) {
         self.before.clear();
     }
 
     /// Books a usage. A total is booked as what it adds over what was seen of its model, and a
-    /// total that names no model as what it adds over everything. A total of a session holds what
-    /// was spent before this run, too, which is not this run's to pay.
+    /// total that names no model as what it adds over everything; approximate increments that it
+    /// reaches are dropped. A total of a session holds what was spent before this run, too, which
+    /// is not this run's to pay.
     pub fn book(&mut self, usage: &Usage) -> Option<Booked> {
         let tokens = usage.tokens.unwrap_or_default();
         let nanousd = usage.effective_nanousd.map(|amount| amount.max(NanoUsd(0)));
-        if tokens.total() == 0 && nanousd.is_none() {
-            return None;
-        }
+        self.was_told |= usage.tokens.is_some() || nanousd.is_some();
         let key = self.key(usage);
         let (provider, model) = names(&key, usage);
         let total = match usage.basis {
             Basis::Increment => false,
             Basis::RunTotal | Basis::SessionTotal => true,
         };
-        let before = self.earlier(usage, &key);
-        // A price of the whole cannot be told apart from that of a part which had none.
-        let nanousd = nanousd.filter(|_| !before.unpriced);
-        let seen = match (total, &usage.model) {
-            (false, _) => Spent::default(),
-            (true, Some(_)) => self.models.get(&key).copied().unwrap_or_default().plus(&before),
-            (true, None) => self.sum().plus(&before),
-        };
-        let added = tokens.minus(&seen.tokens);
-        let covers = match (total && nanousd.is_some(), &usage.model) {
+        let reach = match (total, &usage.model) {
             (false, _) => Covers::Nothing,
             (true, Some(_)) => Covers::Model,
             (true, None) => Covers::Run,
         };
+        let replaces = self.drop_approximate(reach, &key);
+        if tokens.total() == 0 && nanousd.is_none() && replaces == Covers::Nothing {
+            return None;
+        }
+        let before = self.earlier(usage, &key);
+        // A price of the whole cannot be told apart from that of a part which had none.
+        let nanousd = nanousd.filter(|_| !before.unpriced);
+        let seen = match reach {
+            Covers::Nothing => Spent::default(),
+            Covers::Model => self.models.get(&key).copied().unwrap_or_default().plus(&before),
+            Covers::Run => sum(&self.models).plus(&before),
+        };
+        let added = tokens.minus(&seen.tokens);
+        let covers = if nanousd.is_some() { reach } else { Covers::Nothing };
         self.forget_unpriced(covers, &key);
         let paid = nanousd.map(|amount| amount.saturating_sub(seen.nanousd).max(NanoUsd(0)));
-        let spent = self.models.entry(key).or_default();
-        spent.tokens = spent.tokens.plus(&added);
-        spent.nanousd = spent.nanousd.saturating_add(paid.unwrap_or_default());
-        spent.priced |= paid.is_some();
         let unpriced = paid.is_none() && added.total() > 0;
-        spent.unpriced |= unpriced;
-        let says = unpriced || paid.is_some();
-        says.then_some(Booked { provider, model, tokens: added, nanousd: paid, unpriced, covers })
+        let says = unpriced || paid.is_some() || replaces != Covers::Nothing;
+        if !says {
+            return None;
+        }
+        let approximate = !total && usage.approximate == Some(true);
+        self.has_approximated |= approximate;
+        let models = if approximate { &mut self.approximate } else { &mut self.models };
+        let spent = models.entry(key).or_default();
+        *spent = spent.plus(&Spent {
+            tokens: added,
+            nanousd: paid.unwrap_or_default(),
+            priced: paid.is_some(),
+            unpriced,
+        });
+        let is_payment = !(total && self.has_approximated);
+        Some(Booked {
+            provider,
+            model,
+            tokens: added,
+            nanousd: paid,
+            unpriced,
+            covers,
+            approximate,
+            replaces,
+            is_payment,
+        })
+    }
+
+    /// Drops the approximate increments that a total reaches, and says which those were.
+    fn drop_approximate(&mut self, reach: Covers, key: &str) -> Covers {
+        let dropped = match reach {
+            Covers::Nothing => false,
+            Covers::Model => self.approximate.remove(key).is_some(),
+            Covers::Run => !std::mem::take(&mut self.approximate).is_empty(),
+        };
+        if dropped { reach } else { Covers::Nothing }
+    }
+
+    /// The agent reported tokens or money, be it none.
+    pub fn was_told(&self) -> bool {
+        self.was_told
     }
 
     pub fn totals(&self) -> Totals {
@@ -151,11 +209,11 @@ impl Ledger {
     }
 
     /// Where the spending stands. Money that has no price cannot be held against the budget.
-    pub fn standing(&self, budget: &RunBudget, used: Used) -> Standing {
+    pub(super) fn standing(&self, budget: &RunBudget, used: Used) -> Standing {
         let sum = self.sum();
         let usd = budget.nanousd.map(|limit| (unsigned(sum.nanousd), unsigned(limit)));
         let tokens = budget.tokens.map(|limit| (sum.tokens.total(), limit));
-        let turns = budget.turns.map(|limit| (u64::from(used.turns_started), u64::from(limit)));
+        let turns = budget.turns.map(|limit| (u64::from(used.turns), u64::from(limit)));
         let time = budget.ms.map(|limit| (used.elapsed_ms, limit));
         let left = |unit: Option<(u64, u64)>| unit.map(|(used, limit)| limit.saturating_sub(used));
         let remaining = Remaining {
@@ -186,7 +244,7 @@ impl Ledger {
     }
 
     /// The budget that leaves as much as this, after what was used so far.
-    pub fn allowing(&self, budget: RunBudget, left: &Remaining, used: Used) -> RunBudget {
+    pub(super) fn allowing(&self, budget: RunBudget, left: &Remaining, used: Used) -> RunBudget {
         let sum = self.sum();
         let nanousd = |left: NanoUsd| NanoUsd(sum.nanousd.0.saturating_add(left.0.max(0)));
         RunBudget {
@@ -195,7 +253,7 @@ impl Ledger {
                 .tokens
                 .map(|left| sum.tokens.total().saturating_add(left))
                 .or(budget.tokens),
-            turns: left.turns.map(|left| used.turns_started.saturating_add(left)).or(budget.turns),
+            turns: left.turns.map(|left| used.turns.saturating_add(left)).or(budget.turns),
             ms: left.ms.map(|left| used.elapsed_ms.saturating_add(left)).or(budget.ms),
         }
     }
@@ -219,17 +277,15 @@ impl Ledger {
     }
 
     fn sum(&self) -> Spent {
-        sum(&self.models)
+        sum(&self.models).plus(&sum(&self.approximate))
     }
 
     fn key(&self, usage: &Usage) -> String {
         let provider = usage.provider.as_deref().unwrap_or_default();
         let key = key(provider, usage.model.as_deref().unwrap_or_default());
-        if self.models.len() < MODELS_MAX || self.models.contains_key(&key) {
-            key
-        } else {
-            OTHERS.to_owned()
-        }
+        let known = self.models.contains_key(&key) || self.approximate.contains_key(&key);
+        let has_room = self.models.len().max(self.approximate.len()) < MODELS_MAX;
+        if known || has_room { key } else { OTHERS.to_owned() }
     }
 
     /// A priced total covers the parts that had no price when they came.

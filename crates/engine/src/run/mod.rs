@@ -4,7 +4,7 @@
 //! The whole state is data with a version, stored in every Batch; a host that adopts the run loads
 //! it and goes on. The machine never waits: `deadline_ms` tells the host when to come back with a
 //! `Tick`. It ends exactly once, and hears nothing afterwards. Clocks are in `watch.rs`, money in
-//! `ledger.rs`, calls in `tools.rs`, stops and the end in `end.rs`, the judgement in `outcome.rs`.
+//! `ledger.rs`, budgets that cannot be counted in `uncounted.rs`, calls in `tools.rs`, stops and the end in `end.rs`, the judgement in `outcome.rs`.
 
 mod asks;
 mod denials;
@@ -14,12 +14,13 @@ mod ledger;
 mod outcome;
 mod terms;
 mod tools;
+mod uncounted;
 mod watch;
 mod words;
 
 pub use asks::{About, Ask};
-pub use ledger::{Booked, Covers};
-pub use terms::{Greeting, RunBudget, SessionSpent, Terms};
+pub use ledger::{Booked, Covers, Ledger};
+pub use terms::{Greeting, MustCount, RunBudget, SessionSpent, Terms};
 pub use tools::offers;
 
 use crate::rules;
@@ -33,10 +34,11 @@ use contract::speech::{Draft, Ending, Limited, Signal, ToolAnswer, ToolCall, Utt
 use contract::{Code, RunState, Timestamp};
 use denials::Denials;
 use end::{Graces, Reached, Said, Stdin, Stopped};
-use ledger::{Ledger, Standing, Used, span};
+use ledger::{Standing, Used, span};
 use outcome::{Gone, complaint};
 use serde::{Deserialize, Serialize};
 use tools::{Calls, Taken};
+use uncounted::Uncounted;
 use watch::{Clock, Watch};
 
 /// The time, twice: `wall` for what is written down, `mono_ms` for what is counted. The monotonic
@@ -151,6 +153,9 @@ pub struct Machine {
     denials: Denials,
     accepts: Accepts,
     turns: Turns,
+    /// Model answers of the whole run, as far as they were told.
+    #[serde(default)]
+    answers: u32,
     /// The end that the agent named, from then on.
     said: Option<Said>,
     /// The first stop, from then on; later ones only shorten its graces.
@@ -166,9 +171,9 @@ pub struct Machine {
     /// When the provider takes requests again, where that was told apart from a limit.
     #[serde(default)]
     resets_at: Option<Timestamp>,
-    /// It was said that the budget of dollars cannot hold what has no price.
+    /// What was said of a budget that cannot be counted.
     #[serde(default)]
-    unpriced_told: bool,
+    uncounted: Uncounted,
     /// What counts as the agent's word if its process exits with 0, until then.
     #[serde(default)]
     at_exit: Option<Ending>,
@@ -266,6 +271,7 @@ impl Machine {
             denials: Denials::default(),
             accepts: Accepts::default(),
             turns: Turns::default(),
+            answers: 0,
             said: None,
             stopped: None,
             stdin: Stdin::Open,
@@ -273,7 +279,7 @@ impl Machine {
             session: None,
             held: None,
             resets_at: None,
-            unpriced_told: false,
+            uncounted: Uncounted::default(),
             at_exit: None,
             forced: false,
             broken: None,
@@ -302,9 +308,11 @@ impl Machine {
     }
 
     fn standing(&self, now: Now) -> Standing {
-        let used =
-            Used { turns_started: self.turns.started, elapsed_ms: self.watch.duration_ms(now) };
-        self.ledger.standing(&self.terms.budget, used)
+        self.ledger.standing(&self.terms.budget, self.used(now))
+    }
+
+    fn used(&self, now: Now) -> Used {
+        Used { turns: self.turns(), elapsed_ms: self.watch.duration_ms(now) }
     }
 
     /// When the provider takes requests again, as it was last told.
@@ -312,9 +320,10 @@ impl Machine {
         self.held.and_then(|held| held.resets_at).or(self.resets_at)
     }
 
-    /// Turns that were begun.
+    /// What a budget of turns counts: model answers where the agent tells them, because a headless
+    /// prompt is one turn however many answers it takes; else the turns that were begun.
     pub fn turns(&self) -> u32 {
-        self.turns.started
+        self.turns.started.max(self.answers)
     }
 
     pub fn is_settled(&self) -> bool {
@@ -395,6 +404,7 @@ impl Machine {
         let lease_ms = i64::try_from(self.terms.lease_ms).unwrap_or(i64::MAX);
         out.push(lease(LeaseAction::Acquired, Some(now.wall.plus_ms(lease_ms))));
         out.push(lifecycle(Phase::Starting, None, None, None));
+        self.announce_uncertain(out);
         out.push(Step::Do(Effect::Launch));
     }
 
@@ -403,15 +413,20 @@ impl Machine {
             Signal::Accepts { message, interrupt } => self.accepts = Accepts { message, interrupt },
             Signal::TurnStarted => self.start_turn(now, out),
             Signal::TurnEnded { stop } => {
+                self.warn_untold(out);
                 self.turns.stop = Some(stop);
                 self.calls.close_turn();
                 self.watch.stir(now);
             }
-            Signal::ToolOpened { tool_call_id } => self.calls.open_native(tool_call_id),
+            Signal::ToolOpened { tool_call_id } => {
+                self.calls.open_native(tool_call_id);
+                self.demand_usage(now, out);
+            }
             Signal::ToolClosed { tool_call_id, denied } => {
                 if denied {
                     self.denials.add(Some(&tool_call_id));
                 }
+                self.uncounted.close_call();
                 self.calls.close_native(&tool_call_id);
                 self.watch.stir(now);
             }
@@ -428,14 +443,11 @@ impl Machine {
                 self.resets_at = rules::reset::moment(&told, now.wall).or(self.resets_at);
             }
             Signal::LimitLifted => (self.held, self.resets_at) = (None, None),
-            Signal::Spent(usage) => {
-                if let Some(booked) = self.ledger.book(&usage) {
-                    self.warn_unpriced(&booked, out);
-                    out.push(Step::Book(booked));
-                    self.hurry_spender(out);
-                }
+            Signal::ModelAnswer => {
+                self.answers = self.answers.saturating_add(1);
                 self.weigh(now, out);
             }
+            Signal::Spent(usage) => self.spend(now, &usage, out),
             Signal::ModelError { code } => self.turns.model_error = Some(code),
             Signal::Ended(ending) => self.hear_end(now, ending, EndEvidence::Explicit, out),
             Signal::Result(ending) => self.hear_end(now, ending, EndEvidence::Structured, out),
@@ -541,20 +553,6 @@ impl Machine {
         }
     }
 
-    /// Says once that a budget of dollars does not hold what has no price.
-    fn warn_unpriced(&mut self, booked: &Booked, out: &mut Vec<Step>) {
-        let matters = booked.unpriced && self.terms.budget.nanousd.is_some();
-        if !matters || std::mem::replace(&mut self.unpriced_told, true) {
-            return;
-        }
-        let text =
-            "there is no price for what was spent, so the budget of dollars does not hold it"
-                .to_owned();
-        let level = Some("warning".to_owned());
-        let log = event::Log { stream: Stream::Ostler, text, level };
-        out.push(Step::Append(Draft::ostler(Body::Log(log))));
-    }
-
     /// Holds the spending against the budget; each level is announced once.
     fn weigh(&mut self, now: Now, out: &mut Vec<Step>) {
         let Standing { level, remaining, reached } = self.standing(now);
@@ -581,9 +579,7 @@ impl Machine {
 
     /// Whoever pays says what is left of it; the agent hears it unless it is stopped for it.
     fn allow(&mut self, now: Now, remaining: Remaining, out: &mut Vec<Step>) {
-        let used =
-            Used { turns_started: self.turns.started, elapsed_ms: self.watch.duration_ms(now) };
-        self.terms.budget = self.ledger.allowing(self.terms.budget, &remaining, used);
+        self.terms.budget = self.ledger.allowing(self.terms.budget, &remaining, self.used(now));
         let before = self.budget;
         self.weigh(now, out);
         let told = self.budget != before || self.is_over() || self.stopped.is_some();

@@ -60,7 +60,7 @@ struct Judged {
 
 pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
     let early = facts.said.filter(|said| !said.late);
-    let judged = match (facts.broken, early, facts.stopped) {
+    let judged = match (facts.broken, early.or_else(|| finished(facts)), facts.stopped) {
         (Some(what), _, _) => by_policy(what, facts),
         (None, Some(said), _) => by_word(said, facts.trouble),
         (None, None, Some(stopped)) => by_stop(stopped, facts),
@@ -68,7 +68,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
     };
     let testimony = facts.gone.testimony();
     let retry_at = facts.resets_at.filter(|_| judged.code.is_some_and(waits_for_reset));
-    let salvaged = facts.said.is_some_and(|said| said.late && said.ending.code.is_none());
+    let salvaged = facts.said.is_some_and(|said| said.late && said.ending.code.is_none())
+        && judged.code.is_some();
     Verdict {
         outcome: judged.code.map_or(Outcome::Succeeded, outcome),
         code: judged.code,
@@ -105,6 +106,19 @@ fn by_policy(what: &str, facts: &Facts<'_>) -> Judged {
     Judged { code: Some(Code::PolicyBroken), end, particulars: Some(what.to_owned()) }
 }
 
+/// The agent's success that came after its budget stopped the run, where the work was finished by then:
+/// it came with the report that used the budget up, or as the result of a turn, which is no success
+/// when a turn was interrupted. An explicit end that follows a farewell proves nothing, because some
+/// agents part with those words. The `budget` event says that the budget is used up.
+fn finished<'a>(facts: &Facts<'a>) -> Option<&'a Said> {
+    let stopped = facts.stopped?;
+    let by_budget = stopped.reason == Code::BudgetExceeded || stopped.uncounted.is_some();
+    facts.said.filter(|said| {
+        let in_time = said.unaware || said.how == EndEvidence::Structured;
+        by_budget && said.late && in_time && said.ending.code.is_none()
+    })
+}
+
 /// Someone stopped it first; what the agent said afterwards is kept but changes nothing.
 fn by_stop(stopped: &Stopped, facts: &Facts<'_>) -> Judged {
     let end = facts.said.map_or_else(|| facts.gone.evidence(), |said| said.how);
@@ -113,6 +127,7 @@ fn by_stop(stopped: &Stopped, facts: &Facts<'_>) -> Judged {
         true => format!("the program {}", no_greeting(&reached.limit)),
         false => format!("the limit is {}", reached.limit),
     });
+    let particulars = particulars.or_else(|| stopped.uncounted.clone());
     Judged { code: Some(stopped.reason), end, particulars }
 }
 

@@ -32,6 +32,16 @@ pub struct Terms {
     pub patience_ms: u64,
     pub lease_ms: u64,
     pub budget: RunBudget,
+    /// The user accepts that a budget may not be counted.
+    #[serde(default)]
+    pub budget_best_effort: bool,
+    /// The budgets of the run's own that end it when they cannot be counted. What was set aside of
+    /// budgets that runs share is not among them: those are held between runs.
+    #[serde(default)]
+    pub must_count: MustCount,
+    /// Nothing says beforehand whether this agent reports what it spends inside a turn.
+    #[serde(default)]
+    pub usage_is_uncertain: bool,
     /// The relayed tools listed for this run.
     pub tools: Vec<String>,
     /// Those of them that write: the policy is about these.
@@ -81,6 +91,13 @@ pub struct RunBudget {
     pub ms: Option<u64>,
 }
 
+/// Budgets that end a run when they cannot be counted; otherwise that is a warning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct MustCount {
+    pub dollars: bool,
+    pub tokens: bool,
+}
+
 impl Terms {
     /// Resolves the clocks of a configuration: what is absent or zero becomes the default, and only
     /// the word "unlimited" lifts a limit. The budget is unlimited and no tool is offered.
@@ -98,6 +115,9 @@ impl Terms {
             patience_ms: grace(clocks.patience_ms, limits::PATIENCE_MS),
             lease_ms: limits::LEASE_MS,
             budget: RunBudget::default(),
+            budget_best_effort: false,
+            must_count: MustCount::default(),
+            usage_is_uncertain: false,
             tools: Vec::new(),
             writes: Vec::new(),
             asks: Vec::new(),

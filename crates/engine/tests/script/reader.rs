@@ -7,7 +7,7 @@ use contract::event::{StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
 use contract::{Code, CommandId, NanoUsd, RunId, Timestamp, Tokens};
-use engine::{Greeting, Input, SessionSpent, Terms, Testimony};
+use engine::{Greeting, Input, MustCount, SessionSpent, Terms, Testimony};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -30,9 +30,20 @@ pub fn terms(line: &str, terms: &mut Terms) -> Given {
                 let limit_ms = limit(value).unwrap();
                 terms.greeting = Some(Greeting { limit_ms, command: "agent acp".to_owned() });
             }
-            "usd" => terms.budget.nanousd = Some(usd(value)),
-            "tokens" => terms.budget.tokens = Some(number(value)),
+            "usd" => {
+                terms.budget.nanousd = Some(usd(value));
+                terms.must_count.dollars = true;
+            }
+            "tokens" => {
+                terms.budget.tokens = Some(number(value));
+                terms.must_count.tokens = true;
+            }
             "turns" => terms.budget.turns = Some(number(value)),
+            "best_effort" => {
+                terms.budget_best_effort = value == "yes";
+                terms.must_count = MustCount::default();
+            }
+            "uncertain" => terms.usage_is_uncertain = value == "yes",
             "policy" => terms.policy = word(value),
             "writes" => terms.writes = value.split(',').map(str::to_owned).collect(),
             "ask" => terms.ask_ms = limit(value).unwrap(),
@@ -166,8 +177,10 @@ fn signal(words: &Words<'_>) -> Signal {
                 .map(|count| Tokens { output: number(count), ..Tokens::default() }),
             effective_nanousd: words.get("usd").map(usd),
             basis: words.get("basis").map(word::<Basis>).unwrap_or_default(),
+            approximate: words.has("approximate").then_some(true),
             ..Usage::default()
         }),
+        "model_answer" => Signal::ModelAnswer,
         "model_error" => Signal::ModelError { code: code(words.bare(1)) },
         "ended" => Signal::Ended(ending(words)),
         "result" => Signal::Result(ending(words)),

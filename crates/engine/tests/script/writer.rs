@@ -20,6 +20,7 @@ fn booked_line(booked: &Booked) -> String {
     let paid = match (booked.nanousd, booked.unpriced) {
         (Some(amount), false) => format!("{} usd", amount.usd()),
         (None, true) => "unpriced".to_owned(),
+        (None, false) if booked.replaces != Covers::Nothing => "nothing".to_owned(),
         odd => panic!("either a price or none: {odd:?}"),
     };
     let covers = match booked.covers {
@@ -27,7 +28,14 @@ fn booked_line(booked: &Booked) -> String {
         Covers::Model => ", for all of the model",
         Covers::Run => ", for all of the run",
     };
-    format!("{model}({} tokens, {paid}{covers})", booked.tokens.total())
+    let approximate = if booked.approximate { ", approximate" } else { "" };
+    let replaces = match booked.replaces {
+        Covers::Nothing => "",
+        Covers::Model => ", in place of approximate figures of the model",
+        Covers::Run => ", in place of all approximate figures",
+    };
+    let tokens = booked.tokens.total();
+    format!("{model}({tokens} tokens, {paid}{covers}{approximate}{replaces})")
 }
 
 fn draft_line(draft: &Draft) -> String {

@@ -165,6 +165,6 @@ pub(super) fn task_of(scope: &str) -> Option<TaskId> {
 }
 
 pub(super) fn amounts(budget: Budget) -> SharedAmounts {
-    let Budget { nanousd, tokens, turns, ms } = budget;
+    let Budget { nanousd, tokens, turns, ms, best_effort: _ } = budget;
     SharedAmounts { nanousd, tokens, turns, ms }
 }

@@ -177,6 +177,7 @@ pub(crate) async fn request(
         task_budget: Budget::default(),
         fallback: way.note(task, ways.last_code()),
         goes_on_in: tree,
+        own_budget: Default::default(),
         workspace: None,
         keep: false,
         attended: false,

@@ -294,7 +294,7 @@ pub(crate) async fn admit(
 
 fn capped(own: &Amounts, aside: &Amounts) -> Budget {
     let Amounts { nanousd, tokens, turns, ms } = budget::cap(own, aside);
-    Budget { nanousd, tokens, turns, ms }
+    Budget { nanousd, tokens, turns, ms, best_effort: false }
 }
 
 fn exceeded(note: String, until: Option<Timestamp>) -> Fault {

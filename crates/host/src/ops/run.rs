@@ -70,6 +70,9 @@ pub struct RunRequest {
     /// ask for it from outside.
     #[serde(skip)]
     pub goes_on_in: Option<PathBuf>,
+    /// The run's own part of `budget`, once what was set aside of shared budgets is in it as well.
+    #[serde(skip)]
+    pub own_budget: Budget,
     /// Whether a temporary workspace stays when the run has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,

@@ -27,12 +27,13 @@ use crate::usage;
 use crate::workspace::Workspace;
 use crate::workspace_check::{self, Beginning};
 use crate::{Host, chance, clock};
+use contract::card::Told;
 use contract::event::{Body, UserText};
 use contract::plan::{self, Adapter, Clocks, Lane, LaneChoice, LaunchPlan, Limit};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
 use engine::rules::lease::Lease;
-use engine::{Greeting, Input, Machine, RunBudget, SessionSpent, Terms};
+use engine::{Greeting, Input, Machine, MustCount, RunBudget, SessionSpent, Terms, rules};
 use failpoint::Point;
 use keeper::door::Spawned;
 use keeper::plan::{LeaseClock, StdinMode};
@@ -341,7 +342,7 @@ pub(crate) async fn start_new(
     };
     let newcomer = Newcomer { run, task: identity.task, fence: identity.fence };
     let mut admission = within::admit(host, &request, &adapter, newcomer, &around).await?;
-    let request = RunRequest { budget: admission.budget, ..request };
+    let request = RunRequest { budget: admission.budget, own_budget: request.budget, ..request };
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let fresh = prepared.fresh.take();
     let mut warnings = std::mem::take(&mut prepared.warnings);
@@ -609,6 +610,7 @@ async fn check(
     let policy = policy(host, request, &adapter, &site);
     let lane = lane(&runtime.card(), &adapter, policy, &site)?;
     let runtime = registry::on_lane(runtime, lane);
+    rules::countable::check(&runtime.card(), &request.own_budget)?;
     let (skills, adapter) = skilled(adapter).await?;
     let looks_at = site.source().map(Path::to_owned);
     let Placed { workspace, fresh, warnings } = site.make(host, run, purpose).await?;
@@ -734,6 +736,7 @@ fn spec(
         policy: checked.policy,
         lane: checked.lane,
         session: taken_up.session.clone(),
+        budget: request.own_budget,
         files,
         as_root: rustix::process::geteuid().is_root(),
         own_program: own_program(&host.inner.program),
@@ -884,7 +887,12 @@ fn terms(
 ) -> Terms {
     let planned = Clocks { linger_ms: plan.linger_ms, ..Clocks::default() };
     let clocks = request.clocks.over(checked.adapter.clocks).over(planned);
-    let Budget { nanousd, tokens, turns, ms } = request.budget;
+    let Budget { nanousd, tokens, turns, ms, best_effort: _ } = request.budget;
+    let own = &request.own_budget;
+    let must_count = MustCount {
+        dollars: own.nanousd.is_some() && !own.best_effort,
+        tokens: own.tokens.is_some() && !own.best_effort,
+    };
     let offered = |tool: &str| {
         request.tools.as_ref().is_none_or(|tools| tools.iter().any(|given| given == tool))
     };
@@ -923,6 +931,9 @@ fn terms(
     Terms {
         greeting,
         budget,
+        budget_best_effort: own.best_effort,
+        must_count,
+        usage_is_uncertain: checked.runtime.card().reports.usage == Told::ByAgent,
         lease_ms,
         tools,
         writes,

@@ -83,7 +83,7 @@ pub(super) fn create(
         let message = format!("no {} are left to hand on", empty.of);
         Fault::new(Code::BudgetExceeded, message)
     })?;
-    let new = NewErrand { budget: Budget { nanousd, tokens, turns: None, ms }, ..new };
+    let new = NewErrand { budget: Budget { nanousd, tokens, ms, ..Budget::default() }, ..new };
     let (title, agent) = (new.title.clone(), new.agent.clone().unwrap_or_default());
     let put = runtime.block_on(add::put(&bench.store, &bench.seal, new, None)).map_err(stored)?;
     let mut outcome = Outcome::value(json!({ "task_id": put, "agent": agent, "state": "queued" }));

@@ -112,7 +112,6 @@ fn spent(usage: &Usage) -> Usage {
         effective_nanousd: usage.effective_nanousd.filter(|_| ours),
         computed_nanousd: None,
         price_version: None,
-        approximate: None,
         ..usage.clone()
     }
 }

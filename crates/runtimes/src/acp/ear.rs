@@ -6,6 +6,7 @@ use super::call::has_diffs;
 use super::lane::ToldError;
 use super::mode;
 use super::state::{State, short};
+use super::usage;
 use super::wire::{Cost, Entry, Update, Updated};
 use super::words;
 use crate::{Out, registry, reset};
@@ -13,7 +14,7 @@ use contract::event::{self, Body, Log, Plan, PlanEntry, Raw, Text, Usage, UserTe
 use contract::money::Basis;
 use contract::plan::TurnEnd;
 use contract::speech::Limited;
-use contract::{Code, Draft, NanoUsd, Signal, limits};
+use contract::{Code, Draft, NanoUsd, Signal, Tokens, limits};
 use serde_json::Value;
 
 /// The level of a line that was not understood.
@@ -64,6 +65,7 @@ impl Ear<'_> {
     }
 
     fn update(&mut self, update: Update) {
+        self.meter(&update);
         match update.session_update.as_deref().unwrap_or_default() {
             "agent_message_chunk" => self.piece(update, false),
             "agent_thought_chunk" => self.piece(update, true),
@@ -100,6 +102,24 @@ impl Ear<'_> {
             "usage_update" => self.fill(update),
             "turn_end" if self.state.wanted.turn_end == TurnEnd::Update => self.over(update),
             _ => self.unrecognised(),
+        }
+    }
+
+    /// Counts what an update tells of the tokens of one answer, in `_meta.usage`. An answer ends with
+    /// its calls; until then its figures may be told again, or grow.
+    fn meter(&mut self, update: &Update) {
+        if let Some(told) = usage::of_update(update.meta.as_ref()) {
+            let added = told.minus(&self.state.told_in_answer);
+            if self.state.told_in_answer.total() == 0 {
+                self.signal(Signal::ModelAnswer);
+            }
+            self.state.told_in_answer = self.state.told_in_answer.plus(&added);
+            self.spend(self.state.model.clone(), added);
+        }
+        let calls =
+            matches!(update.session_update.as_deref(), Some("tool_call" | "tool_call_update"));
+        if calls {
+            self.state.told_in_answer = Tokens::default();
         }
     }
 

@@ -27,7 +27,7 @@ mod tests;
 use crate::launch::{self, Start, with_system_prompt};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
-    Can, CardEvidence, Dollars, Handshake, Mcp, PolicyRow, Reports, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Handshake, Mcp, PolicyRow, Reports, Retries, SystemPrompt, Told,
 };
 use contract::plan::{Lane, StdinMode, TurnEnd};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -50,6 +50,8 @@ impl Runtime for Acp {
             context_window: None,
             reports: Reports {
                 tokens: true,
+                usage: Told::ByAgent,
+                answers: Told::Never,
                 dollars: Dollars::Shown,
                 quota: false,
                 activity: true,

@@ -8,7 +8,7 @@ use super::wire::Opened;
 use crate::saved;
 use contract::event::{ContextFill, Diff, ToolUse};
 use contract::plan::TurnEnd;
-use contract::{Fault, NanoUsd, Policy, limits};
+use contract::{Fault, NanoUsd, Policy, Tokens, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -175,6 +175,12 @@ pub(super) struct State {
     pub context: Option<(u64, u64)>,
     /// The dollars of the session as last told.
     pub cost: Option<NanoUsd>,
+    /// What updates told of this turn, which its reply may hold as well.
+    #[serde(default)]
+    pub told_in_turn: Tokens,
+    /// The part of it that is of the model's present answer: told again, it is not spent again.
+    #[serde(default)]
+    pub told_in_answer: Tokens,
     pub open: Vec<OpenCall>,
     asked: Vec<Asked>,
     /// The agent is in a mode in which it changes nothing.
@@ -272,6 +278,8 @@ impl State {
             limited: false,
             context: None,
             cost: None,
+            told_in_turn: Tokens::default(),
+            told_in_answer: Tokens::default(),
             open: Vec::new(),
             asked: Vec::new(),
             changes_nothing: false,

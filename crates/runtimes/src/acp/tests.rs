@@ -35,6 +35,7 @@ pub(super) fn spec() -> Spec {
         policy: Policy::AllowAll,
         lane: Lane::Acp,
         session: None,
+        budget: Default::default(),
         files: "/files".into(),
         as_root: false,
         own_program: "/bin/ostler".into(),
@@ -508,6 +509,37 @@ fn every_kind_of_update_becomes_its_event() {
         let mut dialect = in_turn();
         assert_eq!(bodies(&told(&mut *dialect, &update(heard.clone()))), expected, "{heard}");
     }
+}
+
+#[test]
+fn usage_beside_an_update_is_counted_once() {
+    let mut dialect = in_turn();
+    let usage = |output: u64| {
+        json!({ "inputTokens": 10, "outputTokens": output, "cachedReadTokens": 4,
+            "totalTokens": 14 + output })
+    };
+    let said = |output: u64| {
+        update(json!({ "sessionUpdate": "agent_message_chunk", "_meta": { "usage": usage(output) },
+            "content": { "type": "text", "text": "x" } }))
+    };
+    let call = update(json!({ "sessionUpdate": "tool_call", "toolCallId": "c", "title": "t" }));
+    let lines = [said(1), said(1), said(3), call.clone(), said(3)];
+    let outs: Vec<Out> = lines.iter().map(|line| told(&mut *dialect, line)).collect();
+    let spent = |out: &Out| -> u64 {
+        let tokens = out.signals.iter().filter_map(|signal| match signal {
+            Signal::Spent(usage) => usage.tokens,
+            _ => None,
+        });
+        tokens.map(|tokens| tokens.total()).sum()
+    };
+    assert_eq!(outs.iter().map(spent).collect::<Vec<_>>(), [15, 0, 2, 0, 17]);
+    let answers = outs.iter().flat_map(|out| &out.signals);
+    assert_eq!(answers.filter(|signal| **signal == Signal::ModelAnswer).count(), 2);
+    // The reply tells the whole turn: only what is new in it is added.
+    let whole = json!({ "inputTokens": 20, "outputTokens": 7, "cachedReadTokens": 8,
+        "totalTokens": 35 });
+    let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn", "usage": whole })));
+    assert_eq!(spent(&out), 1);
 }
 
 #[test]

@@ -10,9 +10,8 @@ use super::usage;
 use super::wire::{Opened, Prompted, Refusal, Update};
 use super::words;
 use contract::event::{self, Body, StopReason, ToolStatus, TurnPhase, Usage};
-use contract::money::Basis;
 use contract::speech::Ending;
-use contract::{Code, Signal};
+use contract::{Code, Signal, Tokens};
 use serde_json::{Value, json};
 
 /// A turn that ended without a word and without a call.
@@ -115,6 +114,7 @@ impl Ear<'_> {
         let state = &mut *self.state;
         state.turns = state.turns.saturating_add(1);
         state.speaking = None;
+        (state.told_in_turn, state.told_in_answer) = (Tokens::default(), Tokens::default());
         state.answer.clear();
         (state.acted, state.refused, state.failing) = (false, false, false);
         state.confession = None;
@@ -133,12 +133,13 @@ impl Ear<'_> {
     pub(super) fn prompted(&mut self, reply: &Prompted) {
         let spent = usage::of_turn(reply);
         let counted = !spent.is_empty();
+        // What updates told of this turn is part of its figures.
+        let mut told = std::mem::take(&mut self.state.told_in_turn);
         for spent in spent {
             let model = short(spent.model).or_else(|| self.state.model.clone());
-            let (tokens, basis) = (Some(spent.tokens), Basis::Increment);
-            let usage = Usage { model, tokens, basis, ..Usage::default() };
-            self.push(Body::Usage(usage.clone()));
-            self.signal(Signal::Spent(usage));
+            let added = spent.tokens.minus(&told);
+            told = told.minus(&spent.tokens);
+            self.spend(model, added);
         }
         match reply.stop_reason.as_deref() {
             Some("end_turn") => self.ended_well(counted),
@@ -152,6 +153,17 @@ impl Ear<'_> {
             }
             None => self.broken("the prompt was answered without a stop reason"),
         }
+    }
+
+    /// Reports tokens that were not reported before.
+    pub(super) fn spend(&mut self, model: Option<String>, tokens: Tokens) {
+        if tokens.total() == 0 {
+            return;
+        }
+        self.state.told_in_turn = self.state.told_in_turn.plus(&tokens);
+        let usage = Usage { model, tokens: Some(tokens), ..Usage::default() };
+        self.push(Body::Usage(usage.clone()));
+        self.signal(Signal::Spent(usage));
     }
 
     /// The turn is over by an update, for agents that are configured so. One that ends its turns in

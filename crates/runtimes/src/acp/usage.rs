@@ -5,6 +5,8 @@
 
 use super::wire::{Counts, Prompted};
 use contract::Tokens;
+use serde::Deserialize as _;
+use serde_json::Value;
 
 /// The tokens of one turn and the model that used them, when it is named.
 #[derive(Debug, PartialEq)]
@@ -35,6 +37,12 @@ pub(super) fn of_turn(reply: &Prompted) -> Vec<Spent> {
     }
     let all = reply.meta.quota.token_count.iter();
     all.map(|counts| Spent { model: None, tokens: tokens(counts) }).collect()
+}
+
+/// What one answer of the model spent so far, where an update tells it beside the protocol.
+pub(super) fn of_update(meta: Option<&Value>) -> Option<Tokens> {
+    let counts = Counts::deserialize(meta?.get("usage")?).ok()?;
+    Some(tokens(&counts)).filter(|tokens| tokens.total() > 0)
 }
 
 /// The buckets. Without a total that decides, input is taken to be what the cache did not hold and

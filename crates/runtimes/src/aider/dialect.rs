@@ -190,7 +190,10 @@ impl State {
             return;
         };
         match event.as_str() {
-            "message_send" => self.spent(&properties, ear),
+            "message_send" => {
+                ear.signal(Signal::ModelAnswer);
+                self.spent(&properties, ear);
+            }
             "message_send_exception" => {
                 let words = properties.exception.unwrap_or_default();
                 let code = trouble::of(&words).unwrap_or(Code::AgentFailed);

@@ -11,7 +11,7 @@ mod wire;
 mod tests;
 
 use crate::card::Cell::{By, Not};
-use crate::card::{Policies, Product, REPORTS};
+use crate::card::{Policies, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Dollars, Login, Reports, Retries};
@@ -99,7 +99,7 @@ pub struct Aider;
 impl Runtime for Aider {
     fn card(&self) -> Card {
         Card {
-            reports: Reports { dollars: Dollars::Shown, ..REPORTS },
+            reports: Reports { dollars: Dollars::Shown, ..REPORTS_ANSWERS },
             login: Some(Login::seen_by(
                 &PRODUCT.keys(),
                 &["~/.aider.conf.yml"],

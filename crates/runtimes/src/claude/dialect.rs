@@ -98,7 +98,7 @@ impl Dialect for StreamJson {
         let first = out.drafts.len();
         let mut ear = Ear { state: &mut self.state, out, raw, line: "" };
         ear.leave_nothing_open();
-        ear.tell_spending();
+        ear.report_spending(None);
         // What is closed here stands in no line.
         out.drafts[first..].iter_mut().for_each(|draft| draft.raw = None);
     }

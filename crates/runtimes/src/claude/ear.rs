@@ -173,7 +173,14 @@ impl Ear<'_> {
         if parent.is_none() {
             self.begin_turn();
         }
+        let text = line.text();
+        if self.state.keeps_text && parent.is_none() && !text.trim().is_empty() {
+            let end = text.floor_char_boundary(limits::TEXT_BYTES_MAX);
+            self.state.last_text = Some(text[..end].to_owned());
+        }
         self.note_spending(message);
+        let unfinished = self.state.streamed.as_ref().map(|streamed| streamed.message.clone());
+        self.report_spending(unfinished.as_deref());
         for block in line.blocks() {
             match block.kind {
                 BlockKind::Text | BlockKind::Thinking => {
@@ -260,6 +267,8 @@ impl Ear<'_> {
             "message_start" => {
                 self.answers_again();
                 self.begin_turn();
+                // The end of the answer before is missing if it was not reported by now.
+                self.report_spending(None);
                 if let Some(message) = &event.message {
                     self.note_spending(message);
                 }
@@ -298,6 +307,7 @@ impl Ear<'_> {
                 if let (Some(streamed), Some(counts)) = (streamed, counts) {
                     spending.note(&streamed.message, None, counts);
                 }
+                self.report_spending(None);
             }
             _ => {}
         }
@@ -306,17 +316,24 @@ impl Ear<'_> {
     /// An answer of the model tells what it has cost so far.
     fn note_spending(&mut self, message: &Message) {
         let counts = message.usage.as_ref().and_then(Lenient::known);
-        if let (Some(id), Some(counts)) = (&message.id, counts) {
-            self.state.spending.note(id, message.model.as_deref(), counts);
+        if let (Some(id), Some(counts)) = (&message.id, counts)
+            && self.state.spending.note(id, message.model.as_deref(), counts)
+        {
+            self.signal(Signal::ModelAnswer);
         }
     }
 
-    /// What the answers told, where the agent will tell no figures of its own.
-    pub(super) fn tell_spending(&mut self) {
-        for usage in self.state.spending.take() {
-            self.draft(Body::Usage(usage.clone()));
-            self.signal(Signal::Spent(usage));
+    /// Reports what the answers told, except that of the one still being written, whose end tells
+    /// more.
+    pub(super) fn report_spending(&mut self, unfinished: Option<&str>) {
+        for usage in self.state.spending.report(unfinished) {
+            self.spent(usage);
         }
+    }
+
+    fn spent(&mut self, usage: event::Usage) {
+        self.draft(Body::Usage(usage.clone()));
+        self.signal(Signal::Spent(usage));
     }
 
     fn tool_use(&mut self, block: &Block, parent: Option<&str>) {
@@ -407,14 +424,12 @@ impl Ear<'_> {
     /// The end of a turn, and of the run unless a message waits.
     fn result(&mut self, line: Line) {
         let spent = result::spent(&line, self.state.resumes, self.state.model.as_deref());
-        // An interrupted turn tells no figures; what its answers told waits for the next result.
-        if !spent.is_empty() {
-            self.state.spending.settle();
-        }
-        for usage in spent {
-            self.draft(Body::Usage(usage.clone()));
-            self.signal(Signal::Spent(usage));
-        }
+        // An interrupted turn tells no figures; what its answers told stands until a result has some.
+        let spent = match spent.is_empty() {
+            true => self.state.spending.report(None),
+            false => self.state.spending.settle(spent),
+        };
+        spent.into_iter().for_each(|usage| self.spent(usage));
         let verdict = result::judge(&line, self.state.acted);
         if verdict.code == Some(Code::NativeSessionUnknown) {
             self.unknown_session();
@@ -428,7 +443,8 @@ impl Ear<'_> {
         if line.queued_turn_count.unwrap_or(0) > 0 {
             return;
         }
-        let text = line.result.filter(|text| verdict.code.is_none() && !text.is_empty());
+        let text = line.result.filter(|text| !text.is_empty()).or(self.state.last_text.take());
+        let text = text.filter(|_| verdict.code.is_none());
         let (code, detail, output) = (verdict.code, verdict.detail, line.structured_output);
         self.signal(Signal::Result(Ending { code, text, output, detail }));
     }

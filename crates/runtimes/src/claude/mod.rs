@@ -18,13 +18,14 @@ mod tests;
 
 use crate::acp::cards;
 use crate::acp::lane::{Held, Laned};
-use crate::card::{CAN, Product, REPORTS};
+use crate::card::{CAN, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
     Can, CardEvidence, Dollars, EnvMode, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries,
     Seen, Skills, SystemPrompt,
 };
+use contract::money::Budget;
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy, limits};
 use serde_json::json;
@@ -118,7 +119,7 @@ impl Runtime for Claude {
     fn card(&self) -> Card {
         Card {
             models: models(),
-            reports: Reports { dollars: Dollars::Trusted, quota: true, ..REPORTS },
+            reports: Reports { dollars: Dollars::Trusted, quota: true, ..REPORTS_ANSWERS },
             can: Can {
                 resume: true,
                 interrupt: true,
@@ -194,6 +195,7 @@ impl Runtime for Claude {
         if launch::isolates(spec) {
             args.extend(launch::words(&["--setting-sources", "user", "--strict-mcp-config"]));
         }
+        args.extend(own_limits(&spec.budget));
         args.extend(launch::words(flags(spec.policy)));
         let dangerous = spec.as_root && spec.policy == Policy::AllowAll;
         let sandbox = dangerous.then(|| ("IS_SANDBOX".to_owned(), "1".to_owned()));
@@ -213,7 +215,8 @@ impl Runtime for Claude {
     }
 
     fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
-        let state = state::State::new(spec.session.is_some());
+        let mut state = state::State::new(spec.session.is_some());
+        state.keeps_text = spec.budget.nanousd.is_some();
         Box::new(dialect::StreamJson::new(state, Some(spec.prompt.clone())))
     }
 
@@ -297,6 +300,15 @@ fn models() -> Vec<Model> {
     ]
     .map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() })
     .into()
+}
+
+/// The agent's own limits, as a second belt: it then ends by itself before the next answer. They count
+/// what this process spends, also in a conversation that is taken up.
+fn own_limits(budget: &Budget) -> Vec<String> {
+    let usd = budget.nanousd.map(|nanousd| nanousd.usd().to_string());
+    let turns = budget.turns.map(|turns| turns.to_string());
+    let usd = launch::given("--max-budget-usd", usd.as_deref());
+    usd.into_iter().chain(launch::given("--max-turns", turns.as_deref())).collect()
 }
 
 fn flags(policy: Policy) -> &'static [&'static str] {

@@ -83,6 +83,8 @@ fn trouble(line: &Line, said: &str) -> Option<Code> {
         return None;
     }
     match (ended, subtype, line.stop_reason.as_deref()) {
+        // The limit of its own was reached by the last answer: the work is finished.
+        (_, "error_max_budget_usd", Some("end_turn")) => return None,
         (_, _, Some("refusal")) => return Some(Code::ModelRefusal),
         (Some("prompt_too_long"), _, _) => return Some(Code::ContextOverflow),
         (Some("max_turns"), _, _) | (_, "error_max_turns", _) => return Some(Code::MaxTurns),

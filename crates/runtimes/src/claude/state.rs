@@ -49,6 +49,12 @@ pub(super) struct State {
     pub streamed: Option<Streamed>,
     /// Control requests made so far.
     pub requests: u64,
+    /// Whether the last text is kept: a result that names the agent's own limit has none.
+    #[serde(default)]
+    pub keeps_text: bool,
+    /// The last text of the model, if it is kept.
+    #[serde(default)]
+    pub last_text: Option<String>,
     /// What was spent since the agent last told its figures.
     #[serde(default)]
     pub spending: Spending,
@@ -97,6 +103,8 @@ impl State {
             questions: Vec::new(),
             streamed: None,
             requests: 0,
+            keeps_text: false,
+            last_text: None,
             spending: Spending::default(),
         }
     }

@@ -5,6 +5,7 @@
 use super::*;
 use crate::{Frame, Out, Stream, trial};
 use contract::event::Body;
+use contract::money::{Basis, Budget};
 use contract::plan::{Adapter, EnvSource, ProjectContext};
 use contract::speech::Close;
 use contract::{NanoUsd, Signal, Tokens, Utterance};
@@ -65,15 +66,23 @@ fn names() -> Vec<String> {
     names
 }
 
-/// What was booked: all of it is increments.
+/// What was booked: approximate increments of each model, until its total replaces them.
 fn booked(out: &Out) -> (Tokens, NanoUsd) {
-    let spent = out.signals.iter().filter_map(|signal| match signal {
-        Signal::Spent(usage) => Some(usage),
-        _ => None,
-    });
-    spent.fold(Default::default(), |(tokens, paid): (Tokens, NanoUsd), usage| {
-        let paid = paid.saturating_add(usage.effective_nanousd.unwrap_or_default());
-        (tokens.plus(&usage.tokens.unwrap_or_default()), paid)
+    let mut models: BTreeMap<_, (Tokens, NanoUsd)> = BTreeMap::new();
+    for signal in &out.signals {
+        let Signal::Spent(usage) = signal else { continue };
+        let told = (usage.tokens.unwrap_or_default(), usage.effective_nanousd.unwrap_or_default());
+        let row = models.entry((usage.provider.clone(), usage.model.clone())).or_default();
+        match (usage.basis, usage.approximate) {
+            (Basis::RunTotal, _) => *row = told,
+            (Basis::Increment, Some(true)) => {
+                *row = (row.0.plus(&told.0), row.1.saturating_add(told.1));
+            }
+            other => panic!("{other:?} is neither an approximation nor a total"),
+        }
+    }
+    models.into_values().fold(Default::default(), |sum: (Tokens, NanoUsd), row| {
+        (sum.0.plus(&row.0), sum.1.saturating_add(row.1))
     })
 }
 
@@ -155,6 +164,97 @@ fn an_interrupted_answer_is_paid_for_though_its_result_tells_nothing() {
     let out = heard(&[odd]);
     assert_eq!(booked(&out).0.total(), 0);
     assert!(out.drafts.iter().any(|draft| matches!(draft.body, Body::AssistantText(_))));
+}
+
+#[test]
+fn each_answer_is_counted_once_and_at_its_end() {
+    let usage = |output: u64| json!({"input_tokens": 3, "output_tokens": output});
+    let message = |id: &str, output| {
+        json!({"id": id, "model": "opus", "content": [],
+        "usage": usage(output)})
+    };
+    let start = |id| {
+        let event = json!({"type": "message_start", "message": message(id, 1)});
+        json!({"type": "stream_event", "event": event})
+    };
+    let whole = |id| json!({"type": "assistant", "message": message(id, 1)});
+    let of_helper =
+        |id| json!({"type": "assistant", "parent_tool_use_id": "call", "message": message(id, 2)});
+    let delta = |output| {
+        let event = json!({"type": "message_delta", "usage": usage(output)});
+        json!({"type": "stream_event", "event": event})
+    };
+    let result = |spent: Value| {
+        json!({"type": "result", "subtype": "success", "result": "ok",
+            "model_usage_since_last_result": spent})
+    };
+    let first = [start("m1"), whole("m1"), whole("m1")];
+    assert_eq!(answers_and_tokens(&heard_open(&first)), (1, 0), "nothing before its end");
+    let second = [&first[..], &[delta(9), of_helper("h1"), of_helper("h1")]].concat();
+    assert_eq!(answers_and_tokens(&heard_open(&second)), (2, 12 + 5));
+    // The vendor's total counts a side call of another model, and calls the first by another name.
+    let spent = json!({"opus[1m]": {"inputTokens": 5, "outputTokens": 9, "costUSD": 0.5},
+        "haiku": {"inputTokens": 2, "costUSD": 0.1}});
+    let third = [&second[..], &[result(spent)]].concat();
+    let out = heard_open(&third);
+    assert_eq!(
+        booked(&out),
+        (Tokens { input_uncached: 7, output: 9, ..Tokens::default() }, NanoUsd(600_000_000))
+    );
+    // A second turn adds to it.
+    let again = json!({"opus[1m]": {"inputTokens": 1, "outputTokens": 1, "costUSD": 0.5}});
+    let fourth = [&third[..], &[start("m2"), delta(4), result(again)]].concat();
+    let out = heard_open(&fourth);
+    assert_eq!(booked(&out).0.total(), 18);
+    assert_eq!(booked(&out).1, NanoUsd(1_100_000_000));
+    assert_eq!(answers_and_tokens(&out).0, 3);
+}
+
+#[test]
+fn its_own_limit_does_not_fail_finished_work() {
+    let spec = Spec {
+        budget: Budget { nanousd: Some(NanoUsd(1)), turns: Some(4), ..Budget::default() },
+        ..spec()
+    };
+    let args = Claude.plan(&spec).unwrap().args;
+    let given = |flag: &str| {
+        let place = args.iter().position(|arg| arg == flag);
+        place.and_then(|place| args.get(place + 1)).cloned()
+    };
+    assert_eq!(given("--max-budget-usd").as_deref(), Some("0.000000001"));
+    assert_eq!(given("--max-turns").as_deref(), Some("4"));
+    let answer = json!({"type": "assistant", "message": {"id": "m1", "content":
+        [{"type": "text", "text": "done"}]}});
+    for (stop, code) in [("end_turn", None), ("tool_use", Some(Code::BudgetExceeded))] {
+        let limit = json!({"type": "result", "subtype": "error_max_budget_usd", "is_error": true,
+            "terminal_reason": "budget_exhausted", "stop_reason": stop,
+            "errors": ["Reached maximum budget"]});
+        let mut dialect = Claude.dialect(&spec);
+        let mut out = Out::default();
+        for (index, line) in [&answer, &limit].into_iter().enumerate() {
+            dialect.hear(&frame(Stream::Stdout, index, line.to_string().as_bytes()), &mut out);
+        }
+        let Some(Signal::Result(ending)) = out.signals.last() else { panic!("{out:?}") };
+        let text = code.is_none().then_some("done");
+        assert_eq!((ending.code, ending.text.as_deref()), (code, text), "{stop}");
+    }
+}
+
+/// Heard without an end of the process.
+fn heard_open(lines: &[Value]) -> Out {
+    let mut dialect = Claude.dialect(&spec());
+    let mut out = Out::default();
+    for (index, line) in lines.iter().enumerate() {
+        dialect.hear(&frame(Stream::Stdout, index, line.to_string().as_bytes()), &mut out);
+        // A host that takes over goes on with the saved state.
+        dialect = Claude.restore(&dialect.save()).unwrap();
+    }
+    out
+}
+
+fn answers_and_tokens(out: &Out) -> (usize, u64) {
+    let answers = out.signals.iter().filter(|signal| **signal == Signal::ModelAnswer).count();
+    (answers, booked(out).0.total())
 }
 
 #[test]

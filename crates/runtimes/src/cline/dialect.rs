@@ -10,7 +10,7 @@ use contract::event::{self, Usage};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
 use contract::speech::Close;
-use contract::{Code, NanoUsd, Tokens};
+use contract::{Code, NanoUsd, Signal, Tokens};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -89,7 +89,10 @@ impl State {
                 Some("tool") => self.tool_end(content, ear),
                 Some(_) | None => ear.keep(Some(UNRECOGNISED)),
             },
-            Event::Usage(spent) => self.spent(&spent, Basis::Increment, ear),
+            Event::Usage(spent) => {
+                ear.signal(Signal::ModelAnswer);
+                self.spent(&spent, Basis::Increment, ear);
+            }
             Event::Error(failure) => self.failure(&failure, ear),
             Event::IterationEnd(_) | Event::Done(_) => {}
         }

@@ -12,7 +12,7 @@ mod wire;
 mod tests;
 
 use crate::card::Cell::{By, Not};
-use crate::card::{CAN, Policies, Product, REPORTS};
+use crate::card::{CAN, Policies, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Can, Dollars, Login, Reports, Retries};
@@ -62,7 +62,7 @@ impl Runtime for Cline {
         Card {
             // It speaks to many providers, whose models are known to it alone.
             models: Vec::new(),
-            reports: Reports { dollars: Dollars::Shown, ..REPORTS },
+            reports: Reports { dollars: Dollars::Shown, ..REPORTS_ANSWERS },
             can: Can {
                 // Its lines do not name the conversation by which it could be taken up again.
                 resume: false,

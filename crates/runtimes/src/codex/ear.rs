@@ -314,6 +314,10 @@ impl Ear<'_> {
     }
 
     fn spent(&mut self, tokens: Tokens, basis: Basis, context: Option<ContextFill>) {
+        // One report for each answer; the total of a session is none.
+        if basis == Basis::Increment {
+            self.signal(Signal::ModelAnswer);
+        }
         let model = self.state.model.clone();
         let usage = Usage { model, tokens: Some(tokens), context, basis, ..Usage::default() };
         self.push(Body::Usage(usage.clone()));

@@ -18,7 +18,7 @@ mod tests;
 
 use crate::acp::cards;
 use crate::acp::lane::{Aside, Held, Laned};
-use crate::card::{CAN, Product, REPORTS};
+use crate::card::{CAN, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
@@ -72,7 +72,7 @@ impl Runtime for Codex {
         Card {
             models: vec![Model { id: "gpt-5.5".to_owned(), label: "GPT-5.5".to_owned() }],
             context_window: Some(258_400),
-            reports: Reports { quota: true, ..REPORTS },
+            reports: Reports { quota: true, ..REPORTS_ANSWERS },
             can: Can {
                 resume: true,
                 interrupt: true,

@@ -330,9 +330,8 @@ fn what_a_helper_of_the_agent_does_counts_and_its_end_does_not() {
     let last = json!({ "inputTokens": 10, "cachedInputTokens": 4, "outputTokens": 2 });
     let params = json!({ "threadId": "other", "tokenUsage": { "total": last, "last": last } });
     let out = told(&mut *dialect, &note("thread/tokenUsage/updated", params));
-    assert!(
-        matches!(&out.signals[..], [Signal::Spent(usage)] if usage.tokens.unwrap().total() == 12)
-    );
+    assert!(matches!(&out.signals[..], [Signal::ModelAnswer, Signal::Spent(usage)]
+            if usage.tokens.unwrap().total() == 12));
     let params = json!({ "threadId": "other", "turn": { "status": "completed" } });
     assert_eq!(told(&mut *dialect, &note("turn/completed", params)), Out::default());
 }
@@ -345,7 +344,7 @@ fn the_tokens_of_an_earlier_run_are_not_counted_again() {
         note("thread/tokenUsage/updated", json!({ "tokenUsage": usage }))
     };
     let spent = |out: &Out| match &out.signals[..] {
-        [Signal::Spent(usage)] => usage.tokens.unwrap().input_uncached,
+        [Signal::ModelAnswer, Signal::Spent(usage)] => usage.tokens.unwrap().input_uncached,
         [] => 0,
         other => panic!("{other:?}"),
     };

@@ -98,7 +98,11 @@ impl State {
                 Some("pending" | "connected") => {}
                 Some(_) | None => ear.keep(Some(WARNING)),
             },
-            Line::UserMessage(_) | Line::TurnStart(_) => self.start(ear),
+            Line::UserMessage(_) => self.start(ear),
+            Line::TurnStart(_) => {
+                self.start(ear);
+                ear.signal(Signal::ModelAnswer);
+            }
             Line::MessageDelta(delta) => self.piece(delta, ear),
             Line::Message(message) => self.message(message, ear),
             Line::ReasoningDelta(delta) => self.thought(delta, ear),

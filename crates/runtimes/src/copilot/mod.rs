@@ -17,7 +17,7 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, CardEvidence, Login, Mcp, Reports, Retries};
+use contract::card::{Can, CardEvidence, Login, Mcp, Reports, Retries, Told};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use dialect::State;
@@ -100,7 +100,12 @@ impl Runtime for Copilot {
         Card {
             // Which models there are depends on the subscription or on the provider of one's own.
             models: Vec::new(),
-            reports: Reports { tokens: false, ..REPORTS },
+            reports: Reports {
+                tokens: false,
+                usage: Told::Never,
+                answers: Told::PerAnswer,
+                ..REPORTS
+            },
             can: Can { resume: true, compaction: true, mcp: Mcp::Http, ..CAN },
             login: Some(Login::seen_by(
                 &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL"],

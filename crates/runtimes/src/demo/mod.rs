@@ -4,7 +4,7 @@
 
 use crate::process::{launch, policies};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, jsonlines};
-use contract::card::{Can, CardEvidence, Dollars, Mcp, Model, Reports, Retries};
+use contract::card::{Can, CardEvidence, Dollars, Mcp, Model, Reports, Retries, Told};
 use contract::plan::Lane;
 use contract::{Card, Code, Fault, LaunchPlan};
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ impl Runtime for Demo {
             context_window: None,
             reports: Reports {
                 tokens: true,
+                usage: Told::PerAnswer,
+                answers: Told::PerAnswer,
                 dollars: Dollars::Trusted,
                 quota: false,
                 activity: true,
@@ -90,6 +92,7 @@ mod tests {
             policy: contract::Policy::Ask,
             lane: contract::plan::Lane::Process,
             session: None,
+            budget: Default::default(),
             files: String::new(),
             as_root: false,
             own_program: "/opt/bin/ostler".into(),

@@ -35,6 +35,9 @@ pub(super) struct State {
     block: u32,
     text: Answer,
     text_open: bool,
+    /// The model's present answer was counted.
+    #[serde(default)]
+    in_answer: bool,
     calls: Calls,
     /// What the provider holds the agent back with, by the last word of stderr.
     limited: Option<Code>,
@@ -98,6 +101,7 @@ impl State {
         match role.as_deref() {
             Some("assistant") => {
                 self.lift(ear);
+                self.answer(ear);
                 if !(delta && self.text_open) {
                     self.block = self.block.saturating_add(1);
                     self.text.set("");
@@ -117,6 +121,7 @@ impl State {
             return ear.keep(Some(UNRECOGNISED));
         };
         self.lift(ear);
+        self.answer(ear);
         self.text_open = false;
         let (name, input) = (call.tool_name.unwrap_or_default(), call.parameters);
         let (changes, plan) = (tools::changes(&id, &name, &input), tools::plan(&name, &input));
@@ -135,7 +140,15 @@ impl State {
         let output = if result.output.is_null() { result.error } else { result.output };
         let came = Came { status, denied, output, duration_ms: None, changes: Vec::new() };
         if ear.close(&mut self.calls, result.tool_id.as_deref(), came) {
-            self.text_open = false;
+            (self.text_open, self.in_answer) = (false, false);
+        }
+    }
+
+    /// Text and calls belong to one answer until results of its calls are told: all calls of an
+    /// answer come before the first of their results.
+    fn answer(&mut self, ear: &mut Ear<'_>) {
+        if !std::mem::replace(&mut self.in_answer, true) {
+            ear.signal(Signal::ModelAnswer);
         }
     }
 

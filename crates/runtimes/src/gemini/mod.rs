@@ -17,7 +17,7 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, CardEvidence, EnvMode, Login, Model, Reports, Retries, Skills};
+use contract::card::{Can, CardEvidence, EnvMode, Login, Model, Reports, Retries, Skills, Told};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
@@ -94,7 +94,7 @@ impl Runtime for Gemini {
         Card {
             models: models(),
             context_window: Some(1_048_576),
-            reports: Reports { quota: true, ..REPORTS },
+            reports: Reports { quota: true, answers: Told::PerAnswer, ..REPORTS },
             can: Can { resume: true, ..CAN },
             // Its own skills have to be activated, which is refused where nobody can be asked.
             skills: Some(Skills::Prompt { flag: Some("--include-directories".to_owned()) }),

@@ -59,7 +59,7 @@ pub(super) fn check(mut usage: Usage) -> Reading {
     usage.effective_nanousd =
         reported.map(|reported| with_extras(reported, &usage.extras)).or(effective);
     usage.cost_source = source(usage.effective_nanousd);
-    (usage.computed_nanousd, usage.price_version, usage.approximate) = (None, None, None);
+    (usage.computed_nanousd, usage.price_version) = (None, None);
     Reading { usage: Some(usage), complaints }
 }
 
@@ -274,6 +274,7 @@ mod tests {
             reported_nanousd: Some(NanoUsd(5)),
             effective_nanousd: Some(NanoUsd(7)),
             cost_source: CostSource::Direct,
+            approximate: Some(true),
             extras: vec![Extra { label: "a".into(), nanousd: NanoUsd(2) }],
             ..Usage::default()
         };

@@ -23,7 +23,7 @@ use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, saved};
 use book::Book;
 use contract::card::{
-    Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt,
+    Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Requirement, Retries, SystemPrompt, Told,
 };
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::mapping::{Mapping, PromptBy, Rule, Success};
@@ -108,6 +108,8 @@ impl Runtime for Mapped {
             context_window: None,
             reports: Reports {
                 tokens: any(|rule| rule.usage.is_some()),
+                usage: if any(|rule| rule.usage.is_some()) { Told::ByAgent } else { Told::Never },
+                answers: Told::ByAgent,
                 dollars: if usd { Dollars::Trusted } else { Dollars::None },
                 quota: mapping.quota.is_some(),
                 activity: true,

@@ -13,7 +13,7 @@ use contract::event::{self, Body, StopReason, ToolStatus, Usage};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
 use contract::speech::Close;
-use contract::{Code, NanoUsd, Tokens};
+use contract::{Code, NanoUsd, Signal, Tokens};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
@@ -178,6 +178,7 @@ impl Steps {
         if !self.is_new(part.id.as_deref()) {
             return ear.keep(Some(REPEATED));
         }
+        ear.signal(Signal::ModelAnswer);
         self.spent(&part, ear);
         let text = self.text.take();
         let did = text.is_some() || self.worked;

@@ -5,7 +5,7 @@
 
 use crate::acp::lane;
 use crate::card::Cell::{By, Not};
-use crate::card::{CAN, Policies, Product, REPORTS};
+use crate::card::{CAN, Policies, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Spec, skills};
 use contract::card::{Can, Dollars, Login, Mcp, Reports, Retries, Skills, SystemPrompt};
@@ -66,7 +66,7 @@ pub(crate) fn card(product: &Product, login: Login) -> Card {
     let mut card = Card {
         // It speaks to many providers; its command `models` tells which are there.
         models: Vec::new(),
-        reports: Reports { dollars: Dollars::Trusted, ..REPORTS },
+        reports: Reports { dollars: Dollars::Trusted, ..REPORTS_ANSWERS },
         can: Can { resume: true, system_prompt: Some(SystemPrompt::File), mcp: Mcp::Http, ..CAN },
         skills: Some(Skills::Setting { key: "skills.paths".to_owned() }),
         login: Some(login),

@@ -15,7 +15,7 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, Login, Reports, Retries};
+use contract::card::{Can, Login, Reports, Retries, Told};
 use contract::limits::PROMPT_ARGV_BYTES_MAX;
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
@@ -69,7 +69,7 @@ pub struct OpenHands;
 impl Runtime for OpenHands {
     fn card(&self) -> Card {
         Card {
-            reports: Reports { tokens: false, ..REPORTS },
+            reports: Reports { tokens: false, usage: Told::Never, ..REPORTS },
             can: Can { resume: true, compaction: true, ..CAN },
             login: Some(Login::seen_by(
                 &["LLM_API_KEY"],

@@ -159,6 +159,7 @@ impl State {
         }
         self.streamed = false;
         self.message = self.message.saturating_add(1);
+        ear.signal(Signal::ModelAnswer);
         spent(&message, ear);
         let error = message.error_message.as_deref().map(preview);
         if message.stop_reason.as_deref() == Some("error") {

@@ -12,7 +12,7 @@ mod wire;
 mod tests;
 
 use crate::card::Cell::{By, Not};
-use crate::card::{CAN, Policies, Product, REPORTS};
+use crate::card::{CAN, Policies, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Can, Dollars, Login, Reports, Retries, Seen, Skills, SystemPrompt};
@@ -71,7 +71,7 @@ impl Runtime for Pi {
         Card {
             // It speaks to many providers; `pi --list-models` tells which are there.
             models: Vec::new(),
-            reports: Reports { dollars: Dollars::Trusted, ..REPORTS },
+            reports: Reports { dollars: Dollars::Trusted, ..REPORTS_ANSWERS },
             can: Can { resume: true, system_prompt: Some(SystemPrompt::File), ..CAN },
             skills: Some(Skills::AddDir {
                 flag: "--skill".to_owned(),

@@ -5,7 +5,7 @@
 
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, jsonlines};
-use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries};
+use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries, Told};
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::json;
@@ -26,6 +26,8 @@ impl Runtime for Process {
             context_window: None,
             reports: Reports {
                 tokens: true,
+                usage: Told::ByAgent,
+                answers: Told::ByAgent,
                 dollars: Dollars::Trusted,
                 quota: false,
                 activity: true,

@@ -25,6 +25,7 @@ fn spec(adapter: Value) -> Spec {
         policy: contract::Policy::Ask,
         lane: contract::plan::Lane::Process,
         session: None,
+        budget: Default::default(),
         files: String::new(),
         as_root: false,
         own_program: "/bin/ostler".into(),

@@ -16,7 +16,7 @@ mod tests;
 use crate::launch::{self, Start};
 use crate::registry::Left;
 use crate::{Dialect, ExitEvidence, Runtime, Spec};
-use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries};
+use contract::card::{Can, CardEvidence, Dollars, Mcp, PolicyRow, Reports, Retries, Told};
 use contract::plan::{EnvEntry, EnvSource, Lane, Remote, RemoteAuth, RemoteProtocol, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use dialect::Remotely;
@@ -41,6 +41,8 @@ impl Runtime for ByHttp {
             context_window: None,
             reports: Reports {
                 tokens: true,
+                usage: Told::ByAgent,
+                answers: Told::ByAgent,
                 dollars: Dollars::Trusted,
                 quota: false,
                 activity: true,

@@ -211,7 +211,7 @@ fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
         title,
         system_prompt: body.system_prompt,
         model: body.model,
-        budget: Budget { nanousd, tokens, turns, ms },
+        budget: Budget { nanousd, tokens, turns, ms, best_effort: false },
     })
 }
 

@@ -16,8 +16,30 @@ const ADDEND_MAX: i64 = 4_000_000_000_000_000_000;
 
 pub(super) fn book(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Error> {
     for row in &batch.ledger {
+        replace(connection, row, held)?;
         cover(connection, row, held)?;
         add(connection, row, held)?;
+    }
+    Ok(())
+}
+
+/// Removes the approximate rows in whose place this total comes.
+fn replace(connection: &Connection, row: &LedgerRow, held: &Held) -> Result<(), Error> {
+    match row.replaces {
+        Covers::Nothing => {}
+        Covers::Model => {
+            connection
+                .prepare_cached(
+                    "DELETE FROM ledger
+                     WHERE run = ?1 AND provider = ?2 AND model = ?3 AND approximate",
+                )?
+                .execute(params![held.num, row.provider.text(), row.model.text()])?;
+        }
+        Covers::Run => {
+            connection
+                .prepare_cached("DELETE FROM ledger WHERE run = ?1 AND approximate")?
+                .execute([held.num])?;
+        }
     }
     Ok(())
 }
@@ -46,10 +68,10 @@ fn add(connection: &Connection, row: &LedgerRow, held: &Held) -> Result<(), Erro
     let Tokens { input_uncached, cache_read, cache_write, output, reasoning } = row.tokens;
     connection
         .prepare_cached(
-            "INSERT INTO ledger (run, day, provider, model, input_uncached, cache_read, cache_write,
-                                 output, reasoning, nanousd, priced, unpriced)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-             ON CONFLICT (run, day, provider, model) DO UPDATE SET
+            "INSERT INTO ledger (run, day, provider, model, approximate, input_uncached, cache_read,
+                                 cache_write, output, reasoning, nanousd, priced, unpriced)
+             VALUES (?1, ?2, ?3, ?4, ?14, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
+             ON CONFLICT (run, day, provider, model, approximate) DO UPDATE SET
                  input_uncached = min(input_uncached, ?13) + min(excluded.input_uncached, ?13),
                  cache_read = min(cache_read, ?13) + min(excluded.cache_read, ?13),
                  cache_write = min(cache_write, ?13) + min(excluded.cache_write, ?13),
@@ -73,6 +95,7 @@ fn add(connection: &Connection, row: &LedgerRow, held: &Held) -> Result<(), Erro
             row.nanousd.is_some(),
             row.unpriced,
             ADDEND_MAX,
+            row.approximate,
         ])?;
     Ok(())
 }

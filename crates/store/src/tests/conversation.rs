@@ -39,6 +39,8 @@ async fn ran(store: &Store, told: Told) -> RunId {
         nanousd: paid,
         unpriced: nanousd.is_none(),
         covers: Covers::Nothing,
+        approximate: false,
+        replaces: Covers::Nothing,
     };
     let session = told.leaves.map(|id| seal.given(id));
     let totals = Some(Totals { tokens, effective_nanousd: paid });

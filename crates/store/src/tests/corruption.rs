@@ -102,6 +102,8 @@ async fn fill(store: &Store) {
                 nanousd: Some(NanoUsd(7)),
                 unpriced: false,
                 covers: Covers::Nothing,
+                approximate: false,
+                replaces: Covers::Nothing,
             }];
             store.commit(batch).await.unwrap();
         }

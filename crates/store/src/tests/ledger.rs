@@ -19,6 +19,8 @@ fn row(day: i64, model: &str, output: u64, nanousd: Option<i64>, covers: Covers)
         nanousd: nanousd.map(NanoUsd),
         unpriced: nanousd.is_none(),
         covers,
+        approximate: false,
+        replaces: Covers::Nothing,
     }
 }
 
@@ -192,4 +194,42 @@ async fn absurd_amounts_are_kept_without_stopping_anyone() {
         book(&store, &mut held, vec![absurd], None).await;
     }
     assert_eq!(costs(&store, &[By::Day], None).await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_total_replaces_approximate_rows() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let mut held = holder(&Sure(store.clone())).await;
+    let guess = |day, model: &str, output, nanousd| LedgerRow {
+        approximate: true,
+        ..row(day, model, output, Some(nanousd), Covers::Nothing)
+    };
+    let firm = |model: &str, output, nanousd, replaces| LedgerRow {
+        replaces,
+        ..row(2, model, output, Some(nanousd), Covers::Model)
+    };
+    let told = vec![
+        row(1, "a", 5, Some(2), Covers::Nothing),
+        guess(1, "a", 9, 9),
+        guess(2, "a", 1, 1),
+        guess(2, "b", 7, 7),
+    ];
+    book(&store, &mut held, told, totals(22, Some(19))).await;
+    sound(dir.path());
+    // The total of one model leaves the other's rows alone, and no row goes below zero.
+    let corrected = vec![firm("a", 3, 1, Covers::Model)];
+    book(&store, &mut held, corrected, totals(15, Some(10))).await;
+    sound(dir.path());
+    assert_eq!(
+        costs(&store, &[By::Model], None).await,
+        ["acme/a: 1 runs, 8 tokens, 3 (3)", "acme/b: 1 runs, 7 tokens, 7 (7)"]
+    );
+    let corrected = vec![firm("c", 1, 1, Covers::Run)];
+    book(&store, &mut held, corrected, totals(9, Some(4))).await;
+    sound(dir.path());
+    assert_eq!(
+        costs(&store, &[By::Model], None).await,
+        ["acme/a: 1 runs, 8 tokens, 3 (3)", "acme/c: 1 runs, 1 tokens, 1 (1)"]
+    );
 }

@@ -124,6 +124,7 @@ fn spec(mapping: Mapping) -> Spec {
         policy: contract::Policy::AllowAll,
         lane: Lane::Native,
         session: Some("s".to_owned()),
+        budget: Default::default(),
         files: "/run/files".to_owned(),
         as_root: false,
         own_program: "ostler".to_owned(),

@@ -149,6 +149,7 @@ impl Stage {
             policy: contract::Policy::Ask,
             lane: self.lane,
             session: None,
+            budget: Default::default(),
             files: String::new(),
             as_root: false,
             own_program: OWN_PROGRAM.to_owned(),

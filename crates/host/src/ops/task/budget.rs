@@ -45,6 +45,7 @@ impl BudgetChange {
             tokens: self.tokens.unwrap_or(budget.tokens),
             turns: self.turns.unwrap_or(budget.turns),
             ms: self.ms.unwrap_or(budget.ms),
+            best_effort: budget.best_effort,
         }
     }
 
@@ -135,7 +136,8 @@ mod tests {
         for (json, nanousd, tokens, ms) in rows {
             let change: BudgetChange = serde_json::from_str(json).unwrap();
             change.check().unwrap();
-            let after = Budget { nanousd: nanousd.map(NanoUsd), tokens, turns: None, ms };
+            let nanousd = nanousd.map(NanoUsd);
+            let after = Budget { nanousd, tokens, ms, ..Budget::default() };
             assert_eq!(change.of(before), after, "{json}");
             let said = serde_json::to_string(&change).unwrap();
             assert_eq!(serde_json::from_str::<BudgetChange>(&said).unwrap(), change, "{json}");

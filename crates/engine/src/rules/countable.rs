@@ -1,0 +1,83 @@
+//! Budgets that a runtime cannot be held to, because it tells what they limit too late or never. Asked
+//! before a run starts. Minutes are counted by the host and can always be held.
+
+use contract::card::Told;
+use contract::money::Budget;
+use contract::{Card, Code, Fault};
+
+/// Refuses the first budget that could not be counted while the agent works, unless the user asked for
+/// best effort.
+pub fn check(card: &Card, budget: &Budget) -> Result<(), Fault> {
+    if budget.best_effort {
+        return Ok(());
+    }
+    let usd = budget.nanousd.map(|nanousd| format!("--budget-usd {}", nanousd.usd()));
+    let tokens = budget.tokens.map(|tokens| format!("--budget-tokens {tokens}"));
+    let turns = budget.turns.map(|turns| format!("--budget-turns {turns}"));
+    let rows = [
+        (usd, card.reports.usage, "what it spends"),
+        (tokens, card.reports.usage, "what it spends"),
+        (turns, card.reports.answers, "when its model answers"),
+    ];
+    for (budget, told, what) in rows {
+        let Some(budget) = budget else { continue };
+        let why = match told {
+            Told::PerAnswer | Told::ByAgent => continue,
+            Told::AtTurnEnd => format!("it tells {what} only when its turn ends"),
+            Told::Never => format!("it does not tell {what}"),
+        };
+        let message = format!("{} cannot be held to {budget}: {why}", card.label);
+        let hint = "use --budget-minutes instead, or add --budget-best-effort to run anyway";
+        return Err(Fault::new(Code::PolicyNotPossible, message).with_hint(hint));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::NanoUsd;
+    use serde_json::json;
+
+    fn card(usage: Told, answers: Told) -> Card {
+        let reports = json!({ "tokens": true, "usage": usage, "answers": answers,
+            "dollars": "none", "quota": false, "activity": true });
+        let can = json!({ "resume": false, "interrupt": false, "message": false,
+            "permissions": false, "compaction": false, "mcp": "none", "api": true });
+        serde_json::from_value(json!({ "id": "x", "label": "X", "evidence": "recorded",
+            "lanes": ["native"], "reports": reports, "can": can, "retries": "bounded",
+            "closing": "", "policies": [], "use_when": "", "dont_use_when": "" }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_budget_that_is_told_too_late_is_refused() {
+        let usd = Budget { nanousd: Some(NanoUsd(500_000_000)), ..Budget::default() };
+        let tokens = Budget { tokens: Some(9), ..Budget::default() };
+        let turns = Budget { turns: Some(3), ..Budget::default() };
+        let minutes = Budget { ms: Some(60_000), ..Budget::default() };
+        let rows = [
+            (card(Told::PerAnswer, Told::PerAnswer), [true; 4]),
+            (card(Told::ByAgent, Told::ByAgent), [true; 4]),
+            (card(Told::AtTurnEnd, Told::PerAnswer), [false, false, true, true]),
+            (card(Told::Never, Told::Never), [false, false, false, true]),
+        ];
+        for (card, expected) in rows {
+            for (budget, may) in [usd, tokens, turns, minutes].into_iter().zip(expected) {
+                let checked = check(&card, &budget);
+                assert_eq!(checked.is_ok(), may, "{:?} {budget:?}", card.reports);
+                assert_eq!(
+                    checked.err().map(|fault| fault.code),
+                    (!may).then_some(Code::PolicyNotPossible)
+                );
+                let best_effort = Budget { best_effort: true, ..budget };
+                assert!(check(&card, &best_effort).is_ok(), "{best_effort:?}");
+            }
+        }
+        let fault = check(&card(Told::AtTurnEnd, Told::Never), &usd).unwrap_err();
+        assert_eq!(
+            fault.message,
+            "X cannot be held to --budget-usd 0.5: it tells what it spends only when its turn ends"
+        );
+    }
+}
