@@ -128,6 +128,7 @@ fn manifest(workspace: &Workspace, git: &Git) -> Result<Manifest, String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests make repositories with git itself")]
 mod tests {
     use super::*;
     use std::fs;

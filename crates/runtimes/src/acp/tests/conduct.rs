@@ -32,7 +32,7 @@ fn asks(request: u64, call: Value) -> Value {
 fn asked(dialect: &mut dyn Dialect, request: u64, call: Value, option: &str) {
     let out = told(dialect, &asks(request, call));
     let request = question(&out).request.clone();
-    say(dialect, &Utterance::Decide { request, option: Some(option.into()) });
+    say(dialect, &Utterance::Decide { request, option: Some(option.into()), reason: None });
 }
 
 fn broken(out: &Out) -> Option<&str> {
