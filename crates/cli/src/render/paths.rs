@@ -33,14 +33,14 @@ mod tests {
 
     #[test]
     fn paths_inside_the_root_are_relative() {
-        let root = Some("/home/u/proj");
+        let root = Some("/srv/u/proj");
         for (text, expected) in [
-            ("/home/u/proj/src/a.rs", "src/a.rs"),
-            ("Write: /home/u/proj/a.txt", "Write: a.txt"),
-            ("/home/u/proj", "."),
-            ("/home/u/project/a", "/home/u/project/a"),
-            ("/mnt/home/u/proj/a", "/mnt/home/u/proj/a"),
-            ("cp '/home/u/proj/a' /home/u/proj/b", "cp 'a' b"),
+            ("/srv/u/proj/src/a.rs", "src/a.rs"),
+            ("Write: /srv/u/proj/a.txt", "Write: a.txt"),
+            ("/srv/u/proj", "."),
+            ("/srv/u/project/a", "/srv/u/project/a"),
+            ("/mnt/srv/u/proj/a", "/mnt/srv/u/proj/a"),
+            ("cp '/srv/u/proj/a' /srv/u/proj/b", "cp 'a' b"),
         ] {
             assert_eq!(relative(text, root), expected);
         }

@@ -576,7 +576,7 @@ fn timeout_while_limited_names_the_limit() {
 
 #[test]
 fn paths_of_a_worktree_run_are_relative_and_keep_the_file_name() {
-    let tree = "/home/ada/.local/share/ostler/trees/01a1ef1250e073b1b763eb5144b00000";
+    let tree = "/srv/ada/.local/share/ostler/trees/01a1ef1250e073b1b763eb5144b00000";
     let deep = format!("{tree}/crates/a/very/long/way/down/to/the/place/where/the/file/is/main.rs");
     insta::assert_snapshot!(screen(&[
         json!({"kind": "session", "model": "model-1", "cwd": tree}),
@@ -585,7 +585,7 @@ fn paths_of_a_worktree_run_are_relative_and_keep_the_file_name() {
         json!({"kind": "diff", "path": format!("{tree}/src/lib.rs"), "patch": "+a\n-b\n"}),
         ended("succeeded", json!({})),
     ]), @r#"
-    ◆ run 2233abcd · model-1 · /home/ada/.l…r/trees/01a1ef1250e073b1b763eb5144b00000
+    ◆ run 2233abcd · model-1 · /srv/ada/.lo…r/trees/01a1ef1250e073b1b763eb5144b00000
 
     → Read src/lib.rs
     → Read crates/a/very/long/way/down/to/the/place/where/the/file/is/main.rs
