@@ -31,9 +31,6 @@ const LISTED: u32 = 20;
 const LISTED_MAX: u32 = 100;
 /// How often a run that waits for a slot is asked for before it is given up.
 const TURNS_MAX: u32 = 5;
-/// What is told of a run that no server keeps alive.
-const NO_SERVER: &str = "no server is running: the run may be lost when this MCP server exits before \
-    the run has ended; ask the person to start `ostler serve` for long runs";
 /// The longest patch that an answer holds.
 const PATCH_BYTES_MAX: usize = 20_000;
 /// Between two of those, where the host answered at once.
@@ -353,9 +350,6 @@ async fn start(way: &mut Way<'_>, given: StartRun, cwd: &Path) -> Result<Value, 
             Asked::Started(started) => {
                 let mut answer = json!(started);
                 answer["next"] = "call wait_run with this run_id".into();
-                if !way.ask(async |client| Ok(client.serves().await)).await? {
-                    answer["warning"] = NO_SERVER.into();
-                }
                 return Ok(answer);
             }
             Asked::Waiting(waiting) => waiting,
