@@ -163,7 +163,7 @@ hints! {
     InternalError, "please report it with the request that was sent", "please report it to the person you work for";
     Usage, "see the operation in /api/v1/openapi.json", "see the input schema of the tool";
     InvalidConfig, "fix the named key; docs/configuration.md lists what is allowed", "ask the person to fix the named key of ostler.json";
-    UnknownAgent, "GET /api/v1/agents lists the agents; a runtime such as `claude` or `demo` is a name too", "call list_runtimes or list_agents for the names";
+    UnknownAgent, "GET /api/v1/agents lists the agents; the name of a runtime, such as `demo`, is taken too", "call list_runtimes or list_agents for the names";
     BadWorkspace, "give an existing directory as `cwd`", "give an existing directory as `cwd`";
     PolicyNotPossible, "give another `permission`, or `workspace: worktree`", "give another `permission`, or `worktree: true`";
     NotSupported, "the card of the runtime says what it can do", "call list_runtimes to see what the runtime can do";

@@ -100,7 +100,7 @@ tools! {
 }
 
 /// What an assistant is told of this server before its first call.
-pub const INSTRUCTIONS: &str = "Ostler runs coding agents (Claude Code, Codex, Gemini CLI and others) \
+pub const INSTRUCTIONS: &str = "Ostler runs coding agents of any vendor \
 under supervision: it limits what they may do and spend, and records everything. \
 To delegate work you wait for: list_runtimes, then start_run, then wait_run until `done` is true; \
 with `worktree: true` also show_diff, then apply after the person agreed. \
