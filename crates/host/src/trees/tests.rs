@@ -508,7 +508,8 @@ fn unchanged_worktree_is_removed_with_its_branch() {
 
 #[test]
 fn worktree_with_work_is_kept() {
-    let work: [(&str, fn(&Path)); 5] = [
+    type Work = fn(&Path);
+    let work: [(&str, Work); 5] = [
         ("a changed file", |dir| fs::write(dir.join("a.txt"), "x").unwrap()),
         ("a new file", |dir| fs::write(dir.join("new.txt"), "x").unwrap()),
         ("a deleted file", |dir| fs::remove_file(dir.join("a.txt")).unwrap()),

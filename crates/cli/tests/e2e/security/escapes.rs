@@ -148,6 +148,7 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
         row(&["run", "--process", &format!("'{dirt}'"), "x"]),
         row(&["runs"]),
         row(&["status"]),
+        row(&["worktrees"]),
         row(&["help", "run"]),
         data(&["runs", "--json"]),
         row(&["show", run]),
