@@ -5,7 +5,7 @@
 //!
 //! Approximate increments (counted answer by answer, before the runtime states its own figures) are
 //! kept apart from firm ones, because a total replaces them even where it is smaller
-//! (docs/decisions/0023-approximate-usage-is-replaced.md).
+//! (docs/decisions/0025-approximate-usage-is-replaced.md).
 
 use super::{RunBudget, SessionSpent};
 use contract::event::{BudgetLevel, Remaining, Totals, Usage};
