@@ -176,9 +176,14 @@ const ENDS: &[(&str, &[&str], &str, i32)] = &[
     ("--no-complete --exit 3", &[], "process_crashed", 10),
     ("--exit-before-byte", &[], "ended_without_result", 10),
     ("--silent", &["--timeout", "300ms"], "timeout_wall", 8),
-    ("--cost '{\"usd\":0.25}' --sleep-ms 1", &["--budget-usd", "0.1"], "budget_exceeded", 7),
     (
-        "--cost '{\"inputTokens\":1000,\"outputTokens\":1}'",
+        "--step-cost '{\"usd\":0.25}' --steps 1 --wait-shutdown",
+        &["--budget-usd", "0.1"],
+        "budget_exceeded",
+        7,
+    ),
+    (
+        "--step-cost '{\"inputTokens\":1000,\"outputTokens\":1}' --steps 1 --wait-shutdown",
         &["--budget-tokens", "100"],
         "budget_exceeded",
         7,

@@ -39,7 +39,7 @@ fn a_run_that_fails_or_meets_a_limit_is_told_and_one_that_goes_well_is_not() {
     assert!(text.contains(&format!("OSTLER_RUN_ID={}", said[0]["run_id"].as_str().unwrap())));
     assert!(!text.contains("OSTLER_DATA") && !text.contains("TOKEN"), "{text}");
 
-    let dear = ostler.fake("--steps 20 --step-ms 50");
+    let dear = ostler.fake("--step-ms 50 --steps 20");
     let spent = ostler.says(&["run", "--process", &dear, "x", "--quiet", "--budget-usd", "0.3"]);
     assert_eq!(spent.code, 7, "{spent:?}");
     let said = lines(&told);

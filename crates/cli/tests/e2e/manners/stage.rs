@@ -110,8 +110,9 @@ impl Stage {
         let events = said.events();
         let Some(first) = events.first() else {
             // It was refused before there was a run.
-            let complaint = said.complaint().strip_prefix("error: ").unwrap_or_default();
-            let code = complaint.split(':').next().map(str::to_owned);
+            let error: Value = serde_json::from_str(&said.stderr)
+                .unwrap_or_else(|error| panic!("{}: {error}: {}", row.name, said.stderr));
+            let code = error["code"].as_str().map(str::to_owned);
             let ends = (said.code, "refused".to_owned(), code);
             return Seen { name: row.name, said, events, trace: Vec::new(), ends };
         };
