@@ -41,7 +41,9 @@ fn tried(tool: &Path, door: &Door, document: &Path, token: &str, only: &[&str]) 
     let mut command = Command::new(tool);
     command
         .args(["run", "--no-color", "--url", &format!("http://{}", door.address)])
-        .args(["--seed", SEED, "--workers", "2", "--request-timeout", "20"])
+        // One worker: `ast.parse` of CPython before 3.11.8 fails now and then in two threads at once
+        // (cpython issue 106905).
+        .args(["--seed", SEED, "--workers", "1", "--request-timeout", "20"])
         .args(["--suppress-health-check", "all", "--warnings", "off", "--max-redirects", "0"])
         .args(["--continue-on-failure", "--no-shrink", "--generation-database", "none"])
         .args(["-H", &format!("Authorization: Bearer {token}")])
