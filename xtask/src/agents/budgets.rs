@@ -5,6 +5,8 @@ use serde::Deserialize;
 use std::fmt::Write as _;
 
 pub const PAGE: &str = "docs/agents/budgets.md";
+/// The CLIs whose budgets are tested.
+pub const CLIS: &[&str] = &["claude", "codex", "gemini", "opencode", "pi", "copilot"];
 
 /// What one test saw of one budget of one CLI.
 #[derive(Debug, Clone, Deserialize)]
