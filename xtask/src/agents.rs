@@ -76,7 +76,7 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     let rows = rows(root)?;
     let driven = drive(root, &wanted, &home, &rows);
-    let budgets = budgets::page(&page::read(&rows.join(BUDGETS))?, &page::today());
+    let budgets = budgets::page(&pins, &page::read(&rows.join(BUDGETS))?, &page::today());
     println!("{budgets}");
     if !wanted.budgets {
         let page = page::of(&pins, &page::read(&rows)?);
@@ -85,7 +85,8 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
             page::keep(root, page::PAGE, &page)?;
         }
     }
-    if wanted.write {
+    // A page of budgets with rows missing would not show that one did not hold.
+    if wanted.write && driven.is_ok() {
         page::keep(root, budgets::PAGE, &budgets)?;
     }
     driven
