@@ -1,5 +1,6 @@
-//! `cargo xtask agents [--all] [--install] [--write]`: the agent CLIs of others, pinned, driven by
-//! our product against a scripted model on loopback.
+//! `cargo xtask agents [--all | --budgets] [--install] [--write]`: the agent CLIs of others, pinned,
+//! driven by our product against a scripted model on loopback. `--budgets` drives the tests of budgets
+//! alone, with the CLIs they need.
 //!
 //! `install` puts what is missing into a cache, by npm or pip; one that does not install is a failure. Then
 //! the suite `crates/cli/tests/agents` is built, and run where no network but loopback exists. What
@@ -19,10 +20,13 @@ const ROWS_VARIABLE: &str = "OSTLER_AGENTS_ROWS";
 const BUDGETS: &str = "budgets";
 /// Tests of the CLIs beyond every day have names that begin so.
 const BEYOND: &str = "beyond::";
+/// Tests of budgets have this in their names.
+const BUDGET: &str = "budget::";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
     all: bool,
+    budgets: bool,
     install: bool,
     write: bool,
 }
@@ -33,20 +37,29 @@ impl Wanted {
         for word in words {
             match *word {
                 "--all" => wanted.all = true,
+                "--budgets" => wanted.budgets = true,
                 "--install" => wanted.install = true,
                 "--write" => wanted.write = true,
                 other => return Err(format!("agents does not know '{other}'")),
             }
         }
-        if wanted.write && (!wanted.all || wanted.install) {
-            return Err("--write keeps what came of all of them: use it with --all alone".into());
+        if wanted.all && wanted.budgets {
+            return Err("--all has the tests of --budgets in it: use one of them".into());
+        }
+        if wanted.write && (!(wanted.all || wanted.budgets) || wanted.install) {
+            return Err("--write keeps what came of whole pages: use it with --all or --budgets, \
+                        and without --install"
+                .into());
         }
         Ok(wanted)
     }
 
     fn pins(&self) -> Vec<Pin> {
-        let chosen: Vec<Pin> =
-            PINS.iter().filter(|pin| self.all || pin.everyday).copied().collect();
+        let is_chosen = |pin: &&Pin| match self.budgets {
+            true => budgets::CLIS.contains(&pin.id),
+            false => self.all || pin.everyday,
+        };
+        let chosen: Vec<Pin> = PINS.iter().filter(is_chosen).copied().collect();
         let node = chosen.iter().any(|pin| pin.newer_node).then_some(NODE);
         node.into_iter().chain(chosen).collect()
     }
@@ -63,12 +76,17 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     let rows = rows(root)?;
     let driven = drive(root, &wanted, &home, &rows);
-    let page = page::of(&pins, &page::read(&rows)?);
-    println!("{page}");
-    let budgets = budgets::page(&page::read(&rows.join(BUDGETS))?, &page::today());
+    let budgets = budgets::page(&pins, &page::read(&rows.join(BUDGETS))?, &page::today());
     println!("{budgets}");
-    if wanted.write {
-        page::keep(root, page::PAGE, &page)?;
+    if !wanted.budgets {
+        let page = page::of(&pins, &page::read(&rows)?);
+        println!("{page}");
+        if wanted.write {
+            page::keep(root, page::PAGE, &page)?;
+        }
+    }
+    // A page of budgets with rows missing would not show that one did not hold.
+    if wanted.write && driven.is_ok() {
         page::keep(root, budgets::PAGE, &budgets)?;
     }
     driven
@@ -105,15 +123,18 @@ fn drive(root: &Path, wanted: &Wanted, home: &Path, rows: &Path) -> Result<(), S
     let build: Vec<&str> = words.iter().copied().chain(["--no-run"]).collect();
     carry_out(Command::new(&cargo).args(build).current_dir(root))?;
     words.push("--offline");
-    match (nextest, wanted.all) {
-        (true, all) => {
-            words.extend(["--no-fail-fast", "--status-level", "pass"]);
-            if !all {
-                words.extend(["-E", "not test(/^beyond::/)"]);
-            }
-        }
-        (false, true) => words.push("--no-fail-fast"),
-        (false, false) => words.extend(["--no-fail-fast", "--", "--skip", BEYOND]),
+    words.push("--no-fail-fast");
+    if nextest {
+        words.extend(["--status-level", "pass"]);
+    } else if !wanted.all {
+        words.push("--");
+    }
+    match (nextest, wanted.all, wanted.budgets) {
+        (_, true, _) => {}
+        (true, false, true) => words.extend(["-E", "test(/(^|::)budget::/)"]),
+        (true, false, false) => words.extend(["-E", "not test(/^beyond::/)"]),
+        (false, false, true) => words.push(BUDGET),
+        (false, false, false) => words.extend(["--skip", BEYOND]),
     }
     let python = testkit::python().ok_or("no python3: the scripted model needs it")?;
     let mut command = Command::new(python);
@@ -146,6 +167,14 @@ mod tests {
         let all = Wanted::of(&["--all"]).expect("a word").pins();
         assert!(everyday.len() >= 3 && all.len() > everyday.len());
         assert!(!everyday.contains(&NODE) && all[0] == NODE);
+    }
+
+    #[test]
+    fn budgets_need_their_clis_and_write_their_page() {
+        let budgets = Wanted::of(&["--budgets", "--write"]).expect("words").pins();
+        let ids: Vec<&str> = budgets.iter().map(|pin| pin.id).collect();
+        assert_eq!(ids, ["node", "claude", "codex", "gemini", "opencode", "pi", "copilot"]);
+        assert!(Wanted::of(&["--all", "--budgets"]).is_err());
     }
 
     #[test]

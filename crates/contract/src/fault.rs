@@ -165,7 +165,7 @@ hints! {
     InvalidConfig, "fix the named key; docs/configuration.md lists what is allowed", "ask the person to fix the named key of ostler.json";
     UnknownAgent, "GET /api/v1/agents lists the agents; the name of a runtime, such as `demo`, is taken too", "call list_runtimes or list_agents for the names";
     BadWorkspace, "give an existing directory as `cwd`", "give an existing directory as `cwd`";
-    PolicyNotPossible, "give another `permission`, or `workspace: worktree`", "give another `permission`, or `worktree: true`";
+    PolicyNotPossible, "give another `permission`, or `workspace: worktree`; for a budget, `best_effort` in it", "give another `permission`, or `worktree: true`; for a budget, `timeout_minutes` in its place";
     NotSupported, "the card of the runtime says what it can do", "call list_runtimes to see what the runtime can do";
     Unauthorized, "send `authorization: Bearer TOKEN` with a token of this server", "ask the person for a token";
     TimeoutWall, "raise `clocks.wall_ms`, or timeoutSec of the adapter", "give a longer `timeout_minutes`";

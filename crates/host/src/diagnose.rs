@@ -288,6 +288,7 @@ impl Practice {
             lane: Lane::Native,
             session: None,
             budget: Default::default(),
+            counts_spending: false,
             files: String::new(),
             as_root: false,
             own_program: self.own_program.display().to_string(),

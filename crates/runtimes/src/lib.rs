@@ -111,6 +111,9 @@ pub struct Spec {
     pub session: Option<String>,
     /// The run's own budget, for runtimes that have limits of their own. It never grows.
     pub budget: Budget,
+    /// A budget must be counted while the agent works, so it gets no sub-agents whose spending it
+    /// does not tell.
+    pub counts_spending: bool,
     /// The directory that will hold the plan's files.
     pub files: String,
     /// The agent will run as root, which some refuse unless told that it is meant.

@@ -41,6 +41,7 @@ pub(crate) fn spec(id: &str) -> Spec {
         lane: Lane::Native,
         session: None,
         budget: Default::default(),
+        counts_spending: false,
         files: "/run/files".to_owned(),
         as_root: false,
         own_program: "/usr/bin/ostler".to_owned(),

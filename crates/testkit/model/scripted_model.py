@@ -99,6 +99,11 @@ SCENARIOS: dict[str, dict] = {
         {"text": "Slept."}]},
     "tool_loop": {"turns": [
         {"text": "Again ({n}).", "tools": [{"want": "shell", "command": "date +%s%N >> loop.txt"}]}]},
+    "delegate": {"turns": [
+        {"text": "Delegating.", "tools": [{"want": "name:Agent", "args": {
+            "description": "count", "prompt": "[[scenario:tool_loop]] Count.",
+            "subagent_type": "general-purpose"}}]},
+        {"text": "It is on its way."}]},
     "unknown_tool": {"turns": [
         {"tools": [{"want": "name:no_such_tool_xyz", "args": {"a": 1}}]},
         {"text": "That tool does not exist; stopping."}]},

@@ -242,6 +242,7 @@ pub fn spec(runtime: &dyn Runtime, lane: Lane) -> Spec {
         lane,
         session: None,
         budget: Default::default(),
+        counts_spending: false,
         files: "/run/files".to_owned(),
         as_root: false,
         own_program: "/usr/bin/ostler".to_owned(),

@@ -3,8 +3,11 @@
 
 use serde::Deserialize;
 use std::fmt::Write as _;
+use testkit::agents::Pin;
 
 pub const PAGE: &str = "docs/agents/budgets.md";
+/// The CLIs whose budgets are tested.
+pub const CLIS: &[&str] = &["claude", "codex", "gemini", "opencode", "pi", "copilot"];
 
 /// What one test saw of one budget of one CLI.
 #[derive(Debug, Clone, Deserialize)]
@@ -12,40 +15,62 @@ pub struct Row {
     cli: String,
     budget: String,
     limit: String,
-    /// What was used when the run had ended; absent when it was refused.
+    /// What was used when the run had ended; absent where nobody told, or nothing was started.
     #[serde(default)]
     used: Option<f64>,
-    code: String,
+    /// Answers of the model by its own log; absent where nothing was started.
+    #[serde(default)]
+    answers: Option<u64>,
+    #[serde(default)]
+    outcome: Option<String>,
+    #[serde(default)]
+    code: Option<String>,
     exit: i32,
     #[serde(default)]
     duration_ms: Option<u64>,
 }
 
-/// The page of these rows, and of the cards for all other runtimes.
-pub fn page(rows: &[Row], today: &str) -> String {
+/// The page of these rows.
+pub fn page(pins: &[Pin], rows: &[Row], today: &str) -> String {
     let mut page = String::from("# Budgets and the real agents\n\n");
     let _ = writeln!(
         page,
-        "Written by `cargo xtask agents --all --write` on {today}. Each CLI runs in an endless loop of \
-         tool calls against a scripted model. A row is here when its test has held: the run was stopped \
-         within one model answer of the limit and its tokens equal the model's own log, or it was \
-         refused before any request was made.\n"
+        "Written by `cargo xtask agents --budgets --write` on {today}. Each CLI runs in an endless loop \
+         of tool calls against a scripted model on loopback, which reports the tokens of each answer \
+         and keeps a log. A row is here when its test has held:\n\n\
+         - `budget_exceeded`: the run was stopped within one model answer of the limit, and its tokens \
+         equal the model's log with or without the answer that the stop cut off.\n\
+         - `policy_not_possible` without answers: the runtime tells too late or never what the budget \
+         limits, so the run was refused before any request.\n\
+         - `policy_not_possible` with answers: it is not known beforehand whether the agent tells it. \
+         The run was stopped when its second round of tool calls began without a report.\n\
+         - `succeeded`: the agent was done before its sub-agent used the budget up. The sub-agent was \
+         stopped within two answers, and its output is estimated from its length.\n"
     );
     page.push_str(
-        "| agent | budget | limit | used | result | exit | s |\n|---|---|---|---|---|---|---|\n",
+        "| agent | budget | limit | used | model answers | result | exit | s |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
-        let used = row.used.map_or_else(|| "–".to_owned(), figure);
-        let seconds = row
-            .duration_ms
-            .map_or_else(|| "–".to_owned(), |ms| format!("{}.{}", ms / 1000, ms % 1000 / 100));
-        let Row { cli, budget, limit, code, exit, .. } = row;
+        let none = || "–".to_owned();
+        let used = row.used.map_or_else(none, figure);
+        let answers = row.answers.map_or_else(none, |answers| answers.to_string());
+        let seconds =
+            row.duration_ms.map_or_else(none, |ms| format!("{}.{}", ms / 1000, ms % 1000 / 100));
+        let result = row.code.as_ref().or(row.outcome.as_ref()).map_or("–", String::as_str);
+        let Row { cli, budget, limit, exit, .. } = row;
         let _ = writeln!(
             page,
-            "| {cli} | `{budget}` | {limit} | {used} | `{code}` | {exit} | {seconds} |"
+            "| {cli} | `{budget}` | {limit} | {used} | {answers} | `{result}` | {exit} | {seconds} |"
         );
     }
-    page.push_str("\nWhat every other runtime tells, and when, is in [costs.md](../costs.md).\n");
+    page.push_str("\n| agent | version | package |\n|---|---|---|\n");
+    for pin in pins.iter().filter(|pin| CLIS.contains(&pin.id)) {
+        let _ = writeln!(page, "| {} | {} | `{}` |", pin.id, pin.version, pin.package);
+    }
+    page.push_str(
+        "\nWhat every other runtime tells, and when, is in [costs.md](../costs.md#what-can-be-counted).\n",
+    );
     page
 }
 
@@ -57,21 +82,27 @@ fn figure(used: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use testkit::agents::PINS;
 
     #[test]
     fn a_page_says_what_was_used_of_each_limit() {
         let rows = [
             r#"{"cli":"claude","budget":"--budget-usd","limit":"0.08","used":0.0811,
-                "code":"budget_exceeded","exit":7,"duration_ms":1234}"#,
+                "answers":8,"outcome":"failed","code":"budget_exceeded","exit":7,"duration_ms":1234}"#,
             r#"{"cli":"gemini","budget":"--budget-usd","limit":"1","code":"policy_not_possible",
-                "exit":3}"#,
+                "exit":3,"used":null,"answers":null,"outcome":null,"duration_ms":null}"#,
+            r#"{"cli":"claude, a sub-agent","budget":"--budget-tokens","limit":"9","used":10,
+                "answers":2,"outcome":"succeeded","code":null,"exit":0,"duration_ms":900}"#,
         ];
         let rows = rows.map(|row| serde_json::from_str(row).expect("a row"));
-        let page = page(&rows, "2026-01-01");
-        let claude = "| claude | `--budget-usd` | 0.08 | 0.0811 | `budget_exceeded` | 7 | 1.2 |";
-        assert!(page.contains(claude), "{page}");
-        assert!(
-            page.contains("| gemini | `--budget-usd` | 1 | – | `policy_not_possible` | 3 | – |")
-        );
+        let page = page(PINS, &rows, "2026-01-01");
+        for row in [
+            "| claude | `--budget-usd` | 0.08 | 0.0811 | 8 | `budget_exceeded` | 7 | 1.2 |",
+            "| gemini | `--budget-usd` | 1 | – | – | `policy_not_possible` | 3 | – |",
+            "| claude, a sub-agent | `--budget-tokens` | 9 | 10 | 2 | `succeeded` | 0 | 0.9 |",
+            "| 2.1.325 | `@anthropic-ai/claude-code` |",
+        ] {
+            assert!(page.contains(row), "{row}\n{page}");
+        }
     }
 }

@@ -76,6 +76,9 @@ pub struct TaskAdd {
     /// Budget of the task and its subtasks in minutes of work
     #[arg(long, value_name = "N")]
     pub budget_minutes: Option<f64>,
+    /// Run also when the agent does not tell in time what a budget limits
+    #[arg(long)]
+    pub budget_best_effort: bool,
 }
 
 /// The states of a task.

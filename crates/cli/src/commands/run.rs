@@ -366,6 +366,7 @@ fn request(
         fallback: None,
         goes_on_in: None,
         own_budget: Default::default(),
+        counted_budget: Default::default(),
         workspace: workspace.map(config::place),
         keep: false,
         // Where someone sits who can answer, questions are asked; elsewhere the host decides.

@@ -85,7 +85,13 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         after: Vec::new(),
         parent: None,
         not_before,
-        budget: Budget { nanousd, tokens: args.budget_tokens, ms, ..Budget::default() },
+        budget: Budget {
+            nanousd,
+            tokens: args.budget_tokens,
+            turns: None,
+            ms,
+            best_effort: args.budget_best_effort,
+        },
     };
     let added = way
         .ask(async |client: &Client| {

@@ -3,6 +3,7 @@
 //! both must do. What differs between them is a row; what is true of one today and ought not to be is
 //! asserted as it is, with a note.
 
+use crate::budgets;
 use crate::clis::Cli;
 use crate::ostler::{BOUND_MS, Ostler, Running, Said, assert_gap_free, result};
 use crate::tokens;
@@ -320,6 +321,33 @@ fn succeeded(said: &Said) -> Vec<Value> {
         said.stderr
     );
     events
+}
+
+/// Budgets of an agent that does not tell what it spends while it works: turns are refused, and under
+/// dollars or tokens it is stopped when its second round of calls begins.
+pub fn untold_budgets(runtime: &str) {
+    let name = format!("{runtime} by ACP");
+    for (flag, limit) in [("--budget-usd", "0.08"), ("--budget-tokens", "60000")] {
+        let stage = Stage::new(runtime, budgets::LOOP);
+        let limits = [flag, limit, "--timeout", budgets::TIMEOUT];
+        let said = stage.run(&[ALLOW, &limits].concat(), "Go on and on.");
+        let events = said.events();
+        let end = result(&events);
+        let seen = (said.code, &end["code"]);
+        assert_eq!(seen, (3, &"policy_not_possible".into()), "{end}\n{}", said.stderr);
+        let answers = budgets::answers(&stage.model.requests()).len();
+        // The second answer begins the second round; a third may be in flight.
+        assert!((2..=3).contains(&answers), "{answers} answers");
+        stage.assert_nothing_left();
+        budgets::keep(&name, (flag, limit), (None, Some(answers)), said.code, end);
+    }
+    let stage = Stage::new(runtime, budgets::LOOP);
+    let said = stage.run(&[ALLOW, &["--budget-turns", "3"]].concat(), "Go on and on.");
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.stderr.contains("policy_not_possible"), "{said:?}");
+    assert_eq!(stage.model.requests(), Vec::<Value>::new());
+    let end = json!({ "code": "policy_not_possible" });
+    budgets::keep(&name, ("--budget-turns", "3"), (None, None), said.code, &end);
 }
 
 /// Says hello, and goes on with the conversation in another run.

@@ -6,10 +6,19 @@
 use crate::ostler::{assert_gap_free, result};
 use crate::scenarios::assert_tokens;
 use crate::stage::Stage;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::fs;
+use std::path::Path;
 
-const LOOP: &str = "tool_loop";
-const TIMEOUT: &str = "60s";
+/// The scenario of a model that never ends.
+pub const LOOP: &str = "tool_loop";
+pub const TIMEOUT: &str = "60s";
+/// The scenario of a model that hands its work to a sub-agent, which never ends, and is done itself.
+const DELEGATE: &str = "delegate";
+/// Enough tokens for the agent to be done before its sub-agent has used them up.
+const DELEGATE_TOKENS: u32 = 150_000;
+/// After the success one report may come late, and one answer may be in flight.
+const DELEGATE_BEYOND: usize = 2;
 
 /// One budget: its flag, its limit, and how it is counted.
 pub struct Limit {
@@ -58,11 +67,7 @@ fn held(cli: &str, limit: &Limit) {
     let seen = (said.code, &end["outcome"], &end["code"]);
     let expected = (7, &"failed".into(), &"budget_exceeded".into());
     assert_eq!(seen, expected, "{end}\n{}", said.stderr);
-    let answers: Vec<Value> = requests
-        .iter()
-        .filter(|one| one["usage"].is_object() && one["aux"] != true)
-        .cloned()
-        .collect();
+    let answers = answers(&requests);
     let most: f64 = limit.value.parse().expect("a number");
     let used = (limit.count)(end, &answers);
     // What one answer more would be at most: the largest share of any answer, and one answer.
@@ -82,7 +87,63 @@ fn held(cli: &str, limit: &Limit) {
         assert_tokens_but_last(&stage, end, &whole);
     }
     stage.assert_nothing_left();
-    stage.held_budget(limit.flag, limit.value, used, said.code, &events);
+    let budget = (limit.flag, limit.value);
+    keep(cli, budget, (Some(used), Some(answers.len())), said.code, end);
+}
+
+/// The answers of the model, without those of side calls.
+pub fn answers(requests: &[Value]) -> Vec<Value> {
+    let is_answer = |one: &&Value| one["usage"].is_object() && one["aux"] != true;
+    requests.iter().filter(is_answer).cloned().collect()
+}
+
+/// Writes down what became of a budget, where whoever runs the suite wants to know.
+pub fn keep(
+    name: &str,
+    (flag, limit): (&str, &str),
+    (used, answers): (Option<f64>, Option<usize>),
+    exit: i32,
+    end: &Value,
+) {
+    let Some(dir) = std::env::var_os("OSTLER_AGENTS_ROWS") else { return };
+    let dir = Path::new(&dir).join("budgets");
+    fs::create_dir_all(&dir).expect("a folder of rows");
+    let row = json!({
+        "cli": name, "budget": flag, "limit": limit,
+        "used": used, "answers": answers,
+        "outcome": end["outcome"], "code": end["code"], "exit": exit,
+        "duration_ms": end["duration_ms"],
+    });
+    fs::write(dir.join(format!("{name} {flag}.json")), row.to_string()).expect("a row");
+}
+
+/// A sub-agent that goes on in the background when the agent is done. The work that was finished stays
+/// a success, and the budget ends the sub-agent.
+pub fn sub_agent(cli: &str) {
+    let stage = Stage::new(cli, DELEGATE);
+    let limit = DELEGATE_TOKENS.to_string();
+    let said = stage.run(&[TOKENS.flag, &limit, "--timeout", TIMEOUT], "Hand it on.");
+    let events = said.events();
+    assert_gap_free(&events);
+    let end = result(&events);
+    let seen = (said.code, &end["outcome"], &end["evidence"]["stopped_by"]);
+    let by = format!("budget {DELEGATE_TOKENS} tokens");
+    assert_eq!(seen, (0, &"succeeded".into(), &by.into()), "{end}\n{}", said.stderr);
+    let requests = stage.model.requests();
+    let answers = answers(&requests);
+    let used = (TOKENS.count)(end, &answers);
+    let most = f64::from(DELEGATE_TOKENS);
+    let sum = |one: &Value| {
+        let names = ["input", "cache_read", "cache_create", "output"];
+        names.iter().filter_map(|name| one["usage"][name].as_f64()).sum::<f64>()
+    };
+    let largest = answers.iter().map(sum).fold(0.0, f64::max);
+    assert!(used >= most, "{used} of {most}: it was stopped too early, {end}");
+    let beyond = largest * DELEGATE_BEYOND as f64;
+    assert!(used <= most + beyond, "{used} of {most}: too far beyond, {end}");
+    stage.assert_nothing_left();
+    let name = format!("{cli}, a sub-agent in the background");
+    keep(&name, (TOKENS.flag, &limit), (Some(used), Some(answers.len())), said.code, end);
 }
 
 /// The figures are those of the model's log, with or without the answer that was cut off.
@@ -96,6 +157,19 @@ fn assert_tokens_but_last(stage: &Stage, end: &Value, whole: &[Value]) {
     }
 }
 
+/// A runtime that tells nothing of its sub-agents while they work offers none under a budget.
+pub fn no_sub_agents(cli: &str, tool: &str) {
+    for (limits, expected) in [(&["--budget-turns", "9"][..], false), (&[], true)] {
+        let stage = Stage::new(cli, "hello");
+        let said = stage.run(limits, "Say hello.");
+        assert_eq!(said.code, 0, "{said:?}");
+        let requests = stage.model.requests();
+        let offers =
+            |one: &Value| one["tools"].as_array().is_some_and(|all| all.contains(&json!(tool)));
+        assert_eq!(requests.iter().any(offers), expected, "{limits:?}: {requests:#?}");
+    }
+}
+
 /// The runtime cannot be held to this budget: nothing is started, and no request is made.
 pub fn refused(cli: &str, flag: &str, value: &str) {
     let stage = Stage::new(cli, LOOP);
@@ -104,5 +178,5 @@ pub fn refused(cli: &str, flag: &str, value: &str) {
     let named = ["policy_not_possible", flag, "--budget-best-effort"];
     assert!(named.iter().all(|word| said.stderr.contains(word)), "{}", said.stderr);
     assert_eq!(stage.model.requests(), Vec::<Value>::new());
-    stage.refused_budget(flag, value);
+    keep(cli, (flag, value), (None, None), said.code, &json!({ "code": "policy_not_possible" }));
 }

@@ -100,6 +100,31 @@ mod budget {
     }
 
     #[test]
+    fn tokens_hold_a_sub_agent_of_claude_in_the_background() {
+        budgets::sub_agent("claude");
+    }
+
+    #[test]
+    fn opencode_has_no_sub_agents_under_a_budget() {
+        budgets::no_sub_agents("opencode", "task");
+    }
+
+    #[test]
+    fn gemini_has_no_sub_agents_under_a_budget() {
+        budgets::no_sub_agents("gemini", "invoke_agent");
+    }
+
+    #[test]
+    fn gemini_by_acp_is_stopped_when_it_tells_nothing() {
+        crate::acp::untold_budgets("gemini");
+    }
+
+    #[test]
+    fn opencode_by_acp_is_stopped_when_it_tells_nothing() {
+        crate::acp::untold_budgets("opencode");
+    }
+
+    #[test]
     fn dollars_hold_codex() {
         budgets::usd("codex");
     }
@@ -204,6 +229,11 @@ mod beyond {
         #[test]
         fn turns_hold_copilot() {
             budgets::turns("copilot");
+        }
+
+        #[test]
+        fn copilot_by_acp_is_stopped_when_it_tells_nothing() {
+            crate::acp::untold_budgets("copilot");
         }
 
         #[test]

@@ -116,31 +116,6 @@ impl Stage {
         self.cli.tokens != Tokens::Untold
     }
 
-    /// Writes down how a budget held, for the page of budgets.
-    pub fn held_budget(&self, flag: &str, limit: &str, used: f64, exit: i32, events: &[Value]) {
-        let end = result(events);
-        let row = json!({
-            "cli": self.cli.id, "budget": flag, "limit": limit, "used": used,
-            "code": end["code"], "exit": exit, "duration_ms": end["duration_ms"],
-        });
-        self.write_budget(flag, &row);
-    }
-
-    /// Writes down that a budget was refused.
-    pub fn refused_budget(&self, flag: &str, limit: &str) {
-        let row = json!({ "cli": self.cli.id, "budget": flag, "limit": limit,
-            "code": "policy_not_possible", "exit": 3 });
-        self.write_budget(flag, &row);
-    }
-
-    fn write_budget(&self, flag: &str, row: &Value) {
-        let Some(dir) = std::env::var_os("OSTLER_AGENTS_ROWS") else { return };
-        let dir = Path::new(&dir).join("budgets");
-        fs::create_dir_all(&dir).expect("a folder of rows");
-        let name = format!("{} {flag}.json", self.cli.id);
-        fs::write(dir.join(name), row.to_string()).expect("a row");
-    }
-
     /// Whatever carries the instance's mark is gone, soon.
     pub fn assert_nothing_left(&self) {
         let mark = self.ostler.instance.mark();

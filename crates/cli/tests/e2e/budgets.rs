@@ -131,6 +131,17 @@ fn an_answer_without_a_price_ends_a_dollar_budget() {
     assert!(said.stdout.contains("the model never-heard-of has no price"), "{said:#?}");
 }
 
+#[test]
+fn an_unknown_agent_is_said_to_be_uncertain_before_its_first_turn() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--steps 1");
+    // For people, not only in the events.
+    let said = ostler.says(&["run", "--process", &agent, "x", "--budget-tokens", "100000"]);
+    let told = said.stdout.find("! it is not known whether this agent reports usage");
+    let output = format!("{}{}", said.stdout, said.stderr);
+    assert!(told.is_some(), "{output}");
+}
+
 /// A host whose API is asked to start many runs.
 struct Crowd {
     ostler: Ostler,

@@ -73,7 +73,10 @@ impl Yard {
             }
         }
         let gone = json!({ "type": "process", "binary": root.join("gone"), "args": [] });
-        let config = json!({ "adapters": { "worker": adapter, "gone": gone }, "agents": all });
+        // It states its figures at the end of a turn, so it cannot be held to dollars or tokens.
+        let late = json!({ "type": "cli", "runtime": "gemini", "binary": script });
+        let adapters = json!({ "worker": adapter, "gone": gone, "late": late });
+        let config = json!({ "adapters": adapters, "agents": all });
         ostler.instance.write_config(&config.to_string());
         Self { ostler, log, serve: None }
     }
@@ -368,4 +371,25 @@ fn what_a_run_hands_on_is_bounded_by_its_own_budget_and_charged_to_its_task() {
     );
     let whole = yard.json(&["show", &whole]);
     assert_eq!(whole["budget"]["used"]["nanousd"], 650_000_000, "both are charged to it: {whole}");
+}
+
+#[test]
+fn a_task_with_a_budget_that_cannot_be_counted_is_not_started() {
+    // Where it need not ask, it is driven headless.
+    let keys = json!({ "adapter": "late", "permission": "allow-all" });
+    let mut yard = Yard::of(&[("a", keys)]);
+    yard.serve();
+    for budget in [["--budget-usd", "0.01"], ["--budget-tokens", "100"]] {
+        let task = yard.add("x", &budget);
+        let sheet = yard.until_is(&task, "failed");
+        assert_eq!((&sheet["code"], &sheet["runs"]), (&"policy_not_possible".into(), &json!([])));
+        let note = sheet["note"].as_str().unwrap_or_default();
+        assert!(note.contains(budget[0]), "{note}");
+    }
+    // The program of this adapter is no agent, so the run is started and fails.
+    let task = yard.add("x", &["--budget-usd", "0.01", "--budget-best-effort"]);
+    until("a run of the task", BOUND_MS, || {
+        let sheet = yard.json(&["show", &task]);
+        sheet["runs"].as_array().is_some_and(|runs| !runs.is_empty()).then_some(())
+    });
 }

@@ -5,6 +5,12 @@ use contract::card::Told;
 use contract::money::Budget;
 use contract::{Card, Code, Fault};
 
+/// Whether this budget needs everything that the agent spends to be told while it works.
+pub fn is_counted(budget: &Budget) -> bool {
+    let Budget { nanousd, tokens, turns, ms: _, best_effort } = budget;
+    !best_effort && (nanousd.is_some() || tokens.is_some() || turns.is_some())
+}
+
 /// Refuses the first budget that could not be counted while the agent works, unless the user asked for
 /// best effort.
 pub fn check(card: &Card, budget: &Budget) -> Result<(), Fault> {
@@ -71,6 +77,8 @@ mod tests {
                     (!may).then_some(Code::PolicyNotPossible)
                 );
                 let best_effort = Budget { best_effort: true, ..budget };
+                assert_eq!(is_counted(&budget), budget.ms.is_none(), "{budget:?}");
+                assert!(!is_counted(&best_effort), "{best_effort:?}");
                 assert!(check(&card, &best_effort).is_ok(), "{best_effort:?}");
             }
         }

@@ -405,7 +405,7 @@ impl Machine {
         out: &mut Vec<Step>,
     ) {
         if matches!(code, Code::PermissionDenied | Code::PermissionUnanswered) {
-            self.denials.add(Some(&tool_call_id));
+            self.count_denial(Some(&tool_call_id));
         }
         let message = match reason {
             Some(reason) => format!("{}: {reason}", code.row().message),
@@ -441,7 +441,7 @@ impl Machine {
             }
             None => {
                 if !allowed {
-                    self.denials.add(ask.tool_call_id());
+                    self.count_denial(ask.tool_call_id());
                 }
                 self.withdraw(ask, out);
                 if allowed {
@@ -464,7 +464,7 @@ impl Machine {
         let decision = if allowed { Decision::Allow } else { Decision::Deny };
         let reason = decider.reason.clone().filter(|_| !allowed);
         if !allowed && !matches!(ask.about, About::Approval(_)) {
-            self.denials.add(ask.tool_call_id());
+            self.count_denial(ask.tool_call_id());
         }
         let event = decision_event(&ask, decision, Some(&option.id), Some(decider));
         out.push(Step::Append(match by {

@@ -8,7 +8,7 @@ use super::tools::Calls;
 use super::watch::{Clock, Due};
 use super::{Effect, Machine, Now, Step, Testimony, Turns, lease, lifecycle, tools};
 use contract::event::{
-    Body, EndEvidence, LeaseAction, Phase, RunResult, StopReason, Turn, TurnPhase,
+    Body, BudgetLevel, EndEvidence, LeaseAction, Phase, RunResult, StopReason, Turn, TurnPhase,
 };
 use contract::speech::{Draft, Ending, ToolAnswer};
 use contract::{Code, RunState};
@@ -261,7 +261,8 @@ impl Machine {
     /// out may still be told; each further payment takes the next rung of the ladder.
     pub(super) fn hurry_spender(&mut self, out: &mut Vec<Step>) {
         let Some(stopped) = &mut self.stopped else { return };
-        if stopped.reason != Code::BudgetExceeded || stopped.at_once {
+        let for_money = stopped.reason == Code::BudgetExceeded || stopped.uncounted.is_some();
+        if !for_money || stopped.at_once {
             return;
         }
         stopped.paid = stopped.paid.saturating_add(1);
@@ -272,6 +273,16 @@ impl Machine {
         };
         stopped.at_once = term_ms == 0;
         out.push(Step::Do(Effect::Stop { reason: stopped.reason, farewell_ms: 0, term_ms }));
+    }
+
+    /// Ends an agent that goes on spending after its success although its budget is used up, for
+    /// example by sub-agents in the background. The report that used the budget up may have come late,
+    /// so only what comes after it ends the agent. The success stays.
+    pub(super) fn stop_straggler(&mut self, now: Now, out: &mut Vec<Step>) {
+        if self.budget == BudgetLevel::Hard && self.is_over() && self.stopped.is_none() {
+            let limit = self.standing(now).reached.map(|limit| Reached::new("budget", limit));
+            self.stop(now, Code::BudgetExceeded, limit, Graces::Linger, out);
+        }
     }
 
     /// The process is gone. Nearly always the run is over with it; an agent that only did not know

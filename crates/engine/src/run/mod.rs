@@ -424,7 +424,7 @@ impl Machine {
             }
             Signal::ToolClosed { tool_call_id, denied } => {
                 if denied {
-                    self.denials.add(Some(&tool_call_id));
+                    self.count_denial(Some(&tool_call_id));
                 }
                 self.uncounted.close_call();
                 self.calls.close_native(&tool_call_id);
@@ -445,6 +445,7 @@ impl Machine {
             Signal::LimitLifted => (self.held, self.resets_at) = (None, None),
             Signal::ModelAnswer => {
                 self.answers = self.answers.saturating_add(1);
+                self.stop_straggler(now, out);
                 self.weigh(now, out);
             }
             Signal::Spent(usage) => self.spend(now, &usage, out),
@@ -586,6 +587,14 @@ impl Machine {
         if !told && self.stdin == Stdin::Open {
             let remaining = self.standing(now).remaining;
             out.push(Step::Do(Effect::Say(Utterance::BudgetUpdate { remaining })));
+        }
+    }
+
+    /// Counts a request that was denied. Requests that come after the stop are denied because the
+    /// run ends, which no other permission would change.
+    fn count_denial(&mut self, tool_call_id: Option<&str>) {
+        if self.stopped.is_none() {
+            self.denials.add(tool_call_id);
         }
     }
 

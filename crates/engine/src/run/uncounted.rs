@@ -37,28 +37,37 @@ impl Machine {
             let (unpriced, is_payment) = (booked.unpriced, booked.is_payment);
             let model = name(&booked);
             out.push(Step::Book(booked));
-            if unpriced {
-                self.demand_price(now, &model, out);
-            }
             if is_payment {
                 self.hurry_spender(out);
+                self.stop_straggler(now, out);
+            }
+            if unpriced {
+                self.demand_price(now, model.as_deref(), out);
             }
         }
         self.weigh(now, out);
     }
 
     /// Ends a run under a budget of dollars at its first answer without a price.
-    fn demand_price(&mut self, now: Now, model: &str, out: &mut Vec<Step>) {
+    fn demand_price(&mut self, now: Now, model: Option<&str>, out: &mut Vec<Step>) {
         if self.terms.budget.nanousd.is_none()
             || std::mem::replace(&mut self.uncounted.is_price_told, true)
         {
             return;
         }
-        let why =
-            format!("the model {model} has no price, so the budget of dollars cannot be counted");
+        let (what, prices) = match model {
+            Some(model) => (
+                format!("the model {model} has no price"),
+                format!("\"prices\": {{\"{model}\": {{\"input\": …, \"output\": …}}}} or "),
+            ),
+            None => {
+                ("the agent names no model, so its answer has no price".to_owned(), String::new())
+            }
+        };
+        let why = format!("{what}, and the budget of dollars cannot be counted");
         let way = format!(
-            "set \"prices\": {{\"{model}\": {{\"input\": …, \"output\": …}}}} or the adapter's \
-             \"costModel\" in ostler.json"
+            "in ostler.json, set {prices}the adapter's \"costModel\" to a model that `ostler prices \
+             list` shows"
         );
         self.end_uncounted(now, self.terms.must_count.dollars, why, &way, out);
     }
@@ -73,7 +82,7 @@ impl Machine {
                 "it is not known whether this agent reports usage while it works; the budget of \
                  {budget} can be held only if it does"
             );
-            out.push(log("info", text));
+            out.push(log("warning", text));
         }
     }
 
@@ -147,12 +156,12 @@ impl Machine {
     }
 }
 
-/// The model as a table of prices calls it.
-fn name(booked: &Booked) -> String {
+/// The model as a table of prices calls it, if the agent names it.
+fn name(booked: &Booked) -> Option<String> {
     match (booked.provider.as_str(), booked.model.as_str()) {
-        (_, "") => "(unnamed)".to_owned(),
-        ("", model) => model.to_owned(),
-        (provider, model) => format!("{provider}/{model}"),
+        (_, "") => None,
+        ("", model) => Some(model.to_owned()),
+        (provider, model) => Some(format!("{provider}/{model}")),
     }
 }
 

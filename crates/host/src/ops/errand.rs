@@ -178,6 +178,7 @@ pub(crate) async fn request(
         fallback: way.note(task, ways.last_code()),
         goes_on_in: tree,
         own_budget: Default::default(),
+        counted_budget: Default::default(),
         workspace: None,
         keep: false,
         attended: false,

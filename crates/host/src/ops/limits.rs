@@ -76,6 +76,8 @@ pub(crate) struct Newcomer {
 pub(crate) struct Admission {
     /// The run's own budget, and what was set aside for it where it has none.
     pub budget: Budget,
+    /// The budget of the run's task, which does not hold what those above it may spend.
+    pub of_task: Budget,
     /// How the budgets stand with it.
     pub drafts: Vec<Draft>,
     pub fund: Option<Fund>,
@@ -280,10 +282,12 @@ pub(crate) async fn admit(
         budgets.iter().zip(&lefts).filter(|(budget, _)| budget.limit != Amounts::default());
     let drafts = drafts.map(|(budget, left)| told(budget, left)).collect();
     let agent = request.agent.clone();
+    let of_task = tree.first().map(|(_, own)| *own).unwrap_or_default();
     let tree = tree.into_iter().map(|(task, _)| task).collect();
     let fund = Fund { own, aside, budgets, agent, tree, closed: false, version: *version };
     Ok(Admission {
         budget: capped(&own, &aside),
+        of_task,
         drafts,
         reserves: fund.reserves(&aside, run, fence, now),
         fund: limited.then_some(fund),
@@ -302,8 +306,9 @@ fn exceeded(note: String, until: Option<Timestamp>) -> Fault {
         Some(until) => format!("{note}; it begins anew at {until}"),
         None => note,
     };
-    Fault::new(Code::BudgetExceeded, message)
-        .with_hint("raise it in ostler.json; `ostler costs` shows what is left")
+    let hint = "raise it in ostler.json, by `ostler agents edit` or by `ostler task budget`; \
+                `ostler costs` shows what is left";
+    Fault::new(Code::BudgetExceeded, message).with_hint(hint)
 }
 
 /// How a shared budget stands, as an event of the run that spends from it. One of which nothing more

@@ -73,6 +73,9 @@ pub struct RunRequest {
     /// The run's own part of `budget`, once what was set aside of shared budgets is in it as well.
     #[serde(skip)]
     pub own_budget: Budget,
+    /// The budgets that end the run where they cannot be counted: its own, and its task's.
+    #[serde(skip)]
+    pub counted_budget: Budget,
     /// Whether a temporary workspace stays when the run has ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,

@@ -239,6 +239,7 @@ impl Sessions {
             fallback: None,
             goes_on_in: None,
             own_budget: Default::default(),
+            counted_budget: Default::default(),
             // A session has a directory of its own already, or is told to use another's.
             workspace: Some(Where::Here),
             keep: false,

@@ -342,7 +342,12 @@ pub(crate) async fn start_new(
     };
     let newcomer = Newcomer { run, task: identity.task, fence: identity.fence };
     let mut admission = within::admit(host, &request, &adapter, newcomer, &around).await?;
-    let request = RunRequest { budget: admission.budget, own_budget: request.budget, ..request };
+    let request = RunRequest {
+        budget: admission.budget,
+        own_budget: request.budget,
+        counted_budget: request.budget.over(admission.of_task),
+        ..request
+    };
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let fresh = prepared.fresh.take();
     let mut warnings = std::mem::take(&mut prepared.warnings);
@@ -610,7 +615,7 @@ async fn check(
     let policy = policy(host, request, &adapter, &site);
     let lane = lane(&runtime.card(), &adapter, policy, &site)?;
     let runtime = registry::on_lane(runtime, lane);
-    rules::countable::check(&runtime.card(), &request.own_budget)?;
+    rules::countable::check(&runtime.card(), &request.counted_budget)?;
     let (skills, adapter) = skilled(adapter).await?;
     let looks_at = site.source().map(Path::to_owned);
     let Placed { workspace, fresh, warnings } = site.make(host, run, purpose).await?;
@@ -737,6 +742,7 @@ fn spec(
         lane: checked.lane,
         session: taken_up.session.clone(),
         budget: request.own_budget,
+        counts_spending: rules::countable::is_counted(&request.counted_budget),
         files,
         as_root: rustix::process::geteuid().is_root(),
         own_program: own_program(&host.inner.program),
@@ -888,10 +894,10 @@ fn terms(
     let planned = Clocks { linger_ms: plan.linger_ms, ..Clocks::default() };
     let clocks = request.clocks.over(checked.adapter.clocks).over(planned);
     let Budget { nanousd, tokens, turns, ms, best_effort: _ } = request.budget;
-    let own = &request.own_budget;
+    let counted = &request.counted_budget;
     let must_count = MustCount {
-        dollars: own.nanousd.is_some() && !own.best_effort,
-        tokens: own.tokens.is_some() && !own.best_effort,
+        dollars: counted.nanousd.is_some() && !counted.best_effort,
+        tokens: counted.tokens.is_some() && !counted.best_effort,
     };
     let offered = |tool: &str| {
         request.tools.as_ref().is_none_or(|tools| tools.iter().any(|given| given == tool))
@@ -931,7 +937,7 @@ fn terms(
     Terms {
         greeting,
         budget,
-        budget_best_effort: own.best_effort,
+        budget_best_effort: counted.best_effort,
         must_count,
         usage_is_uncertain: checked.runtime.card().reports.usage == Told::ByAgent,
         lease_ms,

@@ -36,6 +36,7 @@ pub(super) fn spec() -> Spec {
         lane: Lane::Acp,
         session: None,
         budget: Default::default(),
+        counts_spending: false,
         files: "/files".into(),
         as_root: false,
         own_program: "/bin/ostler".into(),

@@ -179,6 +179,10 @@ impl Ear<'_> {
             self.state.last_text = Some(text[..end].to_owned());
         }
         self.note_spending(message);
+        if let (Some(_), Some(id)) = (parent, &message.id) {
+            let bytes = line.blocks().iter().map(Block::written_bytes).sum();
+            self.state.spending.note_written(id, bytes);
+        }
         let unfinished = self.state.streamed.as_ref().map(|streamed| streamed.message.clone());
         self.report_spending(unfinished.as_deref());
         for block in line.blocks() {

@@ -16,6 +16,8 @@ const ANSWERS_MAX: usize = 32;
 /// Models told apart; what further ones spend is counted with the last of them.
 const MODELS_MAX: usize = 16;
 const PROVIDER: &str = "anthropic";
+/// The length of a token of output, where only the text of an answer is known.
+const BYTES_PER_TOKEN: u64 = 4;
 
 /// The figures of one run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -38,6 +40,9 @@ struct Answer {
     /// How much of it was reported.
     #[serde(default)]
     reported: Tokens,
+    /// The length of the blocks that were shown of a sub-agent's answer.
+    #[serde(default)]
+    written_bytes: u64,
 }
 
 impl Spending {
@@ -54,8 +59,19 @@ impl Spending {
         }
         let model = model.filter(|model| model.len() <= ID_BYTES_MAX).unwrap_or_default();
         let (id, model, reported) = (id.to_owned(), model.to_owned(), Tokens::default());
-        self.answers.push_back(Answer { id, model, tokens, reported });
+        self.answers.push_back(Answer { id, model, tokens, reported, written_bytes: 0 });
         true
+    }
+
+    /// Notes a block of a sub-agent's answer. The lines of a sub-agent tell the output that an answer
+    /// began with, and never its end, so its output is estimated from its length.
+    pub(super) fn note_written(&mut self, id: &str, bytes: usize) {
+        if let Some(answer) = self.answers.iter_mut().find(|answer| answer.id == id) {
+            let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+            answer.written_bytes = answer.written_bytes.saturating_add(bytes);
+            let estimated = answer.written_bytes / BYTES_PER_TOKEN;
+            answer.tokens.output = answer.tokens.output.max(estimated);
+        }
     }
 
     /// What was noted and not reported, except of the answer that is still being written. Its

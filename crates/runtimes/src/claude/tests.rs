@@ -211,6 +211,24 @@ fn each_answer_is_counted_once_and_at_its_end() {
 }
 
 #[test]
+fn a_sub_agents_output_is_estimated_until_its_total_is_told() {
+    let block = |block: Value| {
+        json!({"type": "assistant", "parent_tool_use_id": "call", "message": {"id": "h1",
+            "model": "opus", "content": [block],
+            "usage": {"input_tokens": 3, "output_tokens": 1}}})
+    };
+    let text = block(json!({"type": "text", "text": "x".repeat(400)}));
+    let call = block(json!({"type": "tool_use", "id": "c", "name": "Bash",
+        "input": {"command": "y".repeat(382)}}));
+    let out = heard_open(&[text.clone(), call.clone()]);
+    assert_eq!(answers_and_tokens(&out), (1, 3 + 200), "800 bytes");
+    let total = json!({"type": "result", "subtype": "success", "result": "ok",
+        "model_usage_since_last_result": {"opus": {"inputTokens": 3, "outputTokens": 170}}});
+    let out = heard_open(&[text, call, total]);
+    assert_eq!(booked(&out).0.total(), 173);
+}
+
+#[test]
 fn its_own_limit_does_not_fail_finished_work() {
     let spec = Spec {
         budget: Budget { nanousd: Some(NanoUsd(1)), turns: Some(4), ..Budget::default() },

@@ -179,6 +179,15 @@ pub(super) struct Block {
     pub is_error: Option<bool>,
 }
 
+impl Block {
+    /// The length of what the model wrote in it.
+    pub(super) fn written_bytes(&self) -> usize {
+        let texts = [&self.text, &self.thinking, &self.name].into_iter().flatten();
+        let input = self.input.as_ref().map_or(0, |input| input.to_string().len());
+        texts.map(String::len).fold(input, usize::saturating_add)
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ResultMeta {

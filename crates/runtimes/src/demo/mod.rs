@@ -93,6 +93,7 @@ mod tests {
             lane: contract::plan::Lane::Process,
             session: None,
             budget: Default::default(),
+            counts_spending: false,
             files: String::new(),
             as_root: false,
             own_program: "/opt/bin/ostler".into(),

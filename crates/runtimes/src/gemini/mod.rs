@@ -86,6 +86,11 @@ const POLICIES: Policies = Policies {
     ),
 };
 
+/// A rule that leaves out sub-agents: nothing is told of their answers while they work.
+const SUB_AGENTS_FILE: &str = "sub-agents.toml";
+const NO_SUB_AGENTS: &str =
+    "[[rule]]\ntoolName = \"invoke_agent\"\ndecision = \"deny\"\npriority = 999\n";
+
 /// Google's Gemini CLI.
 pub struct Gemini;
 
@@ -125,9 +130,15 @@ impl Runtime for Gemini {
             // Its settings and context files have no switch; the extensions have.
             args.extend(launch::words(&["-e", "none"]));
         }
+        let mut files = Vec::new();
+        if spec.counts_spending {
+            args.extend(["--policy".to_owned(), launch::path(spec, SUB_AGENTS_FILE)]);
+            files.push(launch::file(SUB_AGENTS_FILE, NO_SUB_AGENTS));
+        }
         let start = Start {
             program: launch::binary(spec, PRODUCT.binary),
             args,
+            files,
             env: vec![(TRUST_VARIABLE.to_owned(), "true".to_owned())],
             stdin: StdinMode::Prompt,
             ..Start::default()

@@ -2,8 +2,8 @@
 //! figures and against what the model server reported, and that no line, however broken, does harm.
 
 use super::Gemini;
-use crate::Stream;
 use crate::trial::{self, Style, Sum, booked, fresh, hear, heard, recordings};
+use crate::{Runtime, Stream};
 use contract::event::Body;
 use contract::{Code, Signal};
 use serde_json::{Value, json};
@@ -152,4 +152,18 @@ fn a_broken_line_does_no_harm_and_is_no_success() {
     trial::assert_broken_lines_do_no_harm(&Gemini, |line, results| {
         line.contains("success") || trial::never_a_success(line, results)
     });
+}
+
+/// Under a budget of 3 turns a sub-agent asked the model 21 times, and no line told of it.
+#[test]
+fn a_budget_leaves_no_sub_agents_that_tell_nothing() {
+    let plan = |counts_spending| {
+        let change = |spec: &mut crate::Spec| spec.counts_spending = counts_spending;
+        Gemini.plan(&trial::spec_with(ID, change)).unwrap()
+    };
+    let (counted, free) = (plan(true), plan(false));
+    assert!(counted.args.iter().any(|arg| arg == "--policy"), "{:?}", counted.args);
+    assert!(counted.args.iter().any(|arg| arg.ends_with("/sub-agents.toml")), "{:?}", counted.args);
+    assert_eq!((counted.files.len(), free.files.len()), (1, 0));
+    assert!(!free.args.iter().any(|arg| arg == "--policy"), "{:?}", free.args);
 }

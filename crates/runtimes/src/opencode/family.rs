@@ -31,6 +31,8 @@ const HEADLESS: [&str; 4] = ["run", "--format", "json", "--thinking"];
 /// Agents that are made up for a run, one for each policy that has rules.
 const DENIES: &str = "ostler-deny";
 const READS: &str = "ostler-allow-reads";
+/// The tool that starts sub-agents. Nothing is told of what they spend, not even when they end.
+const SUB_AGENTS: &str = "task";
 /// The name of our server, and with it the beginning of the names of its tools.
 const OWN_SERVER: &str = "ostler";
 const OWN_TOOLS: &str = "ostler_*";
@@ -89,8 +91,12 @@ impl Family {
             set(self.config, config.to_string());
         }
         // The agent made up for the run falls back to another if it is not found: then these hold.
-        if let Some((_, rules)) = rules(spec) {
-            set(self.permission, rules.to_string());
+        match rules(spec) {
+            Some((_, rules)) => set(self.permission, rules.to_string()),
+            None if spec.counts_spending => {
+                set(self.permission, json!({ SUB_AGENTS: "deny" }).to_string())
+            }
+            None => {}
         }
         if launch::isolates(spec) {
             set(self.isolate, "1".to_owned());

@@ -31,6 +31,27 @@ fn every_plan_reads_as_it_was_reviewed() {
     insta::assert_snapshot!(trial::plans(&OpenCode, &rows, Style::Plain));
 }
 
+/// In one run of 30 s under a budget of 60,000 tokens a sub-agent asked the model 66 times, and no line
+/// told of it.
+#[test]
+fn a_budget_leaves_no_sub_agents_that_tell_nothing() {
+    let permission = |policy, counts_spending| {
+        let change = |spec: &mut crate::Spec| {
+            (spec.policy, spec.counts_spending) = (policy, counts_spending);
+        };
+        let plan = OpenCode.plan(&spec_with(ID, change)).unwrap();
+        let set = plan.env.iter().find(|entry| entry.name == "OPENCODE_PERMISSION");
+        set.map(|entry| format!("{:?}", entry.source))
+    };
+    let set = permission(Policy::AllowAll, true).unwrap_or_default();
+    assert!(set.contains(r#"{\"task\":\"deny\"}"#), "{set}");
+    assert_eq!(permission(Policy::AllowAll, false), None);
+    // These leave them out anyway.
+    for policy in [Policy::Deny, Policy::AllowReads] {
+        assert_eq!(permission(policy, true), permission(policy, false), "{policy:?}");
+    }
+}
+
 /// The figures of the lines themselves, read without the dialect.
 fn vendor(recording: &Recording) -> Sum {
     let mut sum = Sum::default();

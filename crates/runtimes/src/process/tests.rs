@@ -26,6 +26,7 @@ fn spec(adapter: Value) -> Spec {
         lane: contract::plan::Lane::Process,
         session: None,
         budget: Default::default(),
+        counts_spending: false,
         files: String::new(),
         as_root: false,
         own_program: "/bin/ostler".into(),

@@ -125,6 +125,7 @@ fn spec(mapping: Mapping) -> Spec {
         lane: Lane::Native,
         session: Some("s".to_owned()),
         budget: Default::default(),
+        counts_spending: false,
         files: "/run/files".to_owned(),
         as_root: false,
         own_program: "ostler".to_owned(),

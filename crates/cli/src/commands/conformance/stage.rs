@@ -150,6 +150,7 @@ impl Stage {
             lane: self.lane,
             session: None,
             budget: Default::default(),
+            counts_spending: false,
             files: String::new(),
             as_root: false,
             own_program: OWN_PROGRAM.to_owned(),
