@@ -56,7 +56,8 @@ impl Renderer {
         let room = self.columns.saturating_sub(GUTTER + width(mark) + 1 + width(&more));
         let first = paths::relative(&folded.first, self.root.as_deref());
         let text = fit(&format!("{name}{first}"), room);
-        self.text(tone, &format!("  {mark}"), out);
+        let colon = if result.denied == Some(true) && !text.is_empty() { ":" } else { "" };
+        self.text(tone, &format!("  {mark}{colon}"), out);
         let rest = format!(" {text}{more}");
         self.text(Tone::Gray, rest.trim_end(), out);
         out.push(Piece::End);
@@ -78,7 +79,7 @@ impl Renderer {
 
     pub(super) fn log(&mut self, log: &Log, out: &mut Vec<Piece>) {
         let debug = self.detail == Detail::Debug;
-        let grave = matches!(log.level.as_deref(), Some("warn" | "warning" | "error"));
+        let grave = is_grave(log);
         match log.stream {
             // The chatter of a run that goes well is of no interest; of one that fails, its end is
             // shown with the reason.
@@ -95,4 +96,9 @@ impl Renderer {
             }
         }
     }
+}
+
+/// Whether a line of bookkeeping is of interest to everyone.
+pub(super) fn is_grave(log: &Log) -> bool {
+    matches!(log.level.as_deref(), Some("warn" | "warning" | "error"))
 }
