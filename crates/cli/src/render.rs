@@ -50,7 +50,7 @@ use flow::Step;
 use inline::Look;
 use markdown::{Markdown, Reading};
 use measure::fit;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tone::Tone;
 use totals::Totals;
 
@@ -132,6 +132,9 @@ pub struct Renderer {
     cut: Option<(Group, Option<String>)>,
     /// Names of calls without a result yet.
     calls: BTreeMap<String, String>,
+    /// The last calls that were told, and those that were not because another told the same.
+    recent_calls: VecDeque<contract::event::ToolUse>,
+    doubles: BTreeSet<String>,
     /// Calls that were denied and whose results are still to come.
     denied: BTreeSet<String>,
     /// The call whose line was the last one printed.
@@ -172,6 +175,8 @@ impl Renderer {
             open: None,
             cut: None,
             calls: BTreeMap::new(),
+            recent_calls: VecDeque::new(),
+            doubles: BTreeSet::new(),
             denied: BTreeSet::new(),
             last_call: None,
             root: None,

@@ -722,6 +722,24 @@ fn changes_and_errors_of_tools_are_said_in_words() {
     ");
 }
 
+#[test]
+fn call_of_our_own_tool_is_told_once() {
+    let input = json!({"path": "a.txt"});
+    let native = json!({"kind": "tool_use", "tool_call_id": "n", "name": "ostler_read_file", "input": input});
+    let relayed = json!({"kind": "tool_use", "tool_call_id": "r", "name": "read_file", "input": input, "via": "relayed"});
+    let result =
+        |id: &str| json!({"kind": "tool_result", "tool_call_id": id, "status": "ok", "output": id});
+    for (first, second, told) in [(&native, &relayed, "n"), (&relayed, &native, "r")] {
+        let shown = screen(&[first.clone(), second.clone(), result("r"), result("n")]);
+        assert_eq!(shown.matches("→ ").count(), 1, "{shown}");
+        assert_eq!(shown.matches("✓ ").count(), 1, "{shown}");
+        assert!(shown.contains(&format!("✓ {told}")), "{shown}");
+    }
+    // The same call twice by one side is two calls.
+    let again = json!({"kind": "tool_use", "tool_call_id": "m", "name": "ostler_read_file", "input": input});
+    assert_eq!(screen(&[native, again]).matches("→ ").count(), 2);
+}
+
 /// What a colour is called, in place of its sequence.
 fn with_names_of_colours(text: &str) -> String {
     let named = [
