@@ -12,6 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
 use std::io::{Read as _, Write as _};
 
+/// Stands between a prompt and the input behind it.
+pub const HEADING: &str = "\n\nStandard input:\n\n";
+
 /// The kind of standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Source {
@@ -97,7 +100,7 @@ fn joined(prompt: &str, input: &str) -> String {
     let longest = input.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat((longest + 1).max(3));
     let end = if input.ends_with('\n') { "" } else { "\n" };
-    format!("{prompt}\n\nStandard input:\n\n{fence}\n{input}{end}{fence}\n")
+    format!("{prompt}{HEADING}{fence}\n{input}{end}{fence}\n")
 }
 
 /// Whether standard input has a byte, or its end, within this time.
@@ -112,17 +115,35 @@ fn first_byte_within(ms: u64) -> bool {
     poll(&mut fds, Some(&timeout)).map_or(true, |ready| ready > 0)
 }
 
+/// Bytes of standard input that are read at once.
+const PART_BYTES: usize = 64 * 1024;
+
 /// Everything on standard input, as text. `bytes` is the size where it is known before.
 fn read(bytes: Option<u64>) -> Result<String, Fault> {
     if let Some(bytes) = bytes.filter(|bytes| *bytes > limits::PROMPT_BYTES_MAX as u64) {
         return Err(too_large(Some(bytes)));
     }
-    let mut input = Vec::new();
-    std::io::stdin()
-        .lock()
-        .take(limits::PROMPT_BYTES_MAX as u64 + 1)
-        .read_to_end(&mut input)
-        .map_err(|error| Fault::new(Code::Usage, format!("reading standard input: {error}")))?;
+    // Who types knows that the end is missing.
+    let (mut input, mut told) = (Vec::new(), rustix::termios::isatty(rustix::stdio::stdin()));
+    loop {
+        // A writer that keeps the pipe open without a word would otherwise look like a hang.
+        if !told && !input.is_empty() && !first_byte_within(limits::STDIN_FIRST_BYTE_MS) {
+            told = true;
+            warn(&format!(
+                "waiting for the end of standard input ({} bytes so far); Ctrl-C gives up",
+                input.len()
+            ));
+        }
+        let mut part = vec![0; PART_BYTES];
+        let bytes = std::io::stdin()
+            .lock()
+            .read(&mut part)
+            .map_err(|error| Fault::new(Code::Usage, format!("reading standard input: {error}")))?;
+        input.extend_from_slice(&part[..bytes]);
+        if bytes == 0 || input.len() > limits::PROMPT_BYTES_MAX {
+            break;
+        }
+    }
     if input.len() > limits::PROMPT_BYTES_MAX {
         return Err(too_large(None));
     }

@@ -10,8 +10,11 @@ mod clean;
 mod diff;
 mod figures;
 mod flow;
+mod grid;
+mod inline;
 mod items;
 mod limits;
+mod markdown;
 mod measure;
 mod money;
 mod page;
@@ -41,10 +44,13 @@ pub use tone::Colour;
 pub use worktrees::worktrees;
 
 use clean::Cleaner;
+use contract::Timestamp;
 use contract::event::{Body, Event, Text};
-use flow::{Flow, Step};
+use flow::Step;
+use inline::Look;
+use markdown::{Markdown, Reading};
 use measure::fit;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tone::Tone;
 use totals::Totals;
 
@@ -96,12 +102,17 @@ struct OpenBlock {
     tone: Tone,
     block: Option<String>,
     cleaner: Cleaner,
-    flow: Flow,
+    markdown: Markdown,
     /// The gutter's sign until the first word, then blanks.
     gutter: &'static str,
     at_line_start: bool,
 }
 
+/// Events that wait for the session, and how many ticks without news they wait.
+const EARLY_MAX: usize = 16;
+const EARLY_TICKS_MAX: u32 = 12;
+/// Lines of piped input that are shown with a prompt.
+const INPUT_LINES_MAX: usize = 4;
 /// Calls whose names are remembered until their results come.
 const CALLS_MAX: usize = 1024;
 const GUTTER: usize = 2;
@@ -121,6 +132,9 @@ pub struct Renderer {
     cut: Option<(Group, Option<String>)>,
     /// Names of calls without a result yet.
     calls: BTreeMap<String, String>,
+    /// The last calls that were told, and those that were not because another told the same.
+    recent_calls: VecDeque<contract::event::ToolUse>,
+    doubles: BTreeSet<String>,
     /// Calls that were denied and whose results are still to come.
     denied: BTreeSet<String>,
     /// The call whose line was the last one printed.
@@ -129,6 +143,20 @@ pub struct Renderer {
     root: Option<String>,
     /// Questions are answered by keys at this terminal.
     takes_keys: bool,
+    /// The lines of the terminal, where there is one.
+    rows: Option<usize>,
+    /// The question that waits.
+    question: Option<contract::event::Permission>,
+    /// What came before the session is known and is shown behind it: the header is one line.
+    early: Vec<Event>,
+    /// How often nothing had come while `early` waited.
+    early_ticks: u32,
+    /// The line of the last trouble, as long as nothing else was told.
+    last_trouble: Option<String>,
+    /// When the last event was told.
+    told_at: Timestamp,
+    /// The run is being stopped: its last turn needs no line of its own.
+    stopping: bool,
     /// The line that names the run was printed.
     introduced: bool,
     /// An error that may be the reason of the end; then it is told there and only there.
@@ -147,10 +175,19 @@ impl Renderer {
             open: None,
             cut: None,
             calls: BTreeMap::new(),
+            recent_calls: VecDeque::new(),
+            doubles: BTreeSet::new(),
             denied: BTreeSet::new(),
             last_call: None,
             root: None,
             takes_keys: false,
+            rows: None,
+            question: None,
+            early: Vec::new(),
+            early_ticks: 0,
+            last_trouble: None,
+            told_at: Timestamp::default(),
+            stopping: false,
             introduced: false,
             pending: None,
             answered: false,
@@ -161,35 +198,69 @@ impl Renderer {
     /// What to print for the next event.
     pub fn event(&mut self, event: &Event) -> Vec<Piece> {
         self.totals.hear(event);
+        self.told_at = event.ts;
+        if !self.introduced && is_early(&event.body) && self.early.len() < EARLY_MAX {
+            self.early.push(event.clone());
+            return Vec::new();
+        }
         let mut out = Vec::new();
-        self.settle_pending(&event.body, &mut out);
+        self.show(event, &mut out);
+        out
+    }
+
+    /// Says that a text is not shown to its end.
+    fn tell_cut(&mut self, event: &Event, out: &mut Vec<Piece>) {
+        if event.truncated == Some(true) {
+            let id = event.run_id.to_string();
+            self.close(out);
+            self.text(Tone::Gray, &format!("  … cut here: ostler show {} --full", tail(&id)), out);
+            out.push(Piece::End);
+        }
+    }
+
+    /// Shows what waited for the session.
+    fn show_early(&mut self, out: &mut Vec<Piece>) {
+        for event in std::mem::take(&mut self.early) {
+            self.show(&event, out);
+        }
+    }
+
+    fn show(&mut self, event: &Event, out: &mut Vec<Piece>) {
+        self.settle_pending(&event.body, out);
         if let Body::Session(session) = &event.body {
             self.root = session.cwd.clone().or(self.root.take());
         }
-        let introduces = self.introduce(event, &mut out);
+        let introduces = self.introduce(event, out);
+        if self.introduced {
+            self.show_early(out);
+        }
+        if let Body::Lifecycle(lifecycle) = &event.body {
+            self.stopping |= lifecycle.phase == contract::event::Phase::Stopping;
+        }
         match &event.body {
             Body::AssistantText(text) => {
                 self.answered = true;
-                self.speak(Group::Assistant, text, &mut out);
+                self.speak(Group::Assistant, text, out);
+                self.tell_cut(event, out);
             }
-            Body::Thinking(text) => self.speak(Group::Thought, text, &mut out),
+            Body::Thinking(text) => self.speak(Group::Thought, text, out),
             Body::UserText(said) => {
-                let text = Text { text: said.text.clone(), ..Text::default() };
-                self.speak(Group::Person, &text, &mut out);
+                let text = Text { text: folded_prompt(&said.text), ..Text::default() };
+                self.speak(Group::Person, &text, out);
             }
-            Body::ToolUse(call) => self.call(call, &mut out),
-            Body::ToolResult(result) => self.answer(result, event.truncated, &mut out),
+            Body::ToolUse(call) => self.call(call, out),
+            Body::ToolResult(result) => self.answer(result, event.truncated, out),
             Body::Diff(diff) => {
                 let (more, less) = tools::changed(diff);
                 let path = paths::relative(&one_line(&diff.path), self.root.as_deref());
                 let figures = format!("  +{more} −{less}");
                 let room = self.columns.saturating_sub(GUTTER + measure::width(&figures));
                 let line = format!("± {}{figures}", measure::fit_middle(&path, room));
-                self.line(Group::Tools, Tone::Tool, &line, &mut out);
+                self.line(Group::Tools, Tone::Tool, &line, out);
             }
-            Body::Permission(permission) => self.permission(permission, &mut out),
-            Body::Plan(plan) => self.plan(plan, &mut out),
-            Body::Log(log) => self.log(log, &mut out),
+            Body::Permission(permission) => self.permission(permission, out),
+            Body::Plan(plan) => self.plan(plan, out),
+            Body::Log(log) => self.log(log, out),
             Body::Error(error) => {
                 self.pending = Some(error.clone());
             }
@@ -197,9 +268,9 @@ impl Renderer {
                 // An agent that never spoke still has its answer shown.
                 if let (false, Some(text)) = (self.answered, &result.text) {
                     let text = Text { text: text.clone(), ..Text::default() };
-                    self.speak(Group::Assistant, &text, &mut out);
+                    self.speak(Group::Assistant, &text, out);
                 }
-                self.close(&mut out);
+                self.close(out);
                 // An empty line before whatever closes the run.
                 if self.group.take().is_some() {
                     out.push(Piece::End);
@@ -216,14 +287,16 @@ impl Renderer {
             | Body::Lease(_)
             | Body::Lifecycle(_) => {
                 let is_shown = matches!(event.body, Body::Session(_)) && introduces;
+                let ends_stopped = matches!(event.body, Body::Turn(_))
+                    && self.stopping
+                    && self.detail == Detail::Usual;
                 if let Some(line) = system::line(&event.body, event.ts, self.detail)
-                    && !is_shown
+                    && !(is_shown || ends_stopped)
                 {
-                    self.paragraph(Group::System, Tone::System, &line, &mut out);
+                    self.paragraph(Group::System, Tone::System, &line, out);
                 }
             }
         }
-        out
     }
 
     /// One line that says what is happening, for a terminal that redraws it in place.
@@ -235,6 +308,11 @@ impl Renderer {
     pub fn prompt(&self, prompt: &str) -> String {
         let room = self.columns.saturating_sub(GUTTER + 1);
         format!("  {}", self.colour.paint(Tone::Strong, &measure::fit_middle(&clean(prompt), room)))
+    }
+
+    /// Says how many lines the terminal has.
+    pub fn has_rows(&mut self, rows: Option<usize>) {
+        self.rows = rows;
     }
 
     /// Says whether questions are answered by keys at this terminal.
@@ -250,13 +328,19 @@ impl Renderer {
     /// What is held back of a text when nothing more has come for a while. The text may go on.
     pub fn idle(&mut self) -> Vec<Piece> {
         let mut out = Vec::new();
+        if !self.early.is_empty() {
+            self.early_ticks += 1;
+            if self.early_ticks >= EARLY_TICKS_MAX {
+                self.begin_without_session(&mut out);
+            }
+        }
         // An error after which the agent goes on by itself is news; another is about to be the end.
         if let Some(error) = self.pending.take_if(|error| error.retryable) {
             self.trouble(&error, &mut out);
         }
         if let Some(mut open) = self.open.take() {
             let mut steps = Vec::new();
-            open.flow.finish(&mut steps);
+            open.markdown.rest(&mut steps);
             self.print(&mut open, steps, &mut out);
             self.open = Some(open);
         }
@@ -266,6 +350,7 @@ impl Renderer {
     /// Ends a line that is still open: before the summary, or before leaving early.
     pub fn finish(&mut self) -> Vec<Piece> {
         let mut out = Vec::new();
+        self.begin_without_session(&mut out);
         self.close(&mut out);
         out
     }
@@ -289,8 +374,14 @@ impl Renderer {
     }
 
     fn trouble(&mut self, error: &contract::event::Error, out: &mut Vec<Piece>) {
-        let line = format!("! {}: {}", error.code, one_line(&error.message));
-        self.paragraph(Group::System, Tone::Bad, &line, out);
+        let now = self.told_at;
+        let message = figures::with_moments(&one_line(&error.message), now);
+        let line = format!("! {}: {message}", error.code);
+        // The same again and again is told once.
+        if self.last_trouble.as_ref() != Some(&line) {
+            self.paragraph(Group::System, Tone::Bad, &line, out);
+        }
+        self.last_trouble = Some(line);
     }
 
     /// Prints the line that names the run: with its session, or before the first thing that is shown.
@@ -311,14 +402,28 @@ impl Renderer {
         if self.introduced || !(shows || is_session) {
             return false;
         }
-        self.introduced = true;
-        let id = event.run_id.to_string();
         let session = system::line(&event.body, event.ts, self.detail).filter(|_| is_session);
-        let about = session.map(|line| line.trim_start_matches("◆ ").to_owned());
-        let about = about.map(|about| format!(" · {about}")).unwrap_or_default();
-        let line = format!("◆ run {}{about}", tail(&id));
-        self.line(Group::System, Tone::System, &measure::fit_middle(&line, self.columns), out);
+        self.header(event.run_id, session, out);
         true
+    }
+
+    /// The line that names the run.
+    fn header(&mut self, run: contract::RunId, session: Option<String>, out: &mut Vec<Piece>) {
+        self.introduced = true;
+        let id = run.to_string();
+        let about = session.map(|line| format!(" · {}", line.trim_start_matches("◆ ")));
+        let line = format!("◆ run {}{}", tail(&id), about.unwrap_or_default());
+        self.line(Group::System, Tone::System, &measure::fit_middle(&line, self.columns), out);
+    }
+
+    /// Shows what waited for a session that does not come.
+    fn begin_without_session(&mut self, out: &mut Vec<Piece>) {
+        if let Some(first) = self.early.first()
+            && !self.introduced
+        {
+            self.header(first.run_id, None, out);
+        }
+        self.show_early(out);
     }
 
     fn speak(&mut self, group: Group, text: &Text, out: &mut Vec<Piece>) {
@@ -340,7 +445,7 @@ impl Renderer {
             }
         };
         let (mut steps, clean) = (Vec::new(), open.cleaner.push(&text.text));
-        open.flow.push(&clean, &mut steps);
+        open.markdown.push(&clean, &mut steps);
         self.print(&mut open, steps, out);
         self.open = Some(open);
         if !text.delta {
@@ -355,31 +460,44 @@ impl Renderer {
             Group::Person => ("›", Tone::Person),
             Group::System | Group::Tools => ("·", Tone::System),
         };
-        let flow = Flow::new(self.columns.min(TEXT_COLUMNS_MAX) - GUTTER);
+        let reading = match (group, self.colour) {
+            (Group::Assistant | Group::Thought, Colour::On) => Reading::WithLooks,
+            (Group::Assistant | Group::Thought, Colour::Off) => Reading::WithSigns,
+            (Group::Person | Group::System | Group::Tools, _) => Reading::Verbatim,
+        };
+        let text_columns = self.columns.min(TEXT_COLUMNS_MAX) - GUTTER;
+        let markdown = Markdown::new(reading, text_columns, self.columns - GUTTER);
         let cleaner = Cleaner::default();
-        OpenBlock { group, tone, block, cleaner, flow, gutter, at_line_start: true }
+        OpenBlock { group, tone, block, cleaner, markdown, gutter, at_line_start: true }
     }
 
     fn print(&self, open: &mut OpenBlock, steps: Vec<Step>, out: &mut Vec<Piece>) {
-        let mut text = String::new();
+        let (mut text, mut tone) = (String::new(), open.tone);
         for step in steps {
             match step {
-                Step::Text(word) => {
+                Step::Text(span) => {
                     if std::mem::take(&mut open.at_line_start) {
+                        // The sign has the tone of its speaker, not of the first word.
                         text.push_str(open.gutter);
                         text.push(' ');
                         open.gutter = " ";
+                        tone = open.tone;
                     }
-                    text.push_str(&word);
+                    let own = own_tone(open.tone, span.look);
+                    if own != tone {
+                        self.text(tone, &std::mem::take(&mut text), out);
+                        tone = own;
+                    }
+                    text.push_str(&span.text);
                 }
                 Step::Break => {
-                    self.text(open.tone, &std::mem::take(&mut text), out);
+                    self.text(tone, &std::mem::take(&mut text), out);
                     out.push(Piece::End);
                     open.at_line_start = true;
                 }
             }
         }
-        self.text(open.tone, &text, out);
+        self.text(tone, &text, out);
     }
 
     fn text(&self, tone: Tone, text: &str, out: &mut Vec<Piece>) {
@@ -391,7 +509,11 @@ impl Renderer {
     /// Ends the open block, if there is one.
     fn close(&mut self, out: &mut Vec<Piece>) {
         out.extend(self.idle());
-        if self.open.take().is_some_and(|open| !open.at_line_start) {
+        let Some(mut open) = self.open.take() else { return };
+        let mut steps = Vec::new();
+        open.markdown.finish(&mut steps);
+        self.print(&mut open, steps, out);
+        if !open.at_line_start {
             out.push(Piece::End);
         }
     }
@@ -403,8 +525,7 @@ impl Renderer {
             out.push(Piece::End);
         }
         self.group = Some(group);
-        self.last_call = None;
-        self.cut = None;
+        (self.last_call, self.last_trouble, self.cut) = (None, None, None);
     }
 
     /// One line, cut to fit.
@@ -444,6 +565,44 @@ impl Renderer {
             self.text(Tone::Gray, &fit(&format!("┆ {}", line.trim_end()), self.columns), out);
             out.push(Piece::End);
         }
+    }
+}
+
+/// Whether this belongs behind the line of the session, which it may come before.
+fn is_early(body: &Body) -> bool {
+    match body {
+        Body::UserText(_) => true,
+        Body::Log(log) => log.stream == contract::event::Stream::Ostler && items::is_grave(log),
+        _ => false,
+    }
+}
+
+/// A prompt with the first lines of the input that was piped to it.
+fn folded_prompt(text: &str) -> String {
+    let Some((prompt, input)) = text.split_once(crate::input::HEADING) else {
+        return text.to_owned();
+    };
+    let lines: Vec<&str> = input.lines().collect();
+    // Two of them are the fence.
+    let more = lines.len().saturating_sub(INPUT_LINES_MAX + 2);
+    if more == 0 {
+        return text.to_owned();
+    }
+    let shown = lines[..=INPUT_LINES_MAX].join("\n");
+    let fence = lines.last().copied().unwrap_or_default();
+    format!("{prompt}{}{shown}\n… +{more} lines\n{fence}", crate::input::HEADING)
+}
+
+/// The tone of a word in the text of a speaker.
+fn own_tone(speaker: Tone, look: Look) -> Tone {
+    match (speaker, look) {
+        (Tone::Plain, Look::Strong | Look::Heading) => Tone::Strong,
+        (Tone::Plain, Look::Emphasis) => Tone::Emphasis,
+        (Tone::Plain, Look::Code) => Tone::Code,
+        (Tone::Plain, Look::Quiet) => Tone::Gray,
+        (Tone::Plain, Look::Added) => Tone::Good,
+        (Tone::Plain, Look::Removed) => Tone::Bad,
+        (speaker, _) => speaker,
     }
 }
 

@@ -42,8 +42,12 @@ impl Gone {
 /// Whether to use colour: on a terminal that can show it, unless its owner said no.
 pub fn colour(vars: &BTreeMap<String, String>, is_terminal: bool) -> Colour {
     let refused = vars.get("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let dumb = vars.get("TERM").is_some_and(|term| term == "dumb");
-    if is_terminal && !refused && !dumb { Colour::On } else { Colour::Off }
+    if redraws(vars, is_terminal) && !refused { Colour::On } else { Colour::Off }
+}
+
+/// Whether a line can be drawn again in its place: on a terminal that obeys sequences.
+pub fn redraws(vars: &BTreeMap<String, String>, is_terminal: bool) -> bool {
+    is_terminal && vars.get("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// The width of the terminal that is written to, else `$COLUMNS`, else 80.
@@ -55,6 +59,12 @@ pub fn columns(vars: &BTreeMap<String, String>) -> usize {
     let of_terminal = asked.into_iter().flatten().map(|size| usize::from(size.ws_col));
     let of_variable = vars.get("COLUMNS").and_then(|value| value.parse().ok());
     of_terminal.chain(of_variable).find(|columns| *columns > 0).unwrap_or(80)
+}
+
+/// The height of the terminal that is written to.
+pub fn rows() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout()).ok()?;
+    Some(usize::from(size.ws_row)).filter(|rows| *rows > 0)
 }
 
 /// Writes whole lines to standard output, as they are: what is in them that others said was cleaned
@@ -263,6 +273,8 @@ mod tests {
         assert_eq!(colour(&vars(&[("NO_COLOR", "1")]), true), Colour::Off);
         assert_eq!(colour(&vars(&[("NO_COLOR", "")]), true), Colour::On);
         assert_eq!(colour(&vars(&[("TERM", "dumb")]), true), Colour::Off);
+        assert!(redraws(&vars(&[("NO_COLOR", "1")]), true));
+        assert!(!redraws(&vars(&[("TERM", "dumb")]), true) && !redraws(&vars(&[]), false));
     }
 
     #[test]

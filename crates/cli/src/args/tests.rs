@@ -98,7 +98,75 @@ fn a_word_of_another_tool_is_translated() {
 
 #[test]
 fn help_lists_commands_in_groups() {
-    insta::assert_snapshot!(rendered(&[]));
+    insta::assert_snapshot!(rendered(&[]), @r#"
+    Run any coding agent under one contract
+
+    Usage: ostler [OPTIONS] [COMMAND]
+
+    Run:
+      run          Run one agent on one prompt and watch it
+      runs         List runs, newest first
+      status       Show what is running now, and what waits for you
+      show         Show a run's transcript
+      watch        Watch a live run; Ctrl-C leaves it running
+      say          Send a message to a live run
+      interrupt    Interrupt the current turn of a live run
+      stop         Stop a live run
+      diff         Show what a run changed in its worktree
+      apply        Merge a run's changes into your checkout and remove its worktree
+      worktrees    List, discard or prune the worktrees of runs
+      replay       Play a run's transcript back with its own timing
+      export       Print a run and its events as JSON lines
+
+    Hand over:
+      task         Hand tasks over to the queue, follow them, decide about them
+      agents       List agents, or hire, change, pause and retire them
+      approvals    List the requests that wait for your approval
+      answer       Answer a request for approval
+
+    Money:
+      costs        Show what was spent
+      quotas       Show provider quotas, or clear a block
+      prices       Show model prices, or import newer ones
+
+    Serve:
+      serve        Start queued tasks and offer the HTTP API, until stopped
+      mcp          Offer Ostler to your own assistant, as an MCP server
+      remote       Serve one agent to callers on other machines (ca-http-v1)
+      token        Manage API tokens
+      backup       Back up the data directory (safe while Ostler runs)
+
+    Build an agent:
+      conformance  Test whether an agent speaks a protocol
+      record       Record what a command prints, without secrets, for a new runtime
+
+    Set up:
+      doctor       Check the installed agents: program, version, login, permissions
+      runtimes     List what `ostler run` takes: agents, adapters, runtimes
+      init         Write a first ostler.json
+      config       Show where the configuration is; check, edit or print it
+      completions  Print a shell completion script
+      help         Print help for a command, or the exit codes
+
+    Examples:
+      ostler doctor
+      ostler run claude "fix the failing test"
+      ostler run codex --worktree "add a changelog"
+      git diff | ostler run gemini "review this"
+
+    Global options:
+          --data <DIR>     Data directory [default: ~/.local/share/ostler] [env:
+                           OSTLER_DATA]
+          --config <FILE>  Configuration file; never read from the current directory
+                           [default: ~/.config/ostler/ostler.json] [env:
+                           OSTLER_CONFIG]
+          --json           Print JSON; errors are one JSON object on standard error
+      -h, --help           Print help
+      -V, --version        Print the version, with --json as JSON
+
+    `ostler help COMMAND` explains a command, `ostler help exit-codes` exit codes.
+    Settings are in ~/.config/ostler/ostler.json; `ostler init` writes a first one.
+    "#);
 }
 
 #[test]

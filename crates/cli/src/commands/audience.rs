@@ -39,14 +39,14 @@ pub struct People {
 impl Audience {
     pub fn people(context: &Context, detail: Detail) -> Self {
         let surroundings = &context.surroundings;
-        let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+        let is_terminal = surroundings.stdout_is_terminal;
+        let colour = terminal::colour(&surroundings.vars, is_terminal);
+        let redraws = terminal::redraws(&surroundings.vars, is_terminal);
+        let mut renderer = Renderer::new(surroundings.columns, colour, detail);
+        renderer.has_rows(is_terminal.then(terminal::rows).flatten());
         Self::People(Box::new(People {
-            screen: Screen::new(
-                std::io::stdout(),
-                surroundings.stdout_is_terminal,
-                surroundings.columns,
-            ),
-            renderer: Renderer::new(surroundings.columns, colour, detail),
+            screen: Screen::new(std::io::stdout(), redraws, surroundings.columns),
+            renderer,
             stirred: false,
             unrung: None,
             prompt: None,
@@ -84,6 +84,16 @@ impl Audience {
     pub fn takes_keys(&mut self, takes_keys: bool) {
         if let Self::People(people) = self {
             people.renderer.takes_keys(takes_keys);
+        }
+    }
+
+    /// Shows all of what the open question is about.
+    pub fn view_question(&mut self) {
+        if let Self::People(people) = self {
+            let pieces = people.renderer.whole_question();
+            if let Err(gone) = people.screen.show(&pieces) {
+                self.leave(&gone);
+            }
         }
     }
 

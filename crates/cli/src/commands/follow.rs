@@ -3,7 +3,7 @@
 //! seen.
 
 use super::audience::Audience;
-use super::keys::{AnswerKeys, KeyAnswer, Keyboard};
+use super::keys::{AnswerKeys, KeyAction, KeyAnswer, Keyboard};
 use crate::client::Received;
 use crate::hosting::Hosting;
 use crate::way::Way;
@@ -204,10 +204,12 @@ impl<'a> Follow<'a> {
                         }
                     }
                     Heard::Key(key) => {
-                        let answer = self.keys.key(key);
+                        let action = self.keys.key(key);
                         audience.prompt(self.keys.prompt());
-                        if let Some(answer) = answer {
-                            self.answer(answer, audience).await;
+                        match action {
+                            Some(KeyAction::Answer(answer)) => self.answer(answer, audience).await,
+                            Some(KeyAction::View) => audience.view_question(),
+                            None => {}
                         }
                     }
                     Heard::Event(Some(Err(fault))) => break fault,

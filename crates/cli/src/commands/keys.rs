@@ -16,6 +16,14 @@ const REASON_CHARS_MAX: usize = 500;
 /// Keys that are read ahead; more wait in the terminal.
 const KEYS_AHEAD_MAX: usize = 64;
 
+/// What a key asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyAction {
+    Answer(KeyAnswer),
+    /// Show all of what the question is about.
+    View,
+}
+
 /// An answer given by keys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyAnswer {
@@ -54,8 +62,8 @@ impl AnswerKeys {
         }
     }
 
-    /// The answer that a key completes.
-    pub fn key(&mut self, key: char) -> Option<KeyAnswer> {
+    /// What a key asks for, or completes.
+    pub fn key(&mut self, key: char) -> Option<KeyAction> {
         let open = self.open.front()?;
         if let Some(reason) = &mut self.reason {
             match key {
@@ -77,6 +85,7 @@ impl AnswerKeys {
             'a' | 'y' if !named => self.answer("allow", None),
             'A' | '!' if always => self.answer("always", None),
             'd' | 'n' => self.answer("deny", None),
+            'v' => Some(KeyAction::View),
             'r' => {
                 self.reason = Some(String::new());
                 None
@@ -95,10 +104,10 @@ impl AnswerKeys {
         self.reason.as_ref().map(|reason| format!("reason (Enter denies, Esc goes back): {reason}"))
     }
 
-    fn answer(&mut self, option: &str, reason: Option<String>) -> Option<KeyAnswer> {
+    fn answer(&mut self, option: &str, reason: Option<String>) -> Option<KeyAction> {
         // Taken away at once, so that a second key answers the next question and not this one again.
         let ask_id = self.open.pop_front()?.ask_id;
-        Some(KeyAnswer { ask_id, option: option.to_owned(), reason })
+        Some(KeyAction::Answer(KeyAnswer { ask_id, option: option.to_owned(), reason }))
     }
 }
 
@@ -202,8 +211,21 @@ mod tests {
     }
 
     fn typed(keys: &mut AnswerKeys, text: &str) -> Vec<(String, Option<String>)> {
-        let answers = text.chars().filter_map(|key| keys.key(key));
-        answers.map(|answer| (answer.option, answer.reason)).collect()
+        let actions = text.chars().filter_map(|key| keys.key(key));
+        let answer = |action| match action {
+            KeyAction::Answer(answer) => (answer.option, answer.reason),
+            KeyAction::View => ("view".to_owned(), None),
+        };
+        actions.map(answer).collect()
+    }
+
+    #[test]
+    fn viewing_answers_nothing() {
+        let mut keys = AnswerKeys::default();
+        assert_eq!(typed(&mut keys, "v"), []);
+        keys.note(&question(1, true));
+        assert_eq!(typed(&mut keys, "v")[0].0, "view");
+        assert_eq!(typed(&mut keys, "a")[0].0, "allow");
     }
 
     #[test]
@@ -248,7 +270,7 @@ mod tests {
             Permission { decision: Some(contract::event::Decision::Allow), ..question(1, true) };
         keys.note(&decided);
         assert_eq!(keys.prompt(), None);
-        let answer = keys.key('a').unwrap();
+        let Some(KeyAction::Answer(answer)) = keys.key('a') else { panic!("no answer") };
         assert_eq!(answer.ask_id, question(2, true).ask_id);
     }
 

@@ -22,14 +22,15 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        context.print("nothing is known of any quota: no agent has told of one")?;
+        context.print("no quota information yet: no agent has reported one")?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
     // What is read by a program is not cut to fit a screen.
     let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
-    context.print_rendered(&render::quotas_table(&rows, columns, colour))?;
+    let now = host::clock::now().wall;
+    context.print_rendered(&render::quotas_table(&rows, now, columns, colour))?;
     Ok(ExitCode::SUCCESS)
 }
 

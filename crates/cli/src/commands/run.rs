@@ -181,12 +181,12 @@ fn joined(words: &[String]) -> Option<String> {
 
 /// The closing line of a run in a worktree; `diff` is absent if the worktree could not be compared.
 fn worktree_line(id: &str, diff: Option<&Diff>) -> String {
-    let next = format!("ostler diff {id}   then: ostler apply {id}");
+    let next = format!("ostler diff {id}, then ostler apply {id}");
     match diff.map(|diff| diff.files.len() + diff.files_left_out + diff.nested.len()) {
-        None => format!("  {next}"),
+        None => format!("  → {next}"),
         Some(0) => "  no files changed in the worktree".to_owned(),
-        Some(1) => format!("  1 file changed in the worktree: {next}"),
-        Some(files) => format!("  {files} files changed in the worktree: {next}"),
+        Some(1) => format!("  → 1 file changed: {next}"),
+        Some(files) => format!("  → {files} files changed: {next}"),
     }
 }
 
@@ -374,4 +374,27 @@ fn request(
         resume: None,
         environment: Some(environment),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worktree_run_ends_with_what_to_do_next() {
+        let diff = |files: usize| -> Diff {
+            serde_json::from_value(serde_json::json!({
+                "run_id": "run_0190c8f2a1b47c3d8e9f00112233abcd", "base": "3f3c1ca6",
+                "branch": "ostler/2233abcd", "files": [], "files_left_out": files,
+            }))
+            .unwrap()
+        };
+        let told = [0, 1, 12].map(|files| worktree_line("2233abcd", Some(&diff(files))));
+        let expected = [
+            "  no files changed in the worktree",
+            "  → 1 file changed: ostler diff 2233abcd, then ostler apply 2233abcd",
+            "  → 12 files changed: ostler diff 2233abcd, then ostler apply 2233abcd",
+        ];
+        assert_eq!(told, expected);
+    }
 }

@@ -80,11 +80,17 @@ pub(super) fn hint(result: &RunResult, vars: &Vars, request: &RunRequest) -> Opt
     let is_set = |name: &str| vars.get(name).is_some_and(|value| !value.is_empty());
     let sent = request.environment.as_ref();
     let passed = |name: &str| sent.is_some_and(|sent| sent.contains_key(name));
-    let name = passed_env::missing_in(result.message.as_deref()?, is_set, passed)?;
-    Some(format!(
-        "{name} is set in your environment but was not passed to the agent; use `--env {name}`, or \
-         `envPassthrough` in the configuration"
-    ))
+    let message = result.message.as_deref()?;
+    if let Some(name) = passed_env::missing_in(message, is_set, passed) {
+        return Some(format!(
+            "{name} is set in your environment but was not passed to the agent; use `--env {name}`, \
+             or `envPassthrough` in the configuration"
+        ));
+    }
+    let speaks_of_one = message.to_ascii_lowercase().contains("environment variable");
+    let unset = passed_env::missing_in(message, |name| !is_set(name), passed);
+    let name = unset.filter(|_| speaks_of_one)?;
+    Some(format!("{name} is not set here; export it, or give it with `--env {name}=VALUE`"))
 }
 
 #[cfg(test)]
@@ -114,6 +120,27 @@ mod tests {
         assert_eq!(shown, ["MINE=hush-1", "PATH=/bin", "SET=c=d"]);
         assert_eq!(adapter.env_flags, ["MINE", "SET"]);
         assert!(!serde_json::to_string(&adapter).unwrap().contains("hush"));
+    }
+
+    #[test]
+    fn hint_follows_from_what_is_set_here() {
+        let result = |message: &str| -> RunResult {
+            serde_json::from_value(serde_json::json!({
+                "outcome": "failed", "code": "agent_failed", "duration_ms": 1, "message": message,
+                "totals": { "tokens": {} }, "evidence": { "end": "explicit" },
+            }))
+            .unwrap()
+        };
+        let request: RunRequest = serde_json::from_value(
+            serde_json::json!({ "agent": "codex", "prompt": "x", "cwd": "/srv" }),
+        )
+        .unwrap();
+        let told = |message: &str| hint(&result(message), &vars(&[("MY_KEY", "1")]), &request);
+        let missing = |name: &str| told(&format!("Missing environment variable: `{name}`."));
+        assert!(missing("MY_KEY").unwrap().contains("`--env MY_KEY`"));
+        let unset = "YOUR_KEY is not set here; export it, or give it with `--env YOUR_KEY=VALUE`";
+        assert_eq!(missing("YOUR_KEY").as_deref(), Some(unset));
+        assert_eq!(told("INVALID_ARGUMENT: no"), None);
     }
 
     #[test]

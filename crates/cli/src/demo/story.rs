@@ -11,11 +11,11 @@ type Told = Result<(), Left>;
 /// The whole story, from the first line to the last.
 pub fn tell<W: Write>(wire: &mut Wire<W>) -> Told {
     wire.say("hello", json!({ "accepts": ["message", "interrupt"] }))?;
+    wire.event("session", json!({ "model": "demo", "resumed": false }))?;
     let prompt = match wire.call("read_task", json!({}))? {
         Ok(task) => task["prompt"].as_str().unwrap_or_default().trim().to_owned(),
         Err(why) => return fail(wire, "no_task", &format!("the task could not be read: {why}")),
     };
-    wire.event("session", json!({ "model": "demo", "resumed": false }))?;
     wire.event("turn", json!({ "phase": "started", "n": 1 }))?;
     let asked_for = |word: &str| {
         prompt.split(|c: char| !c.is_alphanumeric()).any(|given| given.eq_ignore_ascii_case(word))

@@ -117,8 +117,8 @@ fn told(lines: &[Value]) -> String {
 fn it_greets_looks_around_and_touches_nothing() {
     insta::assert_snapshot!(told(&story("hello")), @r#"
     hello: {"accepts":["message","interrupt"]}
-    call read_task: {}
     session: {"model":"demo","resumed":false}
+    call read_task: {}
     turn: {"n":1,"phase":"started"}
     thinking thought: Someone is at the door. I will answer, look around, and touch nothing.
     assistant_text greeting: Good day! You said: “hello”.
@@ -141,8 +141,8 @@ fn it_greets_looks_around_and_touches_nothing() {
 fn it_fails_when_it_is_asked_to() {
     insta::assert_snapshot!(told(&story("please FAIL, would you")), @r#"
     hello: {"accepts":["message","interrupt"]}
-    call read_task: {}
     session: {"model":"demo","resumed":false}
+    call read_task: {}
     turn: {"n":1,"phase":"started"}
     thinking thought: I am asked to fail. That much I can do.
     call read_file: {"path":"the-file-that-is-not-there"}
@@ -157,8 +157,8 @@ fn it_fails_when_it_is_asked_to() {
 fn it_tries_many_tools_and_one_that_is_not_listed() {
     insta::assert_snapshot!(told(&story("show me tools")), @r#"
     hello: {"accepts":["message","interrupt"]}
-    call read_task: {}
     session: {"model":"demo","resumed":false}
+    call read_task: {}
     turn: {"n":1,"phase":"started"}
     assistant_text tools: Tools, then. First those that are relayed for me:
     call list_files: {"depth":2,"path":"."}
@@ -215,7 +215,7 @@ fn it_leaves_when_nobody_speaks_or_listens() {
         (!text.is_empty()).then_some(text)
     })
     .collect();
-    assert_eq!(lines.len(), 2, "hello and one call, then it leaves: {lines:?}");
+    assert_eq!(lines.len(), 3, "hello, its session and one call, then it leaves: {lines:?}");
     host.agent.join().expect("the agent does not panic");
 
     // Nobody listens.

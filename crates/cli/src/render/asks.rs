@@ -8,6 +8,7 @@ use super::table::tail;
 use super::tone::{Colour, Tone};
 use contract::Timestamp;
 use host::ops::ask::OpenAsk;
+use std::collections::BTreeSet;
 
 /// A question, and who asks it as far as that is known.
 pub struct AskRow {
@@ -40,6 +41,12 @@ pub fn asks_table(rows: &[AskRow], now: Timestamp, columns: usize, colour: Colou
             .chain(own)
             .collect();
         let line = format!("ostler answer {} {}", tail(&id), choices.join(" | "));
+        lines.push(colour.paint(Tone::Gray, &line));
+    }
+    // The table has one line for each; a watcher is shown all of it and can answer by one key.
+    let runs: BTreeSet<_> = rows.iter().map(|row| row.ask.run_id.to_string()).collect();
+    for run in runs {
+        let line = format!("ostler watch {}   to see what would be done", tail(&run));
         lines.push(colour.paint(Tone::Gray, &line));
     }
     lines.join("\n")
@@ -79,6 +86,7 @@ mod tests {
 
         ostler answer 00000001 allow | deny
         ostler answer 00000002 allow | deny | "ship" | "wait a day"
+        ostler watch 00000abc   to see what would be done
         "#);
     }
 }

@@ -19,7 +19,29 @@ pub fn elapsed(ms: u64) -> String {
     if ms < 60_000 { format!("{} s", ms / 1000) } else { duration(ms) }
 }
 
-/// A moment as it is read on a clock here: `in 59 min, 16:33`, or with its day when that is another.
+/// A text in which times in UTC are moments on a clock here.
+pub fn with_moments(text: &str, now: Timestamp) -> String {
+    let is_part = |c: char| c.is_ascii_digit() || "TZ:.-".contains(c);
+    let (mut shown, mut rest) = (String::with_capacity(text.len()), text);
+    while let Some(at) = rest.find(is_part) {
+        let (before, from) = rest.split_at(at);
+        let end = from.find(|c| !is_part(c)).unwrap_or(from.len());
+        // A full stop behind a time is not part of it.
+        let token = from[..end].trim_end_matches('.');
+        shown.push_str(before);
+        match token.parse::<jiff::Timestamp>() {
+            Ok(time) if token.contains('T') => {
+                shown.push_str(&moment(Timestamp(time.as_millisecond()), now));
+            }
+            Ok(_) | Err(_) => shown.push_str(token),
+        }
+        shown.push_str(&from[token.len()..end]);
+        rest = &from[end..];
+    }
+    shown + rest
+}
+
+/// A moment as it is read on a clock here: `16:33 (in 59 min)`, or with its day when that is another.
 pub fn moment(at: Timestamp, now: Timestamp) -> String {
     moment_in(at, now, &jiff::tz::TimeZone::system())
 }
@@ -43,7 +65,7 @@ fn moment_in(at: Timestamp, now: Timestamp, zone: &jiff::tz::TimeZone) -> String
         120..=2879 => format!("{} h", minutes / 60),
         _ => format!("{} d", minutes / 1440),
     };
-    format!("in {left}, {clock}")
+    format!("{clock} (in {left})")
 }
 
 /// The name of a quota's window; one that is named by its minutes in larger units: `5 h`, `7 d`.
@@ -144,9 +166,19 @@ mod tests {
                 jiff::Timestamp::from_millisecond(now.plus_ms(minutes * 60_000).0).unwrap();
             moment.to_zoned(zone.clone()).strftime("%H:%M").to_string()
         };
-        assert_eq!(at(59), format!("in 59 min, {}", clock(59)));
+        assert_eq!(at(59), format!("{} (in 59 min)", clock(59)));
         assert_eq!(at(-5), clock(-5));
-        assert!(at(5 * 24 * 60).starts_with("in 5 d, "), "{}", at(5 * 24 * 60));
+        assert!(at(5 * 24 * 60).ends_with(" (in 5 d)"), "{}", at(5 * 24 * 60));
+    }
+
+    #[test]
+    fn times_inside_a_text_are_moments() {
+        let now = Timestamp(1_794_787_200_000);
+        let at = now.plus_ms(59 * 60_000);
+        let text = format!("used up|1795068167; it resets at {at}. See 2026-11-15, T-1.");
+        let expected =
+            format!("used up|1795068167; it resets at {}. See 2026-11-15, T-1.", moment(at, now));
+        assert_eq!(with_moments(&text, now), expected);
     }
 
     #[test]

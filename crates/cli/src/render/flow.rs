@@ -2,12 +2,13 @@
 //! it is known to be whole, so that a line never has to be taken back; newlines at the end of a
 //! text are held back too, so that it leaves no empty lines behind. Text comes in clean.
 
+use super::inline::{Look, Span};
 use super::measure::{joins, wide, width};
 
 /// What to print next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    Text(String),
+    Text(Span),
     Break,
 }
 
@@ -22,6 +23,13 @@ pub struct Flow {
     breaks: usize,
     spaces: usize,
     word: String,
+    /// Where in the word each look begins.
+    looks: Vec<(usize, Look)>,
+    look: Look,
+    /// The look of the last word on this line.
+    look_before: Look,
+    /// Stands at the beginning of the lines that a long line is broken into.
+    hang: String,
 }
 
 /// Signs that may not begin a line.
@@ -29,8 +37,41 @@ const CLOSING: &str = "、。，．！？：；）］｝」』】〉》〕・ー
 
 impl Flow {
     pub fn new(columns: usize) -> Self {
-        let word = String::new();
-        Self { columns: columns.max(8), column: 0, begun: false, breaks: 0, spaces: 0, word }
+        Self {
+            columns: columns.max(8),
+            column: 0,
+            begun: false,
+            breaks: 0,
+            spaces: 0,
+            word: String::new(),
+            looks: Vec::new(),
+            look: Look::Text,
+            look_before: Look::Text,
+            hang: String::new(),
+        }
+    }
+
+    /// Prepares for a line of its own width, whose continuation begins with `hang`.
+    pub fn begin_line(&mut self, columns: usize, hang: String, steps: &mut Vec<Step>) {
+        self.place_word(steps);
+        self.columns = columns.max(8);
+        // It may not eat the line.
+        self.hang = if width(&hang) > self.columns / 2 { String::new() } else { hang };
+    }
+
+    /// The next piece of the text, in a look of its own.
+    pub fn push_span(&mut self, span: &Span, steps: &mut Vec<Step>) {
+        self.look = span.look;
+        self.push(&span.text, steps);
+    }
+
+    /// A line that was laid out already; what follows stands on the next.
+    pub fn push_line(&mut self, spans: Vec<Span>, steps: &mut Vec<Step>) {
+        self.place_word(steps);
+        self.place_breaks(steps);
+        self.spaces = 0;
+        steps.extend(spans.into_iter().filter(|span| !span.text.is_empty()).map(Step::Text));
+        (self.begun, self.breaks) = (true, 1);
     }
 
     /// The next piece of the text.
@@ -63,39 +104,72 @@ impl Flow {
         if !joined && (wide(c) || after_wide.is_some_and(wide)) {
             self.place_word(steps);
         }
-        self.word.push(c);
-        if width(&self.word) > self.columns && self.word.chars().count() > 1 {
+        self.add_to_word(c);
+        let room = self.columns - width(&self.hang);
+        if width(&self.word) > room && self.word.chars().count() > 1 {
             self.word.pop();
+            self.looks.retain(|(at, _)| *at < self.word.len());
             self.place_word(steps);
-            self.word.push(c);
+            self.add_to_word(c);
         }
+    }
+
+    fn add_to_word(&mut self, c: char) {
+        if self.looks.last().is_none_or(|(_, look)| *look != self.look) {
+            self.looks.push((self.word.len(), self.look));
+        }
+        self.word.push(c);
+    }
+
+    fn place_breaks(&mut self, steps: &mut Vec<Step>) {
+        if self.breaks > 0 && self.begun {
+            // One empty line between paragraphs is enough.
+            steps.extend(std::iter::repeat_n(Step::Break, self.breaks.min(2)));
+            (self.column, self.look_before) = (0, Look::Text);
+        }
+        self.breaks = 0;
     }
 
     fn place_word(&mut self, steps: &mut Vec<Step>) {
         if self.word.is_empty() {
             return;
         }
-        let word = std::mem::take(&mut self.word);
+        let (word, looks) = (std::mem::take(&mut self.word), std::mem::take(&mut self.looks));
         let word_columns = width(&word);
         if self.breaks > 0 && self.begun {
-            // One empty line between paragraphs is enough.
-            steps.extend(std::iter::repeat_n(Step::Break, self.breaks.min(2)));
-            self.column = 0;
             // The spaces are an indentation; it may not eat the line.
             self.spaces = self.spaces.min(self.columns / 2);
         } else if !self.begun {
             self.spaces = 0;
         }
-        self.breaks = 0;
+        self.place_breaks(steps);
         if self.column + self.spaces + word_columns > self.columns && self.column > 0 {
             steps.push(Step::Break);
-            (self.column, self.spaces) = (0, 0);
+            (self.column, self.spaces) = (width(&self.hang), 0);
+            self.look_before = Look::Text;
+            if !self.hang.is_empty() {
+                let is_blank = self.hang.trim().is_empty();
+                let look = if is_blank { Look::Text } else { Look::Quiet };
+                steps.push(Step::Text(Span { look, text: self.hang.clone() }));
+            }
         }
         if self.column + self.spaces + word_columns > self.columns {
             self.spaces = 0;
         }
         self.column += self.spaces + word_columns;
-        steps.push(Step::Text(" ".repeat(self.spaces) + &word));
+        let ends = looks.iter().skip(1).map(|(at, _)| *at).chain([word.len()]);
+        let mut blanks = " ".repeat(self.spaces);
+        for ((at, look), end) in looks.iter().zip(ends) {
+            // Blanks belong to the words on both sides of them.
+            let joins = *look == Look::Text || *look == self.look_before;
+            self.look_before = *look;
+            if !joins && !blanks.is_empty() {
+                let text = std::mem::take(&mut blanks);
+                steps.push(Step::Text(Span { look: Look::Text, text }));
+            }
+            let text = std::mem::take(&mut blanks) + &word[*at..end];
+            steps.push(Step::Text(Span { look: *look, text }));
+        }
         (self.begun, self.spaces) = (true, 0);
     }
 }
@@ -108,7 +182,7 @@ pub fn lines(text: &str, columns: usize) -> Vec<String> {
     let (mut lines, mut line) = (Vec::new(), String::new());
     for step in steps {
         match step {
-            Step::Text(text) => line.push_str(&text),
+            Step::Text(span) => line.push_str(&span.text),
             Step::Break => lines.push(std::mem::take(&mut line)),
         }
     }
@@ -160,7 +234,7 @@ mod tests {
             }
             flow.finish(&mut steps);
             let printed: String = steps.iter().map(|step| match step {
-                Step::Text(text) => text.as_str(),
+                Step::Text(span) => span.text.as_str(),
                 Step::Break => "\n",
             }).collect();
             prop_assert_eq!(printed, whole.join("\n"));

@@ -7,8 +7,15 @@ use super::tone::Tone;
 use super::{CALLS_MAX, Detail, GUTTER, Group, Piece, Renderer, figures, paths, tools};
 use contract::event::{Log, Plan, Stream, ToolResult, ToolStatus, ToolUse};
 
+/// Calls that are compared with the next ones.
+const RECENT_CALLS_MAX: usize = 8;
+
 impl Renderer {
     pub(super) fn call(&mut self, call: &ToolUse, out: &mut Vec<Piece>) {
+        if self.detail == Detail::Usual && self.is_told_already(call) {
+            self.doubles.insert(call.tool_call_id.clone());
+            return;
+        }
         let name = one_line(&call.name);
         let indent = if call.parent.is_some() { "  " } else { "" };
         let about = paths::relative(&tools::about(call), self.root.as_deref());
@@ -23,12 +30,34 @@ impl Renderer {
         self.last_call = Some(call.tool_call_id.clone());
     }
 
+    /// Whether the same call was told by the other side: a call of one of our own tools is told by the
+    /// agent under a longer name, and by us when it comes in.
+    fn is_told_already(&mut self, call: &ToolUse) -> bool {
+        let is_same = |earlier: &ToolUse| {
+            earlier.via != call.via
+                && earlier.input == call.input
+                && (earlier.name.ends_with(&call.name) || call.name.ends_with(&earlier.name))
+        };
+        if let Some(at) = self.recent_calls.iter().position(is_same) {
+            self.recent_calls.remove(at);
+            return self.doubles.len() < CALLS_MAX;
+        }
+        if self.recent_calls.len() == RECENT_CALLS_MAX {
+            self.recent_calls.pop_front();
+        }
+        self.recent_calls.push_back(call.clone());
+        false
+    }
+
     pub(super) fn answer(
         &mut self,
         result: &ToolResult,
         truncated: Option<bool>,
         out: &mut Vec<Piece>,
     ) {
+        if self.doubles.remove(&result.tool_call_id) {
+            return;
+        }
         let follows = self.last_call.as_ref() == Some(&result.tool_call_id);
         let name = self.calls.remove(&result.tool_call_id);
         // Its denial was shown already.
@@ -56,7 +85,8 @@ impl Renderer {
         let room = self.columns.saturating_sub(GUTTER + width(mark) + 1 + width(&more));
         let first = paths::relative(&folded.first, self.root.as_deref());
         let text = fit(&format!("{name}{first}"), room);
-        self.text(tone, &format!("  {mark}"), out);
+        let colon = if result.denied == Some(true) && !text.is_empty() { ":" } else { "" };
+        self.text(tone, &format!("  {mark}{colon}"), out);
         let rest = format!(" {text}{more}");
         self.text(Tone::Gray, rest.trim_end(), out);
         out.push(Piece::End);
@@ -78,7 +108,7 @@ impl Renderer {
 
     pub(super) fn log(&mut self, log: &Log, out: &mut Vec<Piece>) {
         let debug = self.detail == Detail::Debug;
-        let grave = matches!(log.level.as_deref(), Some("warn" | "warning" | "error"));
+        let grave = is_grave(log);
         match log.stream {
             // The chatter of a run that goes well is of no interest; of one that fails, its end is
             // shown with the reason.
@@ -95,4 +125,9 @@ impl Renderer {
             }
         }
     }
+}
+
+/// Whether a line of bookkeeping is of interest to everyone.
+pub(super) fn is_grave(log: &Log) -> bool {
+    matches!(log.level.as_deref(), Some("warn" | "warning" | "error"))
 }

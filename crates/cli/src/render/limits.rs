@@ -5,6 +5,7 @@ use super::clean::one_line;
 use super::figures;
 use super::money::{left, right, table};
 use super::tone::Colour;
+use contract::Timestamp;
 use contract::event::{BudgetLevel, QuotaWindow};
 use host::ops::limits::{BudgetView, SharedAmounts};
 use host::ops::quota::{QuotaState, QuotaView};
@@ -12,7 +13,7 @@ use host::ops::quota::{QuotaState, QuotaView};
 const MINUTE_MS: u64 = 60_000;
 
 /// The quotas of accounts, without a newline at the end.
-pub fn quotas_table(rows: &[QuotaView], columns: usize, colour: Colour) -> String {
+pub fn quotas_table(rows: &[QuotaView], now: Timestamp, columns: usize, colour: Colour) -> String {
     let heads = vec![
         left("SCOPE"),
         left("RUNS"),
@@ -34,10 +35,10 @@ pub fn quotas_table(rows: &[QuotaView], columns: usize, colour: Colour) -> Strin
         vec![
             one_line(&row.scope),
             word.to_owned(),
-            until.map_or_else(|| "–".to_owned(), |until| until.to_string()),
+            until.map_or_else(|| "–".to_owned(), |until| figures::moment(until, now)),
             figures::count(row.live as u64),
             if windows.is_empty() { "–".to_owned() } else { windows.join(" · ") },
-            why.map(one_line).unwrap_or_default(),
+            why.map(|why| figures::with_moments(&one_line(why), now)).unwrap_or_default(),
         ]
     });
     table(heads, cells.collect(), columns, colour)
@@ -119,10 +120,15 @@ mod tests {
             { "scope": "acme/own", "state": "open", "live": 0, "why": "long ago" },
         ]))
         .unwrap();
-        insta::assert_snapshot!(quotas_table(&rows, usize::MAX, Colour::Off), @r"
-        SCOPE      RUNS   UNTIL                     LIVE  WINDOWS                   WHY
-        acme/work  wait   2026-11-16T15:00:00.000Z     2  five_hour 100 % · 7 days  You've hit your limit
-        acme/own   start  –                            0  –
+        let QuotaState::Blocked { until } = rows[0].state else { panic!("it is open") };
+        let now = until.plus_ms(-3_600_000);
+        let shown = quotas_table(&rows, now, usize::MAX, Colour::Off);
+        // The clock of the machine is wherever it is.
+        let shown = shown.replace(&figures::moment(until, now), "hh:mm (in 60 min)");
+        insta::assert_snapshot!(shown, @r"
+        SCOPE      RUNS   UNTIL              LIVE  WINDOWS                   WHY
+        acme/work  wait   hh:mm (in 60 min)     2  five_hour 100 % · 7 days  You've hit your limit
+        acme/own   start  –                     0  –
         ");
     }
 

@@ -3,13 +3,17 @@
 //! and how to answer. A question that the policy decides at once is shown as its decision alone.
 
 use super::clean::{clean, one_line};
-use super::measure::{fit, fit_middle};
+use super::measure::{fit, fit_middle, width};
 use super::tone::Tone;
 use super::{Detail, GUTTER, Group, Piece, Renderer, figures, flow, paths, table};
 use contract::event::{DecidedBy, Decision, Diff, Permission, PermissionOption, PermissionRequest};
 
-/// Lines of content that are shown with a question.
+/// Lines of content that are shown with a question at once, on a screen that is high enough.
 const CONTENT_LINES_MAX: usize = 20;
+/// Lines of content that are shown on any screen.
+const CONTENT_LINES_MIN: usize = 3;
+/// Lines of a screen that the rest of a question needs: title, place, keys, the status line.
+const QUESTION_LINES: usize = 9;
 
 /// A line of content and how it is painted.
 struct ContentLine {
@@ -30,12 +34,14 @@ impl Renderer {
     fn question(&mut self, asked: &Permission, out: &mut Vec<Piece>) {
         let root = self.root.clone();
         let root = root.as_deref();
-        let title = paths::relative(&one_line(&asked.title), root);
-        let head = fit_middle(&format!("? {title}"), self.columns);
+        let head = fit_middle(&format!("? {}", title_of(asked, root)), self.columns);
         self.begin(Group::Tools, out);
         self.text(Tone::Strong, &head, out);
         out.push(Piece::End);
         let room = self.columns.saturating_sub(GUTTER);
+        let lines_max = self.rows.map_or(CONTENT_LINES_MAX, |rows| {
+            rows.saturating_sub(QUESTION_LINES).clamp(CONTENT_LINES_MIN, CONTENT_LINES_MAX)
+        });
         let mut lines = asked.request.as_ref().map(|it| content(it, root)).unwrap_or_default();
         // A command that the title shows whole is not shown again.
         if let [only] = lines.as_slice()
@@ -43,16 +49,14 @@ impl Renderer {
         {
             lines.clear();
         }
-        let more = lines.len().saturating_sub(CONTENT_LINES_MAX);
-        lines.truncate(CONTENT_LINES_MAX);
-        for line in lines {
-            self.text(line.tone, &format!("  {}", fit(&line.text, room)), out);
-            out.push(Piece::End);
-        }
+        let more = lines.len().saturating_sub(lines_max);
+        lines.truncate(lines_max);
+        self.content_lines(lines, out);
         let cut = asked.request.as_ref().is_some_and(|request| request.cut == Some(true));
         let note = match (more, cut) {
             (0, false) => None,
             (0, true) => Some("… the rest is too long to be shown".to_owned()),
+            (1, false) => Some("… +1 line".to_owned()),
             (more, false) => Some(format!("… +{more} lines")),
             (more, true) => Some(format!("… +{more} lines and more")),
         };
@@ -62,14 +66,41 @@ impl Renderer {
             out.push(Piece::End);
         }
         let choices = match self.takes_keys {
-            true => keys(asked),
-            false => commands(asked),
+            true => keys(asked, more > 0),
+            false => vec![commands(asked)],
         };
-        for line in flow::lines(&choices, room) {
+        for line in in_lines(&choices, room) {
             self.text(Tone::Tool, &format!("  {line}"), out);
             out.push(Piece::End);
         }
+        self.question = Some(asked.clone());
         self.last_call = Some(asked.ask_id.to_string());
+    }
+
+    /// All of what the open question is about, for a person who wants to see more of it.
+    pub fn whole_question(&mut self) -> Vec<Piece> {
+        let mut out = Vec::new();
+        let Some(asked) = self.question.clone() else { return out };
+        let root = self.root.clone();
+        let lines = asked.request.as_ref().map(|it| content(it, root.as_deref()));
+        let head = format!("? {}", title_of(&asked, root.as_deref()));
+        self.line(Group::Tools, Tone::Strong, &head, &mut out);
+        self.content_lines(lines.unwrap_or_default(), &mut out);
+        let room = self.columns.saturating_sub(GUTTER);
+        for line in in_lines(&keys(&asked, false), room) {
+            self.text(Tone::Tool, &format!("  {line}"), &mut out);
+            out.push(Piece::End);
+        }
+        self.last_call = Some(asked.ask_id.to_string());
+        out
+    }
+
+    fn content_lines(&self, lines: Vec<ContentLine>, out: &mut Vec<Piece>) {
+        let room = self.columns.saturating_sub(GUTTER);
+        for line in lines {
+            self.text(line.tone, format!("  {}", fit(&line.text, room)).trim_end(), out);
+            out.push(Piece::End);
+        }
     }
 
     fn decision(&mut self, asked: &Permission, decision: Decision, out: &mut Vec<Piece>) {
@@ -117,8 +148,47 @@ impl Renderer {
         let line = fit_middle(&format!("  {mark} {word}{by}{title}"), self.columns);
         self.text(tone, &line, out);
         out.push(Piece::End);
+        // The result of the call that was asked for follows.
+        self.last_call = asked.tool_call_id.clone();
+        self.question.take_if(|open| open.ask_id == asked.ask_id);
     }
 }
+
+/// What is asked for. Some agents give the file or the command alone: then it says what would be done.
+fn title_of(asked: &Permission, root: Option<&str>) -> String {
+    let title = paths::relative(&one_line(&asked.title), root);
+    let Some(request) = &asked.request else { return title };
+    let mut files = request.paths.iter().map(|path| paths::relative(&one_line(path), root));
+    let is_bare = request.command.as_deref().map(one_line).as_ref() == Some(&title)
+        || files.any(|path| path == title);
+    match request.tool_kind.as_deref().or(request.tool.as_deref()).filter(|_| is_bare) {
+        Some(kind) => format!("{}: {title}", one_line(kind)),
+        None => title,
+    }
+}
+
+/// The choices in lines of at most `columns`, none of them broken where it fits.
+fn in_lines(choices: &[String], columns: usize) -> Vec<String> {
+    let (mut lines, mut is_broken): (Vec<String>, bool) = (Vec::new(), true);
+    for choice in choices {
+        match lines.last_mut().filter(|_| !is_broken) {
+            Some(line) if width(line) + CHOICE_GAP.len() + width(choice) <= columns => {
+                line.push_str(CHOICE_GAP);
+                line.push_str(choice);
+            }
+            _ => {
+                let broken = flow::lines(choice, columns);
+                // The end of a long choice is no place for another.
+                is_broken = broken.len() > 1;
+                lines.extend(broken);
+            }
+        }
+    }
+    lines
+}
+
+/// Between two choices.
+const CHOICE_GAP: &str = "   ";
 
 /// One line for a person who is not at this terminal: where a question can be answered, and until when.
 pub fn waits_for_answer(ask: &str, left_ms: u64) -> String {
@@ -218,8 +288,8 @@ fn context(asked: &Permission, root: Option<&str>) -> Vec<String> {
     reason.into_iter().chain(last).collect()
 }
 
-/// The answers by key.
-fn keys(asked: &Permission) -> String {
+/// The answers by key, and a key that shows what was left out.
+fn keys(asked: &Permission, is_cut: bool) -> Vec<String> {
     let named = named_options(asked);
     let mut choices: Vec<String> = match named.is_empty() {
         true => vec!["[a] allow once".to_owned()],
@@ -231,7 +301,8 @@ fn keys(asked: &Permission) -> String {
     choices.extend(asked.always.as_deref().map(|all| format!("[A] allow {}", one_line(all))));
     choices.push("[d] deny".to_owned());
     choices.push("[r] deny with a reason".to_owned());
-    choices.join("  ")
+    choices.extend(is_cut.then(|| "[v] view all".to_owned()));
+    choices
 }
 
 /// The answers by command, from any terminal.

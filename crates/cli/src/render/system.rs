@@ -50,10 +50,8 @@ pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
             (LeaseAction::Acquired | LeaseAction::Renewed | LeaseAction::Released, false) => None,
         },
         Body::Lifecycle(lifecycle) => {
-            let telling =
-                matches!(lifecycle.phase, Phase::Waiting | Phase::Stopping | Phase::Adopted);
-            let by_budget = lifecycle.why.as_deref().is_some_and(|why| why.starts_with("budget "));
-            let telling = telling && !by_budget;
+            // The closing lines say why a run was stopped, and the status line that it is.
+            let telling = matches!(lifecycle.phase, Phase::Waiting | Phase::Adopted);
             let why = lifecycle.why.as_deref().map(|why| format!(": {}", one_line(why)));
             let phase = totals::phase(lifecycle.phase);
             (telling || debug).then(|| format!("· {phase}{}", why.unwrap_or_default()))
@@ -80,7 +78,8 @@ fn stopped(reason: StopReason) -> Option<&'static str> {
         StopReason::MaxTurns => Some("the limit of turns is reached"),
         StopReason::Refusal => Some("the model refused"),
         StopReason::Cancelled => Some("the turn was interrupted"),
-        StopReason::Error => Some("the turn ended in an error"),
+        // The error itself is told.
+        StopReason::Error => None,
     }
 }
 
@@ -98,7 +97,7 @@ fn quota_line(quota: &Quota, now: Timestamp, debug: bool) -> Option<String> {
     let parts: Vec<String> = std::iter::once(state.to_owned()).chain(windows).collect();
     let until = quota
         .resets_at
-        .map(|at| format!(", until {}", figures::moment(at, now)))
+        .map(|at| format!(", resets at {}", figures::moment(at, now)))
         .unwrap_or_default();
     Some(format!("! quota of {}: {}{until}", one_line(&quota.provider), parts.join(" · ")))
 }

@@ -152,7 +152,7 @@ fn a_run_that_fails() {
             "totals": {"tokens": {"input_uncached": 12}, "effective_nanousd": null},
             "evidence": {"end": "exit"},
         })),
-    ]), @r#"
+    ]), @r"
     ◆ run 2233abcd · model-1 · resumed
 
     ● Let me try it.
@@ -167,9 +167,9 @@ fn a_run_that_fails() {
       it exited with 1
       ┆ warning: the key expires soon
       ┆ error: 401
-      1 line of the agent was not understood; see --debug
+      1 line of the agent was not understood: ostler show 2233abcd --debug
       ostler show 2233abcd
-    "#);
+    ");
 }
 
 #[test]
@@ -198,9 +198,6 @@ fn a_run_that_is_stopped() {
       ✗ denied by you
 
     ● Then I will wait for
-
-    · stopping: cancelled
-    · the turn was interrupted
 
     ■ cancelled · 1 min 05 s
       cancelled: stopped by a person
@@ -287,16 +284,7 @@ fn each_speaker_has_a_colour() {
             json!({"kind": "log", "stream": "stdout", "text": "?"}),
         ],
     );
-    let named = [
-        ("\u{1b}[34m", "<blue>"),
-        ("\u{1b}[32m", "<green>"),
-        ("\u{1b}[33m", "<yellow>"),
-        ("\u{1b}[2;3m", "<dim italic>"),
-        ("\u{1b}[90m", "<gray>"),
-        ("\u{1b}[31m", "<red>"),
-        ("\u{1b}[0m", "</>"),
-    ];
-    let told = named.iter().fold(coloured, |text, (code, name)| text.replace(code, name));
+    let told = with_names_of_colours(&coloured);
     insta::assert_snapshot!(told, @r#"
     <blue>◆ run 2233abcd · m</>
 
@@ -456,15 +444,15 @@ fn question_shows_what_is_asked() {
         question(json!({"tool": "Bash", "command": "ls -l"}), "Bash: ls -l"),
     ];
     let shown: String = rows.into_iter().map(|row| printed(&renderer.event(&event(row)))).collect();
-    insta::assert_snapshot!(shown, @r#"
+    insta::assert_snapshot!(shown, @r"
     ◆ run 2233abcd · model-1 · /srv/ada/parser
 
     ? Edit: src/lib.rs
       -     1
       +     2
       in /srv/ada/parser · asked by --permission ask
-      [a] allow once  [A] allow all edits in the working directory, for this run
-      [d] deny  [r] deny with a reason
+      [a] allow once   [A] allow all edits in the working directory, for this run
+      [d] deny   [r] deny with a reason
       ✗ denied by you: use a constant
     ? Write: big.txt
       + line 1
@@ -489,20 +477,20 @@ fn question_shows_what_is_asked() {
       + line 20
       … +10 lines
       asked by --permission ask
-      [a] allow once  [A] allow all edits in the working directory, for this run
-      [d] deny  [r] deny with a reason
+      [a] allow once   [A] allow all edits in the working directory, for this run
+      [d] deny   [r] deny with a reason   [v] view all
     ? Bash: cargo test
       $ cargo test
         cargo doc
       to see whether it still works
       asked by --permission ask
-      [a] allow once  [A] allow all edits in the working directory, for this run
-      [d] deny  [r] deny with a reason
+      [a] allow once   [A] allow all edits in the working directory, for this run
+      [d] deny   [r] deny with a reason
     ? Bash: ls -l
       asked by --permission ask
-      [a] allow once  [A] allow all edits in the working directory, for this run
-      [d] deny  [r] deny with a reason
-    "#);
+      [a] allow once   [A] allow all edits in the working directory, for this run
+      [d] deny   [r] deny with a reason
+    ");
 }
 
 #[test]
@@ -522,7 +510,7 @@ fn denied_work_is_no_plain_success() {
         json!({"kind": "tool_result", "tool_call_id": "1", "status": "error", "denied": true, "output": "This was not permitted."}),
         json!({"kind": "assistant_text", "text": "Wrote written.txt.", "delta": false}),
         ended("succeeded", json!({"denials": 1})),
-    ]), @r#"
+    ]), @r"
     ◆ run 2233abcd · model-1 · /srv/ada/parser
 
     → Write written.txt
@@ -531,10 +519,10 @@ fn denied_work_is_no_plain_success() {
     ● Wrote written.txt.
 
     ✓ succeeded, 1 request denied · 4.2 s · 1,540 tokens · $0.0042
-      → to let it work freely: --worktree (in a copy; then ostler diff and ostler
-      apply), or --permission allow-all
+      → let it work in a copy with --worktree, or allow everything with
+        --permission allow-all
       ostler show 2233abcd
-    "#);
+    ");
 }
 
 #[test]
@@ -545,18 +533,16 @@ fn failure_is_told_once_with_its_last_words() {
         json!({"kind": "error", "code": "process_crashed", "message": "the agent's process crashed", "retryable": false, "detail": "Traceback (most recent call last):\nKeyError: 'x'"}),
         json!({"kind": "lease", "action": "released"}),
         ended("failed", json!({"code": "process_crashed", "message": "the agent's process crashed: exit code 1", "exit_code": 1, "evidence": {"end": "exit"}})),
-    ]), @r#"
+    ]), @r"
     ◆ run 2233abcd · model-1
 
     ✗ failed · 4.2 s · 1,540 tokens · $0.0042
       process_crashed: the agent's process crashed: exit code 1
-      → see its last lines, or the whole run with `ostler show`
-      it exited with 1
       ┆ loading
       ┆ Traceback (most recent call last):
       ┆ KeyError: 'x'
       ostler show 2233abcd
-    "#);
+    ");
 }
 
 #[test]
@@ -604,5 +590,212 @@ fn stderr_of_a_good_run_is_hidden_and_odd_lines_are_counted() {
         ended("succeeded", json!({"text": "42"})),
     ]);
     assert!(!shown.contains("STARTUP"), "{shown}");
-    assert!(shown.contains("1 line of the agent was not understood; see --debug"), "{shown}");
+    let odd = "1 line of the agent was not understood: ostler show 2233abcd --debug";
+    assert!(shown.contains(odd), "{shown}");
+}
+
+#[test]
+fn header_is_one_line_whichever_comes_first() {
+    let prompt = json!({"kind": "user_text", "text": "fix it"});
+    let warning =
+        json!({"kind": "log", "stream": "ostler", "level": "warn", "text": "1 path has changes"});
+    let session = json!({"kind": "session", "model": "model-1", "cwd": "/srv/ada/parser"});
+    let answer = json!({"kind": "assistant_text", "text": "Done.", "delta": false});
+    insta::assert_snapshot!(screen(&[prompt.clone(), warning, session, answer.clone()]), @r"
+    ◆ run 2233abcd · model-1 · /srv/ada/parser
+
+    › fix it
+
+    ! 1 path has changes
+
+    ● Done.
+    ");
+    insta::assert_snapshot!(screen(&[prompt.clone(), answer]), @r"
+    ◆ run 2233abcd
+
+    › fix it
+
+    ● Done.
+    ");
+    // An agent that is slow to begin does not hide the run's name.
+    let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
+    assert_eq!(printed(&renderer.event(&event(prompt))), "");
+    let ticks: String = (0..EARLY_TICKS_MAX).map(|_| printed(&renderer.idle())).collect();
+    assert_eq!(ticks, "◆ run 2233abcd\n\n› fix it\n");
+}
+
+#[test]
+fn piped_input_is_folded() {
+    let input: String = (1..=30).map(|n| format!("+line {n}\n")).collect();
+    let text = format!("review{}```\n{input}```\n", crate::input::HEADING);
+    insta::assert_snapshot!(screen(&[json!({"kind": "user_text", "text": text})]), @r"
+    ◆ run 2233abcd
+
+    › review
+
+      Standard input:
+
+      ```
+      +line 1
+      +line 2
+      +line 3
+      +line 4
+      … +26 lines
+      ```
+    ");
+    let short = format!("review{}```\n+a\n```\n", crate::input::HEADING);
+    assert!(!screen(&[json!({"kind": "user_text", "text": short})]).contains('…'));
+}
+
+#[test]
+fn question_fits_a_small_window_and_can_be_viewed_whole() {
+    let long: String = (1..=30).map(|n| format!("line {n}\n")).collect();
+    let mut renderer = Renderer::new(40, Colour::Off, Detail::Usual);
+    renderer.takes_keys(true);
+    renderer.has_rows(Some(15));
+    let asked = question(
+        json!({"tool": "Write", "diffs": [{"path": "big.txt", "new_text": long}]}),
+        "Write: big.txt",
+    );
+    let shown = printed(&renderer.event(&event(asked)));
+    insta::assert_snapshot!(shown, @r"
+    ◆ run 2233abcd
+
+    ? Write: big.txt
+      + line 1
+      + line 2
+      + line 3
+      + line 4
+      + line 5
+      + line 6
+      … +24 lines
+      asked by --permission ask
+      [a] allow once
+      [A] allow all edits in the working
+      directory, for this run   [d] deny
+      [r] deny with a reason   [v] view all
+    ");
+    let lines_with_status = shown.lines().skip_while(|line| !line.starts_with('?')).count() + 1;
+    assert!(lines_with_status < 15, "{shown}");
+    let whole = printed(&renderer.whole_question());
+    assert!(whole.contains("+ line 30") && !whole.contains("view all"), "{whole}");
+}
+
+#[test]
+fn the_same_trouble_is_told_once() {
+    let limited = json!({"kind": "error", "code": "rate_limited", "message": "the provider limits the rate", "retryable": true});
+    let shown = screen(&[
+        limited.clone(),
+        limited.clone(),
+        limited,
+        json!({"kind": "assistant_text", "text": "Done.", "delta": false}),
+    ]);
+    assert_eq!(shown.matches("rate_limited").count(), 1, "{shown}");
+}
+
+#[test]
+fn a_person_who_stops_a_run_gets_no_advice_about_denials() {
+    let shown = screen(&[ended("cancelled", json!({"code": "cancelled", "denials": 2}))]);
+    assert!(
+        shown.contains("cancelled, 2 requests denied") && !shown.contains("--worktree"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn changes_and_errors_of_tools_are_said_in_words() {
+    let changes =
+        json!({"changes": [{"kind": "add", "path": "a.txt"}, {"kind": "update", "path": "b.txt"}]});
+    let error = r#"{"code":"permission_denied","message":"permission was denied"}"#;
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "tool_use", "tool_call_id": "1", "name": "apply_patch", "input": changes}),
+        json!({"kind": "tool_result", "tool_call_id": "1", "status": "error", "output": error}),
+        json!({"kind": "tool_use", "tool_call_id": "2", "name": "write_file", "input": {"path": "a.txt"}}),
+        json!({"kind": "tool_result", "tool_call_id": "2", "status": "error", "denied": true, "output": "permission was denied"}),
+    ]), @r"
+    ◆ run 2233abcd
+
+    → apply_patch a.txt b.txt
+      ✗ permission was denied
+    → write_file a.txt
+      ✗ denied: permission was denied
+    ");
+}
+
+#[test]
+fn call_of_our_own_tool_is_told_once() {
+    let input = json!({"path": "a.txt"});
+    let native = json!({"kind": "tool_use", "tool_call_id": "n", "name": "ostler_read_file", "input": input});
+    let relayed = json!({"kind": "tool_use", "tool_call_id": "r", "name": "read_file", "input": input, "via": "relayed"});
+    let result =
+        |id: &str| json!({"kind": "tool_result", "tool_call_id": id, "status": "ok", "output": id});
+    for (first, second, told) in [(&native, &relayed, "n"), (&relayed, &native, "r")] {
+        let shown = screen(&[first.clone(), second.clone(), result("r"), result("n")]);
+        assert_eq!(shown.matches("→ ").count(), 1, "{shown}");
+        assert_eq!(shown.matches("✓ ").count(), 1, "{shown}");
+        assert!(shown.contains(&format!("✓ {told}")), "{shown}");
+    }
+    // The same call twice by one side is two calls.
+    let again = json!({"kind": "tool_use", "tool_call_id": "m", "name": "ostler_read_file", "input": input});
+    assert_eq!(screen(&[native, again]).matches("→ ").count(), 2);
+}
+
+/// What a colour is called, in place of its sequence.
+fn with_names_of_colours(text: &str) -> String {
+    let named = [
+        ("\u{1b}[34m", "<blue>"),
+        ("\u{1b}[32m", "<green>"),
+        ("\u{1b}[33m", "<yellow>"),
+        ("\u{1b}[36m", "<cyan>"),
+        ("\u{1b}[1m", "<bold>"),
+        ("\u{1b}[3m", "<italic>"),
+        ("\u{1b}[2;3m", "<dim italic>"),
+        ("\u{1b}[90m", "<gray>"),
+        ("\u{1b}[31m", "<red>"),
+        ("\u{1b}[0m", "</>"),
+    ];
+    named.iter().fold(text.to_owned(), |text, (code, name)| text.replace(code, name))
+}
+
+#[test]
+fn markdown_of_an_answer_is_rendered() {
+    let text = "## What I changed\n\nThe bug was an **off-by-one** in `split`.\n\n- first\n\n```\ngo();\n```\n\n| file | lines |\n|---|--:|\n| a.rs | 12 |\n";
+    let bodies: Vec<Value> = text
+        .as_bytes()
+        .chunks(5)
+        .map(|piece| json!({"kind": "assistant_text", "text": String::from_utf8_lossy(piece), "block": "a", "delta": true}))
+        .collect();
+    let coloured = played(Renderer::new(80, Colour::On, Detail::Usual), &bodies);
+    insta::assert_snapshot!(with_names_of_colours(&coloured), @r"
+    <blue>◆ run 2233abcd</>
+
+    ● <bold>What I</><bold> changed</>
+
+      The bug was an <bold>off-by-one</> in <cyan>split</>.
+
+      • first
+
+        <cyan>go();</>
+
+      <bold>file</>  <bold>lines</>
+      <gray>────  ─────</>
+      a.rs     12
+    ");
+    insta::assert_snapshot!(screen(&bodies), @r"
+    ◆ run 2233abcd
+
+    ● ## What I changed
+
+      The bug was an **off-by-one** in `split`.
+
+      - first
+
+      ```
+      go();
+      ```
+
+      file  lines
+      ────  ─────
+      a.rs     12
+    ");
 }

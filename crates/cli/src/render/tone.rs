@@ -1,5 +1,6 @@
 //! The few colours there are: the agent's text as the terminal writes by itself, the system blue,
-//! tools yellow, outcomes green or red, thoughts dim and slanted, everything unimportant gray.
+//! tools yellow, outcomes green or red, thoughts dim and slanted, everything unimportant gray. In
+//! the agent's text headings and stressed words are bold, and code is cyan.
 //! Without colour a tone is nothing at all, so plain output has no escape sequences.
 
 use owo_colors::{OwoColorize as _, Style};
@@ -16,6 +17,8 @@ pub enum Tone {
     Good,
     Bad,
     Strong,
+    Emphasis,
+    Code,
 }
 
 impl Tone {
@@ -30,6 +33,8 @@ impl Tone {
             Self::Person | Self::Strong => style.bold(),
             Self::Gray => style.bright_black(),
             Self::Bad => style.red(),
+            Self::Emphasis => style.italic(),
+            Self::Code => style.cyan(),
         }
     }
 }

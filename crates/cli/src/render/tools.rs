@@ -25,8 +25,16 @@ const TELLING: [&str; 14] = [
 
 /// What a call is about, on one line.
 pub fn about(call: &ToolUse) -> String {
-    if let Some(title) = call.title.as_deref().map(one_line).filter(|title| !title.is_empty()) {
-        return title;
+    let title = call.title.as_deref().map(one_line).filter(|title| !title.is_empty());
+    let telling = match &call.input {
+        Value::Object(fields) => TELLING.iter().find_map(|key| fields.get(*key)).map(scalar),
+        _ => None,
+    };
+    match (title, telling) {
+        // A title of one word is the name of the tool; what it works on says more.
+        (Some(title), Some(telling)) if is_bare_word(&title) => return telling,
+        (Some(title), _) => return title,
+        (None, _) => {}
     }
     match &call.input {
         Value::Null => String::new(),
@@ -42,12 +50,23 @@ pub fn about(call: &ToolUse) -> String {
     }
 }
 
+fn is_bare_word(title: &str) -> bool {
+    title.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}
+
 fn scalar(value: &Value) -> String {
     match value {
         Value::String(text) => one_line(text),
         // A command may come as its words.
         Value::Array(items) if items.iter().all(Value::is_string) => {
             one_line(&items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
+        }
+        // Changes to files: the files are what matters.
+        Value::Array(items)
+            if !items.is_empty() && items.iter().all(|it| it["path"].is_string()) =>
+        {
+            let paths: Vec<&str> = items.iter().filter_map(|it| it["path"].as_str()).collect();
+            one_line(&paths.join(" "))
         }
         other => one_line(&other.to_string()),
     }
@@ -72,7 +91,7 @@ pub fn folded(result: &ToolResult) -> Folded {
 fn text_of(output: &Value) -> String {
     match output {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => message_in(text).unwrap_or_else(|| text.clone()),
         Value::Array(items) => match items.iter().map(inner_text).collect::<Option<Vec<_>>>() {
             Some(texts) => texts.join("\n"),
             None => output.to_string(),
@@ -91,6 +110,13 @@ fn text_of(output: &Value) -> String {
         }
         Value::Bool(_) | Value::Number(_) => output.to_string(),
     }
+}
+
+/// The words of an error that comes as an object in a text.
+fn message_in(text: &str) -> Option<String> {
+    let fields: Value = serde_json::from_str(text.trim().strip_prefix('{').map(|_| text)?).ok()?;
+    let is_error = fields.get("code").is_some() || fields.get("error").is_some();
+    is_error.then(|| fields.get("message")?.as_str().map(str::to_owned)).flatten()
 }
 
 fn inner_text(item: &Value) -> Option<String> {

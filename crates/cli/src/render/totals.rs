@@ -7,7 +7,7 @@ use super::measure::{fit, width};
 use super::tone::{Colour, Tone};
 use super::{figures, tools};
 use contract::event::{DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase};
-use contract::{Body, Code, Event, NanoUsd, Outcome, RunId};
+use contract::{Body, Code, Event, NanoUsd, Outcome, RunId, Timestamp};
 use engine::Ledger;
 use std::collections::VecDeque;
 
@@ -18,6 +18,7 @@ pub struct Totals {
     spent: Ledger,
     doing: String,
     result: Option<RunResult>,
+    ended_at: Timestamp,
     /// The last error on the way: its hint may be better than the table's.
     error: Option<Error>,
     /// How the model's provider holds the agent back, until it answers again.
@@ -42,7 +43,7 @@ impl Totals {
             Body::Usage(usage) => {
                 self.spent.book(usage);
             }
-            Body::Result(result) => self.result = Some(result.clone()),
+            Body::Result(result) => (self.result, self.ended_at) = (Some(result.clone()), event.ts),
             Body::Error(error) => {
                 let limits = matches!(
                     error.code,
@@ -144,8 +145,11 @@ impl Totals {
         let head = format!("{mark} {}", parts.join(" · "));
         let mut lines = vec![colour.paint(tone, &fit(&head, columns))];
         let mut add = |tone, text: &str| {
-            for line in flow::lines(text, columns.saturating_sub(2)) {
-                lines.push(format!("  {}", colour.paint(tone, &line)));
+            let arrow = if text.starts_with("→ ") { 2 } else { 0 };
+            let broken = flow::lines(text, columns.saturating_sub(2 + arrow));
+            for (i, line) in broken.iter().enumerate() {
+                let hang = if i == 0 { 2 } else { 2 + arrow };
+                lines.push(format!("{:hang$}{}", "", colour.paint(tone, line)));
             }
         };
         if result.outcome != Outcome::Succeeded {
@@ -156,7 +160,8 @@ impl Totals {
                 add(Tone::Strong, &format!("→ {hint}"));
             }
         }
-        if result.denials > self.denied_by_person {
+        // Whoever stopped the run knows why requests were denied.
+        if result.denials > self.denied_by_person && result.outcome != Outcome::Cancelled {
             add(Tone::Strong, DENIED_HINT);
         }
         for note in notes(result) {
@@ -167,18 +172,17 @@ impl Totals {
                 add(Tone::Gray, &fit(&format!("┆ {line}"), columns.saturating_sub(2)));
             }
         }
-        match self.not_understood {
-            0 => {}
-            1 => add(Tone::Gray, "1 line of the agent was not understood; see --debug"),
-            count => {
-                let count = figures::count(count);
-                add(
-                    Tone::Gray,
-                    &format!("{count} lines of the agent were not understood; see --debug"),
-                );
-            }
+        let show = format!("ostler show {}", super::tail(&id));
+        let lines_not_understood = match self.not_understood {
+            1 => "1 line".to_owned(),
+            count => format!("{} lines", figures::count(count)),
+        };
+        if self.not_understood > 0 {
+            let text = format!("{lines_not_understood} of the agent were not understood");
+            let text = text.replace("1 line of the agent were", "1 line of the agent was");
+            add(Tone::Gray, &format!("{text}: {show} --debug"));
         }
-        add(Tone::Gray, &format!("ostler show {}", super::tail(&id)));
+        add(Tone::Gray, &show);
         lines.join("\n")
     }
 
@@ -198,10 +202,15 @@ impl Totals {
     /// The code and what happened.
     fn why(&self, result: &RunResult) -> String {
         let said = result.message.as_deref().map(one_line);
+        let said = said.map(|said| figures::with_moments(&said, self.ended_at));
         match result.code {
             Some(code) => {
                 let said = said.unwrap_or_else(|| code.row().message.to_owned());
-                format!("{code}: {said}")
+                // The agent's own reason says more than that it failed.
+                let own =
+                    said.strip_prefix(code.row().message).filter(|_| code == Code::AgentFailed);
+                let own = own.and_then(|own| own.strip_prefix(": ")).map(str::to_owned);
+                format!("{code}: {}", own.unwrap_or(said))
             }
             None => said.unwrap_or_else(|| "no reason was given".to_owned()),
         }
@@ -217,13 +226,15 @@ impl Totals {
         }
         let seen = self.error.as_ref().filter(|error| error.code == code);
         let seen = seen.and_then(|error| error.hint.as_deref()).map(one_line);
-        Some(seen.unwrap_or_else(|| code.row().hint.to_owned()))
+        // The last line names the same command.
+        let of_code = Some(code.row().hint).filter(|hint| !hint.contains("`ostler show`"));
+        seen.or(of_code.map(str::to_owned))
     }
 }
 
 /// What a person can do about requests that were denied without asking one.
-const DENIED_HINT: &str = "→ to let it work freely: --worktree (in a copy; then ostler diff and ostler \
-                           apply), or --permission allow-all";
+const DENIED_HINT: &str = "→ let it work in a copy with --worktree, or allow everything with --permission \
+                           allow-all";
 
 /// The count of denied requests, in words.
 fn denied(count: u32) -> Option<String> {
@@ -240,7 +251,12 @@ fn notes(result: &RunResult) -> Vec<String> {
     let mut notes = Vec::new();
     if result.outcome != Outcome::Succeeded {
         match (evidence.end, result.exit_code, result.signal) {
-            (EndEvidence::Exit, Some(code), _) => notes.push(format!("it exited with {code}")),
+            (EndEvidence::Exit, Some(code), _) => {
+                let told = result.message.as_deref().unwrap_or_default();
+                if !told.contains(&format!("exit code {code}")) {
+                    notes.push(format!("it exited with {code}"));
+                }
+            }
             (EndEvidence::Signal, _, Some(signal)) if evidence.forced != Some(true) => {
                 notes.push(format!("it was ended by signal {signal}"));
             }

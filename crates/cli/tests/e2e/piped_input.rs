@@ -4,7 +4,7 @@
 use crate::ostler::{Ostler, Running, Said};
 use contract::limits::PROMPT_BYTES_MAX;
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 
 /// The prompt that the agent got.
@@ -63,6 +63,22 @@ fn an_idle_pipe_is_not_waited_for_without_end() {
     assert_eq!(prompt(&said), "review");
     assert!(said.stderr.contains("no input came on standard input"), "{said:?}");
     assert!(said.stderr.contains("< /dev/null"), "{said:?}");
+}
+
+#[test]
+fn input_that_does_not_end_is_told() {
+    let ostler = Ostler::new();
+    let mut command = ostler.command(&["run", "demo", "review", "--json"]);
+    command.stdin(Stdio::piped());
+    let mut run = Running::of(&mut command);
+    let mut input = run.child.stdin.take().expect("piped");
+    input.write_all(b"+a").expect("it reads");
+    let mut told = String::new();
+    let mut stderr = BufReader::new(run.child.stderr.take().expect("piped"));
+    stderr.read_line(&mut told).expect("text");
+    assert!(told.contains("waiting for the end of standard input (2 bytes so far)"), "{told}");
+    drop(input);
+    assert!(prompt(&run.finish()).contains("+a"));
 }
 
 #[test]

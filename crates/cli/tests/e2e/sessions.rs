@@ -106,7 +106,8 @@ fn when_a_quota_resets_is_shown_with_the_end_of_its_run() {
     // Long lines are broken between words.
     let shown = format!("{}{}", shown.stdout, shown.stderr);
     let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(shown.contains("it resets at 2026-11-15T20:11:28.000Z"), "{shown}");
+    // By the clock of the reader, not in UTC.
+    assert!(shown.contains("it resets at ") && !shown.contains("000Z"), "{shown}");
 }
 
 #[test]

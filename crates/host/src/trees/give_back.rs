@@ -73,12 +73,10 @@ impl Trees {
         let mut tree = self.tree(tree.id).ok_or_else(|| make::gone(tree))?;
         let worktree = tree.worktree()?.clone();
         if let Some(given) = &tree.record.given_back {
-            let message = format!(
-                "the work of {} was given back to {} already",
-                tree.id,
-                given.into.display()
-            );
-            return Err(Fault::new(Code::Conflict, message));
+            let into = given.into.display();
+            let message = format!("the work of {} was applied to {into} already", tree.id);
+            let hint = format!("there is nothing left to do; `ostler diff {}` shows it", tree.id);
+            return Err(Fault::new(Code::Conflict, message).with_hint(hint));
         }
         if tree.record.removed_unchanged {
             return Ok(GivenBack::nothing(&worktree, how, words.at));

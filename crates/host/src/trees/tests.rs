@@ -302,6 +302,7 @@ fn a_merge_brings_everything_back_and_the_worktree_and_its_branch_are_gone() {
     assert_eq!(stage.trees.changes(&tree).unwrap().files.len(), 2);
     let fault = stage.trees.give_back(&tree, How::Merge, &words()).unwrap_err();
     assert_eq!(fault.code, Code::Conflict);
+    assert!(fault.message.contains("applied to") && fault.hint().contains("nothing left to do"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use super::state::Proposed;
 use super::wire::{Change, Item};
-use contract::event::{Diff, PermissionRequest};
+use contract::event::PermissionRequest;
 use serde_json::{Value, json};
 
 /// What a call is, whichever shape told it.
@@ -52,15 +52,7 @@ pub(super) fn of(item: &Item) -> Option<Call> {
 /// The changes to files that a call proposes, for a question about it.
 pub(super) fn proposed(item: &Item, id: &str, cwd: Option<String>) -> Proposed {
     let changes = item.changes.iter().flatten();
-    let diffs: Vec<Diff> = changes
-        .map(|change| Diff {
-            path: change.path.clone().unwrap_or_default(),
-            patch: change.diff.clone(),
-            old_text: None,
-            new_text: None,
-            tool_call_id: None,
-        })
-        .collect();
+    let diffs: Vec<_> = changes.map(|change| change.to_diff(None)).collect();
     let request = PermissionRequest {
         tool: Some("apply_patch".to_owned()),
         tool_kind: Some("edit".to_owned()),

@@ -232,10 +232,12 @@ impl Ear<'_> {
                 let text = params.message.or(params.summary);
                 self.log(text.unwrap_or_else(|| self.line.to_owned()), WARNING);
             }
-            "mcpServer/startupStatus/updated" => match params.status.as_deref() {
-                Some("starting" | "ready") => {}
-                _ => self.log(self.line.to_owned(), WARNING),
-            },
+            "mcpServer/startupStatus/updated" => {
+                match params.status.as_ref().and_then(Value::as_str) {
+                    Some("starting" | "ready") => {}
+                    _ => self.log(self.line.to_owned(), WARNING),
+                }
+            }
             method if KNOWN.contains(&method) => {}
             _ => self.unrecognised(),
         }

@@ -8,8 +8,8 @@ use super::wire::{Change, Counts, Item, RateLimits, Step, Trouble, Window};
 use super::words;
 use crate::{Out, reset};
 use contract::event::{
-    self, Body, ContextFill, Diff, Location, Log, Plan, PlanEntry, Quota, QuotaWindow, Raw,
-    StopReason, Text, ToolResult, ToolStatus, ToolUse, TurnPhase, Usage, Via,
+    self, Body, ContextFill, Location, Log, Plan, PlanEntry, Quota, QuotaWindow, Raw, StopReason,
+    Text, ToolResult, ToolStatus, ToolUse, TurnPhase, Usage, Via,
 };
 use contract::money::Basis;
 use contract::speech::{Ending, Limited};
@@ -272,10 +272,8 @@ impl Ear<'_> {
             duration_ms: item.duration_ms,
         });
         if well {
-            for Change { path, diff, .. } in item.changes.unwrap_or_default() {
-                let (path, tool_call_id) = (path.unwrap_or_default(), Some(id.clone()));
-                let (old_text, new_text) = (None, None);
-                self.push(Body::Diff(Diff { path, patch: diff, old_text, new_text, tool_call_id }));
+            for change in item.changes.unwrap_or_default() {
+                self.push(Body::Diff(change.to_diff(Some(id.clone()))));
             }
         }
     }

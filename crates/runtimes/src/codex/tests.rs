@@ -292,18 +292,31 @@ fn a_question_that_only_reads_is_known_as_one_and_an_odd_one_is_refused() {
 }
 
 #[test]
+fn status_of_a_thread_is_understood() {
+    let mut dialect = in_turn();
+    let status = json!({ "type": "active", "activeFlags": ["waitingOnApproval"] });
+    let out = told(&mut *dialect, &note("thread/status/changed", json!({ "status": status })));
+    assert!(out.drafts.is_empty(), "{:?}", out.drafts);
+}
+
+#[test]
 fn question_carries_command_or_patch_and_reason_follows() {
     let mut dialect = in_turn();
-    let changes = json!([{ "path": "/w/a", "kind": "add", "diff": "+one" }]);
+    let changes = json!([{ "path": "/w/a", "kind": "add", "diff": "one" },
+        { "path": "/w/b", "kind": { "type": "update" }, "diff": "@@ -1 +1 @@\n-a\n+b" },
+        { "path": "/w/c", "kind": { "type": "delete" }, "diff": "gone" }]);
     let item = json!({ "type": "fileChange", "id": "i", "changes": changes });
     told(&mut *dialect, &note("item/started", json!({ "item": item })));
     let mut line = note("item/fileChange/requestApproval", json!({ "itemId": "i" }));
     line["id"] = json!("q-1");
     let out = told(&mut *dialect, &line);
     let [Signal::Asked(question)] = &out.signals[..] else { panic!("{:?}", out.signals) };
-    assert_eq!(question.title, "change /w/a");
-    assert_eq!(question.content.paths, ["/w/a"]);
-    assert_eq!(question.content.diffs[0].patch.as_deref(), Some("+one"));
+    assert_eq!(question.title, "change /w/a, /w/b, /w/c");
+    assert_eq!(question.content.paths, ["/w/a", "/w/b", "/w/c"]);
+    let diffs = &question.content.diffs;
+    assert_eq!(diffs[0].new_text.as_deref(), Some("one"), "a new file comes as its text");
+    assert_eq!(diffs[1].patch.as_deref(), Some("@@ -1 +1 @@\n-a\n+b"));
+    assert_eq!(diffs[2].old_text.as_deref(), Some("gone"));
     let params = json!({ "command": "make", "cwd": "/w/sub", "reason": "to build" });
     let mut line = note("item/commandExecution/requestApproval", params);
     line["id"] = json!("q-2");

@@ -4,6 +4,7 @@
 //! and in camel case in the other. Nothing here decides what a line means: see `dialect`.
 
 use contract::Tokens;
+use contract::event::Diff;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -49,7 +50,8 @@ pub(super) struct Params {
     /// What a `configWarning` says.
     pub summary: Option<String>,
     /// How the start of an MCP server goes.
-    pub status: Option<String>,
+    /// A word, or an object in the notifications of a thread.
+    pub status: Option<Value>,
 }
 
 /// The answer to a request of ours.
@@ -127,6 +129,20 @@ pub(super) struct Change {
 }
 
 impl Change {
+    /// The change as it is told to others: of a file that is new or goes away the agent gives the
+    /// whole text, of any other a patch.
+    pub(super) fn to_diff(&self, tool_call_id: Option<String>) -> Diff {
+        let text = self.diff.clone();
+        let is_patch = text.as_deref().is_some_and(|text| text.starts_with("@@"));
+        let (patch, old_text, new_text) = match self.word() {
+            "add" if !is_patch => (None, None, text),
+            "delete" if !is_patch => (None, text, None),
+            _ => (text, None, None),
+        };
+        let path = self.path.clone().unwrap_or_default();
+        Diff { path, patch, old_text, new_text, tool_call_id }
+    }
+
     pub(super) fn word(&self) -> &str {
         let kind = self.kind.as_ref();
         kind.and_then(|kind| kind.as_str().or_else(|| kind.get("type")?.as_str())).unwrap_or("")
