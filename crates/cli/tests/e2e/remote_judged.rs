@@ -132,6 +132,13 @@ fn a_server_that_is_not_there_is_told_in_words() {
     let said = ostler.says(&["conformance", "http", "--", "http://127.0.0.1:9"]);
     assert_eq!(said.code, 15);
     assert!(said.stdout.contains("✗ create "), "{}", said.stdout);
+    let plain = ostler.says(&["conformance", "http", "http://127.0.0.1:9"]);
+    assert_eq!((plain.code, &plain.stdout), (15, &said.stdout), "no `--` is needed");
+    assert!(
+        said.stdout.contains("points were not tested: no server answers there"),
+        "{}",
+        said.stdout
+    );
     let said = ostler.says(&["conformance", "http", "--", "127.0.0.1:9"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
 }
