@@ -139,6 +139,11 @@ impl Case {
         Self { point, seen: false, missing: "it said nothing", offences: Vec::new() }
     }
 
+    /// Nothing is known of an agent that was not started, except that.
+    pub(crate) fn not_started(point: Point) -> Finding {
+        Self { missing: "it could not be started", ..Self::new(point) }.finding()
+    }
+
     /// Holds something against the agent: a line by its place from 0, or none.
     pub(crate) fn offend(&mut self, place: &impl Place, at: Option<usize>, why: impl Into<String>) {
         self.seen = true;

@@ -28,7 +28,14 @@ pub fn dead_end(recordings: &[Recording]) -> Option<&'static str> {
 /// Judges every point, in the order of the table.
 pub fn judge(recordings: &[Recording]) -> Vec<Finding> {
     let scenes: Vec<Played> = recordings.iter().map(Played::new).collect();
-    RULES.iter().map(|(rule, point)| ruled(*rule, *point, &scenes)).collect()
+    let started = recordings.first().is_none_or(|first| first.exit.spawn_error.is_none());
+    RULES
+        .iter()
+        .map(|(rule, point)| match started || *rule == Rule::Starts {
+            true => ruled(*rule, *point, &scenes),
+            false => Case::not_started(*point),
+        })
+        .collect()
 }
 
 fn ruled(rule: Rule, point: Point, scenes: &[Played]) -> Finding {

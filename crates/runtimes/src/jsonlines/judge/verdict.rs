@@ -21,7 +21,14 @@ pub fn dead_end(recordings: &[Recording]) -> Option<&'static str> {
 /// Judges every point, in the order of the table.
 pub fn judge(recordings: &[Recording]) -> Vec<Finding> {
     let scenes: Vec<Played> = recordings.iter().map(Played::new).collect();
-    points::POINTS.iter().map(|point| rule(*point, &scenes)).collect()
+    let started = recordings.first().is_none_or(|first| first.exit.spawn_error.is_none());
+    points::POINTS
+        .iter()
+        .map(|point| match started || *point == points::STARTS {
+            true => rule(*point, &scenes),
+            false => Case::not_started(*point),
+        })
+        .collect()
 }
 
 fn rule(point: Point, scenes: &[Played]) -> Finding {
@@ -242,9 +249,6 @@ fn ids(case: &mut Case, scenes: &[Played]) {
 
 fn ends(case: &mut Case, scenes: &[Played]) {
     let Some(plain) = plain(scenes) else { return };
-    if plain.recording.exit.spawn_error.is_some() {
-        return;
-    }
     case.seen = true;
     if !plain.has_end() {
         case.offend(plain, None, format!("neither was said; {}", plain.how()));
