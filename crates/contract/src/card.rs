@@ -53,6 +53,12 @@ pub struct Card {
 }
 
 impl Card {
+    /// Whether it can only be used through an adapter of the configuration, which names its program or
+    /// its address.
+    pub fn needs_adapter(&self) -> bool {
+        self.requires.is_empty() && !self.config_schema.is_empty()
+    }
+
     /// The names that the runtime needs: its own, and those of each mode that is switched on.
     pub fn env_names<'v>(&self, value: impl Fn(&str) -> Option<&'v str>) -> Vec<&str> {
         let modes = self.env_modes.iter().filter(|mode| mode.is_on(&value));

@@ -110,7 +110,7 @@ table! {
     7 402 Person BudgetExceeded "budget_exceeded", "the budget is used up", "raise the budget and run again";
     8 504 Once TimeoutWall "timeout_wall", "the run took longer than allowed", "raise --timeout or timeoutSec";
     8 504 Once TimeoutSilence "timeout_silence", "the agent was silent for too long", "raise silenceSec, or see what it waits for with `ostler show`";
-    8 504 Once TimeoutFirstOutput "timeout_first_output", "the agent did not answer in time", "run its command by hand; raise firstOutputSec if it starts slowly";
+    8 504 Once TimeoutFirstOutput "timeout_first_output", "the agent did not answer in time", "run its command by hand, and check that it flushes its output; raise firstOutputSec if it starts slowly";
     9 409 No AgentFailed "agent_failed", "the agent says that it failed", "look at the whole run with `ostler show`";
     9 409 No ModelRefusal "model_refusal", "the model refused", "change the prompt";
     9 409 No ModelNotFound "model_not_found", "the model is not known to the provider", "check --model";
@@ -139,7 +139,7 @@ table! {
     15 502 No ProtocolError "protocol_error", "the agent broke its protocol", "`ostler conformance` shows the line";
     15 502 No UnknownTool "unknown_tool", "no tool of this name is offered", "see the tools listed for this run";
     15 502 No ParseFailed "parse_failed", "what was read could not be understood", "see the line above";
-    16 404 No NotFound "not_found", "there is no such thing", "`ostler runs` lists what there is";
+    16 404 No NotFound "not_found", "not found", "`ostler runs` lists what there is";
     130 409 No Cancelled "cancelled", "stopped by a person", "run again when you like";
 }
 
@@ -168,8 +168,8 @@ hints! {
     PolicyNotPossible, "give another `permission`, or `workspace: worktree`; for a budget, `best_effort` in it", "give another `permission`, or `worktree: true`; for a budget, `timeout_minutes` in its place";
     NotSupported, "the card of the runtime says what it can do", "call list_runtimes to see what the runtime can do";
     Unauthorized, "send `authorization: Bearer TOKEN` with a token of this server", "ask the person for a token";
-    TimeoutWall, "raise `clocks.wall_ms`, or timeoutSec of the adapter", "give a longer `timeout_minutes`";
-    TimeoutSilence, "raise `clocks.silence_ms`, or read the events of the run for what it waits for", "read the run with show_run for what it waits for";
+    TimeoutWall, "raise `clocks.wall`, or timeoutSec of the adapter", "give a longer `timeout_minutes`";
+    TimeoutSilence, "raise `clocks.silence`, or read the events of the run for what it waits for", "read the run with show_run for what it waits for";
     AgentFailed, "its reason is in the result event of the run", "read its reason with show_run";
     ModelNotFound, "check `model`", "check `model`";
     MaxTurns, "start another run with `resume` to go on", "start another run with `resume` to go on";
@@ -182,7 +182,7 @@ hints! {
     Conflict, "read it again before you decide", "read it again before you decide";
     PortInUse, "choose another address", "choose another address";
     ProtocolError, "the line is in the events of the run", "read the run with show_run";
-    NotFound, "the list of this kind has what there is", "list what there is first";
+    NotFound, "GET the list of this kind, such as /api/v1/runs, for what there is", "call list_runs, list_tasks, list_agents or list_approvals for the names and ids";
     PolicyBroken, "the workspace may have changed: read the events of the run, and give `workspace: worktree` or another `permission`", "the workspace may have changed: tell the person; `worktree: true` or another `permission` prevents it";
 }
 
@@ -246,7 +246,11 @@ impl Fault {
     /// What to do next, in the words of a surface. A hint of its own that names a command or a flag is
     /// for a terminal; elsewhere the table's hint for that surface takes its place.
     pub fn hint_on(&self, surface: Surface) -> &str {
-        let fits = |hint: &&str| surface == Surface::Cli || !names_command(hint);
+        let fits = |hint: &&str| match surface {
+            Surface::Cli => true,
+            Surface::Api => !names_command(hint),
+            Surface::Tool => !names_command(hint) && !hint.contains("/api/v1"),
+        };
         self.hint.as_deref().filter(fits).unwrap_or(self.code.row().hint_on(surface))
     }
 }
@@ -284,6 +288,8 @@ mod tests {
             let typed = Fault::new(*code, "x").with_hint("run `ostler runs`, or give --cwd");
             assert_eq!(typed.hint(), "run `ostler runs`, or give --cwd");
             assert_eq!(typed.hint_on(Surface::Api), api);
+            let address = Fault::new(*code, "x").with_hint("see GET /api/v1/runs");
+            assert_eq!(address.hint_on(Surface::Tool), tool);
             let plain = Fault::new(*code, "x").with_hint("wait a minute");
             assert_eq!(plain.hint_on(Surface::Tool), "wait a minute");
         }

@@ -15,6 +15,7 @@ pub mod fault;
 pub mod id;
 pub mod limits;
 pub mod mapping;
+pub mod misread;
 pub mod money;
 pub mod permission;
 pub mod plan;

@@ -22,7 +22,7 @@ pub struct LaunchPlan {
     /// A name to be found on PATH, or a path.
     pub program: String,
     pub args: Vec<String>,
-    /// What the adapter adds to the environment, in the order of contract §9.
+    /// What the adapter adds to the environment of the agent.
     pub env: Vec<EnvEntry>,
     pub stdin: StdinMode,
     pub framing: Framing,
@@ -336,7 +336,7 @@ fn yes() -> bool {
     true
 }
 
-/// How long things may take. `None` is the default of contract §8; `Limit::Unlimited` is a word.
+/// How long things may take. A time that is absent has its default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Clocks {
     #[serde(default, skip_serializing_if = "Option::is_none")]

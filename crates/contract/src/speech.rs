@@ -167,6 +167,17 @@ pub enum ToolAnswer {
     Error { code: Code, message: String },
 }
 
+impl ToolAnswer {
+    /// The words of a failure that another MCP server told. Its answer is kept whole, since it may hold
+    /// images and structured content.
+    pub fn foreign_failure(&self) -> Option<String> {
+        let Self::Value(value) = self else { return None };
+        let blocks = value["content"].as_array().filter(|_| value["isError"] == true)?;
+        let texts: Vec<_> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
+        Some(texts.join("\n"))
+    }
+}
+
 /// What the agent is to be told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]

@@ -232,20 +232,12 @@ impl Upstream {
             .await
             .map_err(|_| unavailable("it did not answer in time"))?
             .map_err(|error| unavailable(&http::not_answered(&error)))?;
-        let failed = result.is_error == Some(true);
         let mut value = serde_json::to_value(result)
             .map_err(|error| Fault::new(Code::ParseFailed, error.to_string()))?;
         let text = value.to_string();
         if text.len() > ANSWER_BYTES_MAX {
             let message = format!("the answer has more than {ANSWER_BYTES_MAX} bytes");
             return Err(Fault::new(Code::TooLarge, message));
-        }
-        if failed {
-            let said: Vec<_> = value["content"]
-                .as_array()
-                .map(|blocks| blocks.iter().filter_map(|block| block["text"].as_str()).collect())
-                .unwrap_or_default();
-            return Err(Fault::new(Code::UpstreamError, said.join("\n")));
         }
         if let Value::Object(fields) = &mut value {
             fields.remove("resultType");

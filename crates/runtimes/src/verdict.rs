@@ -11,8 +11,37 @@ pub struct Point {
     pub id: &'static str,
     /// Completes the sentence "a good agent …".
     pub what: &'static str,
-    /// One that is required decides; one that is not is advice.
+    /// The specification requires it; what is not required is advice.
     pub required: bool,
+    /// Without it Ostler cannot run the agent.
+    pub to_run: bool,
+}
+
+/// The weight of a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// Ostler cannot run an agent without it; the specification requires it too.
+    Run,
+    /// The specification requires it.
+    Spec,
+    /// Better so.
+    Advice,
+}
+
+impl Point {
+    pub const fn new(id: &'static str, what: &'static str, need: Need) -> Self {
+        let required = matches!(need, Need::Run | Need::Spec);
+        Self { id, what, required, to_run: matches!(need, Need::Run) }
+    }
+
+    /// Its weight, as the pages of the protocols name it.
+    pub const fn weight(self) -> &'static str {
+        match (self.to_run, self.required) {
+            (true, _) => "to run",
+            (false, true) => "required",
+            (false, false) => "advice",
+        }
+    }
 }
 
 /// What was found about one point.
@@ -37,9 +66,14 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Whether it decides that the agent does not conform.
-    pub fn decides(&self) -> bool {
+    /// Whether the agent breaks the specification here.
+    pub fn breaks_spec(&self) -> bool {
         self.verdict == Verdict::Fail && self.point.required
+    }
+
+    /// Whether Ostler cannot run the agent because of it.
+    pub fn prevents_runs(&self) -> bool {
+        self.verdict == Verdict::Fail && self.point.to_run
     }
 }
 
@@ -105,6 +139,11 @@ impl Case {
         Self { point, seen: false, missing: "it said nothing", offences: Vec::new() }
     }
 
+    /// Nothing is known of an agent that was not started, except that.
+    pub(crate) fn not_started(point: Point) -> Finding {
+        Self { missing: "it could not be started", ..Self::new(point) }.finding()
+    }
+
     /// Holds something against the agent: a line by its place from 0, or none.
     pub(crate) fn offend(&mut self, place: &impl Place, at: Option<usize>, why: impl Into<String>) {
         self.seen = true;
@@ -137,6 +176,26 @@ impl Case {
             }
         }
         finding
+    }
+}
+
+/// Why no further scene can show anything, when the first one was so.
+pub(crate) fn dead_end(lines: &[Heard], exit: &Exit, has_message: bool) -> Option<&'static str> {
+    let has_text = || lines.iter().any(|line| !line.bytes.trim_ascii().is_empty());
+    match exit.spawn_error {
+        Some(_) => Some("it could not be started"),
+        None if has_message => None,
+        None if has_text() => Some("no line of its output is a JSON object"),
+        None => Some("it printed nothing"),
+    }
+}
+
+/// The complaint about a line that is not JSON.
+pub(crate) fn not_json(text: &str, error: &serde_json::Error) -> String {
+    match text.trim_start().starts_with('{') {
+        false => "it is not JSON: write logs to stderr".to_owned(),
+        true if error.is_eof() => "it is not JSON: it ends too early".to_owned(),
+        true => format!("it is not JSON from column {} on", error.column()),
     }
 }
 

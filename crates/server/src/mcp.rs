@@ -25,7 +25,7 @@ use rmcp::model::{
     CompleteRequestParams, CompleteResult, ErrorCode, ErrorData, Implementation,
     ListPromptsRequestMethod, ListPromptsResult, ListResourceTemplatesRequestMethod,
     ListResourceTemplatesResult, ListResourcesRequestMethod, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
+    PaginatedRequestParams, ResultType, ServerCapabilities, ServerConfig, Tool, ToolAnnotations,
 };
 use rmcp::service::RequestContext;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
@@ -116,7 +116,7 @@ impl ServerHandler for Relay {
             // What another server answered is passed on as it is.
             ToolAnswer::Value(value) if value["content"].is_array() => {
                 serde_json::from_value::<CallToolResult>(value)
-                    .map(Into::into)
+                    .map(whole)
                     .map_err(|error| refusal(Fault::new(Code::ParseFailed, error.to_string())))
             }
             ToolAnswer::Value(value) => Ok(CallToolResult::structured(value).into()),
@@ -165,6 +165,13 @@ impl ServerHandler for Relay {
     }
 }
 
+/// A foreign result for this caller. The revision 2026-07-28 wants `resultType`, which older servers do
+/// not send; the library leaves it out for callers of older revisions.
+fn whole(mut result: CallToolResult) -> CallToolResponse {
+    result.result_type.get_or_insert(ResultType::COMPLETE);
+    result.into()
+}
+
 /// Who asks: the guard before every route has put it there.
 fn bearer(context: &RequestContext<RoleServer>) -> Result<Bearer, ErrorData> {
     let caller = context.extensions.get::<Parts>().and_then(|parts| parts.extensions.get());
@@ -190,4 +197,18 @@ fn refusal(fault: Fault) -> ErrorData {
     };
     let data = json!({ "code": fault.code, "hint": fault.hint_on(Surface::Tool) });
     ErrorData::new(code, fault.message, Some(data))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relayed_results_say_that_they_are_complete() {
+        let older = json!({ "content": [{ "type": "text", "text": "7" }], "isError": true });
+        let result: CallToolResult = serde_json::from_value(older).unwrap();
+        let CallToolResponse::Complete(result) = whole(result) else { panic!("it is complete") };
+        let told = serde_json::to_value(result).unwrap();
+        assert_eq!((&told["resultType"], &told["isError"]), (&json!("complete"), &json!(true)));
+    }
 }

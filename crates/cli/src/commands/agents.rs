@@ -53,7 +53,7 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
 
 fn sheet(context: &Context, agent: &AgentView) -> Result<ExitCode, Stopped> {
     if context.global.json {
-        context.print_json(agent)?;
+        context.print_named(agent, ("id", "agent_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
@@ -67,7 +67,7 @@ async fn list(context: &Context, all: bool) -> Result<ExitCode, Stopped> {
     let mut agents: Vec<AgentView> = context.ask(async |client| Ok(client.agents().await?)).await?;
     agents.retain(|agent| all || agent.state != AgentState::Retired);
     if context.global.json {
-        context.print_json(&agents)?;
+        context.print_named(&agents, ("id", "agent_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if agents.is_empty() {
@@ -85,7 +85,7 @@ async fn list(context: &Context, all: bool) -> Result<ExitCode, Stopped> {
 async fn stand(context: &Context, name: String, state: AgentState) -> Result<ExitCode, Stopped> {
     let agent = act(context, async |client| client.stand(&name, state).await).await?;
     match context.global.json {
-        true => context.print_json(&agent)?,
+        true => context.print_named(&agent, ("id", "agent_id"))?,
         false => context.print(&format!("{} is {}", agent.name, agent.state.word()))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -105,7 +105,7 @@ async fn act<T>(
 
 fn told(context: &Context, what: &str, saved: &Saved) -> Result<ExitCode, Stopped> {
     if context.global.json {
-        context.print_json(saved)?;
+        context.print_named(saved, ("id", "agent_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
     for warning in &saved.warnings {

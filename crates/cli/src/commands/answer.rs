@@ -21,7 +21,7 @@ pub async fn approvals(context: &Context) -> Result<ExitCode, Stopped> {
     way.finish().await;
     let (asks, named) = (asks?, named?);
     if context.global.json {
-        context.print_json(&asks)?;
+        context.print_named(&asks, ("ask_id", "approval_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
     if named.is_empty() {
@@ -54,7 +54,7 @@ pub async fn answer(context: &Context, args: args::Answer) -> Result<ExitCode, S
     way.finish().await;
     let ask = answered?;
     match context.global.json {
-        true => context.print_json(&ask)?,
+        true => context.print_named(&ask, ("ask_id", "approval_id"))?,
         false => context.print(&format!(
             "{}: {}",
             render::one_line(&args.choice),

@@ -194,7 +194,11 @@ impl Desk {
                 reported = Instant::now();
                 report(context, begun.elapsed()).await;
             }
-            tokio::time::sleep(LOOK_PAUSE.min(wait.saturating_sub(begun.elapsed()))).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_PAUSE.min(wait.saturating_sub(begun.elapsed()))) => {}
+                // Its caller cancelled the call, and reads no answer.
+                () = context.ct.cancelled() => return Ok(Ok(told)),
+            }
         }
     }
 }

@@ -133,6 +133,27 @@ impl Context {
         crate::terminal::print(text)
     }
 
+    /// Prints rows as JSON, their ids under the name that they have everywhere, such as `task_id`, beside
+    /// the older one.
+    fn print_named(
+        &self,
+        rows: &impl serde::Serialize,
+        (older, name): (&str, &str),
+    ) -> Result<(), Stopped> {
+        let mut rows = serde_json::to_value(rows)
+            .map_err(|error| Fault::new(Code::InternalError, format!("writing JSON: {error}")))?;
+        let each = match &mut rows {
+            serde_json::Value::Array(rows) => rows.iter_mut().collect(),
+            row => vec![row],
+        };
+        for fields in each.into_iter().filter_map(serde_json::Value::as_object_mut) {
+            if let Some(id) = fields.get(older).cloned() {
+                fields.insert(name.to_owned(), id);
+            }
+        }
+        self.print_json(&rows)
+    }
+
     fn print_json(&self, value: &impl serde::Serialize) -> Result<(), Stopped> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Fault::new(Code::InternalError, format!("writing JSON: {error}")))?;

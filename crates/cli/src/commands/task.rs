@@ -108,7 +108,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
     way.finish().await;
     let (task, served) = added?;
     match context.global.json {
-        true => context.print_json(&task)?,
+        true => context.print_named(&task, ("id", "task_id"))?,
         false => context.print(&stands(&task))?,
     }
     if !served {
@@ -172,7 +172,7 @@ async fn list(context: &Context, args: args::TaskList) -> Result<ExitCode, Stopp
     };
     let (tasks, waits, asks) = context.ask(ask).await?;
     if context.global.json {
-        context.print_json(&tasks)?;
+        context.print_named(&tasks, ("id", "task_id"))?;
     } else if tasks.is_empty() {
         context.print(match args.state.is_some() || args.label.is_some() {
             true => "no such tasks; `ostler task list` without filters lists all",
@@ -232,7 +232,7 @@ async fn show(context: &Context, args: args::OneTask) -> Result<ExitCode, Stoppe
     };
     let (sheet, mut asks, paused) = context.ask(ask).await?;
     if context.global.json {
-        context.print_json(&sheet)?;
+        context.print_named(&sheet, ("id", "task_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
@@ -285,7 +285,7 @@ async fn decide(
     way.finish().await;
     let task = decided?;
     match context.global.json {
-        true => context.print_json(&task)?,
+        true => context.print_named(&task, ("id", "task_id"))?,
         false => context.print(&stands(&task))?,
     }
     Ok(ExitCode::SUCCESS)

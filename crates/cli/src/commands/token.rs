@@ -58,7 +58,7 @@ async fn add(
     let given: GivenToken =
         asked(context, async |client| client.send("/api/v1/tokens", &request).await).await?;
     if context.global.json {
-        context.print_json(&given)?;
+        context.print_named(&given, ("id", "token_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
     // Whoever reads the token only is not kept from it.
@@ -73,7 +73,7 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
     let rows: Vec<TokenRow> =
         context.ask(async |client| Ok(client.all("/api/v1/tokens").await?)).await?;
     if context.global.json {
-        context.print_json(&rows)?;
+        context.print_named(&rows, ("id", "token_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
     let lines: Vec<String> = rows.iter().map(line).collect();
@@ -99,7 +99,7 @@ async fn revoke(context: &Context, token: &str) -> Result<ExitCode, Stopped> {
     let path = format!("/api/v1/tokens/{}/revoke", escaped(token));
     let row: TokenRow = asked(context, async |client| client.send(&path, &json!({})).await).await?;
     match context.global.json {
-        true => context.print_json(&row)?,
+        true => context.print_named(&row, ("id", "token_id"))?,
         false => context.print(&format!("token '{}' revoked", row.name))?,
     }
     Ok(ExitCode::SUCCESS)

@@ -217,7 +217,7 @@ fn a_problem_has_the_members_of_its_standard_and_ours() {
     let problem = parsed(&answer);
     let expected = [
         ("type", json!("urn:ostler:fault:not_found")),
-        ("title", json!("there is no such thing")),
+        ("title", json!("not found")),
         ("status", json!(404)),
         ("code", json!("not_found")),
     ];
@@ -361,6 +361,24 @@ fn operations_without_a_body_take_no_content_type() {
     // A body that may be left out is still JSON when it is there.
     let stop = format!("/api/v1/runs/{slow}/stop");
     assert_eq!(door.request("POST", &stop, &plain, "at_once=true").status, 415);
+}
+
+#[test]
+fn ids_of_commands_have_the_names_of_the_api() {
+    let door = Door::open();
+    let said = |args: &[&str]| -> Value {
+        let said = door.ostler.says(args);
+        serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
+    };
+    let added = said(&["task", "add", "hello", "--agent", "demo", "--json"]);
+    assert_eq!(added["task_id"], added["id"], "{added}");
+    assert_eq!(said(&["task", "list", "--json"])[0]["task_id"], added["task_id"]);
+    let given = said(&["token", "add", "--name", "t", "--scope", "viewer", "--json"]);
+    let listed = said(&["token", "list", "--json"]);
+    assert!(listed[0]["token_id"].is_string(), "{given} {listed}");
+    let hired = said(&["agents", "hire", "scout", "--adapter", "demo", "--json"]);
+    assert!(hired["agent_id"].is_string(), "{hired}");
+    assert_eq!(said(&["agents", "--json"])[0]["agent_id"], hired["agent_id"]);
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn a_colleague_is_hired_by_a_persons_yes_and_by_nothing_else() {
             serde_json::from_str::<Vec<Value>>(&listed).ok().filter(|open| !open.is_empty())
         });
         assert_eq!(listed[0]["kind"], "hire");
+        assert_eq!(listed[0]["approval_id"], listed[0]["ask_id"], "the older name is still read");
         answer(&ostler, &question, choice);
         let events = run.finish().events();
         let output = &answered(&events)["output"];

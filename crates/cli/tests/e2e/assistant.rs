@@ -139,7 +139,11 @@ fn assistant_delegates_work_and_brings_it_back() {
     assert!(!failed, "{listed}");
     let runtimes = listed["runtimes"].as_array().unwrap();
     let demo = runtimes.iter().find(|one| one["name"] == "demo").expect("demo is always there");
-    for key in ["installed", "use_when", "dont_use_when", "asks", "resumes", "tells_dollars"] {
+    let needs_adapter = ["process", "acp", "remote"];
+    let startable =
+        runtimes.iter().all(|one| !needs_adapter.iter().any(|name| one["name"] == *name));
+    assert!(startable, "what needs an adapter is in list_agents: {listed}");
+    for key in ["ready", "use_when", "dont_use_when", "asks", "resumes", "tells_dollars"] {
         assert!(!demo[key].is_null(), "{key}: {demo}");
     }
     let missing = listed["not_installed"].as_array().unwrap().len();
@@ -162,6 +166,28 @@ fn assistant_delegates_work_and_brings_it_back() {
     assert!(!failed && diff["files"].is_array(), "{diff}");
     let (costs, failed) = assistant.call("costs", json!({ "by": "agent" }));
     assert!(!failed && costs["costs"][0]["agent"] == "demo", "{costs}");
+    assert!(costs["costs"][0]["usd"].as_f64().is_some_and(|usd| usd > 0.0), "{costs}");
+    let (tasks, _) = assistant.call("list_tasks", json!({}));
+    assert_eq!(tasks["tasks"], json!([]), "only what was handed over is listed");
+    for (tool, args, message) in [
+        ("list_runs", json!({ "outcome": "lucky" }), "`outcome` cannot be `lucky`"),
+        ("start_run", json!({ "agent": "demo", "prompt": 7 }), "`prompt` must be a string"),
+        ("show_run", json!({ "run": "zzz" }), "there is no run 'zzz'"),
+        ("answer", json!({ "approval": "zzz", "choice": "allow" }), "no approval 'zzz' is open"),
+    ] {
+        let (told, failed) = assistant.call(tool, args);
+        assert!(failed && told["message"].as_str().unwrap().starts_with(message), "{told}");
+        assert!(!told["hint"].to_string().contains("/api/v1"), "{told}");
+    }
+    let ask = json!({ "agent": "demo", "prompt": "ask me", "cwd": work, "permission": "ask" });
+    let asking = assistant.call("start_run", ask).0["run_id"].clone();
+    let (waiting, _) = assistant.call("wait_run", json!({ "run": asking }));
+    let approval = &waiting["approvals"][0]["approval_id"];
+    let (answered, failed) =
+        assistant.call("answer", json!({ "approval": approval, "choice": "deny" }));
+    assert!(!failed && answered["taken"] == true, "{answered}");
+    let (told, _) = assistant.call("wait_run", json!({ "run": asking }));
+    assert_eq!(told["approvals"], json!([]), "an answered approval is not told again: {told}");
     for wrong in [json!({ "budget_usd": -1 }), json!({ "timeout_minutes": 0 })] {
         let mut request = json!({ "agent": "demo", "prompt": "x" });
         request.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());

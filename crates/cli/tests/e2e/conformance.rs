@@ -1,8 +1,10 @@
 //! The judge of agents, on good ones and on bad ones: what it says of each is the specification.
 
-use crate::ostler::{Ostler, program};
+use crate::ostler::{Ostler, Said, program};
 use serde_json::Value;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
+use std::process::Stdio;
 
 /// What the judge says besides that all is well, with its exit status.
 fn verdict(ostler: &Ostler, command: &[&str]) -> String {
@@ -106,6 +108,59 @@ fn an_agent_that_does_not_leave_is_named_and_ended() {
     assert_swept(&ostler);
 }
 
+/// The scenes that were played, as people are told.
+fn scenes(said: &Said) -> usize {
+    said.stderr.lines().filter(|line| line.starts_with("playing the scene ")).count()
+}
+
+#[test]
+fn points_appear_as_scenes_end() {
+    let ostler = Ostler::new();
+    let script = "import time\ntime.sleep(0.5)\nprint('{\"type\":\"complete\"}', flush=True)\n";
+    std::fs::write(ostler.instance.work().join("slow.py"), script).unwrap();
+    let mut command = ostler.command(&["conformance", "process", "--", "python3", "slow.py"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut judging = command.spawn().unwrap();
+    let mut first = String::new();
+    let mut stdout = BufReader::new(judging.stdout.take().unwrap());
+    stdout.read_line(&mut first).unwrap();
+    assert!(first.starts_with("✓ starts"), "{first}");
+    assert!(judging.try_wait().unwrap().is_none(), "other scenes are still to be played");
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest).unwrap();
+    assert_eq!(judging.wait().unwrap().code(), Some(0), "{rest}");
+    assert!(
+        rest.contains("\nOstler can run it: yes\nit follows the specification: yes\n"),
+        "{rest}"
+    );
+}
+
+#[test]
+fn prose_ends_judging_after_one_scene() {
+    let ostler = Ostler::new();
+    std::fs::write(ostler.instance.work().join("prose.py"), "print('hello world')\n").unwrap();
+    let said = ostler.says(&["conformance", "process", "--", "python3", "prose.py"]);
+    assert_eq!((said.code, scenes(&said)), (15, 1), "{said:?}");
+    assert!(said.stdout.contains("it is not JSON: write logs to stderr"), "{}", said.stdout);
+    let cut = "points were not tested: no line of its output is a JSON object";
+    assert!(said.stdout.contains(cut), "{}", said.stdout);
+    assert!(said.stdout.contains("Ostler can run it: no (end.said)"), "{}", said.stdout);
+    assert!(said.stdout.lines().count() < 15, "{}", said.stdout);
+}
+
+#[test]
+fn an_agent_that_breaks_the_specification_can_run() {
+    let ostler = Ostler::new();
+    let script = "print('{\"type\":\"progres\"}')\nprint('{\"type\":\"complete\"}')\n";
+    std::fs::write(ostler.instance.work().join("typo.py"), script).unwrap();
+    let said = ostler.says(&["conformance", "process", "--", "python3", "typo.py"]);
+    assert_eq!(said.code, 15, "{said:?}");
+    let meant = "the protocol has no type 'progres'; did you mean 'progress'?";
+    assert!(said.stdout.contains(meant), "{}", said.stdout);
+    let verdict = "Ostler can run it: yes\nit follows the specification: no (lines.types)";
+    assert!(said.stdout.contains(verdict), "{}", said.stdout);
+}
+
 #[test]
 fn what_cannot_be_started_is_said_to_people_too() {
     let ostler = Ostler::new();
@@ -113,6 +168,8 @@ fn what_cannot_be_started_is_said_to_people_too() {
     assert_eq!(said.code, 15, "{said:?}");
     assert!(said.stdout.starts_with("✗ starts"), "{}", said.stdout);
     assert!(said.stdout.contains("no-such-agent"), "{}", said.stdout);
+    assert_eq!(scenes(&said), 1, "{}", said.stderr);
+    assert!(said.stdout.contains("were not tested: it could not be started"), "{}", said.stdout);
     let usage = ostler.says(&["conformance", "process"]);
     assert_eq!(usage.code, 2, "{usage:?}");
 }

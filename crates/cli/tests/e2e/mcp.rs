@@ -659,6 +659,13 @@ fn servers_of_the_configuration_are_offered_and_end_with_the_run() {
     for name in ["OSTLER_LEASE_TOKEN", "OSTLER_API_KEY", "CA_LEASE_TOKEN", "FAR_TOKEN"] {
         assert!(seen.get(name).is_none(), "{name} is not for servers");
     }
+    // A failure of another server is passed on whole, and is a failure in the events too.
+    let failed = near("near__look", &json!({}));
+    assert_eq!(
+        (&failed["isError"], &failed["content"][1]["type"]),
+        (&json!(true), &json!("image"))
+    );
+    assert_eq!(failed["structuredContent"], json!({ "why": "no" }));
     let prompt = near("far__read_task", &json!({}))["structuredContent"]["prompt"].clone();
     assert_eq!(prompt, "be there");
     // What does not say that it only reads needs leave, and what is not there is not there.
@@ -666,9 +673,14 @@ fn servers_of_the_configuration_are_offered_and_end_with_the_run() {
     assert_eq!(guest.call("near__none", &json!({})), Err("unknown_tool".to_owned()));
     assert_eq!(guest.call("gone__x", &json!({})), Err("remote_unavailable".to_owned()));
     let events = guest.finish();
+    let failures = events.iter().filter(|event| {
+        event["kind"] == "tool_result" && event["output"]["structuredContent"]["why"] == "no"
+    });
+    let statuses: Vec<_> = failures.map(|event| event["status"].clone()).collect();
+    assert_eq!(statuses, ["error"]);
     let logs: Vec<_> = events.iter().filter_map(|event| event["text"].as_str()).collect();
     let told = |word: &str| logs.iter().filter(|text| text.contains(word)).count();
-    assert_eq!(told("the MCP server 'near' is connected: 3 tools"), 1, "{logs:?}");
+    assert_eq!(told("the MCP server 'near' is connected: 4 tools"), 1, "{logs:?}");
     assert_eq!((told("'far' is connected"), told("'gone' failed: ")), (1, 1), "{logs:?}");
     let all = serde_json::to_string(&events).unwrap();
     assert!(!all.contains("near-hush-2026") && !all.contains(&far.token), "kept out of the events");

@@ -1,5 +1,5 @@
-"""A small MCP server on standard input and output, with three tools: `add` only reads, `env` tells
-what it sees of its environment, `fail` fails."""
+"""A small MCP server on standard input and output, with four tools: `add` only reads, `env` tells
+what it sees of its environment, `fail` fails and so does `look`, which only reads."""
 
 import json
 import os
@@ -9,6 +9,7 @@ TOOLS = [
     {"name": "add", "description": "a + b", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"name": "env", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
     {"name": "fail", "inputSchema": {"type": "object"}},
+    {"name": "look", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
 ]
 
 
@@ -25,7 +26,9 @@ def answer(method, params):
         elif name == "env":
             text = json.dumps(dict(os.environ))
         else:
-            return {"isError": True, "content": [{"type": "text", "text": "no"}]}
+            image = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+            words = {"type": "text", "text": "no"}
+            return {"isError": True, "content": [words, image], "structuredContent": {"why": "no"}}
         return {"content": [{"type": "text", "text": text}]}
     return None
 

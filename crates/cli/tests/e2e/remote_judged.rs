@@ -132,6 +132,13 @@ fn a_server_that_is_not_there_is_told_in_words() {
     let said = ostler.says(&["conformance", "http", "--", "http://127.0.0.1:9"]);
     assert_eq!(said.code, 15);
     assert!(said.stdout.contains("✗ create "), "{}", said.stdout);
+    let plain = ostler.says(&["conformance", "http", "http://127.0.0.1:9"]);
+    assert_eq!((plain.code, &plain.stdout), (15, &said.stdout), "no `--` is needed");
+    assert!(
+        said.stdout.contains("points were not tested: no server answers there"),
+        "{}",
+        said.stdout
+    );
     let said = ostler.says(&["conformance", "http", "--", "127.0.0.1:9"]);
     assert_eq!(said.code, 2, "{}", said.stderr);
 }
@@ -147,7 +154,11 @@ fn the_page_shows_the_remote_that_is_run_and_the_points_that_are_judged() {
     let ostler = Ostler::new();
     let (_, points) = judged(&ostler, "http://127.0.0.1:9", &[]);
     let row = |point: &Value| {
-        let weight = if point["required"] == true { "required" } else { "advice" };
+        let weight = match (point["to_run"] == true, point["required"] == true) {
+            (true, _) => "to run",
+            (false, true) => "required",
+            (false, false) => "advice",
+        };
         let [id, what] = ["id", "what"].map(|name| point[name].as_str().unwrap());
         format!("| `{id}` | {what} | {weight} |")
     };

@@ -125,6 +125,9 @@ fn covers(offered: &str, tool: &str) -> bool {
 /// The event of an answer.
 pub(super) fn result(id: &str, answer: &ToolAnswer, duration_ms: Option<u64>) -> Draft {
     let (status, denied, output) = match answer {
+        ToolAnswer::Value(value) if answer.foreign_failure().is_some() => {
+            (ToolStatus::Error, None, value.clone())
+        }
         ToolAnswer::Value(value) => (ToolStatus::Ok, None, value.clone()),
         ToolAnswer::Error { code, message } => {
             let denied = matches!(code, Code::PermissionDenied | Code::PermissionUnanswered);

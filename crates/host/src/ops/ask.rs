@@ -89,7 +89,7 @@ pub fn find(asks: Vec<OpenAsk>, given: &str) -> Result<OpenAsk, Fault> {
     });
     match (fitting.next(), fitting.next()) {
         (Some(ask), None) => Ok(ask),
-        (None, _) => Err(Fault::new(Code::NotFound, format!("no question '{given}' is open"))
+        (None, _) => Err(Fault::new(Code::NotFound, format!("no approval '{given}' is open"))
             .with_hint("`ostler approvals` lists what waits for an answer")),
         (Some(_), Some(_)) => {
             Err(Fault::new(Code::NotFound, format!("more than one question fits '{given}'"))

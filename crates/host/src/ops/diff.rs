@@ -76,8 +76,9 @@ pub(super) fn tree_of(host: &Host, row: &RunRow) -> Result<Tree, Fault> {
         }
         false => {
             let message = format!("{} worked in {} itself", row.id, row.cwd);
-            Fault::new(Code::NotSupported, message)
-                .with_hint("look at it there with git diff; --worktree keeps work apart")
+            Fault::new(Code::NotSupported, message).with_hint(
+                "look at it there with git diff; only a run in a worktree has a diff of its own",
+            )
         }
     })
 }

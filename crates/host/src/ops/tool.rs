@@ -16,7 +16,7 @@ use crate::workspace::{Change, Part, Was, Workspace};
 use base64::Engine as _;
 use contract::event::{Body, Comment, Diff, Log, Progress, Remaining, RunResult, Stream};
 use contract::speech::{Ending, ToolAnswer, ToolCall};
-use contract::{Code, Draft, Fault, Policy, Signal, limits};
+use contract::{Code, Draft, Fault, Policy, Signal, limits, misread};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -592,8 +592,11 @@ pub(super) fn understood<T: DeserializeOwned>(tool: &str, args: &Value) -> Resul
         Value::Null => &json!({}),
         args => args,
     };
-    T::deserialize(args)
-        .map_err(|error| Fault::new(Code::Usage, format!("the arguments of {tool}: {error}")))
+    serde_path_to_error::deserialize(args).map_err(|error| {
+        let at = error.path().to_string();
+        let wrong = misread::in_words(&error.into_inner().to_string(), &at);
+        Fault::new(Code::Usage, format!("the arguments of {tool}: {wrong}"))
+    })
 }
 
 fn shown(name: &str) -> String {
@@ -746,7 +749,7 @@ mod tests {
             (
                 "read_file",
                 json!(7),
-                "usage: the arguments of read_file: invalid type: integer `7`, expected struct ReadFile [] 0",
+                "usage: the arguments of read_file: it must be an object, not the number 7 [] 0",
             ),
             (
                 "list_files",

@@ -145,7 +145,7 @@ fn not_begun(error: &ClientInitializeError) -> String {
 pub(super) fn not_answered(error: &ServiceError) -> String {
     match error {
         ServiceError::TransportSend(error) => carried(error),
-        other => other.to_string(),
+        other => refused(&other.to_string()),
     }
 }
 
@@ -153,8 +153,23 @@ pub(super) fn not_answered(error: &ServiceError) -> String {
 fn carried(error: &DynamicTransportError) -> String {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => causes(error),
-        _ => error.to_string(),
+        _ => refused(&error.to_string()),
     }
+}
+
+/// Why a server refused, in words for whoever configured it.
+fn refused(told: &str) -> String {
+    let has = |words: &[&str]| words.iter().any(|word| told.contains(word));
+    if has(&["HTTP 401", "HTTP 403", "Auth required", "AuthRequired", "Insufficient scope"]) {
+        return "it wants a login (HTTP 401 or 403): set its key in `headers` of this server"
+            .to_owned();
+    }
+    if has(&["HTTP 404", "HTTP 405", "nexpected content type", "nexpectedContentType"]) {
+        return "it does not speak streamable HTTP at this url: check the path; the older SSE \
+                transport is not supported"
+            .to_owned();
+    }
+    told.to_owned()
 }
 
 /// The causes of an error, without the address that stands before them: it may hold a secret.
@@ -184,6 +199,16 @@ pub(crate) fn causes(error: &reqwest::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn refusals_say_what_to_change() {
+        let login =
+            refused("Transport [X] error: unexpected server response: HTTP 401 Unauthorized");
+        assert!(login.contains("`headers`"), "{login}");
+        let older = refused("Transport [X] error: unexpected server response: HTTP 405 <html>");
+        assert!(older.contains("SSE") && !older.contains("<html>"), "{older}");
+        assert_eq!(refused("it closed"), "it closed");
+    }
 
     #[test]
     fn headers_cross_the_network_under_tls_alone_and_nothing_goes_where_credentials_are() {

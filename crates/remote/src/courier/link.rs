@@ -163,7 +163,8 @@ async fn refused(response: Response) -> Trouble {
     };
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            Trouble::Lasting(Fault::new(Code::AuthFailed, format!("auth: {words}")))
+            let todo = "set its token with --token-env NAME, or with `auth` of its adapter";
+            Trouble::Lasting(Fault::new(Code::AuthFailed, format!("auth: {words}; {todo}")))
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => Trouble::Gone,
         StatusCode::CONFLICT

@@ -75,10 +75,10 @@ const PRODUCT: Product = Product {
     retries: Retries::Bounded,
     closing: "a message that is closed by its line of tokens, nothing wrong after it, and \
                     `Completed --message-file` in its log; exit 0 alone is none",
-    use_when: "a change in a git repository can be written down in one go by any model \
-                    that LiteLLM knows, without tools",
-    dont_use_when: "commands must be run, a conversation must go on, or the workspace is \
-                    no git repository and shall stay none",
+    use_when: "any model that LiteLLM knows can make the change in one step, in a git \
+                    repository, without tools",
+    dont_use_when: "the agent must run commands or continue a conversation, or the \
+                    workspace is not a git repository",
 };
 
 /// It asks in a terminal or says yes to everything; there is nothing between.

@@ -95,9 +95,10 @@ const PRODUCT: Product = Product {
     retries: Retries::Bounded,
     closing: "a result line without error whose terminal reason is `completed`, after something \
               was said or done",
-    use_when: "code is to be read, changed and tried out with Anthropic's models, with questions, \
-               messages and interrupts during the work",
-    dont_use_when: "the model is another vendor's, or no file and no command may be touched at all",
+    use_when: "you want Anthropic's models to read, change and test code, with \
+                    questions, messages and interrupts during the work",
+    dont_use_when: "the model is another vendor's, or the agent must not touch any file or \
+                    command",
 };
 
 /// By ACP it is driven through a bridge, which is a program of its own.

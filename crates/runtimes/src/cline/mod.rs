@@ -40,10 +40,10 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Silent,
     closing: "a run_result line whose finishReason is completed",
-    use_when: "you have Cline set up with a provider and want its tokens told",
-    dont_use_when: "the prompt is long (it goes on the command line, up to 96 KiB), nothing \
-                    may stay behind after the run (it starts a daemon), or you want to be \
-                    asked before each step",
+    use_when: "you have Cline set up with a provider and want its tokens reported",
+    dont_use_when: "the prompt is long (it goes on the command line, up to 96 KiB), no \
+                    process may stay behind after the run (it starts a daemon), or you \
+                    want to be asked before each step",
 };
 
 /// Headless, it runs everything, and no flag is known that lets it only read.

@@ -45,8 +45,9 @@ const PRODUCT: Product = Product {
     env: &["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
     retries: Retries::Unbounded,
     closing: "turn/completed with status completed",
-    use_when: "the task is code, and messages, interrupts or permission questions are wanted",
-    dont_use_when: "dollars must come from the agent itself: it tells tokens only",
+    use_when: "the task is code, and you want messages, interrupts or permission \
+                    questions",
+    dont_use_when: "dollars must come from the agent itself: it reports only tokens",
 };
 
 /// By ACP it is driven through a bridge, which is a program of its own.

@@ -38,7 +38,7 @@ const PRODUCT: Product = Product {
     retries: Retries::Silent,
     closing: "a result line of subtype success that is no error, after something was said \
                     or done",
-    use_when: "the account is one of Cursor",
+    use_when: "you have a Cursor account",
     dont_use_when: "you want to be asked before each step, to speak during the run, or to \
                     offer it tools of your own",
 };

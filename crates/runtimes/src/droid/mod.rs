@@ -38,7 +38,7 @@ const PRODUCT: Product = Product {
     // Some are bounded, others went on for four minutes; nothing is printed of any.
     retries: Retries::Silent,
     closing: "a completion line; exit 0 is none, it comes after SIGTERM too",
-    use_when: "the account is one of Factory, or its models of one's own are set up",
+    use_when: "you have a Factory account, or set up models of your own there",
     dont_use_when: "you want to see dollars, to be asked before each step, to speak during \
                     the run, or tools by MCP",
 };

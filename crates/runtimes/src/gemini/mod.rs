@@ -50,7 +50,7 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Bounded,
     closing: "a result line of status success; exit 0 alone is none",
-    use_when: "the task needs a long context, or the account is one of Google",
+    use_when: "the task needs a long context, or you have a Google account",
     dont_use_when: "you want to be asked before each step, to speak during the run, or to \
                     see dollars",
 };

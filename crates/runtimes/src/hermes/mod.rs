@@ -42,10 +42,10 @@ const PRODUCT: Product = Product {
     retries: Retries::Silent,
     closing: "a report on stderr that the task was completed and did not fail, beside an \
                     answer on stdout; exit 0 with an answer alone is none",
-    use_when: "its own memory, skills and choice of providers are wanted for a task that \
-                    may do everything",
-    dont_use_when: "you want to see what it does while it does it, to be asked first, to \
-                    go on with a conversation, or to give a prompt above 96 KiB",
+    use_when: "you want its own memory, skills and choice of providers, for a task \
+                    that may do everything",
+    dont_use_when: "you want to watch its steps, be asked first, continue a conversation, \
+                    or give a prompt above 96 KiB",
 };
 
 /// By ACP, which is a program of its own in the same package. It asks about an edit under an id that

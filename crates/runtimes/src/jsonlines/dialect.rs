@@ -359,7 +359,10 @@ fn answer_frame(call: &Call, answer: &ToolAnswer) -> Vec<u8> {
         None => CallId::Text(&call.id),
     };
     let (value, error) = match answer {
-        ToolAnswer::Value(value) => (Some(value), None),
+        ToolAnswer::Value(value) => {
+            let failure = answer.foreign_failure();
+            (Some(value), failure.map(|text| format!("{}: {text}", Code::UpstreamError)))
+        }
         ToolAnswer::Error { code, message } => (None, Some(format!("{code}: {message}"))),
     };
     Said::ToolResult { id, ok: error.is_none(), value, error }.frame()

@@ -45,7 +45,7 @@ const PRODUCT: Product = Product {
     ],
     retries: family::RETRIES,
     closing: family::CLOSING,
-    use_when: "the account is one of Kilo, or its modes are wanted",
+    use_when: "you have a Kilo account, or want its modes",
     dont_use_when: "a start of more than ten seconds is too slow, or you want to be asked \
                     before each step or to speak during the run",
 };

@@ -45,10 +45,10 @@ const PRODUCT: Product = Product {
     retries: Retries::Silent,
     closing: "the words `Agent finished`, without an error of the conversation before \
                     them, and then the conversation's id; exit 0 alone is none",
-    use_when: "the model is one that LiteLLM knows and everything may be done in the \
-                    workspace",
-    dont_use_when: "tokens or dollars must be counted, something must be asked first, or \
-                    the prompt must not be seen among the processes of the machine",
+    use_when: "the model is one that LiteLLM knows, and the agent may do everything \
+                    in the workspace",
+    dont_use_when: "you need tokens or dollars counted or want to be asked first, or the \
+                    prompt must not show in the process list",
 };
 
 /// Headless, it approves everything itself, and there is no switch against that.

@@ -67,7 +67,8 @@ impl Runtime for ByHttp {
             skills: None,
             login: None,
             handshake: None,
-            use_when: "the agent is a service on another machine, or is dear to start".to_owned(),
+            use_when: "the agent is a service on another machine, or is expensive to start"
+                .to_owned(),
             dont_use_when: "the agent is a program of this machine".to_owned(),
             config_schema: [
                 ("baseUrl", json!({ "type": "string", "description": "where the remote listens" })),

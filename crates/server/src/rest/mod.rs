@@ -28,7 +28,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, delete, get, patch, post};
 use axum::{Json, Router};
 use bytes::Bytes;
-use contract::{Code, Fault, Scope, Surface, access::PROBLEM_TYPE};
+use contract::{Code, Fault, Scope, Surface, access::PROBLEM_TYPE, misread};
 use describe::Described;
 use serde::de::DeserializeOwned;
 use std::sync::LazyLock;
@@ -128,13 +128,13 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/host",
         methods: &[
-            at!(get Viewer host::show, "who hosts this data directory, and how its store is"),
+            at!(get Viewer host::show, "show the host of this data directory and the state of its store"),
         ],
     },
     Route {
         path: "/api/v1/host/handover",
         methods: &[
-            at!(post Admin host::hand_over, "make room for another host; a server does not"),
+            at!(post Admin host::hand_over, "hand this data directory over to another host; a server refuses"),
         ],
     },
     Route {
@@ -144,7 +144,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/feed",
         methods: &[
-            at!(get Viewer feed::show, "hints of what changed, server-sent: look there again"),
+            at!(get Viewer feed::show, "follow hints about what changed, as server-sent events"),
         ],
     },
     Route {
@@ -153,44 +153,46 @@ pub const ROUTES: &[Route] = &[
             at!(get Viewer runs::list,
                 "runs, newest first; filter by agent, state, outcome, since and cwd"),
             at!(post Operator runs::start,
-                "start a run: 201, or 202 while it waits for a slot and is to be asked for again"),
+                "start a run: 201, or 202 while it waits for a slot; repeat the request until it is 201"),
         ],
     },
     Route {
         path: "/api/v1/runs/{run}",
         methods: &[
-            at!(get Viewer runs::show, "one run, or with view=transcript what it said, joined"),
+            at!(get Viewer runs::show, "show a run; view=transcript gives its transcript with joined pieces"),
             at!(delete Admin runs::delete,
                 "delete a run that has ended; its costs stay; 409 if its worktree has work that was not applied, unless force=true"),
         ],
     },
     Route {
         path: "/api/v1/runs/{run}/plan",
-        methods: &[at!(get Viewer runs::plan, "its sealed launch plan")],
+        methods: &[at!(get Viewer runs::plan, "show the launch plan of a run, without secrets")],
     },
     Route {
         path: "/api/v1/runs/{run}/trace",
-        methods: &[at!(get Viewer runs::trace, "its sealed raw output, as JSON lines")],
+        methods: &[
+            at!(get Viewer runs::trace, "show the raw output of a run as JSON lines, without secrets"),
+        ],
     },
     Route {
         path: "/api/v1/runs/{run}/events",
         methods: &[at!(get Viewer runs::events,
-            "its events: server-sent and followed with accept: text/event-stream, else JSON lines up to now")],
+            "show the events of a run: server-sent and followed with accept: text/event-stream, else JSON lines up to now")],
     },
     Route {
         path: "/api/v1/runs/{run}/workspace",
         methods: &[at!(get Run workspace::show,
-            "its workspace as a tar file, for the token of that run while it lives")],
+            "download the workspace of a live run as a tar file, with the token of that run")],
     },
     Route {
         path: "/api/v1/runs/{run}/diff",
         methods: &[at!(get Viewer trees::diff,
-            "what it changed in its worktree; patch=false leaves the patch out")],
+            "show the changes of a run in its worktree; patch=false leaves the patch out")],
     },
     Route {
         path: "/api/v1/runs/{run}/apply",
         methods: &[at!(post Operator trees::apply,
-            "bring its work back from its worktree, by merge or patch")],
+            "merge the changes of a run from its worktree, or apply them as a patch")],
     },
     Route {
         path: "/api/v1/worktrees",
@@ -210,7 +212,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/runs/{run}/callback",
         methods: &[at!(post Run callback::take,
-            "events of a service that calls back, for the token of its live run")],
+            "take events of a service that calls back, with the token of its live run")],
     },
     Route {
         path: "/api/v1/runs/{run}/commands",
@@ -232,64 +234,64 @@ pub const ROUTES: &[Route] = &[
         path: "/api/v1/tasks",
         methods: &[
             at!(get Viewer tasks::list,
-                "tasks: state=, label=, order=oldest or newest; after= the next of the page before"),
+                "list tasks; filter by state and label; order=oldest or newest"),
             at!(post Operator tasks::add,
-                "hand a task over to the queue; the same id or key again is the same task"),
+                "add a task to the queue; a second request with the same id or key returns the first task"),
         ],
     },
     Route {
         path: "/api/v1/tasks/{task}",
         methods: &[
-            at!(get Viewer tasks::show, "one task, by its own id or by that of a run of it"),
+            at!(get Viewer tasks::show, "show a task, by its id or by that of one of its runs"),
         ],
     },
     Route {
         path: "/api/v1/tasks/{task}/cancel",
-        methods: &[at!(post Operator tasks::cancel, "cancel it; one that runs is stopped")],
+        methods: &[at!(post Operator tasks::cancel, "cancel a task; its live run is stopped")],
     },
     Route {
         path: "/api/v1/tasks/{task}/retry",
-        methods: &[at!(post Operator tasks::retry, "try one that waits now")],
+        methods: &[at!(post Operator tasks::retry, "start a waiting task now")],
     },
     Route {
         path: "/api/v1/tasks/{task}/reopen",
-        methods: &[at!(post Operator tasks::reopen, "open a failed one again")],
+        methods: &[at!(post Operator tasks::reopen, "put a failed task back into the queue")],
     },
     Route {
         path: "/api/v1/tasks/{task}/approve",
-        methods: &[at!(post Operator tasks::approve, "take its result")],
+        methods: &[at!(post Operator tasks::approve, "approve the result of a task in review")],
     },
     Route {
         path: "/api/v1/tasks/{task}/reject",
         methods: &[
-            at!(post Operator tasks::reject, "send it back; the reason is what its agent is asked next"),
+            at!(post Operator tasks::reject, "send a task in review back; the reason is the next prompt of its agent"),
         ],
     },
     Route {
         path: "/api/v1/tasks/{task}/comment",
         methods: &[
-            at!(post Operator tasks::comment, "say something of it; agents that are mentioned are woken"),
+            at!(post Operator tasks::comment, "comment on a task; agents that are mentioned are woken"),
         ],
     },
     Route {
         path: "/api/v1/tasks/{task}/budget",
         methods: &[at!(post Operator tasks::set_budget,
-            "change what it and the tasks below it may spend; null takes a limit away")],
+            "change the budget of a task and of the tasks below it; null removes a limit")],
     },
     Route {
         path: "/api/v1/agents",
         methods: &[
-            at!(get Viewer agents::list, "who works here: hired, or configured"),
+            at!(get Viewer agents::list, "list agents, hired and configured"),
             at!(post Admin agents::hire,
-                "hire an agent: its name, and as spec what agents.<name> takes"),
+                "hire an agent; spec takes the keys of agents.<name> in the configuration"),
         ],
     },
     Route {
         path: "/api/v1/agents/{agent}",
         methods: &[
-            at!(get Viewer agents::show, "one agent; glance=true leaves out what it runs and spends"),
+            at!(get Viewer agents::show, "show an agent; glance=true leaves out its runs and costs"),
             at!(patch Admin agents::edit,
-                "change the spec of a hired agent; a key that is null goes away"),
+                "change the spec of a hired agent; a key that is null is removed"),
         ],
     },
     Route {
@@ -317,12 +319,12 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/costs",
         methods: &[at!(get Viewer money::costs,
-            "what was spent, newest days first: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
+            "list costs, newest days first: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
     },
     Route {
         path: "/api/v1/budgets",
         methods: &[at!(get Viewer quotas::budgets,
-                "the budgets that runs share, and what is left of them: all of them, at most 64")],
+                "list the budgets that runs share, with the remainder: all of them, at most 64")],
     },
     Route {
         path: "/api/v1/quotas",
@@ -332,12 +334,12 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/quotas/clear",
         methods: &[at!(post Operator quotas::clear,
-            "let runs start again in a scope, whatever its provider said")],
+            "let runs start again in a scope, whatever its provider reported")],
     },
     Route {
         path: "/api/v1/prices",
         methods: &[
-            at!(get Viewer money::prices, "the prices that count, by name: model is a part of it"),
+            at!(get Viewer money::prices, "list prices in use, by name; model= is a part of the name"),
             at!(post Admin money::import, "import prices in the format of LiteLLM or models.dev"),
         ],
     },
@@ -348,17 +350,17 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/tokens",
         methods: &[
-            at!(get Admin tokens::list, "the tokens that are good besides the owner's, oldest first"),
-            at!(post Admin tokens::add, "give a token; it is shown this once"),
+            at!(get Admin tokens::list, "list valid tokens except the owner's, oldest first"),
+            at!(post Admin tokens::add, "make a token; it is shown only in this answer"),
         ],
     },
     Route {
         path: "/api/v1/tokens/{token}/revoke",
-        methods: &[at!(post Admin tokens::revoke, "take a token away")],
+        methods: &[at!(post Admin tokens::revoke, "revoke a token")],
     },
     Route {
         path: "/api/v1/sign-in",
-        methods: &[at!(post Admin sign_in::link, "a link that signs a browser in, once")],
+        methods: &[at!(post Admin sign_in::link, "make a link that signs a browser in, once")],
     },
 ];
 
@@ -564,25 +566,42 @@ fn read<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Problem
         unread(&error.into_inner(), &path)
     });
     let ended = |value| reader.end().map(|()| value).map_err(|error| unread(&error, "."));
+    // The reader of an enum calls a number bad syntax, though it is good JSON.
+    let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
     read.and_then(ended)
+        .map_err(|Unread { message, field }| match field {
+            Some(field) if is_json() => format!("`{field}` has the wrong form in the request body"),
+            Some(_) | None => message,
+        })
         .map_err(|message| Problem(Fault::new(Code::Usage, message).with_hint(operation)))
+}
+
+/// Why a body could not be read.
+struct Unread {
+    message: String,
+    /// The field at which its text is bad syntax.
+    field: Option<String>,
 }
 
 /// What is wrong with a body, in words for the author of a request: the field, and for text that is no
 /// JSON its place.
-fn unread(error: &serde_json::Error, path: &str) -> String {
+fn unread(error: &serde_json::Error, path: &str) -> Unread {
     let (line, column) = (error.line(), error.column());
     let said = error.to_string();
     let place = format!(" at line {line} column {column}");
     let said = said.strip_suffix(&place).unwrap_or(&said);
-    match error.classify() {
-        serde_json::error::Category::Data if path == "." => format!("{said} in the request body"),
-        serde_json::error::Category::Data => format!("{said} in `{path}` of the request body"),
-        serde_json::error::Category::Syntax | serde_json::error::Category::Eof => {
-            format!("the request body is not JSON: {said}{place}")
+    let message = match error.classify() {
+        serde_json::error::Category::Data => {
+            format!("{} in the request body", misread::in_words(said, path))
+        }
+        serde_json::error::Category::Syntax => format!("the request body is not JSON{place}"),
+        serde_json::error::Category::Eof => {
+            format!("the request body is not JSON: it ends too early{place}")
         }
         serde_json::error::Category::Io => format!("reading the request body: {said}"),
-    }
+    };
+    let is_syntax = error.classify() == serde_json::error::Category::Syntax;
+    Unread { message, field: (is_syntax && path != ".").then(|| path.to_owned()) }
 }
 
 /// What follows the question mark, whose faults are ours.
@@ -598,6 +617,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Options<T> {
                 let said = error.body_text();
                 let said = said.strip_prefix("Failed to deserialize query string: ");
                 let said = said.map_or_else(|| error.body_text(), str::to_owned);
+                let said = match said.split_once(": ") {
+                    Some((name, said)) if !name.contains([' ', '\'']) => {
+                        misread::in_words(said, name)
+                    }
+                    Some(_) | None => misread::in_words(&said, ""),
+                };
                 let operation = described(&parts.method, parts.extensions.get::<MatchedPath>());
                 let message = format!("{said} in the query");
                 Err(Problem(Fault::new(Code::Usage, message).with_hint(operation)))
@@ -661,6 +686,7 @@ mod tests {
 
     #[test]
     fn wrong_bodies_are_told_in_words_of_the_api() {
+        use contract::plan::Limit;
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Wanted {
@@ -668,26 +694,25 @@ mod tests {
             cwd: String,
             #[expect(dead_code, reason = "it is only read")]
             limit: Option<u32>,
+            #[expect(dead_code, reason = "it is only read")]
+            #[serde(default)]
+            wall: Option<Limit>,
         }
         let rows = [
             ("{}", "missing field `cwd` in the request body"),
             (
                 r#"{"cwd":"/x","limit":"many"}"#,
-                "invalid type: string \"many\", expected u32 in `limit` of the request body",
+                "`limit` must be a whole number of 0 or more, not the string \"many\" in the request body",
             ),
             (
                 r#"{"path":1}"#,
-                "unknown field `path`, expected `cwd` or `limit` in `path` of the request body",
+                "unknown field `path`, expected one of `cwd`, `limit`, `wall` in the request body",
             ),
-            (
-                r#"{"cwd":"#,
-                "the request body is not JSON: EOF while parsing a value at line 1 column 7",
-            ),
-            (
-                r#"{"cwd":"/x"} x"#,
-                "the request body is not JSON: trailing characters at line 1 column 14",
-            ),
+            (r#"{"cwd":"#, "the request body is not JSON: it ends too early at line 1 column 7"),
+            (r#"{"cwd":"/x"} x"#, "the request body is not JSON at line 1 column 14"),
             ("[]", "the request body is a list, and must be an object"),
+            ("\"x\"", "it must be an object, not the string \"x\" in the request body"),
+            (r#"{"cwd":"/x","wall":5}"#, "`wall` has the wrong form in the request body"),
         ];
         for (body, message) in rows {
             let Problem(fault) = object::<Wanted>("see it", body.as_bytes()).unwrap_err();

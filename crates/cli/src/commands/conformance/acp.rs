@@ -3,27 +3,28 @@
 //! to the stage, and the one file that the agent may be asked for is looked for.
 
 use super::stage::{Heeded, Partner, Stage};
-use super::{interrupted, patience_ms};
+use super::{Judged, Progress, interrupted, patience_ms};
 use crate::args;
-use crate::commands::{Context, Stopped};
+use crate::commands::Stopped;
 use crate::config::acp_adapter;
 use contract::limits::FAREWELL_MS;
 use contract::plan::Lane;
-use runtimes::acp::judge::{self, Act, Client, Finding, Recording, Scene, Setting};
+use runtimes::acp::judge::{self, Act, Client, Recording, Scene, Setting};
 
-pub(super) async fn findings(
-    context: &Context,
+pub(super) async fn judged(
+    progress: &mut Progress<'_>,
     args: &args::JudgedAcp,
-) -> Result<Vec<Finding>, Stopped> {
+) -> Result<Judged, Stopped> {
     let mut adapter = acp_adapter("agent")?;
     adapter.env_passthrough = args.env.clone();
     let judged = &args.judged;
-    let stage = Stage::new(context, &judged.command, adapter, Lane::Acp)?;
+    let stage = Stage::new(progress.context, &judged.command, adapter, Lane::Acp)?;
     let mut recordings: Vec<Recording> = Vec::new();
     for scene in Scene::ALL {
         if !scene.is_worth_playing(&recordings) {
             continue;
         }
+        progress.plays(scene.word());
         let room = stage.room(scene.room().word(), &[])?;
         let setting = Setting {
             cwd: room.display().to_string(),
@@ -40,8 +41,13 @@ pub(super) async fn findings(
         done.killed = forced;
         done.wrote = room.join(judge::FILE).exists();
         recordings.push(Recording { scene, lines, exchanges, done, exit });
+        let findings = judge::judge(&recordings);
+        progress.found(&findings)?;
+        if let cut_short @ Some(_) = judge::dead_end(&recordings) {
+            return Ok(Judged { findings, cut_short });
+        }
     }
-    Ok(judge::judge(&recordings))
+    Ok(Judged { findings: judge::judge(&recordings), cut_short: None })
 }
 
 impl Partner for Client {

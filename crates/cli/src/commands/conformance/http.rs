@@ -1,16 +1,15 @@
-//! `ostler conformance http -- URL`: a scripted caller of ca-http-v1. Each scene opens a session of its
+//! `ostler conformance http URL`: a scripted caller of ca-http-v1. Each scene opens a session of its
 //! own and closes it again, whatever comes of it; `wire` has the hands, `points` what is judged. Nothing
 //! is started here and nothing is stored: a server is judged by what it answers, from outside.
 
 mod points;
 mod wire;
 
-use super::{interrupted, patience_ms};
+use super::{Judged, Progress, interrupted, patience_ms};
 use crate::args;
-use crate::commands::{Context, Stopped};
+use crate::commands::Stopped;
 use contract::{Code, Fault};
 use points::{Book, Point};
-use runtimes::verdict::Finding;
 use serde_json::{Value, json};
 use std::time::Duration;
 use wire::{Answer, Caller, Record, Stream};
@@ -22,13 +21,13 @@ const RECORDS_MAX: usize = 10_000;
 /// How soon a session must end after a shutdown.
 const SHUTDOWN_MS: u64 = 10_000;
 
-pub(super) async fn findings(
-    context: &Context,
+pub(super) async fn judged(
+    progress: &mut Progress<'_>,
     args: &args::JudgedHttp,
-) -> Result<Vec<Finding>, Stopped> {
+) -> Result<Judged, Stopped> {
     let token = match &args.token_env {
         None => None,
-        Some(name) => match context.surroundings.vars.get(name) {
+        Some(name) => match progress.context.surroundings.vars.get(name) {
             Some(token) => Some(token.trim().to_owned()),
             None => {
                 let message = format!("--token-env {name}: the variable is not set");
@@ -39,12 +38,43 @@ pub(super) async fn findings(
     let patience = Duration::from_millis(patience_ms(args.patience));
     let caller = Caller::new(&args.url, token, patience)?;
     let mut judge = Judge { caller, prompt: args.prompt.clone(), book: Book::default(), names: 0 };
-    interrupted(async {
-        judge.play().await;
-        Ok(())
-    })
-    .await?;
-    Ok(judge.book.findings())
+    let mut cut_short = None;
+    for scene in Scene::ALL {
+        progress.plays(scene.word());
+        let played = interrupted(async { Ok(judge.play(scene).await) }).await?;
+        progress.found(&judge.book.findings())?;
+        if !played {
+            cut_short = Some("no server answers there");
+            break;
+        }
+    }
+    Ok(Judged { findings: judge.book.findings(), cut_short })
+}
+
+/// One part of the conversation, in the order in which they are played.
+#[derive(Debug, Clone, Copy)]
+enum Scene {
+    /// Whether a server is there, and what it must refuse.
+    Strangers,
+    /// One session to its end.
+    Plain,
+    /// A session that is told to leave.
+    Shutdown,
+    /// A session that is closed in the middle.
+    Deleted,
+}
+
+impl Scene {
+    const ALL: [Self; 4] = [Self::Strangers, Self::Plain, Self::Shutdown, Self::Deleted];
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Strangers => "strangers",
+            Self::Plain => "plain",
+            Self::Shutdown => "shutdown",
+            Self::Deleted => "deleted",
+        }
+    }
 }
 
 struct Judge {
@@ -72,13 +102,23 @@ fn number(id: &str) -> Option<u64> {
 }
 
 impl Judge {
-    async fn play(&mut self) {
-        let reached = self.caller.get("/healthz", None).await;
-        self.book.hold(Point::Health, reached.status == Some(200), || reached.told());
-        self.strangers().await;
-        self.plain().await;
-        self.shutdown().await;
-        self.deleted().await;
+    /// Plays a scene; false when no server answers.
+    async fn play(&mut self, scene: Scene) -> bool {
+        match scene {
+            Scene::Strangers => {
+                let reached = self.caller.get("/healthz", None).await;
+                self.book.hold(Point::Health, reached.status == Some(200), || reached.told());
+                if reached.status.is_none() {
+                    self.book.hold(Point::Create, false, || reached.told());
+                    return false;
+                }
+                self.strangers().await;
+            }
+            Scene::Plain => self.plain().await,
+            Scene::Shutdown => self.shutdown().await,
+            Scene::Deleted => self.deleted().await,
+        }
+        true
     }
 
     /// A name that no other session has, on this server or the next.

@@ -2,24 +2,25 @@
 //! said and judged is `runtimes::jsonlines::judge`; here it is only handed on to the stage.
 
 use super::stage::{Heeded, Partner, Stage};
-use super::{interrupted, patience_ms};
+use super::{Judged, Progress, interrupted, patience_ms};
 use crate::args;
-use crate::commands::{Context, Stopped};
+use crate::commands::Stopped;
 use crate::config::process_adapter;
 use contract::plan::Lane;
-use runtimes::jsonlines::judge::{self, Act, Finding, Orchestrator, Recording, Scene};
+use runtimes::jsonlines::judge::{self, Act, Orchestrator, Recording, Scene};
 
-pub(super) async fn findings(
-    context: &Context,
+pub(super) async fn judged(
+    progress: &mut Progress<'_>,
     args: &args::Judged,
-) -> Result<Vec<Finding>, Stopped> {
+) -> Result<Judged, Stopped> {
     let adapter = process_adapter("agent")?;
-    let stage = Stage::new(context, &args.command, adapter, Lane::Process)?;
+    let stage = Stage::new(progress.context, &args.command, adapter, Lane::Process)?;
     let mut recordings: Vec<Recording> = Vec::new();
     for scene in Scene::ALL {
         if !scene.is_worth_playing(&recordings) {
             continue;
         }
+        progress.plays(scene.word());
         let room = stage.room(scene.word(), &[(judge::NOTE, judge::NOTE_TEXT)])?;
         let mut orchestrator = Orchestrator::new(scene, patience_ms(args.patience));
         let played = stage.play(scene.word(), &room, 0, &mut orchestrator);
@@ -27,8 +28,13 @@ pub(super) async fn findings(
         let mut done = orchestrator.done();
         done.stopped = done.stopped || forced;
         recordings.push(Recording { scene, lines, done, exit });
+        let findings = judge::judge(&recordings);
+        progress.found(&findings)?;
+        if let cut_short @ Some(_) = judge::dead_end(&recordings) {
+            return Ok(Judged { findings, cut_short });
+        }
     }
-    Ok(judge::judge(&recordings))
+    Ok(Judged { findings: judge::judge(&recordings), cut_short: None })
 }
 
 impl Partner for Orchestrator {

@@ -10,7 +10,7 @@ use super::views;
 use crate::client::{Client, escaped};
 use crate::way::Way;
 use contract::event::Body;
-use contract::{Code, Fault, Page, RunState, Wish};
+use contract::{AskId, Code, Fault, Page, RunId, RunState, Wish, misread};
 use futures::StreamExt as _;
 use host::ops::apply::ApplyRequest;
 use host::ops::ask;
@@ -35,10 +35,17 @@ const TURNS_MAX: u32 = 5;
 const PATCH_BYTES_MAX: usize = 20_000;
 /// Between two of those, where the host answered at once.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
+/// How often an approval that was answered is looked for before the answer is told as under way.
+const TAKEN_LOOKS_MAX: u32 = 40;
+/// Between two of those looks.
+const TAKEN_PAUSE: Duration = Duration::from_millis(50);
 
 fn read<T: DeserializeOwned>(args: Value) -> Result<T, Fault> {
-    let wrong = |error| Fault::new(Code::Usage, format!("{error} in the arguments"));
-    serde_json::from_value(args).map_err(wrong)
+    serde_path_to_error::deserialize(args).map_err(|error| {
+        let at = error.path().to_string();
+        let wrong = misread::in_words(&error.into_inner().to_string(), &at);
+        Fault::new(Code::Usage, format!("{wrong} in the arguments"))
+    })
 }
 
 /// The place that tools act from.
@@ -117,6 +124,7 @@ pub(super) async fn perform(
             let ListRuns { limit, live, agent, outcome, since } = read(args)?;
             let limit = limit.unwrap_or(LISTED).min(LISTED_MAX);
             let mut path = format!("/api/v1/runs?limit={limit}&live={live}");
+            let outcome = outcome.map(|outcome| outcome.word().to_owned());
             for (name, value) in [("agent", agent), ("outcome", outcome), ("since", since)] {
                 path.extend(value.map(|value| format!("&{name}={}", escaped(&value))));
             }
@@ -130,11 +138,14 @@ pub(super) async fn perform(
         ToolName::StartRun => start(way, read(args)?, cwd).await,
         ToolName::Say => {
             let Say { run, text } = read(args)?;
-            wish(way, &run, Wish::Say { text }).await
+            let run = wish(way, &run, Wish::Say { text }).await?;
+            Ok(json!({ "run_id": run, "next": "call wait_run with this run_id" }))
         }
         ToolName::StopRun => {
             let OneRun { run } = read(args)?;
-            wish(way, &run, Wish::Stop { reason: Code::Cancelled, at_once: false }).await
+            let stop = Wish::Stop { reason: Code::Cancelled, at_once: false };
+            let run = wish(way, &run, stop).await?;
+            Ok(json!({ "run_id": run, "next": "it is ending: call wait_run for its result" }))
         }
         ToolName::ListApprovals => {
             let Nothing {} = read(args)?;
@@ -148,14 +159,21 @@ pub(super) async fn perform(
             let (run, id) = (open.run_id, host::chance::command_id());
             let wish = Wish::Answer { ask_id: open.ask_id, option: choice, by: None, reason };
             way.ask(async |client| client.wish(run, id, &wish).await).await?;
-            Ok(json!({ "answered": views::approval(&open) }))
+            let taken = taken(way, open.ask_id).await?;
+            Ok(json!({
+                "approval_id": open.ask_id,
+                "run_id": open.run_id,
+                "taken": taken,
+                "next": "call wait_run with this run_id",
+            }))
         }
     }
 }
 
 async fn list_tasks(way: &mut Way<'_>, given: ListTasks) -> Result<Value, Fault> {
     let ListTasks { state, label, limit, after } = given;
-    let mut path = format!("/api/v1/tasks?order=newest&limit={}", limit.unwrap_or(LISTED));
+    let limit = limit.unwrap_or(LISTED).min(LISTED_MAX);
+    let mut path = format!("/api/v1/tasks?order=newest&handed_over=true&limit={limit}");
     let state = state.map(|state| state.word().to_owned());
     for (name, value) in [("state", state), ("label", label), ("after", after)] {
         if let Some(value) = value {
@@ -228,14 +246,27 @@ async fn show(client: &Client, run: &str, after: u64) -> Result<Value, Fault> {
     Ok(json!({ "run": views::run(&row), "entries": entries, "next": next }))
 }
 
-async fn wish(way: &mut Way<'_>, run: &str, wish: Wish) -> Result<Value, Fault> {
+async fn wish(way: &mut Way<'_>, run: &str, wish: Wish) -> Result<RunId, Fault> {
     let id = host::chance::command_id();
     let put = async |client: &Client| {
         let row = client.run(run).await?;
         client.wish(row.id, id, &wish).await?;
         Ok(row.id)
     };
-    Ok(json!({ "run_id": way.ask(put).await? }))
+    way.ask(put).await
+}
+
+/// Waits until an approval that was answered is not open any more, so that the next look at its run does
+/// not tell it again.
+async fn taken(way: &mut Way<'_>, answered: AskId) -> Result<bool, Fault> {
+    for _ in 0..TAKEN_LOOKS_MAX {
+        let open = way.ask(async |client| client.asks().await).await?;
+        if open.iter().all(|ask| ask.ask_id != answered) {
+            return Ok(true);
+        }
+        tokio::time::sleep(TAKEN_PAUSE).await;
+    }
+    Ok(false)
 }
 
 /// A run as `wait_run` tells it: where it stands, and its answer when it has ended.
@@ -278,21 +309,23 @@ fn shortened(mut diff: Diff) -> Value {
     json!(diff)
 }
 
-/// The runtimes whose program is here, with when to use each; the names of the others.
+/// The runtimes whose program is here, with when to use each; the names of the others. Runtimes that
+/// need an adapter of the configuration are found through list_agents instead.
 fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
     let path = here.vars.get("PATH").map(String::as_str);
     let cards = runtimes::registry::all().iter().map(|runtime| runtime.card());
+    let cards = cards.filter(|card| !card.needs_adapter());
     let is_installed = |card: &contract::Card| {
         let program = card.requires.first().map(|required| required.binary.as_str());
         program.is_none_or(|program| host::diagnose::find_program(program, path).is_some())
     };
     let (installed, missing): (Vec<_>, Vec<_>) = cards.partition(is_installed);
     let mut described: Vec<_> = installed.iter().map(views::runtime).collect();
-    described.iter_mut().for_each(|one| one["installed"] = true.into());
+    described.iter_mut().for_each(|one| one["ready"] = true.into());
     if given.all {
         described.extend(missing.iter().map(|card| {
             let mut one = views::runtime(card);
-            one["installed"] = false.into();
+            one["ready"] = false.into();
             one
         }));
     }

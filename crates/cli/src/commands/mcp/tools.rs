@@ -3,9 +3,10 @@
 //! them out is `perform.rs`.
 
 use contract::state::Review;
-use contract::{Policy, TaskState};
+use contract::{Outcome, Policy, TaskState};
 use rmcp::model::ToolAnnotations;
 use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -21,6 +22,41 @@ enum Effect {
     Changes,
     /// Ends work or changes files of the person; the same call again changes nothing more.
     Destroys,
+}
+
+/// Lets every argument have one type. An argument that may be absent is one that is not required; that
+/// it may be null besides tells a model nothing, and some clients read only types with one name.
+fn without_null(schema: &mut Value) {
+    let is_null = |schema: &Value| schema["type"] == "null";
+    match schema {
+        Value::Object(fields) => {
+            if let Some(Value::Array(types)) = fields.get_mut("type") {
+                types.retain(|name| name != "null");
+                let only = (types.len() == 1).then(|| types[0].clone());
+                fields.extend(only.map(|only| ("type".to_owned(), only)));
+            }
+            if let Some(Value::Array(words)) = fields.get_mut("enum") {
+                words.retain(|word| !word.is_null());
+            }
+            let choices = fields.get("anyOf").and_then(Value::as_array);
+            let other: Vec<_> = choices.into_iter().flatten().filter(|one| !is_null(one)).collect();
+            if let [Value::Object(only)] = other.as_slice() {
+                let only = only.clone();
+                fields.remove("anyOf");
+                // What is said of the argument is more than what is said of its type.
+                for (name, value) in only {
+                    fields.entry(name).or_insert(value);
+                }
+            }
+            if fields.get("default").is_some_and(Value::is_null) {
+                fields.remove("default");
+            }
+            fields.remove("format");
+            fields.values_mut().for_each(without_null);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_null),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }
 
 /// One line for each: its name, its arguments, its effect and its description.
@@ -62,11 +98,21 @@ macro_rules! tools {
             }
 
             pub fn schema(self) -> Map<String, Value> {
+                let settings = SchemaSettings::draft2020_12().with(|settings| {
+                    settings.inline_subschemas = true;
+                    settings.meta_schema = None;
+                });
+                let generator = settings.into_generator();
                 let schema = match self {
-                    $(Self::$tool => schemars::schema_for!($args),)+
+                    $(Self::$tool => generator.into_root_schema_for::<$args>(),)+
                 };
-                match schema.to_value() {
-                    Value::Object(schema) => schema,
+                let mut schema = schema.to_value();
+                without_null(&mut schema);
+                match schema {
+                    Value::Object(mut schema) => {
+                        schema.remove("title");
+                        schema
+                    }
                     _ => Map::new(),
                 }
             }
@@ -75,7 +121,7 @@ macro_rules! tools {
 }
 
 tools! {
-    ListRuntimes = "list_runtimes" ListRuntimes, Reads: "List the coding agents (runtimes) that start_run can start, with when to use each and what each can do. Call it before the first start_run. Those that are not installed are named only; `all: true` describes them too.";
+    ListRuntimes = "list_runtimes" ListRuntimes, Reads: "List the coding agents (runtimes) that start_run can start, with when to use each and what each can do. Call it before the first start_run. `ready` means that its program is installed. The others are only named; `all: true` describes them too.";
     ListAgents = "list_agents" Nothing, Reads: "List the configured agents, which are runtimes with settings of the person (model, directory, budget). Prefer one of these to a bare runtime where one fits.";
     StartRun = "start_run" StartRun, Adds: "Start a coding agent on a prompt now and return its run_id at once; then call wait_run. Use a run for work you wait for. With `worktree: true` the agent works on a copy and show_diff and apply bring its changes back. Give `budget_usd` and `timeout_minutes` to limit it. The agent sees only the prompt, so put everything it needs into it.";
     WaitRun = "wait_run" WaitRun, Reads: "Wait until a run ends, asks for an approval, or the time is up, and return a short summary: state, outcome, final answer, tokens, dollars, open approvals. When `done` is false, call it again.";
@@ -86,17 +132,17 @@ tools! {
     ShowDiff = "show_diff" ShowDiff, Reads: "Show what a run changed in its worktree: files, and the patch unless `patch: false`.";
     Apply = "apply" Apply, Destroys: "Merge the changes of a run from its worktree into the person's checkout, all or nothing, and remove the worktree. Show the diff and ask the person first.";
     ListApprovals = "list_approvals" Nothing, Reads: "List approvals: requests of live runs that wait for a person.";
-    Answer = "answer" Answer, Changes: "Answer an approval of a live run with `allow`, `deny` or an option of it; with `reason` the agent hears why. Ask the person first.";
-    Costs = "costs" Costs, Reads: "Show what runs spent, by day, agent, adapter or model.";
+    Answer = "answer" Answer, Changes: "Answer an approval of a live run with `allow`, `deny` or an option of it; with `reason` the agent hears why. Ask the person first. Then call wait_run again.";
+    Costs = "costs" Costs, Reads: "Show what runs spent in tokens and US dollars, grouped by day, agent, adapter or model. For one run, wait_run tells it.";
     AddTask = "add_task" AddTask, Adds: "Add a task to the queue and return at once; a server (`ostler serve`) starts it when an agent is free. Use a task for work that may happen later, is reviewed by the person, or depends on other tasks. With the same `key` it is the same task.";
-    ListTasks = "list_tasks" ListTasks, Reads: "List tasks of the queue, newest first, with their state and what they wait for.";
+    ListTasks = "list_tasks" ListTasks, Reads: "List tasks of the queue, newest first, with their state and what they wait for. Runs of start_run are in list_runs.";
     ShowTask = "show_task" OneTask, Reads: "Read one task: its state, its runs, its comments and the answer of its newest run.";
     CommentTask = "comment_task" CommentTask, Adds: "Add a comment to a task. Its agent reads it in its next run; an agent named with an @ is woken.";
     ApproveTask = "approve_task" OneTask, Changes: "Accept the result of a task in review; it is then done. Ask the person first.";
     RejectTask = "reject_task" RejectTask, Changes: "Send a task in review back to its agent with a reason, which is its next prompt. Ask the person first.";
     CancelTask = "cancel_task" OneTask, Destroys: "Cancel a task for good; a run of it is stopped.";
-    RetryTask = "retry_task" OneTask, Changes: "Start a waiting task now instead of at its time.";
-    ReopenTask = "reopen_task" OneTask, Changes: "Queue a failed task again.";
+    RetryTask = "retry_task" OneTask, Changes: "Start a task in state `waiting` now instead of at the time it waits for.";
+    ReopenTask = "reopen_task" OneTask, Changes: "Put a task in state `failed` back into the queue.";
 }
 
 /// What an assistant is told of this server before its first call.
@@ -121,12 +167,13 @@ pub struct Nothing {}
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListTasks {
+    /// Only tasks in this state.
     pub state: Option<TaskState>,
-    /// Only those with this label.
+    /// Only tasks with this label.
     pub label: Option<String>,
-    /// How many.
+    /// How many to list; 20 when absent, 100 at most.
     pub limit: Option<u32>,
-    /// Go on behind this task: the `next` of the answer before.
+    /// List what follows: the `next` of the answer before.
     pub after: Option<String>,
 }
 
@@ -140,24 +187,25 @@ pub struct OneTask {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AddTask {
-    /// What is to be done, in a line.
+    /// The work in one line.
     pub title: String,
-    /// The same at length, when the title does not say it all.
+    /// The work in full, when one line does not say it all.
     pub body: Option<String>,
-    /// Who does it: a name of list_agents.
+    /// The agent that does it: a name of list_agents or list_runtimes.
     pub agent: Option<String>,
-    /// Where; where the agent works when absent, else the directory of this server.
+    /// The directory to work in. When absent, the directory of the agent, else that of this server.
     pub cwd: Option<PathBuf>,
-    /// `person` when someone is to look at the result, which is the rule, or `none`.
+    /// `person` (the default): a person approves the result. `none`: it is done when its run succeeds.
     pub review: Option<Review>,
-    /// What is higher goes first.
+    /// Tasks with a higher number start first; 0 when absent.
     pub priority: Option<i32>,
+    /// Words by which list_tasks finds it.
     #[serde(default)]
     pub labels: Vec<String>,
-    /// Tasks that must be done before it.
+    /// The task_ids of tasks that must be done before it.
     #[serde(default)]
     pub after: Vec<String>,
-    /// A name of your own: added again under it, it is the same task.
+    /// A name of your own for it. A second add_task with the same key returns the first task.
     pub key: Option<String>,
 }
 
@@ -166,6 +214,7 @@ pub struct AddTask {
 pub struct CommentTask {
     /// The task_id, or a unique end of it.
     pub task: String,
+    /// The comment.
     pub text: String,
 }
 
@@ -181,16 +230,16 @@ pub struct RejectTask {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListRuns {
-    /// How many, at most 100.
+    /// How many to list; 20 when absent, 100 at most.
     pub limit: Option<u32>,
-    /// Only those that have not ended.
+    /// Only runs that have not ended.
     #[serde(default)]
     pub live: bool,
-    /// Only those of this agent.
+    /// Only runs of this agent.
     pub agent: Option<String>,
-    /// Only those that ended so: succeeded, failed, cancelled, timed_out, lost.
-    pub outcome: Option<String>,
-    /// Only those that began then or later: a date, or an age such as 2h or 7d.
+    /// Only runs that ended like this.
+    pub outcome: Option<Outcome>,
+    /// Only runs that began then or later: a date, or an age such as 2h or 7d.
     pub since: Option<String>,
 }
 
@@ -199,7 +248,7 @@ pub struct ListRuns {
 pub struct ShowRun {
     /// The run_id, or a unique end of it.
     pub run: String,
-    /// Go on behind this event.
+    /// Read what follows this event: the `next` of the answer before.
     #[serde(default)]
     pub after: u64,
 }
@@ -214,7 +263,7 @@ pub struct OneRun {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListRuntimes {
-    /// Describe those that are not installed, too.
+    /// Describe runtimes that are not installed, too.
     #[serde(default)]
     pub all: bool,
 }
@@ -228,8 +277,11 @@ pub struct StartRun {
     pub prompt: String,
     /// The directory that it works in; the directory of this server when absent.
     pub cwd: Option<PathBuf>,
+    /// The model, in the words of the runtime; its own default when absent.
     pub model: Option<String>,
-    /// What it may do without asking a person. In a worktree it may do everything when absent.
+    /// `deny`: it changes nothing; `allow-reads`: it only reads; `ask`: each change waits for an approval,
+    /// which wait_run returns; `allow-all`: it may do everything. When absent: `allow-all` in a worktree;
+    /// elsewhere `ask` if `ostler serve` runs, else `allow-reads`.
     pub permission: Option<Policy>,
     /// Work in a git worktree of its own instead of in `cwd` itself.
     #[serde(default)]
@@ -285,6 +337,7 @@ pub struct Costs {
 pub struct Say {
     /// The run_id, or a unique end of it.
     pub run: String,
+    /// The message.
     pub text: String,
 }
 
@@ -311,6 +364,13 @@ mod tests {
             let schema = tool.schema();
             assert_eq!(schema["type"], "object", "{}", tool.word());
             assert_eq!(schema["additionalProperties"], false, "{}", tool.word());
+            // Clients and models read one name of a type per argument, beside it, and what it is for.
+            for (name, argument) in
+                schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+            {
+                assert!(argument["type"].is_string(), "{} {name}: {argument}", tool.word());
+                assert!(argument["description"].is_string(), "{} {name}", tool.word());
+            }
         }
     }
 

@@ -28,7 +28,7 @@ fn usd(amount: Option<NanoUsd>) -> Value {
 /// An object without the members that say nothing.
 fn told(value: Value) -> Value {
     let Value::Object(fields) = value else { return value };
-    let says = |value: &Value| !value.is_null() && *value != json!([]);
+    let says = |value: &Value| !value.is_null() && *value != json!([]) && *value != "";
     Value::Object(fields.into_iter().filter(|(name, value)| name == "usd" || says(value)).collect())
 }
 
@@ -116,19 +116,22 @@ pub fn agent(agent: &AgentView) -> Value {
 }
 
 pub fn cost(row: &CostRow) -> Value {
-    let mut fields = match serde_json::to_value(row) {
-        Ok(Value::Object(fields)) => fields,
-        Ok(_) | Err(_) => Map::new(),
-    };
-    let priced = fields.remove("nanousd").and_then(|amount| amount.as_i64());
-    fields.insert("usd".to_owned(), usd(priced.map(NanoUsd)));
-    told(Value::Object(fields))
+    told(json!({
+        "day": row.day,
+        "agent": row.agent,
+        "adapter": row.adapter,
+        "model": row.model,
+        "runs": row.runs,
+        "tokens": row.tokens.total(),
+        "usd": usd(row.effective_nanousd),
+        // The part that is known, where not every token has a price.
+        "usd_of_priced_part": row.unpriced.then(|| usd(row.priced_nanousd)),
+    }))
 }
 
 pub fn runtime(card: &Card) -> Value {
     json!({
         "name": card.id,
-        "label": card.label,
         "use_when": card.use_when,
         "dont_use_when": card.dont_use_when,
         "asks": card.can.permissions,
@@ -140,6 +143,22 @@ pub fn runtime(card: &Card) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn costs_tell_dollars() {
+        let row: CostRow = serde_json::from_value(json!({
+            "day": "2026-11-19", "runs": 2, "tokens": contract::Tokens::default(),
+            "effective_nanousd": 1_300_000, "priced_nanousd": 1_300_000, "unpriced": false,
+        }))
+        .unwrap();
+        assert_eq!(
+            cost(&row),
+            json!({ "day": "2026-11-19", "runs": 2, "tokens": 0, "usd": 0.0013 })
+        );
+        let unpriced = CostRow { effective_nanousd: None, unpriced: true, ..row };
+        let told = cost(&unpriced);
+        assert_eq!((&told["usd"], &told["usd_of_priced_part"]), (&Value::Null, &json!(0.0013)));
+    }
 
     #[test]
     fn long_texts_are_cut_and_say_so() {

@@ -5,6 +5,7 @@ use super::fields::{self, UPDATES};
 use super::message::{Kind, Message, Seen};
 use super::script::Step;
 use super::verdict::Played;
+use crate::template::closest;
 use crate::verdict::Case;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -115,7 +116,11 @@ pub(super) fn kinds(case: &mut Case, scenes: &[Played]) {
     each(case, scenes, NO_UPDATE, |_, _, message, _| {
         message.update().map(|(kind, _)| match UPDATES.contains(&kind) {
             true => Vec::new(),
-            false => vec![format!("there is no update '{kind}'")],
+            false => {
+                let meant = closest(kind, UPDATES.into_iter());
+                let meant = meant.map(|name| format!("; did you mean '{name}'?"));
+                vec![format!("there is no update '{kind}'{}", meant.unwrap_or_default())]
+            }
         })
     });
 }

@@ -1,6 +1,7 @@
 //! One line, looked at strictly: a request, a notification or a reply of JSON-RPC 2.0, or what is
 //! wrong with it. What a message means is not known here.
 
+use crate::verdict::not_json;
 use serde_json::{Map, Value};
 
 /// A line as far as it can be understood.
@@ -86,7 +87,7 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
         Ok(Value::Object(fields)) => Seen::Message(message(fields)),
         Ok(Value::Array(_)) => Seen::NotAnObject { why: "it is JSON, but a list".to_owned() },
         Ok(_) => Seen::NotAnObject { why: "it is JSON, but no object".to_owned() },
-        Err(error) => Seen::NotAnObject { why: format!("it is not JSON: {error}") },
+        Err(error) => Seen::NotAnObject { why: not_json(text, &error) },
     }
 }
 

@@ -19,7 +19,7 @@ pub use crate::verdict::{Act, Exit, Finding, Heard, Point, Verdict};
 pub use client::{Client, Setting};
 pub use points::POINTS;
 pub use script::{Ask, FILE, Scene, Step, Then};
-pub use verdict::judge;
+pub use verdict::{dead_end, judge};
 
 /// How long one that did not leave in time before is given again: nothing more is learned by waiting.
 pub const HURRIED_MS: u64 = 500;

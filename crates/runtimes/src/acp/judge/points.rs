@@ -1,11 +1,12 @@
-//! What is judged of an agent that speaks ACP, as one table. A point that is required decides; one
-//! that is not is advice. Each has a rule of its own in `verdict` or `lines`, and the fake agent of
+//! What is judged of an agent that speaks ACP, as one table: without a point of the kind `Run`
+//! Ostler cannot run the agent, one of the kind `Spec` is required by the specification, and `Advice`
+//! decides nothing. Each has a rule of its own in `verdict` or `lines`, and the fake agent of
 //! the tests has a fault for each.
 
-use crate::verdict::Point;
+use crate::verdict::{Need, Point};
 
 macro_rules! points {
-    ($($rule:ident $id:literal $required:literal $what:literal)+) => {
+    ($($rule:ident $id:literal $need:ident $what:literal)+) => {
         /// Which rule a point is judged by.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(super) enum Rule {
@@ -14,56 +15,56 @@ macro_rules! points {
 
         /// Every point with its rule, in the order it is reported.
         pub(super) const RULES: &[(Rule, Point)] = &[
-            $((Rule::$rule, Point { id: $id, what: $what, required: $required })),+
+            $((Rule::$rule, Point::new($id, $what, Need::$need))),+
         ];
 
         /// Every point, in the order it is reported.
         pub const POINTS: &[Point] = &[
-            $(Point { id: $id, what: $what, required: $required }),+
+            $(Point::new($id, $what, Need::$need)),+
         ];
     };
 }
 
 points! {
-    Starts "starts" true "can be started"
-    LinesJson "lines.json" true "writes one JSON object per line to its standard output, and nothing else"
-    LinesRpc "lines.rpc" true "makes every line a request, a notification or a reply of JSON-RPC 2.0"
-    LinesIds "lines.ids" true "answers what it was asked, once, by the id it was asked with"
-    LinesMethods "lines.methods" false "uses methods that the protocol has, or that begin with an underscore"
-    GreetsVersion "greets.version" true "answers initialize with version 1"
-    GreetsName "greets.name" false "says its name and version in agentInfo"
-    GreetsDraft "greets.draft" false "answers version 2, which is a draft, with version 1"
-    GreetsFuture "greets.future" true "answers a version that nobody has with one that it speaks"
-    SessionOpens "session.opens" true "answers session/new with a sessionId"
-    SessionNowhere "session.nowhere" false "refuses a session in a directory that is not there"
-    TurnEnds "turn.ends" true "answers session/prompt with a stopReason of the protocol"
-    TurnSays "turn.says" true "says or does something before it ends a turn"
-    TurnAgain "turn.again" true "takes a second prompt in the same session"
-    TurnLarge "turn.large" true "takes a prompt of half a megabyte in one line"
-    TurnUsage "turn.usage" false "tells the tokens of a turn"
-    TurnAfter "turn.after" false "says nothing of a turn after its end"
-    UpdatesSession "updates.session" true "names the session of every update"
-    UpdatesKinds "updates.kinds" false "tells updates of kinds that the protocol has"
-    UpdatesFields "updates.fields" true "gives every update the fields it must have"
-    UpdatesCalls "updates.calls" false "announces the call of a tool before it tells more of it"
-    AsksOptions "asks.options" true "asks for permission with a call and options to choose from"
-    AsksOffered "asks.offered" true "asks for no files and terminals, which were not offered"
-    AsksAllowed "asks.allowed" true "goes on to the end of its turn when it is allowed what it asked for"
-    AsksDenied "asks.denied" true "ends its turn when it is denied what it asked for"
-    AsksObeys "asks.obeys" true "does not do what it was denied"
-    AsksWithdrawn "asks.withdrawn" true "ends the turn with cancelled when it is cancelled while it asks"
-    CancelEnds "cancel.ends" true "ends a turn with cancelled when it is cancelled"
-    CancelAgain "cancel.again" true "takes another prompt after a turn that was cancelled"
-    ErrorsMethod "errors.method" true "refuses a method it does not know with -32601"
-    ErrorsParams "errors.params" false "refuses parameters that are wrong with -32602"
-    ErrorsSession "errors.session" true "refuses a prompt for a session that it does not have"
-    HearsStrangers "hears.strangers" true "passes over notifications it does not know"
-    HearsBroken "hears.broken" false "goes on after a line that is no JSON"
-    LoadOpens "load.opens" true "takes a session up again, when it says that it can"
-    LoadHistory "load.history" false "tells the history of a session before it is open again"
-    LoadAgain "load.again" true "takes a prompt in a session that it took up again"
-    LoadUnknown "load.unknown" false "refuses to take up a session that it does not have"
-    LeavesEof "leaves.eof" false "leaves within five seconds of the end of its input"
-    LeavesMidturn "leaves.midturn" false "leaves within five seconds of the end of its input in the middle of a turn"
-    LeavesTerm "leaves.term" true "leaves within five seconds of SIGTERM"
+    Starts "starts" Run "can be started"
+    LinesJson "lines.json" Spec "writes one JSON object per line to its standard output, and nothing else"
+    LinesRpc "lines.rpc" Spec "makes every line a request, a notification or a reply of JSON-RPC 2.0"
+    LinesIds "lines.ids" Spec "answers what it was asked, once, by the id it was asked with"
+    LinesMethods "lines.methods" Advice "uses methods that the protocol has, or that begin with an underscore"
+    GreetsVersion "greets.version" Run "answers initialize with version 1"
+    GreetsName "greets.name" Advice "says its name and version in agentInfo"
+    GreetsDraft "greets.draft" Advice "answers version 2, which is a draft, with version 1"
+    GreetsFuture "greets.future" Spec "answers a version that nobody has with one that it speaks"
+    SessionOpens "session.opens" Run "answers session/new with a sessionId"
+    SessionNowhere "session.nowhere" Advice "refuses a session in a directory that is not there"
+    TurnEnds "turn.ends" Run "answers session/prompt with a stopReason of the protocol"
+    TurnSays "turn.says" Run "says or does something before it ends a turn"
+    TurnAgain "turn.again" Spec "takes a second prompt in the same session"
+    TurnLarge "turn.large" Spec "takes a prompt of half a megabyte in one line"
+    TurnUsage "turn.usage" Advice "tells the tokens of a turn"
+    TurnAfter "turn.after" Advice "says nothing of a turn after its end"
+    UpdatesSession "updates.session" Spec "names the session of every update"
+    UpdatesKinds "updates.kinds" Advice "tells updates of kinds that the protocol has"
+    UpdatesFields "updates.fields" Spec "gives every update the fields it must have"
+    UpdatesCalls "updates.calls" Advice "announces the call of a tool before it tells more of it"
+    AsksOptions "asks.options" Run "asks for permission with a call and options to choose from"
+    AsksOffered "asks.offered" Spec "asks for no files and terminals, which were not offered"
+    AsksAllowed "asks.allowed" Run "goes on to the end of its turn when it is allowed what it asked for"
+    AsksDenied "asks.denied" Spec "ends its turn when it is denied what it asked for"
+    AsksObeys "asks.obeys" Spec "does not do what it was denied"
+    AsksWithdrawn "asks.withdrawn" Spec "ends the turn with cancelled when it is cancelled while it asks"
+    CancelEnds "cancel.ends" Spec "ends a turn with cancelled when it is cancelled"
+    CancelAgain "cancel.again" Spec "takes another prompt after a turn that was cancelled"
+    ErrorsMethod "errors.method" Spec "refuses a method it does not know with -32601"
+    ErrorsParams "errors.params" Advice "refuses parameters that are wrong with -32602"
+    ErrorsSession "errors.session" Spec "refuses a prompt for a session that it does not have"
+    HearsStrangers "hears.strangers" Spec "passes over notifications it does not know"
+    HearsBroken "hears.broken" Advice "goes on after a line that is no JSON"
+    LoadOpens "load.opens" Spec "takes a session up again, when it says that it can"
+    LoadHistory "load.history" Advice "tells the history of a session before it is open again"
+    LoadAgain "load.again" Spec "takes a prompt in a session that it took up again"
+    LoadUnknown "load.unknown" Advice "refuses to take up a session that it does not have"
+    LeavesEof "leaves.eof" Advice "leaves within five seconds of the end of its input"
+    LeavesMidturn "leaves.midturn" Advice "leaves within five seconds of the end of its input in the middle of a turn"
+    LeavesTerm "leaves.term" Spec "leaves within five seconds of SIGTERM"
 }

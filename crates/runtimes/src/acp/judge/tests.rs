@@ -11,8 +11,8 @@ use std::path::Path;
 #[test]
 fn the_page_lists_every_point_and_every_scene_as_it_is() {
     let page = include_str!("../../../../../docs/protocols/acp.md").replace('`', "");
-    for Point { id, what, required } in POINTS {
-        let kind = if *required { "required" } else { "advice" };
+    for point @ Point { id, what, .. } in POINTS {
+        let kind = point.weight();
         assert!(page.contains(&format!("| {id} | {what} | {kind} |")), "{id}");
     }
     for scene in Scene::ALL {

@@ -7,7 +7,7 @@ use super::message::{self, Message, Seen};
 use super::points::{RULES, Rule};
 use super::script::{self, Scene, Step, VERSION};
 use super::{Exchange, Exit, Finding, Heard, Point, Recording, lines};
-use crate::verdict::{Case, Place};
+use crate::verdict::{self, Case, Place};
 use serde_json::Value;
 
 /// A turn that ends so soon after it was cancelled may have ended by itself: what is asked for takes
@@ -16,10 +16,26 @@ const RACE_MS: u64 = 3_000;
 const METHOD_NOT_FOUND: i64 = -32_601;
 const INVALID_PARAMS: i64 = -32_602;
 
+/// Why no further scene can show anything: the first one was not started, or none of its lines was a
+/// message.
+pub fn dead_end(recordings: &[Recording]) -> Option<&'static str> {
+    let first = recordings.first()?;
+    let mut lines = first.lines.iter().map(|line| message::look(&line.bytes));
+    let has_message = lines.any(|seen| matches!(seen, Seen::Message(_)));
+    verdict::dead_end(&first.lines, &first.exit, has_message)
+}
+
 /// Judges every point, in the order of the table.
 pub fn judge(recordings: &[Recording]) -> Vec<Finding> {
     let scenes: Vec<Played> = recordings.iter().map(Played::new).collect();
-    RULES.iter().map(|(rule, point)| ruled(*rule, *point, &scenes)).collect()
+    let started = recordings.first().is_none_or(|first| first.exit.spawn_error.is_none());
+    RULES
+        .iter()
+        .map(|(rule, point)| match started || *rule == Rule::Starts {
+            true => ruled(*rule, *point, &scenes),
+            false => Case::not_started(*point),
+        })
+        .collect()
 }
 
 fn ruled(rule: Rule, point: Point, scenes: &[Played]) -> Finding {

@@ -1,7 +1,13 @@
 //! One line, looked at strictly: what the dialect forgives for the sake of the run is named here.
 
 use super::super::{cost, state, wire};
+use crate::template::closest;
+use crate::verdict::not_json;
 use serde_json::{Map, Value};
+
+/// The types of lines.
+const TYPES: [&str; 7] =
+    ["progress", "tool_call", "comment", "complete", "failed", "hello", "event"];
 
 /// A line as far as it can be understood.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +77,12 @@ impl Kind {
     }
 }
 
+/// The complaint about a type that is not known, with the one that was meant.
+fn no_type(word: &str) -> String {
+    let meant = closest(word, TYPES.into_iter()).map(|name| format!("; did you mean '{name}'?"));
+    format!("the protocol has no type '{word}'{}", meant.unwrap_or_default())
+}
+
 pub(super) fn look(bytes: &[u8]) -> Seen {
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text.trim_start_matches('\u{feff}').trim_end_matches('\r'),
@@ -85,12 +97,12 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
     let fields = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => fields,
         Ok(_) => return Seen::NotAnObject { why: "it is JSON, but no object".to_owned() },
-        Err(error) => return Seen::NotAnObject { why: format!("it is not JSON: {error}") },
+        Err(error) => return Seen::NotAnObject { why: not_json(text, &error) },
     };
     let kind = match fields.get("type") {
         Some(Value::String(word)) => match Kind::from_word(word) {
             Some(kind) => kind,
-            None => return Seen::NoType { why: format!("the protocol has no type '{word}'") },
+            None => return Seen::NoType { why: no_type(word) },
         },
         Some(_) => return Seen::NoType { why: "its type is not a text".to_owned() },
         None => return Seen::NoType { why: "it has no type".to_owned() },

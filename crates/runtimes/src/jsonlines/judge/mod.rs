@@ -14,7 +14,7 @@ mod tests;
 pub use crate::verdict::{Act, Exit, Finding, Heard, Point, Verdict};
 pub use orchestrator::{NOTE, NOTE_TEXT, Orchestrator};
 pub use points::POINTS;
-pub use verdict::judge;
+pub use verdict::{dead_end, judge};
 
 /// One launch of the agent, and how it is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

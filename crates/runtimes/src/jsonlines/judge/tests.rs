@@ -46,8 +46,8 @@ fn report(paper: &Paper) -> String {
 #[test]
 fn the_page_lists_every_point_as_it_is() {
     let page = include_str!("../../../../../docs/protocols/json-lines.md").replace('`', "");
-    for Point { id, what, required } in POINTS {
-        let kind = if *required { "required" } else { "advice" };
+    for point @ Point { id, what, .. } in POINTS {
+        let kind = point.weight();
         assert!(page.contains(&format!("| {id} | {what} | {kind} |")), "{id}");
     }
     for scene in Scene::ALL {

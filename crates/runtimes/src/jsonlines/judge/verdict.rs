@@ -5,14 +5,30 @@ use super::fields::{self, Kind, Line, Seen};
 use super::orchestrator::KNOWN_TOOLS;
 use super::points;
 use super::{Exit, Finding, Heard, Point, Recording, Scene};
-use crate::verdict::{Case, Place};
+use crate::verdict::{self, Case, Place};
 use serde_json::Value;
 use std::collections::HashSet;
+
+/// Why no further scene can show anything: the first one was not started, or none of its lines was one
+/// of the protocol.
+pub fn dead_end(recordings: &[Recording]) -> Option<&'static str> {
+    let first = recordings.first()?;
+    let mut lines = first.lines.iter().map(|line| fields::look(&line.bytes));
+    let is_object = |seen: Seen| matches!(seen, Seen::NoType { .. } | Seen::Line(_));
+    verdict::dead_end(&first.lines, &first.exit, lines.any(is_object))
+}
 
 /// Judges every point, in the order of the table.
 pub fn judge(recordings: &[Recording]) -> Vec<Finding> {
     let scenes: Vec<Played> = recordings.iter().map(Played::new).collect();
-    points::POINTS.iter().map(|point| rule(*point, &scenes)).collect()
+    let started = recordings.first().is_none_or(|first| first.exit.spawn_error.is_none());
+    points::POINTS
+        .iter()
+        .map(|point| match started || *point == points::STARTS {
+            true => rule(*point, &scenes),
+            false => Case::not_started(*point),
+        })
+        .collect()
 }
 
 fn rule(point: Point, scenes: &[Played]) -> Finding {
@@ -22,6 +38,7 @@ fn rule(point: Point, scenes: &[Played]) -> Finding {
         id if id == points::FLUSH.id => flush(&mut case, scenes),
         id if id == points::NEWLINE.id => newline(&mut case, scenes),
         id if id == points::IDS.id => ids(&mut case, scenes),
+        id if id == points::ENDS.id => ends(&mut case, scenes),
         id if id == points::ONE_END.id => one_end(&mut case, scenes),
         id if id == points::LAST.id => last(&mut case, scenes),
         id if id == points::LEAVES.id => leaves(&mut case, scenes),
@@ -230,17 +247,20 @@ fn ids(case: &mut Case, scenes: &[Played]) {
     }
 }
 
+fn ends(case: &mut Case, scenes: &[Played]) {
+    let Some(plain) = plain(scenes) else { return };
+    case.seen = true;
+    if !plain.has_end() {
+        case.offend(plain, None, format!("neither was said; {}", plain.how()));
+    }
+}
+
 fn one_end(case: &mut Case, scenes: &[Played]) {
+    case.missing = "it never ended";
     for played in scenes {
+        case.seen |= played.has_end();
         if let Some(second) = played.ends.get(1) {
             case.offend(played, Some(*second), "it had ended before");
-        }
-        if played.recording.scene == Scene::Plain {
-            case.seen = true;
-            if !played.has_end() {
-                let why = format!("neither was said; {}", played.how());
-                case.offend(played, None, why);
-            }
         }
     }
 }
@@ -290,7 +310,10 @@ fn plain<'s>(scenes: &'s [Played<'s>]) -> Option<&'s Played<'s>> {
 /// What the agent can do undisturbed it can do in this scene.
 fn same_as_plain(case: &mut Case, scenes: &[Played], scene: Scene) {
     let Some(plain) = plain(scenes).filter(|plain| plain.ended_well()) else {
-        case.missing = "it does not end by itself even when it is left alone";
+        case.missing = match plain(scenes) {
+            Some(plain) if !plain.has_end() => "it says no end even when it is left alone",
+            Some(_) | None => "it does not exit by itself even when it is left alone",
+        };
         return;
     };
     for played in scenes.iter().filter(|played| played.recording.scene == scene) {

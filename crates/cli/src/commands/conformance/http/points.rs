@@ -1,7 +1,7 @@
 //! The points of ca-http-v1 as data, and the book in which it is held against a server what it did. A
 //! point passes when it was seen and nothing was held against it; what was held first is shown.
 
-use runtimes::verdict::{self, Finding, Verdict};
+use runtimes::verdict::{self, Finding, Need, Verdict};
 use std::collections::BTreeMap;
 
 /// The types a line of a remote may have.
@@ -9,41 +9,41 @@ pub const TYPES: &[&str] =
     &["progress", "tool_call", "comment", "complete", "failed", "hello", "event"];
 
 macro_rules! points {
-    ($($point:ident $id:literal $required:literal $what:literal;)+) => {
+    ($($point:ident $id:literal $need:ident $what:literal;)+) => {
         /// One thing that a server does right or not.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Point { $($point),+ }
 
         /// All of them, in the order in which they are reported.
         pub const POINTS: &[(Point, verdict::Point)] = &[
-            $((Point::$point, verdict::Point { id: $id, what: $what, required: $required })),+
+            $((Point::$point, verdict::Point::new($id, $what, Need::$need))),+
         ];
     };
 }
 
 points! {
-    Health "health" false "answers GET /healthz with 200";
-    Auth "auth" true "refuses a session without the token, or with another, by 401";
-    Create "create" true "opens a session with 201 and an id";
-    CreateProtocol "create.protocol" true "names the protocol when it opens a session";
-    CreateForm "create.form" true "refuses a body that is no JSON by a status of 4xx";
-    Idempotent "create.again" true "gives the same session for the same run";
-    Unknown "unknown" true "answers 404 for a session that there is not";
-    Stream "events.stream" true "streams events as text/event-stream";
-    Frames "events.frames" true "sends one JSON object as the data of each event";
-    Lines "events.types" true "gives every event a type of the protocol";
-    Ids "events.ids" true "numbers events by integers that increase";
-    IdsNext "events.next" false "numbers them without a gap, so that a lost one is noticed";
-    Reconnect "events.reconnect" true "goes on after Last-Event-ID, and tells the same again";
-    Input "input" true "takes an input with 202, also when it is repeated";
-    InputForm "input.form" true "refuses an input that is none by a status of 4xx";
-    Fence "input.fence" false "refuses an input of an older fence by 409";
-    End "end" true "ends a session with complete or failed";
-    EndLast "end.last" true "says nothing after its end";
-    EndCloses "end.closes" false "closes the stream after its end";
-    Shutdown "shutdown" true "ends a session within ten seconds of a shutdown";
-    Delete "delete" true "closes a session by DELETE";
-    Gone "delete.gone" true "answers 404 or 410 for a session that was closed";
+    Health "health" Advice "answers GET /healthz with 200";
+    Auth "auth" Spec "refuses a session without the token, or with another, by 401";
+    Create "create" Run "opens a session with 201 and an id";
+    CreateProtocol "create.protocol" Spec "names the protocol when it opens a session";
+    CreateForm "create.form" Spec "refuses a body that is no JSON by a status of 4xx";
+    Idempotent "create.again" Spec "gives the same session for the same run";
+    Unknown "unknown" Spec "answers 404 for a session that there is not";
+    Stream "events.stream" Run "streams events as text/event-stream";
+    Frames "events.frames" Run "sends one JSON object as the data of each event";
+    Lines "events.types" Spec "gives every event a type of the protocol";
+    Ids "events.ids" Spec "numbers events by integers that increase";
+    IdsNext "events.next" Advice "numbers them without a gap, so that a lost one is noticed";
+    Reconnect "events.reconnect" Spec "goes on after Last-Event-ID, and tells the same again";
+    Input "input" Run "takes an input with 202, also when it is repeated";
+    InputForm "input.form" Spec "refuses an input that is none by a status of 4xx";
+    Fence "input.fence" Advice "refuses an input of an older fence by 409";
+    End "end" Run "ends a session with complete or failed";
+    EndLast "end.last" Spec "says nothing after its end";
+    EndCloses "end.closes" Advice "closes the stream after its end";
+    Shutdown "shutdown" Spec "ends a session within ten seconds of a shutdown";
+    Delete "delete" Spec "closes a session by DELETE";
+    Gone "delete.gone" Spec "answers 404 or 410 for a session that was closed";
 }
 
 /// What was found so far.
