@@ -39,7 +39,7 @@ pub struct JudgedHttp {
     #[arg(long, value_name = "DURATION", value_parser = limit, default_value = "30s")]
     pub patience: Limit,
     /// Address of the server, without /v1
-    #[arg(last = true, required = true, value_name = "URL")]
+    #[arg(value_name = "URL")]
     pub url: String,
 }
 
