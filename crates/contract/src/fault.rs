@@ -86,61 +86,61 @@ macro_rules! table {
 
 table! {
     1 500 No InternalError "internal_error", "something inside Ostler went wrong", "please report it with the output of the same command and --debug";
-    2 400 No Usage "usage", "the command or request is not understood", "see --help";
-    2 405 No MethodNotAllowed "method_not_allowed", "this address does not take that method", "see /api/v1/openapi.json for what it takes";
-    2 413 No TooLarge "too_large", "the request is larger than the limit", "send less, or in parts";
+    2 400 No Usage "usage", "the command or request is not valid", "see --help";
+    2 405 No MethodNotAllowed "method_not_allowed", "this address does not accept that method", "see /api/v1/openapi.json for the methods that it accepts";
+    2 413 No TooLarge "too_large", "the request is larger than the limit", "send less, or send it in parts";
     2 415 No UnsupportedMedia "unsupported_media", "the request is not JSON", "send content-type: application/json";
     3 422 No InvalidConfig "invalid_config", "the configuration is not valid", "fix the named key; `ostler config schema` prints what is allowed";
-    3 422 No UnknownAgent "unknown_agent", "no agent, adapter or runtime has this name", "`ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD";
+    3 422 No UnknownAgent "unknown_agent", "no agent, adapter or runtime has this name", "`ostler runtimes` lists the names; an adapter in ostler.json adds one";
     3 422 No UnknownPlaceholder "unknown_placeholder", "a placeholder is not known", "see the placeholders in docs/configuration.md";
     3 422 No BadWorkspace "bad_workspace", "the working directory cannot be used", "give an existing directory with --cwd";
-    3 422 No PolicyNotPossible "policy_not_possible", "this runtime cannot keep the asked policy or budget", "choose another --permission, --worktree or lane; for a budget, --budget-best-effort";
+    3 422 No PolicyNotPossible "policy_not_possible", "this runtime cannot enforce the requested policy or budget", "choose another --permission, or use --worktree or another lane; for a budget, use --budget-best-effort";
     3 422 No PromptTooLarge "prompt_too_large", "the prompt is too large for this runtime's command line", "shorten it, or put it in a file the agent can read";
     3 422 No NotSupported "not_supported", "this is not supported here", "see the agent's card: `ostler runtimes`";
     4 424 No NotInstalled "not_installed", "the agent's program was not found", "install it, or set the adapter's binary to its full path";
-    4 424 No SpawnFailed "spawn_failed", "the agent's program could not be started", "check that the file is executable and made for this machine";
+    4 424 No SpawnFailed "spawn_failed", "the agent's program could not be started", "check that the file is executable and built for this machine";
     5 401 AfterFix Unauthorized "unauthorized", "the token is missing or wrong", "send authorization: Bearer with the token file of the data directory";
     5 401 AfterFix AuthRequired "auth_required", "the agent is not logged in", "log in with the agent's own command, then run again";
-    5 401 AfterFix AuthFailed "auth_failed", "the provider refused the agent's credentials", "log in again, or check the key";
-    5 402 AfterFix Billing "billing", "the provider wants payment first", "check the account's billing";
+    5 401 AfterFix AuthFailed "auth_failed", "the credentials were refused", "log in again, or check the key";
+    5 402 AfterFix Billing "billing", "the provider requires payment", "check the account's billing";
     6 429 AtReset ProviderQuota "provider_quota", "the provider's quota is used up", "wait for the reset, or use another account";
-    6 429 Backoff RateLimited "rate_limited", "the provider limits the rate", "wait and try again";
+    6 429 Backoff RateLimited "rate_limited", "the provider's rate limit was reached", "wait and try again";
     6 429 Backoff Overloaded "overloaded", "the provider is overloaded", "wait and try again";
     6 429 Backoff UpstreamError "upstream_error", "the provider answered with an error", "wait and try again";
     7 402 Person BudgetExceeded "budget_exceeded", "the budget is used up", "raise the budget and run again";
     8 504 Once TimeoutWall "timeout_wall", "the run took longer than allowed", "raise --timeout or timeoutSec";
     8 504 Once TimeoutSilence "timeout_silence", "the agent was silent for too long", "raise silenceSec, or see what it waits for with `ostler show`";
     8 504 Once TimeoutFirstOutput "timeout_first_output", "the agent did not answer in time", "run its command by hand; raise firstOutputSec if it starts slowly";
-    9 409 No AgentFailed "agent_failed", "the agent says that it failed", "look at the whole run with `ostler show`";
+    9 409 No AgentFailed "agent_failed", "the agent reported a failure", "look at the whole run with `ostler show`";
     9 409 No ModelRefusal "model_refusal", "the model refused", "change the prompt";
     9 409 No ModelNotFound "model_not_found", "the model is not known to the provider", "check --model";
-    9 409 Resume MaxTurns "max_turns", "the agent reached its limit of turns", "go on with --resume";
-    9 409 No ContextOverflow "context_overflow", "the conversation no longer fits the model", "start afresh with a smaller task";
-    9 409 No NativeSessionUnknown "native_session_unknown", "the agent does not know the conversation that it was to take up", "run again without --resume";
+    9 409 Resume MaxTurns "max_turns", "the agent reached its limit of turns", "continue with --resume";
+    9 409 No ContextOverflow "context_overflow", "the conversation no longer fits the model", "start a new conversation with a smaller task";
+    9 409 No NativeSessionUnknown "native_session_unknown", "the agent does not know the conversation to resume", "run again without --resume";
     10 502 Once ProcessCrashed "process_crashed", "the agent's process ended with an error", "see its last lines, or the whole run with `ostler show`";
-    10 502 No ProcessKilled "process_killed", "the agent's process was killed by someone else", "look for the one who sent the signal, or for lack of memory";
+    10 502 No ProcessKilled "process_killed", "the agent's process was killed by another process", "find the process that sent the signal, or check for lack of memory";
     10 502 Once ProcessLost "process_lost", "the agent's process was lost", "run again";
-    10 502 Once EndedWithoutResult "ended_without_result", "the agent ended without saying that it was done", "see its last lines, or the whole run with `ostler show`";
+    10 502 Once EndedWithoutResult "ended_without_result", "the agent ended without reporting a result", "see its last lines, or the whole run with `ostler show`";
     10 502 No OutputLimit "output_limit", "the agent printed more than allowed", "raise maxOutputBytes, or make it print less";
     11 502 Backoff RemoteUnavailable "remote_unavailable", "the remote cannot be reached", "check its address and that it runs";
-    11 502 Backoff RemoteLost "remote_lost", "the remote was lost in the middle of the run", "run again";
+    11 502 Backoff RemoteLost "remote_lost", "the connection to the remote was lost during the run", "run again";
     12 403 No PermissionDenied "permission_denied", "permission was denied", "allow it, or change --permission";
-    12 403 No PermissionUnanswered "permission_unanswered", "nobody answered the question in time", "answer with `ostler answer`, or raise askTimeoutSec";
+    12 403 No PermissionUnanswered "permission_unanswered", "the request for approval was not answered in time", "answer with `ostler answer`, or raise askTimeoutSec";
     12 403 No PolicyBroken "policy_broken", "the agent acted against the permission policy", "the workspace may have changed: look at what it did, and run it with --worktree or another --permission";
-    12 403 No Forbidden "forbidden", "this is not allowed from here", "use the address and token that `ostler serve` printed";
+    12 403 No Forbidden "forbidden", "access is not allowed", "use the address that `ostler serve` printed, and a token of the needed scope";
     13 409 Requeue LeaseExpired "lease_expired", "the run lost its lease", "run again";
-    13 409 Requeue FenceStale "fence_stale", "another run owns this task now", "nothing: the other run goes on";
-    13 409 Requeue Conflict "conflict", "this cannot be done in the present state", "look at it first: `ostler show`";
-    14 503 AfterFix StoreLocked "store_locked", "another process holds the store and does not answer", "wait for it, or end it";
+    13 409 Requeue FenceStale "fence_stale", "another run owns this task now", "nothing to do: the other run continues";
+    13 409 Requeue Conflict "conflict", "this is not possible in the current state", "see its state with `ostler show` or `ostler task show`";
+    14 503 AfterFix StoreLocked "store_locked", "another process holds the store and does not answer", "wait until that process ends, or stop it";
     14 503 AfterFix StoreNewer "store_newer", "the store was made by a newer Ostler", "use that version or a newer one";
     14 503 AfterFix StoreUnreadable "store_unreadable", "the store cannot be read", "check the data directory's owner and disk; restore a backup";
-    14 503 AfterFix DiskFull "disk_full", "the disk is full", "make room, then run again";
+    14 503 AfterFix DiskFull "disk_full", "the disk is full", "free some space, then run again";
     14 503 AfterFix PortInUse "port_in_use", "the address is in use", "choose another with --listen";
-    15 502 No ProtocolError "protocol_error", "the agent broke its protocol", "`ostler conformance` shows the line";
-    15 502 No UnknownTool "unknown_tool", "no tool of this name is offered", "see the tools listed for this run";
-    15 502 No ParseFailed "parse_failed", "what was read could not be understood", "see the line above";
-    16 404 No NotFound "not_found", "there is no such thing", "`ostler runs` lists what there is";
-    130 409 No Cancelled "cancelled", "stopped by a person", "run again when you like";
+    15 502 No ProtocolError "protocol_error", "the agent violated its protocol", "`ostler conformance` shows the line";
+    15 502 No UnknownTool "unknown_tool", "no tool has this name", "see the tools listed for this run";
+    15 502 No ParseFailed "parse_failed", "the input could not be parsed", "see the line above";
+    16 404 No NotFound "not_found", "not found", "`ostler runs` lists the runs";
+    130 409 No Cancelled "cancelled", "stopped by a person", "run it again when you are ready";
 }
 
 /// Hints whose row names a command or a flag, for callers of the API and for models that call tools.
@@ -182,7 +182,7 @@ hints! {
     Conflict, "read it again before you decide", "read it again before you decide";
     PortInUse, "choose another address", "choose another address";
     ProtocolError, "the line is in the events of the run", "read the run with show_run";
-    NotFound, "the list of this kind has what there is", "list what there is first";
+    NotFound, "list the objects of this kind to see which exist", "list the existing ones first";
     PolicyBroken, "the workspace may have changed: read the events of the run, and give `workspace: worktree` or another `permission`", "the workspace may have changed: tell the person; `worktree: true` or another `permission` prevents it";
 }
 

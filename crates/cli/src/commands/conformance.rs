@@ -81,7 +81,7 @@ fn report(findings: &[Finding]) -> String {
     };
     let failed = count(Verdict::Fail, true);
     text.push_str(&format!(
-        "{} passed, {failed} failed, {} advised against, {} not seen",
+        "{} passed, {failed} failed, {} warnings, {} not tested",
         count(Verdict::Pass, false),
         count(Verdict::Fail, false) - failed,
         count(Verdict::NotSeen, false),

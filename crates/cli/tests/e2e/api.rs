@@ -217,7 +217,7 @@ fn a_problem_has_the_members_of_its_standard_and_ours() {
     let problem = parsed(&answer);
     let expected = [
         ("type", json!("urn:ostler:fault:not_found")),
-        ("title", json!("there is no such thing")),
+        ("title", json!("not found")),
         ("status", json!(404)),
         ("code", json!("not_found")),
     ];

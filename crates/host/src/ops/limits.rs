@@ -299,7 +299,7 @@ fn capped(own: &Amounts, aside: &Amounts) -> Budget {
 
 fn exceeded(note: String, until: Option<Timestamp>) -> Fault {
     let message = match until {
-        Some(until) => format!("{note}; it begins anew at {until}"),
+        Some(until) => format!("{note}; it resets at {until}"),
         None => note,
     };
     Fault::new(Code::BudgetExceeded, message)
@@ -350,7 +350,7 @@ pub(crate) async fn begin(
                 }
             }
             Err(store::Error::BudgetExceeded { scope }) => {
-                let note = format!("the rest of the budget of {scope} is set aside for other runs");
+                let note = format!("the rest of the budget of {scope} is reserved for other runs");
                 return Err(exceeded(note, None));
             }
             begun => return Ok(begun),

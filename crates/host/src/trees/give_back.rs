@@ -73,11 +73,7 @@ impl Trees {
         let mut tree = self.tree(tree.id).ok_or_else(|| make::gone(tree))?;
         let worktree = tree.worktree()?.clone();
         if let Some(given) = &tree.record.given_back {
-            let message = format!(
-                "the work of {} was given back to {} already",
-                tree.id,
-                given.into.display()
-            );
+            let message = format!("{} was already applied to {}", tree.id, given.into.display());
             return Err(Fault::new(Code::Conflict, message));
         }
         if tree.record.removed_unchanged {
@@ -120,7 +116,7 @@ struct Giving<'a> {
 pub(super) fn whole(patch: Answer) -> Result<Vec<u8>, Fault> {
     if patch.cut {
         let message = format!("the patch has more than {} bytes", limits::GIT_PATCH_BYTES_MAX);
-        return Err(Fault::new(Code::TooLarge, message).with_hint("give it back with --merge"));
+        return Err(Fault::new(Code::TooLarge, message).with_hint("apply it with --merge"));
     }
     Ok(patch.out)
 }
@@ -163,8 +159,7 @@ impl Giving<'_> {
     fn agents_head(&self) -> io::Result<String> {
         let work = &self.tree.record.work;
         let entry = self.worktree.entry(work);
-        let entry =
-            entry.ok_or_else(|| io::Error::other("git does not know the worktree any more"))?;
+        let entry = entry.ok_or_else(|| io::Error::other("git no longer knows the worktree"))?;
         let call = self.repository.call(&["rev-parse", "--verify", "HEAD^{commit}"]);
         call.at(&entry, work).run()?.line("reading the worktree's HEAD")
     }
@@ -311,12 +306,12 @@ impl Giving<'_> {
     }
 
     fn conflict(&self, why: &str) -> Fault {
-        let message = format!("{}: the work does not fit: {why}", self.worktree.top.display());
+        let message =
+            format!("{}: the changes cannot be merged: {why}", self.worktree.top.display());
         let branch = &self.worktree.branch;
         let work = self.tree.record.work.display();
-        Fault::new(Code::Conflict, message).with_hint(format!(
-            "nothing was changed; commit it in {work} and merge {branch} yourself"
-        ))
+        Fault::new(Code::Conflict, message)
+            .with_hint(format!("nothing was changed; commit in {work} and merge {branch} yourself"))
     }
 }
 

@@ -50,7 +50,7 @@ impl Runtime for Demo {
             skills: None,
             login: None,
             handshake: None,
-            use_when: "nothing is installed yet, or the whole way is to be seen without a key"
+            use_when: "nothing is installed yet, or you want to see a whole run without a key"
                 .to_owned(),
             dont_use_when: "real work is to be done: it has no model".to_owned(),
             config_schema: BTreeMap::new(),

@@ -133,9 +133,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/host/handover",
-        methods: &[
-            at!(post Admin host::hand_over, "make room for another host; a server does not"),
-        ],
+        methods: &[at!(post Admin host::hand_over, "shut down for another host; a server refuses")],
     },
     Route {
         path: "/api/v1/openapi.json",
@@ -144,7 +142,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/feed",
         methods: &[
-            at!(get Viewer feed::show, "hints of what changed, server-sent: look there again"),
+            at!(get Viewer feed::show, "server-sent hints of what changed: read those objects again"),
         ],
     },
     Route {
@@ -153,7 +151,7 @@ pub const ROUTES: &[Route] = &[
             at!(get Viewer runs::list,
                 "runs, newest first; filter by agent, state, outcome, since and cwd"),
             at!(post Operator runs::start,
-                "start a run: 201, or 202 while it waits for a slot and is to be asked for again"),
+                "start a run: 201, or 202 while it waits for a slot; repeat the request then"),
         ],
     },
     Route {
@@ -161,7 +159,7 @@ pub const ROUTES: &[Route] = &[
         methods: &[
             at!(get Viewer runs::show, "one run, or with view=transcript what it said, joined"),
             at!(delete Admin runs::delete,
-                "delete a run that has ended; its costs stay; 409 if its worktree has work that was not applied, unless force=true"),
+                "delete a run that has ended; its costs are kept; 409 if its worktree has work that was not applied, unless force=true"),
         ],
     },
     Route {
@@ -222,7 +220,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/runs/{run}/interrupt",
-        methods: &[at!(post Operator runs::interrupt, "end the present turn of a live run")],
+        methods: &[at!(post Operator runs::interrupt, "interrupt the current turn of a live run")],
     },
     Route {
         path: "/api/v1/runs/{run}/say",
@@ -234,7 +232,7 @@ pub const ROUTES: &[Route] = &[
             at!(get Viewer tasks::list,
                 "tasks: state=, label=, order=oldest or newest; after= the next of the page before"),
             at!(post Operator tasks::add,
-                "hand a task over to the queue; the same id or key again is the same task"),
+                "add a task to the queue; the same id or key again is the same task"),
         ],
     },
     Route {
@@ -245,41 +243,39 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/tasks/{task}/cancel",
-        methods: &[at!(post Operator tasks::cancel, "cancel it; one that runs is stopped")],
+        methods: &[at!(post Operator tasks::cancel, "cancel it; a running task is stopped")],
     },
     Route {
         path: "/api/v1/tasks/{task}/retry",
-        methods: &[at!(post Operator tasks::retry, "try one that waits now")],
+        methods: &[at!(post Operator tasks::retry, "try a waiting task now")],
     },
     Route {
         path: "/api/v1/tasks/{task}/reopen",
-        methods: &[at!(post Operator tasks::reopen, "open a failed one again")],
+        methods: &[at!(post Operator tasks::reopen, "reopen a failed task")],
     },
     Route {
         path: "/api/v1/tasks/{task}/approve",
-        methods: &[at!(post Operator tasks::approve, "take its result")],
+        methods: &[at!(post Operator tasks::approve, "approve its result")],
     },
     Route {
         path: "/api/v1/tasks/{task}/reject",
         methods: &[
-            at!(post Operator tasks::reject, "send it back; the reason is what its agent is asked next"),
+            at!(post Operator tasks::reject, "reject its result; the reason is the agent's next prompt"),
         ],
     },
     Route {
         path: "/api/v1/tasks/{task}/comment",
-        methods: &[
-            at!(post Operator tasks::comment, "say something of it; agents that are mentioned are woken"),
-        ],
+        methods: &[at!(post Operator tasks::comment, "comment on it; mentioned agents are woken")],
     },
     Route {
         path: "/api/v1/tasks/{task}/budget",
         methods: &[at!(post Operator tasks::set_budget,
-            "change what it and the tasks below it may spend; null takes a limit away")],
+            "change the budget of the task and its subtasks; null removes a limit")],
     },
     Route {
         path: "/api/v1/agents",
         methods: &[
-            at!(get Viewer agents::list, "who works here: hired, or configured"),
+            at!(get Viewer agents::list, "the agents: hired or configured"),
             at!(post Admin agents::hire,
                 "hire an agent: its name, and as spec what agents.<name> takes"),
         ],
@@ -317,7 +313,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/costs",
         methods: &[at!(get Viewer money::costs,
-            "what was spent, newest days first: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
+            "costs, newest days first: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
     },
     Route {
         path: "/api/v1/budgets",
@@ -332,12 +328,12 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/quotas/clear",
         methods: &[at!(post Operator quotas::clear,
-            "let runs start again in a scope, whatever its provider said")],
+            "clear the block of a scope, so that runs start again")],
     },
     Route {
         path: "/api/v1/prices",
         methods: &[
-            at!(get Viewer money::prices, "the prices that count, by name: model is a part of it"),
+            at!(get Viewer money::prices, "the prices in force, by name; `model` filters by a part of the name"),
             at!(post Admin money::import, "import prices in the format of LiteLLM or models.dev"),
         ],
     },
@@ -348,13 +344,13 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/tokens",
         methods: &[
-            at!(get Admin tokens::list, "the tokens that are good besides the owner's, oldest first"),
-            at!(post Admin tokens::add, "give a token; it is shown this once"),
+            at!(get Admin tokens::list, "the valid tokens besides the owner's, oldest first"),
+            at!(post Admin tokens::add, "create a token; it is shown only once"),
         ],
     },
     Route {
         path: "/api/v1/tokens/{token}/revoke",
-        methods: &[at!(post Admin tokens::revoke, "take a token away")],
+        methods: &[at!(post Admin tokens::revoke, "revoke a token")],
     },
     Route {
         path: "/api/v1/sign-in",
@@ -428,7 +424,7 @@ fn method_not_allowed(route: &Route) -> Response {
     let verbs = route.methods.iter().map(|method| method.verb.to_uppercase());
     let looks = route.methods.iter().any(|method| method.verb == "get");
     let taken: Vec<_> = verbs.chain(looks.then(|| "HEAD".to_owned())).collect();
-    let fault = Fault::new(Code::MethodNotAllowed, "this address does not take that method");
+    let fault = Fault::new(Code::MethodNotAllowed, "this address does not accept that method");
     ([(header::ALLOW, taken.join(", "))], Problem(fault)).into_response()
 }
 

@@ -84,7 +84,7 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
     }
     let fields = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => fields,
-        Ok(_) => return Seen::NotAnObject { why: "it is JSON, but no object".to_owned() },
+        Ok(_) => return Seen::NotAnObject { why: "it is JSON, but not an object".to_owned() },
         Err(error) => return Seen::NotAnObject { why: format!("it is not JSON: {error}") },
     };
     let kind = match fields.get("type") {
