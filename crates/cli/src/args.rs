@@ -71,10 +71,10 @@ pub enum Command {
     /// List runs, newest first
     #[command(aliases = ["ps", "ls", "list"])]
     Runs(Runs),
-    /// Show what is running now, and what waits for you
+    /// Show live runs and the approvals that wait for you
     Status,
     /// Show a run's transcript
-    #[command(alias = "logs")]
+    #[command(aliases = ["logs", "log"])]
     Show(Show),
     /// Watch a live run; Ctrl-C leaves it running
     #[command(alias = "attach")]
@@ -103,7 +103,7 @@ pub enum Command {
     Approvals,
     /// Answer a request for approval
     Answer(Answer),
-    /// Hand tasks over to the queue, follow them, decide about them
+    /// Add tasks to the queue, follow and review them
     #[command(alias = "tasks")]
     Task {
         #[command(subcommand)]
@@ -142,9 +142,9 @@ pub enum Command {
     /// Test whether an agent speaks a protocol
     #[command(subcommand)]
     Conformance(Conformance),
-    /// Record what a command prints, without secrets, for a new runtime
+    /// Record what a command prints, without secrets, for a runtime
     Record(Record),
-    /// List what `ostler run` takes: agents, adapters, runtimes
+    /// List what `ostler run` accepts: agents, adapters, runtimes
     Runtimes,
     /// Check the installed agents: program, version, login, permissions
     Doctor(Doctor),

@@ -90,6 +90,20 @@ pub fn locate(flag: Option<&Path>, vars: &Vars) -> Option<PathBuf> {
     named.or_else(|| default_path(vars).filter(|path| path.is_file()))
 }
 
+/// The hint for a configuration file in the current directory, which is not read unless `--config` or
+/// `OSTLER_CONFIG` names it.
+pub fn unread_here(flag: Option<&Path>, surroundings: &Surroundings) -> Option<&'static str> {
+    let here = surroundings.cwd.join("ostler.json");
+    let is_read = locate(flag, &surroundings.vars).is_some_and(|path| {
+        surroundings.cwd.join(path).canonicalize().ok() == here.canonicalize().ok()
+    });
+    (here.is_file() && !is_read).then_some(
+        "there is an ostler.json here; it is never read from the current directory, because a \
+         repository must not name commands to run: use --config ./ostler.json, or move it to \
+         ~/.config/ostler/ostler.json",
+    )
+}
+
 /// Where `ostler init` puts a file when nobody says where.
 pub fn default_path(vars: &Vars) -> Option<PathBuf> {
     Some(xdg(vars, "XDG_CONFIG_HOME", ".config")?.join("ostler").join("ostler.json"))
@@ -196,8 +210,8 @@ pub fn isolation(vars: &BTreeMap<String, String>) -> Result<keeper::plan::Level,
     match set(vars, "OSTLER_ISOLATION") {
         None => Ok(Level::Auto),
         Some(word) => Level::from_word(word).ok_or_else(|| {
-            Fault::new(Code::InvalidConfig, format!("OSTLER_ISOLATION={word} is no level"))
-                .with_hint("it is auto, basic, cgroup or strict")
+            Fault::new(Code::InvalidConfig, format!("OSTLER_ISOLATION={word}: unknown level"))
+                .with_hint("expected auto, basic, cgroup or strict")
         }),
     }
 }

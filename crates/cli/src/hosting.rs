@@ -134,7 +134,7 @@ async fn ask_for_room(
     listening: &mut Option<Result<Listening, Fault>>,
 ) -> Result<(), Fault> {
     let refusal = match (client.serves().await, &listening) {
-        (true, _) => Some(Fault::new(Code::Conflict, "a server is there already")),
+        (true, _) => Some(Fault::new(Code::Conflict, "a server is already running")),
         (false, Some(Err(_))) => listening.take().and_then(Result::err),
         (false, _) => client.ask_handover().await.err(),
     };

@@ -81,7 +81,7 @@ fn alone(source: Source) -> Result<String, Fault> {
     match source {
         Source::Terminal => warn("reading the prompt from the terminal; end it with Ctrl-D"),
         Source::Pipe if !first_byte_within(limits::STDIN_FIRST_BYTE_MS) => {
-            warn("no prompt is given; waiting for it on standard input");
+            warn("no prompt given; reading it from standard input");
         }
         Source::Pipe | Source::File { .. } | Source::None => {}
     }

@@ -92,21 +92,32 @@ fn refuse(error: &clap::Error, json: bool) -> Result<ExitCode, Stopped> {
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let (message, rest) = text.split_once("\n\n").unwrap_or((text, ""));
     let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    let path = args::help::path_in(words);
     let hint = match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         // Clap suggests by spelling alone, such as 'token' for `open`.
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(given))) => {
-            args::help::instead_of(given)
+            args::help::instead_of(&path, given)
         }
         _ => rest
             .lines()
             .map(str::trim)
             .find(|line| line.starts_with("tip:") || line.starts_with("Usage:"))
-            .map(|hint| format!("{}; see --help", hint.trim_start_matches("tip: "))),
+            .map(|hint| format!("{}; see --help", hint.trim_start_matches("tip: ")))
+            .unwrap_or_else(|| format!("see {}", args::help::help_of(&path))),
     };
-    let fault = Fault::new(Code::Usage, message);
-    Err(match hint {
-        Some(hint) => fault.with_hint(hint),
-        None => fault.with_hint("`ostler help` lists the commands"),
-    }
-    .into())
+    Err(Fault::new(Code::Usage, plain_numbers(message)).with_hint(hint).into())
+}
+
+/// Replaces what the standard library says of a text that is not a number.
+fn plain_numbers(message: String) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        ("invalid float literal", "expected a number such as 2.5"),
+        ("cannot parse float from empty string", "expected a number such as 2.5"),
+        ("invalid digit found in string", "expected a whole number"),
+        ("cannot parse integer from empty string", "expected a whole number"),
+        ("number too large to fit in target type", "the number is too large"),
+    ];
+    let found = WORDS.iter().find_map(|(theirs, ours)| Some((message.strip_suffix(theirs)?, ours)));
+    found.map(|(start, ours)| format!("{start}{ours}")).unwrap_or(message)
 }

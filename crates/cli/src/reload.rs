@@ -35,7 +35,12 @@ pub async fn follow(host: Host, path: Option<PathBuf>, mut hangup: Signal) {
         }
         seen = now;
         match reload(&host, &path).await {
-            Err(fault) => terminal::complain(&fault),
+            Err(fault) => {
+                terminal::complain(&fault);
+                terminal::remark(
+                    "the configuration was not reloaded; the previous one stays in force",
+                );
+            }
             Ok(()) if is_asked => terminal::remark(&format!(
                 "SIGHUP: reloaded the budgets of {}; other settings count after a restart",
                 path.display()

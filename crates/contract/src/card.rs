@@ -40,7 +40,7 @@ pub struct Card {
     /// are named in the prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skills: Option<Skills>,
-    /// How it is told whether somebody is logged in; absent when nobody needs to be.
+    /// How to find out whether a user is logged in; absent if no login is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub login: Option<Login>,
     /// A greeting that costs nothing and shows that the program really talks.

@@ -42,7 +42,7 @@ pub enum Wish {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// What a tool gave that whoever asked for this run carried out.
+    /// The result of a tool call that the requester of this run carried out.
     ToolResult { tool_call_id: String, answer: ToolAnswer },
     /// From now on no more than this may be spent; a unit that is absent stays as it is.
     Budget { remaining: Remaining },

@@ -16,7 +16,7 @@ macro_rules! limits {
 }
 
 limits! {
-    /// How long a lease is good for without renewal.
+    /// Lifetime of a lease without renewal.
     LEASE_MS: u64 = 300_000;
     /// The shortest lease that can be configured.
     LEASE_MS_MIN: u64 = 2_000;
@@ -52,7 +52,7 @@ limits! {
     ASK_MS: u64 = 600_000;
     /// How long a rate limit may last before the run is ended.
     PATIENCE_MS: u64 = 300_000;
-    /// How long to wait for a quota whose reset nobody named, or that was named in the past.
+    /// How long to wait for a quota whose reset is not known or is in the past.
     QUOTA_RESET_MS: u64 = 30 * 60 * 1000;
     /// The longest wait for a reset, whatever was told: after it, one run asks again.
     QUOTA_RESET_MS_MAX: u64 = 8 * 24 * 3600 * 1000;
@@ -92,7 +92,7 @@ limits! {
     BUDGETS_MAX: usize = 64;
     /// How long a provider may take to tell how an account stands.
     USAGE_MS_MAX: u64 = 3_000;
-    /// How long what it told is good for.
+    /// How long its answer is used.
     USAGE_FRESH_MS: u64 = 30 * 60 * 1000;
     /// How long it is not asked again after a trouble.
     USAGE_FAILED_MS: u64 = 5 * 60 * 1000;
@@ -192,7 +192,7 @@ limits! {
     UNSENT_BYTES_MAX: usize = 32 * KIB;
     /// One event in the stream of a watcher.
     FRAME_BYTES_MAX: usize = 16 * MIB;
-    /// Wishes waiting in one run's inbox.
+    /// Commands waiting in one run's inbox.
     INBOX_MAX: usize = 256;
     /// Jobs waiting for the store's writer.
     WRITER_QUEUE_MAX: usize = 1024;
@@ -226,7 +226,7 @@ limits! {
     TOKENS_MAX: usize = 256;
     /// The name of a token.
     TOKEN_NAME_BYTES_MAX: usize = 64;
-    /// How long a sign-in link is good for.
+    /// Lifetime of a sign-in link.
     SIGN_IN_MS: u64 = 10 * 60 * 1000;
     /// Sign-in links that are open at once; the next one takes the place of the oldest.
     SIGN_INS_MAX: usize = 16;
@@ -254,7 +254,7 @@ limits! {
     LINE_ASK_MS: u64 = 5_000;
     /// Requests for runs that wait at one host for their turn; more are told at once where they stand.
     LINE_ASKS_MAX: usize = 64;
-    /// How long whoever asked for a run that waits has to ask again before it is cancelled.
+    /// How long the requester of a waiting run has to repeat its request before the run is cancelled.
     LINE_BACK_MS: u64 = 10_000;
     /// Runs of one agent at once, when it does not say.
     AGENT_RUNS_MAX: u32 = 1;
@@ -282,7 +282,7 @@ limits! {
     SESSIONS_KEPT_MAX: usize = 256;
     /// Closed sessions of which a caller who comes late is told that they were there.
     SESSIONS_CLOSED_MAX: usize = 1_024;
-    /// How long a session is kept that nobody reads and nobody sends anything to.
+    /// How long a session without any traffic is kept.
     SESSION_SILENCE_MS: u64 = 600_000;
     /// The caller's name of a session.
     SESSION_NAME_BYTES_MAX: usize = 256;
@@ -372,7 +372,7 @@ limits! {
     REMOTE_DELETE_MS: u64 = 2_000;
     /// How long a remote has to end by itself when the lease of its run is over.
     REMOTE_FAREWELL_MS: u64 = 2_000;
-    /// The shortest time that whoever holds a remote has to end its session there.
+    /// The shortest time that the holder of a remote has to end its session there.
     REMOTE_TERM_MS_MIN: u64 = 3_000;
     /// Redirects of a remote, within its own origin, that are followed one after the other.
     REMOTE_REDIRECTS_MAX: usize = 3;

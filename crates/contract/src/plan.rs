@@ -28,7 +28,7 @@ pub struct LaunchPlan {
     pub framing: Framing,
     /// Names of environment variables whose values the seal must know.
     pub secrets: Vec<String>,
-    /// Written for this attempt alone, readable by nobody else, and removed after it.
+    /// Written for this attempt only, readable only by its owner, and removed after it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<PlanFile>,
     /// Skills, and where the agent finds each.
@@ -172,7 +172,7 @@ pub struct Adapter {
     pub project_context: Option<ProjectContext>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lane: Option<LaneChoice>,
-    /// The agent described in data, for a runtime that nobody wrote.
+    /// The agent described in data, for a program without a runtime of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<crate::mapping::Mapping>,
     /// How the provider's quota is learned; absent is `auto`.

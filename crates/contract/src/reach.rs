@@ -47,7 +47,7 @@ pub fn refusal(ip: IpAddr) -> Option<&'static str> {
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
     };
     if link_local || METADATA.contains(&ip) {
-        Some("which is nobody's address: machines keep their credentials at such ones")
+        Some("which is a link-local address: cloud machines offer their credentials there")
     } else if ip.is_unspecified() || ip.is_multicast() {
         Some("which is no machine's address")
     } else {

@@ -38,7 +38,7 @@ pub(crate) fn write_files(spool: &Path, files: &[PlanFile]) -> io::Result<()> {
     private_dir(&dir, Links::None)?;
     for PlanFile { name, text } in files {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
-            let message = format!("'{}' is no bare name of a file", name.escape_debug());
+            let message = format!("'{}' is not a plain file name", name.escape_debug());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         write_private(&dir.join(name), text)?;
@@ -64,7 +64,7 @@ impl DataDir {
         for dir in [spools.parent().unwrap_or(&spools), &spools] {
             private_dir(dir, Links::None).map_err(|error| {
                 unusable(dir, &error).with_hint(
-                    "have it removed, or set XDG_RUNTIME_DIR to a directory that is yours alone",
+                    "remove it, or set XDG_RUNTIME_DIR to a directory that only you can use",
                 )
             })?;
         }
@@ -266,7 +266,8 @@ fn unusable(path: &Path, error: &io::Error) -> Fault {
     let fault = Fault::new(code, format!("{}: {error}", path.display()));
     match error.kind() {
         io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => fault.with_hint(
-            "make the data directory writable; to look at it only, copy it and give the copy with --data",
+            "make the data directory writable; to only read it, copy it and name the copy with \
+             --data",
         ),
         _ => fault,
     }

@@ -75,7 +75,10 @@ impl Practice {
         let root = temporary.join(format!("ostler-doctor-{}", chance::run_id().uuid().simple()));
         fs::DirBuilder::new().mode(0o700).create(&root).map_err(|error| {
             let message = format!("{}: {error}", root.display());
-            Fault::new(Code::BadWorkspace, message).with_hint("set TMPDIR to a directory of yours")
+            Fault::new(Code::BadWorkspace, message).with_hint(
+                "set TMPDIR to a directory that you \
+             can write to",
+            )
         })?;
         Ok(Self { own_program, vars, level, root })
     }
@@ -110,7 +113,7 @@ impl Practice {
         checks.extend(arguments(&patient.adapter));
         let is_a_product = !patient.card.requires.is_empty();
         if is_a_product && patient.card.evidence == CardEvidence::Documented {
-            let message = "driven as its documentation says; never seen at work by us";
+            let message = "follows its documentation; not tested with the program itself";
             checks.push(Check::new(CheckCode::OnlyDocumented, message));
         }
         Diagnosis::new(&patient.name, &patient.card.id, checks, clock::now().wall)
@@ -128,7 +131,7 @@ impl Practice {
             }
             None => {
                 let message = match binary.contains('/') {
-                    true => format!("{binary} is no program that can be started"),
+                    true => format!("{binary} is not an executable program"),
                     false => format!("{binary} is not on PATH"),
                 };
                 let hint = match (configured, required) {
@@ -169,15 +172,14 @@ impl Practice {
                 Check::new(CheckCode::VersionNotRecorded, version)
             }
             (Some(version), _) => {
-                let message =
-                    format!("{version}; what we know was seen with {}", recorded.join(", "));
+                let message = format!("{version}; tested with {}", recorded.join(", "));
                 Check::new(CheckCode::VersionNotRecorded, message)
             }
             (None, probed) => {
                 let message = format!("`{asked}` {}", how_it_failed(probed.as_ref()));
                 let said = probed.map(|probed| probed.stderr).filter(|said| !said.is_empty());
                 let check = Check::new(CheckCode::VersionUnknown, message).with_hint(
-                    "run it by hand; an agent that cannot tell its version may not start",
+                    "run it by hand; an agent that cannot print its version may not start",
                 );
                 match said {
                     Some(said) => check.with_detail(said),
@@ -195,7 +197,7 @@ impl Practice {
                 Some(token) => env.push((name.to_owned(), token.clone())),
                 None => {
                     let message = format!("the variable {name}, which holds its token, is not set");
-                    let hint = format!("export {name} before it is run");
+                    let hint = format!("export {name} before you run it");
                     return vec![Check::new(CheckCode::LoginNotSeen, message).with_hint(hint)];
                 }
             }
@@ -213,7 +215,7 @@ impl Practice {
                 Check::new(CheckCode::HandshakeAnswered, message)
             }
             None => {
-                let message = format!("{} does not answer as a remote", remote.base_url);
+                let message = format!("{} does not answer like a remote", remote.base_url);
                 Check::new(CheckCode::HandshakeFailed, message)
                     .with_hint(format!(
                         "fix adapters.{}, or start the remote",
@@ -239,7 +241,7 @@ impl Practice {
         let probed = self.probe(program, with.args.clone(), env, say, answered).await;
         match &probed {
             Some(said) if said.stdout.lines().any(answered) => {
-                Check::new(CheckCode::HandshakeAnswered, "it answers a greeting")
+                Check::new(CheckCode::HandshakeAnswered, "it answers the first request")
             }
             _ => {
                 let how = how_it_failed(probed.as_ref());
@@ -365,7 +367,7 @@ fn how_it_failed(probed: Option<&Probed>) -> String {
     match probed {
         None => "could not be held by a keeper".to_owned(),
         Some(Probed { spawn_error: Some(error), .. }) => format!("could not be started: {error}"),
-        Some(Probed { exit_code: Some(0), .. }) => "said nothing of the kind".to_owned(),
+        Some(Probed { exit_code: Some(0), .. }) => "printed no version".to_owned(),
         Some(Probed { exit_code: Some(code), .. }) => format!("ended with exit status {code}"),
         Some(Probed { exit_code: None, wall_ms, .. }) => {
             format!("took longer than {} s and was ended", wall_ms / 1000)
@@ -422,12 +424,12 @@ fn logged_in(
             checks.push(Check::new(CheckCode::LoginSeen, format!("{name} is set")));
         }
         (None, Some(file)) => {
-            let message = format!("{} is there", file.display());
+            let message = format!("{} exists", file.display());
             checks.push(Check::new(CheckCode::LoginSeen, message));
         }
         (None, None) if by_provider.is_some() => {
             let (name, file) = by_provider.cloned().unwrap_or_default();
-            let message = format!("{name} is set, which {file} names");
+            let message = format!("{name} is set; {file} names it");
             checks.push(Check::new(CheckCode::LoginSeen, message));
         }
         (None, None) if !named.is_empty() => {
@@ -532,7 +534,7 @@ fn policies(card: &Card, configured: Option<Policy>) -> Vec<Check> {
             true => String::new(),
             false => format!(" ({})", flags.join(" ")),
         };
-        let message = format!("allow-all{flags} is dangerous: nobody is asked before a change");
+        let message = format!("allow-all{flags} is dangerous: changes are made without asking");
         let check = Check::new(CheckCode::PolicyDangerous, message);
         checks.push(match dangerous.and_then(|row| row.note.clone()) {
             Some(note) => check.with_detail(note),
@@ -540,7 +542,7 @@ fn policies(card: &Card, configured: Option<Policy>) -> Vec<Check> {
         });
     }
     if let Some(policy) = configured.filter(|policy| !possible(*policy)) {
-        let message = format!("the configured permission {} cannot be kept", policy.word());
+        let message = format!("the configured permission {} cannot be enforced", policy.word());
         let hint = format!("choose one of {}", kept.join(", "));
         checks.push(Check::new(CheckCode::PolicyNotPossible, message).with_hint(hint));
     }
@@ -554,7 +556,10 @@ fn arguments(adapter: &Adapter) -> Vec<Check> {
     };
     let all = adapter.args.iter().chain(&adapter.extra_args);
     let check = |argument: &String| {
-        let message = format!("the argument {argument:?} shows a secret to every process here");
+        let message = format!(
+            "the argument {argument:?} shows a secret to every process of this \
+         machine"
+        );
         Check::new(CheckCode::SecretInArguments, message)
             .with_hint("give it by `env` instead of `args`")
     };

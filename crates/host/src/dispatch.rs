@@ -305,7 +305,7 @@ async fn heed(host: &Host, task: &TaskRow, bar: Bar) -> Result<Gone, Fault> {
 async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
     match way.standing {
         Standing::Spent(code) => {
-            let message = format!("{} could not do it", way.name());
+            let message = format!("{} could not start the task", way.name());
             return Ok(Some(Bar::Refused(Fault::new(code, message))));
         }
         Standing::Until(until) if until > clock::now().wall => {
@@ -318,7 +318,7 @@ async fn barred(host: &Host, way: &Way) -> Result<Option<Bar>, Fault> {
         return Ok(Some(way.bar(hold)));
     }
     if !fallback::has_a_hand_free(host, way).await? {
-        let note = format!("{} has its hands full", way.name());
+        let note = format!("{} has no free slot", way.name());
         return Ok(Some(Bar::Busy(Hold { why: WaitingFor::Agent, until: None, note, of: None })));
     }
     Ok(None)

@@ -364,7 +364,7 @@ impl Drive {
                 self.intake = Some(intake);
                 return;
             }
-            None => Input::Lost { why: "its keeper ended without a testimony".to_owned() },
+            None => Input::Lost { why: "its keeper ended without a final report".to_owned() },
             Some(testimony) => {
                 let stderr_tail = match self.blind {
                     None => intake.stderr_tail(),
@@ -406,7 +406,7 @@ impl Drive {
             let policy = self.bench.policy;
             let lanes = self.runtime.card().lanes;
             if adopted && lanes.iter().any(|lane| workspace_check::applies(policy, *lane)) {
-                let why = "another host took the run over";
+                let why = "another host took over the run";
                 self.pending.drafts.push(workspace_check::not_compared(why));
             }
             return None;
@@ -428,7 +428,7 @@ impl Drive {
         let shared = beginning.shared || others.is_ok_and(|others| !others.is_empty());
         self.beginning = Arc::into_inner(beginning);
         if shared {
-            let why = "it is not held against this run, because another run works there too";
+            let why = "it is not counted against this run, because another run works there too";
             self.pending.drafts.push(warning(format!("{changed}; {why}")));
             return None;
         }
@@ -903,7 +903,8 @@ async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {
 
 fn unkept_note(unkept: u64) -> Draft {
     let text = format!(
-        "{unkept} events were not kept: what must be kept out of them is not known any more"
+        "{unkept} events were not stored, because the secrets to remove from them are no longer \
+         known"
     );
     warning(text)
 }

@@ -37,7 +37,7 @@ impl Drive {
         let Some((left, again)) =
             self.left().and_then(|left| Some((left.fence, self.again(left)?)))
         else {
-            return self.lose(now, "its session could not be taken up".to_owned());
+            return self.lose(now, "its session could not be resumed".to_owned());
         };
         let point = self.house.store.resume_point(self.run).await;
         let relays = match self.shut.take() {
@@ -47,7 +47,7 @@ impl Drive {
         self.again = Some(Box::new(again));
         let body = Lifecycle {
             phase: Phase::AttemptEnded,
-            why: Some("its keeper is gone; its session is taken up again".to_owned()),
+            why: Some("its keeper is gone; its session is resumed".to_owned()),
             pid: None,
             isolation: None,
         };

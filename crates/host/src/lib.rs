@@ -95,7 +95,7 @@ pub struct Setup {
     pub notify: Vec<String>,
     /// What a server keeps, and how long.
     pub retention: ops::remove::Retention,
-    /// How long a lease is good for without renewal.
+    /// Lifetime of a lease without renewal.
     pub lease_ms: u64,
     /// How strongly agents are to be held.
     pub isolation: keeper::plan::Level,

@@ -111,12 +111,12 @@ impl<'a> Head<'a> {
             _ if line.starts_with("deleted file mode ") => self.deleted = true,
             _ if line.starts_with("rename from ") => self.from = Some(unquoted(&line[12..])?),
             _ if line.starts_with("rename to ") => self.to = Some(unquoted(&line[10..])?),
-            _ if line.starts_with("copy ") => return Err(bad("copies are not understood")),
+            _ if line.starts_with("copy ") => return Err(bad("copies are not supported")),
             _ if line.starts_with("old mode ") => {
-                return Err(bad("changes of a file's mode are not understood"));
+                return Err(bad("changes of a file's mode are not supported"));
             }
             _ if line.starts_with("GIT binary patch") || line.starts_with("Binary files ") => {
-                return Err(bad("binary changes are not understood"));
+                return Err(bad("binary changes are not supported"));
             }
             _ if line.starts_with("@@ ") => {
                 return Err(bad(format!("'{line}' stands before any file's name")));
@@ -484,7 +484,7 @@ mod tests {
                 "the name \"a/\\377\" is not quoted as git does it",
             ),
             (&format!("--- /dev/null\n+++ /dev/null\n{hunk}"), "a file has no name"),
-            ("diff --git a/x b/y\ncopy from x\ncopy to y\n", "copies are not understood"),
+            ("diff --git a/x b/y\ncopy from x\ncopy to y\n", "copies are not supported"),
             (
                 "diff --git a/x b/y\nrename from x\n",
                 "'diff --git a/x b/y' is followed by no change",
@@ -509,9 +509,9 @@ mod tests {
             ),
             (
                 "diff --git a/x b/x\nold mode 100644\nnew mode 100755\n",
-                "changes of a file's mode are not understood",
+                "changes of a file's mode are not supported",
             ),
-            ("diff --git a/x b/x\nGIT binary patch\n", "binary changes are not understood"),
+            ("diff --git a/x b/x\nGIT binary patch\n", "binary changes are not supported"),
             ("diff --git a/l b/l\nnew file mode 120000\n", "links are not made"),
             ("diff --git a/x b/x\nindex 0..0\n", "'diff --git a/x b/x' is followed by no change"),
             (

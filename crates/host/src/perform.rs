@@ -217,7 +217,9 @@ impl Drive {
                 self.keeping = None;
                 self.step(
                     now,
-                    Input::Lost { why: format!("it could not be handed to its keeper: {error}") },
+                    Input::Lost {
+                        why: format!("its plan could not be sent to its keeper: {error}"),
+                    },
                 );
             }
         }
@@ -226,7 +228,7 @@ impl Drive {
     /// Starts the agent once more, with a keeper and a spool of its own.
     pub(crate) fn relaunch(&mut self, now: Now) {
         let Some(again) = self.again.take() else {
-            return self.lose(now, "only the host that began it could start it again".to_owned());
+            return self.lose(now, "only the host that started it could start it again".to_owned());
         };
         let earlier = (self.child.take(), std::mem::take(&mut self.spool));
         tokio::task::spawn_blocking(move || {

@@ -57,8 +57,11 @@ pub fn names(dir: Option<&Path>) -> Vec<String> {
 pub(crate) fn load(adapter: &Adapter) -> Result<Arc<[Skill]>, Fault> {
     let wanted = &adapter.skills;
     if wanted.len() > limits::SKILLS_MAX {
-        let message =
-            format!("{} skills are named; at most {} are taken", wanted.len(), limits::SKILLS_MAX);
+        let message = format!(
+            "{} skills are named; at most {} are allowed",
+            wanted.len(),
+            limits::SKILLS_MAX
+        );
         return Err(Fault::new(Code::InvalidConfig, message));
     }
     let own = adapter.skills_dir.as_deref().map(Path::new);
@@ -101,7 +104,7 @@ fn unknown(name: &str, own: Option<&Path>) -> Fault {
         None => " among those that are shipped".to_owned(),
     };
     Fault::new(Code::InvalidConfig, format!("no skill is called '{name}'{place}"))
-        .with_hint(format!("there are {}", names(own).join(", ")))
+        .with_hint(format!("known names: {}", names(own).join(", ")))
 }
 
 /// The prompt with what must be said of the skills.

@@ -29,7 +29,8 @@ impl Host {
         for live in self.inner.live().values() {
             if live.told.as_deref() == Some(address) {
                 let text = format!(
-                    "the agent was told to find its tools at {address}, where this host cannot listen: {why}; it tries again"
+                    "the agent expects its tools at {address}, where this host cannot listen: \
+                     {why}; it retries"
                 );
                 // A run that takes no more calls needs no more news.
                 let _ = live.asking.try_send(Asked::Note(Box::new(warning(text))));

@@ -28,9 +28,9 @@ impl Trouble {
     /// What someone is told who wants something new.
     pub fn fault(&self) -> Fault {
         let message = match self.is_final {
-            true => "the store could not make sure that the disk has what was written".to_owned(),
+            true => "the store could not confirm that the disk has the written data".to_owned(),
             false => {
-                format!("nothing is started while the store is in trouble, since {}", self.since)
+                format!("no runs are started because the store has failed, since {}", self.since)
             }
         };
         Fault::new(self.code, message)

@@ -250,7 +250,7 @@ impl Upstream {
         let link = server.link.get_or_init(async || {
             let link = tokio::time::timeout(CONNECT_MAX, server.connect())
                 .await
-                .unwrap_or_else(|_| Err("it was not there in time".to_owned()));
+                .unwrap_or_else(|_| Err("it was not ready in time".to_owned()));
             let (text, level) = match &link {
                 Ok(link) => (
                     format!("the MCP server '{name}' is connected: {} tools", link.tools.len()),

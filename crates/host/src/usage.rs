@@ -69,7 +69,7 @@ pub(crate) async fn ask(adapter: &Adapter, place: Place<'_>) -> Asked {
         // It was said when it happened.
         Ok(None) => Vec::new(),
         Err(why) => vec![warning(format!(
-            "how the account stands could not be asked: {why}; what the agent tells counts"
+            "the state of the account could not be read: {why}; what the agent reports is used"
         ))],
     };
     Asked { drafts, secret }
@@ -123,7 +123,7 @@ async fn changed_ms(login: &Path) -> Result<u64, String> {
     let unread = |error: std::io::Error| format!("{}: {error}", login.display());
     let found = tokio::fs::metadata(login).await.map_err(unread)?;
     if found.len() > CREDENTIALS_BYTES_MAX || !found.is_file() {
-        return Err(format!("{} is no file of a login", login.display()));
+        return Err(format!("{} is not a login file", login.display()));
     }
     let since = found.modified().map_err(unread)?.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))

@@ -225,7 +225,7 @@ impl Workspace {
             error => refused(path, &std::io::Error::from(error).to_string()),
         })?;
         match self.is_private(&fd).map_err(|error| refused(path, &error.to_string()))? {
-            true => Err(refused(path, "Ostler keeps it for itself")),
+            true => Err(refused(path, "it is reserved for Ostler")),
             false => Ok(fd),
         }
     }

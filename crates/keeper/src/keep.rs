@@ -122,7 +122,7 @@ fn attempt() -> io::Result<()> {
             // The word can come late: whoever gave it may have stood still, and the run be another's.
             let agent = match plan.clock.now_ms() >= plan.deadline_ms {
                 true => {
-                    let words = "its lease was over before it began".to_owned();
+                    let words = "its lease was over before it started".to_owned();
                     Err(NotStarted { words, errno: None })
                 }
                 false => agent.and_then(|agent| {
@@ -206,9 +206,8 @@ fn take_stdin() -> io::Result<OwnedFd> {
 /// The level that the server's agents are held on, which is the last of the arguments.
 fn level_asked_for() -> io::Result<Level> {
     let word = std::env::args().next_back().unwrap_or_default();
-    Level::from_word(&word).ok_or_else(|| {
-        io::Error::other(format!("{word:?} is no level of isolation; a keeper is told one"))
-    })
+    Level::from_word(&word)
+        .ok_or_else(|| io::Error::other(format!("{word:?} is not an isolation level")))
 }
 
 /// The orders that come before there is an agent.
@@ -233,7 +232,7 @@ impl Orders<'_> {
             }
             Some(Order::Plan(_)) => {
                 refuse(self.control, Refusal::Version);
-                Err(io::Error::other("the plan's version is not spoken"))
+                Err(io::Error::other("the version of the plan is not supported"))
             }
             Some(_) => Err(malformed(self.control, crate::wire::Malformed)),
         }

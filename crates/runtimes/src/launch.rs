@@ -102,8 +102,8 @@ pub fn argv_prompt(spec: &Spec, card: &Card) -> Result<String, Fault> {
     }
     let (label, bytes) = (&card.label, prompt.len());
     let message = format!(
-        "{label} takes its prompt on the command line alone, and {bytes} bytes are more than the \
-         {PROMPT_ARGV_BYTES_MAX} that have room there"
+        "{label} takes its prompt only on the command line, and {bytes} bytes are more than the \
+         limit of {PROMPT_ARGV_BYTES_MAX}"
     );
     let hint = "put the long part into a file of the workspace and name that file in the prompt";
     Err(Fault::new(Code::PromptTooLarge, message).with_hint(hint))
@@ -168,7 +168,7 @@ pub fn policy_flags(card: &Card, policy: Policy) -> Result<Vec<String>, Fault> {
     let row = native.find(|row| row.policy == policy);
     row.and_then(|row| row.flags.clone()).ok_or_else(|| {
         let note = row.and_then(|row| row.note.as_deref()).unwrap_or_default();
-        let message = format!("{} cannot keep the policy {}: {note}", card.label, policy.word());
+        let message = format!("{} cannot enforce the policy {}: {note}", card.label, policy.word());
         let hint = "use --permission allow-reads, or allow-all in a workspace that may be changed";
         Fault::new(Code::PolicyNotPossible, message).with_hint(hint)
     })
@@ -260,7 +260,7 @@ pub fn sounds_secret(name: &str) -> bool {
 /// A name that can be a variable's: the kernel allows anything but `=` and NUL.
 fn variable<'a>(name: &'a str, key: &str) -> Result<&'a str, Fault> {
     if name.is_empty() || name.contains(['=', '\0']) {
-        let message = format!("{key}: '{}' cannot be the name of a variable", name.escape_debug());
+        let message = format!("{key}: '{}' is not a valid variable name", name.escape_debug());
         return Err(Fault::new(Code::InvalidConfig, message));
     }
     Ok(name)

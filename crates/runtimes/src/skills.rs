@@ -83,7 +83,10 @@ fn shared(dir: &str, spec: &Spec, env: &[EnvEntry]) -> Result<String, Fault> {
         .collect();
     expanded(dir, &vars).filter(|dir| dir.starts_with('/')).ok_or_else(|| {
         let message = format!("skills go to {dir}, and no home directory is known");
-        Fault::new(Code::InvalidConfig, message).with_hint("set HOME for whoever starts the run")
+        Fault::new(Code::InvalidConfig, message).with_hint(
+            "set HOME for the process that starts \
+         the run",
+        )
     })
 }
 

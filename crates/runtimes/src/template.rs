@@ -250,7 +250,7 @@ fn unknown(key: &str, path: &str, names: &BTreeSet<String>) -> Fault {
 fn unset(key: &str, name: &str) -> Fault {
     let message = format!("{key}: the variable {name} is not set");
     Fault::new(Code::InvalidConfig, message)
-        .with_hint(format!("set {name} in that environment, or take ${{{name}}} out of {key}"))
+        .with_hint(format!("set {name} in your environment, or remove ${{{name}}} from {key}"))
 }
 
 fn broken(key: &str, text: &str) -> Fault {

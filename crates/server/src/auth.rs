@@ -109,7 +109,7 @@ impl Guard {
             Some(bearer) if access == Access::Run => return Ok(Caller::Run(bearer)),
             Some(_) => return Err(missing()),
             None if was_good(app, parts.uri.path(), token) => {
-                let message = "the run has ended, or is held by someone else";
+                let message = "the run has ended, or belongs to another host";
                 return Err(Fault::new(Code::FenceStale, message));
             }
             None => {}
@@ -135,7 +135,7 @@ impl Guard {
 }
 
 fn missing() -> Fault {
-    Fault::new(Code::Unauthorized, "the request has no token that is good here")
+    Fault::new(Code::Unauthorized, "the request has no valid token")
 }
 
 /// The token that a request shows beside a cookie, if any. Of two nobody says which one counts.
@@ -157,7 +157,7 @@ fn allowed(caller: &Caller, access: Access) -> Result<(), Fault> {
         Some(scope) if !caller.has(scope) => {
             let message = format!("this needs a token of the scope {}", scope.word());
             Err(Fault::new(Code::Forbidden, message)
-                .with_hint("`ostler token add --scope` gives one, to whoever has the owner's"))
+                .with_hint("the owner creates one with `ostler token add --scope`"))
         }
         _ => Ok(()),
     }
@@ -174,7 +174,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Result<(), Fault> {
         (Some(given), None) if json(given) => Ok(()),
         _ => Err(Fault::new(
             Code::UnsupportedMedia,
-            "the request does not say that it is application/json",
+            "the content type of the request is not application/json",
         )),
     }
 }
@@ -182,7 +182,7 @@ pub(crate) fn content_type(headers: &HeaderMap) -> Result<(), Fault> {
 /// The whole body, within its limits of size and time: whoever dawdles over it holds no handler.
 pub(crate) async fn whole(headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Fault> {
     let too_large = || {
-        Fault::new(Code::TooLarge, format!("at most {} bytes are taken", limits::BODY_BYTES_MAX))
+        Fault::new(Code::TooLarge, format!("at most {} bytes are allowed", limits::BODY_BYTES_MAX))
     };
     let declared = headers.get(header::CONTENT_LENGTH).and_then(|given| given.to_str().ok());
     let declared: u64 = declared.and_then(|given| given.parse().ok()).unwrap_or(0);

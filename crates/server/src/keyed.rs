@@ -65,7 +65,7 @@ impl<'a> Place<'a> {
             true => Ok(Self { underway, key }),
             false => Err(Fault::new(
                 Code::Conflict,
-                "a request with this idempotency-key is being answered",
+                "a request with this idempotency-key is in progress",
             )
             .with_hint("wait for that answer, then ask again")),
         }
@@ -149,13 +149,17 @@ async fn once(
         Kept::Answered { status, body } => return Ok(again(status, body)),
         Kept::OtherRequest => {
             let message = "this idempotency-key was used for another request";
-            return Err(Fault::new(Code::Conflict, message)
-                .with_hint("make a new key for each thing that is wanted"));
+            return Err(
+                Fault::new(Code::Conflict, message).with_hint("use a new key for each new request")
+            );
         }
         Kept::Full => {
-            let message = format!("{ANSWERS_MAX} idempotency-keys of the last day are kept");
+            let message = format!(
+                "{ANSWERS_MAX} idempotency-keys of the last day are stored, \
+             which is the limit"
+            );
             return Err(Fault::new(Code::RateLimited, message)
-                .with_hint("ask without one, or wait until the oldest are forgotten"));
+                .with_hint("send the request without one, or wait until the oldest expire"));
         }
     };
     parts.extensions.insert(Chosen(Some(chosen)));

@@ -81,7 +81,7 @@ pub async fn open(door: Door) -> Result<Listening, Fault> {
     let patience = Duration::from_millis(stalled_ms.unwrap_or(limits::STALLED_MS));
     let parsed = parsed(&address)?;
     if tls.is_none() && !allow_insecure && !parsed.ip().is_loopback() {
-        let message = format!("--listen {address}: beyond loopback it must be encrypted");
+        let message = format!("--listen {address}: connections beyond loopback must be encrypted");
         return Err(Fault::new(Code::NotSupported, message).with_hint(
             "set server.tls, or use 127.0.0.1 and a tunnel; \
              server.allowInsecure is for a network you trust",

@@ -66,8 +66,8 @@ impl Names {
     fn expected(&self) -> String {
         let more = "set server.publicUrl to add a name";
         match self.everywhere {
-            Some(port) => format!("call it by an address of this machine and port {port}; {more}"),
-            None => format!("call it {}; {more}", self.hosts.first().map_or("", String::as_str)),
+            Some(port) => format!("use an address of this machine and port {port}; {more}"),
+            None => format!("use {}; {more}", self.hosts.first().map_or("", String::as_str)),
         }
     }
 

@@ -59,10 +59,12 @@ impl Verdict {
         match self.before < REFUSED_MAX {
             true => reason,
             false => {
-                let message = format!(
-                    "more than {REFUSED_MAX} requests came without a token that is good here"
-                );
-                Fault::new(Code::RateLimited, message).with_hint("wait a minute, and use the token")
+                let message =
+                    format!("more than {REFUSED_MAX} requests came without a valid token");
+                Fault::new(Code::RateLimited, message).with_hint(
+                    "wait a minute, then send a valid \
+                 token",
+                )
             }
         }
     }

@@ -88,7 +88,13 @@ pub async fn link(
 ) -> Result<With<201, Link>, Problem> {
     let drawn = host::chance::token();
     let code = drawn.map_err(|error| {
-        Fault::new(Code::InternalError, format!("drawing a code: the kernel says {error}"))
+        Fault::new(
+            Code::InternalError,
+            format!(
+                "creating a code: no random numbers from the \
+         kernel: {error}"
+            ),
+        )
     })?;
     let now = host::clock::now();
     app.sign_ins.add(&code, Allows { scope, by: caller.who() }, now.mono_ms);
@@ -130,7 +136,7 @@ pub async fn enter(
 ) -> Result<Entered, Problem> {
     let Allows { scope, by } =
         app.sign_ins.take(&code, host::clock::now().mono_ms).ok_or_else(|| {
-            Fault::new(Code::Forbidden, "this sign-in link is used up, or too old")
+            Fault::new(Code::Forbidden, "this sign-in link was already used, or has expired")
                 .with_hint("`ostler token link` makes another")
         })?;
     let given = token::sign_in(&app.host, scope, &by).await?;

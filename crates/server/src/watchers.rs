@@ -56,14 +56,14 @@ impl Watchers {
         if holder != Holder::Owner {
             let others = all - held.get(&Holder::Owner).copied().unwrap_or(0);
             if own >= limits::WATCHERS_OF_TOKEN_MAX {
-                return full(format!("{own} watchers are here with this token already"));
+                return full(format!("{own} watchers are already connected with this token"));
             }
             if others >= limits::WATCHERS_MAX - limits::WATCHERS_OF_OWNER_MIN {
-                return full(format!("{others} watchers are here already"));
+                return full(format!("{others} watchers are already connected"));
             }
         }
         if all >= limits::WATCHERS_MAX {
-            return full(format!("{all} watchers are here already"));
+            return full(format!("{all} watchers are already connected"));
         }
         *held.entry(holder).or_default() += 1;
         Ok(WatcherPlace { watchers: self.clone(), holder })

@@ -66,7 +66,7 @@ fn lock(dir: &Path, how: FlockOperation) -> Result<Option<Upkeep>, Error> {
 /// Copies the store of a directory to a new one, which is durable when this returns.
 pub async fn backup(dir: &Path, to: &Path, now: Timestamp) -> Result<Backup, Error> {
     if fs::symlink_metadata(to).is_ok() {
-        return Err(Error::conflict(format!("{} is there already", to.display())));
+        return Err(Error::conflict(format!("{} already exists", to.display())));
     }
     let growing = growing(to)?;
     let (from, copy) = (dir.to_owned(), growing.clone());

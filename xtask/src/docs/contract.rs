@@ -135,10 +135,10 @@ fn commands(out: &mut String, schema: &mut Schema) {
     let command = schema.shape("command");
     line(
         out,
-        "A wish waits in the run's durable inbox and is taken exactly once. \
+        "A command waits in the run's durable inbox and is taken exactly once. \
          *Interrupt* a turn, *stop* a run, *cancel* a task.\n",
     );
-    line(out, "| wish | fields | meaning |\n|---|---|---|");
+    line(out, "| command | fields | meaning |\n|---|---|---|");
     for wish in command["oneOf"].as_array().cloned().unwrap_or_default() {
         let name = wish["properties"]["wish"]["const"].as_str().unwrap_or_default();
         let fields = schema.fields(&wish);

@@ -319,7 +319,7 @@ impl Drive {
             self.ending = Ending::Told;
             let input = match self.testimony.take() {
                 Some(testimony) => Input::Ended(testimony),
-                None => Input::Lost { why: "its keeper ended without a testimony".to_owned() },
+                None => Input::Lost { why: "its keeper ended without a final report".to_owned() },
             };
             self.step(now, input);
         }

@@ -23,7 +23,7 @@ pub struct Quotas {
 
 #[derive(Debug, Subcommand)]
 pub enum QuotasWhat {
-    /// Clear a block, so that runs start again whatever the provider said
+    /// Clear a block, so that runs start again before the provider's reset
     Clear {
         /// The scope, as `ostler quotas` shows it
         scope: String,
@@ -34,7 +34,7 @@ pub enum QuotasWhat {
 pub enum Prices {
     /// List the prices in force, in dollars per million tokens
     List {
-        /// Only models with this in their name
+        /// Only models with this text in their name
         #[arg(long, value_name = "PART")]
         model: Option<String>,
     },
@@ -62,18 +62,18 @@ pub enum Agents {
         #[command(flatten)]
         keys: AgentKeys,
     },
-    /// Change a hired agent; keys that are not given stay as they are
+    /// Change a hired agent; keys that are not given keep their values
     Edit {
         /// Name of the agent
         name: String,
         #[command(flatten)]
         keys: AgentKeys,
     },
-    /// Start nothing new for an agent; its live runs go on
+    /// Pause an agent: nothing new is started, its live runs continue
     Pause(AgentName),
-    /// Let a paused agent work again
+    /// Resume a paused agent
     Resume(AgentName),
-    /// Retire permanently; keeps its history
+    /// Retire an agent permanently; keeps its history
     Retire(AgentName),
 }
 
@@ -92,7 +92,7 @@ pub struct AgentKeys {
     /// Model to use [default: the adapter's]
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// Template of its prompts; {{prompt}} stands for the task
+    /// Template of its prompts; {{prompt}} is replaced by the task
     #[arg(long, value_name = "TEXT")]
     pub prompt_template: Option<String>,
     /// System prompt
@@ -104,7 +104,7 @@ pub struct AgentKeys {
     /// Repository that its worktrees are made from
     #[arg(long, value_name = "DIR")]
     pub repository: Option<PathBuf>,
-    /// Where it works: here, worktree or temporary
+    /// Workspace of its runs: here, worktree or temporary
     #[arg(
         long,
         value_name = "KIND",
@@ -128,10 +128,10 @@ pub struct AgentKeys {
     /// Label of the account whose quota it uses
     #[arg(long, value_name = "LABEL")]
     pub account: Option<String>,
-    /// Skill to give it; repeatable
+    /// Skill of the agent; repeatable
     #[arg(long = "skill", value_name = "NAME")]
     pub skills: Vec<String>,
-    /// Relayed tool to offer it, instead of all; repeatable
+    /// Relayed tool to offer, instead of all of them; repeatable
     #[arg(long = "tool", value_name = "NAME")]
     pub tools: Vec<String>,
     /// Any key of an agent in ostler.json, with its value as JSON; repeatable

@@ -146,8 +146,8 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "ostler conformance acp --env MY_API_KEY -- my-agent --acp",
     ]),
     ("conformance http", &[
-        "ostler conformance http -- http://127.0.0.1:7718",
-        "ostler conformance http --token-env AGENT_TOKEN -- https://agent.example.org",
+        "ostler conformance http http://127.0.0.1:7718",
+        "ostler conformance http --token-env AGENT_TOKEN https://agent.example.org",
     ]),
     ("record", &[
         "ostler record --name hello -- my-agent \"say hello\"",
@@ -307,6 +307,8 @@ fn exit_codes() -> String {
 /// Words of other tools, and what does the same here.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("open", "`ostler show RUN` or `ostler watch RUN`"),
+    ("tail", "`ostler watch`"),
+    ("history", "`ostler runs`"),
     ("top", "`ostler status`"),
     ("up", "`ostler serve`"),
     ("start", "`ostler run AGENT \"PROMPT\"`, or `ostler serve` for the queue"),
@@ -329,12 +331,40 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("edit", "`ostler config edit`"),
 ];
 
-/// What was probably meant by a command that does not exist.
-pub fn instead_of(given: &str) -> Option<String> {
-    if let Some((_, instead)) = ELSEWHERE.iter().find(|(word, _)| *word == given) {
-        return Some(format!("use {instead}"));
+/// The hint for a word that is not a command of `path`, such as `nope` in `ostler config nope`.
+pub fn instead_of(path: &[String], given: &str) -> String {
+    let top = path.is_empty().then(|| ELSEWHERE.iter().find(|(word, _)| *word == given)).flatten();
+    if let Some((_, instead)) = top {
+        return format!("use {instead}");
     }
-    let command = Arguments::command();
-    let visible = command.get_subcommands().filter(|sub| !sub.is_hide_set());
-    did_you_mean(given, visible.map(Command::get_name))
+    let root = Arguments::command();
+    let parent = path.iter().try_fold(&root, |at, word| at.find_subcommand(word));
+    let visible = parent.into_iter().flat_map(Command::get_subcommands);
+    let visible = visible.filter(|sub| !sub.is_hide_set()).map(Command::get_name);
+    did_you_mean(given, visible).unwrap_or_else(|| format!("{} lists the commands", help_of(path)))
+}
+
+/// The call that prints the help of a command.
+pub fn help_of(path: &[String]) -> String {
+    match path.is_empty() {
+        true => "`ostler help`".to_owned(),
+        false => format!("`ostler help {}`", path.join(" ")),
+    }
+}
+
+/// The command that a command line names, such as `config check` in `--json config check --nope`.
+pub fn path_in(words: impl Iterator<Item = String>) -> Vec<String> {
+    let root = Arguments::command();
+    let (mut at, mut path) = (&root, Vec::new());
+    let mut words = words.take_while(|word| word != "--");
+    while let Some(word) = words.next() {
+        if matches!(word.as_str(), "--data" | "--config") {
+            words.next();
+        } else if !word.starts_with('-') {
+            let Some(next) = at.find_subcommand(&word) else { break };
+            path.push(next.get_name().to_owned());
+            at = next;
+        }
+    }
+    path
 }

@@ -35,7 +35,7 @@ pub struct Run {
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
 
-    /// Return as soon as the run has started; it goes on in the background (see `ostler watch`)
+    /// Return as soon as the run has started; it continues in the background (see `ostler watch`)
     #[arg(short, long, conflicts_with_all = ["trace", "debug"])]
     pub detach: bool,
 
@@ -61,13 +61,13 @@ pub struct Run {
     /// Stop the run when it has used this many tokens
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub budget_tokens: Option<u64>,
-    /// Stop the run after this many turns: model answers, where the agent tells them
+    /// Stop the run after this many turns (model answers, if the agent reports them)
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub budget_turns: Option<u32>,
     /// Stop the run after this many minutes of work
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub budget_minutes: Option<f64>,
-    /// Run also when the agent does not tell in time what a budget limits
+    /// Run even if the agent reports too late, or never, what a budget limits
     #[arg(long, help_heading = "Limits")]
     pub budget_best_effort: bool,
 

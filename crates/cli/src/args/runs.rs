@@ -5,7 +5,7 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum RunsVerb {
-    /// Delete a run that has ended, with everything that only it has; its costs are kept
+    /// Delete a run that has ended, with its transcript and its worktree; its costs are kept
     Delete(RunToDelete),
 }
 
@@ -24,7 +24,7 @@ pub enum WorktreesVerb {
     List,
     /// Remove the worktree of a run, with its branch and everything in it
     Discard(WorktreeToDiscard),
-    /// Remove the worktrees without work; never one with changes or commits that were not applied
+    /// Remove the worktrees that have no unapplied changes or commits
     Prune,
 }
 
@@ -57,8 +57,7 @@ pub struct Runs {
     /// Only runs that ended without success
     #[arg(long, conflicts_with = "live")]
     pub failed: bool,
-    /// Only runs since then: 2026-11-01, a time such as 2026-11-01T09:00:00Z, or an age such as 2h or
-    /// 7d
+    /// Only runs since a date (2026-11-01), a time (2026-11-01T09:00:00Z) or an age (2h, 7d)
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub since: Option<Since>,
 }
@@ -105,10 +104,10 @@ pub struct Apply {
 pub struct Show {
     /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run in this directory]
     pub run: Option<String>,
-    /// Show texts whole that were stored apart because of their size
+    /// Show long texts in full
     #[arg(long)]
     pub full: bool,
-    /// Show how the agent was launched instead
+    /// Show how the agent was launched, instead of the transcript
     #[arg(long)]
     pub plan: bool,
     /// Show the raw output, without secrets, as JSON lines
@@ -123,7 +122,7 @@ pub struct Show {
 pub struct Replay {
     /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run in this directory]
     pub run: Option<String>,
-    /// Speed factor; 0 is without any pause
+    /// Speed factor; 0 plays without pauses
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub speed: f64,
 }
@@ -152,7 +151,7 @@ pub struct Answer {
     pub ask: String,
     /// allow, always (for the rest of the run), deny, or another choice that `ostler approvals` lists
     pub choice: String,
-    /// Why it is denied; the agent is told
+    /// Reason for a denial; the agent reads it
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }

@@ -31,16 +31,16 @@ pub enum Task {
 
 #[derive(Debug, Args)]
 pub struct TaskAdd {
-    /// What to do, in a line
+    /// Title: what to do, in one line; several words are joined
     #[arg(value_name = "TITLE", required_unless_present = "title_flag")]
-    pub title: Option<String>,
+    pub title: Vec<String>,
     /// The same as TITLE
     #[arg(long = "title", value_name = "TITLE", id = "title_flag", conflicts_with = "title")]
     pub title_flag: Option<String>,
     /// Agent: a runtime such as `claude`, or a name from ostler.json [default: any suitable agent]
     #[arg(long, value_name = "AGENT")]
     pub agent: Option<String>,
-    /// The whole task, if the title does not say it all; `-` reads standard input
+    /// Full description, if the title is not enough; `-` reads standard input
     #[arg(long, value_name = "TEXT")]
     pub body: Option<String>,
     /// Working directory [default: the agent's, or the current directory]
@@ -64,7 +64,7 @@ pub struct TaskAdd {
     /// Earliest start: a time such as 2026-11-16T09:00:00Z, or a delay such as 90s, 10m or 2h
     #[arg(long, value_name = "TIME")]
     pub not_before: Option<String>,
-    /// Your own name for the task; adding the same key again is the same task
+    /// Idempotency key: adding a task with the same key again does not create another one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// Budget of the task and its subtasks in dollars
@@ -111,8 +111,9 @@ pub struct OneTask {
 pub struct TaskComment {
     /// Task ID or any unique prefix or suffix, its key, or one of its runs
     pub task: String,
-    /// The comment
-    pub text: String,
+    /// The comment; several words are joined
+    #[arg(required = true)]
+    pub text: Vec<String>,
     /// Agent to notify; repeatable
     #[arg(long, value_name = "AGENT")]
     pub mention: Vec<String>,
@@ -122,8 +123,9 @@ pub struct TaskComment {
 pub struct TaskReject {
     /// Task ID or any unique prefix or suffix, its key, or one of its runs
     pub task: String,
-    /// Why; the agent reads it
-    pub reason: String,
+    /// Reason; the agent reads it. Several words are joined
+    #[arg(required = true)]
+    pub reason: Vec<String>,
 }
 
 #[derive(Debug, Args)]

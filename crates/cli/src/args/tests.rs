@@ -90,10 +90,31 @@ fn durations_are_read_with_their_unit() {
 
 #[test]
 fn a_word_of_another_tool_is_translated() {
-    let told = |word: &str| help::instead_of(word).unwrap_or_default();
+    let told = |word: &str| help::instead_of(&[], word);
     assert!(told("open").contains("ostler watch"), "{}", told("open"));
     assert_eq!(told("stauts"), "did you mean 'status'?");
-    assert_eq!(told("xyzzy"), "");
+    assert_eq!(told("xyzzy"), "`ostler help` lists the commands");
+}
+
+#[test]
+fn url_of_conformance_needs_no_dashes() {
+    for words in [vec!["http://127.0.0.1:1"], vec!["--", "http://127.0.0.1:1"]] {
+        let line = ["ostler", "conformance", "http"].into_iter().chain(words);
+        assert!(Arguments::try_parse_from(line).is_ok());
+    }
+}
+
+#[test]
+fn hints_stay_within_the_named_command() {
+    let path = |line: &str| help::path_in(line.split(' ').map(str::to_owned));
+    assert_eq!(path("--json --config x config check --nope"), ["config", "check"]);
+    assert_eq!(path("record -- runs"), ["record"]);
+    assert!(path("nope runs").is_empty());
+    assert_eq!(help::instead_of(&path("task"), "aprove"), "did you mean 'approve'?");
+    assert_eq!(
+        help::instead_of(&path("config"), "xyzzy"),
+        "`ostler help config` lists the commands"
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
             if !spec.contains_key("adapter") {
                 let message = format!("--adapter is required to hire '{name}'");
                 return Err(Fault::new(Code::Usage, message)
-                    .with_hint("give --adapter NAME; `ostler runtimes` lists what there is")
+                    .with_hint("give --adapter NAME; `ostler runtimes` lists the names")
                     .into());
             }
             let hire = Hire { name, spec: Value::Object(spec) };
@@ -38,7 +38,7 @@ pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode,
         Some(Agents::Edit { name, keys }) => {
             let spec = keys.keys(&context.surroundings.cwd)?;
             if spec.is_empty() {
-                let fault = Fault::new(Code::Usage, "nothing is to be changed");
+                let fault = Fault::new(Code::Usage, "no change is given");
                 return Err(fault.with_hint("name a key, such as --model").into());
             }
             let edit = Edit { spec, version: None };
@@ -71,7 +71,7 @@ async fn list(context: &Context, all: bool) -> Result<ExitCode, Stopped> {
         return Ok(ExitCode::SUCCESS);
     }
     if agents.is_empty() {
-        context.print("nobody is hired yet; try: ostler agents hire NAME --adapter demo")?;
+        context.print("no agents yet; create one with `ostler agents hire NAME --adapter demo`")?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;

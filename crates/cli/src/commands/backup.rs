@@ -8,6 +8,10 @@ use std::process::ExitCode;
 pub async fn backup(context: &Context, dir: &Path) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let to = normalised(&context.surroundings.cwd.join(dir));
+    if let Some(above) = to.parent().filter(|above| !above.is_dir()) {
+        let message = format!("the directory {} does not exist", above.display());
+        return Err(Fault::new(Code::Usage, message).with_hint("create it first").into());
+    }
     let made = store::backup(place.data.path(), &to, host::clock::now().wall)
         .await
         .map_err(|error| refused(&error))?;
@@ -19,7 +23,7 @@ pub async fn backup(context: &Context, dir: &Path) -> Result<ExitCode, Stopped> 
             let megabytes = made.bytes as f64 / 1e6;
             let to = to.display();
             context.print(&format!("copied {runs}, {megabytes:.1} MB, to {to}"))?;
-            context.print(&format!("look into it: ostler --data {to} runs"))?;
+            context.print(&format!("open it with: ostler --data {to} runs"))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -36,7 +40,9 @@ fn normalised(path: &Path) -> PathBuf {
 fn refused(error: &store::Error) -> Fault {
     let fault = Fault::new(error.code(), error.to_string());
     match error.code() {
-        Code::Conflict => fault.with_hint("name a directory that is not there yet"),
-        _ => fault,
+        Code::Conflict => fault.with_hint("give a directory that does not exist yet"),
+        _ => {
+            fault.with_hint("check that the copy can be written and the data directory can be read")
+        }
     }
 }

@@ -3,6 +3,7 @@
 use super::{Context, Stopped, init};
 use crate::args::Configuration;
 use crate::config::{self as settings, Finding, Level};
+use crate::terminal;
 use contract::{Code, Fault};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -64,6 +65,7 @@ fn overview(context: &Context) -> Result<ExitCode, Stopped> {
         ),
         false => format!("{shown} (does not exist yet)\n`ostler init` writes a first one"),
     })?;
+    remark_unread(context);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -99,6 +101,13 @@ fn edit(context: &Context) -> Result<ExitCode, Stopped> {
     }
 }
 
+/// Says that an ostler.json of the current directory is not read.
+fn remark_unread(context: &Context) {
+    if let Some(hint) = context.unread_configuration() {
+        terminal::remark(hint);
+    }
+}
+
 fn check(context: &Context) -> Result<ExitCode, Stopped> {
     let vars = &context.surroundings.vars;
     let Some(path) = settings::locate(context.global.config.as_deref(), vars) else {
@@ -106,6 +115,7 @@ fn check(context: &Context) -> Result<ExitCode, Stopped> {
             "no configuration file at {}; `ostler init` writes a first one",
             path(context)?.display()
         ))?;
+        remark_unread(context);
         return Ok(ExitCode::SUCCESS);
     };
     let findings = settings::check(&path, vars)?;

@@ -49,7 +49,7 @@ pub async fn courier(context: &Context, args: args::Courier) -> Result<ExitCode,
 
 fn config(args: args::Courier, vars: &BTreeMap<String, String>) -> Result<Config, Fault> {
     let unknown = || {
-        let message = format!("a courier does not speak '{}'", args.protocol);
+        let message = format!("a courier does not support '{}'", args.protocol);
         Fault::new(Code::Usage, message)
     };
     let protocol = RemoteProtocol::from_word(&args.protocol).ok_or_else(unknown)?;

@@ -43,27 +43,17 @@ fn choose(configured: Option<&str>, installed: Vec<String>) -> Result<String, Fa
                 .to_owned(),
         )),
         several => Err(fault(format!(
-            "name one: ostler run {} \"PROMPT\", or set defaultAgent in ostler.json; installed: {}",
+            "give one: ostler run {} \"PROMPT\", or set defaultAgent in ostler.json; installed: {}",
             several[0],
             several.join(", ")
         ))),
     }
 }
 
-/// A fault for an unknown agent, with the reason that is likely here: a configuration in the current
-/// directory, or a prompt without quotes.
-pub fn explained(fault: Fault, args: &args::Run, place: &Place) -> Fault {
+/// A fault for an unknown agent, with a reason that is likely: a prompt without quotes.
+pub fn explained(fault: Fault, args: &args::Run) -> Fault {
     if fault.code != Code::UnknownAgent {
         return fault;
-    }
-    let here = place.surroundings.cwd.join("ostler.json");
-    let is_read = place.config.path.as_deref() == Some(here.as_path());
-    if here.is_file() && !is_read {
-        return fault.with_hint(
-            "there is an ostler.json here; it is never read from the current directory, because a \
-             repository must not name commands to run: use --config ./ostler.json, or move it to \
-             ~/.config/ostler/ostler.json",
-        );
     }
     match (&fault.hint, &args.agent) {
         (None, Some(agent)) if !args.prompt.is_empty() => {

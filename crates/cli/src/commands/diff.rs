@@ -28,14 +28,14 @@ pub async fn diff(context: &Context, args: args::OneRun) -> Result<ExitCode, Sto
     }
     let notes = [
         (diff.files.is_empty(), "nothing was changed"),
-        (diff.truncated, "the patch goes on, and is cut here; look at it in the worktree"),
-        (diff.incomplete, "some files cannot be read, and are not shown"),
+        (diff.truncated, "the patch is cut here; the worktree has all of it"),
+        (diff.incomplete, "some files cannot be read and are not shown"),
     ];
     for (_, note) in notes.into_iter().filter(|(holds, _)| *holds) {
         terminal::remark(note);
     }
     for nested in &diff.nested {
-        terminal::remark(&format!("{nested} is a repository of its own, and not part of this"));
+        terminal::remark(&format!("{nested} is a separate repository and is not included"));
     }
     Ok(ExitCode::SUCCESS)
 }

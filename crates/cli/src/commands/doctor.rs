@@ -31,7 +31,7 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
         Some(name) => vec![name.clone()],
         None => names(&config),
     };
-    let looked = names.iter().map(|name| look(&practice, &config, name));
+    let looked = names.iter().map(|name| look(context, &practice, &config, name));
     let diagnoses: Vec<Diagnosis> =
         futures::stream::iter(looked).buffered(limits::PROBES_MAX).collect().await;
     let shown = Shown {
@@ -77,7 +77,7 @@ fn names(config: &Config) -> Vec<String> {
     names
 }
 
-async fn look(practice: &Practice, config: &Config, name: &str) -> Diagnosis {
+async fn look(context: &Context, practice: &Practice, config: &Config, name: &str) -> Diagnosis {
     match patient(config, name) {
         Ok(patient) => {
             let Diagnosis { adapter_type, mut checks, tested_at, .. } =
@@ -88,7 +88,9 @@ async fn look(practice: &Practice, config: &Config, name: &str) -> Diagnosis {
         }
         Err(fault) => {
             let mut check = Check::new(CheckCode::ConfigurationInvalid, fault.message);
-            check.hint = fault.hint;
+            let unread =
+                context.unread_configuration().filter(|_| fault.code == Code::UnknownAgent);
+            check.hint = unread.map(str::to_owned).or(fault.hint);
             Diagnosis::new(name, "unknown", vec![check], host::clock::now().wall)
         }
     }
@@ -165,7 +167,7 @@ fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
         true => vec!["--version".to_owned()],
         false => from.version_args.clone(),
     };
-    let install_hint = format!("set adapters.{}.binary to a program that is there", adapter.name);
+    let install_hint = format!("set adapters.{}.binary to a program that exists", adapter.name);
     card.requires = vec![Requirement { binary: binary.clone(), version_args, install_hint }];
     card.id = from.id.clone().unwrap_or_else(|| card.id.clone());
     card.label = from.name.clone().unwrap_or_else(|| card.label.clone());

@@ -74,7 +74,7 @@ fn say(waiting: &Waiting, first: bool) {
     );
     if first {
         let id = run_id.to_string();
-        text.push_str(&format!("; `ostler stop {}` or Ctrl-C gives the place up", tail(&id)));
+        text.push_str(&format!("; `ostler stop {}` or Ctrl-C gives up the slot", tail(&id)));
     }
     // Who cannot be told waits all the same.
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -94,7 +94,7 @@ pub async fn begun(way: &mut Way<'_>, given: &str) -> Result<Option<RunId>, Faul
             let place = ordinal(task.place.unwrap_or(1));
             // Who cannot be told waits all the same.
             let _ =
-                writeln!(std::io::stderr(), "{run} waits for a slot of '{pool}', {place} in line");
+                writeln!(std::io::stderr(), "{run} waits for a slot of '{pool}', position {place}");
         }
         tokio::select! {
             () = tokio::time::sleep(LOOK_AGAIN) => {}

@@ -164,7 +164,7 @@ impl Desk {
     /// Sends one call on and waits for its answer.
     async fn ask(&self, tool: ToolName, args: Value) -> Result<Result<Value, Fault>, ErrorData> {
         let (answer, answered) = oneshot::channel();
-        let gone = || ErrorData::internal_error("ostler is leaving", None);
+        let gone = || ErrorData::internal_error("ostler is shutting down", None);
         self.calls.send(Call { tool, args, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())
     }

@@ -33,7 +33,7 @@ pub async fn mcp_proxy(context: &Context) -> Result<ExitCode, Stopped> {
         context.surroundings.vars.get(name).filter(|value| !value.is_empty()).cloned().ok_or_else(
             || {
                 Fault::new(Code::Usage, format!("{name} is not set"))
-                    .with_hint("it is started by an agent, inside a run")
+                    .with_hint("an agent starts this command inside a run")
             },
         )
     };
@@ -108,7 +108,7 @@ impl Proxy {
             Some(Ok(message)) => message,
             Some(Err(error)) => return self.refuse(&Value::Null, INVALID, error.to_string()).await,
             None => {
-                let why = format!("a message may have {BODY_BYTES_MAX} bytes");
+                let why = format!("a message may have at most {BODY_BYTES_MAX} bytes");
                 return self.refuse(&Value::Null, INVALID, why).await;
             }
         };

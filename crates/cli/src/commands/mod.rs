@@ -123,6 +123,11 @@ impl Context {
             .await
     }
 
+    /// The hint for an ostler.json in the current directory that is not read.
+    fn unread_configuration(&self) -> Option<&'static str> {
+        settings::unread_here(self.global.config.as_deref(), &self.surroundings)
+    }
+
     /// Writes lines that may repeat what an agent, a file or another program said.
     fn print(&self, text: &str) -> Result<(), Gone> {
         crate::terminal::print(&crate::render::clean(text))
@@ -169,45 +174,60 @@ pub async fn perform(
 ) -> Result<ExitCode, Stopped> {
     let Arguments { global, command } = arguments;
     let context = Context { global, surroundings };
-    let Some(command) = command else { return help(&context, &[]) };
     match command {
-        Command::Run(args) => run::run(&context, *args).await,
-        Command::Runs(args) => runs::runs(&context, args).await,
-        Command::Status => runs::status(&context).await,
-        Command::Show(args) => show::show(&context, args).await,
-        Command::Watch(args) => watch::watch(&context, args).await,
-        Command::Replay(args) => replay::replay(&context, args).await,
-        Command::Export(args) => export::export(&context, args).await,
-        Command::Diff(args) => diff::diff(&context, args).await,
-        Command::Apply(args) => apply::apply(&context, args).await,
-        Command::Worktrees { verb } => worktrees::worktrees(&context, verb).await,
-        Command::Stop(args) => stop::stop(&context, args).await,
-        Command::Say(args) => wish::say(&context, args).await,
-        Command::Interrupt(args) => wish::interrupt(&context, args).await,
-        Command::Agents { command } => agents::agents(&context, command.map(|c| *c)).await,
-        Command::Approvals => answer::approvals(&context).await,
-        Command::Answer(args) => answer::answer(&context, args).await,
-        Command::Backup { dir } => backup::backup(&context, &dir).await,
-        Command::Costs(args) => costs::costs(&context, args).await,
-        Command::Quotas(args) => quotas::quotas(&context, args).await,
-        Command::Prices { command } => prices::prices(&context, command).await,
-        Command::Task { command } => task::task(&context, command).await,
-        Command::Token { command } => token::token(&context, command).await,
-        Command::Mcp => mcp::mcp(&context).await,
-        Command::Serve(args) => serve::serve(&context, args).await,
-        Command::Remote(args) => remote::remote(&context, *args).await,
-        Command::Conformance(args) => conformance::conformance(&context, args).await,
-        Command::Record(args) => record::record(&context, args).await,
-        Command::Runtimes => runtimes::runtimes(&context),
-        Command::Doctor(args) => doctor::doctor(&context, args).await,
-        Command::Init => init::init(&context),
-        Command::Config { command } => config::config(&context, command),
-        Command::Completions { shell } => completions::completions(&context, shell),
-        Command::Help { words } => help(&context, &words),
-        Command::Version => version(&context),
-        Command::McpProxy => mcp_proxy::mcp_proxy(&context).await,
-        Command::BackgroundHost => background_host::background_host(&context).await,
-        Command::Courier(args) => courier::courier(&context, args).await,
+        Some(command) => carry_out(&context, command).await,
+        None => help(&context, &[]),
+    }
+    .map_err(|stopped| match stopped {
+        Stopped::Fault(fault) if fault.code == Code::UnknownAgent => {
+            match context.unread_configuration() {
+                Some(hint) => fault.with_hint(hint).into(),
+                None => fault.into(),
+            }
+        }
+        other => other,
+    })
+}
+
+async fn carry_out(context: &Context, command: Command) -> Result<ExitCode, Stopped> {
+    match command {
+        Command::Run(args) => run::run(context, *args).await,
+        Command::Runs(args) => runs::runs(context, args).await,
+        Command::Status => runs::status(context).await,
+        Command::Show(args) => show::show(context, args).await,
+        Command::Watch(args) => watch::watch(context, args).await,
+        Command::Replay(args) => replay::replay(context, args).await,
+        Command::Export(args) => export::export(context, args).await,
+        Command::Diff(args) => diff::diff(context, args).await,
+        Command::Apply(args) => apply::apply(context, args).await,
+        Command::Worktrees { verb } => worktrees::worktrees(context, verb).await,
+        Command::Stop(args) => stop::stop(context, args).await,
+        Command::Say(args) => wish::say(context, args).await,
+        Command::Interrupt(args) => wish::interrupt(context, args).await,
+        Command::Agents { command } => agents::agents(context, command.map(|c| *c)).await,
+        Command::Approvals => answer::approvals(context).await,
+        Command::Answer(args) => answer::answer(context, args).await,
+        Command::Backup { dir } => backup::backup(context, &dir).await,
+        Command::Costs(args) => costs::costs(context, args).await,
+        Command::Quotas(args) => quotas::quotas(context, args).await,
+        Command::Prices { command } => prices::prices(context, command).await,
+        Command::Task { command } => task::task(context, command).await,
+        Command::Token { command } => token::token(context, command).await,
+        Command::Mcp => mcp::mcp(context).await,
+        Command::Serve(args) => serve::serve(context, args).await,
+        Command::Remote(args) => remote::remote(context, *args).await,
+        Command::Conformance(args) => conformance::conformance(context, args).await,
+        Command::Record(args) => record::record(context, args).await,
+        Command::Runtimes => runtimes::runtimes(context),
+        Command::Doctor(args) => doctor::doctor(context, args).await,
+        Command::Init => init::init(context),
+        Command::Config { command } => config::config(context, command),
+        Command::Completions { shell } => completions::completions(context, shell),
+        Command::Help { words } => help(context, &words),
+        Command::Version => version(context),
+        Command::McpProxy => mcp_proxy::mcp_proxy(context).await,
+        Command::BackgroundHost => background_host::background_host(context).await,
+        Command::Courier(args) => courier::courier(context, args).await,
     }
 }
 

@@ -22,7 +22,7 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
         return Ok(ExitCode::SUCCESS);
     }
     if rows.is_empty() {
-        context.print("no quota information yet: no agent has reported one")?;
+        context.print("no quota information yet (no agent has reported one)")?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;

@@ -74,12 +74,12 @@ pub async fn record(context: &Context, args: args::Record) -> Result<ExitCode, S
     let ended = match made.exit_code {
         Some(code) if code < 0 => format!("signal {}", -code),
         Some(code) => format!("exit status {code}"),
-        None => "an end that nobody saw".to_owned(),
+        None => "an unknown end".to_owned(),
     };
     let path = |kind: &str| files.path(kind).display().to_string();
     context.print(&format!(
         "{} lines of stdout, {} of stderr, {ended}\n{}\n{}\n{}\n\
-         read them before you show them to anyone: a secret that no variable held may be there\n\
+         read them before you share them: they may contain a secret that no variable held\n\
          next: write {} with the outcome it must come to, `succeeded: …` or `failed CODE: …`",
         stdout_lines,
         stderr_lines,
@@ -206,7 +206,7 @@ struct Files {
 impl Files {
     fn reserve(out: &Path, name: &str) -> Result<Self, Fault> {
         if name.is_empty() || name.starts_with('.') || name.contains(['/', '\0']) {
-            let message = format!("'{}' cannot be the name of a recording", name.escape_debug());
+            let message = format!("'{}' is not a valid name for a recording", name.escape_debug());
             return Err(Fault::new(Code::Usage, message));
         }
         fs::create_dir_all(out).map_err(|error| cannot(out, &error))?;
@@ -214,7 +214,7 @@ impl Files {
         for kind in ["ndjson", "stderr", "meta.json"] {
             let path = files.path(kind);
             if path.exists() {
-                let message = format!("{} is there already", path.display());
+                let message = format!("{} already exists", path.display());
                 let hint = "choose another --name, or remove it first";
                 return Err(Fault::new(Code::Conflict, message).with_hint(hint));
             }

@@ -32,7 +32,7 @@ pub async fn remote(context: &Context, args: args::Remote) -> Result<ExitCode, S
     let purpose = Purpose::Serve { door };
     let Some(hosting) = hosting::reach(&place, &purpose).await?.hosting else {
         return Err(Fault::new(Code::Conflict, "another process hosts this data directory")
-            .with_hint("give this one a directory of its own with --data")
+            .with_hint("give this one its own directory with --data")
             .into());
     };
     let sessions = Sessions::open(hosting.host(), terms)?;
@@ -62,7 +62,7 @@ fn door(context: &Context, args: &args::Remote) -> Result<Door, Fault> {
         (Some(name), _, _) => Auth::Bearer(token(context, name)?),
         (None, Some(_), _) | (None, None, true) => Auth::Connected,
         (None, None, false) => {
-            let message = "nobody is named who may open sessions";
+            let message = "no way for callers to authenticate is given";
             return Err(Fault::new(Code::Usage, message).with_hint(
                 "give --token-env NAME, --client-ca FILE with --cert and --key, or --no-auth",
             ));
@@ -85,7 +85,7 @@ fn token(context: &Context, name: &str) -> Result<String, Fault> {
         Some(value) => Ok(value.to_owned()),
         None => {
             let message = format!("--token-env {name}: the variable holds no token");
-            Err(Fault::new(Code::Usage, message).with_hint("set it to a long random text"))
+            Err(Fault::new(Code::Usage, message).with_hint("set it to a long random string"))
         }
     }
 }

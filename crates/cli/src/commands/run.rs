@@ -44,7 +44,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
             if let Some(way) = way {
                 way.finish().await;
             }
-            return Err(default_agent::explained(fault, &args, &place).into());
+            return Err(default_agent::explained(fault, &args).into());
         }
     };
     config::skills::known(&resolved.agent, &resolved.adapter)?;

@@ -16,7 +16,7 @@ type Vars = BTreeMap<String, String>;
 pub(super) fn sent(adapter: &mut Adapter, vars: &Vars, flags: &[String]) -> Result<Vars, Fault> {
     let given = given(flags, vars)?;
     if adapter.remote.is_some() && !given.is_empty() {
-        let message = "--env: an agent on another machine gets no variables of this one";
+        let message = "--env: an agent on another machine does not get variables of this machine";
         return Err(Fault::new(Code::Usage, message)
             .with_hint("set the variable where that agent is started"));
     }
@@ -58,7 +58,7 @@ fn check(name: &str) -> Result<(), Fault> {
     let refused =
         |message: String, hint: &str| Err(Fault::new(Code::Usage, message).with_hint(hint));
     if name.is_empty() || name.contains('\0') {
-        let message = format!("--env: '{}' cannot be the name of a variable", name.escape_debug());
+        let message = format!("--env: '{}' is not a valid variable name", name.escape_debug());
         return refused(message, "write --env NAME, or --env NAME=VALUE");
     }
     if passed_env::is_reserved(name) {
@@ -69,7 +69,10 @@ fn check(name: &str) -> Result<(), Fault> {
         );
     }
     if registry::nested_markers().any(|marker| marker == name) {
-        let message = format!("--env {name}: it tells an agent that it runs inside another one");
+        let message = format!(
+            "--env {name}: this variable tells an agent that it runs inside \
+         another one"
+        );
         return refused(message, "leave it out: it is removed from the environment of every agent");
     }
     Ok(())
@@ -155,11 +158,11 @@ mod tests {
                 .join("\n"),
             @r"
     usage: --env UNSET: the variable UNSET is not set
-    usage: --env: '' cannot be the name of a variable
+    usage: --env: '' is not a valid variable name
     usage: --env OSTLER_RUN_ID: this name is reserved, Ostler sets it for every run
     usage: --env CA_LEASE_TOKEN: this name is reserved, Ostler sets it for every run
     usage: --env MCP_SERVER_URL: this name is reserved, Ostler sets it for every run
-    usage: --env CLAUDECODE: it tells an agent that it runs inside another one
+    usage: --env CLAUDECODE: this variable tells an agent that it runs inside another one
     "
         );
         let mut far = adapter("remote");

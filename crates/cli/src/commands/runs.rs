@@ -87,6 +87,7 @@ pub(super) fn approvals_line(open: usize) -> String {
 }
 
 async fn delete(context: &Context, run: &str, force: bool) -> Result<ExitCode, Stopped> {
+    let run = target::to_delete(run)?;
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let deleted = async {
@@ -110,7 +111,8 @@ async fn delete(context: &Context, run: &str, force: bool) -> Result<ExitCode, S
 fn warning(store: &Value) -> Option<String> {
     let (code, since) = (store["code"].as_str()?, store["since"].as_str()?);
     Some(format!(
-        "warning: the store is in trouble ({code}) since {since}: live runs go on, nothing new is started"
+        "warning: the store has failed ({code}) since {since}: live runs continue, new runs are \
+         not started"
     ))
 }
 

@@ -26,7 +26,9 @@ pub async fn stop(context: &Context, args: args::Stop) -> Result<ExitCode, Stopp
             let cancelled = Outcome::Cancelled.word();
             match context.global.json {
                 true => context.print_json(&json!({ "run_id": run, "outcome": cancelled }))?,
-                false => context.print(&format!("{} {cancelled}, before it began", short(run)))?,
+                false => {
+                    context.print(&format!("{} {cancelled}, before it started", short(run)))?
+                }
             }
             return Ok(ExitCode::SUCCESS);
         }

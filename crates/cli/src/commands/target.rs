@@ -25,6 +25,15 @@ pub enum Unnamed {
     Worktree,
 }
 
+/// The run that a command deletes from: `last` could mean another run than the person believes.
+pub fn to_delete(given: &str) -> Result<&str, Fault> {
+    match given {
+        LAST => Err(Fault::new(Code::Usage, "`last` is not accepted by a command that deletes")
+            .with_hint("give the ID of the run; `ostler runs` lists them")),
+        run => Ok(run),
+    }
+}
+
 /// The id of the newest run if `last` is asked for, else of the one that is meant.
 pub async fn find(
     place: &Place,
@@ -83,7 +92,7 @@ pub fn is_in(run: &RunRow, here: &Path, source: impl Fn(&Path) -> Option<PathBuf
 }
 
 fn none_yet() -> Fault {
-    Fault::new(Code::NotFound, "no such run yet").with_hint("start one: ostler run demo \"hello\"")
+    Fault::new(Code::NotFound, "no runs yet").with_hint("start one: ostler run demo \"hello\"")
 }
 
 /// Several runs could be meant: the error lists the newest of them.
@@ -128,7 +137,7 @@ mod tests {
         let fault = id("/c").unwrap_err();
         assert_eq!(fault.message, "no run was started in /c");
         assert_eq!(fault.detail.unwrap().lines().next(), Some("00000003  demo  x"));
-        assert_eq!(newest_in(&[], Path::new("/a"), source).unwrap_err().message, "no such run yet");
+        assert_eq!(newest_in(&[], Path::new("/a"), source).unwrap_err().message, "no runs yet");
     }
 
     #[test]

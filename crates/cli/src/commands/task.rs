@@ -31,12 +31,12 @@ pub async fn task(context: &Context, args: Option<Task>) -> Result<ExitCode, Sto
         Task::Reopen(args) => decide(context, &args.task, "reopen", Words::default()).await,
         Task::Approve(args) => decide(context, &args.task, "approve", Words::default()).await,
         Task::Reject(args) => {
-            let words = Words { text: Some(args.reason), ..Words::default() };
+            let words = Words { text: Some(args.reason.join(" ")), ..Words::default() };
             decide(context, &args.task, "reject", words).await
         }
         Task::Comment(args) => {
             // Under one id, so that a host that is lost on the way leaves no second one.
-            let (id, text) = (Some(host::chance::command_id()), Some(args.text));
+            let (id, text) = (Some(host::chance::command_id()), Some(args.text.join(" ")));
             decide(context, &args.task, "comment", Words { id, text, mentions: args.mention }).await
         }
         Task::Budget(args) => budget(context, args).await,
@@ -75,7 +75,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         // Asked for again after a change of host, it is the same task.
         id: Some(host::chance::task_id()),
         key: args.key,
-        title: args.title.or(args.title_flag).unwrap_or_default(),
+        title: args.title_flag.unwrap_or_else(|| args.title.join(" ")),
         body,
         agent: args.agent,
         cwd,

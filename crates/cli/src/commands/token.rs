@@ -62,7 +62,7 @@ async fn add(
         return Ok(ExitCode::SUCCESS);
     }
     // Whoever reads the token only is not kept from it.
-    let _ = writeln!(std::io::stderr(), "{} token {}; it is shown this once:", scope.word(), {
+    let _ = writeln!(std::io::stderr(), "{} token {}; it is shown only once:", scope.word(), {
         render::tail(&given.row.id.to_string()).to_owned()
     });
     context.print(&given.token)?;
@@ -78,7 +78,10 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
     }
     let lines: Vec<String> = rows.iter().map(line).collect();
     match lines.is_empty() {
-        true => context.print("no tokens; your own is the file `token` in the data directory")?,
+        true => context.print(
+            "no tokens; the owner's token is the file `token` in the data \
+         directory",
+        )?,
         false => context.print(&lines.join("\n"))?,
     }
     Ok(ExitCode::SUCCESS)
@@ -86,7 +89,7 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
 
 fn line(row: &TokenRow) -> String {
     let id = row.id.to_string();
-    let until = row.expires_at.map_or("for ever".to_owned(), |at| format!("until {at}"));
+    let until = row.expires_at.map_or("no expiry".to_owned(), |at| format!("until {at}"));
     format!(
         "{}  {:8}  {until}  {}",
         render::tail(&id),
@@ -108,8 +111,11 @@ async fn revoke(context: &Context, token: &str) -> Result<ExitCode, Stopped> {
 /// A link that signs a browser in. It lives as long as its host, so only a server has any.
 pub async fn link(client: &Client, scope: Scope) -> Result<Link, Fault> {
     if !client.serves().await {
-        return Err(Fault::new(Code::Conflict, "no server runs that a browser could use")
-            .with_hint("start `ostler serve --sign-in`"));
+        return Err(Fault::new(
+            Code::Conflict,
+            "no server is running that accepts a browser sign-in",
+        )
+        .with_hint("start `ostler serve --sign-in`"));
     }
     client.send("/api/v1/sign-in", &json!({ "scope": scope })).await
 }

@@ -1,7 +1,7 @@
 //! `ostler worktrees`: the workspaces that were made for runs and are still kept, discarding one, and
 //! removing those without work.
 
-use super::{Context, Stopped};
+use super::{Context, Stopped, target};
 use crate::args::{WorktreeToDiscard, WorktreesVerb};
 use crate::client::Client;
 use crate::hosting::Purpose;
@@ -41,8 +41,8 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
 }
 
 async fn discard(context: &Context, args: &WorktreeToDiscard) -> Result<ExitCode, Stopped> {
-    let discarded =
-        act(context, async |client| client.discard(&args.run, args.force).await).await?;
+    let run = target::to_delete(&args.run)?;
+    let discarded = act(context, async |client| client.discard(run, args.force).await).await?;
     match context.global.json {
         true => context.print_json(&discarded)?,
         false => {

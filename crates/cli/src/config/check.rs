@@ -180,6 +180,9 @@ impl Notes<'_> {
         {
             self.warning(&path("type"), &message, &hint);
         }
+        if let Some(hint) = mistaken::words_in_binary(binary) {
+            self.warning(&path("binary"), "a program with its arguments", &hint);
+        }
         if adapter.kind == AdapterType::Cli && adapter.mapping.is_none() {
             let runtime = adapter.runtime.as_deref().unwrap_or(name);
             if runtimes::registry::find(runtime).is_none() {
@@ -224,7 +227,11 @@ impl Notes<'_> {
         let path = |key: &str| format!("adapters.{name}.{key}");
         if adapter.runtime.is_some() {
             let hint = "leave out the runtime, or the mapping";
-            self.error(&path("runtime"), "a mapping stands in its place", Some(hint.to_owned()));
+            self.error(
+                &path("runtime"),
+                "the adapter has a mapping, which replaces the runtime",
+                Some(hint.to_owned()),
+            );
         }
         if adapter.binary.is_none() {
             let hint = "name the program that the mapping describes";
@@ -320,7 +327,7 @@ impl Notes<'_> {
             return;
         }
         let hint = did_you_mean(name, known.iter().copied())
-            .unwrap_or_else(|| format!("there are {}", known.join(", ")));
+            .unwrap_or_else(|| format!("known names: {}", known.join(", ")));
         let message = format!("there is no {what} '{name}'");
         self.note(Level::Error, Code::UnknownAgent, path, &message, Some(hint));
     }
@@ -356,7 +363,7 @@ impl Notes<'_> {
     }
 
     fn not_set(&mut self, path: &str, variable: &str) {
-        let hint = format!("export {variable} before the agent is run");
+        let hint = format!("export {variable} before you run the agent");
         self.error(path, &format!("the variable {variable} is not set"), Some(hint));
     }
 
@@ -387,7 +394,7 @@ fn not_a_variable(name: &str) -> (String, Option<String>) {
     let shown = name.split('=').next().unwrap_or_default().escape_debug().to_string();
     let message = match name.contains('=') {
         true => format!("'{shown}=…' has a value; expected only the name of a variable"),
-        false => format!("'{shown}' cannot be the name of a variable"),
+        false => format!("'{shown}' is not a valid variable name"),
     };
     (message, name.contains('=').then(|| format!("write \"{shown}\", or set its value in `env`")))
 }

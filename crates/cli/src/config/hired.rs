@@ -80,7 +80,7 @@ impl Book {
             if let Some(place) = place.filter(|place| !kept(place)) {
                 let place = place.display();
                 found.push(format!(
-                    "workspace: {place} is in no git repository to make worktrees of"
+                    "workspace: {place} is not in a git repository, so that no worktree can be made"
                 ));
             }
         }
@@ -96,8 +96,8 @@ impl Book {
         let template = agent.prompt_template.as_deref();
         let says = |text: &str| placeholder::placeholders(text).contains(&"prompt");
         if template.is_some_and(|template| !says(template)) {
-            let lost = "what a person asks is not part of it";
-            found.push(format!("promptTemplate: there is no {{{{prompt}}}} in it, so {lost}"));
+            let lost = "the text of the task would be lost";
+            found.push(format!("promptTemplate: no {{{{prompt}}}} in it, so that {lost}"));
         }
         found
     }
@@ -122,8 +122,8 @@ fn agent(name: &str, spec: &Value) -> Result<Agent, Fault> {
     })?;
     for (key, path) in [("cwd", &agent.cwd), ("repository", &agent.repository)] {
         if let Some(path) = path.as_deref().filter(|path| !Path::new(path).is_absolute()) {
-            let message = format!("agent '{name}': {key}: '{path}' is not a whole path");
-            return Err(Fault::new(Code::InvalidConfig, message).with_hint("begin it with /"));
+            let message = format!("agent '{name}': {key}: '{path}' is not an absolute path");
+            return Err(Fault::new(Code::InvalidConfig, message).with_hint("start it with /"));
         }
     }
     Ok(agent)
@@ -152,7 +152,7 @@ mod tests {
             (json!({ "adapter": "demo", "skills": ["unheard-of"] }), Ok(1)),
             (json!({ "adapter": "demo", "modle": "m" }), Err("modle")),
             (json!({ "adapter": "nobody" }), Err("nobody")),
-            (json!({ "adapter": "demo", "cwd": "here" }), Err("not a whole path")),
+            (json!({ "adapter": "demo", "cwd": "here" }), Err("not an absolute path")),
             (json!({ "model": "m" }), Err("adapter")),
             (json!([]), Err("agent 'rev'")),
         ];

@@ -7,15 +7,27 @@ use super::file::{Adapter, Agent};
 use super::nearest::nearest;
 use super::words::AdapterType;
 use contract::Card;
-use runtimes::registry;
+use runtimes::{acp, registry};
 
-/// Says what is wrong with an adapter of type process whose program is an agent that Ostler drives
-/// by a runtime of its own, which speaks no JSON lines: the message and the hint.
+/// Says what is wrong with an adapter of type process whose program is an agent that Ostler drives by
+/// its own runtime or by ACP, and which does not speak JSON lines: the message and the hint.
 pub fn process_of_a_runtime(name: &str, binary: &str) -> Option<(String, String)> {
-    let card = registry::by_binary(binary)?.card();
-    let Card { id, label, .. } = &card;
+    let (id, label, adapter) = match registry::by_binary(binary) {
+        Some(runtime) => {
+            let Card { id, label, .. } = runtime.card();
+            let adapter = format!("\"type\": \"cli\", \"runtime\": \"{id}\"");
+            (id, label, adapter)
+        }
+        None => {
+            let program = binary.rsplit('/').next().unwrap_or_default();
+            let known = acp::cards::all().find(|known| known.binary == program)?;
+            let adapter =
+                format!("\"type\": \"acp\", \"binary\": {binary:?}{}", args_key(known.args));
+            (known.id.to_owned(), known.label.to_owned(), adapter)
+        }
+    };
     let message = format!("{label} does not speak the JSON lines of type process");
-    let line = format!("\"{name}\": {{ \"type\": \"cli\", \"runtime\": \"{id}\" }}");
+    let line = format!("\"{name}\": {{ {adapter} }}");
     let hint = match name == id {
         true => format!("use `ostler run {id}` without an adapter of this name, or write {line}"),
         false => format!("use `ostler run {id}`, or write {line}"),
@@ -57,12 +69,22 @@ pub fn command_hint(key: &str, value: Option<&str>) -> Option<String> {
     let Some((binary, args)) = words.split_first() else {
         return Some("did you mean \"binary\" and \"args\"?".to_owned());
     };
+    Some(format!("did you mean \"binary\": {binary:?}{}?", args_key(args)))
+}
+
+/// The hint for a `binary` that holds arguments too, such as `gemini --acp`.
+pub fn words_in_binary(binary: &str) -> Option<String> {
+    let has_words = binary.contains(" -") || (binary.contains(' ') && !binary.contains('/'));
+    has_words.then(|| command_hint("command", Some(binary))).flatten()
+}
+
+/// `args` as it stands in the file, behind the key before it.
+fn args_key(args: &[impl std::fmt::Debug]) -> String {
     let args: Vec<String> = args.iter().map(|arg| format!("{arg:?}")).collect();
-    let args = match args.is_empty() {
+    match args.is_empty() {
         true => String::new(),
         false => format!(", \"args\": [{}]", args.join(", ")),
-    };
-    Some(format!("did you mean \"binary\": {binary:?}{args}?"))
+    }
 }
 
 /// The hint for a time that is written with its unit where seconds are wanted.

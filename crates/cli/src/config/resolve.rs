@@ -451,7 +451,7 @@ fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
     let message = if asked == missing {
         format!("no agent, adapter or runtime is called '{asked}'")
     } else {
-        format!("agent '{asked}' uses the adapter '{missing}', and there is none")
+        format!("agent '{asked}' uses the adapter '{missing}', which does not exist")
     };
     let names: Vec<String> =
         nearest(missing, all).into_iter().map(|name| format!("'{name}'")).collect();

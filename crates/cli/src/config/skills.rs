@@ -55,6 +55,6 @@ pub fn findings(path: &Path, reading: &Reading) -> Vec<Finding> {
 
 fn missing(name: &str, known: &[String]) -> (String, String) {
     let hint = did_you_mean(name, known.iter().map(String::as_str))
-        .unwrap_or_else(|| format!("there are {}", known.join(", ")));
+        .unwrap_or_else(|| format!("known names: {}", known.join(", ")));
     (format!("no skill is called '{}'", name.escape_debug()), hint)
 }

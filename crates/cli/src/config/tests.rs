@@ -153,7 +153,7 @@ fn a_mapping_is_checked_key_by_key_where_it_stands() {
     ), @r"
     invalid_config: ostler.json: adapters.a.binary: missing: a mapping needs it (line 1, column 15)
       name the program that the mapping describes
-    ostler.json: adapters.a.runtime: a mapping stands in its place (line 1, column 36)
+    ostler.json: adapters.a.runtime: the adapter has a mapping, which replaces the runtime (line 1, column 36)
     ostler.json: adapters.a.mapping.args[1]: {{modle}} is not a placeholder (line 2, column 32)
     ostler.json: adapters.a.mapping.rules[0].text.at: 'a..b' is no path: a name is missing (line 5, column 50)
     ");
@@ -334,9 +334,9 @@ fn check_finds_what_loads_but_will_not_work() {
     Error: unknown_placeholder: adapters.a.args[0]: {{workspacepath}} is not a placeholder (line 6, column 16)
       did you mean 'workspacePath'?
     Error: invalid_config: adapters.a.args[4]: the variable UNSET is not set (line 6, column 76)
-      export UNSET before the agent is run
+      export UNSET before you run the agent
     Error: invalid_config: adapters.a.env.KEY: the variable MISSING is not set (line 7, column 16)
-      export MISSING before the agent is run
+      export MISSING before you run the agent
     Error: unknown_placeholder: adapters.a.env.P: {{nonsense}} is not a placeholder (line 7, column 37)
       the placeholders are workspacePath, leaseToken, fencingToken, taskId, runId, mcpUrl, agentId, companyId, prompt, systemPrompt, model, and company, agent, run, task, context with dotted paths
     Error: unknown_agent: agents.w.adapter: there is no adapter 'aa' (line 11, column 12)
@@ -344,7 +344,7 @@ fn check_finds_what_loads_but_will_not_work() {
     Error: unknown_placeholder: agents.w.promptTemplate: {{promt}} is not a placeholder (line 11, column 29)
       did you mean 'prompt'?
     Error: unknown_agent: agents.w.fallback[0].agent: there is no agent 'v' (line 11, column 75)
-      there are w
+      known names: w
     Warning: invalid_config: adapters.a.args[2]: the lease token is visible in the process list (line 6, column 48)
       set it in env instead: arguments can be read by every user of the machine
     Warning: invalid_config: adapters.a.args[3]: the value of SET is visible in the process list (line 6, column 66)
@@ -428,7 +428,7 @@ fn passthrough_takes_names_alone() {
     ), @r#"
     invalid_config: ostler.json: envPassthrough[0]: 'KEY=…' has a value; expected only the name of a variable (line 1, column 21)
       write "KEY", or set its value in `env`
-    ostler.json: agents.w.envPassthrough[0]: '' cannot be the name of a variable (line 1, column 89)
+    ostler.json: agents.w.envPassthrough[0]: '' is not a valid variable name (line 1, column 89)
     "#);
 }
 
@@ -531,9 +531,9 @@ fn a_name_that_cannot_be_run_says_why() {
     unknown_agent: no agent, adapter or runtime is called 'evrything'
       did you mean 'everything'?
     unknown_agent: no agent, adapter or runtime is called 'zebra'
-      `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
-    unknown_agent: agent 'other' uses the adapter 'gone', and there is none
-      `ostler runtimes` lists them; add an adapter to ostler.json, or use --process CMD
+      `ostler runtimes` lists the names; an adapter in ostler.json adds one
+    unknown_agent: agent 'other' uses the adapter 'gone', which does not exist
+      `ostler runtimes` lists the names; an adapter in ostler.json adds one
     not_supported: adapters.a-cli.runtime: there is no runtime 'claude-code'
       did you mean "claude"?
     unknown_placeholder: adapters.everything.args[0]: {{runid}} is not a placeholder

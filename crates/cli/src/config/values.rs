@@ -56,7 +56,7 @@ impl Config {
         }
     }
 
-    /// How long a lease is good for without renewal.
+    /// Lifetime of a lease without renewal.
     pub fn lease_ms(&self) -> u64 {
         let given = self.file.server.as_ref().and_then(|server| server.lease_sec);
         given.and_then(|seconds| seconds.ms()).unwrap_or(LEASE_MS).max(LEASE_MS_MIN)

@@ -18,7 +18,7 @@ pub struct AskRow {
 
 /// The whole table and how to answer, without a newline at its end.
 pub fn asks_table(rows: &[AskRow], now: Timestamp, columns: usize, colour: Colour) -> String {
-    let heads = vec![left("ASK"), left("AGENT"), left("RUN"), right("TIME LEFT"), left("QUESTION")];
+    let heads = vec![left("ID"), left("AGENT"), left("RUN"), right("TIME LEFT"), left("REQUEST")];
     let cells = rows.iter().map(|AskRow { ask, agent }| {
         vec![
             tail(&ask.ask_id.to_string()).to_owned(),
@@ -80,7 +80,7 @@ mod tests {
         let until = rows[0].ask.until;
         let now = until.plus_ms(-570_000);
         insta::assert_snapshot!(asks_table(&rows, now, usize::MAX, Colour::Off), @r#"
-        ASK       AGENT  RUN        TIME LEFT  QUESTION
+        ID        AGENT  RUN        TIME LEFT  REQUEST
         00000001  scout  00000abc  9 min 30 s  may it use write_file on a.txt?
         00000002  scout  00000abc  9 min 30 s  ship it?
 

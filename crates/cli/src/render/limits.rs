@@ -61,7 +61,7 @@ pub fn budgets_table(rows: &[BudgetView], columns: usize, colour: Colour) -> Str
         left("USED"),
         left("LEFT"),
         right("LIVE"),
-        left("STANDS"),
+        left("STATE"),
     ];
     let cells = rows.iter().map(|row| {
         let limit = &row.budget.limit;
@@ -78,8 +78,8 @@ pub fn budgets_table(rows: &[BudgetView], columns: usize, colour: Colour) -> Str
             },
             figures::count(row.live),
             match row.level {
-                BudgetLevel::Ok => "fine",
-                BudgetLevel::Soft => "nearly used",
+                BudgetLevel::Ok => "ok",
+                BudgetLevel::Soft => "nearly used up",
                 BudgetLevel::Hard => "used up",
             }
             .to_owned(),
@@ -91,7 +91,7 @@ pub fn budgets_table(rows: &[BudgetView], columns: usize, colour: Colour) -> Str
 /// What was spent of a budget and what is left, in a line.
 pub(super) fn spent(row: &BudgetView) -> String {
     let limit = &row.budget.limit;
-    format!("{} of {} spent or set aside", units(&row.used, limit), units(limit, limit))
+    format!("{} of {} spent or reserved", units(&row.used, limit), units(limit, limit))
 }
 
 /// The amounts of those units that are limited.
@@ -143,9 +143,9 @@ mod tests {
         ]))
         .unwrap();
         insta::assert_snapshot!(budgets_table(&rows, usize::MAX, Colour::Off), @r"
-        BUDGET        WINDOW    USED             LEFT              LIVE  STANDS
-        global        day       $4.50 · 3 turns  $0.50 · 37 turns     1  nearly used
-        agent:worker  lifetime  –                80 % of quota        0  fine
+        BUDGET        WINDOW    USED             LEFT              LIVE  STATE
+        global        day       $4.50 · 3 turns  $0.50 · 37 turns     1  nearly used up
+        agent:worker  lifetime  –                80 % of quota        0  ok
         ");
     }
 }

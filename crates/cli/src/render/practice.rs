@@ -69,9 +69,9 @@ fn head(found: &Practice<'_>, columns: usize, colour: Colour) -> Vec<String> {
 /// What a level of containment means for the processes that an agent starts.
 fn held_by(level: &str) -> &'static str {
     match level {
-        "strict" => "when a run ends, the kernel ends every process that the agent started",
-        "cgroup" => "every process that the agent started is ended with its run, as one group",
-        _ => "processes that the agent started are found by a mark and ended with its run",
+        "strict" => "the kernel ends all processes of a run with it",
+        "cgroup" => "all processes of a run are ended as one group",
+        _ => "processes of a run are found by a mark and ended",
     }
 }
 

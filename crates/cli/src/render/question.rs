@@ -193,7 +193,7 @@ const CHOICE_GAP: &str = "   ";
 /// One line for a person who is not at this terminal: where a question can be answered, and until when.
 pub fn waits_for_answer(ask: &str, left_ms: u64) -> String {
     format!(
-        "a permission question waits for an answer for {}: ostler answer {ask} allow|deny \
+        "an approval is requested and waits for {}: ostler answer {ask} allow|deny \
          (ostler approvals lists all)",
         figures::duration(left_ms)
     )

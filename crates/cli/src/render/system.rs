@@ -93,7 +93,7 @@ fn quota_line(quota: &Quota, now: Timestamp, debug: bool) -> Option<String> {
         let label = figures::window(&label);
         window.used_percent.map(|used| format!("{label} {used:.0} %"))
     });
-    let state = if quota.rate_limited || exhausted { "limited" } else { "fine" };
+    let state = if quota.rate_limited || exhausted { "limited" } else { "ok" };
     let parts: Vec<String> = std::iter::once(state.to_owned()).chain(windows).collect();
     let until = quota
         .resets_at

@@ -144,10 +144,10 @@ fn a_run_that_fails() {
         json!({"kind": "assistant_text", "text": " try it.", "block": "a", "delta": true}),
         json!({"kind": "quota", "provider": "example", "windows": [{"id": "week", "used_percent": 92.4, "exhausted": false}], "rate_limited": true}),
         json!({"kind": "budget", "scope": "run", "level": "soft", "remaining": {"nanousd": 30_000_000, "turns": 2}}),
-        json!({"kind": "error", "code": "auth_failed", "message": "the provider refused the agent's credentials: key ending in …x7", "retryable": false, "hint": "log in again with `agent login`", "detail": "POST /v1/messages\n401 Unauthorized\n"}),
+        json!({"kind": "error", "code": "auth_failed", "message": "the credentials were refused: key ending in …x7", "retryable": false, "hint": "log in again with `agent login`", "detail": "POST /v1/messages\n401 Unauthorized\n"}),
         ended("failed", json!({
             "code": "auth_failed",
-            "message": "the provider refused the agent's credentials: the key that ends in …x7 is not known to it any more",
+            "message": "the credentials were refused: the key that ends in …x7 is not known to it any more",
             "exit_code": 1,
             "totals": {"tokens": {"input_uncached": 12}, "effective_nanousd": null},
             "evidence": {"end": "exit"},
@@ -161,8 +161,8 @@ fn a_run_that_fails() {
     ! budget (run): $0.03 · 2 turns left
 
     ✗ failed · 4.2 s · 12 tokens · unpriced
-      auth_failed: the provider refused the agent's credentials: the key that ends
-      in …x7 is not known to it any more
+      auth_failed: the credentials were refused: the key that ends in …x7 is not
+      known to it any more
       → log in again with `agent login`
       it exited with 1
       ┆ warning: the key expires soon
@@ -558,6 +558,13 @@ fn timeout_while_limited_names_the_limit() {
         shown.contains("→ the model's provider was holding the agent back (rate_limited)"),
         "{shown}"
     );
+}
+
+#[test]
+fn refused_token_of_a_remote_names_the_flag() {
+    let message = "the credentials were refused: auth: it answered 401 Unauthorized";
+    let shown = screen(&[ended("failed", json!({"code": "auth_failed", "message": message}))]);
+    assert!(shown.contains("→ give the token of the remote with --token-env NAME"), "{shown}");
 }
 
 #[test]

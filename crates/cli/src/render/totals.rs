@@ -224,6 +224,13 @@ impl Totals {
                  try again later, or raise --timeout"
             ));
         }
+        // The courier of a remote names the part of its configuration first.
+        let is_of_remote = result.message.as_deref().is_some_and(|said| said.contains(": auth: "));
+        if code == Code::AuthFailed && is_of_remote {
+            let hint = "give the token of the remote with --token-env NAME, or check `auth` of its \
+                        adapter";
+            return Some(hint.to_owned());
+        }
         let seen = self.error.as_ref().filter(|error| error.code == code);
         let seen = seen.and_then(|error| error.hint.as_deref()).map(one_line);
         // The last line names the same command.

@@ -111,7 +111,7 @@ fn tools_after_a_death(manner: &str, at: impl Fn(&Value) -> bool) -> String {
     let events = watched.events();
     assert_gap_free(&events);
     assert!(events.iter().any(|event| event["phase"] == "adopted"), "{events:#?}");
-    assert!(!watched.stdout.contains("gets no tools of ours"), "{}", watched.stdout);
+    assert!(!watched.stdout.contains("gets no relayed tools"), "{}", watched.stdout);
     result(&events)["text"].as_str().unwrap_or_default().to_owned()
 }
 

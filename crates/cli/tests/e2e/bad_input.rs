@@ -63,7 +63,7 @@ const FAULTS: &[Row] = &[
         3,
         nothing,
         &["serve", "--listen", "0.0.0.0:0"],
-        "--listen 0.0.0.0:0: beyond loopback it must be encrypted",
+        "--listen 0.0.0.0:0: connections beyond loopback must be encrypted",
     ),
     row(
         "invalid_config",
@@ -189,6 +189,59 @@ const ENDS: &[(&str, &[&str], &str, i32)] = &[
         7,
     ),
 ];
+
+#[test]
+fn usage_errors_say_what_was_expected_and_where_it_is_explained() {
+    let ostler = Ostler::new();
+    let copy = ostler.instance.root().join("none/copy").display().to_string();
+    let wrong: [(&[&str], &str, &str); 6] = [
+        (&["config", "nope"], "unrecognized subcommand 'nope'", "`ostler help config`"),
+        (&["task", "aprove", "x"], "'aprove'", "did you mean 'approve'?"),
+        (&["run", "--budget-usd", "x", "demo", "hi"], "a number such as 2.5", "`ostler help run`"),
+        (&["runs", "--limit", "x"], "expected a whole number", "`ostler help runs`"),
+        (&["runs", "--since", "tomorrow"], "expected a day", "`ostler help runs`"),
+        (&["backup", &copy], "none does not exist", "create it first"),
+    ];
+    for (args, message, hint) in wrong {
+        let said = ostler.says(args);
+        assert_eq!(said.code, 2, "{said:?}");
+        assert!(said.stderr.contains(message) && said.stderr.contains(hint), "{said:?}");
+    }
+}
+
+#[test]
+fn unquoted_words_of_a_task_are_joined() {
+    let ostler = Ostler::new();
+    let added = ostler.says(&["task", "add", "fix", "the", "bug", "--agent", "demo", "--key", "k"]);
+    assert!(added.stdout.contains("fix the bug"), "{added:?}");
+    let said = ostler.says(&["task", "comment", "k", "look", "here"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let shown = ostler.says(&["task", "show", "k"]);
+    assert!(shown.stdout.contains("look here"), "{shown:?}");
+}
+
+#[test]
+fn configuration_in_the_current_directory_is_named() {
+    let ostler = Ostler::new();
+    let work = ostler.instance.work();
+    std::fs::write(work.join("ostler.json"), r#"{ "agents": {} }"#).unwrap();
+    let commands: [&[&str]; 6] = [
+        &["run", "mine", "hello"],
+        &["task", "add", "hello", "--agent", "mine"],
+        &["agents", "hire", "scout", "--adapter", "mine"],
+        &["doctor", "mine"],
+        &["config", "check"],
+        &["config"],
+    ];
+    for args in commands {
+        let said = Said::from(ostler.command(args).current_dir(&work).output().unwrap());
+        let all = format!("{}{}", said.stdout, said.stderr);
+        assert!(all.contains("use --config ./ostler.json"), "{args:?}: {said:?}");
+    }
+    let args = ["config", "check", "--config", "ostler.json"];
+    let said = Said::from(ostler.command(&args).current_dir(&work).output().unwrap());
+    assert!(!said.stderr.contains("never read"), "it is read here: {said:?}");
+}
 
 #[test]
 fn every_bad_end_of_an_agent_has_its_own_code() {

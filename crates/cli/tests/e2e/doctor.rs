@@ -239,4 +239,16 @@ fn a_known_agent_as_process_is_explained() {
     assert!(shown.contains("`ostler run gemini`"), "{said:?}");
     let said = with_path(&ostler, &bin, &["config", "check"], &[]);
     assert!(said.stdout.contains(r#""type": "cli", "runtime": "gemini""#), "{said:?}");
+    ostler.instance.write_config(
+        r#"{ "adapters": {
+            "g": { "type": "process", "binary": "goose" },
+            "h": { "type": "acp", "binary": "gemini --acp" } } }"#,
+    );
+    let said = with_path(&ostler, &bin, &["config", "check"], &[]);
+    let goose = r#"use `ostler run goose-acp`, or write "g": { "type": "acp", "binary": "goose", "args": ["acp"] }"#;
+    assert!(said.stdout.contains(goose), "{said:?}");
+    assert!(
+        said.stdout.contains(r#"did you mean "binary": "gemini", "args": ["--acp"]?"#),
+        "{said:?}"
+    );
 }

@@ -168,13 +168,13 @@ fn when_an_account_is_used_up_the_next_of_the_chain_goes_on_and_is_told_what_is_
     let [first, second] = &yard.log()[..] else { panic!("{:?}", yard.log()) };
     assert_eq!((first[1].as_str(), first[2].as_str()), ("task", "mend the gate"));
     assert_eq!(second[1], "fallback", "why it was woken");
-    for words in ["take over work", "one began", "mend the gate"] {
+    for words in ["are continuing work", "one began", "mend the gate"] {
         assert!(second[2].contains(words), "{words}: {}", second[2]);
     }
     let run = &sheet["runs"][0];
     assert_eq!((&run["agent"], &run["model"]), (&json!("a"), &json!("small")));
     let shown = yard.ostler.says(&["show", run["id"].as_str().unwrap()]).stdout;
-    let said = "this run is a fallback: adapter two with small goes on for agent a";
+    let said = "this run is a fallback: adapter two with small continues for agent a";
     assert!(shown.contains(said), "{shown}");
     let shown = yard.ostler.says(&["task", "show", &task]).stdout;
     assert!(shown.contains("adapter two with small goes on"), "{shown}");
@@ -248,11 +248,11 @@ fn another_agent_of_the_chain_finishes_what_the_adapters_could_not() {
     assert_eq!((&sheet["agent"], &sheet["answer"]), (&json!("a"), &json!("three begandone")));
     let last = yard.log().pop().unwrap();
     assert_eq!(last[1], "fallback", "why it was woken");
-    for words in ["take over work", "two began", "mend the gate"] {
+    for words in ["are continuing work", "two began", "mend the gate"] {
         assert!(last[2].contains(words), "{words}: {}", last[2]);
     }
     let shown = yard.ostler.says(&["show", run["id"].as_str().unwrap()]).stdout;
-    assert!(shown.contains("this run is a fallback: agent b goes on for agent a"), "{shown}");
+    assert!(shown.contains("this run is a fallback: agent b continues for agent a"), "{shown}");
 }
 
 #[test]

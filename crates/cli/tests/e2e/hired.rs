@@ -92,7 +92,7 @@ fn a_name_is_looked_up_in_the_configuration_then_among_the_hired_then_in_the_reg
     assert_eq!(asked(&events), "hello", "{events:#?}");
     // A configured adapter comes first, and whoever hires is told.
     let shadowed = hire(&ostler, "mine", &[]);
-    assert!(shadowed["warnings"][0].as_str().unwrap().contains("comes first"), "{shadowed}");
+    assert!(shadowed["warnings"][0].as_str().unwrap().contains("has precedence"), "{shadowed}");
     assert_eq!(asked(&ostler.events(&["run", "mine", "hello", "--json"])), "hello");
     // The configuration's own agents are listed, can be paused, and not retired here.
     assert_eq!(ostler.says(&["agents", "pause", "desk"]).code, 0);

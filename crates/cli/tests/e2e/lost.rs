@@ -158,5 +158,5 @@ fn a_run_that_cannot_be_handed_to_its_keeper_is_lost_at_once() {
     });
     assert_eq!((&row["outcome"], &row["code"]), (&"lost".into(), &"process_lost".into()), "{row}");
     let message = row["message"].as_str().unwrap();
-    assert!(message.contains("could not be handed to its keeper"), "{message}");
+    assert!(message.contains("could not be sent to its keeper"), "{message}");
 }

@@ -328,14 +328,14 @@ fn who_waits_is_seen_and_can_be_stopped() {
 
     // One is stopped from elsewhere, one by its own person: neither has cost anything.
     let stopped = ostler.says(&["stop", &three]);
-    assert_eq!(stopped.stdout, format!("{three} cancelled, before it began\n"));
+    assert_eq!(stopped.stdout, format!("{three} cancelled, before it started\n"));
     assert_eq!(third.finish().code, 130);
     signal(fourth.child.id() as i32, Signal::INT);
     assert_eq!(fourth.finish().code, 130);
     for gone in [&three, &four] {
         let shown = ostler.says(&["show", gone]);
         assert_eq!(shown.code, 16, "{shown:?}");
-        assert!(shown.complaint().contains("never began"), "{shown:?}");
+        assert!(shown.complaint().contains("never started"), "{shown:?}");
     }
 
     yard.release(1);
@@ -424,7 +424,7 @@ fn a_place_whose_asker_is_gone_is_given_to_the_next() {
     let noted: Vec<_> = yard.notes().into_iter().map(|(_, n, _)| n).collect();
     assert_eq!(noted, [1, 1, 3, 3]);
     let shown = ostler.says(&["show", &id_of(&line)]);
-    assert!(shown.complaint().contains("never began: it was cancelled"), "{shown:?}");
+    assert!(shown.complaint().contains("never started: it was cancelled"), "{shown:?}");
     serve.child.kill().unwrap();
     serve.child.wait().unwrap();
     assert_eq!(check(&ostler.instance.data()), Vec::<String>::new());

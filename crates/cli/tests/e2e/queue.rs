@@ -260,7 +260,7 @@ fn who_ran_out_of_turns_goes_on_in_its_conversation_and_is_told_so_in_its_enviro
     assert_eq!(codes, [&json!(null), &json!("max_turns")], "the newest first: {sheet}");
     let expected = [
         ("task", "", "dig"),
-        ("continued", "--resume s-1", "Go on with the task where you stopped."),
+        ("continued", "--resume s-1", "Continue the task where you stopped."),
     ];
     let expected =
         expected.map(|(why, args, asked)| (why.to_owned(), args.to_owned(), asked.to_owned()));

@@ -172,7 +172,7 @@ fn rows() -> Vec<Row> {
                 vec![Step::Answer(Answer::Json(404, Value::Null))],
             ]),
             "remote_lost",
-            "does not know the session any more",
+            "no longer knows the session",
             &["step 1"],
         ),
         row(
@@ -470,7 +470,10 @@ fn when_both_sides_were_restarted_the_loss_is_told() {
     let events = ended(&ostler, &id);
     let result = result(&events);
     assert_eq!((&result["outcome"], &result["code"]), (&json!("lost"), &json!("remote_lost")));
-    assert!(result["message"].as_str().unwrap().contains("does not know the session"), "{result}");
+    assert!(
+        result["message"].as_str().unwrap().contains("no longer knows the session"),
+        "{result}"
+    );
     assert_eq!(steps(&events), ["step 1"], "nothing that was stored is lost");
 }
 

@@ -300,9 +300,9 @@ async fn only_who_has_the_token_is_served_and_browsers_never() {
         assert_eq!(caller.sent(request).await.0, 403, "{name}");
     }
     let rows: [(&[&str], &str); 5] = [
-        (&[], "nobody is named who may open sessions"),
+        (&[], "no way for callers to authenticate is given"),
         (&["--token-env", "NOT_SET"], "--token-env NOT_SET: the variable holds no token"),
-        (&["--no-auth", "--listen", "0.0.0.0:0"], "beyond loopback it must be encrypted"),
+        (&["--no-auth", "--listen", "0.0.0.0:0"], "connections beyond loopback must be encrypted"),
         (&["--cert", "x.pem"], "--key"),
         (&["--no-auth", "--token-env", "REMOTE_TOKEN"], "cannot be used with"),
     ];

@@ -117,7 +117,7 @@ fn certificates_are_asked_of_both_sides_and_only_the_right_ones_pass() {
             "a remote of others",
             adapter(&good, Some(&own), "stranger.crt"),
             Some("remote_unavailable"),
-            "not to be trusted",
+            "is not trusted",
         ),
         (
             "a remote of another name",

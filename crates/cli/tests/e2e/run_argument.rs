@@ -35,6 +35,18 @@ fn no_run_named_is_the_newest_of_the_directory() {
 }
 
 #[test]
+fn commands_that_delete_refuse_last() {
+    let ostler = Ostler::new();
+    assert_eq!(ostler.says(&["run", "demo", "hello"]).code, 0);
+    for command in [["runs", "delete", "last"], ["worktrees", "discard", "last"]] {
+        let refused = ostler.says(&command);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        assert!(refused.stderr.contains("give the ID of the run"), "{refused:?}");
+    }
+    assert_eq!(runs(&ostler, &[]).len(), 1);
+}
+
+#[test]
 fn diff_and_apply_take_the_newest_worktree() {
     let ostler = Ostler::new();
     let work = ostler.instance.work();

@@ -563,6 +563,6 @@ fn more_secrets_than_can_be_kept_out_refuse_the_start() {
     ));
     let said = ostler.says(&["run", "many", "x", "--json"]);
     assert_eq!(said.code, 3, "{said:#?}");
-    assert!(said.stderr.contains("at most 1024 can be kept out"), "{}", said.stderr);
+    assert!(said.stderr.contains("at most 1024 can be removed"), "{}", said.stderr);
     assert_eq!(ostler.events(&["runs", "--json"]), [serde_json::json!([])], "nothing was started");
 }

@@ -138,7 +138,7 @@ fn a_conversation_that_is_taken_up_with_other_skills_says_so_once() {
         let logs = events.iter().filter(|event| event["kind"] == "log");
         let texts = logs.filter_map(|log| log["text"].as_str());
         let warned: Vec<String> = texts
-            .filter(|text| text.starts_with("the skills are not"))
+            .filter(|text| text.starts_with("the skills of the conversation have changed"))
             .map(str::to_owned)
             .collect();
         warned
@@ -147,7 +147,7 @@ fn a_conversation_that_is_taken_up_with_other_skills_says_so_once() {
     assert_eq!(run(shipped.clone(), &[]), [""; 0], "nothing is taken up");
     assert_eq!(run(shipped, &["--continue"]), [""; 0], "they are the same");
     let changed = run(json!(["using-ostler"]), &["--continue"]);
-    let words = "the skills are not those that the conversation was left with: ";
+    let words = "the skills of the conversation have changed: ";
     assert_eq!(changed, [format!("{words}hiring-an-agent, using-ostler then, using-ostler now")]);
     assert_eq!(run(json!(["using-ostler"]), &["--continue"]), [""; 0]);
     assert_eq!(run(json!([]), &["--continue"]), [format!("{words}using-ostler then, none now")]);
@@ -245,7 +245,7 @@ fn an_account_that_cannot_be_asked_costs_a_warning_and_no_run() {
     let warned = |events: &[Value]| {
         let logs =
             events.iter().filter(|event| event["kind"] == "log" && event["origin"] == "ostler");
-        logs.filter(|log| log["text"].as_str().unwrap().contains("could not be asked")).count()
+        logs.filter(|log| log["text"].as_str().unwrap().contains("could not be read")).count()
     };
     let first = run_with(&ostler, &url);
     assert_eq!(warned(&first), 1, "{first:#?}");

@@ -361,7 +361,7 @@ fn what_a_run_hands_on_is_bounded_by_its_own_budget_and_charged_to_its_task() {
     let said = std::fs::read_to_string(yard.log.with_extension("said")).unwrap();
     let [first, second] = &said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
     assert!(first.contains("task_id"), "{said}");
-    assert!(second.contains("no dollars are left to hand on"), "all was handed on: {said}");
+    assert!(second.contains("no dollars are left for a subtask"), "all was handed on: {said}");
     // It was given what its maker had left, and its maker still spent that: $0.65 of $0.50 and $0.30.
     let part = yard.json(&["show", part["id"].as_str().unwrap()]);
     let budget = &part["budget"];

@@ -197,7 +197,7 @@ fn a_temporary_directory_is_gone_with_its_run_unless_it_is_kept() {
     assert!(cwd(&["--keep"]).join("f").exists());
     let outside = ostler.says(&["run", "--worktree", "--process", &agent, "x"]);
     assert_eq!(outside.code, 3, "{}", outside.stderr);
-    assert!(outside.complaint().contains("no git repository"), "{}", outside.stderr);
+    assert!(outside.complaint().contains("not in a git repository"), "{}", outside.stderr);
 }
 
 #[test]

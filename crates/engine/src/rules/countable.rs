@@ -29,8 +29,8 @@ pub fn check(card: &Card, budget: &Budget) -> Result<(), Fault> {
         let Some(budget) = budget else { continue };
         let why = match told {
             Told::PerAnswer | Told::ByAgent => continue,
-            Told::AtTurnEnd => format!("it tells {what} only when its turn ends"),
-            Told::Never => format!("it does not tell {what}"),
+            Told::AtTurnEnd => format!("it reports {what} only when its turn ends"),
+            Told::Never => format!("it does not report {what}"),
         };
         let message = format!("{} cannot be held to {budget}: {why}", card.label);
         let hint = "use --budget-minutes instead, or add --budget-best-effort to run anyway";
@@ -85,7 +85,7 @@ mod tests {
         let fault = check(&card(Told::AtTurnEnd, Told::Never), &usd).unwrap_err();
         assert_eq!(
             fault.message,
-            "X cannot be held to --budget-usd 0.5: it tells what it spends only when its turn ends"
+            "X cannot be held to --budget-usd 0.5: it reports what it spends only when its turn ends"
         );
     }
 }

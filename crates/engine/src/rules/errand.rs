@@ -68,7 +68,7 @@ pub fn after(ended: &Ended) -> Next {
 
 /// Another try, if the code allows one.
 fn again(ended: &Ended, code: Code) -> Next {
-    // One that was lost before it began did nothing, so it is no mark against its task.
+    // One that was lost before it started did nothing, so it is no mark against its task.
     let code = match code {
         Code::ProcessLost if !ended.launched => Code::LeaseExpired,
         code => code,

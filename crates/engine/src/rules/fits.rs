@@ -92,7 +92,7 @@ fn nobody(offers: &[Offer<'_>]) -> Hold {
         let _ = write!(note, "; {agent}: {why}");
     }
     match said.count() {
-        0 if offers.is_empty() => note.push_str(": nobody is hired"),
+        0 if offers.is_empty() => note.push_str(": no agents are hired"),
         0 => {}
         more => {
             let _ = write!(note, "; and {more} more");
@@ -153,7 +153,7 @@ mod tests {
     fn where_nobody_fits_it_is_said_for_what_and_until_when() {
         use WaitingFor::{Agent, Quota, Workspace};
         let rows: Vec<(Vec<Offer<'_>>, WaitingFor, Option<i64>, &str)> = vec![
-            (vec![], Agent, None, "no agent fits: nobody is hired"),
+            (vec![], Agent, None, "no agent fits: no agents are hired"),
             (vec![troubled("a")], Agent, None, "no agent fits; a: its program is gone"),
             (
                 vec![held("a", Quota, Some(9)), held("b", Quota, Some(5)), troubled("c")],

@@ -21,8 +21,8 @@ pub struct Past {
 /// The words before the new prompt.
 pub fn handover(past: &Past, prompt: &str) -> String {
     let mut words = String::from(
-        "You take over work that an earlier conversation began; it cannot be taken up again. \
-         This is what is known of it.\n",
+        "You are continuing work from an earlier conversation, which cannot be resumed. This is \
+         what is known about it.\n",
     );
     part(&mut words, "Its task", Some(past.task.as_str()));
     part(&mut words, "Its last report of progress", past.progress.as_deref());
@@ -37,12 +37,12 @@ pub fn handover(past: &Past, prompt: &str) -> String {
         }
     }
     if !past.questions.is_empty() {
-        words.push_str("\nQuestions that nobody answered:\n");
+        words.push_str("\nQuestions without an answer:\n");
         for question in &past.questions {
             words.push_str(&format!("- {question}\n"));
         }
     }
-    words.push_str("\nWhat you are to do now:\n\n");
+    words.push_str("\nYour task now:\n\n");
     words.push_str(prompt);
     words
 }
@@ -69,7 +69,7 @@ mod tests {
             questions: vec!["may it use write_file?".to_owned()],
         };
         insta::assert_snapshot!(handover(&past, "go on"), @r"
-        You take over work that an earlier conversation began; it cannot be taken up again. This is what is known of it.
+        You are continuing work from an earlier conversation, which cannot be resumed. This is what is known about it.
 
         Its task:
         mend the gate
@@ -80,10 +80,10 @@ mod tests {
         Files it changed:
         - gate.rs
 
-        Questions that nobody answered:
+        Questions without an answer:
         - may it use write_file?
 
-        What you are to do now:
+        Your task now:
 
         go on
         ");

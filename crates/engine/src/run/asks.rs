@@ -278,7 +278,7 @@ impl Machine {
     pub(super) fn decide(&mut self, now: Now, answer: Answer, out: &mut Vec<Step>) {
         let Answer { ask_id, option, by, reason } = answer;
         let Some(ask) = self.asks.open.iter().find(|ask| ask.ask_id == ask_id) else {
-            let particulars = format!("no question {ask_id} is open in this run");
+            let particulars = format!("no approval {ask_id} is waiting in this run");
             out.push(Step::Append(complaint(Code::NotFound, Some(&particulars), None, None)));
             return;
         };
@@ -291,7 +291,7 @@ impl Machine {
             let option: String = option.chars().take(40).collect();
             let ids: Vec<_> = ask.options().into_iter().map(|option| option.id).collect();
             let particulars =
-                format!("'{option}' is no answer to {ask_id}: say {}", ids.join(" or "));
+                format!("'{option}' is not a valid answer to {ask_id}: use {}", ids.join(" or "));
             out.push(Step::Append(complaint(Code::Usage, Some(&particulars), None, None)));
             return;
         };

@@ -618,7 +618,7 @@ impl Machine {
             }
             Wish::Interrupt => {
                 if self.listens("interrupts", self.accepts.interrupt, out) {
-                    let text = "an interrupt was asked for".to_owned();
+                    let text = "an interrupt was requested".to_owned();
                     let log = event::Log { stream: Stream::Ostler, text, level: None };
                     out.push(Step::Append(Draft::operator(Body::Log(log))));
                     self.withdraw_native(out);
@@ -642,11 +642,11 @@ impl Machine {
             (true, _) => complaint(
                 Code::Conflict,
                 Some("the run is ending"),
-                Some("wait for its end, then go on with --resume"),
+                Some("wait for its end, then continue with --resume"),
                 None,
             ),
             (false, false) => {
-                let particulars = format!("this agent takes no {what} during a run");
+                let particulars = format!("this agent does not accept {what} during a run");
                 complaint(Code::NotSupported, Some(&particulars), None, None)
             }
         };

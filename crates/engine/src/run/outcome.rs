@@ -191,9 +191,11 @@ fn note(facts: &Facts<'_>, code: Option<Code>) -> Option<String> {
     let testimony = facts.gone.testimony()?;
     let unhappy = testimony.signal.is_some() || testimony.exit_code.is_some_and(|code| code != 0);
     match (unhappy && facts.stopped.is_none(), facts.trouble) {
-        (true, _) => Some(format!("{} after the agent said that it was done", testimony.left()?)),
+        (true, _) => {
+            Some(format!("{} after the agent reported that it was done", testimony.left()?))
+        }
         (false, Some(trouble)) => {
-            Some(format!("{trouble} came before the agent said that it was done"))
+            Some(format!("{trouble} came before the agent reported that it was done"))
         }
         (false, None) => None,
     }

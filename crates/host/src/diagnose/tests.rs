@@ -66,7 +66,7 @@ fn a_provider_that_the_agent_names_is_a_login() {
     let named = [("MY_KEY".to_owned(), "/h/.a/config.toml".to_owned())];
     let set = logged_in(&login(), &named, &vars(&[("MY_KEY", "secret-value")]));
     assert_eq!(codes(&set), [CheckCode::LoginSeen]);
-    assert_eq!(set[0].message, "MY_KEY is set, which /h/.a/config.toml names");
+    assert_eq!(set[0].message, "MY_KEY is set; /h/.a/config.toml names it");
     let unset = logged_in(&login(), &named, &vars(&[]));
     assert_eq!(codes(&unset), [CheckCode::LoginNotSeen]);
     assert!(unset[0].message.contains("MY_KEY, which is not set"), "{}", unset[0].message);

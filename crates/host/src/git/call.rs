@@ -216,7 +216,9 @@ impl<'a> Call<'a> {
                 out.truncate(self.bytes_max);
                 (Ok(()), out)
             }
-            Ok(Ok(_)) => (Err(io::Error::other("git answers more than can be taken")), Vec::new()),
+            Ok(Ok(_)) => {
+                (Err(io::Error::other("the output of git is larger than the limit")), Vec::new())
+            }
             Ok(Err(error)) => (Err(error), Vec::new()),
             Err(_) => {
                 let late = io::Error::new(io::ErrorKind::TimedOut, "git takes too long");

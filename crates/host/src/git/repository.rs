@@ -83,7 +83,7 @@ impl Drop for Shadow {
 impl Repository {
     /// Finds the repository that a directory belongs to. Blocking.
     pub fn open(git: &Git, dir: &Path) -> io::Result<Self> {
-        let none = || io::Error::new(io::ErrorKind::NotFound, "it is in no git repository");
+        let none = || io::Error::new(io::ErrorKind::NotFound, "it is not in a git repository");
         let top = super::top(dir).ok_or_else(none)?.to_owned();
         let git_dir = git_dir(&top.join(".git"))?;
         let common = match pointer(&git_dir.join("commondir")) {
@@ -164,8 +164,12 @@ impl Shadow {
 
 /// The configuration that git reads in the place of the repository's own.
 fn ours(config: &BTreeMap<String, String>) -> io::Result<String> {
-    let refused =
-        |key: &str| io::Error::other(format!("the repository says {key}, which is not known here"));
+    let refused = |key: &str| {
+        io::Error::other(format!(
+            "the repository has the setting {key}, which Ostler \
+         does not support"
+        ))
+    };
     let (mut core, mut extensions) = (String::new(), String::new());
     for (key, value) in config {
         let value = value.to_ascii_lowercase();
@@ -207,7 +211,7 @@ fn git_dir(dot_git: &Path) -> io::Result<PathBuf> {
     }
     let text = pointer(dot_git)?;
     let target = text.strip_prefix("gitdir:").map(str::trim).ok_or_else(|| {
-        io::Error::other(format!("{} does not say where the repository is", dot_git.display()))
+        io::Error::other(format!("{} does not name the repository", dot_git.display()))
     })?;
     dot_git.parent().unwrap_or(Path::new("/")).join(target).canonicalize()
 }

@@ -46,7 +46,7 @@ impl Book for () {
     }
 
     fn read(&self, name: &str, _: &Value) -> Result<Read, Fault> {
-        Err(Fault::new(Code::NotSupported, format!("'{name}' cannot be hired here")))
+        Err(Fault::new(Code::NotSupported, format!("'{name}' cannot be hired")))
     }
 
     fn named(&self, name: &str, _: &Value) -> Result<Named, Fault> {
@@ -182,7 +182,8 @@ pub async fn hire(host: &Host, hire: Hire, by: &Who) -> Result<Saved, Fault> {
     named_well(&name)?;
     let mut read = host.inner.book.read(&name, &spec)?;
     if host.inner.book.has(&name) {
-        read.warnings.push(format!("the configuration has a '{name}', and that one comes first"));
+        read.warnings
+            .push(format!("the configuration has an agent '{name}', which has precedence"));
     }
     let spec = Seal::default().json(&read.spec);
     let agent = NewAgent {
@@ -213,7 +214,7 @@ pub async fn hire(host: &Host, hire: Hire, by: &Who) -> Result<Saved, Fault> {
                     );
                 }
                 (_, false) => {
-                    let message = format!("there is an agent called '{name}' already");
+                    let message = format!("an agent '{name}' already exists");
                     let hint = format!("change it with `ostler agents edit {name}`");
                     return Err(Fault::new(Code::Conflict, message).with_hint(hint));
                 }
@@ -229,8 +230,11 @@ pub async fn edit(host: &Host, name: &str, edit: Edit, by: &Who) -> Result<Saved
     for _ in 0..TRIES {
         let row = hired(host, name).await?;
         if edit.version.is_some_and(|seen| seen != row.version) {
-            let message = format!("'{name}' was changed meanwhile: it is version {}", row.version);
-            return Err(Fault::new(Code::Conflict, message).with_hint("look at it again"));
+            let message = format!("'{name}' was changed meanwhile: its version is {}", row.version);
+            return Err(Fault::new(Code::Conflict, message).with_hint(
+                "read it again, then repeat \
+             the change",
+            ));
         }
         let mut spec = spec_of(&row).unwrap_or_default();
         merge(&mut spec, &edit.spec);
@@ -266,7 +270,7 @@ pub async fn stand(
         if state == AgentState::Retired && row.spec.is_none() {
             let message = format!("'{name}' is an agent of the configuration");
             return Err(Fault::new(Code::Conflict, message)
-                .with_hint("take it out of ostler.json, or pause it"));
+                .with_hint("remove it from ostler.json, or pause it"));
         }
         let spec = row.spec.as_deref().map(|spec| Seal::default().given(spec));
         if change(host, &row, state, spec).await? {
@@ -288,7 +292,7 @@ pub(crate) fn may_run(name: &str, row: Option<&AgentRow>) -> Result<(), Fault> {
     match row.map_or(AgentState::Active, |row| row.state) {
         AgentState::Active => Ok(()),
         AgentState::Paused => Err(Fault::new(Code::Conflict, format!("'{name}' is paused"))
-            .with_hint(format!("`ostler agents resume {name}` lets it work again"))),
+            .with_hint(format!("`ostler agents resume {name}` resumes it"))),
         AgentState::Retired => Err(retired(name)),
     }
 }
@@ -433,14 +437,14 @@ fn named_well(name: &str) -> Result<(), Fault> {
         return Ok(());
     }
     let shown: String = name.chars().take(AGENT_NAME_BYTES_MAX).collect();
-    Err(Fault::new(Code::Usage, format!("'{shown}' cannot be the name of an agent"))
-        .with_hint("take letters, digits, - and _, at most 64 of them"))
+    Err(Fault::new(Code::Usage, format!("'{shown}' is not a valid agent name"))
+        .with_hint("use letters, digits, - and _, at most 64 of them"))
 }
 
 fn unknown(name: &str) -> Fault {
     let shown: String = name.chars().take(80).collect();
     Fault::new(Code::NotFound, format!("there is no agent '{shown}'"))
-        .with_hint("`ostler agents` lists those there are")
+        .with_hint("`ostler agents` lists them")
 }
 
 fn retired(name: &str) -> Fault {
@@ -454,7 +458,7 @@ fn configured(name: &str) -> Fault {
 }
 
 fn contended(name: &str) -> Fault {
-    Fault::new(Code::Conflict, format!("'{name}' is being changed by others; ask again"))
+    Fault::new(Code::Conflict, format!("'{name}' is being changed by another request; try again"))
 }
 
 #[cfg(test)]

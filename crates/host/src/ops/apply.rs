@@ -42,7 +42,7 @@ pub async fn apply(
     let row = get(host, run).await?;
     let tree = tree_of(host, &row)?;
     if let Some(live) = locks::others(host, &tree.record.work, None).await?.first() {
-        return Err(Fault::new(Code::Conflict, format!("{} still works there", live.id))
+        return Err(Fault::new(Code::Conflict, format!("{} is still working there", live.id))
             .with_hint("wait for its end, or stop it with `ostler stop`"));
     }
     let subject = row.prompt_preview.lines().next().unwrap_or_default().trim().to_owned();

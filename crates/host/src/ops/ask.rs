@@ -89,11 +89,11 @@ pub fn find(asks: Vec<OpenAsk>, given: &str) -> Result<OpenAsk, Fault> {
     });
     match (fitting.next(), fitting.next()) {
         (Some(ask), None) => Ok(ask),
-        (None, _) => Err(Fault::new(Code::NotFound, format!("no approval '{given}' is open"))
-            .with_hint("`ostler approvals` lists what waits for an answer")),
+        (None, _) => Err(Fault::new(Code::NotFound, format!("no approval '{given}' is waiting"))
+            .with_hint("`ostler approvals` lists the waiting ones")),
         (Some(_), Some(_)) => {
-            Err(Fault::new(Code::NotFound, format!("more than one question fits '{given}'"))
-                .with_hint("give more of the id"))
+            Err(Fault::new(Code::NotFound, format!("more than one approval matches '{given}'"))
+                .with_hint("give more digits of the ID"))
         }
     }
 }
@@ -107,13 +107,13 @@ pub fn check(ask: &OpenAsk, option: &str) -> Result<(), Fault> {
     if option == "always" {
         return match ask.always {
             Some(_) => Ok(()),
-            None => Err(Fault::new(Code::Usage, "this question cannot be answered with `always`")
-                .with_hint("each of these needs its own answer: say allow or deny")),
+            None => Err(Fault::new(Code::Usage, "this approval cannot be answered with `always`")
+                .with_hint("each of these needs its own answer: allow or deny")),
         };
     }
     let ids: Vec<_> = ask.options.iter().map(|option| option.id.as_str()).collect();
-    Err(Fault::new(Code::Usage, format!("'{option}' is no answer"))
-        .with_hint(format!("say allow or deny, or one of: {}", ids.join(", "))))
+    Err(Fault::new(Code::Usage, format!("'{option}' is not a valid answer"))
+        .with_hint(format!("use allow or deny, or one of: {}", ids.join(", "))))
 }
 
 /// Answers a question.

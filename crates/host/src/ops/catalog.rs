@@ -66,7 +66,7 @@ pub const ALL: &[Tool] = &[
     },
     Tool {
         name: "get_budget",
-        description: "What is left of the run's money, tokens, turns and time; what has no limit is absent.",
+        description: "What is left of the run's dollars, tokens, turns and time; a limit that is not set is absent.",
         writes: false,
         schema: nothing,
     },
@@ -141,7 +141,7 @@ pub const ALL: &[Tool] = &[
     },
     Tool {
         name: "create_subtask",
-        description: "Hand a part of the task on: it is put into the queue, below this task, and done by another run. What it may spend is taken from what is left here.",
+        description: "Delegate a part of the task: it is queued as a subtask, and another run does it. Its budget is taken from what is left of this one.",
         writes: false,
         schema: || {
             let number = |least: u32| json!({ "type": "number", "minimum": least });
@@ -176,7 +176,7 @@ pub const ALL: &[Tool] = &[
     },
     Tool {
         name: "request_approval",
-        description: "Ask a person before you go on, and wait for the answer: allow or deny, or one of your options. Nobody answering in time is a no.",
+        description: "Ask a person before you continue, and wait for the answer: allow or deny, or one of your options. No answer in time means deny.",
         writes: false,
         schema: || {
             let options = json!({
@@ -227,7 +227,7 @@ pub const ALL: &[Tool] = &[
                         "description": "such as {\"window\": \"run\", \"usd\": 2}",
                         "items": { "type": "object" },
                     },
-                    "reason": { "type": "string", "description": "why, for the one who decides" },
+                    "reason": { "type": "string", "description": "the reason, for the person who decides" },
                 },
                 "required": ["name", "adapter"],
             })

@@ -71,14 +71,14 @@ pub async fn diff(host: &Host, given: &str, view: View) -> Result<Diff, Fault> {
 pub(super) fn tree_of(host: &Host, row: &RunRow) -> Result<Tree, Fault> {
     let (trees, cwd) = (&host.inner.trees, Path::new(&row.cwd));
     trees.of(cwd).ok_or_else(|| match trees.owns(cwd) {
-        true => {
-            Fault::new(Code::NotFound, format!("the workspace of {} is not there any more", row.id))
-        }
+        true => Fault::new(
+            Code::NotFound,
+            format!("the worktree of {} does not exist any more", row.id),
+        ),
         false => {
-            let message = format!("{} worked in {} itself", row.id, row.cwd);
-            Fault::new(Code::NotSupported, message).with_hint(
-                "look at it there with git diff; only a run in a worktree has a diff of its own",
-            )
+            let message = format!("{} worked in {}, not in a worktree", row.id, row.cwd);
+            Fault::new(Code::NotSupported, message)
+                .with_hint("see it there with `git diff`; a run with --worktree works in a copy")
         }
     })
 }

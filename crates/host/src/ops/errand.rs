@@ -32,7 +32,7 @@ pub(crate) mod wake {
 }
 
 /// What an agent is asked when it ran out of turns and may go on.
-const GO_ON: &str = "Go on with the task where you stopped.";
+const GO_ON: &str = "Continue the task where you stopped.";
 
 /// What a run has of its task beside the request.
 #[derive(Debug, Clone)]
@@ -109,7 +109,7 @@ pub(crate) async fn resolve(host: &Host, task: &TaskRow) -> Result<Resolved, Fau
     let named = agents::named(host, &task.agent).await?;
     let cwd = task.cwd.as_ref().map(PathBuf::from).or_else(|| named.cwd.clone());
     let cwd = cwd.ok_or_else(|| {
-        let message = format!("nobody says where '{}' is to work", task.agent);
+        let message = format!("no working directory is given for '{}'", task.agent);
         Fault::new(Code::BadWorkspace, message)
             .with_hint(format!("give --cwd, or set agents.{}.cwd", task.agent))
     })?;

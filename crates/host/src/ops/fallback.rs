@@ -121,7 +121,7 @@ impl Way {
     pub fn note(&self, task: &TaskRow, code: Option<Code>) -> Option<String> {
         let link = self.link.as_ref()?;
         let why = code.map_or("its quota is used up", Code::word);
-        Some(format!("{} goes on for agent {} ({why})", link.name(), task.agent))
+        Some(format!("{} continues for agent {} ({why})", link.name(), task.agent))
     }
 }
 

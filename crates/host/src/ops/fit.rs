@@ -82,7 +82,7 @@ fn missing(host: &Host, card: &Card, adapter: &Adapter) -> Option<String> {
     let binary = configured.or(required)?;
     let path = adapter.env.get("PATH").or_else(|| host.inner.environment.get("PATH"));
     let found = diagnose::find_program(binary, path.map(String::as_str));
-    found.is_none().then(|| format!("{binary} is no program that can be started"))
+    found.is_none().then(|| format!("{binary} is not an executable program"))
 }
 
 /// Why an agent cannot be held to its policy, which is decided as for a run (`start.rs`) that someone

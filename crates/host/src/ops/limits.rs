@@ -303,7 +303,7 @@ fn capped(own: &Amounts, aside: &Amounts) -> Budget {
 
 fn exceeded(note: String, until: Option<Timestamp>) -> Fault {
     let message = match until {
-        Some(until) => format!("{note}; it begins anew at {until}"),
+        Some(until) => format!("{note}; it resets at {until}"),
         None => note,
     };
     let hint = "raise it in ostler.json, by `ostler agents edit` or by `ostler task budget`; \
@@ -355,7 +355,7 @@ pub(crate) async fn begin(
                 }
             }
             Err(store::Error::BudgetExceeded { scope }) => {
-                let note = format!("the rest of the budget of {scope} is set aside for other runs");
+                let note = format!("the rest of the budget of {scope} is reserved for other runs");
                 return Err(exceeded(note, None));
             }
             begun => return Ok(begun),

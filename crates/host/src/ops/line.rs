@@ -84,8 +84,8 @@ pub(crate) async fn turn(host: &Host, request: &RunRequest, run: RunId) -> Resul
         let pause = Duration::from_millis(left_ms).min(LOOK_AGAIN);
         tokio::select! {
             _ = leaving.changed() => {
-                return Err(Fault::new(Code::RemoteUnavailable, "this host is leaving")
-                    .with_hint("ask the next one"));
+                return Err(Fault::new(Code::RemoteUnavailable, "this host is shutting down")
+                    .with_hint("try again; the next host answers"));
             }
             _ = tokio::time::timeout(pause, stirred(&mut hints)) => {}
         }
@@ -145,7 +145,7 @@ async fn place(
             Ok(Place::InLine { task, came_new: true })
         }
         Some(row) if row.agent != request.agent => {
-            let message = format!("{run} was asked for as a run of another agent, '{}'", row.agent);
+            let message = format!("{run} was requested as a run of another agent, '{}'", row.agent);
             Err(Fault::new(Code::Conflict, message))
         }
         Some(row) => stands(run, &row).map(|()| Place::InLine { task: row.id, came_new: false }),
@@ -162,7 +162,7 @@ fn stands(run: RunId, row: &TaskRow) -> Result<(), Fault> {
         }
         TaskState::Running | TaskState::Review | TaskState::Done | TaskState::Failed => {
             let message = format!("{run} could not be started when its turn came");
-            Err(Fault::new(Code::Conflict, message).with_hint("ask for a new run"))
+            Err(Fault::new(Code::Conflict, message).with_hint("start a new run"))
         }
     }
 }
@@ -175,7 +175,7 @@ async fn left(host: &Host, run: RunId, task: TaskId) -> Result<Turn, Fault> {
     if let Some(row) = host.store().task(task).await.map_err(stored)? {
         stands(run, &row)?;
     }
-    Err(Fault::new(Code::Conflict, format!("{run} waits no longer for a slot")))
+    Err(Fault::new(Code::Conflict, format!("{run} no longer waits for a slot")))
 }
 
 /// Cancels a run that waits. False when it does not, or no longer.

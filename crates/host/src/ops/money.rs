@@ -49,8 +49,8 @@ pub fn place(row: &CostRow) -> String {
 /// The row that a place names. A place is good for the columns it was given with.
 fn behind(given: &str, by: &[By]) -> Result<CostKey, Fault> {
     let odd = || {
-        Fault::new(Code::Usage, "after is no place in this list")
-            .with_hint("give the next of the page before as it came, with the same by")
+        Fault::new(Code::Usage, "invalid `after` cursor")
+            .with_hint("give the `next` of the previous page unchanged, with the same `by`")
     };
     let names: Vec<String> = serde_json::from_str(given).map_err(|_| odd())?;
     let mut names = names.into_iter();
@@ -73,8 +73,10 @@ fn keys(given: &str) -> Result<Vec<By>, Fault> {
         .filter(|word| !word.is_empty())
         .map(|word| {
             serde_json::from_value(Value::from(word)).map_err(|_| {
-                Fault::new(Code::Usage, format!("costs by '{word}' are not known"))
-                    .with_hint("one or more of day, agent, adapter, model, with commas between")
+                Fault::new(Code::Usage, format!("cannot group costs by '{word}'")).with_hint(
+                    "expected one or more of day, agent, adapter and model, separated \
+                     by commas",
+                )
             })
         })
         .collect()
@@ -88,7 +90,7 @@ fn moment(given: &str, now: Timestamp) -> Result<Timestamp, Fault> {
     }
     midnight(given).ok_or_else(|| {
         Fault::new(Code::Usage, format!("cannot parse '{given}' as a date"))
-            .with_hint("give a day such as 2026-11-01, or the last days such as 7d")
+            .with_hint("expected a date such as 2026-11-01, or a number of days such as 7d")
     })
 }
 

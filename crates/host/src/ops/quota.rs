@@ -97,7 +97,7 @@ pub async fn clear(host: &Host, scope: &str, by: &Who) -> Result<QuotaView, Faul
         let row = host.store().quota(scope).await.map_err(stored)?.ok_or_else(|| {
             let shown: String = scope.chars().take(80).collect();
             Fault::new(Code::NotFound, format!("there is no quota '{shown}'"))
-                .with_hint("`ostler quotas` lists those that are known")
+                .with_hint("`ostler quotas` lists the known ones")
         })?;
         let (seen, scope) = (row.version, row.scope.clone());
         let step = QuotaStep { scope, seen, breaker: None, opened: None };
@@ -175,7 +175,8 @@ impl Seen {
             }
             Breaker::Closed | Breaker::Probing { .. } | Breaker::Resuming { .. } => {
                 format!(
-                    "the quota of {scope} was reset, and runs start again one by one; look again at {until}"
+                    "the quota of {scope} was reset, and runs start again one by one; try again at \
+                     {until}"
                 )
             }
         };
@@ -228,7 +229,8 @@ async fn mark(house: &Inner, scope: &str, by: RunId, until: Timestamp) -> Result
     let live = house.live();
     for live in others.iter().filter(|run| **run != by).filter_map(|run| live.get(run)) {
         let text = format!(
-            "the quota of {scope} is used up until {until}, as {by} was told; new runs wait, and this one goes on as long as it can"
+            "{by} reported that the quota of {scope} is used up until {until}; new runs wait, and \
+             this one continues as long as it can"
         );
         // A run that takes no more calls needs no more news.
         let _ = live.asking.try_send(Asked::Note(Box::new(warning(text))));
@@ -271,6 +273,6 @@ pub(super) fn windows(row: &QuotaRow) -> Vec<QuotaWindow> {
 }
 
 pub(super) fn busy(scope: &str) -> Fault {
-    Fault::new(Code::Conflict, format!("the quota of {scope} changes faster than it can be read"))
-        .with_hint("ask again")
+    Fault::new(Code::Conflict, format!("the quota of {scope} was changed by other requests"))
+        .with_hint("try again")
 }

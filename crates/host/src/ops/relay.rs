@@ -193,7 +193,7 @@ pub async fn call(
 }
 
 pub(super) fn gone() -> Fault {
-    Fault::new(Code::FenceStale, "the run has ended, or is held by someone else")
+    Fault::new(Code::FenceStale, "the run has ended, or belongs to another host")
 }
 
 #[cfg(test)]

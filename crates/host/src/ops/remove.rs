@@ -42,7 +42,7 @@ pub async fn delete(host: &Host, given: &str, force: Force, by: &Who) -> Result<
         })?;
         if !taken {
             return Err(Fault::new(Code::Conflict, "a backup is being made")
-                .with_hint("delete it afterwards"));
+                .with_hint("delete it when the backup is complete"));
         }
         house.inner.audit.deleted(clock::now().wall, &by, run);
         Ok(run)

@@ -104,7 +104,7 @@ pub(super) async fn take_up(
     let Some(resume) = resume else { return Ok(TakenUp::default()) };
     let card = &runtime.card();
     if !card.can.resume {
-        let message = format!("{} cannot take up a conversation again", card.label);
+        let message = format!("{} cannot resume a conversation", card.label);
         return Err(Fault::new(Code::NotSupported, message).with_hint("run it without --resume"));
     }
     let here = cwd.display().to_string();
@@ -116,9 +116,11 @@ pub(super) async fn take_up(
     let (had, has) = (&conversation.runtime, &registry::kept_as(runtime, adapter));
     let other_lane = registry::differ_by_lane(had, has);
     if had != has && !other_lane {
-        let message =
-            format!("{} was a conversation of {had}, and this is {has}", conversation.run);
-        return Err(Fault::new(Code::Conflict, message).with_hint("name the agent that had it"));
+        let message = format!("{} was a conversation with {had}, not with {has}", conversation.run);
+        return Err(Fault::new(Code::Conflict, message).with_hint(
+            "use the agent of that \
+         conversation",
+        ));
     }
     let past = past(host, &[conversation.run]).await?;
     let mut taken = TakenUp {
@@ -139,21 +141,21 @@ pub(super) async fn take_up(
             WornOut::Hours(hours) => format!("{hours} hours"),
         };
         taken.warnings.push(warning(format!(
-            "the conversation has come to its limit of {had}: a fresh one is begun with a hand-over"
+            "the conversation has reached its limit of {had}: a new one starts with a hand-over"
         )));
     }
     if other_lane {
         // The two lanes need not know each other's conversations.
         (taken.session, taken.spent) = (None, Vec::new());
         taken.warnings.push(warning(format!(
-            "the conversation was held as {had}, and this run is {has}: a fresh one is begun with a \
+            "the conversation was held as {had}, and this run is {has}: a new one starts with a \
              hand-over"
         )));
     }
     if conversation.failures >= FAILURES_MAX {
         taken.session = None;
         let text = format!(
-            "the last {} runs that took up this conversation failed: a fresh one is begun",
+            "the last {} runs that resumed this conversation failed: a new one starts",
             conversation.failures
         );
         taken.warnings.push(warning(text));
@@ -205,7 +207,7 @@ async fn differences(
             false => names.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
         };
         warnings.push(warning(format!(
-            "the skills are not those that the conversation was left with: {} then, {} now",
+            "the skills of the conversation have changed: {} then, {} now",
             named(&had),
             named(&has)
         )));
@@ -224,12 +226,12 @@ async fn skills_of(host: &Host, run: RunId) -> Result<BTreeSet<String>, Fault> {
 fn nothing(resume: &Resume, agent: &str) -> Fault {
     let (message, hint) = match resume {
         Resume::Newest => (
-            format!("{agent} has no conversation in this directory to go on with"),
+            format!("{agent} has no conversation in this directory to continue"),
             "run it without --continue, or name a run with --resume",
         ),
         Resume::Run(run) => (
-            format!("{run} left no conversation to go on with"),
-            "a conversation is kept once a turn of it went well; run without --resume",
+            format!("{run} left no conversation to continue"),
+            "a conversation is kept after its first successful turn; run without --resume",
         ),
     };
     Fault::new(Code::NotFound, message).with_hint(hint)

@@ -185,8 +185,8 @@ pub struct Waiting {
 pub(crate) fn stored(error: store::Error) -> Fault {
     match error {
         // A host closes its store when it leaves, and the next one has it.
-        store::Error::Closed => Fault::new(Code::RemoteUnavailable, "this host is leaving")
-            .with_hint("ask the next one"),
+        store::Error::Closed => Fault::new(Code::RemoteUnavailable, "this host is shutting down")
+            .with_hint("try again; the next host answers"),
         store::Error::Damaged { ref blob } => {
             let file = format!("blobs/{}/{blob}", blob.get(..2).unwrap_or_default());
             Fault::new(error.code(), error.to_string())
@@ -298,10 +298,10 @@ fn not_begun(run: RunId, task: Option<TaskRow>) -> Fault {
         Some(task) if task.state == TaskState::Waiting => {
             let pool = task.pool.unwrap_or_default();
             Fault::new(Code::Conflict, format!("{run} waits for a slot of '{pool}'"))
-                .with_hint("it begins when one is free; `ostler runs` shows its place")
+                .with_hint("it starts when one is free; `ostler runs` shows its place")
         }
         Some(task) => {
-            Fault::new(Code::NotFound, format!("{run} never began: it was {}", task.state.word()))
+            Fault::new(Code::NotFound, format!("{run} never started: it was {}", task.state.word()))
         }
         None => Fault::new(Code::NotFound, format!("there is no run {run}")),
     }
@@ -343,9 +343,9 @@ pub(super) fn candidate(id: &str, title: Option<String>) -> String {
 /// A part of an id fits several runs or tasks.
 pub(super) fn ambiguous(what: &str, given: &str, candidates: &[String]) -> Fault {
     let given: String = given.chars().take(80).collect();
-    Fault::new(Code::NotFound, format!("more than one {what} fits '{given}'"))
+    Fault::new(Code::NotFound, format!("more than one {what} matches '{given}'"))
         .with_detail(candidates.join("\n"))
-        .with_hint("give more digits; the last eight of an id tell it apart")
+        .with_hint("give more digits; the last eight digits of an ID are enough")
 }
 
 /// The newest run of the one task that fits.
@@ -384,10 +384,14 @@ fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
     };
     match taken {
         true => Ok(()),
-        false => {
-            Err(Fault::new(Code::NotSupported, format!("this agent takes no {what} during a run"))
-                .with_hint("stop it, or wait for its end and run again"))
-        }
+        false => Err(Fault::new(
+            Code::NotSupported,
+            format!(
+                "this agent does not accept {what} during a \
+             run"
+            ),
+        )
+        .with_hint("stop it, or wait for its end and run again")),
     }
 }
 
@@ -486,7 +490,7 @@ pub async fn trace(host: &Host, run: RunId) -> Result<TraceReader, Fault> {
     let row = get(host, run).await?;
     host.store().read_trace(row.id).map_err(stored)?.ok_or_else(|| {
         Fault::new(Code::NotFound, format!("no trace of {run} is kept"))
-            .with_hint("its adapter has `trace` off, or the agent has said nothing")
+            .with_hint("its adapter has `trace` off, or the agent printed nothing")
     })
 }
 

@@ -193,7 +193,7 @@ impl Sessions {
         };
         let live = known.values().filter(lives).count();
         if live >= self.terms.live_max || known.len() >= SESSIONS_KEPT_MAX {
-            let message = format!("{live} sessions are here already");
+            let message = format!("{live} sessions are already open");
             return Err(Fault::new(Code::Overloaded, message)
                 .with_hint("wait for one to end, or raise --max-sessions"));
         }
@@ -256,7 +256,7 @@ impl Sessions {
             Fault::new(Code::NotFound, format!("{what} '{shown}'"))
         };
         let unknown = || Missing::Unknown(fault("there is no session"));
-        let closed = || Missing::Closed(fault("it was closed: the session"));
+        let closed = || Missing::Closed(fault("the session was closed:"));
         let run: RunId = id.parse().map_err(|_| unknown())?;
         let known = self.known();
         match known.values().find(|session| session.run == run) {
@@ -289,7 +289,7 @@ impl Sessions {
                     (true, true) => Ok(()),
                     (true, false) => Err(fault),
                     (false, _) => {
-                        let message = "more inputs wait for this session than are kept";
+                        let message = "too many inputs wait for this session";
                         Err(Fault::new(Code::Overloaded, message).with_hint("send it again later"))
                     }
                 }

@@ -595,12 +595,12 @@ async fn check(
 ) -> Result<(Checked, Option<Fresh>, Vec<Draft>), Fault> {
     if request.prompt.trim().is_empty() {
         return Err(
-            Fault::new(Code::Usage, "the prompt is empty").with_hint("say what the agent is to do")
+            Fault::new(Code::Usage, "the prompt is empty").with_hint("give the task for the agent")
         );
     }
     if request.prompt.len() > limits::PROMPT_BYTES_MAX {
         let message = format!(
-            "the prompt has {} bytes; at most {} are taken",
+            "the prompt has {} bytes; the limit is {}",
             request.prompt.len(),
             limits::PROMPT_BYTES_MAX
         );
@@ -677,12 +677,12 @@ fn lane(card: &Card, adapter: &Adapter, policy: Policy, site: &Site) -> Result<L
     }
     let name = &adapter.name;
     if !any {
-        let message = format!("adapters.{name}.lane: {} has no such lane", card.label);
-        return Err(Fault::new(Code::InvalidConfig, message).with_hint("take lane: auto"));
+        let message = format!("adapters.{name}.lane: {} does not have this lane", card.label);
+        return Err(Fault::new(Code::InvalidConfig, message).with_hint("set lane: auto"));
     }
     let (word, elsewhere) = (policy.word(), card.lane_for(policy));
-    let message = format!("{} cannot be held to --permission {word}", card.label);
-    let mut ways = vec!["--permission allow-all in a directory of its own"];
+    let message = format!("{} cannot enforce --permission {word}", card.label);
+    let mut ways = vec!["--permission allow-all in a separate directory"];
     ways.extend(site.could_be_worktree().then_some("--worktree"));
     ways.extend(elsewhere.map(|lane| match lane {
         Lane::Acp => "lane: acp",
@@ -861,7 +861,7 @@ fn secrets(
     if secrets.len() > limits::SECRETS_MAX {
         // Leaving some out would leave them in everything that is kept.
         let message = format!(
-            "{} secret values are given to one run; at most {} can be kept out",
+            "one run gets {} secret values; at most {} can be removed from what is stored",
             secrets.len(),
             limits::SECRETS_MAX
         );
@@ -879,7 +879,8 @@ fn short_secrets(secrets: &[(String, String)]) -> Vec<String> {
 
 fn too_short(name: String) -> Draft {
     warning(format!(
-        "the value of {name} has fewer than {} bytes and is not kept out of what is stored: it cannot be told from ordinary words",
+        "the value of {name} has fewer than {} bytes and is not removed from what is stored, \
+         because it cannot be distinguished from ordinary words",
         limits::SECRET_BYTES_MIN
     ))
 }

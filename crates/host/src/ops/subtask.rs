@@ -80,7 +80,7 @@ pub(super) fn create(
         ms: budget.minutes.map(|minutes| (minutes * 60_000.0) as u64),
     };
     let Purse { nanousd, tokens, ms } = purse(left, &given, asked).map_err(|empty| {
-        let message = format!("no {} are left to hand on", empty.of);
+        let message = format!("no {} are left for a subtask", empty.of);
         Fault::new(Code::BudgetExceeded, message)
     })?;
     let new = NewErrand { budget: Budget { nanousd, tokens, ms, ..Budget::default() }, ..new };
@@ -89,7 +89,7 @@ pub(super) fn create(
     let mut outcome = Outcome::value(json!({ "task_id": put, "agent": agent, "state": "queued" }));
     outcome.drafts.push(Draft::ostler(Body::Log(Log {
         stream: Stream::Ostler,
-        text: format!("handed on to '{agent}' as {put}: {title}"),
+        text: format!("delegated to '{agent}' as {put}: {title}"),
         level: None,
     })));
     Ok(outcome)

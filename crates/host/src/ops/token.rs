@@ -49,7 +49,7 @@ pub async fn add(host: &Host, request: TokenRequest, by: &Who) -> Result<GivenTo
         return Err(Fault::new(Code::Usage, message).with_hint("such as dashboard or ci"));
     }
     if expires_ms == Some(0) {
-        return Err(Fault::new(Code::Usage, "a token that is good for no time is none"));
+        return Err(Fault::new(Code::Usage, "the lifetime of a token must be above 0"));
     }
     keep(host, Wanted { name, scope, expires_ms, browser: false }, by).await
 }
@@ -72,7 +72,13 @@ struct Wanted {
 async fn keep(host: &Host, wanted: Wanted, by: &Who) -> Result<GivenToken, Fault> {
     let Wanted { name, scope, expires_ms, browser } = wanted;
     let drawn = chance::token().map_err(|error| {
-        Fault::new(Code::InternalError, format!("drawing a token: the kernel says {error}"))
+        Fault::new(
+            Code::InternalError,
+            format!(
+                "creating a token: no random numbers from the \
+         kernel: {error}"
+            ),
+        )
     })?;
     let token = format!("{PREFIX}{drawn}");
     let now = clock::now().wall;
@@ -124,7 +130,7 @@ pub async fn revoke(host: &Host, given: &str, by: &Who) -> Result<TokenRow, Faul
 fn unknown(given: &str) -> Fault {
     let given: String = given.chars().take(80).collect();
     Fault::new(Code::NotFound, format!("there is no token '{given}'"))
-        .with_hint("`ostler token list` shows those that are good")
+        .with_hint("`ostler token list` lists the valid tokens")
 }
 
 fn find(rows: Vec<TokenRow>, given: &str) -> Result<TokenRow, Fault> {
@@ -140,8 +146,8 @@ fn find(rows: Vec<TokenRow>, given: &str) -> Result<TokenRow, Fault> {
         (Some(row), None) => Ok(row),
         (None, _) => Err(unknown(given)),
         (Some(_), Some(_)) => {
-            Err(Fault::new(Code::NotFound, format!("more than one token fits '{given}'"))
-                .with_hint("give more of the id"))
+            Err(Fault::new(Code::NotFound, format!("more than one token matches '{given}'"))
+                .with_hint("give more digits of the ID"))
         }
     }
 }

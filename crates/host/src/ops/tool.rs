@@ -154,7 +154,7 @@ pub fn call(bench: &Bench, standing: &Standing, call: &ToolCall) -> Outcome {
         "list_runtimes" => Ok(Outcome::value(runtimes_listed())),
         // The one is answered by a person, the other carried out by `hired` after a person's yes.
         "request_approval" | "propose_agent" => {
-            let message = format!("{} is not carried out here", call.tool);
+            let message = format!("{} cannot be called here", call.tool);
             Err(Fault::new(Code::NotSupported, message))
         }
         _ => {
@@ -567,7 +567,7 @@ fn upload_asset(bench: &Bench, args: &Value) -> Result<Outcome, Fault> {
     small_enough(&name, bytes.len(), limits::ASSET_BYTES_MAX)?;
     let media_type = media_type.unwrap_or_else(|| form.to_owned());
     if media_type.len() > ASSET_NAME_BYTES_MAX || media_type.contains(char::is_control) {
-        return Err(wrong("media_type is not one"));
+        return Err(wrong("media_type is not a media type"));
     }
     let blob = bench.seal.asset(&bytes);
     bench.store.keep_for(bench.run, &blob).map_err(super::run::stored)?;
@@ -693,7 +693,7 @@ mod tests {
         for odd in ["text/\u{1b}[2J".to_owned(), "x".repeat(ASSET_NAME_BYTES_MAX + 1)] {
             let args = json!({ "name": "a", "content": "a", "media_type": odd });
             let said = answer_of(&bench, "upload_asset", args);
-            assert!(said.contains("media_type is not one"), "{said}");
+            assert!(said.contains("media_type is not a media type"), "{said}");
         }
         let blobs = dir.path().join("store/blobs");
         std::fs::remove_dir_all(&blobs).unwrap();

@@ -146,7 +146,7 @@ pub async fn prune(host: &Host, by: &Who) -> Result<Pruned, Fault> {
 /// `force` is not given.
 pub(super) async fn may_remove(host: &Host, tree: &Tree, force: Force) -> Result<(), Fault> {
     if let Some(live) = locks::others(host, &tree.record.work, None).await?.first() {
-        let message = format!("{} still works in the worktree of {}", live.id, tree.id);
+        let message = format!("{} is still working in the worktree of {}", live.id, tree.id);
         return Err(Fault::new(Code::Conflict, message)
             .with_hint(format!("wait for its end, or `ostler stop {}`", live.id)));
     }
@@ -160,7 +160,7 @@ pub(super) async fn may_remove(host: &Host, tree: &Tree, force: Force) -> Result
             let work = tree.record.work.display();
             let message = format!("{work} cannot be compared with its repository: {why}");
             Err(Fault::new(Code::Conflict, message)
-                .with_hint("look into the directory; --force (API: force=true) deletes it"))
+                .with_hint("look into the directory first; --force deletes it"))
         }
     }
 }
@@ -287,13 +287,13 @@ fn unapplied(tree: &Tree, work: &UnappliedWork, seal: &Seal) -> Fault {
         Some(_) => (
             format!("the worktree of {short} has work that was not applied: {parts}"),
             format!(
-                "`ostler diff {short}` shows it, `ostler apply {short}` merges it; --force (API: \
-                 force=true) deletes it"
+                "`ostler diff {short}` shows it, `ostler apply {short}` merges it; --force deletes \
+                 it"
             ),
         ),
         None => (
             format!("the directory that was kept for {short} is not empty: {parts}"),
-            format!("it is {}; --force (API: force=true) deletes it", tree.record.work.display()),
+            format!("it is {}; --force deletes it", tree.record.work.display()),
         ),
     };
     Fault::new(Code::Conflict, message).with_hint(hint)
@@ -316,7 +316,7 @@ fn made_at(run: RunId) -> Option<Timestamp> {
 async fn named_tree(host: &Host, given: &str) -> Result<Tree, Fault> {
     let none = |run: &dyn std::fmt::Display| {
         Fault::new(Code::NotFound, format!("{run} has no worktree"))
-            .with_hint("`ostler worktrees` lists those that are kept")
+            .with_hint("`ostler worktrees` lists the existing ones")
     };
     let trees = &host.inner.trees;
     let fault = match find(host, given).await {

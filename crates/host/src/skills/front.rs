@@ -29,7 +29,7 @@ pub fn description(name: &str, files: &[SkillFile]) -> Result<String, String> {
     let file = file.ok_or_else(|| format!("it has no {SKILL_FILE}"))?;
     if file.bytes.len() > limits::SKILL_TEXT_BYTES_MAX {
         return Err(format!(
-            "its {SKILL_FILE} has {} bytes; at most {} are taken",
+            "its {SKILL_FILE} has {} bytes; at most {} are allowed",
             file.bytes.len(),
             limits::SKILL_TEXT_BYTES_MAX
         ));
@@ -54,7 +54,7 @@ pub fn description(name: &str, files: &[SkillFile]) -> Result<String, String> {
     }
     if description.len() > limits::SKILL_DESCRIPTION_BYTES_MAX {
         return Err(format!(
-            "its description has {} bytes; at most {} are taken",
+            "its description has {} bytes; at most {} are allowed",
             description.len(),
             limits::SKILL_DESCRIPTION_BYTES_MAX
         ));

@@ -45,7 +45,7 @@ impl Links {
         if fs::symlink_metadata(into.join(&skill.name)).is_ok() {
             let name = &skill.name;
             let note =
-                format!("{} has a skill '{name}' of its own, which is left there", into.display());
+                format!("{} already has a skill '{name}', which is left as it is", into.display());
             return Ok(Some(note));
         }
         let copy = self.name_of(skill);
@@ -68,7 +68,7 @@ impl Links {
         match symlink(&target, &at) {
             Ok(()) => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                let note = format!("{} is not ours and was left as it is", at.display());
+                let note = format!("{} was not made by Ostler and was left as it is", at.display());
                 Ok((!self.is_ours(&Link { at, copy })).then_some(note))
             }
             Err(error) => Err(error),

@@ -126,7 +126,7 @@ fn a_name_that_is_not_there_or_leads_elsewhere_is_refused() {
     let (shelf, _) = shelf();
     let fault = found(shelf.path(), "y").unwrap_err();
     assert!(fault.message.contains("no skill is called 'y'"), "{fault}");
-    assert_eq!(fault.hint(), "there are hiring-an-agent, using-ostler, x");
+    assert_eq!(fault.hint(), "known names: hiring-an-agent, using-ostler, x");
     for bad in ["../x", "/etc", "", "X"] {
         assert!(found(shelf.path(), bad).unwrap_err().message.contains("small letters"), "{bad}");
     }
@@ -211,7 +211,7 @@ fn what_is_of_others_is_never_touched() {
     let run = chance::run_id();
     fs::create_dir_all(place.shared().join("x")).unwrap();
     let notes = place.hold(run);
-    assert!(notes[0].contains("has a skill 'x' of its own"), "{notes:?}");
+    assert!(notes[0].contains("already has a skill 'x'"), "{notes:?}");
     assert_eq!(place.listed("home/skills"), ["x"]);
     fs::remove_dir(place.shared().join("x")).unwrap();
 

@@ -191,8 +191,7 @@ impl Seen {
     ) -> io::Result<Self> {
         let work = &tree.record.work;
         let entry = worktree.entry(work);
-        let entry =
-            entry.ok_or_else(|| io::Error::other("git does not know the worktree any more"))?;
+        let entry = entry.ok_or_else(|| io::Error::other("git no longer knows the worktree"))?;
         let scratch = Scratch::make(&tree.dir, repository, objects)?;
         let call = |words: &[&str]| scratch.use_for(repository.call(words).at(&entry, work)).long();
         call(&["read-tree"]).arg(&worktree.base).run()?.good("reading its beginning")?;
@@ -217,7 +216,10 @@ impl Seen {
 
     /// One that was made before.
     fn known(repository: &Repository, tree: String) -> io::Result<Self> {
-        repository.call(&["cat-file", "-e", &tree]).run()?.good("what was given back is gone")?;
+        repository
+            .call(&["cat-file", "-e", &tree])
+            .run()?
+            .good("the applied commit no longer exists")?;
         Ok(Self { tree, incomplete: false, nested: Vec::new(), scratch: None })
     }
 

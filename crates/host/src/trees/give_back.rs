@@ -74,7 +74,7 @@ impl Trees {
         let worktree = tree.worktree()?.clone();
         if let Some(given) = &tree.record.given_back {
             let into = given.into.display();
-            let message = format!("the work of {} was applied to {into} already", tree.id);
+            let message = format!("the work of {} was already applied to {into}", tree.id);
             let hint = format!("there is nothing left to do; `ostler diff {}` shows it", tree.id);
             return Err(Fault::new(Code::Conflict, message).with_hint(hint));
         }
@@ -118,7 +118,7 @@ struct Giving<'a> {
 pub(super) fn whole(patch: Answer) -> Result<Vec<u8>, Fault> {
     if patch.cut {
         let message = format!("the patch has more than {} bytes", limits::GIT_PATCH_BYTES_MAX);
-        return Err(Fault::new(Code::TooLarge, message).with_hint("give it back with --merge"));
+        return Err(Fault::new(Code::TooLarge, message).with_hint("apply it with --merge"));
     }
     Ok(patch.out)
 }
@@ -161,8 +161,7 @@ impl Giving<'_> {
     fn agents_head(&self) -> io::Result<String> {
         let work = &self.tree.record.work;
         let entry = self.worktree.entry(work);
-        let entry =
-            entry.ok_or_else(|| io::Error::other("git does not know the worktree any more"))?;
+        let entry = entry.ok_or_else(|| io::Error::other("git no longer knows the worktree"))?;
         let call = self.repository.call(&["rev-parse", "--verify", "HEAD^{commit}"]);
         call.at(&entry, work).run()?.line("reading the worktree's HEAD")
     }
@@ -309,12 +308,12 @@ impl Giving<'_> {
     }
 
     fn conflict(&self, why: &str) -> Fault {
-        let message = format!("{}: the work does not fit: {why}", self.worktree.top.display());
+        let message =
+            format!("{}: the changes cannot be merged: {why}", self.worktree.top.display());
         let branch = &self.worktree.branch;
         let work = self.tree.record.work.display();
-        Fault::new(Code::Conflict, message).with_hint(format!(
-            "nothing was changed; commit it in {work} and merge {branch} yourself"
-        ))
+        Fault::new(Code::Conflict, message)
+            .with_hint(format!("nothing was changed; commit in {work} and merge {branch} yourself"))
     }
 }
 

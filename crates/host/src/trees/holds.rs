@@ -79,7 +79,9 @@ fn commits(repository: &Repository, tree: &Tree, worktree: &Worktree) -> io::Res
     let mut tips = Vec::new();
     if let Some(entry) = worktree.entry(&tree.record.work) {
         let call = repository.call(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]);
-        tips.push(call.at(&entry, &tree.record.work).run()?);
+        // An agent may have removed the directory; git keeps its HEAD in the repository.
+        let work = if tree.record.work.is_dir() { &tree.record.work } else { &entry };
+        tips.push(call.at(&entry, work).run()?);
     }
     let branch = format!("refs/heads/{}^{{commit}}", worktree.branch);
     tips.push(repository.call(&["rev-parse", "--verify", "--quiet", &branch]).run()?);

@@ -159,7 +159,10 @@ impl Making {
         let Some(worktree) = &self.tree.record.worktree else { return Ok(()) };
         let work = &self.tree.record.work;
         let entry = worktree.entry(work).ok_or_else(|| {
-            io::Error::other("git made a worktree and does not know it: is it being removed?")
+            io::Error::other(
+                "git created a worktree but does not list it: is another process \
+             removing it?",
+            )
         })?;
         fs::write(work.join(".git"), format!("gitdir: {}\n", entry.display()))
     }
@@ -201,7 +204,7 @@ impl Making {
         let filters = filters(&self.tree.record.work);
         if !filters.is_empty() {
             notes.push(format!(
-                "files that {} should pass through are in the worktree as they are stored: filters \
+                "files with the filter {} are in the worktree as they are stored, because filters \
                  of a repository are not run",
                 filters.join(", ")
             ));
@@ -289,6 +292,6 @@ fn filters(work: &Path) -> Vec<String> {
 
 /// The fault of a run that has no repository to give its work back to.
 pub(super) fn gone(tree: &Tree) -> Fault {
-    let message = format!("the worktree of {} is not there any more", tree.id);
+    let message = format!("the worktree of {} does not exist any more", tree.id);
     Fault::new(Code::NotFound, message)
 }

@@ -207,7 +207,7 @@ fn where_no_worktree_can_be_made_it_is_said_why() {
     let wanted = |source| Wanted { run: run_id(1), source, kind: Kind::Worktree, keep: true };
     let fault = stage.trees.make(wanted(&nowhere)).unwrap_err();
     assert_eq!(fault.code, Code::BadWorkspace);
-    assert!(fault.message.contains("it is in no git repository"), "{fault}");
+    assert!(fault.message.contains("it is not in a git repository"), "{fault}");
     let empty = stage.root().join("empty");
     fs::create_dir(&empty).unwrap();
     git(&empty, &["init", "-q"]);
@@ -217,7 +217,7 @@ fn where_no_worktree_can_be_made_it_is_said_why() {
     git(&empty, &["config", "core.repositoryformatversion", "1"]);
     git(&empty, &["config", "extensions.fromTheFuture", "yes"]);
     let fault = stage.trees.make(wanted(&empty)).unwrap_err();
-    assert!(fault.message.contains("extensions.fromthefuture, which is not known"), "{fault}");
+    assert!(fault.message.contains("extensions.fromthefuture, which Ostler does not"), "{fault}");
     assert!(stage.trees.all().is_empty());
 }
 
@@ -531,6 +531,20 @@ fn worktree_with_work_is_kept() {
         assert!(!stage.trees.remove_unchanged(run_id(1)), "{name}");
         assert!(stage.trees.tree(run_id(1)).unwrap().is_there(), "{name}");
     }
+}
+
+#[test]
+fn removed_directory_without_commits_holds_nothing() {
+    let stage = Stage::new();
+    let tree = stage.make(1);
+    fs::remove_dir_all(&tree.record.work).unwrap();
+    assert_eq!(stage.trees.holds(&tree), Holds::Nothing);
+
+    let tree = stage.make(2);
+    git(&tree.record.work, &["checkout", "-q", "--detach"]);
+    git(&tree.record.work, &["commit", "-q", "--allow-empty", "-m", "empty"]);
+    fs::remove_dir_all(&tree.record.work).unwrap();
+    assert!(matches!(stage.trees.holds(&tree), Holds::Work(_)));
 }
 
 #[test]

@@ -65,8 +65,8 @@ fn address(url: &str, headers: bool) -> Result<Url, String> {
     match address.scheme() {
         "https" => Ok(address),
         "http" if secret && !is_loopback(&address) => Err(
-            "its headers would cross the network for everyone to read: use an https url, or http \
-             on this machine (localhost) alone"
+            "its headers would cross the network unencrypted: use an https url, or http on this \
+             machine (localhost) only"
                 .to_owned(),
         ),
         "http" => Ok(address),
@@ -118,12 +118,13 @@ fn redirects(secret: bool) -> Policy {
         let whole = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT];
         if secret {
             attempt.error(format!(
-                "it redirects to {to}, and its headers go to no address but its url: write that one \
-                 there if it is meant"
+                "it redirects to {to}, and its headers are sent only to its url: write that \
+                 address as its url if you trust it"
             ))
         } else if !same || !whole.contains(&attempt.status()) {
             attempt.error(format!(
-                "it redirects to {to}, which is not followed: write that address there if it is meant"
+                "it redirects to {to}, which is not followed: write that address as its url if you \
+                 trust it"
             ))
         } else if attempt.previous().len() > REDIRECTS_MAX {
             attempt.error(format!("it redirects more than {REDIRECTS_MAX} times"))

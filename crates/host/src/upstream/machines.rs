@@ -92,7 +92,7 @@ mod tests {
             &["100.100.100.200"],
         ] {
             let why = asked(port, refused).await.unwrap_err();
-            assert!(why.contains("machines keep their credentials"), "{refused:?}: {why}");
+            assert!(why.contains("offer their credentials"), "{refused:?}: {why}");
         }
         assert_eq!(asked(port, &["127.0.0.1"]).await, Ok(204));
         server.await.unwrap();

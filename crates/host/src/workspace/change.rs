@@ -145,7 +145,7 @@ impl Workspace {
         let of_git = |name: &std::ffi::OsStr| name.eq_ignore_ascii_case(".git");
         let inside = inner.components().any(|part| of_git(part.as_os_str()));
         match inside || of_git(staged.name.as_ref()) {
-            true => Err(refused(path, "what git keeps for itself is not written to")),
+            true => Err(refused(path, "files of git itself are not written")),
             false => Ok(()),
         }
     }
@@ -295,8 +295,11 @@ fn failed(path: &str, error: Errno) -> Fault {
 }
 
 fn changed(path: &str) -> Fault {
-    Fault::new(Code::Conflict, format!("'{}' was changed by someone else meanwhile", shown(path)))
-        .with_hint("read the file again")
+    Fault::new(
+        Code::Conflict,
+        format!("'{}' was changed meanwhile by another program", shown(path)),
+    )
+    .with_hint("read the file again")
 }
 
 /// How every path is resolved: beneath the root, whatever links say.

@@ -169,7 +169,7 @@ impl NotStarted {
 
 const NO_PROGRAM: i32 = rustix::io::Errno::NOEXEC.raw_os_error();
 const NO_PROGRAM_WORDS: &str =
-    "not a program: if it is a script, begin it with #! and its interpreter";
+    "not a program: if it is a script, start it with #! and its interpreter";
 
 /// Whether a program given by its name alone is in no directory of the plan's PATH that can be looked
 /// into.

@@ -110,7 +110,7 @@ fn is_this_machine(base: &Url) -> bool {
 fn may_be_reached(ip: IpAddr, local: bool) -> Result<(), Fault> {
     let ip = plain(ip);
     let this = (ip.is_loopback() && !local)
-        .then_some("which is this machine: name it localhost, or by its number, if it is meant");
+        .then_some("which is this machine: if you mean it, write localhost or its IP address");
     let Some(why) = refusal(ip).or(this) else { return Ok(()) };
     Err(Fault::new(Code::InvalidConfig, format!("baseUrl: it leads to {ip}, {why}")))
 }

@@ -128,8 +128,10 @@ impl Ear {
                 return;
             }
             if self.unnumbered && self.tongue == Tongue::Ca {
-                let message =
-                    format!("{why}; it numbers no events, so the stream cannot be taken up");
+                let message = format!(
+                    "{why}; it does not number its events, so that the stream cannot be \
+                     resumed"
+                );
                 return self.over(Fault::new(Code::RemoteLost, message)).await;
             }
             let steady = began.elapsed() >= Duration::from_millis(REMOTE_STEADY_MS);
@@ -171,7 +173,7 @@ impl Ear {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         if !kind.is_some_and(|kind| kind.starts_with("text/event-stream")) {
             let message =
-                format!("its events are {}, and no event stream", kind.unwrap_or("nothing"));
+                format!("its events are {}, not an event stream", kind.unwrap_or("nothing"));
             return Left::Over(Fault::new(Code::ProtocolError, message));
         }
         self.read(response).await
@@ -301,11 +303,11 @@ fn left_by(trouble: Trouble) -> Left {
 
 /// The session is not there any more.
 pub fn gone() -> Fault {
-    let message = "it does not know the session any more: it was restarted, or ended it";
+    let message = "it no longer knows the session: it was restarted, or ended the session";
     Fault::new(Code::RemoteLost, message)
 }
 
 /// The work belongs to someone else, says the remote.
 pub fn stale() -> Fault {
-    Fault::new(Code::FenceStale, "it says that someone else owns this work by now")
+    Fault::new(Code::FenceStale, "it says that another host owns this run now")
 }

@@ -131,7 +131,7 @@ impl Hook {
                 Err(Trouble::Refused(why)) => return Err(Fault::new(Code::ProtocolError, why)),
                 Err(Trouble::Gone) if code == Code::RemoteLost => return Err(ear::gone()),
                 Err(Trouble::Gone) => {
-                    let message = "nothing takes tasks there: is baseUrl the address of a service?";
+                    let message = "it does not accept tasks: is baseUrl the address of a service?";
                     return Err(Fault::new(Code::ProtocolError, message));
                 }
             };

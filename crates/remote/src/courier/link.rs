@@ -198,11 +198,11 @@ pub fn failed(error: &reqwest::Error) -> Trouble {
     if alert && ours_refused.iter().any(|alert| words.contains(alert))
         || words.contains("received fatal alert: CertificateExpired")
     {
-        let message = format!("auth: it does not take our certificate: {words}");
+        let message = format!("auth: it does not accept our certificate: {words}");
         return Trouble::Lasting(Fault::new(Code::AuthFailed, message));
     }
     if words.contains("invalid peer certificate") {
-        let message = format!("its certificate is not to be trusted: {words}");
+        let message = format!("its certificate is not trusted: {words}");
         return Trouble::Lasting(Fault::new(Code::RemoteUnavailable, message));
     }
     Trouble::Passing(words)
@@ -304,8 +304,8 @@ fn redirects() -> Policy {
         let whole = [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT];
         if !same || !whole.contains(&attempt.status()) {
             attempt.error(format!(
-                "it redirects to {to}, which is not followed: write that address as baseUrl if it \
-                 is meant"
+                "it redirects to {to}, which is not followed: write that address as baseUrl if you \
+                 trust it"
             ))
         } else if attempt.previous().len() > REMOTE_REDIRECTS_MAX {
             attempt.error(format!("it redirects more than {REMOTE_REDIRECTS_MAX} times"))

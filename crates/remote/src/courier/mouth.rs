@@ -48,7 +48,7 @@ impl Mouth {
             match self.post(said).await {
                 Ok(()) => return Ok(()),
                 Err(Trouble::Passing(why)) if began.elapsed() >= self.limits.lost => {
-                    let message = format!("{why}, and a word was said {} times", tries + 1);
+                    let message = format!("{why}; the message was sent {} times", tries + 1);
                     return Err(Fault::new(Code::RemoteLost, message));
                 }
                 Err(Trouble::Passing(_)) => {
@@ -59,7 +59,7 @@ impl Mouth {
                 Err(Trouble::Stale) => return Err(stale()),
                 Err(Trouble::Lasting(fault)) => return Err(fault),
                 Err(Trouble::Refused(why)) => {
-                    let note = format!("the remote did not take a word of ours: {why}");
+                    let note = format!("the remote did not accept a message: {why}");
                     let _ = self.news.send(News::Note(note)).await;
                     return Ok(());
                 }

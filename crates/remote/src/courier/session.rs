@@ -28,7 +28,7 @@ pub async fn open(
             Err(Trouble::Stale) => return Err(ear::stale()),
             Err(Trouble::Refused(why)) => return Err(Fault::new(Code::ProtocolError, why)),
             Err(Trouble::Gone) => {
-                let message = "it has no place for sessions: is baseUrl the address of a remote?";
+                let message = "it does not accept sessions: is baseUrl the address of a remote?";
                 return Err(Fault::new(Code::ProtocolError, message));
             }
         };

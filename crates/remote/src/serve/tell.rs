@@ -275,7 +275,7 @@ mod tests {
             (
                 "ostler",
                 result(
-                    json!({ "code": "agent_failed", "message": "the agent says that it failed: no: way" }),
+                    json!({ "code": "agent_failed", "message": "the agent reported a failure: no: way" }),
                 ),
             ),
             (

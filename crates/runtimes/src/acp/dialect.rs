@@ -104,7 +104,7 @@ impl Dialect for Acp {
                     self.ear(out).withdraw_questions();
                 }
                 None => {
-                    self.ear(out).warn("no turn is under way, so nothing was interrupted");
+                    self.ear(out).warn("no turn is running, so that nothing was interrupted");
                 }
             },
             Utterance::Shutdown { .. } => {
@@ -220,7 +220,7 @@ impl Ear<'_> {
                 (Ours::Load, "session/resume")
             }
             (Some(_), false) => {
-                let detail = "it cannot take a session up again".to_owned();
+                let detail = "it cannot load a session again".to_owned();
                 return self.give_up(Code::NativeSessionUnknown, detail);
             }
         };
@@ -239,7 +239,7 @@ impl Ear<'_> {
         let Some(relay) = self.state.wanted.relay.take() else { return Vec::new() };
         if !relay.is_whole() {
             self.warn(
-                "the host changed before the session was opened, so it gets no tools of ours",
+                "the host changed before the session was opened, so that it gets no relayed tools",
             );
             return Vec::new();
         }
@@ -320,7 +320,7 @@ impl Ear<'_> {
     fn refuse(&mut self, method: &str, id: &Value) {
         self.log(UNRECOGNISED);
         let method: String = method.chars().take(80).collect();
-        let message = format!("'{method}' is not served here");
+        let message = format!("'{method}' is not supported");
         let error = json!({ "code": METHOD_NOT_FOUND, "message": message });
         self.out.frames.push(frame(&json!({ "jsonrpc": "2.0", "id": id, "error": error })));
     }

@@ -262,7 +262,9 @@ impl Ear<'_> {
             let (status, output) = match (call.denied, call.allowed && stop == StopReason::EndTurn)
             {
                 (true, _) => (ToolStatus::Error, "it was not allowed"),
-                (false, true) => (ToolStatus::Ok, "it was allowed, and its result was not told"),
+                (false, true) => {
+                    (ToolStatus::Ok, "it was allowed, and its result was not reported")
+                }
                 (false, false) => (ToolStatus::Error, "the turn ended before this call did"),
             };
             self.result(&id, status, call.denied, json!(output));

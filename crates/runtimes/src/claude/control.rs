@@ -16,8 +16,8 @@ const AUTH_ATTEMPTS_MAX: u64 = 2;
 /// What is shown of a question's subject.
 const TITLE_CHARS_MAX: usize = 500;
 /// The answer to a question that only a person at a keyboard could take up.
-const NOBODY_CHOOSES: &str =
-    "Nobody is there to choose. Decide by yourself, and say in your answer what you assumed.";
+const NOBODY_CHOOSES: &str = "No person is available to choose. Decide by yourself, and say in your answer what you \
+     assumed.";
 
 impl Ear<'_> {
     /// The agent tries again by itself after a while.

@@ -150,7 +150,7 @@ impl Ear<'_> {
                 tool_call_id: tool_call_id.clone(),
                 status: ToolStatus::Error,
                 denied: None,
-                output: json!("the agent told no result of this call"),
+                output: json!("the agent reported no result of this call"),
                 duration_ms: None,
             };
             let raw = Some(self.raw);

@@ -113,7 +113,7 @@ impl Dialect for Codex {
                         json!({ "threadId": self.state.thread, "turnId": self.state.turn });
                     out.frames.push(self.state.request("turn/interrupt", &params));
                 }
-                None => note(out, "no turn is under way, so nothing was interrupted".to_owned()),
+                None => note(out, "no turn is running, so that nothing was interrupted".to_owned()),
             },
             // The agent learns of its end by its turn's end; without a turn its input just closes.
             Utterance::Shutdown { .. } => out.frames.extend(self.state.interrupt()),
@@ -302,7 +302,7 @@ impl Ear<'_> {
                 };
                 (format!("change {files}{reason}"), false, content)
             }
-            _ => return self.refuse(id, format!("'{method}' cannot be answered here")),
+            _ => return self.refuse(id, format!("'{method}' is not supported")),
         };
         let request = id.to_string();
         if !self.state.ask(&request, id) {
@@ -311,9 +311,13 @@ impl Ear<'_> {
         let mut options = vec![option("accept", "allow_once", "allow it this once")];
         let offered = params.available_decisions.unwrap_or_default();
         if offered.iter().any(|decision| decision == "acceptForSession") {
-            options.push(option("acceptForSession", "allow_always", "allow it from now on"));
+            options.push(option(
+                "acceptForSession",
+                "allow_always",
+                "allow it for the whole session",
+            ));
         }
-        options.push(option("decline", "reject_once", "decline it and go on"));
+        options.push(option("decline", "reject_once", "deny it and continue"));
         let tool_call_id = params.item_id;
         let content = Box::new(content.bounded());
         let question = Question { request, tool_call_id, title, reads, content, options };

@@ -300,7 +300,7 @@ impl State {
 
     fn named(&mut self, id: String, ear: &mut Ear<'_>) {
         if let Some(asked) = self.resumes.as_ref().filter(|asked| **asked != id) {
-            let text = format!("the conversation {asked} was asked for, and {id} was taken up");
+            let text = format!("the conversation {asked} was requested, and {id} was resumed");
             ear.log(text, Some(WARNING));
         }
         ear.signal(Signal::Session { id });

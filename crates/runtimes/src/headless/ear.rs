@@ -205,7 +205,7 @@ impl<'a> Ear<'a> {
     /// Closes the calls whose results will not come.
     pub fn abandon(&mut self, calls: &mut Calls) {
         for id in calls.take() {
-            let output = Value::from("the agent ended before it told a result");
+            let output = Value::from("the agent ended before it reported a result");
             let (tool_call_id, status) = (id.clone(), ToolStatus::Error);
             let result =
                 event::ToolResult { tool_call_id, status, denied: None, output, duration_ms: None };

@@ -41,7 +41,7 @@ const OWN_TOOLS: &str = "ostler_*";
 pub(crate) const POLICIES: Policies = Policies {
     deny: By(
         &["--agent", DENIES],
-        "it has no tools but ours, by rules given in variables; by its source, not recorded",
+        "it has only the relayed tools, by rules given in variables; by its source, not recorded",
     ),
     ask: Not(
         "headless, whatever it would ask for is refused and ends the run; its ACP mode can ask",

@@ -54,7 +54,8 @@ impl Runtime for Process {
             handshake: None,
             use_when: "the agent is a local program that prints JSON lines and reads them"
                 .to_owned(),
-            dont_use_when: "the agent runs elsewhere, or has a protocol of its own".to_owned(),
+            dont_use_when: "the agent runs on another machine, or speaks another protocol"
+                .to_owned(),
             config_schema: [
                 ("binary", json!({ "type": "string", "description": "a name on PATH, or a path" })),
                 ("args", json!({ "type": "array", "items": { "type": "string" } })),

@@ -36,7 +36,7 @@ impl Auth {
             Self::Bearer(token) => token,
         };
         let refused = || {
-            Fault::new(Code::Unauthorized, "the request has no token that is good here")
+            Fault::new(Code::Unauthorized, "the request has no valid token")
                 .with_hint("send Authorization: Bearer with the token of this server")
         };
         let mut given = headers.get_all(header::AUTHORIZATION).iter();

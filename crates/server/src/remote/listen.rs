@@ -42,13 +42,16 @@ pub async fn listen(door: Door) -> Result<Listening, Fault> {
     let Door { address, auth, tls, allow_insecure, public_url } = door;
     let parsed = parsed(&address)?;
     if tls.is_none() && !allow_insecure && !parsed.ip().is_loopback() {
-        let message = format!("--listen {address}: beyond loopback it must be encrypted");
+        let message = format!("--listen {address}: connections beyond loopback must be encrypted");
         return Err(Fault::new(Code::NotSupported, message)
             .with_hint("give --cert and --key, or --allow-insecure on a network you trust"));
     }
     if let Some(url) = public_url.as_deref().filter(|url| !is_whole(url)) {
-        return Err(Fault::new(Code::Usage, format!("--public-url {url}: it names no server"))
-            .with_hint("write what callers write, such as https://agents.example.net"));
+        return Err(Fault::new(
+            Code::Usage,
+            format!("--public-url {url}: not the URL of a server"),
+        )
+        .with_hint("write the URL that callers use, such as https://agents.example.net"));
     }
     let acceptor = tls.as_ref().map(tls::acceptor).transpose()?;
     let (listener, address) = bind(parsed).await?;

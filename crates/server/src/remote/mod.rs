@@ -153,11 +153,11 @@ pub(crate) fn router(remote: Remote) -> Router {
 }
 
 async fn method_not_allowed() -> Refusal {
-    Fault::new(Code::MethodNotAllowed, "this address does not take that method").into()
+    Fault::new(Code::MethodNotAllowed, "this address does not accept that method").into()
 }
 
 async fn not_found() -> Refusal {
-    Fault::new(Code::NotFound, "there is nothing at this address").into()
+    Fault::new(Code::NotFound, "no such address").into()
 }
 
 async fn healthz() -> Json<Value> {
@@ -187,20 +187,20 @@ async fn create(
 /// What a body asks for, or why it cannot be had.
 fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
     if let Some(protocol) = body.protocol.filter(|protocol| protocol != PROTOCOL) {
-        let message = format!("the protocol '{protocol}' is not spoken here");
-        return Err(Fault::new(Code::NotSupported, message).with_hint(format!("speak {PROTOCOL}")));
+        let message = format!("the protocol '{protocol}' is not supported");
+        return Err(Fault::new(Code::NotSupported, message).with_hint(format!("use {PROTOCOL}")));
     }
     if !body.session_resume.is_null() {
-        let message = "sessionResume: sessions of this server cannot be taken up again";
+        let message = "sessionResume: sessions of this server cannot be resumed";
         return Err(Fault::new(Code::NotSupported, message).with_hint("send null"));
     }
     let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     let name = body.run_id.or(key).ok_or_else(|| {
-        Fault::new(Code::Usage, "the body has no runId").with_hint("name the run it is for")
+        Fault::new(Code::Usage, "the body has no runId").with_hint("give the runId of the session")
     })?;
     let (title, text) = body.task.map_or((None, None), |task| (task.title, task.body));
     let prompt = body.prompt.or(text).ok_or_else(|| {
-        Fault::new(Code::Usage, "the body has no prompt").with_hint("say what is to be done")
+        Fault::new(Code::Usage, "the body has no prompt").with_hint("give the prompt")
     })?;
     let budget = heed::left(&body.budget_envelope.unwrap_or_default())?;
     let contract::event::Remaining { nanousd, tokens, turns, ms } = budget;

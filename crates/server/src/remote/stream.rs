@@ -56,7 +56,10 @@ pub(super) async fn events(
         })?,
     };
     let place = remote.readers.clone().try_acquire_owned().map_err(|_| {
-        Fault::new(Code::Overloaded, format!("{} readers are here already", limits::WATCHERS_MAX))
+        Fault::new(
+            Code::Overloaded,
+            format!("{} readers are already connected", limits::WATCHERS_MAX),
+        )
     })?;
     let reading = session.read();
     let host = remote.sessions.host();
@@ -93,7 +96,7 @@ async fn find(store: &Store, session: &Session, after: u64) -> Result<Mark, Faul
         let page = store.events(session.run, at.seq, limits::PAGE_EVENTS_MAX).await;
         let page = page.map_err(failed)?;
         if page.is_empty() {
-            let message = format!("{} events were told, and {after} is asked for", at.id);
+            let message = format!("{} events were sent, and {after} was requested", at.id);
             return Err(Fault::new(Code::Usage, message));
         }
         for event in &page {

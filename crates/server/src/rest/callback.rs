@@ -25,12 +25,9 @@ pub async fn take(
         }
         Caller::Person(_) => {
             run::find(&app.host, &named).await?;
-            return Err(Fault::new(
-                Code::Forbidden,
-                "events of a run are taken of its agent alone",
-            )
-            .with_hint("a service finds its token in leaseToken of its task")
-            .into());
+            return Err(Fault::new(Code::Forbidden, "only the agent of a run may send its events")
+                .with_hint("a service finds its token in leaseToken of its task")
+                .into());
         }
     };
     callback::take(&app.host, bearer, given).await?;

@@ -161,7 +161,7 @@ pub const ROUTES: &[Route] = &[
         methods: &[
             at!(get Viewer runs::show, "show a run; view=transcript gives its transcript with joined pieces"),
             at!(delete Admin runs::delete,
-                "delete a run that has ended; its costs stay; 409 if its worktree has work that was not applied, unless force=true"),
+                "delete a run that has ended; its costs are kept; 409 if its worktree has work that was not applied, unless force=true"),
         ],
     },
     Route {
@@ -224,7 +224,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/runs/{run}/interrupt",
-        methods: &[at!(post Operator runs::interrupt, "end the present turn of a live run")],
+        methods: &[at!(post Operator runs::interrupt, "interrupt the current turn of a live run")],
     },
     Route {
         path: "/api/v1/runs/{run}/say",
@@ -430,7 +430,7 @@ fn method_not_allowed(route: &Route) -> Response {
     let verbs = route.methods.iter().map(|method| method.verb.to_uppercase());
     let looks = route.methods.iter().any(|method| method.verb == "get");
     let taken: Vec<_> = verbs.chain(looks.then(|| "HEAD".to_owned())).collect();
-    let fault = Fault::new(Code::MethodNotAllowed, "this address does not take that method");
+    let fault = Fault::new(Code::MethodNotAllowed, "this address does not accept that method");
     ([(header::ALLOW, taken.join(", "))], Problem(fault)).into_response()
 }
 

@@ -59,7 +59,7 @@ pub async fn start(
 ) -> Result<Begun, Problem> {
     // A command of one's own is a shell, and so is its environment.
     if !caller.has(Scope::Admin) && (request.adapter.is_some() || request.environment.is_some()) {
-        let message = "an adapter or an environment of one's own needs the scope admin";
+        let message = "an adapter or environment in the request needs the scope admin";
         return Err(Fault::new(Code::Forbidden, message)
             .with_hint("name an agent of the configuration")
             .into());

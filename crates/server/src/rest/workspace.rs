@@ -29,7 +29,7 @@ pub async fn show(
         }
         Caller::Person(_) => {
             run::find(&app.host, &named).await?;
-            return Err(Fault::new(Code::Forbidden, "a workspace is given to its own run alone")
+            return Err(Fault::new(Code::Forbidden, "only the run itself may read its workspace")
                 .with_hint("an agent finds its token in OSTLER_LEASE_TOKEN")
                 .into());
         }

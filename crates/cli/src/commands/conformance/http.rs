@@ -260,7 +260,7 @@ impl Judge {
                         (false, true) => Point::Shutdown,
                         (false, false) => Point::End,
                     };
-                    self.book.hold(point, false, || "nothing came any more".to_owned());
+                    self.book.hold(point, false, || "no more output came".to_owned());
                     return false;
                 }
                 Stream::Broken(why) => {

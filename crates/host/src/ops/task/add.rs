@@ -68,12 +68,12 @@ pub async fn add(host: &Host, new: NewErrand) -> Result<TaskView, Fault> {
         let named = agents::named(host, agent).await?;
         agents::is_here(host, agent).await?;
         if new.cwd.is_none() && named.cwd.is_none() {
-            return Err(Fault::new(Code::BadWorkspace, "nobody says where it is to be done")
+            return Err(Fault::new(Code::BadWorkspace, "no working directory is given")
                 .with_hint(format!("give --cwd, or set agents.{agent}.cwd")));
         }
     }
     if let Some(cwd) = new.cwd.as_ref().filter(|cwd| !cwd.is_absolute()) {
-        let message = format!("'{}' is not a whole path", cwd.display());
+        let message = format!("'{}' is not an absolute path", cwd.display());
         return Err(Fault::new(Code::BadWorkspace, message));
     }
     let id = put(host.store(), &Seal::default(), new, None).await;
@@ -128,10 +128,12 @@ pub(crate) fn check(new: &NewErrand) -> Result<(), Fault> {
         Err(Fault::new(Code::TooLarge, format!("{what} has more than {max} bytes")))
     };
     if new.agent.as_deref().is_some_and(|agent| agent.trim().is_empty()) {
-        return usage("the name of the agent is empty; leave it out for any that fits".to_owned());
+        return usage(
+            "the name of the agent is empty; leave it out to use any suitable agent".to_owned(),
+        );
     }
     if new.title.trim().is_empty() || new.title.contains(char::is_control) {
-        return usage("the title is empty, or more than a line".to_owned());
+        return usage("the title is empty or longer than one line".to_owned());
     }
     if new.title.len() > limits::TASK_TITLE_BYTES_MAX {
         return large("the title", limits::TASK_TITLE_BYTES_MAX);
@@ -150,10 +152,10 @@ pub(crate) fn check(new: &NewErrand) -> Result<(), Fault> {
     };
     if new.labels.len() > limits::LABELS_MAX || !new.labels.iter().all(plain) {
         let (labels, bytes) = (limits::LABELS_MAX, limits::LABEL_BYTES_MAX);
-        return usage(format!("at most {labels} labels of 1 to {bytes} bytes are taken"));
+        return usage(format!("at most {labels} labels of 1 to {bytes} bytes are allowed"));
     }
     if new.after.len() > limits::DEPENDENCIES_MAX {
-        return usage(format!("a task comes after at most {}", limits::DEPENDENCIES_MAX));
+        return usage(format!("a task can wait for at most {}", limits::DEPENDENCIES_MAX));
     }
     Ok(())
 }

@@ -51,13 +51,11 @@ impl BudgetChange {
 
     fn check(&self) -> Result<(), Fault> {
         if *self == Self::default() {
-            return Err(Fault::new(Code::Usage, "nothing is said that the budget is to be")
-                .with_hint("give one of nanousd, tokens, turns, ms; null takes a limit away"));
+            return Err(Fault::new(Code::Usage, "no budget is given")
+                .with_hint("give one of nanousd, tokens, turns, ms; null removes a limit"));
         }
         match self.nanousd.flatten() {
-            Some(NanoUsd(..0)) => {
-                Err(Fault::new(Code::Usage, "a budget of less than no dollars was given"))
-            }
+            Some(NanoUsd(..0)) => Err(Fault::new(Code::Usage, "the budget is negative")),
             Some(NanoUsd(0..)) | None => Ok(()),
         }
     }
@@ -74,7 +72,8 @@ pub async fn change(
     for _ in 0..TRIES {
         let row = find(host, task).await?;
         if !row.by_queue {
-            let message = "it was one run and no task of the queue, and has its run's budget";
+            let message = "it is a single run, not a task of the queue, and has the budget of its \
+             run";
             return Err(Fault::new(Code::Conflict, message)
                 .with_hint("run it again with another, and with --resume to go on"));
         }
@@ -91,8 +90,11 @@ pub async fn change(
         }
         return super::get(host, &id.to_string()).await;
     }
-    let message = format!("the budget of '{task}' is being changed by others");
-    Err(Fault::new(Code::Conflict, message).with_hint("look at it again: `ostler task show`"))
+    let message = format!("the budget of '{task}' is being changed by another request");
+    Err(Fault::new(Code::Conflict, message).with_hint(
+        "see its state with `ostler task show`, then \
+     try again",
+    ))
 }
 
 /// False when another change was quicker.

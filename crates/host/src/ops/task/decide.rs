@@ -121,32 +121,32 @@ async fn cancel(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
                 wished => wished,
             }
         }
-        TaskState::Done | TaskState::Failed => Err(cannot(task, "cancelled", "it is over")),
+        TaskState::Done | TaskState::Failed => Err(cannot(task, "cancelled", "it has ended")),
     }
 }
 
 async fn retry(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match (task.state, task.waiting_for) {
         (TaskState::Waiting, Some(WaitingFor::Pool)) => {
-            Err(cannot(task, "tried now", "it stands in line for a slot"))
+            Err(cannot(task, "tried now", "it waits for a slot"))
         }
         (TaskState::Waiting, _) => {
             step(host, task, TaskState::Queued, noted("tried now", by)).await
         }
         (TaskState::Failed, _) => Err(cannot(task, "retried", "it has failed")
             .with_hint(format!("`ostler task reopen {}` does that", short(task)))),
-        (_, _) => Err(cannot(task, "retried", "it does not wait")),
+        (_, _) => Err(cannot(task, "retried", "it is not waiting")),
     }
 }
 
 async fn reopen(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match task.state {
         TaskState::Failed if !task.by_queue => {
-            Err(cannot(task, "reopened", "it was one run and no task of the queue")
-                .with_hint("run it again, with --resume to go on with its conversation"))
+            Err(cannot(task, "reopened", "it is a single run, not a task of the queue")
+                .with_hint("run it again, with --resume to continue its conversation"))
         }
         TaskState::Failed if task.prompt.is_empty() => {
-            Err(cannot(task, "reopened", "what it asked for was deleted with its run")
+            Err(cannot(task, "reopened", "its prompt was deleted with its run")
                 .with_hint("add it again: `ostler task add`"))
         }
         TaskState::Failed => {
@@ -154,7 +154,7 @@ async fn reopen(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
             let follow = Follow { tries: Some(0), wake, ..noted("reopened", by) };
             step(host, task, TaskState::Queued, follow).await
         }
-        _ => Err(cannot(task, "reopened", "only a failed one can be")),
+        _ => Err(cannot(task, "reopened", "only a failed task can be reopened")),
     }
 }
 
@@ -162,21 +162,21 @@ async fn approve(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match task.state {
         TaskState::Done => Ok(()),
         TaskState::Review => step(host, task, TaskState::Done, noted("approved", by)).await,
-        _ => Err(cannot(task, "approved", "nobody is asked to look at it")),
+        _ => Err(cannot(task, "approved", "it has no reviewer")),
     }
 }
 
 /// The reason is what its next run is asked, in the conversation of the last one.
 async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>, by: &Who) -> Result<(), Fault> {
     let reason = reason.map(str::trim).filter(|reason| !reason.is_empty()).ok_or_else(|| {
-        Fault::new(Code::Usage, "a rejection needs its reason: it is what the agent is asked next")
+        Fault::new(Code::Usage, "a rejection needs a reason: it is the agent's next prompt")
     })?;
     if reason.len() > limits::COMMENT_BYTES_MAX {
         let message = format!("the reason has more than {} bytes", limits::COMMENT_BYTES_MAX);
         return Err(Fault::new(Code::TooLarge, message));
     }
     if task.state != TaskState::Review {
-        return Err(cannot(task, "rejected", "nobody is asked to look at it"));
+        return Err(cannot(task, "rejected", "it has no reviewer"));
     }
     let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
     let follow = Follow {
@@ -191,7 +191,7 @@ async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>, by: &Who) -> 
 
 async fn comment(host: &Host, task: &TaskRow, words: Words, by: &Who) -> Result<(), Fault> {
     let text = words.text.filter(|text| !text.trim().is_empty());
-    let text = text.ok_or_else(|| Fault::new(Code::Usage, "a comment needs words"))?;
+    let text = text.ok_or_else(|| Fault::new(Code::Usage, "the comment is empty"))?;
     if text.len() > limits::COMMENT_BYTES_MAX {
         let message = format!("the comment has more than {} bytes", limits::COMMENT_BYTES_MAX);
         return Err(Fault::new(Code::TooLarge, message));
@@ -333,8 +333,11 @@ async fn step(host: &Host, task: &TaskRow, to: TaskState, follow: Follow) -> Res
 fn moved_on(task: &TaskRow, fault: &Fault) -> Fault {
     match fault.code {
         Code::Conflict => {
-            let message = format!("{} is not {} any more", short(task), task.state.word());
-            Fault::new(Code::Conflict, message).with_hint("look at it again: `ostler task show`")
+            let message = format!("{} is no longer {}", short(task), task.state.word());
+            Fault::new(Code::Conflict, message).with_hint(
+                "see its state with `ostler task show`, \
+             then try again",
+            )
         }
         _ => fault.clone(),
     }
@@ -343,7 +346,7 @@ fn moved_on(task: &TaskRow, fault: &Fault) -> Fault {
 fn cannot(task: &TaskRow, what: &str, why: &str) -> Fault {
     let (id, state) = (short(task), task.state.word());
     Fault::new(Code::Conflict, format!("{id} is {state} and cannot be {what}: {why}"))
-        .with_hint(format!("look at it: `ostler task show {id}`"))
+        .with_hint(format!("see it with `ostler task show {id}`"))
 }
 
 /// The last eight digits, as lists show them.

@@ -10,7 +10,7 @@ use crate::verdict::Case;
 use serde_json::Value;
 use std::collections::HashSet;
 
-const NO_UPDATE: &str = "it told no update";
+const NO_UPDATE: &str = "it sent no update";
 pub(super) const NEVER_ASKED: &str = "it never asked for permission";
 /// Methods of the protocol that an agent may use.
 const METHODS: [&str; 13] = [
@@ -78,7 +78,7 @@ pub(super) fn ids(case: &mut Case, scenes: &[Played]) {
 }
 
 pub(super) fn methods(case: &mut Case, scenes: &[Played]) {
-    each(case, scenes, "it told nothing and asked for nothing", |_, _, message, _| {
+    each(case, scenes, "it sent nothing and asked for nothing", |_, _, message, _| {
         let method = method(message)?;
         Some(match METHODS.contains(&method) || method.starts_with(['_', '$']) {
             true => Vec::new(),
@@ -132,7 +132,7 @@ pub(super) fn updates(case: &mut Case, scenes: &[Played]) {
 }
 
 pub(super) fn calls(case: &mut Case, scenes: &[Played]) {
-    each(case, scenes, "it told no call of a tool", |_, _, message, known| call(message, known));
+    each(case, scenes, "it reported no tool call", |_, _, message, known| call(message, known));
 }
 
 fn method(message: &Message) -> Option<&str> {

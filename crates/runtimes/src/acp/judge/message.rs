@@ -86,7 +86,7 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
     match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => Seen::Message(message(fields)),
         Ok(Value::Array(_)) => Seen::NotAnObject { why: "it is JSON, but a list".to_owned() },
-        Ok(_) => Seen::NotAnObject { why: "it is JSON, but no object".to_owned() },
+        Ok(_) => Seen::NotAnObject { why: "it is JSON, but not an object".to_owned() },
         Err(error) => Seen::NotAnObject { why: not_json(text, &error) },
     }
 }

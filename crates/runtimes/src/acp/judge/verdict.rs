@@ -94,7 +94,7 @@ fn ruled(rule: Rule, point: Point, scenes: &[Played]) -> Finding {
 
 const NO_TURN: &str = "no turn came that far";
 const OVER: &str = "its turn was over before it could be cancelled";
-const NO_LOAD: &str = "no session was taken up again";
+const NO_LOAD: &str = "no session was loaded again";
 
 /// A scene with its lines looked at.
 pub(super) struct Played<'a> {
@@ -174,7 +174,7 @@ impl<'a> Played<'a> {
             _ if done.closed_after.is_some() => "it did not answer in time".to_owned(),
             Exit { signal: Some(signal), .. } => format!("it died of signal {signal}"),
             Exit { code: Some(code), .. } => format!("it exited with {code}"),
-            Exit { code: None, signal: None, .. } => "nobody knows how it ended".to_owned(),
+            Exit { code: None, signal: None, .. } => "how it ended is not known".to_owned(),
         }
     }
 
@@ -491,7 +491,7 @@ fn load_history(case: &mut Case, scenes: &[Played]) {
     let said = |kind: &str| ["user_message_chunk", "agent_message_chunk"].contains(&kind);
     let mut updates = played.updates(load.session.as_deref(), load.after, at);
     if !updates.any(|(_, kind)| said(kind)) {
-        case.offend(played, Some(at), "nothing was told of what was said in it before");
+        case.offend(played, Some(at), "it sent nothing of its history");
     }
 }
 

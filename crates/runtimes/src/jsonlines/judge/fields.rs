@@ -96,7 +96,7 @@ pub(super) fn look(bytes: &[u8]) -> Seen {
     }
     let fields = match serde_json::from_str(text) {
         Ok(Value::Object(fields)) => fields,
-        Ok(_) => return Seen::NotAnObject { why: "it is JSON, but no object".to_owned() },
+        Ok(_) => return Seen::NotAnObject { why: "it is JSON, but not an object".to_owned() },
         Err(error) => return Seen::NotAnObject { why: not_json(text, &error) },
     };
     let kind = match fields.get("type") {

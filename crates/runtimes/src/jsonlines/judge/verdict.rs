@@ -127,11 +127,11 @@ impl<'a> Played<'a> {
             Exit { spawn_error: Some(error), .. } => format!("it could not be started: {error}"),
             _ if done.stopped => "it did not leave and was killed".to_owned(),
             _ if done.told_after.is_some() => {
-                "it was quiet for too long and told to leave".to_owned()
+                "it was silent for too long and was asked to leave".to_owned()
             }
             Exit { signal: Some(signal), .. } => format!("it died of signal {signal}"),
             Exit { code: Some(code), .. } => format!("it exited with {code}"),
-            Exit { code: None, signal: None, .. } => "nobody knows how it ended".to_owned(),
+            Exit { code: None, signal: None, .. } => "how it ended is not known".to_owned(),
         }
     }
 }
@@ -217,7 +217,7 @@ fn flush(case: &mut Case, scenes: &[Played]) {
             case.offend(
                 played,
                 Some(at),
-                "this call came only when it was told to leave: is the output buffered?",
+                "this call came only after the request to leave: is the output buffered?",
             );
         }
     }
@@ -364,7 +364,7 @@ fn spoken(case: &mut Case, scenes: &[Played]) {
 }
 
 fn obeys(case: &mut Case, scenes: &[Played], scene: Scene) {
-    case.missing = "it ended before it could be told";
+    case.missing = "it ended before the request could be sent";
     for played in scenes.iter().filter(|played| played.recording.scene == scene) {
         let Recording { done, exit, .. } = played.recording;
         if done.told_after.is_none() || exit.spawn_error.is_some() {
