@@ -86,6 +86,13 @@ SCENARIOS: dict[str, dict] = {
         {"tools": [{"want": "read", "path": "chain.txt"}]},
         {"tools": [{"want": "shell", "command": "wc -c chain.txt"}]},
         {"text": "Chain finished after {n} tool rounds."}]},
+    "greeting": {"turns": [
+        {"tools": [{"want": "read", "path": "greeting.txt"}]},
+        {"tools": [{"want": "write", "path": "greeting.txt", "content": "Hello from the worktree.\n"}]},
+        {"text": "I added a greeting to greeting.txt."}]},
+    "readme": {"prompts": {"add a greeting": "greeting"}, "turns": [
+        {"tools": [{"want": "read", "path": "greeting.txt"}]},
+        {"text": "This repository has one file, greeting.txt, with a greeting in it."}]},
     "multi_tool": {"turns": [
         {"text": "Two commands at once.", "tools": [
             {"want": "shell", "command": "echo one > one.txt"},
@@ -1256,6 +1263,10 @@ class Handler(BaseHTTPRequestHandler):
         if not name:
             m = re.search(r"\[\[scenario:([\w.\-:]+)\]\]", user_text or "")
             name = m.group(1) if m else None
+        if not name:
+            # A scenario may name others for prompts that contain certain words.
+            words = self.state.scenario.get("prompts", {})
+            name = next((words[w] for w in words if w in (user_text or "")), None)
         if not name:
             return self.state.scenario
         base, _, _key = name.partition(":")

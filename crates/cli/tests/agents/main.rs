@@ -3,8 +3,9 @@
 //! and runs this; a CLI that is not there is a failure.
 //!
 //! `clis` says how each one is pointed at the model and what is peculiar to it, `scenarios` what is
-//! done with all of them, `acp` what is done with those that have a second lane, `budgets` how budgets hold them, `tokens` what the
-//! model says it spent, `stage` how it is put together.
+//! done with all of them, `acp` what is done with those that have a second lane, `budgets` how budgets
+//! hold them, `tokens` what the model says it spent, `readme` plays the README, `stage` how it is put
+//! together.
 
 #![allow(clippy::print_stderr, reason = "a test of size prints its figures")]
 #![allow(
@@ -15,9 +16,12 @@
 mod acp;
 mod budgets;
 mod clis;
+#[path = "../e2e/console.rs"]
+mod console;
 #[path = "../e2e/ostler.rs"]
 #[allow(dead_code, unused_imports, reason = "the other suite uses the rest of it")]
 mod ostler;
+mod readme;
 mod scenarios;
 mod stage;
 mod tokens;

@@ -66,6 +66,12 @@ impl Stage {
         text.replace("{base}", self.model.base()).replace("{home}", &home.display().to_string())
     }
 
+    /// What the person who starts Ostler has set for this CLI.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let set = self.cli.env.iter();
+        set.map(|(name, value)| ((*name).to_owned(), self.filled(value))).collect()
+    }
+
     /// `ostler run CLI …` with everything allowed, and the prompt on standard input.
     pub fn command(&self, args: &[&str], prompt: &str) -> Command {
         let root = self.ostler.instance.root();
@@ -74,9 +80,7 @@ impl Stage {
         let mut all = vec!["run", self.cli.id, "--json", "--permission", "allow-all"];
         all.extend(args);
         let mut command = self.ostler.command(&all);
-        for (name, value) in self.cli.env {
-            command.env(name, self.filled(value));
-        }
+        command.envs(self.environment());
         command.stdin(Stdio::from(File::open(file).expect("the prompt can be read")));
         command
     }
