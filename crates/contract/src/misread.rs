@@ -24,16 +24,20 @@ pub fn in_words(sentence: &str, at: &str) -> String {
         }
         "number too large to fit in target type" => format!("{field} is too large a number"),
         "provided string was not `true` or `false`" => format!("{field} must be true or false"),
-        // The field is in the sentence.
-        _ if field == "it" || names_field(sentence) => sentence.to_owned(),
-        _ => format!("{field}: {sentence}"),
+        _ => match whole(sentence, at) {
+            "" | "." => sentence.to_owned(),
+            whole => format!("`{whole}`: {sentence}"),
+        },
     }
 }
 
-fn names_field(sentence: &str) -> bool {
-    ["missing field ", "unknown field ", "duplicate field "]
-        .iter()
-        .any(|start| sentence.starts_with(start))
+/// The path of the value that a sentence is about: where the sentence names an unknown field, the object
+/// that has it.
+fn whole<'a>(sentence: &str, at: &'a str) -> &'a str {
+    match sentence.starts_with("unknown field ") {
+        true => at.rsplit_once('.').map_or("", |(whole, _)| whole),
+        false => at,
+    }
 }
 
 fn given_form(given: &str) -> String {
@@ -113,9 +117,15 @@ mod tests {
             (
                 "unknown field `usd`, expected `tokens` or `ms`",
                 "budget.usd",
-                "unknown field `usd`, expected `tokens` or `ms`",
+                "`budget`: unknown field `usd`, expected `tokens` or `ms`",
             ),
             ("missing field `cwd`", ".", "missing field `cwd`"),
+            ("missing field `type`", "auth", "`auth`: missing field `type`"),
+            (
+                "unknown field `foo`, there are no fields",
+                "foo",
+                "unknown field `foo`, there are no fields",
+            ),
             (
                 "invalid digit found in string",
                 "limit",

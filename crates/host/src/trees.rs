@@ -241,11 +241,5 @@ fn unusable(dir: &Path, error: &io::Error) -> Fault {
         io::ErrorKind::StorageFull => Code::DiskFull,
         _ => Code::BadWorkspace,
     };
-    let fault = Fault::new(code, format!("{}: {error}", dir.display()));
-    match error.kind() {
-        io::ErrorKind::NotFound if dir.is_dir() => {
-            fault.with_hint("give a directory of a git repository, or work without a worktree")
-        }
-        _ => fault,
-    }
+    Fault::new(code, format!("{}: {error}", dir.display()))
 }

@@ -132,11 +132,12 @@ fn closing(Judged { findings, cut_short }: &Judged) -> String {
     };
     let broken: Vec<_> = findings.iter().filter(|finding| finding.breaks_spec()).collect();
     let preventing: Vec<_> = findings.iter().filter(|finding| finding.prevents_runs()).collect();
+    let warnings = of(Verdict::Fail).count() - broken.len();
     text.push_str(&format!(
-        "{} passed, {} failed, {} warnings, {missing} not tested\n",
+        "{} passed, {} failed, {warnings} {}, {missing} not tested\n",
         of(Verdict::Pass).count(),
         broken.len(),
-        of(Verdict::Fail).count() - broken.len(),
+        if warnings == 1 { "warning" } else { "warnings" },
     ));
     let verdict = |failed: &[&Finding]| match failed {
         [] => "yes".to_owned(),

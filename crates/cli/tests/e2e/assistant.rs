@@ -179,6 +179,11 @@ fn assistant_delegates_work_and_brings_it_back() {
         assert!(failed && told["message"].as_str().unwrap().starts_with(message), "{told}");
         assert!(!told["hint"].to_string().contains("/api/v1"), "{told}");
     }
+    let outside = json!({
+        "agent": "demo", "prompt": "x", "worktree": true, "cwd": door.ostler.instance.root(),
+    });
+    let (told, failed) = assistant.call("start_run", outside);
+    assert!(failed && told["hint"].to_string().contains("git repository"), "{told}");
     let ask = json!({ "agent": "demo", "prompt": "ask me", "cwd": work, "permission": "ask" });
     let asking = assistant.call("start_run", ask).0["run_id"].clone();
     let (waiting, _) = assistant.call("wait_run", json!({ "run": asking }));

@@ -60,9 +60,8 @@ impl Trees {
             self.remove(wanted.run);
             let fault = unusable(wanted.source, &error);
             match error.kind() {
-                io::ErrorKind::NotFound if wanted.kind == Kind::Worktree => fault.with_hint(
-                    "give a directory of a git repository with --cwd, or leave --worktree out",
-                ),
+                io::ErrorKind::NotFound if wanted.kind == Kind::Worktree => fault
+                    .with_hint("give a directory of a git repository, or work without a worktree"),
                 _ => fault,
             }
         })
