@@ -6,8 +6,8 @@
 //! allowed, because some agents ask once for several calls; a question under another id, or without
 //! one, that no reported call has; and every later call of a kind that was allowed for always. Not
 //! judged: calls of Ostler's own tools, which the relay judges; commands that only read; commands in
-//! a mode that changes nothing, because such an agent runs them in a sandbox of its own; and the
-//! history of a session that is taken up again. The reasons are in
+//! the mode in which codex runs them in a read-only sandbox; and the history of a session that is
+//! taken up again. The reasons are in
 //! `docs/decisions/0023-a-policy-is-held-against-what-is-seen.md`.
 
 use super::ear::Ear;
@@ -141,7 +141,7 @@ impl Ear<'_> {
             return;
         }
         let Some(kind) = call.changing_kind() else { return };
-        let harmless = call.only_reads || self.state.changes_nothing;
+        let harmless = call.only_reads || self.state.sandboxed;
         if kind == EXECUTE && call.diffs.is_empty() && harmless {
             return;
         }

@@ -38,8 +38,8 @@ impl Ear<'_> {
         self.state.plan_model(opened);
         self.signal(Signal::Session { id });
         match mode::settings(self.state.wanted.policy, opened) {
-            Ok(ModeSettings { settings, changes_nothing }) => {
-                (self.state.settings, self.state.changes_nothing) = (settings, changes_nothing);
+            Ok(ModeSettings { settings, sandboxed }) => {
+                (self.state.settings, self.state.sandboxed) = (settings, sandboxed);
             }
             Err(detail) => return self.give_up(Code::PolicyNotPossible, detail),
         }

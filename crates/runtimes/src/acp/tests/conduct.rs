@@ -184,14 +184,20 @@ fn a_call_in_a_session_of_a_helper_counts() {
 }
 
 #[test]
-fn commands_in_a_mode_that_changes_nothing_are_not_judged() {
-    let modes = json!({ "currentModeId": "read-only",
-        "availableModes": [{ "id": "read-only", "name": "Read-only" }] });
-    for (kind, breaks) in [("execute", false), ("edit", true)] {
+fn commands_are_judged_but_in_the_sandbox_of_codex() {
+    let rows = [
+        ("read-only", "execute", false),
+        ("read-only", "edit", true),
+        // OpenCode runs commands in this mode, unasked and without a sandbox.
+        ("plan", "execute", true),
+        ("plan", "edit", true),
+    ];
+    for (mode, kind, breaks) in rows {
+        let modes = json!({ "currentModeId": mode, "availableModes": [{ "id": mode }] });
         let (mut dialect, _) = greeted(&Spec { policy: Policy::Deny, ..spec() }, json!({}));
         told(&mut *dialect, &reply(1, json!({ "sessionId": "s", "modes": modes })));
         let out = told(&mut *dialect, &done("c", kind));
-        assert_eq!(broken(&out).is_some(), breaks, "{kind}");
+        assert_eq!(broken(&out).is_some(), breaks, "{mode} {kind}");
     }
 }
 
