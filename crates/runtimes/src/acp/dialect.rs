@@ -301,6 +301,10 @@ impl Ear<'_> {
         let call = asked.tool_call_id.as_deref().and_then(|id| self.state.call(id));
         if let Some(call) = call {
             (call.denied, call.allowed) = (!allowed, allowed);
+            let (input, apart) = (call.input, !call.reported);
+            if apart && !allowed {
+                self.note_denied(input);
+            }
         }
         if let Some(option) = option.filter(|_| allowed) {
             self.note_allowed(&asked, option);

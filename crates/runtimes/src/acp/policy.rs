@@ -30,6 +30,9 @@ const READING: [&str; 24] = [
     "head", "ls", "printf", "pwd", "realpath", "rg", "stat", "tail", "test", "true", "uname", "wc",
     "which",
 ];
+/// Words with which agents say of a denied call, which they report as completed, that it did not
+/// happen.
+const NOT_EXECUTED: [&str; 2] = ["not executed", "user rejected the tool call"];
 /// Subcommands of git that only read, when no option names a program or a file to write.
 const READING_GIT: [&str; 6] = ["blame", "diff", "log", "ls-files", "show", "status"];
 
@@ -85,6 +88,12 @@ fn command(input: &Value) -> Option<String> {
     }
 }
 
+/// Whether the output of a denied call says that it did not happen.
+pub(super) fn says_not_executed(output: &Value) -> bool {
+    let output = output.to_string().to_lowercase();
+    NOT_EXECUTED.iter().any(|words| output.contains(words))
+}
+
 impl OpenCall {
     /// The kind that the policy is about; a call with changes of files is an edit whatever it says.
     fn changing_kind(&self) -> Option<&str> {
@@ -133,6 +142,13 @@ impl Ear<'_> {
         if !named && self.state.allowed_apart.len() < limits::TOOL_CALLS_OPEN_MAX {
             self.state.allowed_apart.push(kind);
         }
+    }
+
+    /// A question under an id of its own was denied: it was about the reported calls that have the
+    /// same input.
+    pub(super) fn note_denied(&mut self, input: u64) {
+        let same = |open: &&mut OpenCall| open.reported && open.input == input;
+        self.state.open.iter_mut().filter(same).for_each(|open| open.denied = true);
     }
 
     /// Holds a call that went through against the policy.
