@@ -8,6 +8,7 @@
 mod budgets;
 pub(crate) mod install;
 mod page;
+mod policies;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,8 +16,9 @@ use testkit::agents::{HOME_VARIABLE, NODE, PINS, Pin, home};
 
 /// The variable that names the folder into which each test writes its row.
 const ROWS_VARIABLE: &str = "OSTLER_AGENTS_ROWS";
-/// The folder in it for rows of budgets.
+/// The folders in it for rows of budgets and of policies.
 const BUDGETS: &str = "budgets";
+const POLICIES: &str = "policies";
 /// Tests of the CLIs beyond every day have names that begin so.
 const BEYOND: &str = "beyond::";
 
@@ -67,9 +69,12 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     println!("{page}");
     let budgets = budgets::page(&page::read(&rows.join(BUDGETS))?, &page::today());
     println!("{budgets}");
+    let policies = policies::page(&page::read(&rows.join(POLICIES))?, &page::today());
+    println!("{policies}");
     if wanted.write {
         page::keep(root, page::PAGE, &page)?;
         page::keep(root, budgets::PAGE, &budgets)?;
+        page::keep(root, policies::PAGE, &policies)?;
     }
     driven
 }
@@ -83,8 +88,10 @@ fn rows(root: &Path) -> Result<PathBuf, String> {
         }
         Ok(()) | Err(_) => {}
     }
-    std::fs::create_dir_all(rows.join(BUDGETS))
-        .map_err(|error| format!("making {}: {error}", rows.display()))?;
+    for folder in [BUDGETS, POLICIES].map(|name| rows.join(name)) {
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("making {}: {error}", folder.display()))?;
+    }
     Ok(rows)
 }
 
