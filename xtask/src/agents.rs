@@ -9,6 +9,7 @@
 mod budgets;
 pub(crate) mod install;
 mod page;
+mod policies;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,8 +17,9 @@ use testkit::agents::{HOME_VARIABLE, NODE, PINS, Pin, home};
 
 /// The variable that names the folder into which each test writes its row.
 const ROWS_VARIABLE: &str = "OSTLER_AGENTS_ROWS";
-/// The folder in it for rows of budgets.
+/// The folders in it for rows of budgets and of policies.
 const BUDGETS: &str = "budgets";
+const POLICIES: &str = "policies";
 /// Tests of the CLIs beyond every day have names that begin so.
 const BEYOND: &str = "beyond::";
 /// Tests of budgets have this in their names.
@@ -81,8 +83,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     if !wanted.budgets {
         let page = page::of(&pins, &page::read(&rows)?);
         println!("{page}");
+        let policies = policies::page(&page::read(&rows.join(POLICIES))?, &page::today());
+        println!("{policies}");
         if wanted.write {
             page::keep(root, page::PAGE, &page)?;
+            page::keep(root, policies::PAGE, &policies)?;
         }
     }
     // A page of budgets with rows missing would not show that one did not hold.
@@ -101,8 +106,10 @@ fn rows(root: &Path) -> Result<PathBuf, String> {
         }
         Ok(()) | Err(_) => {}
     }
-    std::fs::create_dir_all(rows.join(BUDGETS))
-        .map_err(|error| format!("making {}: {error}", rows.display()))?;
+    for folder in [BUDGETS, POLICIES].map(|name| rows.join(name)) {
+        std::fs::create_dir_all(&folder)
+            .map_err(|error| format!("making {}: {error}", folder.display()))?;
+    }
     Ok(rows)
 }
 

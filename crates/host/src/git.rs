@@ -34,6 +34,13 @@ impl Git {
     /// The files below a directory of a repository that are tracked, or neither tracked nor ignored,
     /// by their paths from there, sorted. Names that are no UTF-8 are left out.
     pub fn files(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = self.files_and_repositories(dir)?;
+        names.retain(|name| !name.ends_with('/'));
+        Ok(names)
+    }
+
+    /// The same, and the repositories within that are not tracked, whose names end with a slash.
+    pub fn files_and_repositories(&self, dir: &Path) -> io::Result<Vec<String>> {
         if top(dir).is_none() {
             return Ok(Vec::new());
         }
@@ -45,8 +52,7 @@ impl Git {
         }
         let names = listed.out.split(|byte| *byte == 0);
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
-        // What ends with a slash is a repository of its own.
-        let names = names.filter(|name| !name.is_empty() && !name.ends_with('/'));
+        let names = names.filter(|name| !name.is_empty());
         let mut names: Vec<String> = names.map(str::to_owned).collect();
         names.sort_unstable();
         names.dedup();

@@ -2,7 +2,8 @@
 //! was not allowed to change must be as it was. A manifest of sizes, times and inodes is taken before
 //! the launch and again when the process is gone; contents are not read. In a repository it lists
 //! what git tracks and what is neither tracked nor ignored, because builds and editors write what is
-//! ignored; elsewhere all files. It cannot see who changed a file, and says so. The limits and the
+//! ignored, and the same of the repositories within; and of `.git` the configuration and the hooks,
+//! because they name commands that are run later. Elsewhere it lists all files. It cannot see who changed a file, and says so. The limits and the
 //! reasons are in `docs/decisions/0024-the-workspace-is-compared-at-the-end.md`.
 
 use crate::git::{self, Git};
@@ -12,10 +13,13 @@ use contract::plan::Lane;
 use contract::{Code, Draft, Fault, Policy, limits};
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Files that are named in the error.
 const NAMED_MAX: usize = 10;
+/// Repositories within a workspace that are looked at: git is called for each.
+const REPOSITORIES_MAX: usize = 64;
 
 /// Whether a run's workspace must not change. On the process and http lanes the policy governs the
 /// relayed tools only, so what such an agent does by itself is not held against it.
@@ -48,7 +52,8 @@ type Manifest = BTreeMap<String, Stamp>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     bytes: u64,
-    modified: (i64, i64),
+    /// Of the inode: unlike the time of the content, a program cannot set it back.
+    changed: (i64, i64),
     inode: u64,
     mode: u32,
 }
@@ -78,9 +83,15 @@ impl Beginning {
             more => format!(" and {more} more"),
         };
         let (count, files_word) = (files.len(), if files.len() == 1 { "file" } else { "files" });
+        // Some agents keep files of their own in the workspace.
+        let is_hidden = |file: &String| file.starts_with('.') && !file.starts_with(".git/");
+        let state = match files.iter().any(is_hidden) {
+            true => "; an agent's own files are not compared where git ignores them",
+            false => "",
+        };
         Ok(Some(format!(
             "{count} {files_word} changed in the workspace during a run under {}: {}{more} (Ostler \
-             cannot see whether the agent or another program did it)",
+             cannot see whether the agent or another program did it{state})",
             self.policy.word(),
             named.join(", ")
         )))
@@ -108,23 +119,79 @@ fn manifest(workspace: &Workspace, git: &Git) -> Result<Manifest, String> {
         }
         // A file that has gone meanwhile is missing, as it should be.
         if let Ok(found) = workspace.path().join(&path).symlink_metadata() {
-            let modified = (found.mtime(), found.mtime_nsec());
+            let changed = (found.ctime(), found.ctime_nsec());
             let (bytes, inode, mode) = (found.len(), found.ino(), found.mode());
-            manifest.insert(path, Stamp { bytes, modified, inode, mode });
+            manifest.insert(path, Stamp { bytes, changed, inode, mode });
         }
         Ok(())
     };
-    let tracked = match git::top(workspace.path()) {
-        Some(_) => git.files(workspace.path()).map_err(|error| error.to_string())?,
-        None => Vec::new(),
-    };
-    // A directory that the repository around it ignores as a whole is a place of its own.
-    let listed = match tracked.is_empty() {
-        false => tracked.into_iter().try_for_each(&mut add),
-        true => workspace.walk(limits::SNAPSHOT_DEPTH_MAX, &mut add),
-    };
+    let listed = Listing { workspace, git, repositories: 0 }.all(&mut add);
     listed.map_err(|fault| fault.message)?;
     Ok(manifest)
+}
+
+/// What takes the paths of a listing.
+type Add<'a> = &'a mut dyn FnMut(String) -> Result<(), Fault>;
+
+/// One listing of a workspace.
+struct Listing<'a> {
+    workspace: &'a Workspace,
+    git: &'a Git,
+    /// How many repositories within were listed so far.
+    repositories: usize,
+}
+
+impl Listing<'_> {
+    fn all(&mut self, add: Add<'_>) -> Result<(), Fault> {
+        let names = match git::top(self.workspace.path()) {
+            Some(_) => self.names(self.workspace.path())?,
+            None => Vec::new(),
+        };
+        // A directory that the repository around it ignores as a whole is a place of its own.
+        match names.is_empty() {
+            false => self.repository("", names, add),
+            true => self.workspace.walk(limits::SNAPSHOT_DEPTH_MAX, add),
+        }
+    }
+
+    fn names(&self, dir: &Path) -> Result<Vec<String>, Fault> {
+        let listed = self.git.files_and_repositories(dir);
+        listed.map_err(|error| Fault::new(Code::BadWorkspace, error.to_string()))
+    }
+
+    /// The files of a repository and of those within: submodules, and clones that are not tracked.
+    fn repository(&mut self, prefix: &str, names: Vec<String>, add: Add<'_>) -> Result<(), Fault> {
+        self.commands(prefix, add)?;
+        for name in names {
+            let path = format!("{prefix}{}", name.trim_end_matches('/'));
+            let dir = self.workspace.path().join(&path);
+            if !dir.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+                add(path)?;
+            } else if dir.join(".git").symlink_metadata().is_ok() {
+                self.repositories += 1;
+                if self.repositories > REPOSITORIES_MAX {
+                    let message = format!("it has more than {REPOSITORIES_MAX} repositories");
+                    return Err(Fault::new(Code::TooLarge, message));
+                }
+                let names = self.names(&dir)?;
+                self.repository(&format!("{path}/"), names, add)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What names commands that git runs later. In a worktree `.git` is a file, and then this is
+    /// outside of the workspace.
+    fn commands(&self, prefix: &str, add: Add<'_>) -> Result<(), Fault> {
+        let hooks = format!("{prefix}.git/hooks");
+        let entries = std::fs::read_dir(self.workspace.path().join(&hooks));
+        for entry in entries.into_iter().flatten().flatten() {
+            if let Some(name) = entry.file_name().to_str() {
+                add(format!("{hooks}/{name}"))?;
+            }
+        }
+        add(format!("{prefix}.git/config"))
+    }
 }
 
 #[cfg(test)]
@@ -132,7 +199,6 @@ fn manifest(workspace: &Workspace, git: &Git) -> Result<Manifest, String> {
 mod tests {
     use super::*;
     use std::fs;
-    use std::path::Path;
     use std::process::Command;
 
     fn beginning(dir: &Path) -> Beginning {
@@ -187,8 +253,80 @@ mod tests {
         fs::create_dir(work.join("target")).unwrap();
         fs::write(work.join("target/built"), "x").unwrap();
         assert_eq!(before.changed().unwrap(), None);
+        fs::create_dir(work.join(".agent")).unwrap();
+        fs::write(work.join(".agent/state"), "x").unwrap();
+        let told = before.changed().unwrap().unwrap();
+        assert!(told.contains("own files are not compared where git ignores them"), "{told}");
         fs::write(work.join("untracked"), "x").unwrap();
         assert!(before.changed().unwrap().unwrap().contains("untracked (new)"));
+    }
+
+    fn git(dir: &Path, words: &[&str]) {
+        let who = ["-c", "user.name=x", "-c", "user.email=x@example.org"];
+        let allow = ["-c", "protocol.file.allow=always"];
+        let mut git = Command::new("git");
+        git.args(who)
+            .args(allow)
+            .args(words)
+            .current_dir(dir)
+            .env("GIT_CONFIG_GLOBAL", "/dev/null");
+        assert!(git.output().unwrap().status.success(), "{words:?}");
+    }
+
+    fn repository(dir: &Path) {
+        fs::create_dir_all(dir).unwrap();
+        git(dir, &["init", "-q"]);
+        fs::write(dir.join("tracked"), "x").unwrap();
+        git(dir, &["add", "-A"]);
+        git(dir, &["commit", "-q", "-m", "one"]);
+    }
+
+    #[test]
+    fn changes_in_repositories_within_are_named() {
+        let (dir, work) = work();
+        repository(&work);
+        repository(&dir.path().join("origin"));
+        let origin = dir.path().join("origin").display().to_string();
+        git(&work, &["submodule", "add", "-q", &origin, "module"]);
+        repository(&work.join("deps/clone"));
+        for path in ["module/tracked", "deps/clone/tracked"] {
+            let before = beginning(&work);
+            assert_eq!(before.changed().unwrap(), None);
+            fs::write(work.join(path), "longer").unwrap();
+            let told = before.changed().unwrap().unwrap();
+            assert!(told.contains(&format!(": {path} (changed)")), "{told}");
+        }
+        let before = beginning(&work);
+        fs::write(work.join("deps/clone/new"), "x").unwrap();
+        assert!(before.changed().unwrap().unwrap().contains("deps/clone/new (new)"));
+    }
+
+    #[test]
+    fn commands_that_git_runs_later_are_compared() {
+        let (_dir, work) = work();
+        repository(&work);
+        let before = beginning(&work);
+        git(&work, &["commit", "-q", "--allow-empty", "-m", "two"]);
+        assert_eq!(before.changed().unwrap(), None, "commits are not compared");
+        fs::create_dir_all(work.join(".git/hooks")).unwrap();
+        fs::write(work.join(".git/hooks/pre-commit"), "x").unwrap();
+        git(&work, &["config", "core.pager", "x"]);
+        let told = before.changed().unwrap().unwrap();
+        assert!(told.contains(".git/hooks/pre-commit (new), .git/config (changed)"), "{told}");
+    }
+
+    #[test]
+    fn a_time_that_was_set_back_does_not_hide_a_change() {
+        let (_dir, work) = work();
+        let path = work.join("a");
+        fs::write(&path, "one").unwrap();
+        let modified = fs::metadata(&path).unwrap().modified().unwrap();
+        let before = beginning(&work);
+        // Longer than the clock of a file system takes for one step.
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        fs::write(&path, "two").unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+        assert!(before.changed().unwrap().unwrap().contains("a (changed)"));
     }
 
     #[test]

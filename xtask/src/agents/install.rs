@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Instant;
-use testkit::agents::{By, NODE, PYTHON, Pin};
+use testkit::agents::{By, LIBRARY, NODE, PYTHON, Pin};
 
 /// The longest one package may take; the largest took nine minutes on a busy machine.
 const INSTALL_SEC: u32 = 900;
@@ -85,7 +85,7 @@ fn by_pip(home: &Path, pin: &Pin, dir: &Path) -> Result<(), String> {
     succeed(venv.args(["-m", "venv"]).arg(dir), "python -m venv")?;
     let package = format!("{}=={}", pin.package, pin.version);
     let mut pip = bounded(INSTALL_SEC, dir.join("bin/python"), path(home, pin));
-    pip.args(["-m", "pip", "install", "--quiet", "--no-input", &package]);
+    pip.args(["-m", "pip", "install", "--quiet", "--no-input", &package]).args(pin.with);
     succeed(&mut pip, "pip install").map(drop)
 }
 
@@ -114,7 +114,11 @@ fn tells_its_version(home: &Path, pin: &Pin) -> Result<(), String> {
     let program = pin.path(home);
     let mut command = bounded(VERSION_SEC, &program, path(home, pin));
     let path = path(home, pin);
-    command.arg("--version").env_clear().env("PATH", path).env("HOME", empty.path());
+    match pin.program {
+        LIBRARY => command.args(["-m", "pip", "show", pin.package]),
+        _ => command.arg("--version"),
+    };
+    command.env_clear().env("PATH", path).env("HOME", empty.path());
     let output = succeed(command.current_dir(empty.path()), "--version")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     match said.contains(pin.version) {

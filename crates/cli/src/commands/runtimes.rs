@@ -1,10 +1,20 @@
-//! `ostler runtimes`: every name that `ostler run` takes.
+//! `ostler runtimes`: every name that `ostler run` takes, and whether its program is on PATH.
 
 use super::{Context, Stopped};
 use crate::config as settings;
 use ::runtimes::acp::cards::{self, Known};
+use contract::card::Card;
+use host::diagnose::find_program;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+
+const INSTALLED: &str = "installed";
+/// The two kinds that run the same agent, and which to take.
+const WHEN_ACP: &str = "\
+Take the runtime (`claude`) first: it enforces --permission with the agent's own flags, and reports most.
+Take `acp` (`claude-acp`) to answer the agent's questions yourself (--permission ask), to send it messages
+or interrupt a turn, or where an agent has no runtime. `ostler doctor NAME` says what each one promises.";
 
 pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     let path = settings::locate(context.global.config.as_deref(), &context.surroundings.vars);
@@ -12,28 +22,44 @@ pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     let cards: Vec<_> = ::runtimes::registry::all().iter().map(|runtime| runtime.card()).collect();
     let agents: Vec<_> = config.file.agents.keys().collect();
     let adapters: Vec<_> = config.file.adapters.keys().collect();
+    let of_cards =
+        cards.iter().filter_map(|card| Some((&*card.id, &*card.requires.first()?.binary)));
+    let programs: BTreeMap<&str, &str> =
+        of_cards.chain(cards::all().map(|known| (known.id, known.binary))).collect();
+    let path = context.surroundings.vars.get("PATH").map(String::as_str);
+    let is_installed = |program: &str| find_program(program, path).is_some();
+    let installed: Vec<&str> =
+        programs.iter().filter(|(_, program)| is_installed(program)).map(|(id, _)| *id).collect();
     if context.global.json {
         context.print_json(&json!({
             "agents": agents,
             "adapters": adapters,
             "runtimes": cards,
             "acp": cards::all().map(|known| known.id).collect::<Vec<_>>(),
+            "installed": installed,
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut lines = Vec::new();
-    let named = |kind: &str, name: &str, about: &str| {
-        format!("{name:<16} {kind:<8} {about}").trim_end().to_owned()
+    let named = |kind: &str, name: &str, there: &str, about: &str| {
+        format!("{name:<16} {kind:<8} {there:<9} {about}").trim_end().to_owned()
+    };
+    let there = |id: &str| match (programs.get(id), installed.contains(&id)) {
+        (None, _) => "",
+        (Some(_), true) => INSTALLED,
+        (Some(_), false) => "not found",
     };
     for (name, agent) in &config.file.agents {
-        lines.push(named("agent", name, &format!("uses {}", agent.adapter)));
+        lines.push(named("agent", name, "", &format!("uses {}", agent.adapter)));
     }
     for (name, adapter) in &config.file.adapters {
-        lines.push(named("adapter", name, adapter.name.as_deref().unwrap_or_default()));
+        lines.push(named("adapter", name, "", adapter.name.as_deref().unwrap_or_default()));
     }
-    let known = |known: &Known| named("acp", known.id, known.label);
-    lines.extend(cards.iter().map(|card| named("runtime", &card.id, &card.label)));
+    let known = |known: &Known| named("acp", known.id, there(known.id), known.label);
+    let of = |card: &Card| named("runtime", &card.id, there(&card.id), &card.label);
+    lines.extend(cards.iter().map(of));
     lines.extend(cards::all().map(known));
+    lines.extend([String::new(), WHEN_ACP.to_owned()]);
     context.print(&lines.join("\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -181,6 +181,7 @@ mod plan {
 /// Those beyond every day: whether they can be driven at all, and what is cheap to see of them.
 mod beyond {
     mod by_acp;
+    mod policies;
 
     macro_rules! greeted {
         ($($cli:ident)*) => {

@@ -178,7 +178,12 @@ fn an_agent_that_stays_after_its_prompt_succeeded_and_one_that_dies_in_it_did_no
         let events = said.events();
         assert_eq!((said.code, &result(&events)["code"]), (exit, &code.into()), "{prompt}");
     }
+    let programs = ostler.instance.root().join("bin");
+    std::os::unix::fs::symlink(testkit::fake_agent(), programs.join("kiro-cli")).expect("a link");
     let listed = ostler.says(&["runtimes"]).stdout;
+    let row = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+    assert!(row("kiro-acp").contains("installed") && row("goose-acp").contains("not found"));
+    assert!(listed.contains("Take `acp`"), "{listed}");
     assert!(listed.contains("mine") && listed.contains("My agent"), "{listed}");
 }
 

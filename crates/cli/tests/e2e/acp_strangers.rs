@@ -155,6 +155,14 @@ fn driven(agent: &str) {
     assert_eq!(code, 0);
     assert!(events.iter().any(|event| event["denied"] == true), "{events:#?}");
     assert!(!kinds(&events).contains(&"diff"), "what was not allowed is no fact");
+    // The same when a person is asked, and says no.
+    let ask = ["run", "--acp", agent, "edit it", "--json", "--permission", "ask"];
+    let mut asking = ostler.starts(&ask);
+    let question = asking.event("the question", |event| event["kind"] == "permission");
+    crate::approvals::answer(&ostler, &question, "deny");
+    let said = asking.finish();
+    assert_eq!(result(&said.events())["text"], "in mode default I was not allowed", "{said:?}");
+    assert_eq!(std::fs::read_dir(ostler.instance.work()).expect("a folder").count(), 0);
     // Without one the mode is the agent's own.
     let (code, events) = run("allow-all");
     assert_gap_free(&events);
@@ -197,8 +205,10 @@ fn an_agent_made_with_the_rust_sdk_is_driven() {
 
 /// One run of an example with a prompt.
 fn runs(ostler: &Ostler, agent: &str, args: &[&str]) -> (i32, Vec<Value>) {
-    let run = ["run", "--acp", agent, "good day", "--json", "--permission", "allow-all"];
-    let said = ostler.says(&[&run, args].concat());
+    let policy: &[&str] =
+        if args.contains(&"--permission") { &[] } else { &["--permission", "allow-all"] };
+    let run = ["run", "--acp", agent, "good day", "--json"];
+    let said = ostler.says(&[&run, policy, args].concat());
     let events = said.events();
     assert_gap_free(&events);
     (said.code, events)
@@ -213,6 +223,16 @@ fn the_example_agents_of_the_python_sdk_are_driven() {
         assert_eq!((code, &result(&events)["text"]), (0, &text.into()), "{events:#?}");
         let unknown = events.iter().find(|event| event["level"] == "unrecognised");
         assert_eq!(unknown, None, "everything it says is understood");
+        for policy in ["deny", "ask", "allow-reads"] {
+            let (code, events) = runs(&ostler, &agent, &["--permission", policy]);
+            assert_eq!(
+                (code, &result(&events)["text"]),
+                (0, &text.into()),
+                "{policy}: {events:#?}"
+            );
+            let made = std::fs::read_dir(ostler.instance.work()).expect("a folder").count();
+            assert_eq!(made, 0, "{policy}");
+        }
         // Neither offers to take a session up again: what was said is handed over to a new one.
         let (code, events) = runs(&ostler, &agent, &["--continue"]);
         let said = result(&events)["text"].as_str().unwrap_or_default();

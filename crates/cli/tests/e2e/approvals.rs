@@ -15,7 +15,7 @@ fn asked(ostler: &Ostler, tool: &str, args: &str) -> (Running, Value) {
     (run, question)
 }
 
-fn answer(ostler: &Ostler, question: &Value, choice: &str) {
+pub(crate) fn answer(ostler: &Ostler, question: &Value, choice: &str) {
     let ask = question["ask_id"].as_str().unwrap();
     until("the question to be listed", BOUND_MS, || {
         ostler.says(&["approvals", "--json"]).stdout.contains(ask).then_some(())

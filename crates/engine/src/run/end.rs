@@ -352,6 +352,7 @@ impl Machine {
             told: self.turns.model_error.or(self.held.map(|held| held.code)),
             forced: self.forced,
             broken: self.broken.as_deref(),
+            ungreeted: self.terms.greeting.is_some() && !self.watch.is_greeted(),
             gone,
         };
         let verdict = outcome::judge(&facts);

@@ -37,6 +37,8 @@ pub(super) struct Facts<'a> {
     pub forced: bool,
     /// What the agent did against its permission policy.
     pub broken: Option<&'a str>,
+    /// The first request of its protocol was never answered.
+    pub ungreeted: bool,
     pub gone: &'a Gone,
 }
 
@@ -156,7 +158,15 @@ fn by_process(facts: &Facts<'_>) -> Judged {
         (None, None, None, Some(0) | None) => Code::EndedWithoutResult,
         (None, None, None, Some(_)) => Code::ProcessCrashed,
     };
-    judged(code, testimony.left())
+    let mute = facts.ungreeted && matches!(code, Code::EndedWithoutResult | Code::ProcessCrashed);
+    let left = testimony.left();
+    judged(code, if mute { Some(ended_ungreeted(left.as_deref())) } else { left })
+}
+
+/// A program that ends without an answer to the first request may not speak the protocol at all.
+fn ended_ungreeted(left: Option<&str>) -> String {
+    let left = left.map_or(String::new(), |left| format!(" ({left})"));
+    format!("it ended before it answered `initialize`: does it speak ACP?{left}")
 }
 
 /// What the keeper's word for the one who asked means. It ends an agent by itself in two cases.

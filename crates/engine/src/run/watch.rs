@@ -97,6 +97,10 @@ impl Watch {
         self.greeted = true;
     }
 
+    pub fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
     /// Something that silence did not count against is over: silence counts from now.
     pub fn stir(&mut self, now: Now) {
         self.quiet_since_ms = now.mono_ms;

@@ -4,6 +4,7 @@
 //! changed, and every call that was told gets one result, at the latest with its turn.
 
 use super::ear::{Ear, text_of};
+use super::policy::says_not_executed;
 use super::state::{OpenCall, append, digest, short};
 use super::wire::{Call, Place};
 use contract::event::{
@@ -138,16 +139,18 @@ impl Ear<'_> {
         let Some(open) = self.state.close(id) else { return };
         let raw = call.raw_output.filter(|output| !is_empty(output));
         let exit = raw.as_ref().and_then(exit_code).or(open.exit_code);
-        let completed = status == ToolStatus::Ok;
-        // Some call a command completed that ended badly, and only its exit code tells.
-        let status = match (status, exit) {
-            (ToolStatus::Ok, Some(code)) if code != 0 => ToolStatus::Error,
-            (status, _) => status,
-        };
         let output = raw.unwrap_or_else(|| match shown(content) {
             shown if !is_empty(&shown) => shown,
             _ => printed(&open),
         });
+        let not_executed = open.denied && exit.is_none() && says_not_executed(&output);
+        let completed = status == ToolStatus::Ok && !not_executed;
+        // Some call a command completed that ended badly, and only its exit code tells.
+        let status = match (status, exit) {
+            (ToolStatus::Ok, Some(code)) if code != 0 => ToolStatus::Error,
+            (ToolStatus::Ok, None) if not_executed => ToolStatus::Error,
+            (status, _) => status,
+        };
         let denied = open.denied && status == ToolStatus::Error;
         self.result(id, status, denied, output);
         // A command that ended badly has run too.

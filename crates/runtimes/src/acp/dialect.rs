@@ -13,7 +13,7 @@ use crate::denial::denied_because;
 use crate::{Dialect, Frame, Out, Stream, lenient, registry};
 use contract::event::{Body, Log, PermissionOption, Raw};
 use contract::plan::TurnEnd;
-use contract::speech::{Close, Question};
+use contract::speech::{Close, Limited, Question};
 use contract::{Code, Signal, Timestamp, Utterance};
 use serde_json::{Value, json};
 
@@ -23,6 +23,10 @@ const PROTOCOL: u64 = 1;
 const METHOD_NOT_FOUND: i32 = -32_601;
 /// The option kinds that allow something.
 const ALLOWING: [&str; 2] = ["allow_once", "allow_always"];
+/// Words with which an unknown notification tells that the provider limits the rate.
+const LIMIT_WORDS: [&str; 4] = ["rate_limit", "rate limit", "http 429", "too many requests"];
+/// The longest unknown notification that is read for them: a longer one may quote a conversation.
+const LIMIT_NOTICE_BYTES_MAX: usize = 2048;
 
 /// A conversation with the agent.
 pub(super) struct Acp {
@@ -146,9 +150,23 @@ impl Ear<'_> {
             },
             (Some("session/request_permission"), Some(id)) => self.question(&id, params),
             (Some(method), Some(id)) => self.refuse(method, &id),
-            (Some(_), None) => self.unrecognised(),
+            (Some(_), None) => self.unknown_notification(),
             (None, Some(id)) => self.reply(&id, result, error),
             (None, None) => self.unrecognised(),
+        }
+    }
+
+    /// A notification that the protocol does not have. Some agents tell so that their provider limits
+    /// the rate, and then the clock of patience runs instead of the one of silence.
+    fn unknown_notification(&mut self) {
+        self.unrecognised();
+        let told = Some(self.line).filter(|line| line.len() <= LIMIT_NOTICE_BYTES_MAX);
+        let told = told.map(str::to_lowercase);
+        let is_limit = told.is_some_and(|told| LIMIT_WORDS.iter().any(|word| told.contains(word)));
+        if is_limit {
+            self.state.limited = true;
+            let (code, terminal, wait_ms, resets_at) = (Code::RateLimited, false, None, None);
+            self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
         }
     }
 
@@ -301,6 +319,10 @@ impl Ear<'_> {
         let call = asked.tool_call_id.as_deref().and_then(|id| self.state.call(id));
         if let Some(call) = call {
             (call.denied, call.allowed) = (!allowed, allowed);
+            let (input, apart) = (call.input, !call.reported);
+            if apart && !allowed {
+                self.note_denied(input);
+            }
         }
         if let Some(option) = option.filter(|_| allowed) {
             self.note_allowed(&asked, option);

@@ -4,7 +4,7 @@
 //! run ends as `policy_not_possible` before the first prompt, with the modes that were seen.
 
 use super::ear::Ear;
-use super::mode_kind::{ModeKind, kind};
+use super::mode_kind::{ModeKind, is_sandboxed, kind};
 use super::state::{Ours, Setting, short};
 use super::wire::{ConfigOption, Opened, Refusal};
 use super::words;
@@ -101,8 +101,8 @@ impl OfferedModes {
 #[derive(Debug, Default)]
 pub(super) struct ModeSettings {
     pub settings: VecDeque<Setting>,
-    /// The agent is then in a mode in which it changes nothing.
-    pub changes_nothing: bool,
+    /// The agent then runs commands in a read-only sandbox of its own.
+    pub sandboxed: bool,
 }
 
 /// What is to be set before the first turn, or why the policy cannot be kept.
@@ -113,7 +113,7 @@ pub(super) fn settings(policy: Policy, opened: &Opened) -> Result<ModeSettings, 
     let mut settings = VecDeque::new();
     let modes = OfferedModes::of(opened);
     let fitting = modes.fitting(policy);
-    let changes_nothing = fitting.is_some_and(|mode| modes.kind_of(mode) == ModeKind::Holds);
+    let sandboxed = fitting.is_some_and(is_sandboxed);
     let unsafe_now = matches!(modes.current_kind(), ModeKind::Loose | ModeKind::Unknown);
     match (fitting, &modes.current) {
         (Some(fits), Some(current)) if fits == current => {}
@@ -139,7 +139,7 @@ pub(super) fn settings(policy: Policy, opened: &Opened) -> Result<ModeSettings, 
             settings.push_back(Setting { option, value, loose: true });
         }
     }
-    Ok(ModeSettings { settings, changes_nothing })
+    Ok(ModeSettings { settings, sandboxed })
 }
 
 impl Ear<'_> {

@@ -151,6 +151,12 @@ pub(super) fn kind(id: &str, said: &str) -> ModeKind {
     }
 }
 
+/// Whether an agent runs commands in a read-only sandbox in this mode. The mode is that of codex; in
+/// the modes that others offer for planning, commands run like everywhere else.
+pub(super) fn is_sandboxed(id: &str) -> bool {
+    plain(id) == "readonly"
+}
+
 /// An id without what agents spell differently.
 fn plain(id: &str) -> String {
     id.chars().filter(|char| char.is_alphanumeric()).flat_map(char::to_lowercase).collect()

@@ -6,8 +6,8 @@
 //! allowed, because some agents ask once for several calls; a question under another id, or without
 //! one, that no reported call has; and every later call of a kind that was allowed for always. Not
 //! judged: calls of Ostler's own tools, which the relay judges; commands that only read; commands in
-//! a mode that changes nothing, because such an agent runs them in a sandbox of its own; and the
-//! history of a session that is taken up again. The reasons are in
+//! the mode in which codex runs them in a read-only sandbox; and the history of a session that is
+//! taken up again. The reasons are in
 //! `docs/decisions/0023-a-policy-is-held-against-what-is-seen.md`.
 
 use super::ear::Ear;
@@ -30,6 +30,9 @@ const READING: [&str; 24] = [
     "head", "ls", "printf", "pwd", "realpath", "rg", "stat", "tail", "test", "true", "uname", "wc",
     "which",
 ];
+/// Words with which agents say of a denied call, which they report as completed, that it did not
+/// happen.
+const NOT_EXECUTED: [&str; 2] = ["not executed", "user rejected the tool call"];
 /// Subcommands of git that only read, when no option names a program or a file to write.
 const READING_GIT: [&str; 6] = ["blame", "diff", "log", "ls-files", "show", "status"];
 
@@ -85,6 +88,12 @@ fn command(input: &Value) -> Option<String> {
     }
 }
 
+/// Whether the output of a denied call says that it did not happen.
+pub(super) fn says_not_executed(output: &Value) -> bool {
+    let output = output.to_string().to_lowercase();
+    NOT_EXECUTED.iter().any(|words| output.contains(words))
+}
+
 impl OpenCall {
     /// The kind that the policy is about; a call with changes of files is an edit whatever it says.
     fn changing_kind(&self) -> Option<&str> {
@@ -135,13 +144,20 @@ impl Ear<'_> {
         }
     }
 
+    /// A question under an id of its own was denied: it was about the reported calls that have the
+    /// same input.
+    pub(super) fn note_denied(&mut self, input: u64) {
+        let same = |open: &&mut OpenCall| open.reported && open.input == input;
+        self.state.open.iter_mut().filter(same).for_each(|open| open.denied = true);
+    }
+
     /// Holds a call that went through against the policy.
     pub(super) fn judge_conduct(&mut self, call: &OpenCall) {
         if self.state.wanted.policy == Policy::AllowAll || call.own || call.allowed {
             return;
         }
         let Some(kind) = call.changing_kind() else { return };
-        let harmless = call.only_reads || self.state.changes_nothing;
+        let harmless = call.only_reads || self.state.sandboxed;
         if kind == EXECUTE && call.diffs.is_empty() && harmless {
             return;
         }

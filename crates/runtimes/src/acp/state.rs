@@ -183,9 +183,9 @@ pub(super) struct State {
     pub told_in_answer: Tokens,
     pub open: Vec<OpenCall>,
     asked: Vec<Asked>,
-    /// The agent is in a mode in which it changes nothing.
+    /// The agent runs commands in a read-only sandbox of its own.
     #[serde(default)]
-    pub changes_nothing: bool,
+    pub sandboxed: bool,
     /// Kinds of calls that were allowed for always; an empty one is every kind.
     #[serde(default)]
     pub always_allowed: Vec<String>,
@@ -282,7 +282,7 @@ impl State {
             told_in_answer: Tokens::default(),
             open: Vec::new(),
             asked: Vec::new(),
-            changes_nothing: false,
+            sandboxed: false,
             always_allowed: Vec::new(),
             allowed_apart: Vec::new(),
             policy_broken: false,

@@ -643,6 +643,49 @@ fn an_end_without_a_word_and_without_a_call_is_no_success() {
 }
 
 #[test]
+fn a_loaded_session_that_the_first_prompt_shows_unknown_is_begun_afresh() {
+    let rows = [
+        (-32_602, "Invalid params: session sess-77 was not found", Code::NativeSessionUnknown),
+        (-32_602, "Invalid params", Code::ProtocolError),
+        (-32_603, "Internal error in sess-77", Code::AgentFailed),
+    ];
+    for (number, message, code) in rows {
+        let spec = Spec { session: Some("sess-77".into()), ..spec() };
+        let (mut dialect, _) = greeted(&spec, json!({ "loadSession": true }));
+        told(&mut *dialect, &reply(1, json!({})));
+        let out = told(&mut *dialect, &refusal(2, number, message));
+        assert_eq!(ending(&out).unwrap().code, Some(code), "{message}");
+        let unknown = out.signals.contains(&Signal::SessionUnknown);
+        assert_eq!(unknown, code == Code::NativeSessionUnknown, "{message}");
+    }
+}
+
+#[test]
+fn an_unknown_notification_that_tells_of_a_limit_counts_as_one() {
+    let long = "x".repeat(3000);
+    let rows = [
+        (json!({ "category": "rate_limited", "detail": "HTTP 429" }), true),
+        (json!({ "reason": "Too many requests" }), true),
+        (json!({ "category": "network" }), false),
+        (json!({ "text": format!("HTTP 429 {long}") }), false),
+    ];
+    for (params, limits) in rows {
+        let mut dialect = in_turn();
+        let line = json!({ "jsonrpc": "2.0", "method": "_session/retrying", "params": params });
+        let out = told(&mut *dialect, &line);
+        let limited = |signal: &Signal| matches!(signal, Signal::Limited(told) if told.code == Code::RateLimited);
+        assert_eq!(out.signals.iter().any(limited), limits, "{line}");
+        assert_eq!(bodies(&out)[0]["level"], "unrecognised");
+        let text = json!({ "type": "text", "text": "again" });
+        let out = told(
+            &mut *dialect,
+            &update(json!({ "sessionUpdate": "agent_message_chunk", "content": text })),
+        );
+        assert_eq!(out.signals.contains(&Signal::LimitLifted), limits, "{line}");
+    }
+}
+
+#[test]
 fn a_prompt_that_is_refused_ends_with_the_code_of_its_error() {
     let rows = [
         (-32_000, "Authentication required", Code::AuthRequired),

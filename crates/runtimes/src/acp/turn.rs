@@ -38,8 +38,8 @@ impl Ear<'_> {
         self.state.plan_model(opened);
         self.signal(Signal::Session { id });
         match mode::settings(self.state.wanted.policy, opened) {
-            Ok(ModeSettings { settings, changes_nothing }) => {
-                (self.state.settings, self.state.changes_nothing) = (settings, changes_nothing);
+            Ok(ModeSettings { settings, sandboxed }) => {
+                (self.state.settings, self.state.sandboxed) = (settings, sandboxed);
             }
             Err(detail) => return self.give_up(Code::PolicyNotPossible, detail),
         }
@@ -232,9 +232,21 @@ impl Ear<'_> {
         let (code, detail) = (words::code(refusal), words::said(refusal));
         self.state.interrupting = false;
         self.turn_ended(StopReason::Error);
+        if self.has_forgotten(code, &detail) {
+            return self.give_up(Code::NativeSessionUnknown, detail);
+        }
         self.trouble(code, detail.clone(), false);
         self.signal(Signal::ModelError { code });
         self.conclude(Some(code), Some(detail));
+    }
+
+    /// Whether an agent that said it had loaded a session refuses the first prompt because it does
+    /// not know that session: pydantic-acp does so, which keeps sessions in memory.
+    fn has_forgotten(&self, code: Code, detail: &str) -> bool {
+        let state = &self.state;
+        let first = state.wanted.resume.is_some() && state.turns == 1 && !state.acted;
+        let named = state.session.as_deref().is_some_and(|session| detail.contains(session));
+        first && named && code == Code::ProtocolError
     }
 
     /// What came of a turn. A message that waits is a turn of its own, and then this was no end.

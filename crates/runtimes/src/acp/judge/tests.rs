@@ -97,6 +97,33 @@ fn what_real_agents_were_recorded_to_say_offends_in_nothing() {
     assert!(spoiled > 90 && judged > 8 * spoiled, "{spoiled} spoiled, {judged} judged");
 }
 
+#[test]
+fn tokens_count_where_a_run_reads_them() {
+    let usage = json!({ "usage": { "inputTokens": 3, "outputTokens": 4, "totalTokens": 7 } });
+    let none = json!({});
+    let rows = [
+        (json!({ "_meta": { "q.branchPoint": "b" } }), &none, Verdict::Fail),
+        (json!({ "usage": { "inputTokens": 0, "outputTokens": 0 } }), &none, Verdict::Fail),
+        (usage.clone(), &none, Verdict::Pass),
+        (none.clone(), &usage, Verdict::Pass),
+    ];
+    for (mut result, meta, expected) in rows {
+        result["stopReason"] = json!("end_turn");
+        let params = json!({ "sessionId": "s" });
+        let update = json!({ "sessionUpdate": "agent_message_chunk", "_meta": meta });
+        let lines = [
+            json!({ "dir": "out", "msg": { "id": 2, "method": "session/prompt", "params": params } }),
+            json!({ "dir": "in", "msg": { "jsonrpc": "2.0", "method": "session/update",
+                "params": { "sessionId": "s", "update": update } } }),
+            json!({ "dir": "in", "msg": { "jsonrpc": "2.0", "id": 2, "result": result } }),
+        ];
+        let text = lines.map(|line| line.to_string()).join("\n");
+        let findings = judge(&[recorded(&text)]);
+        let found = findings.iter().find(|finding| finding.point.id == "turn.usage").unwrap();
+        assert_eq!(found.verdict, expected, "{result} {meta}");
+    }
+}
+
 fn setting(patience_ms: u64) -> Setting {
     let (cwd, nowhere) = ("/srv/work".to_owned(), "/srv/nowhere".to_owned());
     Setting { cwd, nowhere, wish: None, patience_ms }

@@ -7,7 +7,10 @@ use super::message::{self, Message, Seen};
 use super::points::{RULES, Rule};
 use super::script::{self, Scene, Step, VERSION};
 use super::{Exchange, Exit, Finding, Heard, Point, Recording, lines};
+use crate::acp::usage;
+use crate::acp::wire::Prompted;
 use crate::verdict::{self, Case, Place};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 /// A turn that ends so soon after it was cancelled may have ended by itself: what is asked for takes
@@ -158,6 +161,14 @@ impl<'a> Played<'a> {
             let message = self.message(at)?;
             let (kind, _) = message.update()?;
             (message.session() == session).then_some((at, kind))
+        })
+    }
+
+    /// Whether an update of a session tells the tokens of an answer, as a run would read it.
+    fn tells_usage(&self, session: Option<&str>) -> bool {
+        (0..self.seen.len()).filter_map(|at| self.message(at)).any(|message| {
+            let update = message.update().filter(|_| message.session() == session);
+            update.is_some_and(|(_, update)| usage::of_update(update.get("_meta")).is_some())
         })
     }
 
@@ -395,9 +406,10 @@ fn turn_usage(case: &mut Case, scenes: &[Played]) {
             let Some((at, reply)) = played.reply(turn) else { continue };
             let Some(result) = reply.result() else { continue };
             case.seen = true;
-            let beside = result["_meta"].as_object().is_some_and(|meta| !meta.is_empty());
-            if !result["usage"].is_object() && !beside {
-                case.offend(played, Some(at), "the reply has no usage");
+            let reply = Prompted::deserialize(result).unwrap_or_default();
+            let told = usage::of_turn(&reply).iter().any(|spent| spent.tokens.total() > 0);
+            if !told && !played.tells_usage(turn.session.as_deref()) {
+                case.offend(played, Some(at), "neither the reply nor an update has usage");
             }
         }
     }

@@ -150,6 +150,33 @@ fn an_answer_under_another_id_is_good_for_one_call() {
     assert!(broken(&told(&mut *dialect, &done("c", "edit"))).is_some());
 }
 
+/// As deepagents-acp does it: the question has an id of its own, and the call that did not happen is
+/// reported as completed.
+#[test]
+fn a_denied_call_that_says_so_keeps_the_policy() {
+    let rows = [
+        ("User rejected the tool call for `write_file`. The tool was not executed.", None),
+        (
+            "wrote a.txt",
+            Some("under deny the edit call 'Write' was carried out although it was denied"),
+        ),
+    ];
+    for (output, breaks) in rows {
+        let mut dialect = under(Policy::Deny);
+        let input = json!({ "path": "a.txt" });
+        let fields = json!({ "title": "Write", "kind": "edit", "rawInput": input });
+        told(&mut *dialect, &call("c", fields));
+        asked(&mut *dialect, 5, json!({ "toolCallId": "other", "rawInput": input }), "n");
+        let content = json!([{ "type": "content", "content": { "type": "text", "text": output } }]);
+        let end = json!({ "sessionUpdate": "tool_call_update", "toolCallId": "c",
+            "status": "completed", "content": content });
+        let out = told(&mut *dialect, &update(end));
+        assert_eq!(broken(&out), breaks, "{output}");
+        let result = bodies(&out).into_iter().find(|body| body["kind"] == "tool_result").unwrap();
+        assert_eq!(result["denied"] == true, breaks.is_none(), "{result}");
+    }
+}
+
 #[test]
 fn one_answer_covers_calls_that_are_open_together() {
     let mut dialect = under(Policy::Ask);
@@ -184,14 +211,20 @@ fn a_call_in_a_session_of_a_helper_counts() {
 }
 
 #[test]
-fn commands_in_a_mode_that_changes_nothing_are_not_judged() {
-    let modes = json!({ "currentModeId": "read-only",
-        "availableModes": [{ "id": "read-only", "name": "Read-only" }] });
-    for (kind, breaks) in [("execute", false), ("edit", true)] {
+fn commands_are_judged_but_in_the_sandbox_of_codex() {
+    let rows = [
+        ("read-only", "execute", false),
+        ("read-only", "edit", true),
+        // OpenCode runs commands in this mode, unasked and without a sandbox.
+        ("plan", "execute", true),
+        ("plan", "edit", true),
+    ];
+    for (mode, kind, breaks) in rows {
+        let modes = json!({ "currentModeId": mode, "availableModes": [{ "id": mode }] });
         let (mut dialect, _) = greeted(&Spec { policy: Policy::Deny, ..spec() }, json!({}));
         told(&mut *dialect, &reply(1, json!({ "sessionId": "s", "modes": modes })));
         let out = told(&mut *dialect, &done("c", kind));
-        assert_eq!(broken(&out).is_some(), breaks, "{kind}");
+        assert_eq!(broken(&out).is_some(), breaks, "{mode} {kind}");
     }
 }
 
