@@ -37,6 +37,8 @@ pub struct Pin {
     pub newer_node: bool,
     /// Whether it is driven in the gate of every day, through every scenario.
     pub everyday: bool,
+    /// Whether its budgets are tested.
+    pub budgets: bool,
 }
 
 /// The Node for those that want a newer one, as a package like the others.
@@ -50,6 +52,7 @@ pub const NODE: Pin = Pin {
     after: None,
     newer_node: false,
     everyday: false,
+    budgets: false,
 };
 
 /// The program of a library: the Python of its environment.
@@ -70,6 +73,7 @@ pub const PINS: &[Pin] = &[
         after: Some("install.cjs"),
         newer_node: false,
         everyday: true,
+        budgets: true,
     },
     Pin {
         id: "codex",
@@ -81,6 +85,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: false,
         everyday: true,
+        budgets: true,
     },
     Pin {
         id: "gemini",
@@ -92,6 +97,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: false,
         everyday: true,
+        budgets: true,
     },
     Pin {
         id: "opencode",
@@ -103,6 +109,7 @@ pub const PINS: &[Pin] = &[
         after: Some("postinstall.mjs"),
         newer_node: false,
         everyday: true,
+        budgets: true,
     },
     Pin {
         id: "pi",
@@ -114,6 +121,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: true,
         everyday: false,
+        budgets: true,
     },
     Pin {
         id: "copilot",
@@ -125,6 +133,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: true,
         everyday: false,
+        budgets: true,
     },
     Pin {
         id: "kilo",
@@ -136,6 +145,7 @@ pub const PINS: &[Pin] = &[
         after: Some("postinstall.mjs"),
         newer_node: false,
         everyday: false,
+        budgets: false,
     },
     Pin {
         id: "droid",
@@ -147,6 +157,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: false,
         everyday: false,
+        budgets: false,
     },
     Pin {
         id: "cline",
@@ -158,6 +169,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: true,
         everyday: false,
+        budgets: false,
     },
     Pin {
         id: "openclaw",
@@ -169,6 +181,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: true,
         everyday: false,
+        budgets: false,
     },
     Pin {
         id: "hermes",
@@ -180,6 +193,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: false,
         everyday: false,
+        budgets: false,
     },
     Pin {
         id: "aider",
@@ -191,6 +205,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: false,
         everyday: false,
+        budgets: false,
     },
     Pin {
         id: "openhands",
@@ -202,6 +217,7 @@ pub const PINS: &[Pin] = &[
         after: None,
         newer_node: false,
         everyday: false,
+        budgets: false,
     },
     // The same package with what it needs for its second lane.
     Pin {

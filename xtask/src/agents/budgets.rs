@@ -6,8 +6,6 @@ use std::fmt::Write as _;
 use testkit::agents::Pin;
 
 pub const PAGE: &str = "docs/agents/budgets.md";
-/// The CLIs whose budgets are tested.
-pub const CLIS: &[&str] = &["claude", "codex", "gemini", "opencode", "pi", "copilot"];
 
 /// What one test saw of one budget of one CLI.
 #[derive(Debug, Clone, Deserialize)]
@@ -65,7 +63,7 @@ pub fn page(pins: &[Pin], rows: &[Row], today: &str) -> String {
         );
     }
     page.push_str("\n| agent | version | package |\n|---|---|---|\n");
-    for pin in pins.iter().filter(|pin| CLIS.contains(&pin.id)) {
+    for pin in pins.iter().filter(|pin| pin.budgets) {
         let _ = writeln!(page, "| {} | {} | `{}` |", pin.id, pin.version, pin.package);
     }
     page.push_str(
