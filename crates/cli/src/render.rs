@@ -334,6 +334,13 @@ impl Renderer {
                 self.begin_without_session(&mut out);
             }
         }
+        out.extend(self.rest());
+        out
+    }
+
+    /// What is held back of the open text, and an error that is news.
+    fn rest(&mut self) -> Vec<Piece> {
+        let mut out = Vec::new();
         // An error after which the agent goes on by itself is news; another is about to be the end.
         if let Some(error) = self.pending.take_if(|error| error.retryable) {
             self.trouble(&error, &mut out);
@@ -418,10 +425,9 @@ impl Renderer {
 
     /// Shows what waited for a session that does not come.
     fn begin_without_session(&mut self, out: &mut Vec<Piece>) {
-        if let Some(first) = self.early.first()
-            && !self.introduced
-        {
-            self.header(first.run_id, None, out);
+        let run = self.early.first().map(|event| event.run_id);
+        if let Some(run) = run.filter(|_| !self.introduced) {
+            self.header(run, None, out);
         }
         self.show_early(out);
     }
@@ -508,7 +514,7 @@ impl Renderer {
 
     /// Ends the open block, if there is one.
     fn close(&mut self, out: &mut Vec<Piece>) {
-        out.extend(self.idle());
+        out.extend(self.rest());
         let Some(mut open) = self.open.take() else { return };
         let mut steps = Vec::new();
         open.markdown.finish(&mut steps);
