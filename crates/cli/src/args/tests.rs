@@ -1,3 +1,5 @@
+//! The help as it is printed, the layout of its groups and examples, and the values that arguments take.
+
 use super::help::{self, EXAMPLES, GROUPS};
 use super::*;
 use std::collections::BTreeSet;

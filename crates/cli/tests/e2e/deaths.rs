@@ -136,7 +136,7 @@ fn words_whose_secrets_are_lost_are_not_kept_and_that_is_told() {
     let adopted = events.iter().position(|event| event["phase"] == "adopted").unwrap();
     let after = &events[adopted..];
     let told =
-        |event: &&Value| event["text"].as_str().is_some_and(|text| text.contains("not kept"));
+        |event: &&Value| event["text"].as_str().is_some_and(|text| text.contains("not stored"));
     assert_eq!(after.iter().filter(told).count(), 1, "{after:#?}");
     let words = after.iter().filter(|event| event["kind"] == "progress" || event["delta"] == true);
     assert_eq!(words.count(), 0, "{after:#?}");

@@ -177,7 +177,7 @@ fn when_an_account_is_used_up_the_next_of_the_chain_goes_on_and_is_told_what_is_
     let said = "this run is a fallback: adapter two with small continues for agent a";
     assert!(shown.contains(said), "{shown}");
     let shown = yard.ostler.says(&["task", "show", &task]).stdout;
-    assert!(shown.contains("adapter two with small goes on"), "{shown}");
+    assert!(shown.contains("adapter two with small continues"), "{shown}");
 
     // The next task finds the account used up before it starts, and goes elsewhere at once.
     let task = yard.add("a", "paint the gate");
@@ -268,7 +268,7 @@ fn while_the_last_of_a_chain_has_its_hands_full_the_task_waits_and_then_goes_on(
             (sheet["runs"].as_array().unwrap().len() == 2).then_some(sheet)
         });
         let why = (&sheet["waiting_for"], &sheet["note"]);
-        assert_eq!(why, (&json!("agent"), &json!("agent b has its hands full")), "{sheet}");
+        assert_eq!(why, (&json!("agent"), &json!("agent b has no free slot")), "{sheet}");
         let shown = yard.ostler.says(&["task", "show", &task]).stdout;
         assert!(!shown.contains("agents resume"), "nobody is paused: {shown}");
         // Long before any reset.
@@ -292,7 +292,7 @@ fn a_task_that_waits_for_the_last_of_its_chain_keeps_no_other_of_its_agent_waiti
             (sheet["note"] == note).then_some(())
         });
     };
-    waits(&first, "agent b has its hands full");
+    waits(&first, "agent b has no free slot");
     assert_eq!(yard.ostler.says(&["agents", "pause", "a"]).code, 0);
     let second = yard.add("a", "paint the gate");
     waits(&second, "'a' is paused");
@@ -302,5 +302,5 @@ fn a_task_that_waits_for_the_last_of_its_chain_keeps_no_other_of_its_agent_waiti
     assert_eq!(yard.ostler.says(&["agents", "resume", "a"]).code, 0);
     // Of the same agent, in the same directory, and behind the first.
     yard.until_is(&second, "done");
-    waits(&first, "agent b has its hands full");
+    waits(&first, "agent b has no free slot");
 }

@@ -90,7 +90,7 @@ fn an_ambiguous_id_lists_the_candidates() {
     // The first digits of an id are its time.
     let said = ostler.says(&["show", "01"]);
     assert_eq!(said.code, 16, "{said:?}");
-    assert!(said.complaint().contains("more than one run fits '01'"), "{said:?}");
+    assert!(said.complaint().contains("more than one run matches '01'"), "{said:?}");
     for part in ["first words", "second words", "run_01"] {
         assert!(said.stderr.contains(part), "{part}: {said:?}");
     }

@@ -161,7 +161,7 @@ fn a_patch_is_left_uncommitted_and_what_does_not_fit_changes_nothing() {
     let here = id(&good(&ostler.says(&["run", "demo", "hello", "--json"])));
     let refused = ostler.says(&["diff", &here]);
     assert_eq!(refused.code, 3, "{}", refused.stderr);
-    assert!(refused.complaint().contains("itself"), "{}", refused.stderr);
+    assert!(refused.complaint().contains("not in a worktree"), "{}", refused.stderr);
 }
 
 #[test]

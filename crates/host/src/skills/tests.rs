@@ -221,7 +221,7 @@ fn what_is_of_others_is_never_touched() {
     fs::remove_file(place.shared().join(&name)).unwrap();
     fs::write(place.shared().join(&name), "theirs").unwrap();
     let notes = place.hold(chance::run_id());
-    assert!(notes[0].contains("not ours"), "{notes:?}");
+    assert!(notes[0].contains("not made by Ostler"), "{notes:?}");
     place.links.runs().into_iter().for_each(|run| place.links.release(run));
     assert_eq!(fs::read_to_string(place.shared().join(&name)).unwrap(), "theirs");
 }
