@@ -45,6 +45,21 @@ pub fn fit(text: &str, columns: usize) -> String {
     if columns == 0 { String::new() } else { format!("{kept}…") }
 }
 
+/// A text broken into pieces of at most `columns`, wherever they end: nothing of it is left out.
+pub fn pieces(text: &str, columns: usize) -> Vec<&str> {
+    let (mut pieces, mut start, mut end) = (Vec::new(), 0, 0);
+    let starts = text.char_indices().filter(|(at, c)| *at > 0 && !joins(&text[..*at], *c));
+    for at in starts.map(|(at, _)| at).chain([text.len()]) {
+        if width(&text[start..at]) > columns && end > start {
+            pieces.push(&text[start..end]);
+            start = end;
+        }
+        end = at;
+    }
+    pieces.push(&text[start..]);
+    pieces
+}
+
 /// A text cut to `columns` in its middle, so that its end stays: a file name, or the end of a command.
 pub fn fit_middle(text: &str, columns: usize) -> String {
     if width(text) <= columns {
@@ -101,6 +116,21 @@ mod tests {
         ] {
             assert_eq!(fit(text, columns), expected, "{text} in {columns}");
             assert!(width(&fit(text, columns)) <= columns);
+        }
+    }
+
+    #[test]
+    fn pieces_are_all_of_the_text() {
+        for (text, columns, expected) in [
+            ("short", 5, &["short"][..]),
+            ("longer words", 5, &["longe", "r wor", "ds"]),
+            ("漢字漢字", 5, &["漢字", "漢字"]),
+            ("e\u{301}e\u{301}e\u{301}", 2, &["e\u{301}e\u{301}", "e\u{301}"]),
+            ("👩‍🚀👩‍🚀", 3, &["👩‍🚀", "👩‍🚀"]),
+            ("漢", 1, &["漢"]),
+            ("", 5, &[""]),
+        ] {
+            assert_eq!(pieces(text, columns), expected, "{text} in {columns}");
         }
     }
 

@@ -3,7 +3,7 @@
 //! and how to answer. A question that the policy decides at once is shown as its decision alone.
 
 use super::clean::{clean, one_line};
-use super::measure::{fit, fit_middle, width};
+use super::measure::{fit_middle, pieces, width};
 use super::tone::Tone;
 use super::{Detail, GUTTER, Group, Piece, Renderer, figures, flow, paths, table};
 use contract::event::{DecidedBy, Decision, Diff, Permission, PermissionOption, PermissionRequest};
@@ -49,6 +49,7 @@ impl Renderer {
         {
             lines.clear();
         }
+        let mut lines = wrapped(lines, room);
         let more = lines.len().saturating_sub(lines_max);
         lines.truncate(lines_max);
         self.content_lines(lines, out);
@@ -85,8 +86,8 @@ impl Renderer {
         let lines = asked.request.as_ref().map(|it| content(it, root.as_deref()));
         let head = format!("? {}", title_of(&asked, root.as_deref()));
         self.line(Group::Tools, Tone::Strong, &head, &mut out);
-        self.content_lines(lines.unwrap_or_default(), &mut out);
         let room = self.columns.saturating_sub(GUTTER);
+        self.content_lines(wrapped(lines.unwrap_or_default(), room), &mut out);
         for line in in_lines(&keys(&asked, false), room) {
             self.text(Tone::Tool, &format!("  {line}"), &mut out);
             out.push(Piece::End);
@@ -96,9 +97,8 @@ impl Renderer {
     }
 
     fn content_lines(&self, lines: Vec<ContentLine>, out: &mut Vec<Piece>) {
-        let room = self.columns.saturating_sub(GUTTER);
         for line in lines {
-            self.text(line.tone, format!("  {}", fit(&line.text, room)).trim_end(), out);
+            self.text(line.tone, format!("  {}", line.text).trim_end(), out);
             out.push(Piece::End);
         }
     }
@@ -209,6 +209,15 @@ pub fn named_options(asked: &Permission) -> Vec<&PermissionOption> {
         Some(_) => Vec::new(),
         None => asked.options.iter().filter(|option| !is_plain(option)).collect(),
     }
+}
+
+/// Long lines go on in the next, because a person who allows a command must have seen its end.
+fn wrapped(lines: Vec<ContentLine>, columns: usize) -> Vec<ContentLine> {
+    let wrap = |line: ContentLine| {
+        let rows = pieces(&line.text, columns).into_iter();
+        rows.map(|row| ContentLine { tone: line.tone, text: row.to_owned() }).collect::<Vec<_>>()
+    };
+    lines.into_iter().flat_map(wrap).collect()
 }
 
 /// What would be done, line by line.

@@ -690,6 +690,18 @@ fn question_fits_a_small_window_and_can_be_viewed_whole() {
 }
 
 #[test]
+fn question_shows_the_end_of_a_long_command() {
+    let mut renderer = Renderer::new(40, Colour::Off, Detail::Usual);
+    renderer.takes_keys(true);
+    let command = "cargo build --release --workspace --all-targets && rm -rf /srv/backups";
+    let asked = question(json!({"tool": "Bash", "command": command}), "Bash: build");
+    let shown = printed(&renderer.event(&event(asked)));
+    let rows: String = shown.lines().map(|line| line.strip_prefix("  ").unwrap_or(line)).collect();
+    assert!(rows.contains(command), "{shown}");
+    assert!(shown.lines().all(|line| width(line) <= 40), "{shown}");
+}
+
+#[test]
 fn the_same_trouble_is_told_once() {
     let limited = json!({"kind": "error", "code": "rate_limited", "message": "the provider limits the rate", "retryable": true});
     let shown = screen(&[

@@ -115,7 +115,7 @@ fn an_adopted_agent_finds_its_tools_and_its_servers_where_it_was_told() {
     });
     assert_eq!(result(&events)["outcome"], "succeeded");
     // Each host says for itself how the server fared.
-    assert_eq!(said(&events, "the MCP server 'near' is connected: 3 tools").len(), 3);
+    assert_eq!(said(&events, "the MCP server 'near' is connected: 4 tools").len(), 3);
     assert!(!serde_json::to_string(&events).unwrap().contains(HUSH), "kept out of the events");
     signal(orphan.host.child.id() as i32, Signal::TERM);
     orphan.host.child.wait().unwrap();

@@ -173,7 +173,7 @@ fn assistant_delegates_work_and_brings_it_back() {
         ("list_runs", json!({ "outcome": "lucky" }), "`outcome` cannot be `lucky`"),
         ("start_run", json!({ "agent": "demo", "prompt": 7 }), "`prompt` must be a string"),
         ("show_run", json!({ "run": "zzz" }), "there is no run 'zzz'"),
-        ("answer", json!({ "approval": "zzz", "choice": "allow" }), "no approval 'zzz' is open"),
+        ("answer", json!({ "approval": "zzz", "choice": "allow" }), "no approval 'zzz' is waiting"),
     ] {
         let (told, failed) = assistant.call(tool, args);
         assert!(failed && told["message"].as_str().unwrap().starts_with(message), "{told}");

@@ -171,9 +171,9 @@ fn play(stage: &Stage, shape: usize, end: End) -> Played {
     let left = [find_marked(&id), find_called(&path.display().to_string())].concat();
     assert!(left.is_empty(), "{what}: left {left:?}");
     let free = || witness::is_free(&path).expect("there is a witness");
-    // Below strict the host ends what a keeper left, and sees that they run no more a moment before
-    // the kernel has closed their files.
-    let patient = end == End::WithoutKeeper && level.as_deref() != Some("strict");
+    // Where the keeper was killed, with the guard of its namespace, the family is seen to run no more
+    // a moment before the kernel has closed its files.
+    let patient = end == End::WithoutKeeper;
     match patient {
         true => until("the lock", BOUND_MS, || free().then_some(())),
         false => assert!(free(), "{what}: someone holds the lock"),
