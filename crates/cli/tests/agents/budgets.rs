@@ -6,6 +6,7 @@
 use crate::ostler::{assert_gap_free, result};
 use crate::scenarios::assert_tokens;
 use crate::stage::Stage;
+use contract::card::Told;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
@@ -70,9 +71,10 @@ fn held(cli: &str, limit: &Limit) {
     let answers = answers(&requests);
     let most: f64 = limit.value.parse().expect("a number");
     let used = (limit.count)(end, &answers);
-    // What one answer more would be at most: the largest share of any answer, and one answer.
+    // One answer, and the one in flight when the stop comes: the model answers in 30 ms, so in one run
+    // of eight Codex has it whole before it is interrupted.
     let one_more = match limit.flag {
-        "--budget-turns" => 1.0,
+        "--budget-turns" => 2.0,
         _ => used / answers.len().max(1) as f64 * 2.0,
     };
     assert!(used >= most, "{used} of {most}: it was stopped too early, {end}");
@@ -83,7 +85,9 @@ fn held(cli: &str, limit: &Limit) {
         .filter(|one| one["client_gone"] != true && one["in_flight"] != true)
         .cloned()
         .collect();
-    if stage.tells_tokens() {
+    // One that tells its tokens at the end of a turn has told none when it is stopped in it.
+    let card = runtimes::registry::find(cli).expect("a runtime").card();
+    if stage.tells_tokens() && card.reports.usage == Told::PerAnswer {
         assert_tokens_but_last(&stage, end, &whole);
     }
     stage.assert_nothing_left();
