@@ -36,9 +36,9 @@ pub fn page(pins: &[Pin], rows: &[Row], today: &str) -> String {
         "Written by `cargo xtask agents --budgets --write` on {today}. Each CLI runs in an endless loop \
          of tool calls against a scripted model on loopback, which reports the tokens of each answer \
          and keeps a log. A row is here when its test has held:\n\n\
-         - `budget_exceeded`: the run was stopped within one model answer of the limit, and its \
-         tokens equal the model's log, with or without the answer that the stop cut off, where the \
-         runtime tells them with each answer.\n\
+         - `budget_exceeded`: the run was stopped within one model answer of the limit and the one in \
+         flight, which the scripted model gives in 30 ms. Its tokens equal the model's log, with or \
+         without the answer that the stop cut off, where the runtime tells them with each answer.\n\
          - `policy_not_possible` without answers: the runtime tells too late or never what the budget \
          limits, so the run was refused before any request.\n\
          - `policy_not_possible` with answers: it is not known beforehand whether the agent tells it. \

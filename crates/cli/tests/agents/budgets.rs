@@ -71,9 +71,10 @@ fn held(cli: &str, limit: &Limit) {
     let answers = answers(&requests);
     let most: f64 = limit.value.parse().expect("a number");
     let used = (limit.count)(end, &answers);
-    // What one answer more would be at most: the largest share of any answer, and one answer.
+    // One answer, and the one in flight when the stop comes: the model answers in 30 ms, so in one run
+    // of eight Codex has it whole before it is interrupted.
     let one_more = match limit.flag {
-        "--budget-turns" => 1.0,
+        "--budget-turns" => 2.0,
         _ => used / answers.len().max(1) as f64 * 2.0,
     };
     assert!(used >= most, "{used} of {most}: it was stopped too early, {end}");
