@@ -398,43 +398,6 @@ impl Drive {
         self.step(now, input);
     }
 
-    /// What changed in a workspace that the policy forbids to change. Where another run works in the
-    /// same directory the change is only told, because it may be the other run's.
-    async fn compare_workspace(&mut self) -> Option<String> {
-        let Some(beginning) = self.beginning.take() else {
-            let adopted = self.child.is_none();
-            let policy = self.bench.policy;
-            let lanes = self.runtime.card().lanes;
-            if adopted && lanes.iter().any(|lane| workspace_check::applies(policy, *lane)) {
-                let why = "another host took over the run";
-                self.pending.drafts.push(workspace_check::not_compared(why));
-            }
-            return None;
-        };
-        let beginning = Arc::new(beginning);
-        let looking = Arc::clone(&beginning);
-        let changed = tokio::task::spawn_blocking(move || looking.changed()).await;
-        let changed = match changed.map_err(|error| error.to_string()).flatten() {
-            Ok(changed) => changed?,
-            Err(why) => {
-                self.pending.drafts.push(workspace_check::not_compared(&why));
-                self.beginning = Arc::into_inner(beginning);
-                return None;
-            }
-        };
-        let host = Host { inner: Arc::clone(&self.house) };
-        let cwd = self.bench.workspace.path();
-        let others = locks::others(&host, cwd, Some(self.run)).await;
-        let shared = beginning.shared || others.is_ok_and(|others| !others.is_empty());
-        self.beginning = Arc::into_inner(beginning);
-        if shared {
-            let why = "it is not counted against this run, because another run works there too";
-            self.pending.drafts.push(warning(format!("{changed}; {why}")));
-            return None;
-        }
-        Some(changed)
-    }
-
     pub(crate) fn lose(&mut self, now: Now, why: String) {
         self.ending = Ending::Told;
         self.step(now, Input::Lost { why });

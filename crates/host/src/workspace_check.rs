@@ -3,10 +3,13 @@
 //! the launch and again when the process is gone; contents are not read. In a repository it lists
 //! what git tracks and what is neither tracked nor ignored, because builds and editors write what is
 //! ignored, and the same of the repositories within; and of `.git` the configuration and the hooks,
-//! because they name commands that are run later. Elsewhere it lists all files. It cannot see who changed a file, and says so. The limits and the
+//! because they name commands that are run later. Elsewhere it lists all files. It cannot see who
+//! changed a file, and says so. The limits and the
 //! reasons are in `docs/decisions/0024-the-workspace-is-compared-at-the-end.md`.
 
+use crate::drive::Drive;
 use crate::git::{self, Git};
+use crate::ops::locks;
 use crate::trace::warning;
 use crate::workspace::Workspace;
 use contract::plan::Lane;
@@ -95,6 +98,45 @@ impl Beginning {
             self.policy.word(),
             named.join(", ")
         )))
+    }
+}
+
+impl Drive {
+    /// What changed in a workspace that the policy forbids to change. Where another run works in the
+    /// same directory the change is only told, because it may be the other run's.
+    pub(crate) async fn compare_workspace(&mut self) -> Option<String> {
+        let Some(beginning) = self.beginning.take() else {
+            let adopted = self.child.is_none();
+            let policy = self.bench.policy;
+            let lanes = self.runtime.card().lanes;
+            if adopted && lanes.iter().any(|lane| applies(policy, *lane)) {
+                let why = "another host took over the run";
+                self.pending.drafts.push(not_compared(why));
+            }
+            return None;
+        };
+        let beginning = Arc::new(beginning);
+        let looking = Arc::clone(&beginning);
+        let changed = tokio::task::spawn_blocking(move || looking.changed()).await;
+        let changed = match changed.map_err(|error| error.to_string()).flatten() {
+            Ok(changed) => changed?,
+            Err(why) => {
+                self.pending.drafts.push(not_compared(&why));
+                self.beginning = Arc::into_inner(beginning);
+                return None;
+            }
+        };
+        let host = Host { inner: Arc::clone(&self.house) };
+        let cwd = self.bench.workspace.path();
+        let others = locks::others(&host, cwd, Some(self.run)).await;
+        let shared = beginning.shared || others.is_ok_and(|others| !others.is_empty());
+        self.beginning = Arc::into_inner(beginning);
+        if shared {
+            let why = "it is not counted against this run, because another run works there too";
+            self.pending.drafts.push(warning(format!("{changed}; {why}")));
+            return None;
+        }
+        Some(changed)
     }
 }
 
