@@ -24,6 +24,13 @@ limits! {
     LEASE_RENEW_PERCENT: u64 = 60;
     /// How long to wait before a failed renewal is tried again.
     LEASE_RETRY_MS: u64 = 10_000;
+    /// The longest a keeper may take to answer a ping before the host ends it, while its run goes on.
+    KEEPER_ANSWER_MS: u64 = 60_000;
+    /// The same once its run is being stopped.
+    KEEPER_STOP_ANSWER_MS: u64 = 5_000;
+    /// How long the host waits for a keeper to end that it has killed. A keeper in an uninterruptible
+    /// wait for a disk may take longer; its run is settled without it.
+    KEEPER_KILLED_MS: u64 = 2_000;
     /// Wall time of a run.
     WALL_MS: u64 = 2 * 3600 * 1000;
     /// Silence on both streams while no tool call and no question is open.

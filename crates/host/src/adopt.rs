@@ -23,6 +23,7 @@ use crate::upstream::Upstream;
 use crate::workspace::Workspace;
 use crate::{Host, clock, keepsake};
 use contract::event::{Body, Lifecycle, Phase};
+use contract::limits::KEEPER_KILLED_MS;
 use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Event, Fault, RunId, limits};
 use engine::rules::lease::Lease;
@@ -36,6 +37,7 @@ use runtimes::{Dialect, Runtime, registry};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 use store::seal::Seal;
@@ -377,7 +379,7 @@ async fn find_keeper(
     Ok(match blocking(look).await? {
         Seen::Answers(control, reply) => {
             failpoint::hit(Point::KeeperDialed);
-            let keeping = Keeping::new(control).map_err(|error| {
+            let keeping = Keeping::adopted(control, &reply).map_err(|error| {
                 Fault::new(Code::InternalError, format!("the keeper's socket: {error}"))
             })?;
             Keeper::Lives(keeping, reply)
@@ -633,6 +635,30 @@ pub(crate) fn await_end(spool: &Path) {
         }
         std::thread::sleep(LOOK_PAUSE);
     }
+}
+
+/// Kills a keeper that hangs and what it left. Blocking. Gives whether the keeper is gone: one that is
+/// in an uninterruptible wait for a disk ends when that wait does.
+pub(crate) fn end_hung(
+    spool: &Path,
+    run: RunId,
+    keeper_pid: Option<i32>,
+    child: Option<Child>,
+) -> bool {
+    if let Some(pid) = keeper_pid {
+        keeper::mark::end_hung(pid);
+    }
+    if let Some(mut child) = child {
+        // One that has ended already needs no signal.
+        let _ = child.kill();
+        std::thread::spawn(move || child.wait());
+    }
+    let until_ms = clock::now().mono_ms + KEEPER_KILLED_MS;
+    while door::is_alive(spool) && clock::now().mono_ms < until_ms {
+        std::thread::sleep(LOOK_PAUSE);
+    }
+    end_leftovers(spool, run);
+    !door::is_alive(spool)
 }
 
 /// Ends what is left of a run whose keeper is gone, by its group and its mark.

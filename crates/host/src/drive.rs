@@ -50,6 +50,8 @@ use tokio::sync::{mpsc, watch};
 /// How long the word of a launch may be behind what the agent said; it is there already, nearly
 /// always.
 const LAUNCH_WORD: Duration = Duration::from_millis(500);
+/// How long an answer that is overdue is looked for in the socket.
+const LAST_LOOK_MS: u64 = 500;
 /// Answers of tools that wait for the driver.
 const ANSWERS_MAX: usize = contract::limits::TOOL_CALLS_OPEN_MAX;
 
@@ -482,7 +484,9 @@ impl Drive {
     async fn wait(&mut self, more: bool) -> Option<Wake> {
         let now = clock::now();
         let joined_ms = self.joiner.deadline().map(|at| at.ms().unsigned_abs());
-        let due_ms = [self.machine.deadline_ms(), joined_ms, Some(self.lease.renew_at_ms())];
+        let answer_ms = self.keeping.as_ref().and_then(Keeping::answer_deadline_ms);
+        let renew_ms = Some(self.lease.renew_at_ms());
+        let due_ms = [self.machine.deadline_ms(), joined_ms, renew_ms, answer_ms];
         let due_ms = due_ms.into_iter().flatten().min().unwrap_or(u64::MAX);
         let wait = Duration::from_millis(due_ms.saturating_sub(now.mono_ms));
         // Reports come last: most only say that there is more in the spool, and there always is.
@@ -505,16 +509,7 @@ impl Drive {
         let now = clock::now();
         match wake {
             Wake::Report(report) => self.report(now, report),
-            Wake::KeeperGone => {
-                self.keeping = None;
-                let gone = self.end_leftovers().await;
-                if self.ending == Ending::Running {
-                    if !gone {
-                        return Err(Leave::CutOff);
-                    }
-                    self.ending = Ending::KeeperGone;
-                }
-            }
+            Wake::KeeperGone => self.notice_keeper_gone().await?,
             Wake::Inbox => self.read_inbox(now).await,
             Wake::Answered(answered) => {
                 self.pending.done.push(answered.effect);
@@ -533,6 +528,7 @@ impl Drive {
                 if self.lease.is_due(now.mono_ms) {
                     self.renew(now).await?;
                 }
+                self.end_hung_keeper().await?;
                 // Nobody is late who spoke, or left, while we were busy with what it said before.
                 self.hear().await;
                 self.step(clock::now(), Input::Tick);
@@ -602,6 +598,51 @@ impl Drive {
                 command => self.step(now, Input::Command(command)),
             }
         }
+    }
+
+    async fn notice_keeper_gone(&mut self) -> Result<(), Leave> {
+        self.keeping = None;
+        let gone = self.end_leftovers().await;
+        if self.ending == Ending::Running {
+            if !gone {
+                return Err(Leave::CutOff);
+            }
+            self.ending = Ending::KeeperGone;
+        }
+        Ok(())
+    }
+
+    /// Ends a keeper that did not answer a ping in time, with everything it holds, so that its run can
+    /// end.
+    async fn end_hung_keeper(&mut self) -> Result<(), Leave> {
+        let is_overdue = |keeping: &Option<Keeping>| {
+            keeping.as_ref().is_some_and(|keeping| keeping.is_overdue(clock::now().mono_ms))
+        };
+        // The answer may have come while this host was busy or stopped, and wait in the socket.
+        let last_look = clock::now().mono_ms + LAST_LOOK_MS;
+        while is_overdue(&self.keeping) && clock::now().mono_ms < last_look {
+            let report = next_report(&mut self.keeping);
+            match tokio::time::timeout(Duration::from_millis(LAST_LOOK_MS), report).await {
+                Ok(Some(report)) => self.report(clock::now(), report),
+                Ok(None) => return self.notice_keeper_gone().await,
+                Err(_) => break,
+            }
+        }
+        if !is_overdue(&self.keeping) {
+            return Ok(());
+        }
+        let keeper_pid = self.keeping.take().and_then(|keeping| keeping.keeper_pid());
+        let (spool, run, child) = (self.spool.clone(), self.run, self.child.take());
+        let end = move || adopt::end_hung(&spool, run, keeper_pid, child);
+        let told = match tokio::task::spawn_blocking(end).await {
+            Ok(true) => "the keeper of this run hung and was ended",
+            Ok(false) | Err(_) => "the keeper of this run hangs and could not be ended",
+        };
+        self.pending.drafts.push(warning(told.to_owned()));
+        if self.ending == Ending::Running {
+            self.ending = Ending::KeeperGone;
+        }
+        Ok(())
     }
 
     /// A keeper that left without a word was killed, and could not sweep: what it left is ended

@@ -2,8 +2,9 @@
 //! reports come in one by one. Everything that matters is also in the spool or the store, so a
 //! broken connection loses nothing.
 
+use engine::rules::keeper_ping::{KeeperPing, PingReason};
 use keeper::packet;
-use keeper::wire::{Assembler, Order, Report};
+use keeper::wire::{Assembler, HelloReply, Order, Report};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
@@ -24,6 +25,9 @@ pub struct Keeping {
     control: UnixStream,
     assembler: Assembler,
     outbox: VecDeque<Vec<u8>>,
+    ping: KeeperPing,
+    /// The pid of the keeper, once its hello has come.
+    keeper_pid: Option<i32>,
 }
 
 thread_local! {
@@ -32,9 +36,43 @@ thread_local! {
 }
 
 impl Keeping {
+    /// Connects to a keeper that this host has started, and which is of its own version.
     pub fn new(control: OwnedFd) -> io::Result<Self> {
         let control = UnixStream::from_std(control.into())?;
-        Ok(Self { control, assembler: Assembler::default(), outbox: VecDeque::new() })
+        Ok(Self {
+            control,
+            assembler: Assembler::default(),
+            outbox: VecDeque::new(),
+            ping: KeeperPing::new(true),
+            keeper_pid: None,
+        })
+    }
+
+    /// Connects to a keeper that an earlier host has started.
+    pub fn adopted(control: OwnedFd, reply: &HelloReply) -> io::Result<Self> {
+        let ping = KeeperPing::new(reply.answers_pings);
+        Ok(Self { ping, keeper_pid: Some(reply.keeper_pid), ..Self::new(control)? })
+    }
+
+    /// Asks the keeper to show that it still obeys orders.
+    pub fn ping(&mut self, now_ms: u64, reason: PingReason) -> io::Result<()> {
+        match self.ping.ask(now_ms, reason) {
+            Some(n) => self.send(&Order::Ping { n }),
+            None => Ok(()),
+        }
+    }
+
+    /// The time by which the keeper must answer, while a ping is unanswered.
+    pub fn answer_deadline_ms(&self) -> Option<u64> {
+        self.ping.deadline_ms()
+    }
+
+    pub fn is_overdue(&self, now_ms: u64) -> bool {
+        self.ping.is_overdue(now_ms)
+    }
+
+    pub fn keeper_pid(&self) -> Option<i32> {
+        self.keeper_pid
     }
 
     /// Sends an order, now or as soon as the keeper reads again.
@@ -83,7 +121,16 @@ impl Keeping {
                     poked = true;
                     continue;
                 }
-                Ok(Received::Report(report)) => return Ok(Some(report)),
+                Ok(Received::Report(Report::Pong { n })) => {
+                    self.ping.answered(n);
+                    continue;
+                }
+                Ok(Received::Report(report)) => {
+                    if let Report::Hello(reply) = &report {
+                        self.keeper_pid = Some(reply.keeper_pid);
+                    }
+                    return Ok(Some(report));
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(error),
             }

@@ -10,6 +10,7 @@ use contract::event::{Body, Phase};
 use contract::limits::REMOTE_TERM_MS_MIN;
 use contract::plan::Lane;
 use contract::{Code, Draft, Utterance};
+use engine::rules::keeper_ping::PingReason;
 use engine::{Effect, Input, Now};
 use failpoint::Point;
 use keeper::door;
@@ -302,10 +303,19 @@ impl Drive {
         let remote = self.runtime.card().lanes == [Lane::Http];
         let term_ms = if remote { term_ms.max(REMOTE_TERM_MS_MIN) } else { term_ms };
         let _ = self.order(&Order::Stop { reason, farewell_ms, term_ms });
+        self.ping_keeper(PingReason::Stop);
     }
 
     pub(crate) fn extend_lease(&mut self, deadline_ms: u64) {
         let _ = self.order(&Order::Renew { fence: self.fence, deadline_ms });
+        self.ping_keeper(PingReason::Renewal);
+    }
+
+    fn ping_keeper(&mut self, reason: PingReason) {
+        if let Some(keeping) = &mut self.keeping {
+            // A ping that cannot be sent is not answered, which ends the keeper at its deadline.
+            let _ = keeping.ping(crate::clock::now().mono_ms, reason);
+        }
     }
 
     fn relay(&mut self, now: Now, effect: u64, call: contract::speech::ToolCall) {
@@ -354,7 +364,8 @@ impl Drive {
     /// What the keeper reports.
     pub(crate) fn report(&mut self, now: Now, report: Report) {
         match report {
-            Report::Poke => {}
+            // `Keeping` takes the answers to its pings for itself.
+            Report::Poke | Report::Pong { .. } => {}
             Report::Hello(reply) => {
                 if let Some(pid) = reply.agent_pid.and_then(|pid| u32::try_from(pid).ok()) {
                     let isolation = reply.isolation.word().to_owned();

@@ -164,7 +164,13 @@ fn await_hello(control: BorrowedFd<'_>) -> io::Result<HelloReply> {
             Some(Report::Refused { why, .. }) => return Err(refused(why)),
             // The keeper was about to leave when we came.
             Some(Report::Exit) => return Err(io::ErrorKind::ConnectionRefused.into()),
-            Some(Report::Poke | Report::SaidAck { .. } | Report::Dropped { .. }) | None => {}
+            Some(
+                Report::Poke
+                | Report::SaidAck { .. }
+                | Report::Dropped { .. }
+                | Report::Pong { .. },
+            )
+            | None => {}
         }
     }
 }

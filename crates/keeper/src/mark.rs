@@ -97,6 +97,14 @@ pub fn end_keeper(spool: &Path) -> bool {
     same && pidfd_send_signal(keeper, Signal::KILL).is_ok()
 }
 
+/// Kills a keeper that hangs. Only for one whose connection is open: that is why the pid is still its
+/// own. In a PID namespace it is the pid of the keeper's guard, which ends the keeper with it.
+pub fn end_hung(keeper_pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(keeper_pid) else { return false };
+    let Ok(keeper) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
+    pidfd_send_signal(keeper, Signal::KILL).is_ok()
+}
+
 /// The first record, unless its segment was dropped already.
 fn begin_of(spool: &Path) -> Option<Begin> {
     let mut reader = Reader::open(spool, 0).ok()?;

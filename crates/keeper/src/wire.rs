@@ -49,6 +49,9 @@ pub enum Order {
     /// Stop the agent. A second stop can only shorten the graces of the first; graces of zero
     /// leave out the rung they belong to.
     Stop { reason: String, farewell_ms: u64, term_ms: u64 },
+    /// Asks for a `Pong` with the same number, so that the host knows that the keeper still obeys
+    /// orders. Only keepers whose hello says `answers_pings` know it.
+    Ping { n: u32 },
     /// First on a dialled connection. Whoever shows the secret and no lower fence owns the keeper
     /// from then on, and the owner before is disconnected.
     Hello { secret: String, fence: u64, version: u32 },
@@ -77,6 +80,8 @@ pub enum Report {
     Refused { n: u32, why: Refusal },
     /// The testimony is in the spool and the keeper leaves.
     Exit,
+    /// Answers a ping.
+    Pong { n: u32 },
 }
 
 /// What a new owner needs to go on.
@@ -105,6 +110,9 @@ pub struct HelloReply {
     /// The plan's luggage; left out like the secrets, and by keepers from before there was any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub luggage: Option<String>,
+    /// Whether it answers pings; keepers of earlier versions refuse them.
+    #[serde(default)]
+    pub answers_pings: bool,
 }
 
 impl std::fmt::Debug for HelloReply {
@@ -253,6 +261,7 @@ mod op {
     pub const STOP: u8 = 6;
     pub const HELLO: u8 = 7;
     pub const LAUNCH: u8 = 8;
+    pub const PING: u8 = 9;
 
     pub const HELLO_REPLY: u8 = 65;
     pub const SAID_ACK: u8 = 66;
@@ -260,6 +269,7 @@ mod op {
     pub const POKE: u8 = 68;
     pub const REFUSED: u8 = 69;
     pub const EXIT: u8 = 70;
+    pub const PONG: u8 = 71;
 }
 
 #[derive(Serialize, Deserialize)]
@@ -281,6 +291,7 @@ impl Order {
         match self {
             Self::Plan(plan) => Message::json(op::PLAN, plan),
             Self::Launch => Message::new(op::LAUNCH, 0, Vec::new()),
+            Self::Ping { n } => Message::new(op::PING, *n, Vec::new()),
             Self::Say { n, bytes } => Message::new(op::SAY, *n, bytes.clone()),
             Self::CloseStdin { n } => Message::new(op::CLOSE_STDIN, *n, Vec::new()),
             Self::Farewell { bytes } => Message::new(op::FAREWELL, 0, bytes.clone()),
@@ -310,6 +321,7 @@ impl Order {
         Ok(match op {
             op::PLAN => Self::Plan(Box::new(read_json(&payload)?)),
             op::LAUNCH => Self::Launch,
+            op::PING => Self::Ping { n },
             op::SAY => Self::Say { n, bytes: payload },
             op::CLOSE_STDIN => Self::CloseStdin { n },
             op::FAREWELL => Self::Farewell { bytes: payload },
@@ -343,6 +355,7 @@ impl Report {
             Self::Poke => Message::new(op::POKE, 0, Vec::new()),
             Self::Refused { n, why } => Message { number: *n, ..Message::json(op::REFUSED, why) },
             Self::Exit => Message::new(op::EXIT, 0, Vec::new()),
+            Self::Pong { n } => Message::new(op::PONG, *n, Vec::new()),
         }
     }
 
@@ -360,6 +373,7 @@ impl Report {
             op::POKE => Self::Poke,
             op::REFUSED => Self::Refused { n, why: read_json(&payload)? },
             op::EXIT => Self::Exit,
+            op::PONG => Self::Pong { n },
             _ => return Err(Malformed),
         })
     }
@@ -388,6 +402,7 @@ mod tests {
         for order in [
             Order::Plan(Box::new(crate::plan::tests::plan())),
             Order::Launch,
+            Order::Ping { n: 2 },
             Order::Say { n: 3, bytes: long },
             Order::Say { n: 4, bytes: vec![7; MESSAGE_PAYLOAD_BYTES_MAX] },
             Order::CloseStdin { n: 5 },
@@ -416,6 +431,7 @@ mod tests {
             isolation_note: None,
             secrets: vec![("KEY".into(), "x".repeat(2 * MESSAGE_PAYLOAD_BYTES_MAX))],
             luggage: None,
+            answers_pings: true,
         };
         for report in [
             Report::Hello(Box::new(reply)),
@@ -424,6 +440,7 @@ mod tests {
             Report::Poke,
             Report::Refused { n: 8, why: Refusal::Busy },
             Report::Exit,
+            Report::Pong { n: 9 },
         ] {
             assert_eq!(Report::from_message(join(&report.packets())), Ok(report));
         }

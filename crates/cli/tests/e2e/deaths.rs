@@ -325,6 +325,46 @@ fn a_run_whose_keeper_hangs_is_ended_when_its_lease_is_over() {
     nothing_is_left(&ostler, "a keeper that hung");
 }
 
+/// A run whose keeper is stopped by a signal while its host lives, at one level of isolation: a stop
+/// ends the run within the time that a keeper has to answer.
+fn hung_keeper(level: &str, stop: &[&str]) {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--setsid-child --burst 10 --sleep-ms 600000");
+    let mut command = ostler.command(&["run", "--process", &agent, "x", "--json"]);
+    let mut run = Running::of(command.env("OSTLER_ISOLATION", level));
+    let (id, _) = begun(&mut run);
+    let hung = keepers(&id);
+    assert!(!hung.is_empty());
+    for pid in hung {
+        signal(pid, Signal::STOP);
+    }
+    let asked = std::time::Instant::now();
+    assert_eq!(ostler.says(&[stop, &[id.as_str()][..]].concat()).code, 0, "{stop:?}");
+    let said = run.finish();
+    eprintln!("{level} {stop:?}: settled {} ms after the stop", asked.elapsed().as_millis());
+    let events = ostler.events(&["show", &id, "--json"]);
+    assert_gap_free(&events);
+    let end = result(&events);
+    assert_eq!((said.code, &end["outcome"]), (130, &"cancelled".into()), "{end}");
+    let warned = |event: &Value| {
+        event["text"].as_str().is_some_and(|text| text.contains("hung and was ended"))
+    };
+    assert!(events.iter().any(warned), "{events:#?}");
+    nothing_is_left(&ostler, "a keeper that hung beside its host");
+}
+
+#[test]
+fn hung_keeper_is_ended_at_level_basic() {
+    hung_keeper("basic", &["stop"]);
+    hung_keeper("basic", &["stop", "--now"]);
+}
+
+#[test]
+fn hung_keeper_is_ended_at_the_strongest_level() {
+    hung_keeper("auto", &["stop"]);
+    hung_keeper("auto", &["stop", "--now"]);
+}
+
 /// What a host shows to the keeper of a first attempt, as its successor derives it.
 fn hello_secret(ostler: &Ostler, run: &str) -> String {
     let token = std::fs::read_to_string(ostler.instance.data().join("token")).unwrap();

@@ -10,6 +10,7 @@ pub mod fallback;
 pub mod fits;
 pub mod handover;
 pub mod hold;
+pub mod keeper_ping;
 pub mod lease;
 pub mod overdue;
 pub mod paths;

@@ -120,6 +120,7 @@ impl Scene {
                 isolation_note: None,
                 secrets: Vec::new(),
                 luggage: None,
+                answers_pings: false,
             },
             mark,
             assembler: Assembler::default(),

@@ -78,6 +78,7 @@ impl Watch {
             isolation_note: self.seen.isolation_note.clone(),
             secrets,
             luggage,
+            answers_pings: true,
         }
     }
 
@@ -103,6 +104,7 @@ impl Watch {
                 };
                 self.control.report(&report);
             }
+            Order::Ping { n } => self.control.report(&Report::Pong { n }),
             Order::Plan(_) | Order::Launch => {
                 self.control.report(&Report::Refused { n: 0, why: Refusal::Malformed });
             }
