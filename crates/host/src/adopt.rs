@@ -23,7 +23,6 @@ use crate::upstream::Upstream;
 use crate::workspace::Workspace;
 use crate::{Host, clock, keepsake};
 use contract::event::{Body, Lifecycle, Phase};
-use contract::limits::KEEPER_KILLED_MS;
 use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Event, Fault, RunId, limits};
 use engine::rules::lease::Lease;
@@ -37,7 +36,6 @@ use runtimes::{Dialect, Runtime, registry};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::Child;
 use std::sync::Arc;
 use std::time::Duration;
 use store::seal::Seal;
@@ -49,7 +47,7 @@ pub const MARK: &str = "OSTLER_RUN_ID";
 const SWEEP_ROUNDS_MAX: u32 = 250;
 /// How often a keeper that is about to listen, or about to leave, is looked at again.
 const LOOKS_MAX: u32 = 200;
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
+pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How often a keeper that let go of us and does not answer is asked again.
 const TAKE_UP_PAUSE: Duration = Duration::from_secs(1);
 
@@ -635,30 +633,6 @@ pub(crate) fn await_end(spool: &Path) {
         }
         std::thread::sleep(LOOK_PAUSE);
     }
-}
-
-/// Kills a keeper that hangs and what it left. Blocking. Gives whether the keeper is gone: one that is
-/// in an uninterruptible wait for a disk ends when that wait does.
-pub(crate) fn end_hung(
-    spool: &Path,
-    run: RunId,
-    keeper_pid: Option<i32>,
-    child: Option<Child>,
-) -> bool {
-    if let Some(pid) = keeper_pid {
-        keeper::mark::end_hung(pid);
-    }
-    if let Some(mut child) = child {
-        // One that has ended already needs no signal.
-        let _ = child.kill();
-        std::thread::spawn(move || child.wait());
-    }
-    let until_ms = clock::now().mono_ms + KEEPER_KILLED_MS;
-    while door::is_alive(spool) && clock::now().mono_ms < until_ms {
-        std::thread::sleep(LOOK_PAUSE);
-    }
-    end_leftovers(spool, run);
-    !door::is_alive(spool)
 }
 
 /// Ends what is left of a run whose keeper is gone, by its group and its mark.

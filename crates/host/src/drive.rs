@@ -7,14 +7,12 @@
 //! effects, `batch.rs` makes the Batch, `adopt.rs` begins here with another's state.
 
 use crate::abroad::Abroad;
-use crate::adopt;
 use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
 use crate::missing;
 use crate::ops::ask::{AskKind, OpenAsk};
-use crate::ops::locks;
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::ops::worktrees;
@@ -23,7 +21,7 @@ use crate::share::Share;
 use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
-use crate::workspace_check::{self, Beginning};
+use crate::workspace_check::Beginning;
 use crate::{Host, Inner, Shown};
 use contract::event::{
     Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
@@ -50,8 +48,6 @@ use tokio::sync::{mpsc, watch};
 /// How long the word of a launch may be behind what the agent said; it is there already, nearly
 /// always.
 const LAUNCH_WORD: Duration = Duration::from_millis(500);
-/// How long an answer that is overdue is looked for in the socket.
-const LAST_LOOK_MS: u64 = 500;
 /// Answers of tools that wait for the driver.
 const ANSWERS_MAX: usize = contract::limits::TOOL_CALLS_OPEN_MAX;
 
@@ -600,66 +596,6 @@ impl Drive {
         }
     }
 
-    async fn notice_keeper_gone(&mut self) -> Result<(), Leave> {
-        self.keeping = None;
-        let gone = self.end_leftovers().await;
-        if self.ending == Ending::Running {
-            if !gone {
-                return Err(Leave::CutOff);
-            }
-            self.ending = Ending::KeeperGone;
-        }
-        Ok(())
-    }
-
-    /// Ends a keeper that did not answer a ping in time, with everything it holds, so that its run can
-    /// end.
-    async fn end_hung_keeper(&mut self) -> Result<(), Leave> {
-        let is_overdue = |keeping: &Option<Keeping>| {
-            keeping.as_ref().is_some_and(|keeping| keeping.is_overdue(clock::now().mono_ms))
-        };
-        // The answer may have come while this host was busy or stopped, and wait in the socket.
-        let last_look = clock::now().mono_ms + LAST_LOOK_MS;
-        while is_overdue(&self.keeping) && clock::now().mono_ms < last_look {
-            let report = next_report(&mut self.keeping);
-            match tokio::time::timeout(Duration::from_millis(LAST_LOOK_MS), report).await {
-                Ok(Some(report)) => self.report(clock::now(), report),
-                Ok(None) => return self.notice_keeper_gone().await,
-                Err(_) => break,
-            }
-        }
-        if !is_overdue(&self.keeping) {
-            return Ok(());
-        }
-        let keeper_pid = self.keeping.take().and_then(|keeping| keeping.keeper_pid());
-        let (spool, run, child) = (self.spool.clone(), self.run, self.child.take());
-        let end = move || adopt::end_hung(&spool, run, keeper_pid, child);
-        let told = match tokio::task::spawn_blocking(end).await {
-            Ok(true) => "the keeper of this run hung and was ended",
-            Ok(false) | Err(_) => "the keeper of this run hangs and could not be ended",
-        };
-        self.pending.drafts.push(warning(told.to_owned()));
-        if self.ending == Ending::Running {
-            self.ending = Ending::KeeperGone;
-        }
-        Ok(())
-    }
-
-    /// A keeper that left without a word was killed, and could not sweep: what it left is ended
-    /// before the run is. One that only let go of us lives on, and is left alone: false.
-    async fn end_leftovers(&mut self) -> bool {
-        let (spool, run) = (self.spool.clone(), self.run);
-        let end = move || {
-            adopt::await_end(&spool);
-            let gone = !keeper::door::is_alive(&spool);
-            if gone {
-                adopt::end_leftovers(&spool, run);
-            }
-            gone
-        };
-        tokio::task::spawn_blocking(end).await.unwrap_or(true)
-    }
-
     /// Renews the lease in the store, then tells the keeper: never the other way round. A lease
     /// that ran out is not renewed: the keeper has acted on it.
     async fn renew(&mut self, now: Now) -> Result<(), Leave> {
@@ -897,7 +833,7 @@ pub(crate) fn let_go<Control>(control: Control, mut child: Child) {
     tokio::task::spawn_blocking(move || child.wait());
 }
 
-async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {
+pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {
     match keeping {
         // A broken connection is a gone keeper: the spool tells the rest.
         Some(keeping) => keeping.next().await.ok().flatten(),

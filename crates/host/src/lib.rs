@@ -24,6 +24,7 @@ mod git;
 mod intake;
 mod keeping;
 mod keepsake;
+mod lost_keeper;
 mod missing;
 pub mod notify;
 pub mod ops;

@@ -7,6 +7,7 @@
 //! changed a file, and says so. The limits and the
 //! reasons are in `docs/decisions/0024-the-workspace-is-compared-at-the-end.md`.
 
+use crate::Host;
 use crate::drive::Drive;
 use crate::git::{self, Git};
 use crate::ops::locks;

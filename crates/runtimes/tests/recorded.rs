@@ -92,7 +92,6 @@ fn a_conversation_that_was_taken_up_again_is_told_as_one() {
 const UNRECOGNISED: &[(&str, &str, &str)] = &[
     ("acp", "_auth/status_update", "an extension of one bridge, whose name begins with a line"),
     ("acp", "fs/read_text_file", "the one who recorded it offered files, which Ostler does not"),
-    ("codex", "thread/status/changed", "whether a thread is at work, which its turns tell as well"),
     ("remote", r#"{"id":"2","event":{"type":"comple"#, "a line of the courier that was cut"),
     ("remote", "this is no JSON", "what a remote sent in the place of an event"),
     ("remote", "unheard of", "an event of a kind that there is not"),

@@ -34,6 +34,21 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("process", "crates/cli/src/", "`type: \"process\"` is a word of the configuration"),
     ("process", "crates/runtimes/src/", "any command that speaks JSON lines, not a product"),
     ("demo", "crates/cli/src/", "the demo agent lives in the binary"),
+    (
+        "claude",
+        "crates/cli/src/args/help.rs",
+        "an example of a command names an agent that people have",
+    ),
+    (
+        "codex",
+        "crates/cli/src/args/help.rs",
+        "an example of a command names an agent that people have",
+    ),
+    (
+        "gemini",
+        "crates/cli/src/args/help.rs",
+        "an example of a command names an agent that people have",
+    ),
     ("hermes", "crates/remote/src/courier/", "hermes-runs-v1 is a protocol, whoever speaks it"),
     ("opencode", "crates/runtimes/src/kilo/", "Kilo is made from it, and heard by its dialect"),
     (

@@ -129,7 +129,7 @@ fn help_lists_commands_in_groups() {
     Run:
       run          Run one agent on one prompt and watch it
       runs         List runs, newest first
-      status       Show what is running now, and what waits for you
+      status       Show live runs and the approvals that wait for you
       show         Show a run's transcript
       watch        Watch a live run; Ctrl-C leaves it running
       say          Send a message to a live run
@@ -142,7 +142,7 @@ fn help_lists_commands_in_groups() {
       export       Print a run and its events as JSON lines
 
     Hand over:
-      task         Hand tasks over to the queue, follow them, decide about them
+      task         Add tasks to the queue, follow and review them
       agents       List agents, or hire, change, pause and retire them
       approvals    List the requests that wait for your approval
       answer       Answer a request for approval
@@ -161,11 +161,11 @@ fn help_lists_commands_in_groups() {
 
     Build an agent:
       conformance  Test whether an agent speaks a protocol
-      record       Record what a command prints, without secrets, for a new runtime
+      record       Record what a command prints, without secrets, for a runtime
 
     Set up:
       doctor       Check the installed agents: program, version, login, permissions
-      runtimes     List what `ostler run` takes: agents, adapters, runtimes
+      runtimes     List what `ostler run` accepts: agents, adapters, runtimes
       init         Write a first ostler.json
       config       Show where the configuration is; check, edit or print it
       completions  Print a shell completion script

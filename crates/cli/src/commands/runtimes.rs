@@ -12,8 +12,8 @@ use std::process::ExitCode;
 const INSTALLED: &str = "installed";
 /// The two kinds that run the same agent, and which to take.
 const WHEN_ACP: &str = "\
-Take the runtime (`claude`) first: it enforces --permission with the agent's own flags, and reports most.
-Take `acp` (`claude-acp`) to answer the agent's questions yourself (--permission ask), to send it messages
+Take the runtime first: it enforces --permission with the agent's own flags, and reports most.
+Take `acp` (NAME-acp) to answer the agent's questions yourself (--permission ask), to send it messages
 or interrupt a turn, or where an agent has no runtime. `ostler doctor NAME` says what each one promises.";
 
 pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {

@@ -341,7 +341,7 @@ fn runs_are_a_table() {
         tokens,
         effective_nanousd: cost.map(NanoUsd),
         prompt: prompt.to_owned(),
-        dir: "/home/u/project".to_owned(),
+        dir: "/srv/uu/project".to_owned(),
     };
     let rows = [
         RunRow { place: Some(3), ..row(0, None, 0, None, "patience") },

@@ -104,8 +104,8 @@ mod tests {
             run_id: RunId::new(uuid::Uuid::from_bytes([n; 16])),
             state,
             branch: Some(format!("ostler/0{n}0{n}")),
-            directory: format!("/home/user/.local/share/ostler/trees/0{n}0{n}/project").into(),
-            source: "/home/user/project".into(),
+            directory: format!("/srv/users/.local/share/ostler/trees/0{n}0{n}/project").into(),
+            source: "/srv/users/project".into(),
             files,
             commits,
             created_at: Some(Timestamp(0)),
@@ -120,9 +120,9 @@ mod tests {
         let shown = worktrees(&rows, Timestamp(120_000), 100, Colour::Off);
         insta::assert_snapshot!(shown, @"
         RUN       STATE           CHANGES            AGE        BRANCH       DIRECTORY
-        01010101  ● live          –                  2 min ago  ostler/0101  /home/user…r/trees/0101/project
-        02020202  unapplied work  2 files, 1 commit  2 min ago  ostler/0202  /home/user…r/trees/0202/project
-        03030303  unchanged       –                  2 min ago  ostler/0303  /home/user…r/trees/0303/project
+        01010101  ● live          –                  2 min ago  ostler/0101  /srv/users…r/trees/0101/project
+        02020202  unapplied work  2 files, 1 commit  2 min ago  ostler/0202  /srv/users…r/trees/0202/project
+        03030303  unchanged       –                  2 min ago  ostler/0303  /srv/users…r/trees/0303/project
         ");
     }
 }
