@@ -1,6 +1,6 @@
-//! `cargo xtask agents [--all | --budgets] [--install] [--write]`: the agent CLIs of others, pinned,
-//! driven by our product against a scripted model on loopback. `--budgets` drives the tests of budgets
-//! alone, with the CLIs they need.
+//! `cargo xtask agents [--all | --budgets | --policies] [--install] [--write]`: the agent CLIs of others,
+//! pinned, driven by our product against a scripted model on loopback. `--budgets` and `--policies` drive
+//! the tests of one page alone, with the CLIs they need.
 //!
 //! `install` puts what is missing into a cache, by npm or pip; one that does not install is a failure. Then
 //! the suite `crates/cli/tests/agents` is built, and run where no network but loopback exists. What
@@ -22,13 +22,23 @@ const BUDGETS: &str = "budgets";
 const POLICIES: &str = "policies";
 /// Tests of the CLIs beyond every day have names that begin so.
 const BEYOND: &str = "beyond::";
-/// Tests of budgets have this in their names.
+/// Tests of budgets and of policies have these in their names.
 const BUDGET: &str = "budget::";
+const POLICY: &str = "policies::";
+
+/// Which tests are driven.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Suite {
+    #[default]
+    Everyday,
+    All,
+    Budgets,
+    Policies,
+}
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Wanted {
-    all: bool,
-    budgets: bool,
+    suite: Suite,
     install: bool,
     write: bool,
 }
@@ -37,29 +47,39 @@ impl Wanted {
     fn of(words: &[&str]) -> Result<Self, String> {
         let mut wanted = Self::default();
         for word in words {
-            match *word {
-                "--all" => wanted.all = true,
-                "--budgets" => wanted.budgets = true,
-                "--install" => wanted.install = true,
-                "--write" => wanted.write = true,
+            let suite = match *word {
+                "--all" => Suite::All,
+                "--budgets" => Suite::Budgets,
+                "--policies" => Suite::Policies,
+                "--install" => {
+                    wanted.install = true;
+                    continue;
+                }
+                "--write" => {
+                    wanted.write = true;
+                    continue;
+                }
                 other => return Err(format!("agents does not know '{other}'")),
+            };
+            if wanted.suite != Suite::Everyday {
+                return Err("use one of --all, --budgets and --policies".into());
             }
+            wanted.suite = suite;
         }
-        if wanted.all && wanted.budgets {
-            return Err("--all has the tests of --budgets in it: use one of them".into());
-        }
-        if wanted.write && (!(wanted.all || wanted.budgets) || wanted.install) {
-            return Err("--write keeps what came of whole pages: use it with --all or --budgets, \
-                        and without --install"
+        if wanted.write && (wanted.suite == Suite::Everyday || wanted.install) {
+            return Err("--write keeps what came of whole pages: use it with --all, --budgets or \
+                        --policies, and without --install"
                 .into());
         }
         Ok(wanted)
     }
 
     fn pins(&self) -> Vec<Pin> {
-        let is_chosen = |pin: &&Pin| match self.budgets {
-            true => pin.budgets,
-            false => self.all || pin.everyday,
+        let is_chosen = |pin: &&Pin| match self.suite {
+            Suite::Everyday => pin.everyday,
+            Suite::All => true,
+            Suite::Budgets => pin.budgets,
+            Suite::Policies => policies::CLIS.contains(&pin.id),
         };
         let chosen: Vec<Pin> = PINS.iter().filter(is_chosen).copied().collect();
         let node = chosen.iter().any(|pin| pin.newer_node).then_some(NODE);
@@ -78,21 +98,25 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     let rows = rows(root)?;
     let driven = drive(root, &wanted, &home, &rows);
-    let budgets = budgets::page(&pins, &page::read(&rows.join(BUDGETS))?, &page::today());
-    println!("{budgets}");
-    if !wanted.budgets {
-        let page = page::of(&pins, &page::read(&rows)?);
-        println!("{page}");
-        let policies = policies::page(&page::read(&rows.join(POLICIES))?, &page::today());
-        println!("{policies}");
-        if wanted.write {
-            page::keep(root, page::PAGE, &page)?;
-            page::keep(root, policies::PAGE, &policies)?;
-        }
+    let has = |suite: Suite| [suite, Suite::All].contains(&wanted.suite);
+    let mut pages = Vec::new();
+    if has(Suite::Everyday) {
+        pages.push((page::PAGE, page::of(&pins, &page::read(&rows)?)));
     }
-    // A page of budgets with rows missing would not show that one did not hold.
-    if wanted.write && driven.is_ok() {
-        page::keep(root, budgets::PAGE, &budgets)?;
+    if has(Suite::Budgets) || wanted.suite == Suite::Everyday {
+        let rows = page::read(&rows.join(BUDGETS))?;
+        pages.push((budgets::PAGE, budgets::page(&pins, &rows, &page::today())));
+    }
+    if has(Suite::Policies) {
+        let rows = page::read(&rows.join(POLICIES))?;
+        pages.push((policies::PAGE, policies::page(&rows, &page::today())));
+    }
+    for (path, page) in pages {
+        println!("{page}");
+        // A page of one suite with rows missing would not show that one did not hold.
+        if wanted.write && (path == page::PAGE || driven.is_ok()) {
+            page::keep(root, path, &page)?;
+        }
     }
     driven
 }
@@ -133,15 +157,17 @@ fn drive(root: &Path, wanted: &Wanted, home: &Path, rows: &Path) -> Result<(), S
     words.push("--no-fail-fast");
     if nextest {
         words.extend(["--status-level", "pass"]);
-    } else if !wanted.all {
+    } else if wanted.suite != Suite::All {
         words.push("--");
     }
-    match (nextest, wanted.all, wanted.budgets) {
-        (_, true, _) => {}
-        (true, false, true) => words.extend(["-E", "test(/(^|::)budget::/)"]),
-        (true, false, false) => words.extend(["-E", "not test(/^beyond::/)"]),
-        (false, false, true) => words.push(BUDGET),
-        (false, false, false) => words.extend(["--skip", BEYOND]),
+    match (nextest, wanted.suite) {
+        (_, Suite::All) => {}
+        (true, Suite::Budgets) => words.extend(["-E", "test(/(^|::)budget::/)"]),
+        (true, Suite::Policies) => words.extend(["-E", "test(/(^|::)policies::/)"]),
+        (true, Suite::Everyday) => words.extend(["-E", "not test(/^beyond::/)"]),
+        (false, Suite::Budgets) => words.push(BUDGET),
+        (false, Suite::Policies) => words.push(POLICY),
+        (false, Suite::Everyday) => words.extend(["--skip", BEYOND]),
     }
     let python = testkit::python().ok_or("no python3: the scripted model needs it")?;
     let mut command = Command::new(python);
@@ -182,6 +208,12 @@ mod tests {
         assert!(budgets[0] == NODE && budgets[1..].iter().all(|pin| pin.budgets));
         assert_eq!(budgets.len(), 7);
         assert!(Wanted::of(&["--all", "--budgets"]).is_err());
+    }
+
+    #[test]
+    fn policies_need_their_agents_alone() {
+        let pins = Wanted::of(&["--policies", "--write"]).expect("words").pins();
+        assert_eq!(pins.iter().map(|pin| pin.id).collect::<Vec<_>>(), policies::CLIS);
     }
 
     #[test]

@@ -188,6 +188,10 @@ pub struct Handshake {
     pub say: String,
     /// A JSON pointer that only the answer has.
     pub answer: String,
+    /// A request with the id 1 that is sent after the answer and opens a session, for runtimes whose
+    /// sessions tell which policies they can keep. `{{cwd}}` is replaced by a directory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
 }
 
 /// How a runtime comes to see the skills of a run. None of these writes into the working directory.

@@ -46,6 +46,16 @@ pub struct Patient {
     pub policy: Option<Policy>,
 }
 
+/// Why each policy could not be kept in a session that was opened; `None` for one that can.
+type SeenPolicies = Vec<(Policy, Option<String>)>;
+
+/// What is said to a probe: a line, and another once the first is answered.
+struct Talk<'a> {
+    say: &'a str,
+    answered: &'a dyn Fn(&str) -> bool,
+    then: Option<&'a str>,
+}
+
 /// What a probe said and how it ended.
 struct Probed {
     stdout: String,
@@ -86,16 +96,19 @@ impl Practice {
     /// How agents are held here, and why not more strongly.
     pub async fn isolation(&self) -> Option<(Isolation, Option<String>)> {
         let program = self.own_program.display().to_string();
-        self.probe(program, vec!["--version".to_owned()], Vec::new(), None, never).await?.isolation
+        self.probe(program, vec!["--version".to_owned()], Vec::new(), None).await?.isolation
     }
 
     /// Everything that can be told about one name.
     pub async fn diagnose(&self, patient: &Patient) -> Diagnosis {
         let mut checks = Vec::new();
+        let mut seen = None;
         if let Some(program) = self.binary(patient, &mut checks) {
             self.version(patient, &program, &mut checks).await;
             if let Some(handshake) = &patient.card.handshake {
-                checks.push(self.handshake(patient, &program, handshake).await);
+                let (check, policies) = self.handshake(patient, &program, handshake).await;
+                checks.push(check);
+                seen = policies;
             }
         }
         if let Some(remote) = &patient.adapter.remote {
@@ -109,7 +122,7 @@ impl Practice {
             checks.extend(variables(patient, &named, &self.vars));
         }
         checks.extend(patient.cwd.as_deref().map(directory));
-        checks.extend(policies(&patient.card, patient.policy));
+        checks.extend(policies(&patient.card, patient.policy, seen));
         checks.extend(arguments(&patient.adapter));
         let is_a_product = !patient.card.requires.is_empty();
         if is_a_product && patient.card.evidence == CardEvidence::Documented {
@@ -159,7 +172,7 @@ impl Practice {
         let asked = format!("{} {}", program.display(), version_args.join(" "));
         let env = self.environment(patient);
         let program = program.display().to_string();
-        let probed = self.probe(program, version_args.clone(), env, None, never).await;
+        let probed = self.probe(program, version_args.clone(), env, None).await;
         let found = probed.as_ref().and_then(|probed| {
             version_in(&probed.stdout).or_else(|| version_in(&probed.stderr)).map(str::to_owned)
         });
@@ -204,7 +217,7 @@ impl Practice {
         }
         let program = self.own_program.display().to_string();
         let args = runtimes::remote::greeting(remote);
-        let probed = self.probe(program, args, env, None, never).await;
+        let probed = self.probe(program, args, env, None).await;
         let well = |probed: &Probed| {
             let line: Option<serde_json::Value> = serde_json::from_str(probed.stdout.trim()).ok();
             line.and_then(|line| line["message"].as_str().map(str::to_owned))
@@ -227,8 +240,13 @@ impl Practice {
     }
 
     /// Greets it as somebody nobody knows: without its keys and in a home of its own, so that it
-    /// can reach no account and leaves nothing behind.
-    async fn handshake(&self, patient: &Patient, program: &Path, with: &Handshake) -> Check {
+    /// can reach no account and leaves nothing behind. Gives what its session told of policies too.
+    async fn handshake(
+        &self,
+        patient: &Patient,
+        program: &Path,
+        with: &Handshake,
+    ) -> (Check, Option<SeenPolicies>) {
         let home = ("HOME".to_owned(), self.root.display().to_string());
         let kept = |(name, _): &(String, String)| HANDSHAKE_ENV.contains(&name.as_str());
         let env = self.environment(patient).into_iter().filter(kept).chain([home]).collect();
@@ -237,11 +255,16 @@ impl Practice {
             let line: Option<serde_json::Value> = serde_json::from_str(line).ok();
             line.is_some_and(|line| line.pointer(&with.answer).is_some())
         };
-        let say = Some(format!("{}\n", with.say).into_bytes());
-        let probed = self.probe(program, with.args.clone(), env, say, answered).await;
-        match &probed {
+        let cwd = serde_json::Value::from(self.root.display().to_string()).to_string();
+        let session = with.session.as_ref().map(|line| line.replace("\"{{cwd}}\"", &cwd));
+        let talk = Talk { say: &with.say, answered: &answered, then: session.as_deref() };
+        let probed = self.probe(program, with.args.clone(), env, Some(talk)).await;
+        let check = match &probed {
             Some(said) if said.stdout.lines().any(answered) => {
-                Check::new(CheckCode::HandshakeAnswered, "it answers the first request")
+                let check = "it answers the first request";
+                let reply = said.stdout.lines().find(|line| answers_session(line));
+                let seen = reply.and_then(runtimes::acp::policies_seen);
+                return (Check::new(CheckCode::HandshakeAnswered, check), seen);
             }
             _ => {
                 let how = how_it_failed(probed.as_ref());
@@ -254,7 +277,8 @@ impl Practice {
                     .with_hint(hint)
                     .with_detail(probed.map(|probed| probed.stderr).unwrap_or_default())
             }
-        }
+        };
+        (check, None)
     }
 
     /// The variables that the agent would see, the configured ones over the caller's.
@@ -300,16 +324,16 @@ impl Practice {
     }
 
     /// Runs a program for at most `PROBE_MS_MAX`, or, when something is said to it, for as long as
-    /// the answer to an `initialize` may take; or until a line satisfies. `None` when no keeper
-    /// could be had.
+    /// the answer to an `initialize` may take, and no longer than both answers take. `None` when no
+    /// keeper could be had.
     async fn probe(
         &self,
         program: String,
         args: Vec<String>,
         env: Vec<(String, String)>,
-        say: Option<Vec<u8>>,
-        satisfied: impl Fn(&str) -> bool,
+        talk: Option<Talk<'_>>,
     ) -> Option<Probed> {
+        let say = talk.as_ref().map(|talk| format!("{}\n", talk.say).into_bytes());
         let wall_ms = if say.is_some() { limits::ACP_INITIALIZE_MS } else { limits::PROBE_MS_MAX };
         let name = chance::run_id().uuid().simple().to_string();
         let cwd = self.root.join(&name);
@@ -330,6 +354,7 @@ impl Practice {
         let mut aside = Aside::start(&self.own_program, launch).ok()?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let begun_ms = clock::now().mono_ms;
+        let mut answered_ms = None;
         loop {
             let seen = aside.look().ok()?;
             for (stream, chunk) in seen.chunks {
@@ -339,9 +364,23 @@ impl Practice {
                 }
             }
             let late = clock::now().mono_ms.saturating_sub(begun_ms) >= wall_ms;
-            let text = String::from_utf8_lossy(&out);
-            if seen.over || late || text.lines().any(&satisfied) {
+            if seen.over || late {
                 break;
+            }
+            let text = String::from_utf8_lossy(&out);
+            match (&talk, answered_ms) {
+                (Some(talk), None) if text.lines().any(talk.answered) => {
+                    let Some(then) = talk.then else { break };
+                    aside.say(format!("{then}\n").into_bytes());
+                    answered_ms = Some(clock::now().mono_ms);
+                }
+                (_, Some(since_ms)) => {
+                    let waited_ms = clock::now().mono_ms.saturating_sub(since_ms);
+                    if waited_ms >= limits::PROBE_MS_MAX || text.lines().any(answers_session) {
+                        break;
+                    }
+                }
+                (_, None) => {}
             }
             tokio::time::sleep(LOOK).await;
         }
@@ -359,8 +398,10 @@ impl Practice {
     }
 }
 
-fn never(_: &str) -> bool {
-    false
+/// Whether a line answers the request that opens a session, well or not.
+fn answers_session(line: &str) -> bool {
+    let line: Option<serde_json::Value> = serde_json::from_str(line).ok();
+    line.is_some_and(|line| line["id"] == 1 && line.get("method").is_none())
 }
 
 fn how_it_failed(probed: Option<&Probed>) -> String {
@@ -508,26 +549,43 @@ fn directory(path: &Path) -> Check {
     }
 }
 
-/// Which policies can be kept, and what the dangerous one means here.
-fn policies(card: &Card, configured: Option<Policy>) -> Vec<Check> {
-    let possible = |policy: Policy| card.lane_for(policy).is_some();
+/// Which policies can be kept, and what the dangerous one means here. `seen` is what a session of the
+/// agent showed; without it a policy is the agent's own promise.
+fn policies(card: &Card, configured: Option<Policy>, seen: Option<SeenPolicies>) -> Vec<Check> {
+    let refusal = |policy: Policy| {
+        let rows = seen.iter().flatten().filter(|(of, _)| *of == policy && is_by_acp(card, policy));
+        rows.filter_map(|(_, why)| why.clone()).next()
+    };
+    let possible = |policy: Policy| card.lane_for(policy).is_some() && refusal(policy).is_none();
     let all = [Policy::Deny, Policy::Ask, Policy::AllowReads, Policy::AllowAll];
-    let kept: Vec<String> = all
-        .into_iter()
-        .filter_map(|policy| match card.lane_for(policy)? {
-            // What needs another lane than the usual one says which.
-            Lane::Acp if card.lanes.len() > 1 => Some(format!("{} (lane acp)", policy.word())),
-            Lane::Native | Lane::Acp | Lane::Process | Lane::Http => Some(policy.word().to_owned()),
-        })
-        .collect();
+    let named = |policy: Policy| match card.lane_for(policy) {
+        // What needs another lane than the usual one says which.
+        Some(Lane::Acp) if card.lanes.len() > 1 => format!("{} (lane acp)", policy.word()),
+        _ => policy.word().to_owned(),
+    };
+    let kept: Vec<String> = all.into_iter().filter(|it| possible(*it)).map(named).collect();
     let refused: Vec<&str> =
         all.into_iter().filter(|policy| !possible(*policy)).map(Policy::word).collect();
-    // Nothing is tried here: that the agent keeps a policy is its own promise.
-    let mut message = format!("promised by the agent: --permission {}", kept.join(", "));
-    if !refused.is_empty() {
-        message.push_str(&format!("; not possible: {}", refused.join(", ")));
-    }
-    let mut checks = vec![Check::new(CheckCode::PolicyPossible, message)];
+    let is_seen = |policy: &Policy| {
+        seen.iter().flatten().any(|(of, _)| of == policy) && is_by_acp(card, *policy)
+    };
+    let (tried, promised): (Vec<Policy>, Vec<Policy>) =
+        all.into_iter().filter(|policy| possible(*policy)).partition(is_seen);
+    let part = |words: &str, policies: Vec<Policy>| {
+        let names: Vec<String> = policies.into_iter().map(named).collect();
+        (!names.is_empty()).then(|| format!("{words}: --permission {}", names.join(", ")))
+    };
+    let refused_words =
+        (!refused.is_empty()).then(|| format!("not possible: {}", refused.join(", ")));
+    let parts =
+        [part("tried and seen", tried), part("promised by the agent", promised), refused_words];
+    let message = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let check = Check::new(CheckCode::PolicyPossible, message);
+    let why = all.into_iter().find_map(refusal);
+    let mut checks = vec![match why {
+        Some(why) => check.with_detail(why),
+        None => check,
+    }];
     let dangerous = card.policies.iter().find(|row| row.policy == Policy::AllowAll);
     if let Some(flags) = dangerous.and_then(|row| row.flags.as_ref()) {
         let flags = match flags.is_empty() {
@@ -547,6 +605,11 @@ fn policies(card: &Card, configured: Option<Policy>) -> Vec<Check> {
         checks.push(Check::new(CheckCode::PolicyNotPossible, message).with_hint(hint));
     }
     checks
+}
+
+/// Whether a policy is kept by answering the agent's questions, in the mode of a session.
+fn is_by_acp(card: &Card, policy: Policy) -> bool {
+    card.lane_for(policy) == Some(Lane::Acp)
 }
 
 /// Secrets in arguments are seen by everyone on the machine.

@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 
 pub const PAGE: &str = "docs/agents/policies.md";
 
+/// The agents that the tests of policies need.
+pub const CLIS: [&str; 3] = ["code-puppy", "deepagents-acp", "pydantic-acp"];
+
 /// What one test saw of one agent under one policy.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Row {
@@ -25,7 +28,7 @@ pub fn page(rows: &[Row], today: &str) -> String {
     let mut page = String::from("# Policies and strangers' ACP agents\n\n");
     let _ = writeln!(
         page,
-        "Written by `cargo xtask agents --all --write` on {today}. Each agent is installed from PyPI and \
+        "Written by `cargo xtask agents --policies --write` on {today}. Each agent is installed from PyPI and \
          is no runtime of Ostler's: it is configured with `\"type\": \"acp\"`, once as it comes and once \
          told to ask. A scripted model has it write a file or run a command, and every question is \
          denied. A row is here when its test has held: nothing was changed, or the run ended as \

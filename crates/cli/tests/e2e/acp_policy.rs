@@ -73,6 +73,51 @@ fn an_agent_whose_modes_are_not_known_is_not_prompted() {
 }
 
 #[test]
+fn doctor_says_of_an_acp_agent_what_a_run_would_find() {
+    let modes = |id: &str| {
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"result":{{"sessionId":"s","modes":{{"currentModeId":"{id}","availableModes":[{{"id":"{id}"}}]}}}}}}"#
+        )
+    };
+    let rows = [
+        (
+            modes("turbo"),
+            "promised by the agent: --permission allow-all; not possible: deny, ask, allow-reads",
+        ),
+        (
+            modes("plan"),
+            "tried and seen: --permission deny, allow-reads; promised by the agent: --permission allow-all; not possible: ask",
+        ),
+        (
+            modes("default"),
+            "tried and seen: --permission deny, ask, allow-reads; promised by the agent: --permission allow-all",
+        ),
+        (
+            OPENED.to_owned(),
+            "promised by the agent: --permission deny, ask, allow-reads, allow-all",
+        ),
+    ];
+    for (opened, told) in rows {
+        let ostler = Ostler::new();
+        let agent = agent(&ostler, &opened, ":", SAYS);
+        let script = agent.strip_prefix("sh ").expect("a script");
+        ostler.instance.write_config(&format!(
+            r#"{{ "adapters": {{ "mine": {{ "type": "acp", "binary": "sh", "args": ["{script}"] }} }} }}"#
+        ));
+        let said = ostler.says(&["doctor", "mine", "--json"]);
+        let report: Value = serde_json::from_str(&said.stdout).expect("JSON");
+        let checks = report["diagnoses"][0]["checks"].as_array().expect("checks");
+        let policies = checks.iter().find(|check| check["code"] == "policy_possible");
+        assert_eq!(policies.expect("a check")["message"], told, "{checks:#?}");
+        for policy in ["deny", "ask"] {
+            let (said, last) = run(&ostler, &agent, policy);
+            let refused = told.split("not possible: ").nth(1).unwrap_or_default().contains(policy);
+            assert_eq!(said.code == 3, refused, "{policy}: {last}");
+        }
+    }
+}
+
+#[test]
 fn a_program_that_never_answers_initialize_is_told_apart() {
     let ostler = Ostler::new();
     ostler.instance.write_config(

@@ -118,11 +118,11 @@ fn secrets_in_arguments_are_a_warning_and_an_impossible_policy_is_an_error() {
                 .policies
                 .iter()
                 .any(|other| other.policy == row.policy && other.flags.is_some());
-            let checks = policies(&card, Some(row.policy));
+            let checks = policies(&card, Some(row.policy), None);
             let failed = codes(&checks).contains(&CheckCode::PolicyNotPossible);
             assert_eq!(failed, !others, "{} {:?}", card.id, row.policy);
         }
-        let dangerous = policies(&card, None);
+        let dangerous = policies(&card, None, None);
         let told = dangerous.iter().find(|check| check.code == CheckCode::PolicyDangerous);
         if let Some(told) = told {
             assert!(told.message.contains("dangerous"), "{}", card.id);
@@ -134,10 +134,26 @@ fn secrets_in_arguments_are_a_warning_and_an_impossible_policy_is_an_error() {
 #[test]
 fn a_policy_is_a_promise_of_the_agent_or_not_possible() {
     let mut card = runtimes::registry::find("acp").expect("a runtime").card();
-    let told = |card: &Card| policies(card, None)[0].message.clone();
+    let told = |card: &Card| policies(card, None, None)[0].message.clone();
     let all = "promised by the agent: --permission deny, ask, allow-reads, allow-all";
     assert_eq!(told(&card), all);
     card.policies.retain(|row| row.policy != Policy::Ask);
     let but = "promised by the agent: --permission deny, allow-reads, allow-all; not possible: ask";
     assert_eq!(told(&card), but);
+}
+
+#[test]
+fn policy_that_a_session_showed_is_told_apart_from_a_promise() {
+    let card = runtimes::registry::find("acp").expect("a runtime").card();
+    let seen = vec![
+        (Policy::Deny, None),
+        (Policy::Ask, Some("it offers no mode that asks".to_owned())),
+        (Policy::AllowReads, None),
+    ];
+    let checks = policies(&card, Some(Policy::Ask), Some(seen));
+    let told = "tried and seen: --permission deny, allow-reads; promised by the agent: --permission \
+                allow-all; not possible: ask";
+    assert_eq!(checks[0].message, told);
+    assert_eq!(checks[0].detail.as_deref(), Some("it offers no mode that asks"));
+    assert!(codes(&checks).contains(&CheckCode::PolicyNotPossible));
 }

@@ -142,6 +142,24 @@ pub fn handshake(args: &[String]) -> Option<Handshake> {
         })
         .to_string(),
         answer: "/result/protocolVersion".to_owned(),
+        session: Some(
+            json!({
+                "jsonrpc": "2.0", "id": 1, "method": "session/new",
+                "params": { "cwd": "{{cwd}}", "mcpServers": [] },
+            })
+            .to_string(),
+        ),
+    })
+}
+
+/// Why a session that was opened cannot keep a policy, for each policy that restricts the agent.
+/// `None` when the reply tells of no modes: then nothing was seen.
+pub fn policies_seen(reply: &str) -> Option<Vec<(Policy, Option<String>)>> {
+    let mut reply: serde_json::Value = serde_json::from_str(reply).ok()?;
+    let opened: wire::Opened = serde_json::from_value(reply["result"].take()).ok()?;
+    mode::are_offered(&opened).then(|| {
+        let policies = [Policy::Deny, Policy::Ask, Policy::AllowReads];
+        policies.map(|policy| (policy, mode::settings(policy, &opened).err())).to_vec()
     })
 }
 

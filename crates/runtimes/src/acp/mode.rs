@@ -105,6 +105,11 @@ pub(super) struct ModeSettings {
     pub sandboxed: bool,
 }
 
+/// Whether a session offers modes at all.
+pub(super) fn are_offered(opened: &Opened) -> bool {
+    !OfferedModes::of(opened).offered.is_empty()
+}
+
 /// What is to be set before the first turn, or why the policy cannot be kept.
 pub(super) fn settings(policy: Policy, opened: &Opened) -> Result<ModeSettings, String> {
     if policy == Policy::AllowAll {

@@ -163,6 +163,7 @@ impl Runtime for Claude {
                 })
                 .to_string(),
                 answer: "/response/response".to_owned(),
+                session: None,
             }),
             config_schema: BTreeMap::from([
                 ("binary".to_owned(), json!({ "type": "string" })),

@@ -107,6 +107,7 @@ impl Runtime for Codex {
                 })
                 .to_string(),
                 answer: "/result".to_owned(),
+                session: None,
             }),
             config_schema: [(
                 "binary",
