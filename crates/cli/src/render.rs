@@ -33,7 +33,7 @@ pub use agent::agent_sheet;
 pub use asks::{AskRow, asks_table};
 pub use clean::{clean, one_line};
 pub use diff::diff;
-pub use figures::ordinal;
+pub use figures::{ordinal, with_moments};
 pub use limits::{budgets_table, quotas_table};
 pub use money::{agents_table, costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};

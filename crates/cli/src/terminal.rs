@@ -108,8 +108,9 @@ pub fn complain(fault: &Fault) {
         text.push_str(&format!("  {line}\n"));
     }
     text.push_str(&format!("hint: {}\n", fault.hint()));
+    let text = render::with_moments(&clean(&text), host::clock::now().wall);
     // Nobody is left to hear that nobody hears.
-    let _ = io::stderr().lock().write_all(clean(&text).as_bytes());
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Writes a fault to standard error as one JSON object in one line, for a program that asked for
