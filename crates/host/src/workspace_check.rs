@@ -16,12 +16,15 @@ use crate::workspace::Workspace;
 use contract::plan::Lane;
 use contract::{Code, Draft, Fault, Policy, limits};
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 /// Files that are named in the error.
 const NAMED_MAX: usize = 10;
+/// The most that is read of the file that names a submodule's repository.
+const GIT_FILE_BYTES_MAX: u64 = 4096;
 /// Repositories within a workspace that are looked at: git is called for each.
 const REPOSITORIES_MAX: usize = 64;
 
@@ -76,7 +79,17 @@ impl Beginning {
 
     /// What is different now, for a person; `None` when nothing is. Blocking.
     pub fn changed(&self) -> Result<Option<String>, String> {
-        let now = manifest(&self.workspace, &self.git)?;
+        let now = match manifest(&self.workspace, &self.git) {
+            Ok(now) => now,
+            // Otherwise an agent could hide its changes by a line in the configuration of git.
+            Err(why) => {
+                return Ok(Some(format!(
+                    "the workspace could be compared at the beginning of this run under {} and \
+                     cannot be compared now: {why}",
+                    self.policy.word()
+                )));
+            }
+        };
         let files = differences(&self.manifest, &now);
         if files.is_empty() {
             return Ok(None);
@@ -216,24 +229,45 @@ impl Listing<'_> {
                     let message = format!("it has more than {REPOSITORIES_MAX} repositories");
                     return Err(Fault::new(Code::TooLarge, message));
                 }
-                let names = self.names(&dir)?;
-                self.repository(&format!("{path}/"), names, add)?;
+                // One that git cannot list is compared as a directory alone: should it be listed at the
+                // other end of the run, its files are the difference.
+                match self.names(&dir) {
+                    Ok(names) => self.repository(&format!("{path}/"), names, add)?,
+                    Err(_) => add(path)?,
+                }
             }
         }
         Ok(())
     }
 
-    /// What names commands that git runs later. In a worktree `.git` is a file, and then this is
-    /// outside of the workspace.
+    /// The configuration and the hooks of a repository, because they name commands that git runs later.
     fn commands(&self, prefix: &str, add: Add<'_>) -> Result<(), Fault> {
-        let hooks = format!("{prefix}.git/hooks");
+        let Some(dir) = self.git_dir(prefix) else { return Ok(()) };
+        let hooks = format!("{dir}/hooks");
         let entries = std::fs::read_dir(self.workspace.path().join(&hooks));
         for entry in entries.into_iter().flatten().flatten() {
             if let Some(name) = entry.file_name().to_str() {
                 add(format!("{hooks}/{name}"))?;
             }
         }
-        add(format!("{prefix}.git/config"))
+        add(format!("{dir}/config"))?;
+        add(format!("{dir}/config.worktree"))
+    }
+
+    /// The directory of git's own files, below the workspace. A submodule names it in a file; that of
+    /// a worktree is outside of the workspace, and then there is none to compare.
+    fn git_dir(&self, prefix: &str) -> Option<String> {
+        let named = format!("{prefix}.git");
+        let path = self.workspace.path().join(&named);
+        if path.is_dir() {
+            return Some(named);
+        }
+        let file = std::fs::File::open(&path).ok()?;
+        let mut text = String::new();
+        file.take(GIT_FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
+        let dir = path.parent()?.join(text.strip_prefix("gitdir:")?.trim()).canonicalize().ok()?;
+        let root = self.workspace.path().canonicalize().ok()?;
+        Some(dir.strip_prefix(root).ok()?.to_str()?.to_owned())
     }
 }
 
@@ -356,6 +390,44 @@ mod tests {
         git(&work, &["config", "core.pager", "x"]);
         let told = before.changed().unwrap().unwrap();
         assert!(told.contains(".git/hooks/pre-commit (new), .git/config (changed)"), "{told}");
+    }
+
+    #[test]
+    fn hooks_of_a_submodule_are_compared() {
+        let (dir, work) = work();
+        repository(&work);
+        repository(&dir.path().join("origin"));
+        let origin = dir.path().join("origin").display().to_string();
+        git(&work, &["submodule", "add", "-q", &origin, "module"]);
+        let before = beginning(&work);
+        let hooks = work.join(".git/modules/module/hooks");
+        fs::create_dir_all(&hooks).unwrap();
+        fs::write(hooks.join("pre-commit"), "x").unwrap();
+        let told = before.changed().unwrap().unwrap();
+        assert!(told.contains(".git/modules/module/hooks/pre-commit (new)"), "{told}");
+    }
+
+    #[test]
+    fn a_repository_that_git_cannot_read_any_more_hides_no_change() {
+        for path in [".", "deps/clone"] {
+            let (_dir, work) = work();
+            repository(&work);
+            repository(&work.join("deps/clone"));
+            let before = beginning(&work);
+            fs::write(work.join("tracked"), "longer").unwrap();
+            git(&work.join(path), &["config", "extensions.unknown", "1"]);
+            git(&work.join(path), &["config", "core.repositoryFormatVersion", "1"]);
+            let told = before.changed().unwrap();
+            assert!(told.is_some(), "{path}");
+            // One that cannot be read from the beginning takes nothing from the others.
+            if path != "." {
+                let before = beginning(&work);
+                assert_eq!(before.changed().unwrap(), None);
+                fs::write(work.join("tracked"), "longer again").unwrap();
+                let told = before.changed().unwrap().unwrap();
+                assert!(told.contains("tracked (changed)"), "{told}");
+            }
+        }
     }
 
     #[test]
