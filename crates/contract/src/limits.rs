@@ -26,7 +26,7 @@ limits! {
     LEASE_RETRY_MS: u64 = 10_000;
     /// The longest a keeper may take to answer a ping before the host ends it, while its run goes on.
     KEEPER_ANSWER_MS: u64 = 60_000;
-    /// The same once its run is being stopped.
+    /// The same once its run is being stopped, after the graces of the stop.
     KEEPER_STOP_ANSWER_MS: u64 = 5_000;
     /// How long the host waits for a keeper to end that it has killed. A keeper in an uninterruptible
     /// wait for a disk may take longer; its run is settled without it.

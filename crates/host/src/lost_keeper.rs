@@ -48,10 +48,14 @@ impl Drive {
         if !is_overdue(&self.keeping) {
             return Ok(());
         }
-        let keeper_pid = self.keeping.take().and_then(|keeping| keeping.keeper_pid());
+        let keeping = self.keeping.take();
+        let keeper_pid = keeping.as_ref().and_then(Keeping::keeper_pid);
         let (spool, run, child) = (self.spool.clone(), self.run, self.child.take());
         let end = move || end_hung(&spool, run, keeper_pid, child);
-        let told = match tokio::task::spawn_blocking(end).await {
+        let ended = tokio::task::spawn_blocking(end).await;
+        // Not before: an open connection is why the pid is still the keeper's.
+        drop(keeping);
+        let told = match ended {
             Ok(true) => "the keeper of this run hung and was ended",
             Ok(false) | Err(_) => "the keeper of this run hangs and could not be ended",
         };

@@ -303,7 +303,7 @@ impl Drive {
         let remote = self.runtime.card().lanes == [Lane::Http];
         let term_ms = if remote { term_ms.max(REMOTE_TERM_MS_MIN) } else { term_ms };
         let _ = self.order(&Order::Stop { reason, farewell_ms, term_ms });
-        self.ping_keeper(PingReason::Stop);
+        self.ping_keeper(PingReason::Stop { graces_ms: farewell_ms.saturating_add(term_ms) });
     }
 
     pub(crate) fn extend_lease(&mut self, deadline_ms: u64) {

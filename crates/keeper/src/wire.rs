@@ -110,7 +110,7 @@ pub struct HelloReply {
     /// The plan's luggage; left out like the secrets, and by keepers from before there was any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub luggage: Option<String>,
-    /// Whether it answers pings; keepers of earlier versions refuse them.
+    /// Whether it answers pings; keepers of earlier versions drop the connection instead.
     #[serde(default)]
     pub answers_pings: bool,
 }
