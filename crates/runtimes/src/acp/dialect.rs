@@ -14,7 +14,7 @@ use crate::{Dialect, Frame, Out, Stream, lenient, registry};
 use contract::event::{Body, Log, PermissionOption, Raw};
 use contract::plan::TurnEnd;
 use contract::speech::{Close, Limited, Question};
-use contract::{Code, Signal, Timestamp, Utterance};
+use contract::{Code, Signal, Timestamp, Utterance, limits};
 use serde_json::{Value, json};
 
 /// The version of the protocol that is spoken here.
@@ -25,6 +25,8 @@ const METHOD_NOT_FOUND: i32 = -32_601;
 const ALLOWING: [&str; 2] = ["allow_once", "allow_always"];
 /// Words with which an unknown notification tells that the provider limits the rate.
 const LIMIT_WORDS: [&str; 4] = ["rate_limit", "rate limit", "http 429", "too many requests"];
+/// Words of a notification that tells how much of a limit is left.
+const NOTICE_WORDS: [&str; 3] = ["used_percent", "remaining", "\"allowed\""];
 /// The longest unknown notification that is read for them: a longer one may quote a conversation.
 const LIMIT_NOTICE_BYTES_MAX: usize = 2048;
 
@@ -95,8 +97,12 @@ impl Dialect for Acp {
         match utterance {
             Utterance::Decide { request, option, reason } => {
                 self.ear(out).decided(request, option.as_deref());
-                // The protocol has no place for a reason, so it follows as a message.
-                if let Some(reason) = reason {
+                // The protocol has no place for a reason, so it follows as a message. An agent that
+                // asks without end while its turn goes on does not make them pile up.
+                let held_bytes = self.state.prompt.as_ref().map_or(0, String::len);
+                if let Some(reason) = reason
+                    && held_bytes <= limits::TEXT_BYTES_MAX
+                {
                     self.message(&denied_because(reason), out);
                 }
             }
@@ -162,7 +168,11 @@ impl Ear<'_> {
         self.unrecognised();
         let told = Some(self.line).filter(|line| line.len() <= LIMIT_NOTICE_BYTES_MAX);
         let told = told.map(str::to_lowercase);
-        let is_limit = told.is_some_and(|told| LIMIT_WORDS.iter().any(|word| told.contains(word)));
+        // A notice of how much is left names the limit too.
+        let is_limit = told.is_some_and(|told| {
+            let is_notice = NOTICE_WORDS.iter().any(|word| told.contains(word));
+            !is_notice && LIMIT_WORDS.iter().any(|word| told.contains(word))
+        });
         if is_limit {
             self.state.limited = true;
             let (code, terminal, wait_ms, resets_at) = (Code::RateLimited, false, None, None);

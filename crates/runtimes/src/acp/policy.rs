@@ -30,6 +30,8 @@ const READING: [&str; 24] = [
     "head", "ls", "printf", "pwd", "realpath", "rg", "stat", "tail", "test", "true", "uname", "wc",
     "which",
 ];
+/// The longest output that says so: a longer one is that of a call that did something.
+const NOT_EXECUTED_BYTES_MAX: usize = 400;
 /// Words with which agents say of a denied call, which they report as completed, that it did not
 /// happen.
 const NOT_EXECUTED: [&str; 2] = ["not executed", "user rejected the tool call"];
@@ -90,7 +92,11 @@ fn command(input: &Value) -> Option<String> {
 
 /// Whether the output of a denied call says that it did not happen.
 pub(super) fn says_not_executed(output: &Value) -> bool {
-    let output = output.to_string().to_lowercase();
+    let output = output.to_string();
+    if output.len() > NOT_EXECUTED_BYTES_MAX {
+        return false;
+    }
+    let output = output.to_lowercase();
     NOT_EXECUTED.iter().any(|words| output.contains(words))
 }
 

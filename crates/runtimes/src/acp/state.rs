@@ -184,7 +184,7 @@ pub(super) struct State {
     pub open: Vec<OpenCall>,
     asked: Vec<Asked>,
     /// The agent runs commands in a read-only sandbox of its own.
-    #[serde(default)]
+    #[serde(default, alias = "changes_nothing")]
     pub sandboxed: bool,
     /// Kinds of calls that were allowed for always; an empty one is every kind.
     #[serde(default)]

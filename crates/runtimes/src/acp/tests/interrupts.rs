@@ -90,3 +90,25 @@ fn a_call_that_its_turn_leaves_open_is_closed_with_it() {
     let Body::ToolResult(result) = &out.drafts[1].body else { panic!("{out:?}") };
     assert_eq!(result.status, ToolStatus::Error);
 }
+
+#[test]
+fn reasons_of_denials_do_not_pile_up_in_a_turn() {
+    let mut dialect = in_turn();
+    let deny = |request: u64| Utterance::Decide {
+        request: request.to_string(),
+        option: None,
+        reason: Some("use git mv instead".to_owned()),
+    };
+    for id in 0..5_000 {
+        told(&mut *dialect, &permission(json!(id), &[("y", "allow_once")]));
+        say(&mut *dialect, &deny(id));
+    }
+    assert!(
+        dialect.save().len() < 2 * contract::limits::TEXT_BYTES_MAX,
+        "{}",
+        dialect.save().len()
+    );
+    let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+    let prompt = frames(&out)[0]["params"]["prompt"][0]["text"].as_str().unwrap().to_owned();
+    assert!(prompt.contains("use git mv instead"), "{prompt}");
+}
