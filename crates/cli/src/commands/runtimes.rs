@@ -12,9 +12,10 @@ use std::process::ExitCode;
 const INSTALLED: &str = "installed";
 /// The two kinds that run the same agent, and which to take.
 const WHEN_ACP: &str = "\
-Take the runtime first: it enforces --permission with the agent's own flags, and reports most.
-Take `acp` (NAME-acp) to answer the agent's questions yourself (--permission ask), to send it messages
-or interrupt a turn, or where an agent has no runtime. `ostler doctor NAME` says what each one promises.";
+Use a runtime if there is one: it enforces --permission with the agent's own
+options and reports the most. Use NAME-acp to answer its permission requests
+yourself, to send it messages, or to interrupt a turn. `ostler doctor NAME`
+shows what each can do.";
 
 pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     let path = settings::locate(context.global.config.as_deref(), &context.surroundings.vars);

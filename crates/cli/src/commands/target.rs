@@ -52,8 +52,12 @@ pub async fn find(
         Unnamed::Live => only_live(&rows),
         Unnamed::Here => newest_in(&rows, here, source),
         Unnamed::Worktree => {
+            let is_empty = rows.is_empty();
             rows.retain(|run| source(Path::new(&run.cwd)).is_some());
-            newest_in(&rows, here, source)
+            match rows.is_empty() && !is_empty {
+                true => return Err(no_worktree()),
+                false => newest_in(&rows, here, source),
+            }
         }
     };
     found.map(|run| run.id.to_string())
@@ -89,6 +93,11 @@ fn newest_in<'a>(
 pub fn is_in(run: &RunRow, here: &Path, source: impl Fn(&Path) -> Option<PathBuf>) -> bool {
     let cwd = Path::new(&run.cwd);
     cwd == here || source(cwd).is_some_and(|source| source == here)
+}
+
+fn no_worktree() -> Fault {
+    Fault::new(Code::NotFound, "no run has a worktree")
+        .with_hint("start one with `ostler run AGENT --worktree`")
 }
 
 fn none_yet() -> Fault {

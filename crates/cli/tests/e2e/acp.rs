@@ -183,7 +183,7 @@ fn an_agent_that_stays_after_its_prompt_succeeded_and_one_that_dies_in_it_did_no
     let listed = ostler.says(&["runtimes"]).stdout;
     let row = |name: &str| listed.lines().find(|line| line.starts_with(name)).unwrap_or_default();
     assert!(row("kiro-acp").contains("installed") && row("goose-acp").contains("not found"));
-    assert!(listed.contains("Take `acp`"), "{listed}");
+    assert!(listed.contains("Use NAME-acp"), "{listed}");
     assert!(listed.contains("mine") && listed.contains("My agent"), "{listed}");
 }
 

@@ -105,7 +105,8 @@ pub(super) async fn take_up(
     let card = &runtime.card();
     if !card.can.resume {
         let message = format!("{} cannot resume a conversation", card.label);
-        return Err(Fault::new(Code::NotSupported, message).with_hint("run it without --resume"));
+        return Err(Fault::new(Code::NotSupported, message)
+            .with_hint("run it without --continue or --resume"));
     }
     let here = cwd.display().to_string();
     let found = match &resume {

@@ -162,7 +162,7 @@ async fn approve(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
     match task.state {
         TaskState::Done => Ok(()),
         TaskState::Review => step(host, task, TaskState::Done, noted("approved", by)).await,
-        _ => Err(cannot(task, "approved", "it has no reviewer")),
+        _ => Err(cannot(task, "approved", "only a task in review can be")),
     }
 }
 
@@ -176,7 +176,7 @@ async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>, by: &Who) -> 
         return Err(Fault::new(Code::TooLarge, message));
     }
     if task.state != TaskState::Review {
-        return Err(cannot(task, "rejected", "it has no reviewer"));
+        return Err(cannot(task, "rejected", "only a task in review can be"));
     }
     let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
     let follow = Follow {
