@@ -18,7 +18,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-/// What a judge came to.
+/// The findings of a judge.
 struct Judged {
     findings: Vec<Finding>,
     /// Why not every scene was played.
@@ -119,7 +119,7 @@ fn lines_of(finding: &Finding, width: usize) -> String {
     text
 }
 
-/// What follows the points that were told: those that were not tested, the counts, and what they mean.
+/// The lines after the points: the points that were not tested, the counts, and the two verdicts.
 fn closing(Judged { findings, cut_short }: &Judged) -> String {
     let of = |verdict: Verdict| findings.iter().filter(move |finding| finding.verdict == verdict);
     let missing = of(Verdict::NotSeen).count();

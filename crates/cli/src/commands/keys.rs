@@ -16,7 +16,7 @@ const REASON_CHARS_MAX: usize = 500;
 /// Keys that are read ahead; more wait in the terminal.
 const KEYS_AHEAD_MAX: usize = 64;
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyAction {
     Answer(KeyAnswer),
@@ -62,7 +62,7 @@ impl AnswerKeys {
         }
     }
 
-    /// What a key asks for, or completes.
+    /// The action that a key starts or completes.
     pub fn key(&mut self, key: char) -> Option<KeyAction> {
         let open = self.open.front()?;
         if let Some(reason) = &mut self.reason {

@@ -132,7 +132,7 @@ fn an_answer_without_a_price_ends_a_dollar_budget() {
 }
 
 #[test]
-fn an_unknown_agent_is_said_to_be_uncertain_before_its_first_turn() {
+fn unknown_agent_is_warned_about_before_its_first_turn() {
     let ostler = Ostler::new();
     let agent = ostler.fake("--steps 1");
     // For people, not only in the events.

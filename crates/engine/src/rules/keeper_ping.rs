@@ -72,7 +72,7 @@ mod tests {
     const STOP_NOW: PingReason = PingReason::Stop { graces_ms: 0 };
 
     #[test]
-    fn an_answer_to_any_unanswered_ping_counts_and_an_earlier_one_does_not() {
+    fn answer_to_any_unanswered_ping_counts() {
         let mut ping = KeeperPing::new(true);
         let first = ping.ask(0, PingReason::Renewal).unwrap();
         assert_eq!(ping.deadline_ms(), Some(KEEPER_ANSWER_MS));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_ping_does_not_extend_the_deadline_of_one_that_is_unanswered() {
+    fn new_ping_does_not_extend_the_deadline() {
         let mut ping = KeeperPing::new(true);
         ping.ask(0, STOP_NOW);
         ping.ask(KEEPER_STOP_ANSWER_MS - 1, STOP_NOW);

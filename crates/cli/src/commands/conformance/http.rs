@@ -54,7 +54,8 @@ pub(super) async fn judged(
 /// One part of the conversation, in the order in which they are played.
 #[derive(Debug, Clone, Copy)]
 enum Scene {
-    /// Whether a server is there, and what it must refuse.
+    /// Tests that a server answers, and that it refuses a wrong or missing token, a body that is not JSON,
+    /// and a session that does not exist.
     Strangers,
     /// One session to its end.
     Plain,

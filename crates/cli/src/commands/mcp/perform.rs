@@ -35,7 +35,8 @@ const TURNS_MAX: u32 = 5;
 const PATCH_BYTES_MAX: usize = 20_000;
 /// Between two of those, where the host answered at once.
 const TURN_PAUSE: Duration = Duration::from_secs(1);
-/// How often an approval that was answered is looked for before the answer is told as under way.
+/// The number of times that the list of approvals is read after an answer, before the answer is reported
+/// as accepted but not yet delivered.
 const TAKEN_LOOKS_MAX: u32 = 40;
 /// Between two of those looks.
 const TAKEN_PAUSE: Duration = Duration::from_millis(50);
