@@ -181,6 +181,13 @@ pub enum Command {
     Courier(Courier),
 }
 
+impl Command {
+    /// Whether the command is a server, which has a log by default.
+    pub fn serves(&self) -> bool {
+        matches!(self, Self::Serve(_) | Self::Remote(_) | Self::BackgroundHost)
+    }
+}
+
 #[derive(Debug, Args)]
 pub struct Doctor {
     /// Agent, adapter or runtime to check in detail [default: all, in brief]

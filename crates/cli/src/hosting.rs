@@ -8,6 +8,7 @@ use crate::background;
 use crate::client::Client;
 use crate::config::{self, Config, Surroundings};
 use crate::doors::Doors;
+use crate::operator_log::{self, LogFlags};
 use contract::{Code, Fault};
 use failpoint::Point;
 use host::adopt::{self, Which};
@@ -57,6 +58,20 @@ pub struct Place {
     pub data: DataDir,
     pub config: Config,
     pub surroundings: Surroundings,
+}
+
+impl Place {
+    /// Starts the operator log of a process that serves.
+    pub fn start_log(&self, flags: &LogFlags) -> Result<(), Fault> {
+        let Surroundings { vars, stderr_is_terminal, .. } = &self.surroundings;
+        operator_log::start(flags, vars, &self.config, *stderr_is_terminal)?;
+        let token = self.data.token()?;
+        host::log_secrets::set_process_secrets([(
+            "the token of the data directory".to_owned(),
+            token,
+        )]);
+        Ok(())
+    }
 }
 
 /// This process as the host.

@@ -10,6 +10,7 @@ mod demo;
 mod doors;
 mod hosting;
 mod input;
+mod operator_log;
 mod reload;
 mod render;
 mod terminal;
@@ -19,6 +20,7 @@ mod way;
 use clap::FromArgMatches as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use commands::Stopped;
+use contract::limits::WORKER_THREADS_MAX;
 use contract::{Code, Fault};
 use std::process::ExitCode;
 
@@ -72,10 +74,23 @@ fn perform(arguments: args::Arguments) -> Result<ExitCode, Stopped> {
         Some(args::Command::Courier(_)) => tokio::runtime::Builder::new_current_thread(),
         _ => tokio::runtime::Builder::new_multi_thread(),
     };
-    let runtime = builder.worker_threads(2).enable_all().build().map_err(|error| {
+    let is_server = arguments.command.as_ref().is_some_and(args::Command::serves);
+    let threads = match is_server {
+        true => {
+            std::thread::available_parallelism().map_or(2, usize::from).clamp(2, WORKER_THREADS_MAX)
+        }
+        // A command waits for one host, or is host of one run.
+        false => 2,
+    };
+    let runtime = builder.worker_threads(threads).enable_all().build().map_err(|error| {
         Fault::new(Code::InternalError, format!("starting the runtime: {error}"))
     })?;
-    runtime.block_on(commands::perform(arguments, surroundings))
+    if !is_server {
+        operator_log::start_if_asked(&surroundings.vars, surroundings.stderr_is_terminal)?;
+    }
+    let done = runtime.block_on(commands::perform(arguments, surroundings));
+    operator_log::finish();
+    done
 }
 
 /// Help and version are answers; everything else is a fault of usage in clap's own words.

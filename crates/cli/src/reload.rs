@@ -2,7 +2,7 @@
 //! cannot be read, or has a fault, leaves everything as it was and is reported once. Only budgets are
 //! taken over; everything else in the file counts from the next start on.
 
-use crate::{config, terminal};
+use crate::config;
 use contract::Fault;
 use host::Host;
 use std::os::unix::fs::MetadataExt as _;
@@ -19,7 +19,7 @@ type Mark = Option<(u64, i64, i64, u64)>;
 pub async fn follow(host: Host, path: Option<PathBuf>, mut hangup: Signal) {
     let Some(path) = path else {
         while hangup.recv().await.is_some() {
-            terminal::remark("SIGHUP: there is no configuration file to reload");
+            tracing::warn!("SIGHUP: there is no configuration file to reload");
         }
         return std::future::pending().await;
     };
@@ -36,16 +36,22 @@ pub async fn follow(host: Host, path: Option<PathBuf>, mut hangup: Signal) {
         seen = now;
         match reload(&host, &path).await {
             Err(fault) => {
-                terminal::complain(&fault);
-                terminal::remark(
-                    "the configuration was not reloaded; the previous one stays in force",
+                tracing::error!(
+                    code = fault.code.word(),
+                    error = fault.message,
+                    detail = fault.detail,
+                    path = %path.display(),
+                    "the configuration was not reloaded; the previous one stays in force"
                 );
             }
-            Ok(()) if is_asked => terminal::remark(&format!(
-                "SIGHUP: reloaded the budgets of {}; other settings count after a restart",
-                path.display()
-            )),
-            Ok(()) => {}
+            Ok(()) if is_asked => tracing::info!(
+                path = %path.display(),
+                "SIGHUP: reloaded the budgets; other settings count after a restart"
+            ),
+            Ok(()) => tracing::info!(
+                path = %path.display(),
+                "the file changed: reloaded the budgets; other settings count after a restart"
+            ),
         }
     }
 }

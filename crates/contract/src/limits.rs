@@ -419,6 +419,12 @@ limits! {
     FENCES_KNOWN_MAX: u64 = 64;
     /// Events that a remote may send in one call back.
     REMOTE_CALLBACK_EVENTS_MAX: usize = 256;
+    /// Threads of a server that run its tasks; otherwise one for each core.
+    WORKER_THREADS_MAX: usize = 16;
+    /// Lines of the operator log that wait to be written; more are dropped and counted.
+    LOG_LINES_QUEUED_MAX: usize = 4_096;
+    /// How long a process that exits waits until its log is written.
+    LOG_FLUSH_MS: u64 = 1_000;
     /// How deep JSON of an agent may nest before it is kept as text.
     JSON_DEPTH_MAX: usize = 128;
 }

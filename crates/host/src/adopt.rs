@@ -18,6 +18,7 @@ use crate::ops::tool::{self, Bench, Standing, TaskSheet};
 use crate::ops::{errand, line, worktrees};
 use crate::perform::Mouth;
 use crate::share::Share;
+use crate::supervise;
 use crate::trace::{self, Tracer};
 use crate::upstream::Upstream;
 use crate::workspace::Workspace;
@@ -82,7 +83,10 @@ pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
             let attempt = host.inner.data.last_attempt(row.id);
             let alive = door::is_alive(&host.inner.data.spool(row.id, attempt));
             if which == Which::All || !alive {
-                let _ = take_over(host, row, WhenSilent::Wait, None).await;
+                let run = row.id;
+                if let Err(fault) = take_over(host, row, WhenSilent::Wait, None).await {
+                    not_taken_over(run, &fault);
+                }
             }
         }
     }
@@ -115,7 +119,7 @@ async fn sweep_trees(host: &Host) -> Result<(), Fault> {
         }
         let trees = Arc::clone(&host.inner.trees);
         // A large one takes a while, and nobody waits for it.
-        tokio::task::spawn_blocking(move || match row {
+        supervise::spawn_blocking("sweep worktree", move || match row {
             None => trees.sweep(run),
             Some(row) if row.outcome.is_some() => trees.ended(Path::new(&row.cwd)),
             Some(_) => {}
@@ -133,7 +137,7 @@ async fn sweep_spools(host: &Host) -> Result<(), Fault> {
             host.store().run(run).await.map_err(stored)?.is_none_or(|row| row.outcome.is_some());
         if ended && !host.inner.is_here(run) {
             // Not waited for: its keeper may take a moment to be gone.
-            tokio::task::spawn_blocking(move || {
+            supervise::spawn_blocking("sweep spool", move || {
                 await_end(&spool);
                 if let Ok(Some(_lock)) = door::lock_out(&spool) {
                     let _ = std::fs::remove_dir_all(&spool);
@@ -182,8 +186,9 @@ pub(crate) async fn take_up(host: &Host, run: RunId, fence: u64) -> Result<(), F
         let Some(row) = held.filter(|row| clock::now().wall < row.lease_expires_at) else {
             return Ok(());
         };
-        if take_over(host, row, WhenSilent::Wait, None).await.is_ok() {
-            return Ok(());
+        match take_over(host, row, WhenSilent::Wait, None).await {
+            Ok(()) => return Ok(()),
+            Err(fault) => not_taken_over(run, &fault),
         }
         tokio::select! {
             () = tokio::time::sleep(TAKE_UP_PAUSE) => {}
@@ -215,9 +220,20 @@ async fn take_seen(host: &Host, seen: Vec<Seen>) -> Result<(), Fault> {
 async fn take_reaped(host: &Host, reaped: &Reaped, until_ms: u64) -> Result<(), Fault> {
     let row = host.store().run(reaped.run).await.map_err(stored)?;
     if let Some(row) = row.filter(|row| row.fence == reaped.fence) {
-        let _ = take_over(host, row, WhenSilent::End, Some(until_ms)).await;
+        if let Err(fault) = take_over(host, row, WhenSilent::End, Some(until_ms)).await {
+            not_taken_over(reaped.run, &fault);
+        }
     }
     Ok(())
+}
+
+fn not_taken_over(run: RunId, fault: &Fault) {
+    tracing::warn!(
+        %run,
+        code = fault.code.word(),
+        error = fault.message,
+        "a run of an earlier host could not be taken over; it is tried again when its lease expires"
+    );
 }
 
 /// How long whoever asked for a run has to ask for it again, when its host died before the launch.
@@ -286,11 +302,13 @@ pub(crate) fn is_unlaunched(host: &Host, row: &RunRow) -> bool {
 }
 
 fn end_unless_asked_again(host: Host, run: RunId) {
-    tokio::spawn(async move {
+    supervise::spawn("end unlaunched run", async move {
         tokio::time::sleep(ASKED_AGAIN).await;
         // Its lease ends it in any case.
         let ended: futures::future::BoxFuture<'_, _> = Box::pin(end_unlaunched(&host, run));
-        let _ = ended.await;
+        if let Err(fault) = ended.await {
+            not_taken_over(run, &fault);
+        }
     });
 }
 
@@ -388,7 +406,7 @@ async fn find_keeper(
 }
 
 async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
-    tokio::task::spawn_blocking(act)
+    supervise::spawn_blocking("adopt run", act)
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("looking for keepers: {error}")))
 }

@@ -4,6 +4,7 @@
 //! dropping it ends the program.
 
 use crate::chance;
+use crate::supervise;
 use contract::{Code, Fault, limits};
 use keeper::door::{self, Spawned};
 use keeper::limits::FRAME_BYTES_MAX;
@@ -178,7 +179,7 @@ impl Aside {
             tokio::time::sleep(STOP_AGAIN).await;
         }
         drop(voice);
-        let _ = tokio::task::spawn_blocking(move || child.wait()).await;
+        let _ = supervise::spawn_blocking("wait for process", move || child.wait()).await;
     }
 }
 

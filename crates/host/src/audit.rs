@@ -6,6 +6,7 @@
 //! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
 
 use crate::ops::who::Who;
+use crate::supervise;
 use contract::limits::AUDIT_BYTES_MAX;
 use contract::{Fault, Timestamp};
 use serde::Serialize;
@@ -63,7 +64,7 @@ impl Audit {
     /// Writes one line, off the path of whoever asked.
     pub fn refused(&self, ts: Timestamp, fault: &Fault, refused: RefusedToken) {
         let (audit, code) = (self.clone(), fault.code.word());
-        tokio::task::spawn_blocking(move || {
+        supervise::spawn_blocking("write audit log", move || {
             let line = Line { ts, what: "token_refused", code, refused: &refused };
             // Nobody is kept from asking because this cannot be written.
             let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
@@ -88,7 +89,7 @@ impl Audit {
     /// Writes down who did what and to what, off the path of whoever asked.
     pub fn did(&self, ts: Timestamp, by: &Who, what: &'static str, about: serde_json::Value) {
         let (audit, about) = (self.clone(), by.told(about));
-        tokio::task::spawn_blocking(move || {
+        supervise::spawn_blocking("write audit log", move || {
             let line = serde_json::to_vec(&Deed { ts, what, about });
             let _ = line.map_err(Into::into).and_then(|line| audit.add(line));
         });

@@ -5,6 +5,7 @@ use crate::drive::Drive;
 use crate::intake::Marks;
 use crate::ops::errand;
 use crate::ops::tool::Handoff;
+use crate::run_log::RunRecord;
 use contract::event::{Body, Envelope, Origin, RunResult, Text};
 use contract::limits::{HELD_BLOCKS_MAX, HELD_BYTES_MIN};
 use contract::plan::QuotaSource;
@@ -60,6 +61,8 @@ pub struct Made {
 /// What a committed Batch leads to.
 pub struct Deeds {
     pub last_seq: u64,
+    /// The records of the operator log.
+    pub records: Vec<RunRecord>,
     pub effects: Vec<Intent>,
 }
 
@@ -188,6 +191,7 @@ impl Drive {
         // Where much was said, as much is likely to follow; a run that falls silent keeps nothing.
         self.pending.drafts.reserve_exact(if drafts.len() < 2 { 0 } else { drafts.len() });
         let activity = self.house.activity;
+        let records = drafts.iter().filter_map(RunRecord::of).collect();
         drafts.retain(|draft| activity.keeps(draft));
         let effects = std::mem::take(&mut self.pending.effects);
         let mut events = Vec::with_capacity(drafts.len());
@@ -247,7 +251,7 @@ impl Drive {
             session: self.pending.session.take().map(|id| seal.given(&id)),
             settle,
         };
-        Made { batch, deeds: Deeds { last_seq: seq - 1, effects } }
+        Made { batch, deeds: Deeds { last_seq: seq - 1, records, effects } }
     }
 
     fn settlement(&self, now: Now, result: &RunResult) -> Settle {

@@ -14,6 +14,7 @@ use crate::ops::fit::Taker;
 use crate::ops::run::stored;
 use crate::ops::start::{self, Begun};
 use crate::ops::{again, agents, fit, gate, limits, line};
+use crate::supervise;
 use crate::{Host, chance, clock};
 use contract::event::Outcome;
 use contract::limits::AGENT_RUNS_MAX;
@@ -40,7 +41,7 @@ const TROUBLE: Duration = Duration::from_secs(2);
 pub(crate) fn begin(host: &Host) {
     let house = Arc::downgrade(&host.inner);
     let (mut hints, mut leaving) = (host.store().feed(), host.leaving());
-    tokio::spawn(async move {
+    supervise::spawn("dispatcher", async move {
         // Whoever hosted before knew of nothing that we do not look at ourselves.
         let mut round = Round::whole();
         let mut whole_at = tokio::time::Instant::now() + LOOK_AGAIN;
@@ -51,7 +52,14 @@ pub(crate) fn begin(host: &Host) {
             let pause = match looked {
                 Ok(_) if round.goes_on() => Duration::ZERO,
                 Ok(due) => due.map_or(LOOK_AGAIN, until).min(LOOK_AGAIN),
-                Err(_) => TROUBLE,
+                Err(fault) => {
+                    tracing::error!(
+                        code = fault.code.word(),
+                        error = fault.message,
+                        "the queue was not looked at to its end; trying again"
+                    );
+                    TROUBLE
+                }
             };
             let stirred = tokio::select! {
                 biased;
@@ -356,10 +364,9 @@ async fn begin_run(
         return Ok(tests::begins(&host, request, id).await);
     }
     // What is durable must be driven, also when this look is given up meanwhile.
-    let begun =
-        tokio::spawn(
-            async move { start::start_new(&host, request, chance::run_id(), Some(id)).await },
-        );
+    let begun = supervise::spawn("start queued task", async move {
+        start::start_new(&host, request, chance::run_id(), Some(id)).await
+    });
     begun.await.map_err(|error| Fault::new(Code::InternalError, format!("starting: {error}")))
 }
 
@@ -404,6 +411,13 @@ async fn in_line(
 
 async fn wait(host: &Host, task: &TaskRow, hold: Hold) -> Result<Tried, Fault> {
     let Hold { why, until, note, of } = hold;
+    tracing::debug!(
+        task = %task.id,
+        agent = task.agent,
+        waits_for = ?why,
+        until = until.map(|until| until.to_string()),
+        "a task waits"
+    );
     let note = Some(Seal::default().given(&note));
     let follow = Follow { until, note, ..Follow::default() };
     let waits = Some((why, of.map(|task| task.to_string())));
@@ -434,6 +448,14 @@ async fn failed(host: &Host, task: &TaskRow, fault: &Fault) -> Result<Tried, Fau
         wake: next.again.then(|| wake::RETRY.to_owned()),
         ..Follow::default()
     };
+    tracing::warn!(
+        task = %task.id,
+        agent = task.agent,
+        code = fault.code.word(),
+        error = fault.message,
+        again = next.again,
+        "a task could not be started"
+    );
     let (state, waits) = match next.state {
         // At once again would be at once again without end.
         TaskState::Queued => (TaskState::Failed, None),

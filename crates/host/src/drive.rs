@@ -19,6 +19,7 @@ use crate::ops::worktrees;
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::skills::Mounts;
+use crate::supervise;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use crate::workspace_check::Beginning;
@@ -252,7 +253,7 @@ impl Drive {
         let Some(mut child) = self.child.take() else { return };
         drop(self.keeping.take());
         let spool = matches!(self.plan, Handing::Done(Ok(()))).then_some(self.spool);
-        tokio::task::spawn_blocking(move || {
+        supervise::spawn_blocking("abandon keeper", move || {
             let _ = child.wait();
             // Its keeper did that, unless it died.
             let _ = spool.map(std::fs::remove_dir_all);
@@ -608,7 +609,10 @@ impl Drive {
         let answer = match self.house.heed(renewed) {
             Ok(()) => lease::Answer::Renewed,
             Err(error) if error.code() == Code::FenceStale => lease::Answer::Stale,
-            Err(_) => lease::Answer::Unknown,
+            Err(error) => {
+                tracing::warn!(%error, "the lease cannot be renewed; trying again");
+                lease::Answer::Unknown
+            }
         };
         match self.lease.answered(now.mono_ms, clock::now().mono_ms, answer) {
             Held::Until(deadline_ms) => {
@@ -668,7 +672,10 @@ impl Drive {
                     }
                 }
                 // The agent does not notice: it writes to its spool.
-                Err(_) => {
+                Err(error) => {
+                    if !again {
+                        tracing::warn!(%error, "the events of the run cannot be stored; trying again");
+                    }
                     again = true;
                     tokio::time::sleep(STORE_RETRY).await;
                     is_last = is_last || self.is_over();
@@ -715,6 +722,9 @@ impl Drive {
     /// Does what a durable Batch asks for.
     fn follow_up(&mut self, deeds: Deeds) -> Result<(), Leave> {
         self.words.next_seq = deeds.last_seq + 1;
+        for record in deeds.records {
+            record.log();
+        }
         // As it was committed: an effect that fails may settle it here, and nothing of that is durable yet.
         let settled = self.machine.is_settled();
         // The answer may have come late: then whoever is next does what is to be done.
@@ -808,7 +818,7 @@ impl Drive {
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
                 // Both take a moment and neither matters to anyone who waits for the result.
-                let _ = tokio::task::spawn_blocking(move || {
+                let _ = supervise::spawn_blocking("remove spool", move || {
                     if let Some(mut child) = child {
                         let _ = child.wait();
                     }
@@ -830,7 +840,7 @@ impl Drive {
 /// A keeper that gets no plan leaves when its socket closes, and is waited for.
 pub(crate) fn let_go<Control>(control: Control, mut child: Child) {
     drop(control);
-    tokio::task::spawn_blocking(move || child.wait());
+    supervise::spawn_blocking("wait for keeper", move || child.wait());
 }
 
 pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {

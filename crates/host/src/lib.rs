@@ -24,6 +24,7 @@ mod git;
 mod intake;
 mod keeping;
 mod keepsake;
+pub mod log_secrets;
 mod lost_keeper;
 mod missing;
 pub mod notify;
@@ -33,10 +34,12 @@ mod perform;
 #[cfg(test)]
 mod plain;
 pub mod prices;
+mod run_log;
 mod share;
 pub mod skills;
 pub mod snapshot;
 mod spare;
+pub mod supervise;
 mod told;
 mod trace;
 pub mod trees;
@@ -64,6 +67,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use store::{Seal, Seen, Store};
 use tokio::sync::watch;
+use tracing::Instrument as _;
 pub use trouble::Trouble;
 
 /// How long drivers may take to let go of their runs.
@@ -215,7 +219,9 @@ impl Host {
         let notifier = notify::Notifier::new(notify, &environment);
         // Leftovers of a keeper that was killed become our children instead of init's. Where the
         // system refuses, the parent-death signal and the mark still hold.
-        let _ = keeper::door::become_subreaper();
+        if let Err(error) = keeper::door::become_subreaper() {
+            tracing::warn!(%error, "orphaned processes are not adopted by this process");
+        }
         let prices = Prices::new(prices, data.path());
         let links = skills::Links::new(data.path());
         let trees = Arc::new(trees::Trees::new(data.path(), &environment));
@@ -305,16 +311,23 @@ impl Host {
     /// those that could not be taken over at first, or whose driver had to let go.
     pub fn tend(&self) {
         let (house, pause) = (Arc::downgrade(&self.inner), self.inner.lease_ms / 2);
-        tokio::spawn(async move {
+        supervise::spawn("reap expired leases", async move {
             loop {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
                 let Some(inner) = house.upgrade() else { return };
                 if inner.ended.swap(false, Ordering::Relaxed) {
                     // What runs leave behind in the heap is scattered, so it stays ours otherwise.
-                    let _ = tokio::task::spawn_blocking(keeper::return_memory).await;
+                    // A panic is logged by the supervisor, and memory that is not returned is only larger.
+                    let _ = supervise::spawn_blocking("return memory", keeper::return_memory).await;
                 }
                 // A store in trouble is asked again in time.
-                let _ = adopt::reap(&Host { inner }).await;
+                if let Err(fault) = adopt::reap(&Host { inner }).await {
+                    tracing::warn!(
+                        code = fault.code.word(),
+                        error = fault.message,
+                        "looking for expired leases failed"
+                    );
+                }
             }
         });
         self.bury_strays();
@@ -329,7 +342,7 @@ impl Host {
     /// use up the pids of a container whose first process we are.
     fn bury_strays(&self) {
         let house = Arc::downgrade(&self.inner);
-        tokio::spawn(async move {
+        supervise::spawn("reap child processes", async move {
             let mut strays = keeper::strays::Strays::default();
             while house.strong_count() > 0 {
                 tokio::time::sleep(Duration::from_millis(keeper::limits::STRAYS_LOOK_MS)).await;
@@ -477,28 +490,38 @@ impl Inner {
             told: drive.told.clone(),
         };
         self.live().insert(run, live);
+        log_secrets::add_run(run, drive.words.seal.clone());
         self.reasons.send_modify(|reasons| *reasons += 1);
-        tokio::spawn(async move {
-            let left = tokio::spawn(drive.run(deeds)).await;
+        let span = drive.span();
+        let watched = async move {
+            let left = supervise::spawn("run driver", drive.run(deeds)).await;
             host.inner.live().remove(&run);
             host.inner.ended.store(true, Ordering::Relaxed);
-            // In either case the store keeps what it has, and the next look tries again.
-            match left {
-                Ok(Left::Done) => {}
+            // In each case the store keeps what it has, and the next look for expired leases tries again.
+            let (doing, done) = match left {
+                Ok(Left::Done) => ("", Ok(())),
                 Ok(Left::Expired(seal)) => {
+                    tracing::warn!("the lease of the run expired before it was renewed");
                     host.inner.seals().extend(seal.map(|seal| (run, seal)));
-                    let _ = adopt::retake(&host, run, fence).await;
+                    ("taking the run back", adopt::retake(&host, run, fence).await)
                 }
                 Ok(Left::CutOff(seal)) => {
+                    tracing::warn!("the keeper closed its connection to this host and lives on");
                     host.inner.seals().extend(seal.map(|seal| (run, seal)));
-                    let _ = adopt::take_up(&host, run, fence).await;
+                    ("reconnecting to the keeper", adopt::take_up(&host, run, fence).await)
                 }
-                Err(_) => {
-                    let _ = adopt::give_up(&host, run).await;
+                Err(_panic) => {
+                    tracing::error!("the driver of the run panicked; the run is ended as lost");
+                    ("ending the run as lost", adopt::give_up(&host, run).await)
                 }
+            };
+            if let Err(fault) = done {
+                tracing::warn!(code = fault.code.word(), error = fault.message, "{doing} failed");
             }
+            log_secrets::remove_run(run);
             host.inner.reasons.send_modify(|reasons| *reasons -= 1);
-        });
+        };
+        supervise::spawn("run owner", watched.instrument(span));
     }
 
     /// The run-scoped token: derived, so that a successor knows it and nothing stores it.

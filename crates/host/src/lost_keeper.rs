@@ -5,6 +5,7 @@ use crate::adopt::{self, LOOK_PAUSE};
 use crate::clock;
 use crate::drive::{Drive, Ending, Leave, next_report};
 use crate::keeping::Keeping;
+use crate::supervise;
 use crate::trace::warning;
 use contract::RunId;
 use contract::limits::KEEPER_KILLED_MS;
@@ -52,7 +53,7 @@ impl Drive {
         let keeper_pid = keeping.as_ref().and_then(Keeping::keeper_pid);
         let (spool, run, child) = (self.spool.clone(), self.run, self.child.take());
         let end = move || end_hung(&spool, run, keeper_pid, child);
-        let ended = tokio::task::spawn_blocking(end).await;
+        let ended = supervise::spawn_blocking("end keeper", end).await;
         // Not before: an open connection is why the pid is still the keeper's.
         drop(keeping);
         let told = match ended {
@@ -78,7 +79,7 @@ impl Drive {
             }
             gone
         };
-        tokio::task::spawn_blocking(end).await.unwrap_or(true)
+        supervise::spawn_blocking("end keeper", end).await.unwrap_or(true)
     }
 }
 

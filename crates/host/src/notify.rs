@@ -4,6 +4,7 @@
 //! secrets, its output nobody's, and ten seconds. That it fails changes nothing for anyone.
 
 use crate::ops::ask::OpenAsk;
+use crate::supervise;
 use crate::{Attached, Inner};
 use contract::event::Outcome;
 use contract::limits::{NOTICES_MAX, NOTIFY_MS};
@@ -134,7 +135,7 @@ impl Notifier {
             }
         }
         let notifier = Arc::clone(self);
-        tokio::task::spawn_blocking(move || {
+        supervise::spawn_blocking("notify", move || {
             while let Some((notices, left_out)) = notifier.next() {
                 // A command that cannot be run is nobody's fault but its own.
                 let _ = notifier.run(&notices, left_out);
@@ -239,7 +240,7 @@ impl Inner {
             return;
         }
         let (inner, stay) = (Arc::clone(self), self.attach());
-        tokio::spawn(async move {
+        supervise::spawn("notify of ended run", async move {
             let Ok(Some(row)) = inner.store.run(run).await else { return };
             let Ok(Some(task)) = inner.store.task(row.task).await else { return };
             let Some(outcome) = row.outcome else { return };

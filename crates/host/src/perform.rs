@@ -5,6 +5,7 @@ use crate::Host;
 use crate::batch::{Frame, Intent};
 use crate::drive::{Answered, Drive, Ending, Handing};
 use crate::ops::tool;
+use crate::supervise;
 use crate::upstream;
 use contract::event::{Body, Phase};
 use contract::limits::REMOTE_TERM_MS_MIN;
@@ -232,7 +233,7 @@ impl Drive {
             return self.lose(now, "only the host that started it could start it again".to_owned());
         };
         let earlier = (self.child.take(), std::mem::take(&mut self.spool));
-        tokio::task::spawn_blocking(move || {
+        supervise::spawn_blocking("remove spool", move || {
             let (child, spool) = earlier;
             let _ = child.map(|mut child| child.wait());
             let _ = std::fs::remove_dir_all(spool);
@@ -325,7 +326,7 @@ impl Drive {
         let (bench, standing, answering) =
             (self.bench.clone(), self.standing.clone(), self.answering.clone());
         if bench.upstream.owns(&call.tool) {
-            tokio::spawn(async move {
+            supervise::spawn("relay tool call", async move {
                 let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
                 let given_up = answering.closed();
                 let outcome = upstream::carried_out(upstream, policy, &call, given_up).await;
@@ -339,7 +340,7 @@ impl Drive {
         }
         if call.tool == "propose_agent" {
             let (host, run) = (Host { inner: Arc::clone(&self.house) }, self.run);
-            tokio::spawn(async move {
+            supervise::spawn("propose agent", async move {
                 let outcome = tool::hired(&host, run, &bench.seal, &call).await;
                 let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
                 let tool_call_id = call.tool_call_id;
@@ -348,7 +349,7 @@ impl Drive {
             });
             return;
         }
-        tokio::task::spawn_blocking(move || {
+        supervise::spawn_blocking("carry out tool call", move || {
             let outcome = tool::call(&bench, &standing, &call);
             let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
             // The driver may be gone: then nobody waits for the answer.

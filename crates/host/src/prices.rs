@@ -11,6 +11,7 @@ pub use built_in::VERSION;
 pub use import::read;
 
 use crate::data::replace_private;
+use crate::supervise;
 use built_in::Catalogue;
 use contract::event::Usage;
 use contract::money::CostSource;
@@ -146,7 +147,7 @@ impl Prices {
             Tables::NotAskedFor | Tables::Loading => (None, Ok(None)),
         };
         let imported = imported.map_err(|why| Fault::new(Code::InvalidConfig, why))?;
-        let mut listed: Vec<Listed> = tokio::task::spawn_blocking(move || {
+        let mut listed: Vec<Listed> = supervise::spawn_blocking("read prices", move || {
             built_in.map(|built_in| built_in.all(at)).unwrap_or_default()
         })
         .await
@@ -190,7 +191,7 @@ impl Prices {
             };
             Fault::new(code, format!("{}: {error}", path.display()))
         };
-        tokio::task::spawn_blocking(write)
+        supervise::spawn_blocking("write prices", write)
             .await
             .map_err(|error| Fault::new(Code::InternalError, format!("writing prices: {error}")))?
             .map_err(failed)?;

@@ -5,6 +5,7 @@
 //! is in another control group than this process is now, is let go and counts as none; whoever finds none starts a keeper, as hosts that keep no spare do.
 
 use crate::drive::let_go;
+use crate::supervise;
 use keeper::door::{self, Spawned};
 use keeper::plan::Level;
 use keeper::strays::{self, Hold};
@@ -149,9 +150,9 @@ impl Keepers {
             }
         }
         let keepers = Arc::clone(self);
-        tokio::spawn(async move {
+        supervise::spawn("refill keepers", async move {
             tokio::time::sleep(PAUSE).await;
-            let _ = tokio::task::spawn_blocking(move || keepers.fill()).await;
+            let _ = supervise::spawn_blocking("start keepers", move || keepers.fill()).await;
         });
     }
 
@@ -174,7 +175,7 @@ impl Keepers {
         let Some(spare) = self.exchange(Slot::Never) else { return };
         let Spare { spawned: Spawned { control, mut child }, held, .. } = spare;
         drop(control);
-        let waited = tokio::task::spawn_blocking(move || {
+        let waited = supervise::spawn_blocking("wait for keepers", move || {
             let _ = child.wait();
             drop(held);
         });

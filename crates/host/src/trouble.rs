@@ -4,6 +4,7 @@
 //! so, which is tried without end. A sync that failed is never over: this host lets go of its runs
 //! and ends, and the next one reads the disk afresh.
 
+use crate::supervise;
 use crate::{Host, Inner, clock};
 use contract::{Code, Fault, Timestamp};
 use serde::Serialize;
@@ -115,7 +116,8 @@ impl Inner {
             began
         });
         if began {
-            tokio::spawn(Arc::clone(self).probe_until_well());
+            tracing::error!(code = code.word(), "the store has failed; no runs are started");
+            supervise::spawn("probe store", Arc::clone(self).probe_until_well());
         }
     }
 
@@ -125,6 +127,7 @@ impl Inner {
             let error = match self.store.probe().await {
                 Ok(()) => {
                     self.trouble.send_replace(None);
+                    tracing::info!("the store works again");
                     return;
                 }
                 Err(error) => error,
@@ -154,6 +157,10 @@ impl Inner {
             first
         });
         if first {
+            tracing::error!(
+                code = code.word(),
+                "the store cannot confirm its writes; this host stops"
+            );
             self.leaving.send_replace(true);
         }
     }

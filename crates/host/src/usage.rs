@@ -5,6 +5,7 @@
 
 use crate::data::write_private;
 use crate::diagnose::expanded;
+use crate::supervise;
 use crate::trace::warning;
 use crate::{clock, upstream};
 use contract::event::{Body, Quota};
@@ -98,7 +99,7 @@ async fn found(
     let kept = Kept { asked_at: now, login_ms, quota: quota.as_ref().ok().cloned() };
     // What cannot be kept is asked for again the next time.
     if let Ok(text) = serde_json::to_string(&kept) {
-        let _ = tokio::task::spawn_blocking(move || write_private(&keep, &text)).await;
+        let _ = supervise::spawn_blocking("write login", move || write_private(&keep, &text)).await;
     }
     quota.map(Some)
 }

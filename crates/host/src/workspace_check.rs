@@ -11,6 +11,7 @@ use crate::Host;
 use crate::drive::Drive;
 use crate::git::{self, Git};
 use crate::ops::locks;
+use crate::supervise;
 use crate::trace::warning;
 use crate::workspace::Workspace;
 use contract::plan::Lane;
@@ -131,7 +132,8 @@ impl Drive {
         };
         let beginning = Arc::new(beginning);
         let looking = Arc::clone(&beginning);
-        let changed = tokio::task::spawn_blocking(move || looking.changed()).await;
+        let changed =
+            supervise::spawn_blocking("compare workspace", move || looking.changed()).await;
         let changed = match changed.map_err(|error| error.to_string()).flatten() {
             Ok(changed) => changed?,
             Err(why) => {

@@ -11,7 +11,7 @@ use crate::{keyed, sign_in};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use contract::{Code, Fault, Scope, Timestamp, TokenId, limits};
@@ -224,6 +224,14 @@ pub(crate) fn refused(host: &Host, refused: &Refused, parts: &Parts, reason: Fau
         let route = parts.extensions.get::<MatchedPath>().map(|path| path.as_str().to_owned());
         let method = method.map_or("other", Method::as_str).to_owned();
         let before = verdict.before;
+        tracing::warn!(
+            %from,
+            method,
+            route,
+            before,
+            code = reason.code.word(),
+            "a request was refused for its token"
+        );
         host.token_refused(&reason, RefusedToken { from, method, route, before });
     }
     verdict.fault(reason)
@@ -284,10 +292,26 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
 /// Lets a request through, or answers it here.
 pub async fn check(State(app): State<App>, request: Request, next: Next) -> Response {
     let surface = rest::surface_of(request.headers());
+    // The route as it is declared: a path may hold words of the caller.
+    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let method = request.method().clone();
+    let begun_ms = host::clock::now().mono_ms;
     let response = match admit(&app, request).await {
         Ok(request) => keyed::answer(&app, request, next).await,
         Err(fault) => Problem(fault).into_response(),
     };
+    let status = response.status();
+    let ms = host::clock::now().mono_ms.saturating_sub(begun_ms);
+    let code = status.as_u16();
+    match status {
+        StatusCode::INTERNAL_SERVER_ERROR => {
+            tracing::error!(%method, route, status = code, ms, "a request failed");
+        }
+        StatusCode::SERVICE_UNAVAILABLE => {
+            tracing::warn!(%method, route, status = code, ms, "a request failed: no storage");
+        }
+        _ => tracing::debug!(%method, route, status = code, ms, "a request was answered"),
+    }
     protected(rest::worded(surface, response))
 }
 

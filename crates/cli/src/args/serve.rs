@@ -1,6 +1,7 @@
 //! The arguments of the commands that serve: `serve`, `remote` and `token`.
 
 use super::values::{days, limit, policy, scope};
+use crate::operator_log::LogFlags;
 use clap::{Args, Subcommand};
 use contract::plan::Limit;
 use contract::{Policy, Scope};
@@ -11,6 +12,8 @@ pub struct Serve {
     /// Address to listen on [default: the configuration's, or 127.0.0.1:7717]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
+    #[command(flatten)]
+    pub log: LogFlags,
     /// Print a single-use link that signs a browser in
     // Hidden until there is a page for a browser to show.
     #[arg(long, hide = true)]
@@ -93,4 +96,6 @@ pub struct Remote {
     /// allow-all in a new directory]
     #[arg(long, value_name = "POLICY", value_parser = policy(), hide_possible_values = true)]
     pub permission: Option<Policy>,
+    #[command(flatten)]
+    pub log: LogFlags,
 }

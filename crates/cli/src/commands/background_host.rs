@@ -3,6 +3,7 @@
 
 use super::{Context, Stopped};
 use crate::hosting::{self, Purpose};
+use crate::operator_log::LogFlags;
 use contract::limits::BACKGROUND_LINGER_MS;
 use contract::{Code, Fault};
 use std::process::ExitCode;
@@ -16,6 +17,7 @@ pub async fn background_host(context: &Context) -> Result<ExitCode, Stopped> {
     // Received and ignored: it has no terminal that could be closed.
     let _hangup = signal(SignalKind::hangup()).map_err(failed)?;
     let place = context.place()?;
+    place.start_log(&LogFlags::default())?;
     // A server or another background host drives the runs: there is nothing to do.
     let Some(hosting) = hosting::reach(&place, &Purpose::Background).await?.hosting else {
         return Ok(ExitCode::SUCCESS);

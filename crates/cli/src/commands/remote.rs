@@ -21,6 +21,7 @@ const LISTEN: &str = "127.0.0.1:7718";
 
 pub async fn remote(context: &Context, args: args::Remote) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
+    place.start_log(&args.log)?;
     // Before anything is hosted: what cannot be served is said at once.
     let resolved = config::resolve(&args.agent, &place.config)?;
     config::skills::known(&args.agent, &resolved.adapter)?;

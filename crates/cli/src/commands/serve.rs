@@ -15,6 +15,7 @@ const LISTEN: &str = "127.0.0.1:7717";
 
 pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
+    place.start_log(&args.log)?;
     let listen = args
         .listen
         .or_else(|| place.config.listen().map(str::to_owned))
@@ -29,13 +30,26 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
     let mut term = signal(SignalKind::terminate()).map_err(failed)?;
     let hangup = signal(SignalKind::hangup()).map_err(failed)?;
     context.print(&format!("listening on {}", hosting.front()))?;
+    tracing::info!(
+        address = hosting.front(),
+        data = %place.data.path().display(),
+        config = place.config.path.as_deref().map(|path| path.display().to_string()),
+        version = crate::version::TEXT,
+        "server started"
+    );
     if args.sign_in {
         let link = super::token::link(&reached.client, Scope::Admin).await?;
         context.print(&format!("sign in at {}", link.url))?;
     }
     let ended = tokio::select! {
-        _ = int.recv() => Ok(ExitCode::SUCCESS),
-        _ = term.recv() => Ok(ExitCode::SUCCESS),
+        _ = int.recv() => {
+            tracing::info!(signal = "SIGINT", live_runs = hosting.host().live_runs(), "server stopping");
+            Ok(ExitCode::SUCCESS)
+        }
+        _ = term.recv() => {
+            tracing::info!(signal = "SIGTERM", live_runs = hosting.host().live_runs(), "server stopping");
+            Ok(ExitCode::SUCCESS)
+        }
         // The next process reads the disk afresh; until then the keepers hold the runs.
         fault = hosting.broken() => Err(fault.into()),
         () = reload::follow(hosting.host().clone(), place.config.path.clone(), hangup) => {
@@ -43,5 +57,6 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
         }
     };
     hosting.leave().await;
+    tracing::info!("server stopped; live runs go on under their keepers");
     ended
 }

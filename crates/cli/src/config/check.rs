@@ -103,6 +103,12 @@ impl Notes<'_> {
             let message = format!("expected at least {} seconds, or 0", LEASE_MS_MIN / 1000);
             self.error("server.leaseSec", &message, None);
         }
+        let log = self.reading.file.server.as_ref().and_then(|server| server.log.as_ref());
+        if let Some(level) = log.and_then(|log| log.level.as_deref())
+            && let Err(fault) = crate::operator_log::check_level(level)
+        {
+            self.error("server.log.level", &fault.message, fault.hint.clone());
+        }
         if self.reading.file.notify.as_ref().is_some_and(|notify| notify.command.is_empty()) {
             self.error("notify.command", "expected a program and its arguments", None);
         }

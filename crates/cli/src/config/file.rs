@@ -336,6 +336,8 @@ pub struct Server {
     pub activity: Option<Activity>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention: Option<Retention>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub log: Option<Log>,
     /// The address others reach this server at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub public_url: Option<String>,
@@ -348,6 +350,17 @@ pub struct Tls {
     pub cert: String,
     /// The path of its private key.
     pub key: String,
+}
+
+/// The operator log of `serve`, `remote` and the background host.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Log {
+    /// off, error, warn, info, debug or trace, or by component such as info,store=debug.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub level: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<LogFormat>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

@@ -2,7 +2,8 @@
 
 use super::Config;
 use super::file::Budget;
-use super::words::{Activity, Window};
+use super::words::{Activity, LogFormat, Window};
+use crate::operator_log::Format;
 use contract::NanoUsd;
 use contract::limits::{LEASE_MS, LEASE_MS_MIN};
 use engine::rules::price::{Price, PriceTable};
@@ -54,6 +55,16 @@ impl Config {
             // The cast saturates: an absurdly large disk is the largest there is.
             bytes: given.and_then(|retention| retention.gigabytes).map(|gb| (gb * 1e9) as u64),
         }
+    }
+
+    /// Level and format of the operator log.
+    pub fn log(&self) -> (Option<&str>, Option<Format>) {
+        let log = self.file.server.as_ref().and_then(|server| server.log.as_ref());
+        let format = log.and_then(|log| log.format).map(|format| match format {
+            LogFormat::Text => Format::Text,
+            LogFormat::Json => Format::Json,
+        });
+        (log.and_then(|log| log.level.as_deref()), format)
     }
 
     /// Lifetime of a lease without renewal.

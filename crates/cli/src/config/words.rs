@@ -45,6 +45,7 @@ choices! {
     Workspace { Here = "here", Worktree = "worktree", Temporary = "temporary" }
     Window { Run = "run", Day = "day", Month = "month", Lifetime = "lifetime" }
     Activity { Full = "full", Off = "off" }
+    LogFormat { Text = "text", Json = "json" }
 }
 
 /// A number of seconds; 0 stands for the default.

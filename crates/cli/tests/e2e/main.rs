@@ -49,6 +49,7 @@ mod mcp;
 mod mcp_waits;
 mod moment;
 mod money;
+mod operator_log;
 mod ostler;
 mod owned;
 mod pages;

@@ -9,6 +9,7 @@ use super::run::{Asked, RunRequest, Started, stored};
 use super::start::{self, Begun};
 use crate::perform::Mouth;
 use crate::share::Share;
+use crate::supervise;
 use crate::{Host, Inner, adopt, chance, clock};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::{Code, Draft, Fault, RunId, TaskId};
@@ -35,7 +36,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Asked, Fault> {
         };
         let (host, request) = (host.clone(), request.clone());
         // Who asked may hang up: what is durable by then must be driven all the same.
-        let started = tokio::spawn(async move {
+        let started = supervise::spawn("start run", async move {
             let begun = start_once(&host, request, run, in_line).await;
             if let Some(attending) = attending {
                 attending.came_to(&begun).await;

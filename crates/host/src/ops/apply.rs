@@ -6,6 +6,7 @@ use super::diff::tree_of;
 use super::locks;
 use super::run::{find, get};
 use super::who::Who;
+use crate::supervise;
 use crate::trees::{How, Words};
 use crate::{Host, clock};
 use contract::{Code, Fault, RunId};
@@ -50,7 +51,7 @@ pub async fn apply(
     let (trees, words) = (Arc::clone(&host.inner.trees), Words { subject, at: clock::now().wall });
     // Who asked may hang up: what was begun is done.
     let give = move || trees.give_back(&tree, request.how, &words);
-    let given = tokio::task::spawn_blocking(give)
+    let given = supervise::spawn_blocking("apply changes", give)
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("bringing it back: {error}")))??;
     let about = serde_json::json!({ "run_id": run });

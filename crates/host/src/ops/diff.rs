@@ -5,6 +5,7 @@
 use super::run::{find, get};
 use super::start::BESIDE_TREE;
 use crate::Host;
+use crate::supervise;
 use crate::trees::{Changes, Tree};
 use contract::{Code, Fault, RunId};
 use schemars::JsonSchema;
@@ -63,7 +64,7 @@ pub async fn diff(host: &Host, given: &str, view: View) -> Result<Diff, Fault> {
         let (changes, seal) = (trees.changes(&looked_at)?, Seal::new(left));
         Ok(shown(run, &looked_at, changes, &seal, view))
     };
-    let shown = tokio::task::spawn_blocking(look).await;
+    let shown = supervise::spawn_blocking("make diff", look).await;
     shown.map_err(|error| Fault::new(Code::InternalError, format!("looking at it: {error}")))?
 }
 

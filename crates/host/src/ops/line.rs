@@ -9,6 +9,7 @@
 use super::run::{RunRequest, Waiting, stored};
 use super::start::{self, Begun};
 use crate::adopt::Which;
+use crate::supervise;
 use crate::{Attached, Host, clock};
 use contract::plan::Adapter;
 use contract::state::{TaskState, WaitingFor};
@@ -47,7 +48,7 @@ pub(crate) async fn turn(host: &Host, request: &RunRequest, run: RunId) -> Resul
     let mut attending = Attending::begin(host, run);
     let crowded = host.inner.attending.borrow().len() > limits::LINE_ASKS_MAX;
     // Who asked may hang up in the middle: a place that is taken by then is known to be left.
-    let taken = tokio::spawn(async move {
+    let taken = supervise::spawn("take slot", async move {
         let place = place(&attending.host, &request, &adapter, run).await;
         attending.leaves_a_place = matches!(place, Ok(Place::InLine { .. }));
         (place, attending)
@@ -257,7 +258,7 @@ impl Drop for Attending {
 /// decide.
 fn cancel_unless_back(host: &Host, run: RunId, attached: Option<Attached>) {
     let (host, mut here) = (host.clone(), host.inner.attending.subscribe());
-    tokio::spawn(async move {
+    supervise::spawn("leave slot queue", async move {
         let _attached = attached;
         let mut leaving = host.leaving();
         loop {

@@ -4,6 +4,7 @@
 use super::run::stored;
 use super::who::Who;
 use crate::prices::{self, Listed};
+use crate::supervise;
 use crate::{Host, clock};
 use contract::{Code, Fault, Timestamp};
 use schemars::JsonSchema;
@@ -114,9 +115,10 @@ pub async fn prices(
 
 /// Takes a file of prices whole, in the place of the one before, or refuses it whole.
 pub async fn import(host: &Host, file: Value, by: &Who) -> Result<ImportReport, Fault> {
-    let imported = tokio::task::spawn_blocking(move || prices::read(&file))
-        .await
-        .map_err(|error| Fault::new(Code::InternalError, format!("reading prices: {error}")))??;
+    let imported =
+        supervise::spawn_blocking("read prices", move || prices::read(&file)).await.map_err(
+            |error| Fault::new(Code::InternalError, format!("reading prices: {error}")),
+        )??;
     let report =
         ImportReport { version: imported.version.clone(), prices: imported.prices.0.len() };
     host.inner.prices.import(imported).await?;

@@ -4,6 +4,7 @@
 
 use super::resume;
 use super::run::{RunRequest, Where};
+use crate::supervise;
 use crate::trace::warning;
 use crate::trees::{Entering, Kind, Trees, Wanted};
 use crate::workspace::Workspace;
@@ -53,7 +54,7 @@ impl Fresh {
     pub async fn discard(mut self) {
         if let Some(run) = self.run.take() {
             let trees = Arc::clone(&self.trees);
-            let _ = tokio::task::spawn_blocking(move || trees.remove(run)).await;
+            let _ = supervise::spawn_blocking("remove worktree", move || trees.remove(run)).await;
         }
     }
 
@@ -130,7 +131,7 @@ impl Site {
         };
         let stand_in = open(&source)?;
         let trees = Arc::clone(&house.trees);
-        let made = tokio::task::spawn_blocking(move || match (purpose, kind) {
+        let made = supervise::spawn_blocking("make worktree", move || match (purpose, kind) {
             (Purpose::Start, _) => {
                 trees.make(Wanted { run, source: &source, kind, keep }).map(Some)
             }
@@ -167,7 +168,7 @@ async fn enter(
         return Ok((stand_in, None));
     }
     let trees = Arc::clone(trees);
-    let entered = tokio::task::spawn_blocking(move || {
+    let entered = supervise::spawn_blocking("enter worktree", move || {
         let entering = trees.enter(tree.id);
         trees.remake(&tree)?;
         let dir = if dir.is_dir() { dir } else { tree.cwd() };

@@ -6,6 +6,7 @@
 use super::run::{find, stored};
 use super::who::Who;
 use super::worktrees::{self, Force};
+use crate::supervise;
 use crate::{Host, Inner, clock};
 use contract::limits::{
     RETENTION_LOOK_MS, RETENTION_PAUSE_MS, RETENTION_RUNS_MAX, RETENTION_SLICE,
@@ -34,7 +35,7 @@ pub async fn delete(host: &Host, given: &str, force: Force, by: &Who) -> Result<
     }
     let (house, by) = (host.clone(), by.clone());
     // Whoever asked may go away meanwhile; what was begun is done, and written down.
-    let done = tokio::spawn(async move {
+    let done = supervise::spawn("delete run", async move {
         let taken = take(&house, run).await.map_err(|fault| match fault.code {
             Code::Conflict => Fault::new(Code::Conflict, format!("{run} has not ended"))
                 .with_hint(format!("`ostler stop {run}` ends it")),
@@ -61,7 +62,7 @@ async fn take(host: &Host, run: RunId) -> Result<bool, Fault> {
     host.inner.heed(host.store().delete_run(run, now).await).map_err(stored)?;
     let trees = Arc::clone(&host.inner.trees);
     // Before the rest: once a run is wholly removed nobody looks for its workspace any more.
-    let _ = tokio::task::spawn_blocking(move || trees.remove(run)).await;
+    let _ = supervise::spawn_blocking("remove worktree", move || trees.remove(run)).await;
     host.inner.heed(host.store().purge(run).await).map_err(stored)?;
     Ok(true)
 }
@@ -73,7 +74,7 @@ pub(crate) fn tend(host: &Host, retention: Retention) {
         return;
     }
     let house = Arc::downgrade(&host.inner);
-    tokio::spawn(async move {
+    supervise::spawn("retention", async move {
         let mut begun = true;
         while let Some(inner) = house.upgrade() {
             // A store in trouble is asked again at the next look, or by the next host.

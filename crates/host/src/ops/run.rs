@@ -4,6 +4,7 @@ use super::agents;
 use super::line;
 use super::resume::Resume;
 use super::who::Who;
+use crate::supervise;
 use crate::{Host, adopt, chance, clock};
 use contract::event::Outcome;
 use contract::limits::{PAGE_ROWS_MAX, RUN_WAIT_MS, RUNS_SCANNED_MAX};
@@ -497,7 +498,7 @@ pub async fn trace(host: &Host, run: RunId) -> Result<TraceReader, Fault> {
 /// A blob that an event names.
 pub async fn blob(host: &Host, hash: &str) -> Result<Vec<u8>, Fault> {
     let (store, name) = (host.store().clone(), hash.to_owned());
-    tokio::task::spawn_blocking(move || store.blob(&name))
+    supervise::spawn_blocking("read blob", move || store.blob(&name))
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("reading a blob: {error}")))?
         .map_err(stored)?

@@ -10,6 +10,7 @@ pub use kept::{Mark, Reading, Session};
 
 use super::run::{self, Budget, RunRequest, ToolsBy, Where};
 use super::who::Who;
+use crate::supervise;
 use crate::{Host, chance, clock};
 use contract::limits::{
     SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_CLOSED_MAX, SESSIONS_KEPT_MAX,
@@ -130,9 +131,9 @@ impl Sessions {
         let (host, known, closed) = (host.clone(), Mutex::new(known), Mutex::default());
         let sessions = Arc::new(Self { host, terms, folder, known, closed });
         for session in closing {
-            tokio::spawn(Arc::clone(&sessions).finish(session));
+            supervise::spawn("end session", Arc::clone(&sessions).finish(session));
         }
-        tokio::spawn(look(Arc::downgrade(&sessions)));
+        supervise::spawn("watch sessions", look(Arc::downgrade(&sessions)));
         Ok(sessions)
     }
 
@@ -310,7 +311,7 @@ impl Sessions {
             kept.closed = true;
             write(&session.file, &kept)?;
         }
-        tokio::spawn(Arc::clone(self).finish(Arc::clone(session)));
+        supervise::spawn("end session", Arc::clone(self).finish(Arc::clone(session)));
         Ok(())
     }
 

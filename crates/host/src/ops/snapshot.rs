@@ -5,6 +5,7 @@ use super::relay::{Bearer, gone};
 use crate::Host;
 use crate::git::Git;
 use crate::snapshot::{Reader, Snapshot};
+use crate::supervise;
 use crate::workspace::Workspace;
 use contract::{Code, Fault, RunId};
 use serde::{Deserialize, Serialize};
@@ -56,5 +57,5 @@ async fn taken(workspace: Arc<Workspace>, git: Git) -> Result<(Snapshot, String)
         let digest = snapshot.digest().map_err(|error| failed(&error))?;
         Ok((snapshot, digest))
     };
-    tokio::task::spawn_blocking(look).await.map_err(|error| failed(&error))?
+    supervise::spawn_blocking("read snapshot", look).await.map_err(|error| failed(&error))?
 }

@@ -22,6 +22,7 @@ use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
 use crate::skills::{self, Mounts, Skill};
+use crate::supervise;
 use crate::trace::{Tracer, warning};
 use crate::upstream::Upstream;
 use crate::usage;
@@ -197,7 +198,10 @@ async fn beginning(
     let others = locks::others(host, checked.workspace.path(), Some(run)).await?;
     let (workspace, policy) = (Arc::clone(&checked.workspace), checked.policy);
     let git = host.inner.trees.git().clone();
-    let taken = tokio::task::spawn_blocking(move || Beginning::take(workspace, git, policy)).await;
+    let taken = supervise::spawn_blocking("read workspace", move || {
+        Beginning::take(workspace, git, policy)
+    })
+    .await;
     Ok(match taken.map_err(|error| error.to_string()).flatten() {
         Ok(beginning) => (Some(beginning.beside(!others.is_empty())), None),
         Err(why) => (None, Some(workspace_check::not_compared(&why))),
@@ -237,7 +241,9 @@ async fn leave_secrets(
 ) -> Result<(), Fault> {
     let Some(tree) = host.inner.trees.of(cwd) else { return Ok(()) };
     let secret = host.inner.keepsake_secret(run, BESIDE_TREE);
-    let left = tokio::task::spawn_blocking(move || tree.leave_secrets(run, &secret, &values));
+    let left = supervise::spawn_blocking("keep worktree secrets", move || {
+        tree.leave_secrets(run, &secret, &values)
+    });
     left.await.map_err(io::Error::other).flatten().map_err(|error| {
         Fault::new(Code::InternalError, format!("writing beside the workspace: {error}"))
     })
@@ -258,7 +264,7 @@ async fn prepare_beside_keeper(
     };
     let starting = match spare {
         Some(spare) => Ok(spare),
-        None => Err(tokio::task::spawn_blocking(move || keepers.start())),
+        None => Err(supervise::spawn_blocking("start keeper", move || keepers.start())),
     };
     let prepared = prepare(host, request, adapter, identity, Purpose::Start).await;
     let keeper = match starting {
@@ -637,7 +643,7 @@ async fn with_own_environment(
         return (environment, adapter);
     }
     let (given, caller) = (adapter.clone(), environment.clone());
-    let read = tokio::task::spawn_blocking(move || {
+    let read = supervise::spawn_blocking("read run files", move || {
         environment::pass_named_by_agent(&mut adapter, &card, &caller);
         adapter
     });
@@ -650,7 +656,7 @@ async fn skilled(mut adapter: Adapter) -> Result<(Arc<[Skill]>, Adapter), Fault>
     if adapter.skills.is_empty() {
         return Ok((Default::default(), adapter));
     }
-    let read = tokio::task::spawn_blocking(move || {
+    let read = supervise::spawn_blocking("read run files", move || {
         let skills = skills::load(&adapter)?;
         let named = |skill: &Skill| plan::Skill { name: skill.name.clone(), always: skill.always };
         adapter.skills = skills.iter().map(named).collect();

@@ -7,6 +7,7 @@ use super::locks;
 use super::run::{find, get, stored};
 use super::start::BESIDE_TREE;
 use super::who::Who;
+use crate::supervise;
 use crate::trees::{Holds, Tree, UnappliedWork};
 use crate::{Host, clock};
 use contract::{Code, Fault, Page, RunId, Timestamp, limits};
@@ -340,7 +341,7 @@ async fn named_tree(host: &Host, given: &str) -> Result<Tree, Fault> {
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Fault> {
-    tokio::task::spawn_blocking(work)
+    supervise::spawn_blocking("look at worktrees", work)
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("looking at worktrees: {error}")))
 }

@@ -8,6 +8,7 @@
 
 use super::bounded::Bounded;
 use super::machines::{LookedAt, System, may_be_reached};
+use crate::supervise;
 use contract::plan::McpServer;
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode, Url};
@@ -39,7 +40,7 @@ pub(super) async fn dial(
     }
     let secret = !headers.is_empty() || names_a_user(&address);
     // The authorities of the system are read from files.
-    let client = tokio::task::spawn_blocking(move || client(&address, secret))
+    let client = supervise::spawn_blocking("build MCP client", move || client(&address, secret))
         .await
         .map_err(|error| error.to_string())??;
     let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
@@ -51,7 +52,7 @@ pub(super) async fn dial(
 pub(crate) async fn client_with_secret(url: String) -> Result<(Client, Url), String> {
     let address = address(&url, true)?;
     let to = address.clone();
-    let made = tokio::task::spawn_blocking(move || client(&address, true)).await;
+    let made = supervise::spawn_blocking("build MCP client", move || client(&address, true)).await;
     Ok((made.map_err(|error| error.to_string())??, to))
 }
 

@@ -1,0 +1,130 @@
+//! The records of a run in the operator log: one for each stored event that changes what the run is
+//! doing. The span of the run has its ids. Only numbers and closed words of an event are taken, because
+//! its texts may be the agent's.
+
+use crate::drive::Drive;
+use contract::event::{Body, BudgetLevel, LeaseAction, Origin, Outcome, Phase};
+use contract::{Code, Draft, NanoUsd};
+
+impl Drive {
+    /// The span that the driver of this run and everything it starts is in.
+    pub(crate) fn span(&self) -> tracing::Span {
+        tracing::info_span!(
+            "run",
+            run = %self.run,
+            task = %self.bench.task.id,
+            agent = self.bench.task.agent,
+            fence = self.fence,
+        )
+    }
+}
+
+/// What a stored event means to an operator.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum RunRecord {
+    Phase { phase: Phase, pid: Option<u32>, isolation: Option<String> },
+    LeaseLost,
+    LeaseRenewed,
+    Error { code: Code },
+    BudgetUsedUp,
+    RateLimited,
+    Ended(RunEnd),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunEnd {
+    outcome: Outcome,
+    code: Option<Code>,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    duration_ms: u64,
+    tokens: u64,
+    usd: Option<f64>,
+    denials: u32,
+}
+
+impl RunRecord {
+    /// `None` for an event that an operator does not need.
+    pub(crate) fn of(draft: &Draft) -> Option<Self> {
+        match &draft.body {
+            // Its words are ours.
+            Body::Lifecycle(lifecycle) if draft.origin == Origin::Ostler => Some(Self::Phase {
+                phase: lifecycle.phase,
+                pid: lifecycle.pid,
+                isolation: lifecycle.isolation.clone(),
+            }),
+            Body::Lease(lease) => match lease.action {
+                LeaseAction::Lost => Some(Self::LeaseLost),
+                LeaseAction::Renewed => Some(Self::LeaseRenewed),
+                LeaseAction::Acquired | LeaseAction::Released => None,
+            },
+            Body::Error(error) => Some(Self::Error { code: error.code }),
+            Body::Budget(budget) if budget.level == BudgetLevel::Hard => Some(Self::BudgetUsedUp),
+            Body::Quota(quota) if quota.rate_limited => Some(Self::RateLimited),
+            Body::Result(result) => Some(Self::Ended(RunEnd {
+                outcome: result.outcome,
+                code: result.code,
+                exit_code: result.exit_code,
+                signal: result.signal,
+                duration_ms: result.duration_ms,
+                tokens: result.totals.tokens.total(),
+                usd: result.totals.effective_nanousd.map(NanoUsd::usd),
+                denials: result.denials,
+            })),
+            _ => None,
+        }
+    }
+
+    /// Writes the record; the event is stored.
+    pub(crate) fn log(self) {
+        match self {
+            Self::Phase { phase, pid, isolation } => match phase {
+                Phase::Running => tracing::info!(pid, isolation, "run started"),
+                Phase::Adopted => {
+                    tracing::info!(pid, isolation, "run adopted from an earlier host")
+                }
+                Phase::Stopping => tracing::info!("run stopping"),
+                Phase::Starting | Phase::Waiting | Phase::AttemptEnded => {
+                    tracing::debug!(phase = ?phase, "run changed its phase");
+                }
+            },
+            Self::LeaseLost => tracing::warn!("the lease of the run is lost"),
+            Self::LeaseRenewed => tracing::debug!("lease renewed"),
+            Self::Error { code } => tracing::info!(code = code.word(), "the run reported an error"),
+            Self::BudgetUsedUp => tracing::info!("the budget of the run is used up"),
+            Self::RateLimited => tracing::info!("the provider limits the rate of the run"),
+            Self::Ended(end) => end.log(),
+        }
+    }
+}
+
+impl RunEnd {
+    fn log(self) {
+        let Self { outcome, code, exit_code, signal, duration_ms, tokens, usd, denials } = self;
+        let (outcome, code) = (outcome.word(), code.map(Code::word));
+        match self.outcome {
+            Outcome::Succeeded | Outcome::Cancelled => tracing::info!(
+                outcome,
+                code,
+                exit_code,
+                signal,
+                duration_ms,
+                tokens,
+                usd,
+                denials,
+                "run ended"
+            ),
+            Outcome::Failed | Outcome::TimedOut | Outcome::Lost => tracing::warn!(
+                outcome,
+                code,
+                exit_code,
+                signal,
+                duration_ms,
+                tokens,
+                usd,
+                denials,
+                "run ended"
+            ),
+        }
+    }
+}
