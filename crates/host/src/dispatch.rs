@@ -266,7 +266,7 @@ async fn go(host: &Host, task: &TaskRow, ways: &Ways, way: &Way) -> Result<Gone,
             failpoint::hit(Point::TaskBegun);
             return Ok(Gone::Tried(Tried::Moved));
         }
-        Ok(Begun::NoSlot) => return Ok(Gone::Tried(Tried::Passed)),
+        Ok(Begun::NoSlot | Begun::TaskChanged) => return Ok(Gone::Tried(Tried::Passed)),
         Err(fault) => fault,
     };
     match fault.code {
@@ -376,8 +376,12 @@ async fn not_begun(host: &Host, task: &TaskRow, fault: Fault) -> Result<Tried, F
         return Ok(Tried::Leaving);
     }
     match fault.code {
-        // Someone else was quicker: the next look finds where it stands.
-        Code::Conflict | Code::FenceStale | Code::NotFound => Ok(Tried::Passed),
+        // The agent may have been paused or retired between the look and the start. Any other conflict
+        // belongs to the request and would come again at every look.
+        Code::Conflict | Code::NotFound => match keeps(host, task).await? {
+            Some(hold) => wait(host, task, hold).await,
+            None => failed(host, task, &fault).await,
+        },
         Code::StoreLocked | Code::StoreNewer | Code::StoreUnreadable | Code::DiskFull => Err(fault),
         _ => failed(host, task, &fault).await,
     }

@@ -209,6 +209,48 @@ fn the_reason_of_a_rejection_is_the_next_prompt_of_the_same_conversation() {
 }
 
 #[test]
+fn a_rejected_task_whose_agent_changed_its_runtime_is_handed_over() {
+    let mut yard = Yard::of(&[]);
+    let root = yard.ostler.instance.root().to_owned();
+    let fake = testkit::fake_agent().display().to_string();
+    let adapter = |runtime: &str| {
+        let crate_dir = env!("CARGO_MANIFEST_DIR");
+        let recording = format!("{crate_dir}/../runtimes/src/{runtime}/recordings/hello");
+        let script = root.join(runtime);
+        let notes = root.join(format!("{runtime}-asked"));
+        let text = format!(
+            "#!/bin/sh\n{{ echo \"$*\"; cat; }} >> {}; exec < /dev/null\nexec {fake} --again {recording}\n",
+            notes.display()
+        );
+        std::fs::write(&script, text).unwrap();
+        std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+        json!({ "type": "cli", "runtime": runtime, "binary": script, "permission": "allow-all" })
+    };
+    let config = json!({ "adapters": { "first": adapter("gemini"), "second": adapter("pi") } });
+    yard.ostler.instance.write_config(&config.to_string());
+    let work = yard.ostler.instance.work();
+    let hire = ["agents", "hire", "scout", "--adapter", "first", "--cwd", work.to_str().unwrap()];
+    assert_eq!(yard.ostler.says(&hire).code, 0);
+    yard.serve();
+    let task = yard.json(&["add", "--title", "say hello", "--agent", "scout"])["id"].clone();
+    let task = task.as_str().unwrap();
+    yard.until_is(task, "review");
+    let edited = yard.ostler.says(&["agents", "edit", "scout", "--adapter", "second"]);
+    assert_eq!(edited.code, 0, "{edited:?}");
+    yard.json(&["reject", task, "say it in one word"]);
+    let behind = put(&yard, "scout", "say hello again", &work);
+    until("the second run", BOUND_MS, || {
+        let sheet = yard.until_is(task, "review");
+        (sheet["runs"].as_array().unwrap().len() == 2).then_some(())
+    });
+    yard.until_is(&behind, "done");
+    let asked = std::fs::read_to_string(root.join("pi-asked")).unwrap();
+    for words in ["continuing work", "Hello from the fake model.", "say it in one word"] {
+        assert!(asked.contains(words), "{words}: {asked}");
+    }
+}
+
+#[test]
 fn who_handed_over_and_was_answered_is_told_so_in_its_environment() {
     let mut yard = Yard::of(&[("a", json!({}))]);
     yard.serve();

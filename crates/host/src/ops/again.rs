@@ -49,6 +49,7 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Asked, Fault> {
         match begun? {
             Begun::Started(started) => return Ok(Asked::Started(started)),
             Begun::NoSlot => {}
+            Begun::TaskChanged => return Err(line::no_longer_waits(run)),
         }
     }
 }

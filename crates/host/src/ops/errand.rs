@@ -142,11 +142,15 @@ pub(crate) async fn request(
     way: &Way,
 ) -> Result<RunRequest, Fault> {
     let resolved = &way.resolved;
-    let handed = ways.handed_over(host, way).await?;
-    let resume = match task.resumes.filter(|_| handed.is_none()) {
-        Some(run) => conversation(host, run, resolved).await?,
-        None => None,
-    };
+    let mut handed = ways.handed_over(host, way).await?;
+    let mut resume = None;
+    if let Some(run) = task.resumes.filter(|_| handed.is_none()) {
+        match earlier(host, run, resolved).await? {
+            Earlier::Resumed(run) => resume = Some(run),
+            Earlier::HandedOver => handed = Some(HandedOver::of(host, &[run]).await?),
+            Earlier::Unknown => {}
+        }
+    }
     let prompt = match (&task.next_prompt, &resume) {
         (None, _) => task.prompt.clone(),
         (Some(next), Some(_)) => next.clone(),
@@ -204,14 +208,30 @@ fn of_link(request: RunRequest, named: &Named) -> RunRequest {
     }
 }
 
-async fn conversation(
-    host: &Host,
-    run: RunId,
-    resolved: &Resolved,
-) -> Result<Option<Resume>, Fault> {
-    let can = registry::of(&resolved.named.adapter)?.card().can.resume;
-    let had = host.store().conversation_of(run).await.map_err(stored)?;
-    Ok(had.filter(|_| can).map(|_| Resume::Run(run.to_string())))
+/// How the next run of a task continues an earlier one.
+enum Earlier {
+    /// The agent resumes its own conversation.
+    Resumed(Resume),
+    /// The conversation was held with another runtime: its content is told to a new one.
+    HandedOver,
+    /// No conversation was kept, or the agent cannot resume one.
+    Unknown,
+}
+
+async fn earlier(host: &Host, run: RunId, resolved: &Resolved) -> Result<Earlier, Fault> {
+    let adapter = &resolved.named.adapter;
+    let runtime = registry::of(adapter)?;
+    let Some(held) = host.store().conversation_of(run).await.map_err(stored)? else {
+        return Ok(Earlier::Unknown);
+    };
+    let (held, wanted) = (held.runtime, registry::kept_as(&runtime, adapter));
+    Ok(if held != wanted && !registry::differ_by_lane(&held, &wanted) {
+        Earlier::HandedOver
+    } else if runtime.card().can.resume {
+        Earlier::Resumed(Resume::Run(run.to_string()))
+    } else {
+        Earlier::Unknown
+    })
 }
 
 /// What follows the end of a run of it.

@@ -9,7 +9,7 @@ use super::resume;
 use super::run::{Link, Named, stored};
 use crate::Host;
 use crate::trees::Tree;
-use contract::{Code, Fault, limits};
+use contract::{Code, Fault, RunId, limits};
 use engine::rules::fallback::{Standing, Went, is_left, standing};
 use engine::rules::handover::Past;
 use std::path::PathBuf;
@@ -35,6 +35,22 @@ pub(crate) struct HandedOver {
     pub past: Past,
     /// The workspace of ours that the last run left, where there is one.
     pub tree: Option<PathBuf>,
+}
+
+impl HandedOver {
+    /// What these runs of a task leave, the oldest first.
+    pub async fn of(host: &Host, runs: &[RunId]) -> Result<Self, Fault> {
+        let past = resume::past(host, runs).await?;
+        let last = match runs.last() {
+            Some(run) => host.store().run(*run).await.map_err(stored)?,
+            None => None,
+        };
+        let cwd = last.map(|row| PathBuf::from(row.cwd));
+        let tree =
+            cwd.filter(|cwd| host.inner.trees.of(cwd).as_ref().is_some_and(Tree::can_be_entered));
+        // The prompt of the next run has the task itself.
+        Ok(Self { past: Past { task: String::new(), ..past }, tree })
+    }
 }
 
 /// Finds the ways. A link that names nobody who is known is none.
@@ -149,13 +165,11 @@ impl Ways {
 
     /// What a run that goes this way takes over, when the last run went another.
     pub async fn handed_over(&self, host: &Host, way: &Way) -> Result<Option<HandedOver>, Fault> {
-        let Some(last) = self.went.last().filter(|last| !way.made(last)) else { return Ok(None) };
+        if self.went.last().is_none_or(|last| way.made(last)) {
+            return Ok(None);
+        }
         let runs: Vec<_> = self.went.iter().map(|run| run.id).collect();
-        let past = resume::past(host, &runs).await?;
-        let cwd = PathBuf::from(&last.cwd);
-        let tree = host.inner.trees.of(&cwd).filter(Tree::can_be_entered).map(|_| cwd);
-        // The task itself is what it is asked.
-        Ok(Some(HandedOver { past: Past { task: String::new(), ..past }, tree }))
+        HandedOver::of(host, &runs).await.map(Some)
     }
 }
 

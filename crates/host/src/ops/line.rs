@@ -176,7 +176,11 @@ async fn left(host: &Host, run: RunId, task: TaskId) -> Result<Turn, Fault> {
     if let Some(row) = host.store().task(task).await.map_err(stored)? {
         stands(run, &row)?;
     }
-    Err(Fault::new(Code::Conflict, format!("{run} no longer waits for a slot")))
+    Err(no_longer_waits(run))
+}
+
+pub(super) fn no_longer_waits(run: RunId) -> Fault {
+    Fault::new(Code::Conflict, format!("{run} no longer waits for a slot"))
 }
 
 /// Cancels a run that waits. False when it does not, or no longer.
@@ -224,7 +228,7 @@ impl Attending {
     pub(super) async fn came_to(mut self, begun: &Result<Begun, Fault>) {
         self.leaves_a_place = match begun {
             Ok(Begun::Started(_)) => false,
-            Ok(Begun::NoSlot) => true,
+            Ok(Begun::NoSlot | Begun::TaskChanged) => true,
             Err(fault) => {
                 let elsewhere = fault.code == Code::RemoteUnavailable;
                 let failed = match self.turn {

@@ -287,6 +287,8 @@ pub(crate) enum Begun {
     Started(Started),
     /// All slots of its adapter are taken, or others came first. Nothing was made.
     NoSlot,
+    /// Another host or a person changed the task meanwhile. Nothing was made.
+    TaskChanged,
 }
 
 /// Lets a request stand in line for a slot, if it could be started now but for that. Nothing else of
@@ -429,7 +431,16 @@ pub(crate) async fn start_new(
         Err(error) => {
             drive.abandon();
             discard(fresh).await;
-            return Err(stored(error));
+            return match error {
+                store::Error::Conflict { .. }
+                | store::Error::FenceStale { .. }
+                | store::Error::NotFound { .. }
+                    if in_line.is_some() =>
+                {
+                    Ok(Begun::TaskChanged)
+                }
+                error => Err(stored(error)),
+            };
         }
     }
     if let Some(fresh) = fresh {
