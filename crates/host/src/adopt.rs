@@ -256,6 +256,8 @@ async fn take_over(
     silent: WhenSilent,
     until_ms: Option<u64>,
 ) -> Result<(), Fault> {
+    // Whoever has the right goes on with the run.
+    let Some(_right) = host.inner.begin_take_over(row.id) else { return Ok(()) };
     if host.inner.is_here(row.id) {
         return Ok(());
     }

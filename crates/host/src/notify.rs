@@ -86,6 +86,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What waits to be told, and to whom.
 pub(crate) struct Notifier {
     command: Vec<String>,
+    /// How long a command may take.
+    time_ms: u64,
     environment: BTreeMap<String, String>,
     state: Mutex<State>,
 }
@@ -109,7 +111,7 @@ impl Notifier {
         }
         let kept = host.iter().filter(|(name, _)| KEPT.contains(&name.as_str()));
         let environment = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-        Some(Arc::new(Self { command, environment, state: Mutex::default() }))
+        Some(Arc::new(Self { command, time_ms: NOTIFY_MS, environment, state: Mutex::default() }))
     }
 
     /// Those of these questions that nobody was told of yet.
@@ -155,20 +157,15 @@ impl Notifier {
     }
 
     fn run(&self, notices: &[Notice], left_out: usize) -> std::io::Result<()> {
+        let mut lines = Vec::new();
+        for notice in notices {
+            serde_json::to_writer(&mut lines, notice)?;
+            lines.push(b'\n');
+        }
         let mut child = self.start(notices, left_out)?;
         let _mine =
             rustix::process::Pid::from_raw(child.id().cast_signed()).map(keeper::strays::hold);
-        if let Some(mut stdin) = child.stdin.take() {
-            for notice in notices {
-                let mut line = serde_json::to_vec(notice)?;
-                line.push(b'\n');
-                // One that does not listen is told by its environment.
-                if stdin.write_all(&line).is_err() {
-                    break;
-                }
-            }
-        }
-        wait(&mut child)
+        write_and_wait(&mut child, &lines, self.time_ms)
     }
 
     #[expect(clippy::disallowed_methods, reason = "people are told by a command of their own")]
@@ -195,15 +192,33 @@ impl Notifier {
     }
 }
 
-/// Waits for a command, and ends it with all it started when its time is up.
-fn wait(child: &mut Child) -> std::io::Result<()> {
+/// Writes the lines to a command, as far as it reads them, and waits until it ends. When its time is up
+/// it is killed with all it started: a command that does not read its input must not keep its host.
+fn write_and_wait(child: &mut Child, lines: &[u8], time_ms: u64) -> std::io::Result<()> {
     let begun_ms = crate::clock::now().mono_ms;
+    let mut stdin = child.stdin.take();
+    if let Some(stdin) = &stdin {
+        rustix::io::ioctl_fionbio(stdin, true)?;
+    }
+    let mut rest = lines;
     while child.try_wait()?.is_none() {
-        if crate::clock::now().mono_ms.saturating_sub(begun_ms) > NOTIFY_MS {
+        while let Some(pipe) = stdin.as_mut().filter(|_| !rest.is_empty()) {
+            match pipe.write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                // A command that closed its input has its environment.
+                Err(_closed) => stdin = None,
+            }
+        }
+        if rest.is_empty() {
+            stdin = None;
+        }
+        if crate::clock::now().mono_ms.saturating_sub(begun_ms) > time_ms {
             if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
             child.wait()?;
+            tracing::warn!(time_ms, "the notification command took too long and was killed");
             return Ok(());
         }
         std::thread::sleep(LOOK);
@@ -332,6 +347,19 @@ mod tests {
             said.contains("OSTLER_NOTIFY_COUNT=5") && !said.contains("OSTLER_ASK_ID"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_command_that_does_not_read_is_ended() {
+        let command = ["/bin/sh", "-c", "sleep 60 & wait"].map(str::to_owned).to_vec();
+        let notifier = Notifier::new(command, &BTreeMap::new()).unwrap();
+        let notifier = Notifier { time_ms: 300, ..Arc::into_inner(notifier).unwrap() };
+        // More than a pipe holds.
+        let title = "x".repeat(1 << 20);
+        let (run_id, ask_id) = (crate::chance::run_id(), crate::chance::ask_id());
+        let begun = std::time::Instant::now();
+        notifier.run(&[Notice::Ask { run_id, ask_id, title }], 0).unwrap();
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::upstream;
 use contract::event::{Body, Phase};
 use contract::limits::REMOTE_TERM_MS_MIN;
 use contract::plan::Lane;
-use contract::{Code, Draft, Utterance};
+use contract::{Code, Draft, Fault, Utterance};
 use engine::rules::keeper_ping::PingReason;
 use engine::{Effect, Input, Now};
 use failpoint::Point;
@@ -323,42 +323,45 @@ impl Drive {
         if self.abroad.is_asked() {
             return self.abroad.send(now, effect, call);
         }
-        let (bench, standing, answering) =
-            (self.bench.clone(), self.standing.clone(), self.answering.clone());
+        let (bench, standing) = (self.bench.clone(), self.standing.clone());
+        let tool_call_id = call.tool_call_id.clone();
         if bench.upstream.owns(&call.tool) {
-            supervise::spawn("relay tool call", async move {
-                let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
-                let given_up = answering.closed();
-                let outcome = upstream::carried_out(upstream, policy, &call, given_up).await;
-                let Some(outcome) = outcome else { return };
-                let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
-                let tool_call_id = call.tool_call_id;
-                let _ =
-                    answering.send(Answered { effect, tool_call_id, outcome, duration_ms }).await;
+            let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
+            let driver = self.answering.clone();
+            self.answer(now, effect, tool_call_id, async move {
+                upstream::carried_out(upstream, policy, &call, driver.closed()).await
             });
-            return;
-        }
-        if call.tool == "propose_agent" {
+        } else if call.tool == "propose_agent" {
             let (host, run) = (Host { inner: Arc::clone(&self.house) }, self.run);
-            supervise::spawn("propose agent", async move {
-                let outcome = tool::hired(&host, run, &bench.seal, &call).await;
-                let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
-                let tool_call_id = call.tool_call_id;
-                let _ =
-                    answering.send(Answered { effect, tool_call_id, outcome, duration_ms }).await;
+            self.answer(now, effect, tool_call_id, async move {
+                Some(tool::hired(&host, run, &bench.seal, &call).await)
             });
-            return;
+        } else {
+            let call = move || tool::call(&bench, &standing, &call);
+            let done = supervise::spawn_blocking("carry out tool call", call);
+            self.answer(now, effect, tool_call_id, async move {
+                Some(done.await.unwrap_or_else(|_panic| tool_panicked()))
+            });
         }
-        supervise::spawn_blocking("carry out tool call", move || {
-            let outcome = tool::call(&bench, &standing, &call);
+    }
+
+    /// Carries out a call beside the driver and gives it the outcome. A call that panics is answered
+    /// with an error: the agent waits for it, and an open call holds the silence timeout back.
+    fn answer(
+        &self,
+        now: Now,
+        effect: u64,
+        tool_call_id: String,
+        work: impl Future<Output = Option<tool::Outcome>> + Send + 'static,
+    ) {
+        let answering = self.answering.clone();
+        supervise::spawn("answer tool call", async move {
+            // Without an outcome the driver has ended.
+            let Some(outcome) = outcome_of(work).await else { return };
             let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
-            // The driver may be gone: then nobody waits for the answer.
-            let _ = answering.blocking_send(Answered {
-                effect,
-                tool_call_id: call.tool_call_id,
-                outcome,
-                duration_ms,
-            });
+            let answered = Answered { effect, tool_call_id, outcome, duration_ms };
+            // The driver may have ended: then no one waits for the answer.
+            let _ = answering.send(answered).await;
         });
     }
 
@@ -400,4 +403,30 @@ fn refused(why: keeper::wire::Refusal) -> Draft {
         isolation: None,
     };
     Draft::ostler(contract::Body::Lifecycle(body))
+}
+
+async fn outcome_of(
+    work: impl Future<Output = Option<tool::Outcome>> + Send + 'static,
+) -> Option<tool::Outcome> {
+    let done = supervise::spawn("relay tool call", work).await;
+    done.unwrap_or_else(|_panic| Some(tool_panicked()))
+}
+
+/// The answer to a call whose tool panicked; the panic is in the operator log.
+fn tool_panicked() -> tool::Outcome {
+    Fault::new(Code::InternalError, "the tool failed inside Ostler").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::speech::ToolAnswer;
+
+    #[tokio::test]
+    async fn a_call_that_panics_is_answered() {
+        let outcome = outcome_of(async { panic!("on purpose") }).await.expect("an outcome");
+        let ToolAnswer::Error { code, .. } = outcome.answer else { panic!("{outcome:?}") };
+        assert_eq!(code, Code::InternalError);
+        assert!(outcome_of(async { None }).await.is_none());
+    }
 }
