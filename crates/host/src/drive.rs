@@ -11,6 +11,7 @@ use crate::batch::{Deeds, Made, Pending, Words};
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
+use crate::metrics::metrics;
 use crate::missing;
 use crate::ops::ask::{AskKind, OpenAsk};
 use crate::ops::relay::{Asked, Called, Callers};
@@ -644,10 +645,12 @@ impl Drive {
                 return Err(Leave::Expired);
             }
             self.trip_quota(&batch).await;
+            let timer = metrics().commit_seconds.start_timer();
             let committed = match is_last {
                 true => self.house.store.commit_from_reserve(batch.clone()).await,
                 false => self.house.store.commit(batch.clone()).await.map(|_| Room::Ordinary),
             };
+            timer.observe_duration();
             match self.house.heed_room(committed) {
                 Ok(()) => break,
                 Err(error) if error.code() == Code::FenceStale => return Err(Leave::Fenced),
@@ -674,6 +677,7 @@ impl Drive {
                 // The agent does not notice: it writes to its spool.
                 Err(error) => {
                     if !again {
+                        metrics().commit_failures.inc();
                         tracing::warn!(%error, "the events of the run cannot be stored; trying again");
                     }
                     again = true;
@@ -689,6 +693,7 @@ impl Drive {
             }
         }
         failpoint::hit(Point::BatchCommitted);
+        metrics().events.inc_by((deeds.last_seq + 1).saturating_sub(batch.first_seq));
         self.drop_heard_segments(batch.spool_offset);
         self.follow_up(deeds)
     }

@@ -26,6 +26,7 @@ mod keeping;
 mod keepsake;
 pub mod log_secrets;
 mod lost_keeper;
+pub mod metrics;
 mod missing;
 pub mod notify;
 pub mod ops;
@@ -440,6 +441,12 @@ impl Inner {
 
     pub(crate) fn is_here(&self, run: RunId) -> bool {
         self.live().contains_key(&run)
+    }
+
+    /// How many runs are driven here, and how many requests for approval they have open.
+    pub(crate) fn live_counts(&self) -> (usize, usize) {
+        let live = self.live();
+        (live.len(), live.values().map(|live| live.shown.asks.len()).sum())
     }
 
     /// The right to take a run over, until it is dropped. `None` while another task has it.

@@ -45,6 +45,11 @@ impl Watchers {
         self.place_of(caller.into())
     }
 
+    /// How many watch.
+    pub fn count(&self) -> usize {
+        self.lock().values().sum()
+    }
+
     fn place_of(&self, holder: Holder) -> Result<WatcherPlace, Fault> {
         let full = |message: String| {
             Err(Fault::new(Code::RateLimited, message)

@@ -16,6 +16,7 @@ mod blobs;
 mod check;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod counts;
 mod disk;
 mod error;
 mod failure;
@@ -39,6 +40,7 @@ pub use access::{AnswerKey, Kept, NewToken, TokenRow};
 pub use backup::{Backup, Upkeep, backup};
 pub use batch::*;
 pub use check::{check, check_swept};
+pub use counts::{Counts, TaskCount};
 pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
 pub use queue::*;

@@ -47,6 +47,7 @@ mod manners;
 mod mapped;
 mod mcp;
 mod mcp_waits;
+mod metrics;
 mod moment;
 mod money;
 mod operator_log;

@@ -7,6 +7,7 @@ mod agents;
 #[cfg(test)]
 mod alone;
 mod commit;
+mod counts;
 mod ledger;
 mod queue;
 mod reads;
