@@ -71,7 +71,7 @@ pub enum Command {
     /// List runs, newest first
     #[command(aliases = ["ps", "ls", "list"])]
     Runs(Runs),
-    /// Show live runs and the approvals that wait for you
+    /// Show what runs, what waits and what needs attention
     Status,
     /// Show a run's transcript
     #[command(aliases = ["logs", "log"])]

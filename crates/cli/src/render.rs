@@ -6,6 +6,7 @@
 
 mod agent;
 mod asks;
+mod attention;
 mod clean;
 mod diff;
 mod figures;
@@ -31,6 +32,7 @@ mod worktrees;
 
 pub use agent::agent_sheet;
 pub use asks::{AskRow, asks_table};
+pub use attention::{Attention, attention_lines};
 pub use clean::{clean, one_line};
 pub use diff::diff;
 pub use figures::{ordinal, with_moments};

@@ -33,6 +33,7 @@ mod runs;
 mod runtimes;
 mod serve;
 mod show;
+mod status;
 mod stop;
 mod target;
 mod task;
@@ -193,7 +194,7 @@ async fn carry_out(context: &Context, command: Command) -> Result<ExitCode, Stop
     match command {
         Command::Run(args) => run::run(context, *args).await,
         Command::Runs(args) => runs::runs(context, args).await,
-        Command::Status => runs::status(context).await,
+        Command::Status => status::status(context).await,
         Command::Show(args) => show::show(context, args).await,
         Command::Watch(args) => watch::watch(context, args).await,
         Command::Replay(args) => replay::replay(context, args).await,

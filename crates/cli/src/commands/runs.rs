@@ -7,7 +7,7 @@ use crate::hosting::{Place, Purpose};
 use crate::render::{self, RunRow};
 use crate::terminal;
 use crate::way::Way;
-use contract::{Fault, Outcome, Timestamp, limits};
+use contract::{Fault, Outcome, Timestamp};
 use host::ops::task::TaskView;
 use serde_json::Value;
 use std::io::Write as _;
@@ -64,20 +64,6 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What runs now and what waits: the live runs, and how many approvals are open.
-pub async fn status(context: &Context) -> Result<ExitCode, Stopped> {
-    let live = args::Runs { limit: limits::PAGE_ROWS_MAX, live: true, ..args::Runs::default() };
-    let shown = runs(context, live).await?;
-    if context.global.json {
-        return Ok(shown);
-    }
-    let open = context.ask(async |client| Ok(client.asks().await?.len())).await?;
-    if open > 0 {
-        context.print(&format!("\n{}", approvals_line(open)))?;
-    }
-    Ok(shown)
 }
 
 /// How many requests wait for a person, and where to see them.

@@ -83,6 +83,7 @@ mod sessions;
 mod shells;
 mod skills;
 mod spare;
+mod status;
 mod stop;
 mod storage;
 mod suite;
