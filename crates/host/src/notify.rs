@@ -11,7 +11,7 @@ use contract::limits::{NOTICES_MAX, NOTIFY_MS};
 use contract::{AskId, Code, RunId, TaskState};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -137,8 +137,13 @@ impl Notifier {
         let notifier = Arc::clone(self);
         supervise::spawn_blocking("notify", move || {
             while let Some((notices, left_out)) = notifier.next() {
-                // A command that cannot be run is nobody's fault but its own.
-                let _ = notifier.run(&notices, left_out);
+                if let Err(error) = notifier.run(&notices, left_out) {
+                    tracing::warn!(
+                        program = notifier.command[0],
+                        %error,
+                        "the notification command failed"
+                    );
+                }
             }
             drop(stay);
         });
@@ -154,7 +159,7 @@ impl Notifier {
         Some((state.waiting.drain(..).collect(), std::mem::take(&mut state.left_out)))
     }
 
-    fn run(&self, notices: &[Notice], left_out: usize) -> std::io::Result<()> {
+    fn run(&self, notices: &[Notice], left_out: usize) -> io::Result<()> {
         let mut child = self.start(notices, left_out)?;
         let _mine =
             rustix::process::Pid::from_raw(child.id().cast_signed()).map(keeper::strays::hold);
@@ -172,7 +177,7 @@ impl Notifier {
     }
 
     #[expect(clippy::disallowed_methods, reason = "people are told by a command of their own")]
-    fn start(&self, notices: &[Notice], left_out: usize) -> std::io::Result<Child> {
+    fn start(&self, notices: &[Notice], left_out: usize) -> io::Result<Child> {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).env_clear().envs(&self.environment);
         let one = match notices {
@@ -196,19 +201,27 @@ impl Notifier {
 }
 
 /// Waits for a command, and ends it with all it started when its time is up.
-fn wait(child: &mut Child) -> std::io::Result<()> {
+fn wait(child: &mut Child) -> io::Result<()> {
     let begun_ms = crate::clock::now().mono_ms;
-    while child.try_wait()?.is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
         if crate::clock::now().mono_ms.saturating_sub(begun_ms) > NOTIFY_MS {
             if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+                // A group that has ended meanwhile needs no signal.
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
             child.wait()?;
-            return Ok(());
+            let message = format!("it was ended after {} s", NOTIFY_MS / 1000);
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         std::thread::sleep(LOOK);
+    };
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("it ended with {status}"))),
     }
-    Ok(())
 }
 
 impl Inner {
@@ -241,15 +254,24 @@ impl Inner {
         }
         let (inner, stay) = (Arc::clone(self), self.attach());
         supervise::spawn("notify of ended run", async move {
-            let Ok(Some(row)) = inner.store.run(run).await else { return };
-            let Ok(Some(task)) = inner.store.task(row.task).await else { return };
-            let Some(outcome) = row.outcome else { return };
-            if let Some(notice) = ended(run, row.agent, outcome, row.code, task.state) {
-                inner.notice(notice);
+            match end_notice(&inner, run).await {
+                Ok(Some(notice)) => inner.notice(notice),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%run, %error, "nobody is notified of the end of the run");
+                }
             }
             drop(stay);
         });
     }
+}
+
+/// The notice about a run that ended, from what is stored of it.
+async fn end_notice(inner: &Inner, run: RunId) -> Result<Option<Notice>, store::Error> {
+    let Some(row) = inner.store.run(run).await? else { return Ok(None) };
+    let Some(task) = inner.store.task(row.task).await? else { return Ok(None) };
+    let Some(outcome) = row.outcome else { return Ok(None) };
+    Ok(ended(run, row.agent, outcome, row.code, task.state))
 }
 
 /// What is said of a run that ended.
