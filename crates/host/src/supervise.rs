@@ -23,6 +23,7 @@ where
             }
         }
     };
+    #[expect(clippy::disallowed_methods, reason = "this is the function that others call")]
     tokio::spawn(watched.in_current_span())
 }
 
@@ -32,6 +33,7 @@ pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
     let span = tracing::Span::current();
+    #[expect(clippy::disallowed_methods, reason = "this is the function that others call")]
     tokio::task::spawn_blocking(move || {
         span.in_scope(|| match std::panic::catch_unwind(AssertUnwindSafe(work)) {
             Ok(output) => output,
