@@ -10,6 +10,7 @@ mod expected;
 pub mod file;
 mod hired;
 mod init;
+pub mod log_level;
 pub mod mistaken;
 mod nearest;
 mod placeholder;

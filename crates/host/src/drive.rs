@@ -8,6 +8,7 @@
 
 use crate::abroad::Abroad;
 use crate::batch::{Deeds, Made, Pending, Words};
+use crate::cleanup;
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
@@ -255,9 +256,11 @@ impl Drive {
         drop(self.keeping.take());
         let spool = matches!(self.plan, Handing::Done(Ok(()))).then_some(self.spool);
         supervise::spawn_blocking("abandon keeper", move || {
-            let _ = child.wait();
-            // Its keeper did that, unless it died.
-            let _ = spool.map(std::fs::remove_dir_all);
+            cleanup::wait(&mut child);
+            // The keeper has removed it, unless it died.
+            if let Some(spool) = spool {
+                cleanup::remove_dir(&spool);
+            }
         });
         self.house.keepers.refill();
     }
@@ -330,6 +333,7 @@ impl Drive {
             let report = next_report(&mut self.keeping);
             match tokio::time::timeout(LAUNCH_WORD, report).await {
                 Ok(Some(report)) => self.report(now, report),
+                // The keeper is gone or takes too long: the run goes on, and its pid is not known yet.
                 Ok(None) | Err(_) => return,
             }
         }
@@ -822,14 +826,14 @@ impl Drive {
                 let tidied = Arc::clone(&house);
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
-                // Both take a moment and neither matters to anyone who waits for the result.
+                // Only a panic is left to be dropped here, and `supervise` has logged it.
                 let _ = supervise::spawn_blocking("remove spool", move || {
                     if let Some(mut child) = child {
-                        let _ = child.wait();
+                        cleanup::wait(&mut child);
                     }
                     tracer.sync();
                     house.links.release(run);
-                    let _ = std::fs::remove_dir_all(dir);
+                    cleanup::remove_dir(&dir);
                     failpoint::hit(Point::SpoolRemoved);
                     drop(shut);
                 })
@@ -845,7 +849,7 @@ impl Drive {
 /// A keeper that gets no plan leaves when its socket closes, and is waited for.
 pub(crate) fn let_go<Control>(control: Control, mut child: Child) {
     drop(control);
-    supervise::spawn_blocking("wait for keeper", move || child.wait());
+    supervise::spawn_blocking("wait for keeper", move || cleanup::wait(&mut child));
 }
 
 pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {

@@ -12,6 +12,7 @@ pub mod aside;
 pub mod audit;
 mod batch;
 pub mod chance;
+mod cleanup;
 pub mod clock;
 pub mod data;
 pub mod diagnose;
@@ -275,6 +276,7 @@ impl Host {
 
     /// Says where this host listens. Before that no run can start.
     pub fn listens_at(&self, address: String) {
+        // Set once, when the listener is open; a second call keeps the first address.
         let _ = self.inner.address.set(address);
     }
 

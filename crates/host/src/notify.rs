@@ -11,7 +11,7 @@ use contract::limits::{NOTICES_MAX, NOTIFY_MS};
 use contract::{AskId, Code, RunId, TaskState};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -139,8 +139,13 @@ impl Notifier {
         let notifier = Arc::clone(self);
         supervise::spawn_blocking("notify", move || {
             while let Some((notices, left_out)) = notifier.next() {
-                // A command that cannot be run is nobody's fault but its own.
-                let _ = notifier.run(&notices, left_out);
+                if let Err(error) = notifier.run(&notices, left_out) {
+                    tracing::warn!(
+                        program = notifier.command[0],
+                        %error,
+                        "the notification command failed"
+                    );
+                }
             }
             drop(stay);
         });
@@ -156,7 +161,7 @@ impl Notifier {
         Some((state.waiting.drain(..).collect(), std::mem::take(&mut state.left_out)))
     }
 
-    fn run(&self, notices: &[Notice], left_out: usize) -> std::io::Result<()> {
+    fn run(&self, notices: &[Notice], left_out: usize) -> io::Result<()> {
         let mut lines = Vec::new();
         for notice in notices {
             serde_json::to_writer(&mut lines, notice)?;
@@ -169,7 +174,7 @@ impl Notifier {
     }
 
     #[expect(clippy::disallowed_methods, reason = "people are told by a command of their own")]
-    fn start(&self, notices: &[Notice], left_out: usize) -> std::io::Result<Child> {
+    fn start(&self, notices: &[Notice], left_out: usize) -> io::Result<Child> {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).env_clear().envs(&self.environment);
         let one = match notices {
@@ -194,18 +199,21 @@ impl Notifier {
 
 /// Writes the lines to a command, as far as it reads them, and waits until it ends. When its time is up
 /// it is killed with all it started: a command that does not read its input must not keep its host.
-fn write_and_wait(child: &mut Child, lines: &[u8], time_ms: u64) -> std::io::Result<()> {
+fn write_and_wait(child: &mut Child, lines: &[u8], time_ms: u64) -> io::Result<()> {
     let begun_ms = crate::clock::now().mono_ms;
     let mut stdin = child.stdin.take();
     if let Some(stdin) = &stdin {
         rustix::io::ioctl_fionbio(stdin, true)?;
     }
     let mut rest = lines;
-    while child.try_wait()?.is_none() {
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
         while let Some(pipe) = stdin.as_mut().filter(|_| !rest.is_empty()) {
             match pipe.write(rest) {
                 Ok(written) => rest = &rest[written..],
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // A command that closed its input has its environment.
                 Err(_closed) => stdin = None,
             }
@@ -215,15 +223,19 @@ fn write_and_wait(child: &mut Child, lines: &[u8], time_ms: u64) -> std::io::Res
         }
         if crate::clock::now().mono_ms.saturating_sub(begun_ms) > time_ms {
             if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+                // A group that has ended meanwhile needs no signal.
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
             child.wait()?;
-            tracing::warn!(time_ms, "the notification command took too long and was killed");
-            return Ok(());
+            let message = format!("it was ended after {time_ms} ms");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         std::thread::sleep(LOOK);
+    };
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("it ended with {status}"))),
     }
-    Ok(())
 }
 
 impl Inner {
@@ -256,15 +268,24 @@ impl Inner {
         }
         let (inner, stay) = (Arc::clone(self), self.attach());
         supervise::spawn("notify of ended run", async move {
-            let Ok(Some(row)) = inner.store.run(run).await else { return };
-            let Ok(Some(task)) = inner.store.task(row.task).await else { return };
-            let Some(outcome) = row.outcome else { return };
-            if let Some(notice) = ended(run, row.agent, outcome, row.code, task.state) {
-                inner.notice(notice);
+            match end_notice(&inner, run).await {
+                Ok(Some(notice)) => inner.notice(notice),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%run, %error, "nobody is notified of the end of the run");
+                }
             }
             drop(stay);
         });
     }
+}
+
+/// The notice about a run that ended, from what is stored of it.
+async fn end_notice(inner: &Inner, run: RunId) -> Result<Option<Notice>, store::Error> {
+    let Some(row) = inner.store.run(run).await? else { return Ok(None) };
+    let Some(task) = inner.store.task(row.task).await? else { return Ok(None) };
+    let Some(outcome) = row.outcome else { return Ok(None) };
+    Ok(ended(run, row.agent, outcome, row.code, task.state))
 }
 
 /// What is said of a run that ended.
@@ -358,7 +379,8 @@ mod tests {
         let title = "x".repeat(1 << 20);
         let (run_id, ask_id) = (crate::chance::run_id(), crate::chance::ask_id());
         let begun = std::time::Instant::now();
-        notifier.run(&[Notice::Ask { run_id, ask_id, title }], 0).unwrap();
+        let ended = notifier.run(&[Notice::Ask { run_id, ask_id, title }], 0).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 

@@ -3,6 +3,7 @@
 
 use crate::Host;
 use crate::batch::{Frame, Intent};
+use crate::cleanup;
 use crate::drive::{Answered, Drive, Ending, Handing};
 use crate::ops::tool;
 use crate::supervise;
@@ -186,7 +187,9 @@ impl Drive {
         if let Order::Plan(plan) = order {
             let secret = self.house.keepsake_secret(self.run, self.attempt);
             // Without it a run that loses its keeper and its host loses words, not its end.
-            let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
+            if let Err(error) = crate::keepsake::leave(&self.spool, &secret, &plan.secrets) {
+                tracing::warn!(%error, "the secret values of the run cannot be kept for a next host");
+            }
         }
         Ok(())
     }
@@ -235,8 +238,10 @@ impl Drive {
         let earlier = (self.child.take(), std::mem::take(&mut self.spool));
         supervise::spawn_blocking("remove spool", move || {
             let (child, spool) = earlier;
-            let _ = child.map(|mut child| child.wait());
-            let _ = std::fs::remove_dir_all(spool);
+            if let Some(mut child) = child {
+                cleanup::wait(&mut child);
+            }
+            cleanup::remove_dir(&spool);
         });
         self.attempt += 1;
         self.spool = self.house.data.spool(self.run, self.attempt);
@@ -297,17 +302,20 @@ impl Drive {
 
     pub(crate) fn stop(&mut self, reason: Code, farewell_ms: u64, term_ms: u64) {
         if let Some(bytes) = self.dialect.farewell(reason) {
+            // A connection that is broken is noticed by the next read, and the keeper ends its agent.
             let _ = self.order(&Order::Farewell { bytes });
         }
         let reason = reason.word().to_owned();
         // Whoever holds a remote is our own, and always has the time to end its session there.
         let remote = self.runtime.card().lanes == [Lane::Http];
         let term_ms = if remote { term_ms.max(REMOTE_TERM_MS_MIN) } else { term_ms };
+        // The same; a keeper that does not obey is ended when the ping below is not answered.
         let _ = self.order(&Order::Stop { reason, farewell_ms, term_ms });
         self.ping_keeper(PingReason::Stop { graces_ms: farewell_ms.saturating_add(term_ms) });
     }
 
     pub(crate) fn extend_lease(&mut self, deadline_ms: u64) {
+        // A keeper that does not hear of it ends its agent at the earlier deadline, which is safe.
         let _ = self.order(&Order::Renew { fence: self.fence, deadline_ms });
         self.ping_keeper(PingReason::Renewal);
     }

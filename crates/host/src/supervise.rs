@@ -12,6 +12,7 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
+    #[expect(clippy::disallowed_methods, reason = "this is the function that others call")]
     tokio::spawn(future.instrument(span(name)))
 }
 
@@ -21,6 +22,7 @@ pub fn spawn_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
     let span = span(name);
+    #[expect(clippy::disallowed_methods, reason = "this is the function that others call")]
     tokio::task::spawn_blocking(move || span.in_scope(work))
 }
 

@@ -120,9 +120,20 @@ impl Trees {
 
     /// The workspace that was made for a run.
     pub fn tree(&self, id: RunId) -> Option<Tree> {
+        self.read_tree(id).ok().flatten()
+    }
+
+    /// The same; `None` when there is no record, and an error when it cannot be read.
+    fn read_tree(&self, id: RunId) -> io::Result<Option<Tree>> {
         let dir = self.dir(id);
-        let record = serde_json::from_slice(&fs::read(dir.join(RECORD)).ok()?).ok()?;
-        Some(Tree { id, dir, record })
+        match fs::read(dir.join(RECORD)) {
+            Ok(record) => {
+                let record = serde_json::from_slice(&record)?;
+                Ok(Some(Tree { id, dir, record }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The workspace that a directory is, or is in.
@@ -210,6 +221,16 @@ impl Tree {
         let (record, new) = (self.dir.join(RECORD), self.dir.join("tree.new"));
         write_private(&new, &serde_json::to_string(&self.record)?)?;
         fs::rename(new, record)
+    }
+
+    /// Writes the record. Gives whether that succeeded.
+    fn write_or_log(&self) -> bool {
+        let written = self.write();
+        if let Err(error) = &written {
+            let path = self.dir.display();
+            tracing::warn!(%path, %error, "the record of a worktree cannot be written");
+        }
+        written.is_ok()
     }
 
     fn worktree(&self) -> Result<&Worktree, Fault> {

@@ -166,6 +166,7 @@ impl<'a> Frame<'a> {
     pub fn text(&self) -> Cow<'a, str> {
         match std::str::from_utf8(self.bytes) {
             Ok(text) => Cow::Borrowed(text),
+            // Bytes that are no UTF-8 are replaced, and the trace has them as they were.
             Err(_) => String::from_utf8_lossy(self.bytes),
         }
     }

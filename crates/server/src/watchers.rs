@@ -8,6 +8,7 @@ use crate::pass::Pass;
 use crate::patience::Hurry;
 use contract::{Code, Fault, RunId, TokenId, limits};
 use host::Host;
+use host::supervise;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -111,7 +112,7 @@ impl Leash {
 
     pub fn until(hurry: Hurry, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let (tell, over) = watch::channel(false);
-        let task = tokio::spawn(async move {
+        let task = supervise::spawn("end of stream", async move {
             end.await;
             tell.send_replace(true);
             hurry.press();

@@ -165,6 +165,7 @@ impl Audience {
     pub fn finish(&mut self) {
         if let Self::People(people) = self {
             let pieces = people.renderer.finish();
+            // The terminal may be gone; the run goes on without it.
             let _ = people.screen.show(&pieces).and_then(|()| people.screen.finish());
         }
     }

@@ -260,10 +260,10 @@ impl<'a> Follow<'a> {
         while let Some((id, wish)) = self.wishes.front() {
             match self.way.client.wish(self.run, *id, wish).await {
                 Err(lost) if lost.code == Code::RemoteUnavailable => return,
-                // A run that has ended is stopped; its result says how.
                 Err(fault) if !matches!(wish, Wish::Stop { .. }) => {
                     audience.say(&format!("  {fault}"));
                 }
+                // A run that has ended is stopped; its result says how.
                 Ok(()) | Err(_) => {}
             }
             self.wishes.pop_front();

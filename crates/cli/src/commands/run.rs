@@ -136,6 +136,7 @@ async fn detached<'a>(
     let started = line::started(&mut way, &request).await;
     let ended = match &started {
         Ok(started) => early_end(&way.client, started.run_id).await,
+        // Returned below.
         Err(_) => None,
     };
     // If the background host ended meanwhile, this process drives the run and hands it over now.

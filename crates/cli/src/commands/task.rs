@@ -147,6 +147,7 @@ fn moment(given: &str) -> Result<Timestamp, Fault> {
         Ok(contract::plan::Limit::Ms(ms)) => {
             Ok(host::clock::now().wall.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)))
         }
+        // No time either way.
         Ok(contract::plan::Limit::Unlimited) | Err(_) => {
             Err(Fault::new(Code::Usage, format!("cannot parse --not-before '{given}' as a time"))
                 .with_hint("give 2026-11-16T09:00:00Z, or how long from now: 90s, 10m, 2h"))

@@ -33,6 +33,7 @@ pub fn with_moments(text: &str, now: Timestamp) -> String {
             Ok(time) if token.contains('T') => {
                 shown.push_str(&moment(Timestamp(time.as_millisecond()), now));
             }
+            // No moment, so it stays as it is.
             Ok(_) | Err(_) => shown.push_str(token),
         }
         shown.push_str(&from[token.len()..end]);

@@ -184,6 +184,7 @@ pub fn task_sheet(
     for said in &sheet.comments {
         let author = match said.author.parse::<contract::RunId>() {
             Ok(_) => tail(&said.author).to_owned(),
+            // No run, so a person.
             Err(_) => one_line(&said.author),
         };
         page.say("comment", &format!("{author}: {}", one_line(&said.text)));

@@ -95,8 +95,8 @@ impl Trees {
             Giving { repository: &repository, tree: &tree, worktree: &worktree, seen: &seen };
         let given = giving.give(how, words)?;
         tree.record.given_back = Some(given.clone());
-        // The work is back by now: a record that cannot be written must not say otherwise.
-        let _ = tree.write();
+        // The work is back by now: a record that cannot be written does not make this call fail.
+        tree.write_or_log();
         let branch = match how {
             How::Merge => Branch::Drop,
             How::Patch => Branch::DropUnused,
@@ -257,9 +257,13 @@ impl Giving<'_> {
         let note = format!("ostler: apply {}", self.tree.id);
         let moved = self.line(&["update-ref", "-m", &note, "HEAD", &commit, &head], "moving HEAD");
         if let Err(error) = moved {
-            // Someone else moved it meanwhile: the files go back to what they were.
-            let _ = step(&merged, &head);
-            return Err(failed(error));
+            // Another program moved it meanwhile: the files go back to what they were.
+            let back = step(&merged, &head).and_then(|answer| answer.good("undoing the merge"));
+            return Err(match back {
+                Ok(_) => failed(error),
+                Err(undo) => failed(error)
+                    .with_detail(format!("the files of the merge are still there: {undo}")),
+            });
         }
         Ok(commit)
     }
