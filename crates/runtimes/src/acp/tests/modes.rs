@@ -152,13 +152,123 @@ fn the_description_of_a_mode_says_what_it_does() {
     assert_eq!(said[0]["params"], json!({ "sessionId": "s", "modeId": "calm" }));
 }
 
+fn mode_is(mode: &str) -> Value {
+    update(json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode }))
+}
+
+fn option_is(value: &Value) -> Value {
+    let option = json!({ "id": "allow_all", "category": "permissions", "currentValue": value });
+    update(json!({ "sessionUpdate": "config_option_update", "configOptions": [option] }))
+}
+
+fn broken(out: &Out) -> Option<&str> {
+    out.signals.iter().find_map(|signal| match signal {
+        Signal::PolicyBroken { what } => Some(what.as_str()),
+        _ => None,
+    })
+}
+
+/// An agent in its first turn, in a mode that asks; the prompt is request 2.
+fn asking(policy: Policy) -> Box<dyn Dialect> {
+    let modes = json!([
+        { "id": "ask" },
+        { "id": "turbo", "description": "Runs every tool without asking" },
+        { "id": "odd" },
+        { "id": "plan" },
+    ]);
+    let opened = json!({ "sessionId": "s",
+        "modes": { "currentModeId": "ask", "availableModes": modes } });
+    let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+    told(&mut *dialect, &reply(1, opened));
+    dialect
+}
+
 #[test]
-fn a_mode_that_the_agent_takes_by_itself_and_that_breaks_the_policy_is_a_warning() {
-    let changed = json!({ "sessionUpdate": "current_mode_update", "currentModeId": "acceptEdits" });
-    for (policy, level) in [(Policy::Ask, json!("warning")), (Policy::AllowAll, Value::Null)] {
-        let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
-        told(&mut *dialect, &reply(1, json!({ "sessionId": "s" })));
-        let out = told(&mut *dialect, &update(changed.clone()));
-        assert_eq!(bodies(&out)[0]["level"], level);
+fn a_mode_that_the_agent_changes_is_set_back() {
+    for mode in ["turbo", "odd", "yolo"] {
+        let mut dialect = asking(Policy::Ask);
+        let out = told(&mut *dialect, &mode_is(mode));
+        assert!(bodies(&out).iter().any(|body| body["level"] == "warning"), "{mode}");
+        let said = frames(&out);
+        assert_eq!((&said[0]["method"], &said[0]["id"]), (&"session/set_mode".into(), &3.into()));
+        assert_eq!(said[0]["params"], json!({ "sessionId": "s", "modeId": "ask" }));
+        // Told twice, and left and taken up before the reply.
+        assert!(frames(&told(&mut *dialect, &mode_is(mode))).is_empty(), "{mode}");
+        let mut dialect = Acp.restore(&dialect.save()).unwrap();
+        let out = told(&mut *dialect, &reply(3, json!({})));
+        assert!(broken(&out).is_none() && ending(&out).is_none(), "{mode}");
+        told(&mut *dialect, &mode_is("ask"));
+        told(&mut *dialect, &chunk("Done."));
+        let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+        assert_eq!(ending(&out).unwrap().code, None, "{mode}");
     }
+}
+
+#[test]
+fn a_mode_that_stays_changed_ends_the_run() {
+    let mut dialect = asking(Policy::Ask);
+    told(&mut *dialect, &mode_is("turbo"));
+    let out = told(&mut *dialect, &refusal(3, -32_603, "no"));
+    let expected = "under ask the agent changed its mode to 'turbo', and when that was set back it \
+                    did not take the mode 'ask': no";
+    assert_eq!(broken(&out), Some(expected));
+
+    let mut dialect = asking(Policy::Deny);
+    told(&mut *dialect, &mode_is("turbo"));
+    told(&mut *dialect, &reply(3, json!({})));
+    let out = told(&mut *dialect, &mode_is("yolo"));
+    let expected = "under deny the agent changed its mode to 'yolo', which does not ask before it \
+                    acts, a second time";
+    assert_eq!(broken(&out), Some(expected));
+}
+
+#[test]
+fn a_reset_that_is_not_answered_is_a_warning() {
+    let mut dialect = asking(Policy::Ask);
+    told(&mut *dialect, &mode_is("turbo"));
+    told(&mut *dialect, &chunk("Done."));
+    let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+    let expected = "it did not answer the request to set its mode back to 'ask'";
+    assert!(bodies(&out).iter().any(|body| body["text"] == expected), "{:?}", bodies(&out));
+}
+
+#[test]
+fn a_mode_that_keeps_the_policy_is_left() {
+    let rows = [(Policy::Ask, "plan"), (Policy::Deny, "ask"), (Policy::AllowAll, "turbo")];
+    for (policy, mode) in rows {
+        let out = told(&mut *asking(policy), &mode_is(mode));
+        assert!(out.frames.is_empty() && broken(&out).is_none(), "{policy:?} {mode}");
+        assert!(bodies(&out).iter().all(|body| body["level"] != "warning"), "{policy:?} {mode}");
+    }
+}
+
+#[test]
+fn an_unoffered_mode_cannot_be_set_back() {
+    for (mode, breaks) in [("acceptEdits", true), ("odd", false), ("default", false)] {
+        let (mut dialect, _) = greeted(&Spec { policy: Policy::Ask, ..spec() }, json!({}));
+        told(&mut *dialect, &reply(1, json!({ "sessionId": "s" })));
+        let out = told(&mut *dialect, &mode_is(mode));
+        assert_eq!(broken(&out).is_some(), breaks, "{mode}");
+        let warned = bodies(&out).iter().any(|body| body["level"] == "warning");
+        assert_eq!(warned, mode == "odd", "{mode}");
+    }
+}
+
+#[test]
+fn an_option_that_allows_everything_is_set_back() {
+    let mut dialect = asking(Policy::Ask);
+    let out = told(&mut *dialect, &option_is(&json!("on")));
+    let off = json!({ "sessionId": "s", "configId": "allow_all", "value": "off" });
+    assert_eq!(frames(&out)[0]["params"], off);
+    told(&mut *dialect, &reply(3, json!({})));
+    let out = told(&mut *dialect, &option_is(&json!("on")));
+    assert!(broken(&out).is_some());
+}
+
+#[test]
+fn a_mode_told_before_it_is_set_is_no_change() {
+    let (mut dialect, _) = greeted(&Spec { policy: Policy::Ask, ..spec() }, json!({}));
+    told(&mut *dialect, &reply(1, opened_in("yolo", &["yolo", "ask"])));
+    let out = told(&mut *dialect, &mode_is("yolo"));
+    assert!(out.frames.is_empty() && broken(&out).is_none());
 }
