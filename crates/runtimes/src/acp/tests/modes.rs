@@ -272,3 +272,33 @@ fn a_mode_told_before_it_is_set_is_no_change() {
     let out = told(&mut *dialect, &mode_is("yolo"));
     assert!(out.frames.is_empty() && broken(&out).is_none());
 }
+
+#[test]
+fn a_trial_says_what_the_session_showed() {
+    use mode_trial::{ModeTrial, mode_requests, policies_tried};
+    let refused = |id: u64, code: i64| refusal(id, code, "no").to_string();
+    let accepted = |id: u64| reply(id, json!({})).to_string();
+    let row = |opened: Value, replies: &[String]| {
+        let opened = reply(1, opened).to_string();
+        let requests = mode_requests(&opened).len();
+        let printed = [&[opened], replies].concat().join("\n");
+        (requests, policies_tried(&printed))
+    };
+    let all = |trial: ModeTrial| {
+        Some([Policy::Deny, Policy::Ask, Policy::AllowReads].map(|it| (it, trial.clone())).into())
+    };
+    let yolo = || opened_in("yolo", &["yolo", "ask"]);
+    let no = "it did not take the mode 'ask': no";
+    assert_eq!(row(json!({ "sessionId": "s" }), &[]), (0, None));
+    assert_eq!(row(opened_in("ask", &["ask"]), &[]), (0, all(ModeTrial::Begun)));
+    assert_eq!(row(yolo(), &[accepted(2)]), (1, all(ModeTrial::Accepted)));
+    assert_eq!(
+        row(yolo(), &[refused(2, -32_601)]),
+        (1, all(ModeTrial::NotPossible(no.to_owned())))
+    );
+    assert_eq!(row(yolo(), &[refused(2, -32_000)]), (1, all(ModeTrial::Unknown)));
+    assert_eq!(row(yolo(), &[]), (1, all(ModeTrial::Unknown)));
+    // A refusal in a mode that asks or changes nothing changes nothing.
+    let (requests, tried) = row(opened_in("plan", &["plan", "ask"]), &[refused(2, -32_603)]);
+    assert_eq!((requests, tried), (1, all(ModeTrial::Begun)));
+}
