@@ -2,8 +2,8 @@
 //! without asking is its own setting. `mode_kind` says what a mode means. An agent that offers modes
 //! and stays in one that is not known to ask, or to change nothing, cannot be held to a policy: its
 //! run ends as `policy_not_possible` before the first prompt, with the modes that were seen. A mode
-//! that the agent changes by itself later is set back once; a refusal, or a second change, ends the
-//! run as `policy_broken`.
+//! that the agent changes by itself later is set back once; a refusal, no answer before the turn ends,
+//! or a second change ends the run as `policy_broken`.
 
 use super::ear::Ear;
 use super::mode_kind::{ModeKind, is_sandboxed, kind};
@@ -298,12 +298,27 @@ impl Ear<'_> {
         }
     }
 
-    /// Says of what was set back in this turn that it was not confirmed.
+    /// Judges what was set back in this turn and not confirmed before it ended well: the agent did the
+    /// rest of its work as it liked.
     pub(super) fn resets_unanswered(&mut self) {
-        let waiting = self.state.resets.iter().filter(|reset| reset.waiting.is_some());
-        let values: Vec<_> = waiting.map(|reset| reset.setting.value.clone()).collect();
-        for value in values {
-            self.warn(&format!("it did not answer the request to set its mode back to '{value}'"));
+        let is_kept = matches!(self.state.modes.current_kind(), ModeKind::Asks | ModeKind::Holds);
+        let option = &self.state.modes.option;
+        let open = |reset: &&ModeReset| {
+            reset.waiting.is_some() && !(is_kept && reset.setting.option == *option)
+        };
+        let open: Vec<_> = self.state.resets.iter().filter(open).cloned().collect();
+        for ModeReset { setting, strayed, .. } in open {
+            let policy = self.state.wanted.policy.word();
+            let what = format!(
+                "the agent changed its mode to '{strayed}' and did not answer the request to set it \
+                 back to '{}' before its turn ended",
+                setting.value
+            );
+            let is_mode = setting.option == self.state.modes.option;
+            match is_mode && self.state.modes.kind_of(&strayed) == ModeKind::Unknown {
+                true => self.warn(&format!("{what}: whether {policy} is kept is not known")),
+                false => self.break_policy(format!("under {policy} {what}")),
+            }
         }
     }
 }

@@ -223,13 +223,26 @@ fn a_mode_that_stays_changed_ends_the_run() {
 }
 
 #[test]
-fn a_reset_that_is_not_answered_is_a_warning() {
-    let mut dialect = asking(Policy::Ask);
-    told(&mut *dialect, &mode_is("turbo"));
-    told(&mut *dialect, &chunk("Done."));
-    let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
-    let expected = "it did not answer the request to set its mode back to 'ask'";
-    assert!(bodies(&out).iter().any(|body| body["text"] == expected), "{:?}", bodies(&out));
+fn a_reset_is_answered_before_the_turn_ends() {
+    // What the agent tells before it ends its turn, and whether that breaks the policy or is a warning.
+    let rows = [
+        ("turbo", None, true, false),
+        ("odd", None, false, true),
+        // The mode itself says more than a reply.
+        ("turbo", Some("ask"), false, false),
+    ];
+    for (mode, then, breaks, warns) in rows {
+        let mut dialect = asking(Policy::Ask);
+        told(&mut *dialect, &mode_is(mode));
+        if let Some(then) = then {
+            told(&mut *dialect, &mode_is(then));
+        }
+        told(&mut *dialect, &chunk("Done."));
+        let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+        assert_eq!(broken(&out).is_some(), breaks, "{mode} {then:?}");
+        let warned = bodies(&out).iter().any(|body| body["level"] == "warning");
+        assert_eq!(warned, warns, "{mode} {then:?}");
+    }
 }
 
 #[test]
