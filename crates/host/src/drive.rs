@@ -549,6 +549,7 @@ impl Drive {
     /// A call that came by MCP is one that the agent made: an event, then an obligation.
     fn take_call(&mut self, now: Now, called: Called) {
         let Called { tool, args, answer } = called;
+        self.dialect.note_relayed(&tool);
         let tool_call_id = crate::chance::call_id();
         self.callers.wait(tool_call_id.clone(), answer);
         let called = Body::ToolUse(ToolUse {

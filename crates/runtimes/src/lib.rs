@@ -93,6 +93,10 @@ pub trait Dialect: Send {
     /// The frame that says goodbye, held by the keeper in case nobody else can say it.
     fn farewell(&self, reason: Code) -> Option<Vec<u8>>;
 
+    /// Says that the agent called a tool of Ostler's own by the relay, for dialects that hold what the
+    /// agent reports against its policy.
+    fn note_relayed(&mut self, _tool: &str) {}
+
     /// The state as JSON with a version.
     fn save(&self) -> Vec<u8>;
 }
