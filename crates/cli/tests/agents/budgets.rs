@@ -131,7 +131,7 @@ pub fn sub_agent(cli: &str) {
     assert_gap_free(&events);
     let end = result(&events);
     let seen = (said.code, &end["outcome"], &end["evidence"]["stopped_by"]);
-    let by = format!("budget {DELEGATE_TOKENS} tokens");
+    let by = format!("budget {}", contract::amount::counted(DELEGATE_TOKENS.into(), "token"));
     assert_eq!(seen, (0, &"succeeded".into(), &by.into()), "{end}\n{}", said.stderr);
     let requests = stage.model.requests();
     let answers = answers(&requests);
@@ -179,8 +179,8 @@ pub fn refused(cli: &str, flag: &str, value: &str) {
     let stage = Stage::new(cli, LOOP);
     let said = stage.run(&[flag, value], "Go on and on.");
     assert_eq!(said.code, 3, "{said:?}");
-    let named = ["policy_not_possible", flag, "--budget-best-effort"];
+    let named = ["budget_not_countable", "cannot be held to a budget of", "--budget-best-effort"];
     assert!(named.iter().all(|word| said.stderr.contains(word)), "{}", said.stderr);
     assert_eq!(stage.model.requests(), Vec::<Value>::new());
-    keep(cli, (flag, value), (None, None), said.code, &json!({ "code": "policy_not_possible" }));
+    keep(cli, (flag, value), (None, None), said.code, &json!({ "code": "budget_not_countable" }));
 }

@@ -1,6 +1,7 @@
 //! Budgets that a runtime cannot be held to, because it tells what they limit too late or never. Asked
 //! before a run starts. Minutes are counted by the host and can always be held.
 
+use contract::amount::{counted, dollars};
 use contract::card::Told;
 use contract::money::Budget;
 use contract::{Card, Code, Fault};
@@ -17,9 +18,9 @@ pub fn check(card: &Card, budget: &Budget) -> Result<(), Fault> {
     if budget.best_effort {
         return Ok(());
     }
-    let usd = budget.nanousd.map(|nanousd| format!("--budget-usd {}", nanousd.usd()));
-    let tokens = budget.tokens.map(|tokens| format!("--budget-tokens {tokens}"));
-    let turns = budget.turns.map(|turns| format!("--budget-turns {turns}"));
+    let usd = budget.nanousd.map(dollars);
+    let tokens = budget.tokens.map(|tokens| counted(tokens, "token"));
+    let turns = budget.turns.map(|turns| counted(turns.into(), "turn"));
     let rows = [
         (usd, card.reports.usage, "what it spends"),
         (tokens, card.reports.usage, "what it spends"),
@@ -32,9 +33,8 @@ pub fn check(card: &Card, budget: &Budget) -> Result<(), Fault> {
             Told::AtTurnEnd => format!("it reports {what} only when its turn ends"),
             Told::Never => format!("it does not report {what}"),
         };
-        let message = format!("{} cannot be held to {budget}: {why}", card.label);
-        let hint = "use --budget-minutes instead, or add --budget-best-effort to run anyway";
-        return Err(Fault::new(Code::PolicyNotPossible, message).with_hint(hint));
+        let message = format!("{} cannot be held to a budget of {budget}: {why}", card.label);
+        return Err(Fault::new(Code::BudgetNotCountable, message));
     }
     Ok(())
 }
@@ -74,7 +74,7 @@ mod tests {
                 assert_eq!(checked.is_ok(), may, "{:?} {budget:?}", card.reports);
                 assert_eq!(
                     checked.err().map(|fault| fault.code),
-                    (!may).then_some(Code::PolicyNotPossible)
+                    (!may).then_some(Code::BudgetNotCountable)
                 );
                 let best_effort = Budget { best_effort: true, ..budget };
                 assert_eq!(is_counted(&budget), budget.ms.is_none(), "{budget:?}");
@@ -85,7 +85,7 @@ mod tests {
         let fault = check(&card(Told::AtTurnEnd, Told::Never), &usd).unwrap_err();
         assert_eq!(
             fault.message,
-            "X cannot be held to --budget-usd 0.5: it reports what it spends only when its turn ends"
+            "X cannot be held to a budget of $0.50: it reports what it spends only when its turn ends"
         );
     }
 }
