@@ -16,6 +16,9 @@ pub const LOOP: &str = "tool_loop";
 pub const TIMEOUT: &str = "60s";
 /// The scenario of a model that hands its work to a sub-agent, which never ends, and is done itself.
 const DELEGATE: &str = "delegate";
+/// The scenario of a model that is done after a few calls, and how often it must succeed.
+const FINISHES: &str = "edit_chain";
+const FINISHES_TIMES: usize = 4;
 /// Enough tokens for the agent to be done before its sub-agent has used them up.
 const DELEGATE_TOKENS: u32 = 150_000;
 /// After the success one report may come late, and one answer may be in flight.
@@ -148,6 +151,29 @@ pub fn sub_agent(cli: &str) {
     stage.assert_nothing_left();
     let name = format!("{cli}, a sub-agent in the background");
     keep(&name, (TOKENS.flag, &limit), (Some(used), Some(answers.len())), said.code, end);
+}
+
+/// An agent whose last answer uses the budget up has done its work: that is a success. An earlier run
+/// says how much the work needs.
+pub fn finished_at_the_limit(cli: &str) {
+    let stage = Stage::new(cli, FINISHES);
+    let run = |limits: &[&str]| {
+        let said = stage.run(&[limits, &["--timeout", TIMEOUT]].concat(), "Do the small task.");
+        let events = said.events();
+        assert_gap_free(&events);
+        let end = result(&events).clone();
+        (said.code, (TOKENS.count)(&end, &[]), end)
+    };
+    let (code, needed, end) = run(&[]);
+    assert_eq!(code, 0, "{end}");
+    // Less than the last answer, so that only its report reaches the limit.
+    let limit = (needed as u64 - 200).to_string();
+    for _ in 0..FINISHES_TIMES {
+        let (code, used, end) = run(&[TOKENS.flag, &limit]);
+        assert_eq!((code, &end["outcome"]), (0, &"succeeded".into()), "{end}");
+        assert!(used > needed - 200.0, "{used} of {limit}: the budget is used up, {end}");
+    }
+    stage.assert_nothing_left();
 }
 
 /// The figures are those of the model's log, with or without the answer that was cut off.
