@@ -118,3 +118,19 @@ pub fn policy() -> impl TypedValueParser<Value = Policy> {
         POLICIES.into_iter().find(|policy| policy.word() == word).unwrap_or(Policy::Deny)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_of_nothing_or_without_bounds_are_refused() {
+        assert_eq!(usd("0.08"), Ok(NanoUsd(80_000_000)));
+        assert_eq!(minutes("0.07"), Ok(4_200));
+        assert_eq!((tokens("60000"), turns("3")), (Ok(60_000), Ok(3)));
+        for text in ["0", "-1", "0.0000000001", "99999999999999999", "NaN", "inf", "x", ""] {
+            assert!(usd(text).is_err() && minutes(text).is_err(), "{text}");
+            assert!(tokens(text).is_err() && turns(text).is_err(), "{text}");
+        }
+    }
+}
