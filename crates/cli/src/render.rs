@@ -46,8 +46,8 @@ pub use tone::Colour;
 pub use worktrees::worktrees;
 
 use clean::Cleaner;
-use contract::Timestamp;
 use contract::event::{Body, Event, Text};
+use contract::{Code, Timestamp};
 use flow::Step;
 use inline::Look;
 use markdown::{Markdown, Reading};
@@ -289,9 +289,12 @@ impl Renderer {
             | Body::Lease(_)
             | Body::Lifecycle(_) => {
                 let is_shown = matches!(event.body, Body::Session(_)) && introduces;
-                let ends_stopped = matches!(event.body, Body::Turn(_))
-                    && self.stopping
-                    && self.detail == Detail::Usual;
+                let is_of_run = match &event.body {
+                    Body::Turn(_) => true,
+                    Body::Budget(budget) => budget.scope == "run",
+                    _ => false,
+                };
+                let ends_stopped = is_of_run && self.stopping && self.detail == Detail::Usual;
                 if let Some(line) = system::line(&event.body, event.ts, self.detail)
                     && !(is_shown || ends_stopped)
                 {
@@ -344,7 +347,7 @@ impl Renderer {
     fn rest(&mut self) -> Vec<Piece> {
         let mut out = Vec::new();
         // An error after which the agent goes on by itself is news; another is about to be the end.
-        if let Some(error) = self.pending.take_if(|error| error.retryable) {
+        if let Some(error) = self.pending.take_if(|error| error.retryable && !self.stopping) {
             self.trouble(&error, &mut out);
         }
         if let Some(mut open) = self.open.take() {
@@ -367,13 +370,30 @@ impl Renderer {
     /// Tells an error that turned out not to be the end.
     fn settle_pending(&mut self, next: &Body, out: &mut Vec<Piece>) {
         let is_told_at_the_end = |error: &contract::event::Error| match next {
-            Body::Result(result) => result.code == Some(error.code),
+            Body::Result(result) => {
+                let own_limit =
+                    (error.code, result.code) == (Code::MaxTurns, Some(Code::BudgetExceeded));
+                // What the agent tried again when it was stopped leads nowhere.
+                let tried_again = self.stopping && error.retryable;
+                result.code == Some(error.code) || own_limit || tried_again
+            }
             _ => false,
         };
-        let leads_to_the_end = matches!(
-            next,
-            Body::Lease(_) | Body::Lifecycle(_) | Body::Log(_) | Body::Turn(_) | Body::Usage(_)
-        );
+        let leads_to_the_end = match (next, &self.pending) {
+            (Body::Error(next), Some(error)) => {
+                (next.code, &next.message) == (error.code, &error.message)
+            }
+            (
+                Body::Lease(_)
+                | Body::Lifecycle(_)
+                | Body::Log(_)
+                | Body::Turn(_)
+                | Body::Usage(_)
+                | Body::Budget(_),
+                _,
+            ) => true,
+            _ => false,
+        };
         if leads_to_the_end {
             return;
         }

@@ -41,6 +41,8 @@ limits! {
     ACP_INITIALIZE_MS: u64 = 30_000;
     /// How long a shutdown frame may take to work before SIGTERM.
     FAREWELL_MS: u64 = 5_000;
+    /// How long a turn whose last answer was text may take to end before a used-up budget stops it.
+    TURN_END_MS: u64 = 250;
     /// How long SIGTERM may take to work before SIGKILL.
     TERM_MS: u64 = 15_000;
     /// How long a process may linger after its closing evidence before it is stopped.

@@ -12,7 +12,7 @@ use crate::input;
 use crate::render::Detail;
 use crate::way::Way;
 use contract::event::{Body, Lifecycle, Phase, RunResult};
-use contract::{Code, Fault, NanoUsd, RunId};
+use contract::{Code, Fault, RunId};
 use futures::StreamExt as _;
 use host::ops::agents::Book as _;
 use host::ops::diff::Diff;
@@ -233,8 +233,13 @@ pub fn exit_code(result: &RunResult) -> ExitCode {
     result.code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.row().exit))
 }
 
-/// Says why there is no answer, where an answer was all that was wanted.
+/// Says why there is no answer, where an answer was all that was wanted, or that its budget was not
+/// checked.
 fn complain(result: &RunResult) {
+    let unchecked = Some(Code::BudgetNotCountable.word()) == result.evidence.stopped_by.as_deref();
+    if let (None, true, Some(note)) = (result.code, unchecked, &result.evidence.note) {
+        crate::terminal::remark(note);
+    }
     if let Some(code) = result.code {
         let message = result.message.clone().unwrap_or_else(|| code.row().message.to_owned());
         crate::terminal::complain(&Fault::new(code, message));
@@ -261,7 +266,7 @@ async fn hired<'a>(
 }
 
 fn resolve(config: &Config, args: &args::Run, hired: Option<&Value>) -> Result<Resolved, Fault> {
-    let flags = flags(args)?;
+    let flags = flags(args);
     let adapter = match (&args.process, &args.acp, &args.http) {
         (Some(command), _, _) => Some(config::process_adapter(command)),
         (None, Some(command), _) => Some(config::acp_adapter(command)),
@@ -278,9 +283,8 @@ fn resolve(config: &Config, args: &args::Run, hired: Option<&Value>) -> Result<R
     }
 }
 
-fn flags(args: &args::Run) -> Result<Flags, Fault> {
-    let (nanousd, ms) = amounts(args.budget_usd, args.budget_minutes)?;
-    Ok(Flags {
+fn flags(args: &args::Run) -> Flags {
+    Flags {
         model: args.model.clone(),
         system_prompt: args.system.clone(),
         cwd: args.cwd.clone(),
@@ -292,38 +296,13 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
         permission: args.permission,
         timeout: args.timeout,
         budget: Budget {
-            nanousd,
+            nanousd: args.budget_usd,
             tokens: args.budget_tokens,
             turns: args.budget_turns,
-            ms,
+            ms: args.budget_ms,
             best_effort: args.budget_best_effort,
         },
-    })
-}
-
-/// Dollars and minutes of a budget as they are counted.
-pub(super) fn amounts(
-    usd: Option<f64>,
-    minutes: Option<f64>,
-) -> Result<(Option<NanoUsd>, Option<u64>), Fault> {
-    let nanousd = match usd {
-        None => None,
-        Some(usd) => Some(NanoUsd::from_usd(usd).ok_or_else(|| {
-            Fault::new(
-                Code::Usage,
-                format!("--budget-usd {usd}: give an amount of dollars above 0"),
-            )
-        })?),
-    };
-    let ms = match minutes {
-        None => None,
-        Some(minutes) if minutes > 0.0 && minutes < 1e9 => Some((minutes * 60_000.0) as u64),
-        Some(minutes) => {
-            let message = format!("--budget-minutes {minutes}: give a number of minutes above 0");
-            return Err(Fault::new(Code::Usage, message));
-        }
-    };
-    Ok((nanousd, ms))
+    }
 }
 
 fn request(

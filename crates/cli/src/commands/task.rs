@@ -50,7 +50,6 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         Some("-") => crate::input::alone_from(context.surroundings.stdin_is_terminal)?,
         body => body.unwrap_or_default().to_owned(),
     };
-    let (nanousd, ms) = super::run::amounts(args.budget_usd, args.budget_minutes)?;
     let not_before = args.not_before.as_deref().map(moment).transpose()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let mut cwd = args.cwd.map(|cwd| here.join(cwd));
@@ -86,10 +85,10 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         parent: None,
         not_before,
         budget: Budget {
-            nanousd,
+            nanousd: args.budget_usd,
             tokens: args.budget_tokens,
             turns: None,
-            ms,
+            ms: args.budget_ms,
             best_effort: args.budget_best_effort,
         },
     };

@@ -3,10 +3,10 @@
 
 use super::clean::one_line;
 use super::{Detail, figures, totals};
-use contract::Timestamp;
 use contract::event::{
     Body, BudgetLevel, LeaseAction, Phase, Quota, Remaining, StopReason, TurnPhase,
 };
+use contract::{Timestamp, amount};
 
 /// What a piece of bookkeeping says to people at `now`, with its sign in front; `None` when nothing.
 pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
@@ -32,6 +32,8 @@ pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
         Body::Quota(quota) => quota_line(quota, now, debug),
         Body::Budget(budget) => match (budget.level, debug) {
             (BudgetLevel::Ok, false) => None,
+            // The last turn may be used to its end: nothing is short yet.
+            (BudgetLevel::Soft, false) if is_last_turn(&budget.remaining) => None,
             (BudgetLevel::Ok | BudgetLevel::Soft, _) => {
                 let scope = one_line(&budget.scope);
                 Some(format!("! budget ({scope}): {} left", remaining(&budget.remaining)))
@@ -75,11 +77,10 @@ fn stopped(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::EndTurn => None,
         StopReason::MaxTokens => Some("the answer was cut: the model's limit of tokens is reached"),
-        StopReason::MaxTurns => Some("the limit of turns is reached"),
         StopReason::Refusal => Some("the model refused"),
         StopReason::Cancelled => Some("the turn was interrupted"),
-        // The error itself is told.
-        StopReason::Error => None,
+        // The error itself is told, and the limit of turns by the closing lines.
+        StopReason::Error | StopReason::MaxTurns => None,
     }
 }
 
@@ -102,11 +103,15 @@ fn quota_line(quota: &Quota, now: Timestamp, debug: bool) -> Option<String> {
     Some(format!("! quota of {}: {}{until}", one_line(&quota.provider), parts.join(" · ")))
 }
 
+fn is_last_turn(left: &Remaining) -> bool {
+    *left == Remaining { turns: Some(0), ..Remaining::default() }
+}
+
 fn remaining(left: &Remaining) -> String {
     let parts = [
         left.nanousd.map(figures::money),
         left.tokens.map(figures::tokens),
-        left.turns.map(|turns| format!("{turns} turns")),
+        left.turns.map(|turns| amount::counted(turns.into(), "turn")),
         left.ms.map(figures::duration),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -6,7 +6,9 @@ use super::flow;
 use super::measure::{fit, width};
 use super::tone::{Colour, Tone};
 use super::{figures, tools};
-use contract::event::{DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase};
+use contract::event::{
+    BudgetLevel, DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase,
+};
 use contract::{Body, Code, Event, NanoUsd, Outcome, RunId, Timestamp};
 use engine::Ledger;
 use std::collections::VecDeque;
@@ -25,6 +27,8 @@ pub struct Totals {
     limited: Option<Code>,
     /// Requests that a person denied, who needs no advice about that.
     denied_by_person: u32,
+    /// The run's own budget is used up.
+    used_up: bool,
     /// Lines of the agent that were not understood.
     not_understood: u64,
     /// The last lines of the agent's stderr.
@@ -77,6 +81,9 @@ impl Totals {
                 }
             }
             Body::Lifecycle(lifecycle) => self.doing = phase(lifecycle.phase).to_owned(),
+            Body::Budget(budget) => {
+                self.used_up |= budget.scope == "run" && budget.level == BudgetLevel::Hard;
+            }
             Body::Turn(turn) => match turn.phase {
                 TurnPhase::Started => self.doing = "working".to_owned(),
                 TurnPhase::Ended => self.doing = "ending".to_owned(),
@@ -86,7 +93,6 @@ impl Totals {
             | Body::Diff(_)
             | Body::Comment(_)
             | Body::Quota(_)
-            | Body::Budget(_)
             | Body::Lease(_) => {}
             Body::Log(log) => {
                 if log.level.as_deref() == Some(UNRECOGNISED) {
@@ -164,10 +170,10 @@ impl Totals {
         if result.denials > self.denied_by_person && result.outcome != Outcome::Cancelled {
             add(Tone::Strong, DENIED_HINT);
         }
-        for note in notes(result) {
+        for note in notes(result, self.used_up) {
             add(Tone::Gray, &note);
         }
-        if !matches!(result.outcome, Outcome::Succeeded | Outcome::Cancelled) {
+        if !is_explained(result) {
             for line in self.last_words(result) {
                 add(Tone::Gray, &fit(&format!("┆ {line}"), columns.saturating_sub(2)));
             }
@@ -252,11 +258,26 @@ fn denied(count: u32) -> Option<String> {
     }
 }
 
+/// Whether the last lines of the agent's stderr would explain nothing: the run succeeded, or Ostler ended
+/// it for a reason of its own.
+fn is_explained(result: &RunResult) -> bool {
+    let by_limit = match result.code {
+        Some(Code::BudgetExceeded | Code::BudgetNotCountable | Code::PolicyBroken) => true,
+        // Without particulars the agent itself refused, and said why on stderr.
+        Some(code @ Code::PolicyNotPossible) => {
+            result.message.as_deref() != Some(code.row().message)
+        }
+        _ => false,
+    };
+    by_limit || matches!(result.outcome, Outcome::Succeeded | Outcome::Cancelled)
+}
+
 /// What a reader of the evidence would want to know.
-fn notes(result: &RunResult) -> Vec<String> {
+fn notes(result: &RunResult, used_up: bool) -> Vec<String> {
     let evidence = &result.evidence;
     let mut notes = Vec::new();
-    if result.outcome != Outcome::Succeeded {
+    // How the process of a stopped run ended is Ostler's own doing.
+    if result.outcome != Outcome::Succeeded && evidence.stopped_by.is_none() {
         match (evidence.end, result.exit_code, result.signal) {
             (EndEvidence::Exit, Some(code), _) => {
                 let told = result.message.as_deref().unwrap_or_default();
@@ -277,9 +298,13 @@ fn notes(result: &RunResult) -> Vec<String> {
     if evidence.salvaged == Some(true) {
         notes.push("what it had said before was kept".to_owned());
     }
-    let used_up = evidence.stopped_by.as_deref().and_then(|by| by.strip_prefix("budget "));
-    if let Some(limit) = used_up.filter(|_| result.outcome == Outcome::Succeeded) {
-        notes.push(format!("its budget of {limit} is used up"));
+    if result.outcome == Outcome::Succeeded {
+        let limit = evidence.stopped_by.as_deref().and_then(|by| by.strip_prefix("budget "));
+        match limit {
+            Some(limit) => notes.push(format!("its budget of {limit} is used up")),
+            None if used_up => notes.push("its budget is used up".to_owned()),
+            None => {}
+        }
     }
     notes.extend(evidence.note.as_deref().map(one_line));
     notes

@@ -359,6 +359,10 @@ pub(crate) async fn start_new(
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let fresh = prepared.fresh.take();
     let mut warnings = std::mem::take(&mut prepared.warnings);
+    let fund = admission.fund.as_ref();
+    warnings.extend(
+        fund.map_or_else(Vec::new, |fund| fund.held_late(&prepared.checked.runtime.card())),
+    );
     let (cwd, secrets) = prepared.to_be_left();
     let live = std::mem::take(&mut around.rows.live);
     let readied = match locks::warned(host, live, &cwd, run).await {
