@@ -24,11 +24,11 @@ pub mod words;
 pub use command_line::split as split_words;
 pub use hired::Book;
 pub use init::TEMPLATE;
-pub use nearest::did_you_mean;
+pub use nearest::{did_you_mean, nearest};
 pub use read::{Finding, Level, schema};
 pub use resolve::{
-    Config, Flags, Resolved, acp_adapter, http_adapter, process_adapter, resolve, resolve_adapter,
-    resolve_with,
+    Config, Flags, Resolved, acp_adapter, http_adapter, names, process_adapter, resolve,
+    resolve_adapter, resolve_with,
 };
 pub use show::{command_shown, show};
 pub use values::shared_budgets;

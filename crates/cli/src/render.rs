@@ -13,7 +13,9 @@ mod figures;
 mod flow;
 mod grid;
 mod inline;
+mod intro;
 mod items;
+mod launch_plan;
 mod limits;
 mod markdown;
 mod measure;
@@ -36,6 +38,8 @@ pub use attention::{Attention, attention_lines};
 pub use clean::{clean, one_line};
 pub use diff::diff;
 pub use figures::{ordinal, with_moments};
+pub use intro::{RunIntro, SilentLimit};
+pub use launch_plan::launch_plan;
 pub use limits::{budgets_table, quotas_table};
 pub use money::{agents_table, costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
@@ -137,7 +141,7 @@ pub struct Renderer {
     /// The last calls that were told, and those that were not because another told the same.
     recent_calls: VecDeque<contract::event::ToolUse>,
     doubles: BTreeSet<String>,
-    /// Calls that were denied and whose results are still to come.
+    /// Calls that were denied or withdrawn and whose results are still to come.
     denied: BTreeSet<String>,
     /// The call whose line was the last one printed.
     last_call: Option<String>,
@@ -149,6 +153,12 @@ pub struct Renderer {
     rows: Option<usize>,
     /// The question that waits.
     question: Option<contract::event::Permission>,
+    /// How to answer it was not shown yet.
+    owes_choices: bool,
+    /// Not all of what it is about was shown.
+    is_question_cut: bool,
+    /// The model that was told last.
+    model: Option<String>,
     /// What came before the session is known and is shown behind it: the header is one line.
     early: Vec<Event>,
     /// How often nothing had come while `early` waited.
@@ -185,6 +195,9 @@ impl Renderer {
             takes_keys: false,
             rows: None,
             question: None,
+            owes_choices: false,
+            is_question_cut: false,
+            model: None,
             early: Vec::new(),
             early_ticks: 0,
             last_trouble: None,
@@ -195,6 +208,11 @@ impl Renderer {
             answered: false,
             totals: Totals::default(),
         }
+    }
+
+    /// Says what is known of the run before its first event.
+    pub fn introduces(&mut self, intro: RunIntro) {
+        self.totals.intro = intro;
     }
 
     /// What to print for the next event.
@@ -273,6 +291,8 @@ impl Renderer {
                     self.speak(Group::Assistant, &text, out);
                 }
                 self.close(out);
+                // A run that has ended takes no answers.
+                self.owes_choices = false;
                 // An empty line before whatever closes the run.
                 if self.group.take().is_some() {
                     out.push(Piece::End);
@@ -288,14 +308,22 @@ impl Renderer {
             | Body::Budget(_)
             | Body::Lease(_)
             | Body::Lifecycle(_) => {
-                let is_shown = matches!(event.body, Body::Session(_)) && introduces;
+                let is_shown = match &event.body {
+                    Body::Session(session) => {
+                        let known = self.model == session.model && !session.resumed;
+                        self.model.clone_from(&session.model);
+                        introduces || known
+                    }
+                    _ => false,
+                };
                 let is_of_run = match &event.body {
                     Body::Turn(_) => true,
                     Body::Budget(budget) => budget.scope == "run",
                     _ => false,
                 };
                 let ends_stopped = is_of_run && self.stopping && self.detail == Detail::Usual;
-                if let Some(line) = system::line(&event.body, event.ts, self.detail)
+                let scope = self.totals.intro.quota_scope.as_deref();
+                if let Some(line) = system::line(&event.body, event.ts, self.detail, scope)
                     && !(is_shown || ends_stopped)
                 {
                     self.paragraph(Group::System, Tone::System, &line, out);
@@ -325,9 +353,16 @@ impl Renderer {
         self.takes_keys = takes_keys;
     }
 
-    /// The closing lines: how it ended, why, what to do, what it cost, how to see more.
-    pub fn summary(&self) -> String {
-        self.totals.summary(self.columns.min(TEXT_COLUMNS_MAX), self.colour)
+    /// The closing lines: how it ended, why, what to do, what it cost, how to see more. `advice` is
+    /// the hint of a caller who knows more than the events say, and takes the place of the usual one.
+    pub fn summary(&self, advice: Option<&str>) -> String {
+        self.totals.summary(advice, self.columns.min(TEXT_COLUMNS_MAX), self.colour)
+    }
+
+    /// What the agent said of its failure beside the message: the detail of the error and the last
+    /// lines of its stderr.
+    pub fn last_words(&self) -> String {
+        self.totals.all_last_words()
     }
 
     /// What is held back of a text when nothing more has come for a while. The text may go on.
@@ -340,6 +375,7 @@ impl Renderer {
             }
         }
         out.extend(self.rest());
+        self.show_choices(&mut out);
         out
     }
 
@@ -364,6 +400,7 @@ impl Renderer {
         let mut out = Vec::new();
         self.begin_without_session(&mut out);
         self.close(&mut out);
+        self.show_choices(&mut out);
         out
     }
 
@@ -431,18 +468,24 @@ impl Renderer {
         if self.introduced || !(shows || is_session) {
             return false;
         }
-        let session = system::line(&event.body, event.ts, self.detail).filter(|_| is_session);
+        let session = match &event.body {
+            Body::Session(session) => Some(session),
+            _ => None,
+        };
         self.header(event.run_id, session, out);
         true
     }
 
     /// The line that names the run.
-    fn header(&mut self, run: contract::RunId, session: Option<String>, out: &mut Vec<Piece>) {
+    fn header(
+        &mut self,
+        run: contract::RunId,
+        session: Option<&contract::event::Session>,
+        out: &mut Vec<Piece>,
+    ) {
         self.introduced = true;
-        let id = run.to_string();
-        let about = session.map(|line| format!(" · {}", line.trim_start_matches("◆ ")));
-        let line = format!("◆ run {}{}", tail(&id), about.unwrap_or_default());
-        self.line(Group::System, Tone::System, &measure::fit_middle(&line, self.columns), out);
+        let line = self.totals.intro.header(run, session, self.columns.saturating_sub(GUTTER));
+        self.line(Group::System, Tone::System, &format!("◆ {line}"), out);
     }
 
     /// Shows what waited for a session that does not come.

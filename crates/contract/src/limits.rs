@@ -133,8 +133,11 @@ limits! {
     ATTEMPTS_MAX: u32 = 2;
     /// A prompt or task body.
     PROMPT_BYTES_MAX: usize = 4 * MIB;
-    /// How long a command waits for the first byte of piped input beside a prompt.
-    STDIN_FIRST_BYTE_MS: u64 = 3_000;
+    /// How long a command waits for piped input before it says that it waits.
+    STDIN_NOTICE_MS: u64 = 3_000;
+    /// How long a command waits for the first byte of a pipe beside a prompt if nobody watches and no
+    /// program of the same pipeline can write to it.
+    STDIN_IDLE_MS: u64 = 10_000;
     /// Skills of one agent.
     SKILLS_MAX: usize = 32;
     /// The name of a skill.

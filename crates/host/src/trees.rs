@@ -92,14 +92,28 @@ pub(crate) struct Tree {
 
 const RECORD: &str = "tree.json";
 
+/// Where a workspace below a data directory came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The directory that it was asked for in.
+    pub source: PathBuf,
+    /// It is a git worktree, not an empty directory.
+    pub is_worktree: bool,
+}
+
 /// The directory that a workspace below this data directory was asked for in; none for a directory
 /// that is no such workspace.
 pub fn source_of(data: &Path, cwd: &Path) -> Option<PathBuf> {
+    workspace_of(data, cwd).map(|workspace| workspace.source)
+}
+
+/// The workspace below this data directory that a directory is in.
+pub fn workspace_of(data: &Path, cwd: &Path) -> Option<Workspace> {
     let home = data.join("trees");
     let name = cwd.strip_prefix(&home).ok()?.components().next()?;
     let record: Record =
         serde_json::from_slice(&fs::read(home.join(name).join(RECORD)).ok()?).ok()?;
-    Some(record.source)
+    Some(Workspace { source: record.source, is_worktree: record.worktree.is_some() })
 }
 
 impl Trees {

@@ -18,6 +18,7 @@ mod doctor;
 mod export;
 mod follow;
 mod init;
+mod intro;
 mod keys;
 mod line;
 mod mcp;
@@ -166,6 +167,18 @@ impl Context {
         let text = crate::terminal::json(&text, self.surroundings.stdout_is_terminal);
         Ok(crate::terminal::print(&text)?)
     }
+}
+
+/// Adds to each amount in nano-dollars the same in dollars, for scripts: `effective_usd` beside
+/// `effective_nanousd`. The integers stay the exact ones.
+fn add_dollars(fields: &mut serde_json::Value) {
+    let Some(fields) = fields.as_object_mut() else { return };
+    let dollars = fields.iter().filter_map(|(name, amount)| {
+        let name = name.strip_suffix("_nanousd")?;
+        Some((format!("{name}_usd"), (amount.as_i64()? as f64 / 1e9).into()))
+    });
+    let dollars: Vec<(String, serde_json::Value)> = dollars.collect();
+    fields.extend(dollars);
 }
 
 /// Does what was typed.

@@ -1,6 +1,6 @@
 //! `ostler runs`: what ran and what runs.
 
-use super::{Context, Stopped, target};
+use super::{Context, Stopped, add_dollars, target};
 use crate::args::{self, Since};
 use crate::client::Client;
 use crate::hosting::{Place, Purpose};
@@ -39,6 +39,9 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
         context.print_json(&waiting.chain(rows).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let now = host::clock::now().wall;
+    let waiting: Vec<RunRow> =
+        waiting.into_iter().rev().filter_map(|task| in_line(task, now)).collect();
     if rows.is_empty() && waiting.is_empty() {
         context.print(match (filter.is_empty(), args.live) {
             (_, true) => "nothing is running",
@@ -50,8 +53,6 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     if args.live && host["role"] == "background" && context.surroundings.stderr_is_terminal {
         terminal::remark(&format!("hosted in the background by process {}", host["pid"]));
     }
-    let now = host::clock::now().wall;
-    let waiting = waiting.into_iter().rev().filter_map(|task| in_line(task, now));
     let home = context.surroundings.vars.get("HOME").map(Path::new);
     let dir = |row: &store::RunRow| {
         let source = host::trees::source_of(place.data.path(), Path::new(&row.cwd));
@@ -59,7 +60,7 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
         render::home_relative(&dir, home)
     };
     let rows = rows.into_iter().map(|row| RunRow { dir: dir(&row), ..shown(row, now) });
-    let shown: Vec<RunRow> = waiting.chain(rows).collect();
+    let shown: Vec<RunRow> = waiting.into_iter().chain(rows).collect();
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
@@ -87,7 +88,8 @@ async fn delete(context: &Context, run: &str, force: bool) -> Result<ExitCode, S
     match context.global.json {
         true => context.print_json(&deleted)?,
         false => {
-            context.print(&format!("deleted {}", deleted["deleted"].as_str().unwrap_or(run)))?
+            let id = deleted["deleted"].as_str().unwrap_or(run);
+            context.print(&format!("deleted {}", render::tail(id)))?
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -114,6 +116,7 @@ fn as_json(task: &TaskView) -> Option<Value> {
 fn run_as_json(run: &store::RunRow) -> Option<Value> {
     let mut row = serde_json::to_value(run).ok()?;
     row["run_id"] = serde_json::to_value(run.id).ok()?;
+    add_dollars(&mut row["totals"]);
     Some(row)
 }
 

@@ -109,7 +109,7 @@ fn in_words(waiting: WaitingFor) -> &'static str {
         WaitingFor::Quota => "waits for quota",
         WaitingFor::Pool => "waits for a slot",
         WaitingFor::Dependency => "waits for another task",
-        WaitingFor::Workspace => "waits for the directory",
+        WaitingFor::Workspace => "waits for its workspace",
         WaitingFor::Agent => "waits for its agent",
         WaitingFor::Approval => "waits for approval",
         WaitingFor::Answer => "waits for your answer",
@@ -200,10 +200,10 @@ pub fn task_sheet(
     page.finish()
 }
 
-/// A task whose words were deleted has none.
+/// The title of a task. Its words are deleted with its run.
 fn title(task: &TaskView) -> String {
     match one_line(&task.title) {
-        title if title.is_empty() => "(deleted)".to_owned(),
+        title if title.is_empty() => "(prompt deleted with its run)".to_owned(),
         title => title,
     }
 }

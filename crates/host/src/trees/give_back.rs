@@ -73,9 +73,11 @@ impl Trees {
         let mut tree = self.tree(tree.id).ok_or_else(|| make::gone(tree))?;
         let worktree = tree.worktree()?.clone();
         if let Some(given) = &tree.record.given_back {
-            let into = given.into.display();
-            let message = format!("the work of {} was already applied to {into}", tree.id);
-            let hint = format!("there is nothing left to do; `ostler diff {}` shows it", tree.id);
+            let (into, id) = (given.into.display(), tree.id.to_string());
+            // The digits that people type.
+            let id = &id[id.len().saturating_sub(8)..];
+            let message = format!("the work of {id} was already applied to {into}");
+            let hint = format!("there is nothing left to do; `ostler diff {id}` shows it");
             return Err(Fault::new(Code::Conflict, message).with_hint(hint));
         }
         if tree.record.removed_unchanged {
