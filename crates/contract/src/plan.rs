@@ -310,10 +310,18 @@ pub enum QuotaSource {
 pub enum Rotation {
     Off,
     /// Whichever comes first; what is absent or zero is the default.
+    #[schemars(with = "RotationAfter")]
     After {
         runs: Option<u32>,
         hours: Option<u32>,
     },
+}
+
+/// When a conversation is begun anew: the name of this part in schemas, by which clients are generated.
+#[derive(JsonSchema)]
+pub struct RotationAfter {
+    pub runs: Option<u32>,
+    pub hours: Option<u32>,
 }
 
 /// An MCP server: a command, or an address. `${NAME}` stands for the caller's variables.
