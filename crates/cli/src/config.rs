@@ -26,8 +26,8 @@ pub use init::TEMPLATE;
 pub use nearest::did_you_mean;
 pub use read::{Finding, Level, schema};
 pub use resolve::{
-    Config, Flags, Resolved, acp_adapter, http_adapter, process_adapter, resolve, resolve_adapter,
-    resolve_with,
+    Config, Flags, Resolved, acp_adapter, http_adapter, process_adapter, program, resolve,
+    resolve_adapter, resolve_with,
 };
 pub use show::{command_shown, show};
 pub use values::shared_budgets;
@@ -61,6 +61,11 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// The width that text is broken to fit; what a program reads is not broken.
+    pub fn columns_to_fill(&self) -> usize {
+        if self.stdout_is_terminal { self.columns } else { usize::MAX }
+    }
+
     /// Looks around, once.
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
     pub fn gather() -> Result<Self, Fault> {

@@ -31,6 +31,7 @@ const LAUNCH_MAX: Duration = Duration::from_secs(3);
 
 pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
+    let in_file = args.unnamed_by().is_none();
     // With --process, --acp or --http the first word is the prompt: there is no agent to name.
     match args.unnamed_by() {
         Some(_) => drop(args.prompt.splice(0..0, args.agent.take())),
@@ -83,9 +84,9 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     let mut follow = Follow::new(way, started.run_id, OnInterrupt::Stop);
     let followed = follow.until_its_end(&mut audience).await;
     if let Ok(Followed::Ended(result)) = &followed
-        && let Some(hint) = hint(result, context, &request)
+        && let Some(hint) = hint(result, context, &request, in_file)
     {
-        audience.say(&format!("  → {hint}"));
+        audience.say(&crate::render::hint(&hint, context.surroundings.columns_to_fill()));
     }
     if let (Ok(Followed::Ended(_)), Some(Where::Worktree)) = (&followed, request.workspace) {
         let (id, way) = (started.run_id.to_string(), &mut follow.way);
@@ -115,9 +116,15 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
 }
 
 /// The cause of a failure that lies in how the run was started, and what to do about it.
-fn hint(result: &RunResult, context: &Context, request: &RunRequest) -> Option<String> {
+fn hint(
+    result: &RunResult,
+    context: &Context,
+    request: &RunRequest,
+    in_file: bool,
+) -> Option<String> {
     result.code?;
-    let mistaken = request.adapter.as_ref().and_then(config::mistaken::of_adapter);
+    let mistaken = request.adapter.as_ref();
+    let mistaken = mistaken.and_then(|it| config::mistaken::of_adapter(it, in_file));
     let mistaken = mistaken.map(|(message, hint)| format!("{message}: {hint}"));
     mistaken.or_else(|| run_env::hint(result, &context.surroundings.vars, request))
 }

@@ -443,7 +443,11 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
         r#"{"a": {"type": "claude"}}"#,
         r#"{"a": {"type": "acp", "command": "gemini --acp"}}"#,
         r#"{"a": {"type": "http", "baseUrl": "https://x", "colour": 1}}"#,
-        r#"{"a": {"type": "process", "binary": "x", "timeoutSec": "10 minutes", "graceSec": "5s"}}"#,
+        r#"{"a": {"type": "process", "binary": "x", "timeoutSec": "10 minutes", "graceSec": "unlimited"}}"#,
+        r#"{"a": {"type": "process", "binary": "x", "commandTimeoutMs": "10m", "silenceSec": ""}}"#,
+        r#"{"a": {"type": "cli", "runtime": "acp"}}"#,
+        r#"{"a": {"type": "cli", "runtime": "remote"}}"#,
+        r#"{"a": {"type": "acp", "binary": "claude"}}"#,
         r#"{"claude": {"type": "process", "binary": "my-bot"}}"#,
         r#"{"gemini": {"type": "cli", "runtime": "claude"}}"#,
     ];
@@ -491,6 +495,20 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
         let said = findings(empty, &Vars::new());
         assert!(said.starts_with("Warning: invalid_config: the file is empty"), "{said}");
     }
+}
+
+#[test]
+fn durations_are_read_as_on_the_command_line() {
+    let text = r#"{ "adapters": { "a": { "type": "process", "binary": "x", "timeoutSec": "10m",
+        "graceSec": "500ms", "silenceSec": "unlimited", "firstOutputSec": "90", "patienceSec": 7,
+        "env": { "A_Sec": "10m" } } } }"#;
+    let adapter = resolve("a", &loaded(text).unwrap()).unwrap().adapter;
+    let clocks = adapter.clocks;
+    let ms = |ms| Some(contract::plan::Limit::Ms(ms));
+    assert_eq!((clocks.wall, clocks.first_output), (ms(600_000), ms(90_000)));
+    assert_eq!((clocks.term_ms, clocks.patience_ms), (Some(500), Some(7_000)));
+    assert_eq!(clocks.silence, Some(contract::plan::Limit::Unlimited));
+    assert_eq!(adapter.env["A_Sec"], "10m");
 }
 
 #[test]
