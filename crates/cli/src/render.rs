@@ -24,6 +24,7 @@ mod question;
 mod system;
 mod table;
 mod tasks;
+mod tokens;
 mod tone;
 mod tools;
 mod totals;
@@ -40,6 +41,7 @@ pub use practice::{Practice, practice};
 pub use question::{named_options, waits_for_answer};
 pub use table::{RunRow, home_relative, runs_table, tail};
 pub use tasks::{task_sheet, tasks_table};
+pub use tokens::tokens_table;
 pub use tone::Colour;
 pub use worktrees::worktrees;
 
@@ -53,6 +55,11 @@ use measure::fit;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tone::Tone;
 use totals::Totals;
+
+/// The closing advice of a run, broken into lines.
+pub fn hint(hint: &str, columns: usize) -> String {
+    flow::hanging("  → ", &one_line(hint), columns).join("\n")
+}
 
 /// What to print next, where the cursor stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
