@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
             };
             let value = match text_of(&property.value) {
                 Some(text) if self.is_duration(text, schema, &name) => {
-                    self.seconds(text, &inner, at, divisor)
+                    self.seconds(text, schema, (&inner, property.value.start()), divisor)
                 }
                 Some(_) | None => {
                     self.value(&property.value, schema, &inner).map(|it| scaled(it, divisor))
@@ -244,14 +244,22 @@ impl<'a> Walk<'a> {
     }
 
     /// The seconds of a duration such as `10m`, as the command line takes it.
-    fn seconds(&mut self, text: &str, path: &str, at: usize, divisor: f64) -> Option<Value> {
+    fn seconds(
+        &mut self,
+        text: &str,
+        schema: &Value,
+        (path, at): (&str, usize),
+        divisor: f64,
+    ) -> Option<Value> {
         // A key in another unit, such as `timeout_ms`, takes a number alone.
         let given = if divisor == 1.0 { limit(text).ok() } else { None };
         if let Some(Limit::Ms(ms)) = given {
             return Some(json!(ms as f64 / 1000.0));
         }
-        let (message, hint) = (format!("expected a number, found {text:?}"), SECONDS_HINT);
-        self.wrong(path, Some(at), message, (divisor == 1.0).then(|| hint.to_owned()));
+        let mut wanted = choices(self.schema, schema);
+        wanted.retain(|choice| choice.get("pattern").is_none());
+        let message = format!("expected {}, found {text:?}", expected(&wanted));
+        self.wrong(path, Some(at), message, (divisor == 1.0).then(|| SECONDS_HINT.to_owned()));
         None
     }
 

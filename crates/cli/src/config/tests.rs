@@ -474,9 +474,22 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
       the keys of type http are account, allowInsecure, askTimeoutSec, auth, baseUrl, costModel, env, envCompat, envPassthrough, firstOutputSec, graceSec, lingerSec, maxConcurrent, maxConcurrentSessions, maxOutputBytes, mcp, model, patienceSec, permission, protocol, quota, rotation, silenceSec, skills, timeoutSec, trace, type
 
     Error: invalid_config: adapters.a.timeoutSec: expected a number or "unlimited", found "10 minutes" (line 1, column 69)
-      write 600, without quotes: it is a number of seconds
-    Error: invalid_config: adapters.a.graceSec: expected a number, found a string (line 1, column 95)
-      write 5, without quotes: it is a number of seconds
+      give a number of seconds, or a duration such as "90s", "10m" or "2h"
+    Error: invalid_config: adapters.a.graceSec: expected a number, found "unlimited" (line 1, column 95)
+      give a number of seconds, or a duration such as "90s", "10m" or "2h"
+
+    Error: invalid_config: adapters.a.timeoutSec: expected a number or "unlimited", found "10m" (line 1, column 75)
+    Error: invalid_config: adapters.a.silenceSec: expected a number or "unlimited", found "" (line 1, column 96)
+      give a number of seconds, or a duration such as "90s", "10m" or "2h"
+
+    Error: invalid_config: adapters.a.runtime: 'acp' is not an agent but a way to drive one (line 1, column 36)
+      write "type": "acp", without `runtime`
+
+    Error: invalid_config: adapters.a.runtime: 'remote' is not an agent but a way to drive one (line 1, column 36)
+      write "type": "http", without `runtime`
+
+    Warning: invalid_config: adapters.a.type: Claude Code speaks ACP only through claude-agent-acp (line 1, column 21)
+      use `ostler run claude-acp`, or write "binary": "claude-agent-acp"
 
     Warning: invalid_config: adapters.claude: `ostler run claude` runs this adapter of type process, not the built-in claude (line 1, column 15)
       give it another name to keep both
