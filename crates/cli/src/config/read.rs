@@ -8,7 +8,6 @@ use super::file::File;
 use super::mistaken;
 use super::nearest::did_you_mean;
 use super::words::AdapterType;
-use crate::args::limit;
 use contract::plan::Limit;
 use contract::{Code, limits};
 use jsonc_parser::ast::{self, ObjectProp};
@@ -252,7 +251,7 @@ impl<'a> Walk<'a> {
         divisor: f64,
     ) -> Option<Value> {
         // A key in another unit, such as `timeout_ms`, takes a number alone.
-        let given = if divisor == 1.0 { limit(text).ok() } else { None };
+        let given = if divisor == 1.0 { Limit::parse(text) } else { None };
         if let Some(Limit::Ms(ms)) = given {
             return Some(json!(ms as f64 / 1000.0));
         }
