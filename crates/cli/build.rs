@@ -18,24 +18,30 @@ fn main() {
     }
     emit("cargo::rerun-if-changed=build.rs");
     emit("cargo::rerun-if-env-changed=OSTLER_COMMIT");
+    emit("cargo::rerun-if-env-changed=OSTLER_COMMIT_DATE");
     // A debug build is made again and again between commits: naming one would link it anew each time.
     let is_debug = var("PROFILE").is_some_and(|profile| profile == "debug");
     let manifest = var("CARGO_MANIFEST_DIR").unwrap_or_default();
-    let commit =
-        var("OSTLER_COMMIT").or_else(|| if is_debug { None } else { checked_out(&manifest) });
+    let given = var("OSTLER_COMMIT").map(|commit| (commit, var("OSTLER_COMMIT_DATE")));
+    let commit = given.or_else(|| if is_debug { None } else { checked_out(&manifest) });
+    let (commit, date) = commit.map_or((None, None), |(commit, date)| (Some(commit), date));
     let target = var("TARGET").unwrap_or_default();
     let version = var("CARGO_PKG_VERSION").unwrap_or_default();
-    let build = commit.iter().chain([&target]).map(String::as_str).collect::<Vec<_>>().join(", ");
+    let parts = commit.iter().chain(&date).chain([&target]);
+    let build = parts.map(String::as_str).collect::<Vec<_>>().join(", ");
     emit(&format!("cargo::rustc-env=OSTLER_VERSION_TEXT={version} ({build})"));
     emit(&format!("cargo::rustc-env=OSTLER_TARGET={target}"));
     if let Some(commit) = commit {
         emit(&format!("cargo::rustc-env=OSTLER_COMMIT={commit}"));
     }
+    if let Some(date) = date {
+        emit(&format!("cargo::rustc-env=OSTLER_COMMIT_DATE={date}"));
+    }
 }
 
-/// The commit of the checkout that this crate is built in; none without git, or in another project's
+/// The commit of the checkout that this crate is built in, and its date; none without git, or in another project's
 /// repository.
-fn checked_out(manifest: &str) -> Option<String> {
+fn checked_out(manifest: &str) -> Option<(String, Option<String>)> {
     let root = Path::new(manifest).parent()?.parent()?;
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     if Path::new(&top).canonicalize().ok()? != root.canonicalize().ok()? {
@@ -45,7 +51,8 @@ fn checked_out(manifest: &str) -> Option<String> {
         let path = git(root, &["rev-parse", "--git-path", file])?;
         emit(&format!("cargo::rerun-if-changed={}", root.join(path).display()));
     }
-    git(root, &["rev-parse", "--short=12", "HEAD"])
+    let commit = git(root, &["rev-parse", "--short=12", "HEAD"])?;
+    Some((commit, git(root, &["show", "--no-patch", "--format=%cs", "HEAD"])))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a build script starts git itself")]

@@ -25,7 +25,7 @@ pub use values::{Amount, Since, limit};
 use clap::{ArgAction, Args, Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Run any coding agent under one contract.
+/// Run coding agents of any vendor, and limit what they may do and spend.
 #[derive(Debug, Parser)]
 #[command(
     name = "ostler",
@@ -100,6 +100,7 @@ pub enum Command {
     /// Interrupt the current turn of a live run
     Interrupt(LiveRun),
     /// List the requests that wait for your approval
+    #[command(alias = "approval")]
     Approvals,
     /// Answer a request for approval
     Answer(Answer),
@@ -110,13 +111,16 @@ pub enum Command {
         command: Option<Task>,
     },
     /// List agents, or hire, change, pause and retire them
+    #[command(alias = "agent")]
     Agents {
         #[command(subcommand)]
         command: Option<Box<Agents>>,
     },
     /// Show what was spent
+    #[command(alias = "cost")]
     Costs(Costs),
     /// Show provider quotas, or clear a block
+    #[command(alias = "quota")]
     Quotas(Quotas),
     /// Show model prices, or import newer ones
     Prices {

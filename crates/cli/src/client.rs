@@ -6,6 +6,7 @@
 mod events;
 
 use contract::state::AgentState;
+use contract::view::RunView;
 use contract::{Code, CommandId, Event, Fault, Page, Problem, RunId, Wish, limits};
 use events::{Frames, Going, Lines};
 use futures::StreamExt as _;
@@ -23,7 +24,6 @@ use host::ops::worktrees::WorktreeView;
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use store::RunRow;
 
 /// A connection to a host.
 #[derive(Clone)]
@@ -121,13 +121,17 @@ impl Client {
     }
 
     /// The newest runs.
-    pub async fn runs(&self, limit: usize, live: bool) -> Result<Vec<RunRow>, Fault> {
+    pub async fn runs(&self, limit: usize, live: bool) -> Result<Vec<RunView>, Fault> {
         let path = format!("/api/v1/runs?limit={limit}&live={live}");
-        Ok(self.get::<Page<RunRow>>(&path).await?.items)
+        Ok(self.get::<Page<RunView>>(&path).await?.items)
     }
 
     /// A page of runs, newest first.
-    pub async fn runs_page(&self, before: Option<&str>, live: bool) -> Result<Page<RunRow>, Fault> {
+    pub async fn runs_page(
+        &self,
+        before: Option<&str>,
+        live: bool,
+    ) -> Result<Page<RunView>, Fault> {
         let before = before.map(|id| format!("&before={}", escaped(id))).unwrap_or_default();
         self.get(&format!("/api/v1/runs?limit={}&live={live}{before}", limits::PAGE_ROWS_MAX)).await
     }
@@ -216,7 +220,7 @@ impl Client {
         Ok(self.get::<Page<TaskView>>(&path).await?.items)
     }
 
-    pub async fn run(&self, run: &str) -> Result<RunRow, Fault> {
+    pub async fn run(&self, run: &str) -> Result<RunView, Fault> {
         self.get(&format!("/api/v1/runs/{}", escaped(run))).await
     }
 

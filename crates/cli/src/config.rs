@@ -27,7 +27,7 @@ pub use init::TEMPLATE;
 pub use nearest::{did_you_mean, nearest};
 pub use read::{Finding, Level, schema};
 pub use resolve::{
-    Config, Flags, Resolved, acp_adapter, http_adapter, names, process_adapter, resolve,
+    Config, Flags, Resolved, acp_adapter, http_adapter, names, process_adapter, program, resolve,
     resolve_adapter, resolve_with,
 };
 pub use show::{command_shown, show};
@@ -62,6 +62,11 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// The width that text is broken to fit; what a program reads is not broken.
+    pub fn columns_to_fill(&self) -> usize {
+        if self.stdout_is_terminal { self.columns } else { usize::MAX }
+    }
+
     /// Looks around, once.
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads the environment")]
     pub fn gather() -> Result<Self, Fault> {

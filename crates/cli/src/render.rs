@@ -27,6 +27,7 @@ mod question;
 mod system;
 mod table;
 mod tasks;
+mod tokens;
 mod tone;
 mod tools;
 mod totals;
@@ -46,6 +47,7 @@ pub use practice::{Practice, practice};
 pub use question::{named_options, waits_for_answer};
 pub use table::{RunRow, home_relative, runs_table, tail};
 pub use tasks::{task_sheet, tasks_table};
+pub use tokens::tokens_table;
 pub use tone::Colour;
 pub use worktrees::worktrees;
 

@@ -114,6 +114,8 @@ pub enum CheckCode {
     EnvironmentPassed,
     /// Names that the agent may need and does not get.
     EnvironmentNotPassed,
+    /// A variable that the configuration uses as `${NAME}`, and that is not set.
+    VariableNotSet,
     DirectoryUsable,
     DirectoryUnusable,
     ConfigurationInvalid,
@@ -129,6 +131,7 @@ impl CheckCode {
             Self::BinaryMissing
             | Self::DirectoryUnusable
             | Self::ConfigurationInvalid
+            | Self::VariableNotSet
             | Self::PolicyNotPossible => CheckLevel::Error,
             Self::VersionUnknown
             | Self::LoginNotSeen

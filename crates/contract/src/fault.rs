@@ -181,7 +181,7 @@ hints! {
     PermissionDenied, "allow it, or start the run with another `permission`", "ask the person, or give another `permission`";
     PermissionUnanswered, "POST /api/v1/approvals/{approval}/answer, or raise askTimeoutSec", "ask the person to answer sooner";
     Forbidden, "use the address of the server and a token of the needed scope", "ask the person; this token may not do it";
-    Conflict, "read it again before you decide", "read it again before you decide";
+    Conflict, "GET it again to see how it stands now", "call show_run or show_task to see how it stands now";
     PortInUse, "choose another address", "choose another address";
     ProtocolError, "the line is in the events of the run", "read the run with show_run";
     NotFound, "GET the list of this kind, such as /api/v1/runs, for what there is", "call list_runs, list_tasks, list_agents or list_approvals for the names and ids";

@@ -28,6 +28,7 @@ pub mod sse;
 pub mod state;
 pub mod time;
 pub mod transcript;
+pub mod view;
 
 pub use access::{Page, Problem, Scope};
 pub use card::{Card, Policy};

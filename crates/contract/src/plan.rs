@@ -310,10 +310,18 @@ pub enum QuotaSource {
 pub enum Rotation {
     Off,
     /// Whichever comes first; what is absent or zero is the default.
+    #[schemars(with = "RotationAfter")]
     After {
         runs: Option<u32>,
         hours: Option<u32>,
     },
+}
+
+/// When a conversation is begun anew: the name of this part in schemas, by which clients are generated.
+#[derive(JsonSchema)]
+pub struct RotationAfter {
+    pub runs: Option<u32>,
+    pub hours: Option<u32>,
 }
 
 /// An MCP server: a command, or an address. `${NAME}` stands for the caller's variables.
@@ -379,6 +387,24 @@ pub enum Limit {
 }
 
 impl Limit {
+    /// Reads `500ms`, `90s`, `10m`, `2h` or `unlimited`. A number without a unit is seconds.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "unlimited" {
+            return Some(Self::Unlimited);
+        }
+        let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(digits);
+        let unit_ms = match unit {
+            "ms" => 1.0,
+            "s" | "" => 1_000.0,
+            "m" => 60_000.0,
+            "h" => 3_600_000.0,
+            _ => return None,
+        };
+        let number = number.parse::<f64>().ok().filter(|number| *number > 0.0 && *number < 1e9)?;
+        Some(Self::Ms((number * unit_ms) as u64))
+    }
+
     /// The limit in milliseconds; `None` when there is none.
     pub const fn ms(self) -> Option<u64> {
         match self {

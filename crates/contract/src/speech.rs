@@ -167,7 +167,18 @@ pub struct ToolCall {
 #[serde(rename_all = "snake_case")]
 pub enum ToolAnswer {
     Value(Value),
-    Error { code: Code, message: String },
+    #[schemars(with = "ToolError")]
+    Error {
+        code: Code,
+        message: String,
+    },
+}
+
+/// Why a relayed tool gave no answer: the name of this part in schemas, by which clients are generated.
+#[derive(JsonSchema)]
+pub struct ToolError {
+    pub code: Code,
+    pub message: String,
 }
 
 impl ToolAnswer {

@@ -141,6 +141,7 @@ impl Practice {
         if patient.adapter.remote.is_none() {
             checks.extend(variables(patient, &named, &self.vars));
         }
+        checks.extend(not_set(&patient.adapter, &self.vars));
         checks.extend(patient.cwd.as_deref().map(directory));
         let mut of_policies = policies(&patient.card, patient.policy, trials.as_ref());
         if is_missing {
@@ -172,16 +173,9 @@ impl Practice {
                     true => format!("{binary} is not an executable program"),
                     false => format!("{binary} is not on PATH"),
                 };
-                let hint = match (configured, required) {
-                    (Some(_), _) => {
-                        let fix = format!("fix adapters.{}.binary", patient.adapter.name);
-                        match registry::by_binary(binary).and_then(|it| it.card().requires.pop()) {
-                            Some(known) => format!("{fix}, or install it: {}", known.install_hint),
-                            None => fix,
-                        }
-                    }
-                    (None, Some(required)) => required.install_hint.clone(),
-                    (None, None) => String::new(),
+                let hint = match required.filter(|required| required.binary == binary) {
+                    Some(required) => required.install_hint.clone(),
+                    None => fix_binary(&patient.adapter.name, binary),
                 };
                 checks.push(Check::new(CheckCode::BinaryMissing, message).with_hint(hint));
                 None
@@ -235,8 +229,8 @@ impl Practice {
                 Some(token) => env.push((name.to_owned(), token.clone())),
                 None => {
                     let message = format!("the variable {name}, which holds its token, is not set");
-                    let hint = format!("export {name} before you run it");
-                    return vec![Check::new(CheckCode::LoginNotSeen, message).with_hint(hint)];
+                    let check = Check::new(CheckCode::LoginNotSeen, message);
+                    return vec![check.with_hint(template::not_set_hint(name))];
                 }
             }
         }
@@ -317,8 +311,8 @@ impl Practice {
         environment::without_run(&entries, ENV_ALLOWLIST_PREFIXES, &self.vars)
     }
 
-    /// The environment of its plan; a configuration that cannot be filled in gives none, and its
-    /// fault is told by whoever resolves the name.
+    /// The environment of its plan; a configuration that cannot be filled in gives none, and the
+    /// check of its variables says why.
     fn entries(&self, patient: &Patient) -> Result<Vec<EnvEntry>, Fault> {
         let mut context = template::Context::new();
         for name in template::FLAT_NAMES {
@@ -529,8 +523,27 @@ fn logged_in(
     checks
 }
 
-/// Which of the caller's variables the agent gets, and which it may need and does not get. Names
-/// alone: no value is shown.
+/// The hint for a program of the configuration that is not there.
+pub fn fix_binary(adapter: &str, binary: &str) -> String {
+    let fix = format!("fix adapters.{adapter}.binary");
+    match registry::install_hint(binary) {
+        Some(install) => format!("{fix}, or install it: {install}"),
+        None => fix,
+    }
+}
+
+/// The variables without which a run of this adapter fails at its start.
+fn not_set(adapter: &Adapter, vars: &BTreeMap<String, String>) -> Vec<Check> {
+    let missing = template::references(adapter).into_iter().filter(|it| !vars.contains_key(it));
+    let check = |name: String| {
+        let message = format!("adapters.{} uses ${{{name}}}, which is not set", adapter.name);
+        Check::new(CheckCode::VariableNotSet, message).with_hint(template::not_set_hint(&name))
+    };
+    missing.map(check).collect()
+}
+
+/// The caller's variables that the agent gets, those that the configuration sets, and those that it
+/// may need and does not get. Names alone: no value is shown.
 fn variables(
     patient: &Patient,
     named: &[(String, String)],
@@ -540,11 +553,17 @@ fn variables(
     let set = named.iter().map(|(name, _)| name).filter(|name| vars.contains_key(*name));
     passed.extend(set.cloned());
     let listed = |names: Vec<&str>| names.join(", ");
+    let configured = &patient.adapter.env;
+    passed.retain(|name| !configured.contains_key(name));
     let given = listed(passed.iter().map(String::as_str).collect());
-    let mut checks = vec![Check::new(
-        CheckCode::EnvironmentPassed,
-        format!("of your environment the agent gets: {given}"),
-    )];
+    let mut message = format!("of your environment the agent gets: {given}");
+    if !configured.is_empty() {
+        let names = listed(configured.keys().map(String::as_str).collect());
+        message.push_str(&format!("; the configuration sets: {names}"));
+    }
+    let mut checks = vec![Check::new(CheckCode::EnvironmentPassed, message)];
+    passed.extend(configured.keys().cloned());
+    passed.extend(template::references(&patient.adapter));
     let of_modes = patient.card.env_modes.iter().flat_map(|mode| &mode.env);
     let of_modes: Vec<&String> = of_modes.collect();
     let is_relevant = |name: &&String| sounds_secret(name) || of_modes.contains(name);

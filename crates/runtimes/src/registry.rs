@@ -60,6 +60,13 @@ pub fn by_binary(binary: &str) -> Option<&'static dyn Runtime> {
     RUNTIMES.into_iter().find(is_its)
 }
 
+/// How the program of an agent that Ostler knows, as a runtime or by ACP, is installed.
+pub fn install_hint(binary: &str) -> Option<String> {
+    let of_runtime = by_binary(binary).and_then(|runtime| runtime.card().requires.pop());
+    let of_runtime = of_runtime.map(|required| required.install_hint);
+    of_runtime.or_else(|| acp::cards::by_binary(binary).map(|known| known.install_hint.to_owned()))
+}
+
 /// Those of them that speak ACP too, each by the lane that its own folder describes.
 static LANED: [&Laned; 8] = [
     &claude::BY_ACP,

@@ -249,8 +249,12 @@ fn unknown(key: &str, path: &str, names: &BTreeSet<String>) -> Fault {
 
 fn unset(key: &str, name: &str) -> Fault {
     let message = format!("{key}: the variable {name} is not set");
-    Fault::new(Code::InvalidConfig, message)
-        .with_hint(format!("set {name} in your environment, or remove ${{{name}}} from {key}"))
+    Fault::new(Code::InvalidConfig, message).with_hint(not_set_hint(name))
+}
+
+/// The hint for a variable that the configuration uses and that is not set.
+pub fn not_set_hint(name: &str) -> String {
+    format!("export {name} before you run the agent")
 }
 
 fn broken(key: &str, text: &str) -> Fault {

@@ -3,12 +3,13 @@
 
 use contract::event::{Outcome, Totals};
 use contract::state::{AgentState, Review, WaitingFor};
+use contract::view::RunView;
 use contract::{AgentId, Code, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// One run as listings and the API show it.
+/// One run as it is kept; `RunView` is what of it is shown.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRow {
     pub id: RunId,
@@ -37,6 +38,33 @@ pub struct RunRow {
     pub outcome: Option<Outcome>,
     pub code: Option<Code>,
     pub message: Option<String>,
+}
+
+impl From<RunRow> for RunView {
+    fn from(row: RunRow) -> Self {
+        Self {
+            run_id: row.id,
+            task_id: row.task,
+            id: row.id,
+            task: row.task,
+            state: row.state,
+            head_seq: row.head_seq,
+            agent: row.agent,
+            adapter: row.adapter,
+            runtime: row.runtime,
+            cwd: row.cwd,
+            model: row.model,
+            prompt_preview: row.prompt_preview,
+            started_at: row.started_at,
+            totals: row.totals,
+            native_session: row.native_session,
+            fallback: row.fallback,
+            ended_at: row.ended_at,
+            outcome: row.outcome,
+            code: row.code,
+            message: row.message,
+        }
+    }
 }
 
 /// An agent's own conversation, as the newest run that had it left it.

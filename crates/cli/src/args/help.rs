@@ -305,6 +305,9 @@ fn exit_codes() -> String {
     lines.join("\n")
 }
 
+const UPDATE: &str = "`git pull` and `cargo install --locked --path crates/cli` in your checkout of Ostler; \
+                      `ostler --version` shows what you have";
+
 /// Words of other tools, and what does the same here.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("open", "`ostler show RUN` or `ostler watch RUN`"),
@@ -330,6 +333,8 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("models", "`ostler prices list`"),
     ("adapters", "`ostler runtimes`"),
     ("edit", "`ostler config edit`"),
+    ("update", UPDATE),
+    ("upgrade", UPDATE),
 ];
 
 /// The hint for a word that is not a command of `path`, such as `nope` in `ostler config nope`.

@@ -122,7 +122,7 @@ fn hints_stay_within_the_named_command() {
 #[test]
 fn help_lists_commands_in_groups() {
     insta::assert_snapshot!(rendered(&[]), @r#"
-    Run any coding agent under one contract
+    Run coding agents of any vendor, and limit what they may do and spend
 
     Usage: ostler [OPTIONS] [COMMAND]
 

@@ -9,22 +9,7 @@ use contract::{NanoUsd, Policy, Scope, Timestamp};
 pub fn limit(text: &str) -> Result<Limit, String> {
     const EXPECTED: &str = "expected a duration such as 500ms, 90s, 10m or 2h (a number alone is \
                             seconds), or unlimited";
-    if text == "unlimited" {
-        return Ok(Limit::Unlimited);
-    }
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_ms = match unit {
-        "ms" => 1.0,
-        "s" | "" => 1_000.0,
-        "m" => 60_000.0,
-        "h" => 3_600_000.0,
-        _ => return Err(EXPECTED.to_owned()),
-    };
-    match number.parse::<f64>() {
-        Ok(number) if number > 0.0 && number < 1e9 => Ok(Limit::Ms((number * unit_ms) as u64)),
-        _ => Err(EXPECTED.to_owned()),
-    }
+    Limit::parse(text).ok_or_else(|| EXPECTED.to_owned())
 }
 
 /// A duration that may also be in days.

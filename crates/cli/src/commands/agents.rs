@@ -14,6 +14,10 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+const NO_AGENTS: &str = "\
+no agents yet; create one with `ostler agents hire NAME --adapter demo`
+`ostler runtimes` lists what `ostler run` starts without one, `ostler doctor` checks it";
+
 pub async fn agents(context: &Context, args: Option<Agents>) -> Result<ExitCode, Stopped> {
     match args {
         None => list(context, false).await,
@@ -71,12 +75,11 @@ async fn list(context: &Context, all: bool) -> Result<ExitCode, Stopped> {
         return Ok(ExitCode::SUCCESS);
     }
     if agents.is_empty() {
-        context.print("no agents yet; create one with `ostler agents hire NAME --adapter demo`")?;
+        context.print(NO_AGENTS)?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
-    // What is read by a program is not cut to fit a screen.
-    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
+    let columns = surroundings.columns_to_fill();
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::agents_table(&agents, columns, colour))?;
     Ok(ExitCode::SUCCESS)

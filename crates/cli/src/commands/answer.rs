@@ -30,8 +30,7 @@ pub async fn approvals(context: &Context) -> Result<ExitCode, Stopped> {
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
-    // What is read by a program is not cut to fit a screen.
-    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
+    let columns = surroundings.columns_to_fill();
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     let now = host::clock::now().wall;
     context.print_rendered(&render::asks_table(&named, now, columns, colour))?;

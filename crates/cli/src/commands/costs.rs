@@ -20,8 +20,7 @@ pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Sto
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
-    // What is read by a program is not cut to fit a screen.
-    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
+    let columns = surroundings.columns_to_fill();
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     match rows.is_empty() {
         true => context.print("nothing was spent")?,

@@ -50,7 +50,8 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
         let surroundings = &context.surroundings;
         let colour = crate::terminal::colour(vars, surroundings.stdout_is_terminal);
         let whole = args.agent.is_some();
-        context.print_rendered(&render::practice(&shown, whole, surroundings.columns, colour))?;
+        let columns = surroundings.columns_to_fill();
+        context.print_rendered(&render::practice(&shown, whole, columns, colour))?;
     }
     let is_ours = |diagnosis: &&Diagnosis| {
         args.agent.is_some()
@@ -123,7 +124,7 @@ fn stands_for(config: &Config, patient: &Patient) -> Option<Check> {
 
 /// An agent that Ostler knows, configured as a program that speaks JSON lines.
 fn wrong_protocol(adapter: &Adapter) -> Option<Check> {
-    let (message, hint) = settings::mistaken::of_adapter(adapter)?;
+    let (message, hint) = settings::mistaken::of_adapter(adapter, true)?;
     Some(Check::new(CheckCode::WrongProtocol, message).with_hint(hint))
 }
 
@@ -167,7 +168,7 @@ fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
         true => vec!["--version".to_owned()],
         false => from.version_args.clone(),
     };
-    let install_hint = format!("set adapters.{}.binary to a program that exists", adapter.name);
+    let install_hint = host::diagnose::fix_binary(&adapter.name, binary);
     card.requires = vec![Requirement { binary: binary.clone(), version_args, install_hint }];
     card.id = from.id.clone().unwrap_or_else(|| card.id.clone());
     card.label = from.name.clone().unwrap_or_else(|| card.label.clone());

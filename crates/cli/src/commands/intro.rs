@@ -4,10 +4,10 @@ use crate::hosting::Place;
 use crate::render::{RunIntro, SilentLimit, home_relative};
 use contract::limits;
 use contract::plan::Limit;
+use contract::view::RunView;
 use engine::rules::breaker;
 use host::ops::run::{RunRequest, Where};
 use std::path::Path;
-use store::RunRow;
 
 /// The runtime of programs that speak JSON lines: nothing is known of their manners.
 const PROCESS: &str = "process";
@@ -44,7 +44,7 @@ pub(super) fn of_request(request: &RunRequest, place: &Place) -> RunIntro {
 }
 
 /// The intro of a run that was started before. Its account is not in its row.
-pub(super) fn of_row(row: &RunRow, place: &Place) -> RunIntro {
+pub(super) fn of_row(row: &RunView, place: &Place) -> RunIntro {
     let cwd = Path::new(&row.cwd);
     let dir = match host::trees::workspace_of(place.data.path(), cwd) {
         Some(workspace) if workspace.is_worktree => {

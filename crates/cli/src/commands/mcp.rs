@@ -9,6 +9,7 @@ mod views;
 
 use super::follow::handover_asked;
 use super::{Context, Stopped};
+use crate::config::Surroundings;
 use crate::hosting::Purpose;
 use crate::way::Way;
 use contract::limits::{MCP_PROGRESS_MS, TOOL_CALLS_OPEN_MAX, WAIT_RUN_MS, WAIT_RUN_MS_MAX};
@@ -54,7 +55,8 @@ pub async fn mcp(context: &Context) -> Result<ExitCode, Stopped> {
             let _ = service.waiting().await;
         }
     });
-    let here = Here { cwd: &context.surroundings.cwd, vars: &context.surroundings.vars };
+    let Surroundings { cwd, vars, .. } = &context.surroundings;
+    let here = Here { cwd, vars, config: &place.config };
     loop {
         tokio::select! {
             Some(Call { tool, args, answer }) = asked.recv() => {

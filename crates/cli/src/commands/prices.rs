@@ -34,8 +34,7 @@ async fn list(context: &Context, model: Option<&str>) -> Result<ExitCode, Stoppe
             .into());
     }
     let surroundings = &context.surroundings;
-    // What is read by a program is not cut to fit a screen.
-    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
+    let columns = surroundings.columns_to_fill();
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::prices_table(&rows, columns, colour))?;
     Ok(ExitCode::SUCCESS)

@@ -33,6 +33,7 @@ const LAUNCH_MAX: Duration = Duration::from_secs(3);
 
 pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
+    let in_file = args.unnamed_by().is_none();
     // With --process, --acp or --http the first word is the prompt: there is no agent to name.
     let mut named_by = match args.unnamed_by() {
         Some(_) => {
@@ -102,7 +103,9 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     follow.run_ms_max = run_ms_max(&request);
     let followed = follow.until_its_end(&mut audience).await;
     let advice = match &followed {
-        Ok(Followed::Ended(result)) => hint(result, &audience.last_words(), context, &request),
+        Ok(Followed::Ended(result)) => {
+            hint(result, &audience.last_words(), context, &request, in_file)
+        }
         Ok(Followed::Left) | Err(_) => None,
     };
     audience.finish_with(advice.as_deref());
@@ -134,15 +137,18 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
 }
 
 /// The cause of a failure that lies in how the run was started, and what to do about it.
-/// `last_words` is what the agent said beside the message.
+/// `last_words` is what the agent said beside the message, `in_file` whether its adapter may be one of
+/// the configuration.
 fn hint(
     result: &RunResult,
     last_words: &str,
     context: &Context,
     request: &RunRequest,
+    in_file: bool,
 ) -> Option<String> {
     result.code?;
-    let mistaken = request.adapter.as_ref().and_then(config::mistaken::of_adapter);
+    let mistaken = request.adapter.as_ref();
+    let mistaken = mistaken.and_then(|it| config::mistaken::of_adapter(it, in_file));
     let mistaken = mistaken.map(|(message, hint)| format!("{message}: {hint}"));
     mistaken.or_else(|| run_env::hint(result, last_words, &context.surroundings.vars, request))
 }

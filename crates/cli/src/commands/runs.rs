@@ -7,6 +7,7 @@ use crate::hosting::{Place, Purpose};
 use crate::render::{self, RunRow};
 use crate::terminal;
 use crate::way::Way;
+use contract::view::RunView;
 use contract::{Fault, Outcome, Timestamp};
 use host::ops::task::TaskView;
 use serde_json::Value;
@@ -54,7 +55,7 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
         terminal::remark(&format!("hosted in the background by process {}", host["pid"]));
     }
     let home = context.surroundings.vars.get("HOME").map(Path::new);
-    let dir = |row: &store::RunRow| {
+    let dir = |row: &RunView| {
         let source = host::trees::source_of(place.data.path(), Path::new(&row.cwd));
         let dir = source.unwrap_or_else(|| PathBuf::from(&row.cwd));
         render::home_relative(&dir, home)
@@ -112,10 +113,9 @@ fn as_json(task: &TaskView) -> Option<Value> {
     Some(row)
 }
 
-/// A run with its id under the name that it has everywhere else; `id` stays for scripts that use it.
-fn run_as_json(run: &store::RunRow) -> Option<Value> {
+/// A run as JSON, its dollars beside the integers.
+fn run_as_json(run: &RunView) -> Option<Value> {
     let mut row = serde_json::to_value(run).ok()?;
-    row["run_id"] = serde_json::to_value(run.id).ok()?;
     add_dollars(&mut row["totals"]);
     Some(row)
 }
@@ -125,7 +125,7 @@ async fn listed(
     client: &Client,
     args: &args::Runs,
     filter: &Filter<'_>,
-) -> Result<Vec<store::RunRow>, Fault> {
+) -> Result<Vec<RunView>, Fault> {
     if filter.is_empty() {
         return client.runs(args.limit, args.live).await;
     }
@@ -176,7 +176,7 @@ impl<'a> Filter<'a> {
         self.is_empty()
     }
 
-    fn fits(&self, row: &store::RunRow) -> bool {
+    fn fits(&self, row: &RunView) -> bool {
         let source = |cwd: &Path| host::trees::source_of(self.data, cwd);
         self.agent.is_none_or(|agent| row.agent == agent)
             && (!self.failed || row.outcome.is_some_and(|outcome| outcome != Outcome::Succeeded))
@@ -185,7 +185,7 @@ impl<'a> Filter<'a> {
     }
 
     /// Whether a run began before the period: every older one did too.
-    fn ends_before(&self, row: &store::RunRow) -> bool {
+    fn ends_before(&self, row: &RunView) -> bool {
         self.since.is_some_and(|since| row.started_at < since)
     }
 }
@@ -206,7 +206,7 @@ fn in_line(task: TaskView, now: contract::Timestamp) -> Option<RunRow> {
     })
 }
 
-fn shown(row: store::RunRow, now: contract::Timestamp) -> RunRow {
+fn shown(row: RunView, now: contract::Timestamp) -> RunRow {
     let totals = row.totals.unwrap_or_default();
     RunRow {
         id: row.id,

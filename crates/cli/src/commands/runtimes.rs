@@ -5,6 +5,7 @@ use crate::config as settings;
 use ::runtimes::acp::cards::{self, Known};
 use contract::card::Card;
 use host::diagnose::find_program;
+use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -16,6 +17,21 @@ Use a runtime if there is one: it enforces --permission with the agent's own
 options and reports the most. Use NAME-acp to answer its permission requests
 yourself, to send it messages, or to interrupt a turn. `ostler doctor NAME`
 shows what each can do.";
+
+/// A card, and whether its runtime can be started here.
+#[derive(Serialize)]
+struct Described<'a> {
+    #[serde(flatten)]
+    card: &'a Card,
+    /// Absent for one that needs an adapter of the configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ready: Option<bool>,
+}
+
+fn ready(card: &Card, installed: &[&str]) -> Option<bool> {
+    let is_there = card.requires.is_empty() || installed.contains(&card.id.as_str());
+    (!card.needs_adapter()).then_some(is_there)
+}
 
 pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     let path = settings::locate(context.global.config.as_deref(), &context.surroundings.vars);
@@ -32,6 +48,8 @@ pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
     let installed: Vec<&str> =
         programs.iter().filter(|(_, program)| is_installed(program)).map(|(id, _)| *id).collect();
     if context.global.json {
+        let cards: Vec<_> =
+            cards.iter().map(|card| Described { ready: ready(card, &installed), card }).collect();
         context.print_json(&json!({
             "agents": agents,
             "adapters": adapters,

@@ -8,13 +8,13 @@ use crate::client::{Client, Received};
 use crate::render::{self, Detail};
 use crate::terminal::{self, json};
 use contract::plan::LaunchPlan;
+use contract::view::RunView;
 use contract::{Code, Fault, RunId};
 use futures::StreamExt as _;
 use serde_json::{Map, Value};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
-use store::RunRow;
 
 /// What was shown so far: a host may go away in the middle, and the next one goes on there.
 struct Shown {
@@ -49,7 +49,7 @@ pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopp
     }
 }
 
-async fn plan(context: &Context, client: &Client, row: &RunRow) -> Result<(), Stopped> {
+async fn plan(context: &Context, client: &Client, row: &RunView) -> Result<(), Stopped> {
     let path = format!("/api/v1/runs/{}/plan", row.id);
     if context.global.json {
         return context.print_json(&client.get::<Value>(&path).await?);

@@ -7,6 +7,7 @@ use crate::client::Client;
 use crate::render::{self, Attention};
 use crate::terminal;
 use contract::event::BudgetLevel;
+use contract::view::RunView;
 use contract::{Fault, Outcome, TaskState, limits};
 use host::HostRole;
 use host::ops::limits::BudgetView;
@@ -22,7 +23,7 @@ const FAILED_WITHIN_MS: i64 = 24 * 3600 * 1000;
 /// The answer of `ostler status --json`.
 #[derive(Debug, Serialize)]
 struct Status {
-    running: Vec<store::RunRow>,
+    running: Vec<RunView>,
     approvals: usize,
     /// Tasks that wait for a person's review.
     review: Vec<TaskView>,
@@ -64,8 +65,8 @@ async fn look(client: &Client) -> Result<Status, Fault> {
     let quotas: Vec<QuotaView> = client.all("/api/v1/quotas").await?;
     let budgets: Vec<BudgetView> = client.get("/api/v1/budgets").await?;
     let since = host::clock::now().wall.plus_ms(-FAILED_WITHIN_MS);
-    let recent: Vec<store::RunRow> = client.all(&format!("/api/v1/runs?since={since}")).await?;
-    let has_failed = |row: &&store::RunRow| {
+    let recent: Vec<RunView> = client.all(&format!("/api/v1/runs?since={since}")).await?;
+    let has_failed = |row: &&RunView| {
         matches!(row.outcome, Some(Outcome::Failed | Outcome::TimedOut | Outcome::Lost))
     };
     Ok(Status {

@@ -5,9 +5,9 @@
 use crate::client::Client;
 use crate::hosting::Place;
 use crate::render::{self, one_line};
+use contract::view::RunView;
 use contract::{Code, Fault, limits};
 use std::path::{Path, PathBuf};
-use store::RunRow;
 
 /// The word for the newest run.
 pub const LAST: &str = "last";
@@ -63,7 +63,7 @@ pub async fn find(
     found.map(|run| run.id.to_string())
 }
 
-fn only_live(rows: &[RunRow]) -> Result<&RunRow, Fault> {
+fn only_live(rows: &[RunView]) -> Result<&RunView, Fault> {
     match rows {
         [run] => Ok(run),
         [] => Err(Fault::new(Code::NotFound, "no run is live")
@@ -77,11 +77,11 @@ fn only_live(rows: &[RunRow]) -> Result<&RunRow, Fault> {
 
 /// The newest run that works in `here`, or in a worktree that was made from it.
 fn newest_in<'a>(
-    rows: &'a [RunRow],
+    rows: &'a [RunView],
     here: &Path,
     source: impl Fn(&Path) -> Option<PathBuf>,
-) -> Result<&'a RunRow, Fault> {
-    let is_here = |run: &&RunRow| is_in(run, here, &source);
+) -> Result<&'a RunView, Fault> {
+    let is_here = |run: &&RunView| is_in(run, here, &source);
     match rows.iter().find(is_here) {
         Some(run) => Ok(run),
         None if rows.is_empty() => Err(none_yet()),
@@ -90,7 +90,7 @@ fn newest_in<'a>(
 }
 
 /// Whether a run works in this directory, or in a worktree that was made from it.
-pub fn is_in(run: &RunRow, here: &Path, source: impl Fn(&Path) -> Option<PathBuf>) -> bool {
+pub fn is_in(run: &RunView, here: &Path, source: impl Fn(&Path) -> Option<PathBuf>) -> bool {
     let cwd = Path::new(&run.cwd);
     cwd == here || source(cwd).is_some_and(|source| source == here)
 }
@@ -105,7 +105,7 @@ fn none_yet() -> Fault {
 }
 
 /// Several runs could be meant: the error lists the newest of them.
-fn which(message: &str, rows: &[RunRow]) -> Fault {
+fn which(message: &str, rows: &[RunView]) -> Fault {
     let lines: Vec<String> = rows.iter().take(CANDIDATES_MAX).map(candidate).collect();
     Fault::new(Code::NotFound, message)
         .with_detail(lines.join("\n"))
@@ -113,7 +113,7 @@ fn which(message: &str, rows: &[RunRow]) -> Fault {
 }
 
 /// A run in a line: the id to type, its agent, its prompt.
-pub fn candidate(run: &RunRow) -> String {
+pub fn candidate(run: &RunView) -> String {
     let id = run.id.to_string();
     let title: String = one_line(&run.prompt_preview).chars().take(60).collect();
     format!("{}  {}  {title}", render::tail(&id), one_line(&run.agent))
@@ -124,12 +124,12 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn row(n: u8, cwd: &str, prompt: &str) -> RunRow {
+    fn row(n: u8, cwd: &str, prompt: &str) -> RunView {
+        let run = format!("run_000000000000000000000000000000{n:02}");
+        let task = format!("task_000000000000000000000000000000{n:02}");
         serde_json::from_value(json!({
-            "id": format!("run_000000000000000000000000000000{n:02}"),
-            "task": format!("task_000000000000000000000000000000{n:02}"),
-            "fence": 1, "state": "settled", "holder": "h", "head_seq": 1, "agent": "demo",
-            "lease_expires_at": "2026-11-16T15:10:00.000Z", "adapter": "demo", "runtime": "demo",
+            "run_id": run, "id": run, "task_id": task, "task": task, "state": "settled",
+            "head_seq": 1, "agent": "demo", "adapter": "demo", "runtime": "demo",
             "cwd": cwd, "prompt_preview": prompt, "started_at": "2026-11-16T15:10:00.000Z",
         }))
         .unwrap()

@@ -6,6 +6,7 @@ use crate::args;
 use crate::client::{Client, escaped};
 use crate::hosting::Purpose;
 use crate::render;
+use crate::terminal;
 use crate::way::Way;
 use contract::plan::Limit;
 use contract::{Code, Fault, Scope};
@@ -25,7 +26,11 @@ pub async fn token(context: &Context, args: Option<args::Token>) -> Result<ExitC
             let link = asked(context, async |client| link(client, scope).await).await?;
             match context.global.json {
                 true => context.print_json(&link)?,
-                false => context.print(&link.url)?,
+                false => {
+                    let told = format!("the link signs a browser in as {}, once:", scope.word());
+                    terminal::remark(&told);
+                    context.print(&link.url)?;
+                }
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -76,26 +81,15 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
         context.print_named(&rows, ("id", "token_id"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let lines: Vec<String> = rows.iter().map(line).collect();
-    match lines.is_empty() {
-        true => context.print(
-            "no tokens; the owner's token is the file `token` in the data \
-         directory",
-        )?,
-        false => context.print(&lines.join("\n"))?,
+    if rows.is_empty() {
+        context.print("no tokens; the owner's token is the file `token` in the data directory")?;
+        return Ok(ExitCode::SUCCESS);
     }
+    let surroundings = &context.surroundings;
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    let (now, columns) = (host::clock::now().wall, surroundings.columns_to_fill());
+    context.print_rendered(&render::tokens_table(&rows, now, columns, colour))?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn line(row: &TokenRow) -> String {
-    let id = row.id.to_string();
-    let until = row.expires_at.map_or("no expiry".to_owned(), |at| format!("until {at}"));
-    format!(
-        "{}  {:8}  {until}  {}",
-        render::tail(&id),
-        row.scope.word(),
-        render::one_line(&row.name)
-    )
 }
 
 async fn revoke(context: &Context, token: &str) -> Result<ExitCode, Stopped> {

@@ -181,9 +181,12 @@ impl Notes<'_> {
     fn mistaken_adapter(&mut self, name: &str, adapter: &Adapter) {
         let path = |key: &str| format!("adapters.{name}.{key}");
         let binary = adapter.binary.as_deref().unwrap_or_default();
-        if adapter.kind == AdapterType::Process
-            && let Some((message, hint)) = mistaken::process_of_a_runtime(name, binary)
-        {
+        let wrong_type = match adapter.kind {
+            AdapterType::Process => mistaken::process_of_a_runtime(Some(name), binary),
+            AdapterType::Acp => mistaken::acp_of_a_bridge(binary),
+            AdapterType::Cli | AdapterType::Http => None,
+        };
+        if let Some((message, hint)) = wrong_type {
             self.warning(&path("type"), &message, &hint);
         }
         if let Some(hint) = mistaken::words_in_binary(binary) {
@@ -194,6 +197,10 @@ impl Notes<'_> {
             if runtimes::registry::find(runtime).is_none() {
                 let message = format!("there is no runtime '{runtime}'");
                 let hint = mistaken::runtime_hint(runtime);
+                self.error(&path("runtime"), &message, Some(hint));
+            } else if let Some(kind) = mistaken::type_of_runtime(runtime) {
+                let message = format!("'{runtime}' is not an agent but a way to drive one");
+                let hint = format!("write \"type\": \"{}\", without `runtime`", kind.word());
                 self.error(&path("runtime"), &message, Some(hint));
             }
         }
@@ -369,7 +376,7 @@ impl Notes<'_> {
     }
 
     fn not_set(&mut self, path: &str, variable: &str) {
-        let hint = format!("export {variable} before you run the agent");
+        let hint = runtimes::template::not_set_hint(variable);
         self.error(path, &format!("the variable {variable} is not set"), Some(hint));
     }
 

@@ -1,17 +1,19 @@
 //! Mistakes that people make in good faith, with the line that they meant: an agent that Ostler knows
 //! configured as one that speaks JSON lines, a runtime's name in `type`, a whole command line in one
-//! key, a time with its unit. Pure: `check.rs` and `read.rs` say where each stands.
+//! key. Pure: `check.rs` and `read.rs` say where each stands.
 
 use super::command_line;
 use super::file::{Adapter, Agent};
 use super::nearest::nearest;
+use super::resolve::HTTP_RUNTIME;
 use super::words::AdapterType;
 use contract::Card;
 use runtimes::{acp, registry};
 
 /// Says what is wrong with an adapter of type process whose program is an agent that Ostler drives by
-/// its own runtime or by ACP, and which does not speak JSON lines: the message and the hint.
-pub fn process_of_a_runtime(name: &str, binary: &str) -> Option<(String, String)> {
+/// its own runtime or by ACP, and which does not speak JSON lines: the message and the hint. `name` is
+/// that of the adapter in the file; an adapter of the command line has none.
+pub fn process_of_a_runtime(name: Option<&str>, binary: &str) -> Option<(String, String)> {
     let (id, label, adapter) = match registry::by_binary(binary) {
         Some(runtime) => {
             let Card { id, label, .. } = runtime.card();
@@ -19,27 +21,57 @@ pub fn process_of_a_runtime(name: &str, binary: &str) -> Option<(String, String)
             (id, label, adapter)
         }
         None => {
-            let program = binary.rsplit('/').next().unwrap_or_default();
-            let known = acp::cards::all().find(|known| known.binary == program)?;
+            let known = acp::cards::by_binary(binary)?;
             let adapter =
                 format!("\"type\": \"acp\", \"binary\": {binary:?}{}", args_key(known.args));
             (known.id.to_owned(), known.label.to_owned(), adapter)
         }
     };
     let message = format!("{label} does not speak the JSON lines of type process");
-    let line = format!("\"{name}\": {{ {adapter} }}");
-    let hint = match name == id {
-        true => format!("use `ostler run {id}` without an adapter of this name, or write {line}"),
-        false => format!("use `ostler run {id}`, or write {line}"),
-    };
+    let hint = name.map_or(format!("use `ostler run {id}`"), |name| {
+        let line = format!("\"{name}\": {{ {adapter} }}");
+        match name == id {
+            true => {
+                format!("use `ostler run {id}` without an adapter of this name, or write {line}")
+            }
+            false => format!("use `ostler run {id}`, or write {line}"),
+        }
+    });
     Some((message, hint))
 }
 
-/// The same for an adapter that is about to be run, or has just failed.
-pub fn of_adapter(adapter: &contract::plan::Adapter) -> Option<(String, String)> {
-    let is_process = adapter.runtime == AdapterType::Process.word();
-    let binary = adapter.binary.as_deref().filter(|_| is_process)?;
-    process_of_a_runtime(&adapter.name, binary)
+/// Says what is wrong with an adapter of type acp whose program speaks ACP only through another one.
+pub fn acp_of_a_bridge(binary: &str) -> Option<(String, String)> {
+    if acp::cards::by_binary(binary).is_some() {
+        return None;
+    }
+    let Card { id, label, .. } = registry::by_binary(binary)?.card();
+    let bridge = &registry::by_acp().iter().find(|laned| laned.runtime == id)?.known;
+    let message = format!("{label} speaks ACP only through {}", bridge.binary);
+    let hint = format!("use `ostler run {}`, or write \"binary\": {:?}", bridge.id, bridge.binary);
+    Some((message, hint))
+}
+
+/// The same two for an adapter that is about to be run, or has just failed. `in_file` tells whether it
+/// is one of the configuration.
+pub fn of_adapter(adapter: &contract::plan::Adapter, in_file: bool) -> Option<(String, String)> {
+    let binary = adapter.binary.as_deref()?;
+    match AdapterType::ALL.into_iter().find(|kind| kind.word() == adapter.runtime)? {
+        AdapterType::Process => {
+            process_of_a_runtime(in_file.then_some(adapter.name.as_str()), binary)
+        }
+        AdapterType::Acp => acp_of_a_bridge(binary),
+        AdapterType::Cli | AdapterType::Http => None,
+    }
+}
+
+/// The type to write in place of a `runtime` that is a way to drive agents and no agent.
+pub fn type_of_runtime(runtime: &str) -> Option<AdapterType> {
+    AdapterType::ALL
+        .into_iter()
+        .find(|kind| kind.word() == runtime)
+        .or_else(|| (runtime == HTTP_RUNTIME).then_some(AdapterType::Http))
+        .filter(|_| registry::find(runtime).is_some())
 }
 
 /// The hint for a runtime that does not exist.
@@ -85,25 +117,6 @@ fn args_key(args: &[impl std::fmt::Debug]) -> String {
         true => String::new(),
         false => format!(", \"args\": [{}]", args.join(", ")),
     }
-}
-
-/// The hint for a time that is written with its unit where seconds are wanted.
-pub fn seconds_hint(path: &str, given: &str) -> Option<String> {
-    if !path.ends_with("Sec") {
-        return None;
-    }
-    let given = given.trim().to_ascii_lowercase();
-    let digits = given.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(given.len());
-    let (number, unit) = given.split_at(digits);
-    let unit_seconds = match unit.trim() {
-        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
-        "h" | "hour" | "hours" => 3_600.0,
-        "d" | "day" | "days" => 86_400.0,
-        _ => return None,
-    };
-    let seconds = number.parse::<f64>().ok()? * unit_seconds;
-    Some(format!("write {seconds}, without quotes: it is a number of seconds"))
 }
 
 /// The built-in runtime that an agent of the file hides although it runs something else.

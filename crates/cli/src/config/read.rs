@@ -8,6 +8,7 @@ use super::file::File;
 use super::mistaken;
 use super::nearest::did_you_mean;
 use super::words::AdapterType;
+use contract::plan::Limit;
 use contract::{Code, limits};
 use jsonc_parser::ast::{self, ObjectProp};
 use jsonc_parser::common::Ranged as _;
@@ -88,6 +89,10 @@ pub fn read(text: &str) -> Reading {
     Reading { file, findings, is_empty, text: text.to_owned(), places }
 }
 
+/// The hint for a text that is no duration.
+const SECONDS_HINT: &str =
+    "give a number of seconds, or a duration such as \"90s\", \"10m\" or \"2h\"";
+
 /// More mistakes than this in one file help nobody.
 const FINDINGS_MAX: usize = 50;
 
@@ -154,8 +159,7 @@ impl<'a> Walk<'a> {
                 self.wrong_word(&given.value, &choices, path, at);
             } else {
                 let message = format!("expected {}, found {}", expected(&choices), found(node));
-                let hint = text_of(node).and_then(|given| mistaken::seconds_hint(path, given));
-                self.wrong(path, Some(at), message, hint);
+                self.wrong(path, Some(at), message, None);
             }
             return None;
         }
@@ -210,16 +214,52 @@ impl<'a> Walk<'a> {
                 (None, Some(schema)) => schema,
                 (None, None) => &ANYTHING,
             };
-            if let Some(value) = self.value(&property.value, schema, &inner) {
+            let value = match text_of(&property.value) {
+                Some(text) if self.is_duration(text, schema, &name) => {
+                    self.seconds(text, schema, (&inner, property.value.start()), divisor)
+                }
+                Some(_) | None => {
+                    self.value(&property.value, schema, &inner).map(|it| scaled(it, divisor))
+                }
+            };
+            if let Some(value) = value {
                 // A key that is null is a key that is not there.
                 let absent = value.is_null() && properties.is_some();
                 if !absent {
-                    kept.insert(name, scaled(value, divisor));
+                    kept.insert(name, value);
                 }
             }
         }
         self.missing_keys(object, schema, &seen, path);
         Some(Value::Object(kept))
+    }
+
+    /// Whether a text stands where seconds are wanted, and is no word that is taken there.
+    fn is_duration(&self, text: &str, schema: &Value, key: &str) -> bool {
+        let choices = choices(self.schema, schema);
+        key.ends_with("Sec")
+            && choices.iter().any(|choice| choice["type"] == "number")
+            && !words(&choices).contains(&text)
+    }
+
+    /// The seconds of a duration such as `10m`, as the command line takes it.
+    fn seconds(
+        &mut self,
+        text: &str,
+        schema: &Value,
+        (path, at): (&str, usize),
+        divisor: f64,
+    ) -> Option<Value> {
+        // A key in another unit, such as `timeout_ms`, takes a number alone.
+        let given = if divisor == 1.0 { Limit::parse(text) } else { None };
+        if let Some(Limit::Ms(ms)) = given {
+            return Some(json!(ms as f64 / 1000.0));
+        }
+        let mut wanted = choices(self.schema, schema);
+        wanted.retain(|choice| choice.get("pattern").is_none());
+        let message = format!("expected {}, found {text:?}", expected(&wanted));
+        self.wrong(path, Some(at), message, (divisor == 1.0).then(|| SECONDS_HINT.to_owned()));
+        None
     }
 
     fn missing_keys(
@@ -269,7 +309,6 @@ impl<'a> Walk<'a> {
     fn wrong_word(&mut self, given: &str, choices: &[&Value], path: &str, at: usize) {
         let message = format!("expected {}, found {given:?}", expected(choices));
         let hint = did_you_mean(given, words(choices))
-            .or_else(|| mistaken::seconds_hint(path, given))
             .or_else(|| is_adapter_type(path).then(|| mistaken::type_hint(given)).flatten());
         self.wrong(path, Some(at), message, hint);
     }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub const SKILLS_DIR: &str = "skills";
 
 /// The registry's id of the runtime for agents that are reached by HTTP.
-const HTTP_RUNTIME: &str = "remote";
+pub(super) const HTTP_RUNTIME: &str = "remote";
 
 /// A configuration without mistakes of form.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -118,6 +118,14 @@ pub fn resolve_agent(
     }
     known_placeholders(adapter_name, &adapter, agent)?;
     Ok(overlay(config, name, flags, adapter, agent))
+}
+
+/// The program that a name starts; none for an agent elsewhere, and for what is built in.
+pub fn program(name: &str, config: &Config) -> Result<Option<String>, Fault> {
+    let adapter = resolve(name, config)?.adapter;
+    let card = runtimes::registry::of(&adapter)?.card();
+    let required = card.requires.into_iter().next().map(|required| required.binary);
+    Ok(adapter.binary.filter(|binary| !binary.is_empty()).or(required))
 }
 
 /// What to run when the adapter is already known, as for `--process CMD`.

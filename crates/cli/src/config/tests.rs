@@ -443,7 +443,11 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
         r#"{"a": {"type": "claude"}}"#,
         r#"{"a": {"type": "acp", "command": "gemini --acp"}}"#,
         r#"{"a": {"type": "http", "baseUrl": "https://x", "colour": 1}}"#,
-        r#"{"a": {"type": "process", "binary": "x", "timeoutSec": "10 minutes", "graceSec": "5s"}}"#,
+        r#"{"a": {"type": "process", "binary": "x", "timeoutSec": "10 minutes", "graceSec": "unlimited"}}"#,
+        r#"{"a": {"type": "process", "binary": "x", "commandTimeoutMs": "10m", "silenceSec": ""}}"#,
+        r#"{"a": {"type": "cli", "runtime": "acp"}}"#,
+        r#"{"a": {"type": "cli", "runtime": "remote"}}"#,
+        r#"{"a": {"type": "acp", "binary": "claude"}}"#,
         r#"{"claude": {"type": "process", "binary": "my-bot"}}"#,
         r#"{"gemini": {"type": "cli", "runtime": "claude"}}"#,
     ];
@@ -470,9 +474,22 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
       the keys of type http are account, allowInsecure, askTimeoutSec, auth, baseUrl, costModel, env, envCompat, envPassthrough, firstOutputSec, graceSec, lingerSec, maxConcurrent, maxConcurrentSessions, maxOutputBytes, mcp, model, patienceSec, permission, protocol, quota, rotation, silenceSec, skills, timeoutSec, trace, type
 
     Error: invalid_config: adapters.a.timeoutSec: expected a number or "unlimited", found "10 minutes" (line 1, column 69)
-      write 600, without quotes: it is a number of seconds
-    Error: invalid_config: adapters.a.graceSec: expected a number, found a string (line 1, column 95)
-      write 5, without quotes: it is a number of seconds
+      give a number of seconds, or a duration such as "90s", "10m" or "2h"
+    Error: invalid_config: adapters.a.graceSec: expected a number, found "unlimited" (line 1, column 95)
+      give a number of seconds, or a duration such as "90s", "10m" or "2h"
+
+    Error: invalid_config: adapters.a.timeoutSec: expected a number or "unlimited", found "10m" (line 1, column 75)
+    Error: invalid_config: adapters.a.silenceSec: expected a number or "unlimited", found "" (line 1, column 96)
+      give a number of seconds, or a duration such as "90s", "10m" or "2h"
+
+    Error: invalid_config: adapters.a.runtime: 'acp' is not an agent but a way to drive one (line 1, column 36)
+      write "type": "acp", without `runtime`
+
+    Error: invalid_config: adapters.a.runtime: 'remote' is not an agent but a way to drive one (line 1, column 36)
+      write "type": "http", without `runtime`
+
+    Warning: invalid_config: adapters.a.type: Claude Code speaks ACP only through claude-agent-acp (line 1, column 21)
+      use `ostler run claude-acp`, or write "binary": "claude-agent-acp"
 
     Warning: invalid_config: adapters.claude: `ostler run claude` runs this adapter of type process, not the built-in claude (line 1, column 15)
       give it another name to keep both
@@ -491,6 +508,20 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
         let said = findings(empty, &Vars::new());
         assert!(said.starts_with("Warning: invalid_config: the file is empty"), "{said}");
     }
+}
+
+#[test]
+fn durations_are_read_as_on_the_command_line() {
+    let text = r#"{ "adapters": { "a": { "type": "process", "binary": "x", "timeoutSec": "10m",
+        "graceSec": "500ms", "silenceSec": "unlimited", "firstOutputSec": "90", "patienceSec": 7,
+        "env": { "A_Sec": "10m" } } } }"#;
+    let adapter = resolve("a", &loaded(text).unwrap()).unwrap().adapter;
+    let clocks = adapter.clocks;
+    let ms = |ms| Some(contract::plan::Limit::Ms(ms));
+    assert_eq!((clocks.wall, clocks.first_output), (ms(600_000), ms(90_000)));
+    assert_eq!((clocks.term_ms, clocks.patience_ms), (Some(500), Some(7_000)));
+    assert_eq!(clocks.silence, Some(contract::plan::Limit::Unlimited));
+    assert_eq!(adapter.env["A_Sec"], "10m");
 }
 
 #[test]

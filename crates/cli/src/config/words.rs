@@ -1,11 +1,11 @@
 //! The words and numbers a value of `ostler.json` may be: closed choices, seconds, and seconds that
-//! may be `unlimited`. Each reads and writes exactly what its schema says; 0 seconds stands for the
+//! may be `unlimited`; a duration such as `10m` is seconds by the time it comes here. Each reads and writes exactly what its schema says; 0 seconds stands for the
 //! default everywhere.
 
 use contract::plan::Limit;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::borrow::Cow;
 
 macro_rules! choices {
@@ -48,6 +48,15 @@ choices! {
     LogFormat { Text = "text", Json = "json" }
 }
 
+fn seconds_schema() -> Value {
+    json!({ "type": "number", "minimum": 0 })
+}
+
+/// A text such as `10m`, which is read as seconds (`read.rs`).
+fn duration_schema() -> Value {
+    json!({ "type": "string", "pattern": "^[0-9.]+(ms|s|m|h)?$" })
+}
+
 /// A number of seconds; 0 stands for the default.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -67,7 +76,7 @@ impl JsonSchema for Seconds {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({ "type": "number", "minimum": 0 })
+        json_schema!({ "anyOf": [seconds_schema(), duration_schema()] })
     }
 }
 
@@ -119,8 +128,9 @@ impl JsonSchema for Patience {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "anyOf": [
-                { "type": "number", "minimum": 0 },
+                seconds_schema(),
                 { "type": "string", "const": Self::WORD },
+                duration_schema(),
             ]
         })
     }

@@ -190,6 +190,17 @@ pub fn lines(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
+/// A text in lines behind a sign; the lines after the first begin below the text.
+pub fn hanging(sign: &str, text: &str, columns: usize) -> Vec<String> {
+    let room = width(sign);
+    let broken = lines(text, columns.saturating_sub(room));
+    let line = |(i, line): (usize, String)| match i {
+        0 => format!("{sign}{line}"),
+        _ => format!("{:room$}{line}", ""),
+    };
+    broken.into_iter().enumerate().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,13 +6,13 @@ use super::page::Page;
 use super::tone::Colour;
 use super::{home_relative, tail};
 use contract::plan::{EnvSource, LaunchPlan};
+use contract::view::RunView;
 use std::path::Path;
-use store::RunRow;
 
 /// The sheet of a plan, without a newline at its end.
 pub fn launch_plan(
     plan: &LaunchPlan,
-    run: &RunRow,
+    run: &RunView,
     home: Option<&Path>,
     (columns, colour): (usize, Colour),
 ) -> String {
@@ -95,16 +95,17 @@ mod tests {
             "stdin": "stream_json", "framing": "lines", "secrets": [],
         }))
         .unwrap();
-        let run: RunRow = serde_json::from_value(json!({
+        let run: RunView = serde_json::from_value(json!({
+            "run_id": "run_00000000000000000000000022330001",
+            "task_id": "task_00000000000000000000000022330001",
             "id": "run_00000000000000000000000022330001",
             "task": "task_00000000000000000000000022330001",
-            "fence": 1, "state": "settled", "holder": "h", "head_seq": 1, "agent": "scout",
-            "lease_expires_at": "2026-11-16T15:10:00.000Z", "adapter": "claude",
-            "runtime": "claude", "cwd": "/home/ada/parser", "prompt_preview": "x",
+            "state": "settled", "head_seq": 1, "agent": "scout", "adapter": "claude",
+            "runtime": "claude", "cwd": "/srv/ada/parser", "prompt_preview": "x",
             "started_at": "2026-11-16T15:10:00.000Z",
         }))
         .unwrap();
-        let home = Some(Path::new("/home/ada"));
+        let home = Some(Path::new("/srv/ada"));
         insta::assert_snapshot!(launch_plan(&plan, &run, home, (72, Colour::Off)), @r"
         launch plan of 22330001
 

@@ -1,8 +1,9 @@
 //! What doctor found, for people: one line per agent that is there, its warnings below it, and what
 //! is not installed at the end with the command that installs it. Asked about one agent it shows
-//! every check. What is to be read in full is not cut: the terminal breaks it. Pure.
+//! every check. What is to be read in full is broken into lines and not cut. Pure.
 
 use super::clean::{clean, one_line};
+use super::flow;
 use super::measure::{fit, pad, width};
 use super::tone::{Colour, Tone};
 use contract::diagnosis::{Check, CheckCode, CheckLevel, Diagnosis, Status};
@@ -32,7 +33,7 @@ pub fn practice(found: &Practice<'_>, whole: bool, columns: usize, colour: Colou
         lines.push(title(diagnosis, room, columns, colour));
         let shown = |check: &&Check| whole || check.level != CheckLevel::Info;
         for check in diagnosis.checks.iter().filter(shown) {
-            lines.extend(check_lines(check, whole, colour));
+            lines.extend(check_lines(check, whole, columns, colour));
         }
     }
     if !absent.is_empty() {
@@ -97,7 +98,7 @@ fn title(diagnosis: &Diagnosis, room: usize, columns: usize, colour: Colour) -> 
     format!("{}{}", colour.paint(tone, mark), fit(rest.trim_end(), columns.saturating_sub(1)))
 }
 
-fn check_lines(check: &Check, whole: bool, colour: Colour) -> Vec<String> {
+fn check_lines(check: &Check, whole: bool, columns: usize, colour: Colour) -> Vec<String> {
     let (mark, tone) = match check.level {
         CheckLevel::Info => ("·", Tone::Gray),
         CheckLevel::Warn => ("!", Tone::Tool),
@@ -109,13 +110,14 @@ fn check_lines(check: &Check, whole: bool, colour: Colour) -> Vec<String> {
         true => format!("{word}: {}", one_line(&check.message)),
         false => one_line(&check.message),
     };
-    let mut lines = vec![format!("    {} {said}", colour.paint(tone, mark))];
+    let mut lines = flow::hanging(&format!("    {mark} "), &said, columns);
+    lines[0] = lines[0].replacen(mark, &colour.paint(tone, mark), 1);
     let detail = check.detail.as_deref().filter(|detail| whole && !detail.is_empty());
     for line in detail.map(clean).unwrap_or_default().lines() {
         lines.push(colour.paint(Tone::Gray, &format!("        {}", one_line(line))));
     }
     if let Some(hint) = check.hint.as_deref().filter(|hint| !hint.is_empty()) {
-        lines.push(format!("      → {}", one_line(hint)));
+        lines.extend(flow::hanging("      → ", &one_line(hint), columns));
     }
     lines
 }

@@ -11,11 +11,11 @@ use super::tone::{Colour, Tone};
 use super::totals::mark;
 use contract::event::BudgetLevel;
 use contract::state::WaitingFor;
+use contract::view::RunView;
 use contract::{Outcome, TaskId, TaskState, Timestamp};
 use host::ops::ask::OpenAsk;
 use host::ops::task::{TaskSheet, TaskView};
 use std::collections::BTreeMap;
-use store::RunRow;
 
 const HEADS: [&str; 5] = ["TASK", "WHEN", "AGENT", "STATE", "TITLE"];
 const GAP: &str = "  ";
@@ -208,7 +208,7 @@ fn title(task: &TaskView) -> String {
     }
 }
 
-fn one_run(run: &RunRow, now: Timestamp) -> String {
+fn one_run(run: &RunView, now: Timestamp) -> String {
     let id = run.id.to_string();
     let outcome = match run.outcome {
         Some(outcome) => format!("{} {}", mark(outcome).0, outcome.word().replace('_', " ")),

@@ -575,6 +575,9 @@ fn refused_token_of_a_remote_names_the_flag() {
     let message = "the credentials were refused: auth: it answered 401 Unauthorized";
     let shown = screen(&[ended("failed", json!({"code": "auth_failed", "message": message}))]);
     assert!(shown.contains("→ give the token of the remote with --token-env NAME"), "{shown}");
+    let message = format!("{message}; the token in TK was refused");
+    let shown = screen(&[ended("failed", json!({"code": "auth_failed", "message": message}))]);
+    assert!(shown.contains("→ put a valid token") && !shown.contains("--token-env"), "{shown}");
 }
 
 #[test]

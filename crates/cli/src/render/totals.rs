@@ -264,10 +264,15 @@ impl Totals {
             return Some(hint.to_owned());
         }
         // The courier of a remote names the part of its configuration first.
-        let is_of_remote = result.message.as_deref().is_some_and(|said| said.contains(": auth: "));
-        if code == Code::AuthFailed && is_of_remote {
-            let hint = "give the token of the remote with --token-env NAME, or check `auth` of its \
-                        adapter";
+        let said = result.message.as_deref().unwrap_or_default();
+        if code == Code::AuthFailed && said.contains(": auth: ") {
+            let hint = match said.contains("; the token in ") {
+                true => "put a valid token of the remote into that variable",
+                false => {
+                    "give the token of the remote with --token-env NAME, or with `auth` of its \
+                     adapter"
+                }
+            };
             return Some(hint.to_owned());
         }
         let seen = self.error.as_ref().filter(|error| error.code == code);

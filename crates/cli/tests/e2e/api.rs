@@ -246,12 +246,16 @@ fn tokens_are_given_listed_and_taken_away_by_command() {
     let listed = ostler.says(&["token", "list"]);
     assert!(listed.stdout.contains("viewer") && listed.stdout.contains("ci"), "{}", listed.stdout);
     assert!(!listed.stdout.contains(&token));
+    let head: Vec<_> = listed.stdout.lines().next().unwrap().split_whitespace().collect();
+    assert_eq!(head, ["ID", "SCOPE", "UNTIL", "NAME"]);
+    assert!(!listed.stdout.contains(".000Z"), "times are those of people: {}", listed.stdout);
     let twice = ostler.says(&["token", "add", "--name", "ci", "--scope", "admin"]);
     assert_ne!(twice.code, 0, "{}", twice.stdout);
     assert_eq!(ostler.says(&["token", "revoke", "ci"]).code, 0);
     assert_eq!(host(), 401);
     let link = ostler.says(&["token", "link", "--scope", "viewer"]);
     assert!(link.stdout.contains("/sign-in?code="), "{}{}", link.stdout, link.stderr);
+    assert!(link.stderr.contains("as viewer"), "{}", link.stderr);
 }
 
 #[test]
@@ -303,6 +307,35 @@ fn runs_are_filtered_and_paged() {
         let answer = door.owner("GET", &format!("/api/v1/runs?{wrong}"), "");
         assert_eq!(answer.status, 400, "{wrong}");
     }
+}
+
+#[test]
+fn internals_of_runs_are_not_shown() {
+    let door = Door::open();
+    let run = parsed(&start(&door, "hello", None))["run_id"].as_str().unwrap().to_owned();
+    ended(&door, &run);
+    let listed = get(&door, "/api/v1/runs")["items"][0].clone();
+    let shown = get(&door, &format!("/api/v1/runs/{run}"));
+    let task = shown["task_id"].as_str().unwrap();
+    let of_task = get(&door, &format!("/api/v1/tasks/{task}"))["runs"][0].clone();
+    let said = door.ostler.says(&["runs", "--json"]).stdout;
+    let by_command = serde_json::from_str::<Value>(&said).unwrap()[0].clone();
+    for row in [listed, shown, of_task, by_command] {
+        assert_eq!(row["run_id"], run.as_str(), "{row}");
+        for name in ["fence", "holder", "lease_expires_at", "pid"] {
+            assert!(row.get(name).is_none(), "{name}: {row}");
+        }
+    }
+}
+
+#[test]
+fn a_relative_directory_is_refused() {
+    let door = Door::open();
+    let body = json!({ "agent": "demo", "prompt": "hello", "cwd": "." }).to_string();
+    let answer = door.owner("POST", "/api/v1/runs", &body);
+    let problem = parsed(&answer);
+    assert_eq!(problem["code"], "bad_workspace", "{problem}");
+    assert_eq!(problem["detail"], "`cwd` must be an absolute path, not '.'");
 }
 
 #[test]

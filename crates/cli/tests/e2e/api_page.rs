@@ -1,13 +1,12 @@
 //! `docs/api.md` as its readers play it: every command of its console blocks is typed into one shell, in
-//! order, with `curl` and `jq`, and the lines under it must be what comes back. The page's address is
-//! that of the test's own server; `…` stands for anything.
+//! order and once, as when the page is pasted, with `curl` and `jq`, and the lines under it must be what
+//! comes back. The page's address is that of the test's own server; `…` stands for anything.
 
 use crate::console::{Ids, fits, steps};
 use crate::door::Door;
-use crate::ostler::{BOUND_MS, program};
+use crate::ostler::program;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
-use testkit::until;
 
 const PAGE: &str = include_str!("../../../../docs/api.md");
 /// The address that the page has.
@@ -54,23 +53,10 @@ fn api_page_examples_run_as_printed() {
     assert!(steps.len() >= 8, "the page has its commands: {steps:#?}");
     for step in &steps {
         let command = step.command.replace(ADDRESS, &door.address);
-        // A look is repeated until it shows what the page promises: readers take their time.
-        let looks = !["-X", "--json"].iter().any(|sends| command.contains(sends));
-        let mut said = types(&command);
-        let right = |said: &[String]| fits(&step.promised, said, &mut Ids::new());
-        if looks && !right(&said) {
-            let what = format!(
-                "`{command}` to say\n{}\nit said\n{}",
-                step.promised.join("\n"),
-                said.join("\n")
-            );
-            said = until(&what, BOUND_MS, || {
-                let said = types(&command);
-                right(&said).then_some(said)
-            });
-        }
+        let said = types(&command);
         let promised = step.promised.join("\n");
-        assert!(right(&said), "`{command}` promises\n{promised}\n\nand says\n{}", said.join("\n"));
+        let right = fits(&step.promised, &said, &mut Ids::new());
+        assert!(right, "`{command}` promises\n{promised}\n\nand says\n{}", said.join("\n"));
     }
     drop(input);
     let _ = shell.wait();

@@ -108,7 +108,12 @@ fn the_official_sdk_finds_every_tool_and_hands_a_task_over() {
         };
         assert_eq!(hinted("list_runtimes")["readOnlyHint"], true);
         assert_eq!(hinted("stop_run")["destructiveHint"], true);
-        assert_eq!(hinted("start_run")["idempotentHint"], false);
+        let start = hinted("start_run");
+        assert_eq!(
+            (&start["idempotentHint"], &start["destructiveHint"]),
+            (&json!(false), &json!(true))
+        );
+        assert_eq!(hinted("answer")["destructiveHint"], true);
         assert!(tools.iter().all(|tool| tool["inputSchema"]["type"] == "object"), "{tools:#?}");
         let results = &said["results"];
         let task = &results[0]["value"]["task"]["task_id"];
@@ -193,11 +198,57 @@ fn assistant_delegates_work_and_brings_it_back() {
     assert!(!failed && answered["taken"] == true, "{answered}");
     let (told, _) = assistant.call("wait_run", json!({ "run": asking }));
     assert_eq!(told["approvals"], json!([]), "an answered approval is not told again: {told}");
+    until("the end of the run", BOUND_MS, || {
+        let (told, _) = assistant.call("wait_run", json!({ "run": asking, "seconds": 5 }));
+        (told["done"] == true).then_some(())
+    });
+    for (tool, hint) in
+        [("show_diff", "in a worktree"), ("apply", "in a worktree"), ("stop_run", "call show_run")]
+    {
+        let (told, failed) = assistant.call(tool, json!({ "run": asking }));
+        assert!(failed && told["hint"].as_str().unwrap().contains(hint), "{tool}: {told}");
+    }
     for wrong in [json!({ "budget_usd": -1 }), json!({ "timeout_minutes": 0 })] {
         let mut request = json!({ "agent": "demo", "prompt": "x" });
         request.as_object_mut().unwrap().extend(wrong.as_object().unwrap().clone());
         let (told, failed) = assistant.call("start_run", request);
         assert!(failed && told["code"] == "usage", "{told}");
     }
+    assert_eq!(assistant.leave(), 0);
+}
+
+#[test]
+fn assistant_finds_configured_adapters() {
+    let ostler = Ostler::new();
+    let config = json!({ "adapters": {
+        "mine": { "type": "process", "binary": testkit::fake_agent() },
+        "gone": { "type": "acp", "binary": "qwen" },
+        "far": { "type": "http", "baseUrl": "http://127.0.0.1:9" },
+    } });
+    ostler.instance.write_config(&config.to_string());
+    let mut assistant = Assistant::new(&ostler);
+    let (listed, _) = assistant.call("list_runtimes", json!({}));
+    assert_eq!(
+        listed["adapters"],
+        json!([
+            { "name": "far", "type": "http" },
+            { "name": "gone", "ready": false, "type": "acp" },
+            { "name": "mine", "ready": true, "type": "process" },
+        ])
+    );
+    let request = json!({ "agent": "gone", "prompt": "x" });
+    assistant.call("start_run", request.clone());
+    let run = assistant.call("start_run", request).0["run_id"].clone();
+    let ended = until("the end of the run", BOUND_MS, || {
+        let (told, _) = assistant.call("wait_run", json!({ "run": run, "seconds": 5 }));
+        (told["done"] == true).then_some(told)
+    });
+    assert_eq!(ended["run"]["code"], "not_installed", "{ended}");
+    let hint = ended["hint"].as_str().expect("what to do about it");
+    assert!(hint.contains("npm install -g @qwen-code/qwen-code"), "{ended}");
+    let (runs, _) = assistant.call("list_runs", json!({ "limit": 1 }));
+    assert!(runs["next"].is_string(), "{runs}");
+    let (rest, failed) = assistant.call("list_runs", json!({ "limit": 1, "after": runs["next"] }));
+    assert!(!failed && rest["runs"][0]["run_id"] != runs["runs"][0]["run_id"], "{rest}");
     assert_eq!(assistant.leave(), 0);
 }

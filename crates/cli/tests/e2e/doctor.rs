@@ -252,3 +252,56 @@ fn a_known_agent_as_process_is_explained() {
         "{said:?}"
     );
 }
+
+#[test]
+fn configured_variables_are_passed_or_missing() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    program(&bin, "mine", "echo 1.2.3");
+    ostler.instance.write_config(
+        r#"{ "adapters": {
+            "set": { "type": "process", "binary": "mine", "env": { "OTHER": "${MY_TOKEN}", "A_KEY": "x" } },
+            "unset": { "type": "process", "binary": "mine", "env": { "A": "${NOT_SET}" } } } }"#,
+    );
+    let vars = [("MY_TOKEN", "hush-1"), ("A_KEY", "hush-2")];
+    let set = with_path(&ostler, &bin, &["doctor", "set", "--json"], &vars);
+    let found = &diagnoses(&set)[0];
+    let gets = message(found, "environment_passed");
+    assert!(gets.ends_with("; the configuration sets: A_KEY, OTHER"), "{gets}");
+    assert!(!codes(found).contains(&"environment_not_passed"), "{found:#}");
+    let unset = with_path(&ostler, &bin, &["doctor", "unset", "--json"], &vars);
+    let found = &diagnoses(&unset)[0];
+    assert_eq!(unset.code, 3, "{found:#}");
+    assert!(message(found, "variable_not_set").contains("${NOT_SET}"), "{found:#}");
+    // One hint, wherever the fault is met.
+    let hint = "export NOT_SET before you run the agent";
+    for args in [&["doctor", "unset"][..], &["run", "unset", "x"], &["config", "check"]] {
+        let said = with_path(&ostler, &bin, args, &vars);
+        assert!(
+            said.code == 3 && format!("{}{}", said.stdout, said.stderr).contains(hint),
+            "{said:?}"
+        );
+    }
+}
+
+#[test]
+fn agents_known_by_acp_have_an_install_line() {
+    let ostler = Ostler::new();
+    let bin = ostler.instance.root().join("bin");
+    program(&bin, "unrelated", "true");
+    let install = "npm install -g @qwen-code/qwen-code";
+    for args in [&["doctor", "qwen-acp"][..], &["run", "qwen-acp", "hi"]] {
+        let said = with_path(&ostler, &bin, args, &[]);
+        let shown = format!("{}{}", said.stdout, said.stderr);
+        let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!(said.code, 4, "{shown}");
+        assert!(shown.contains(install) && !shown.contains("adapters.qwen-acp"), "{shown}");
+    }
+    ostler.instance.write_config(r#"{ "adapters": { "q": { "type": "acp", "binary": "qwen" } } }"#);
+    let said = with_path(&ostler, &bin, &["doctor", "q"], &[]);
+    let both = format!("fix adapters.q.binary, or install it: {install}");
+    assert!(said.stdout.contains(&both), "{said:?}");
+    // A command of the command line is in no file.
+    let said = with_path(&ostler, &bin, &["run", "--process", "qwen", "hi"], &[]);
+    assert!(!format!("{}{}", said.stdout, said.stderr).contains("\"qwen\":"), "{said:?}");
+}

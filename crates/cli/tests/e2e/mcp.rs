@@ -66,7 +66,8 @@ impl Guest {
         Self::at(ostler.instance.work(), command)
     }
 
-    fn at(work: PathBuf, command: &mut Command) -> Self {
+    /// The run of a command that works in this directory.
+    pub fn at(work: PathBuf, command: &mut Command) -> Self {
         let run = Running::of(command);
         let (token, url) = door(&work);
         Self { run, work, token, url }

@@ -1,8 +1,8 @@
 //! Calls of tools over MCP that wait for a person: they show signs of life while they wait, and a caller
 //! that leaves or cancels takes its question with it, so that a later answer does nothing.
 
-use crate::mcp::Guest;
-use crate::ostler::{BOUND_MS, Ostler};
+use crate::mcp::{AGENT, Guest};
+use crate::ostler::{BOUND_MS, Ostler, result};
 use serde_json::{Value, json};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -151,4 +151,21 @@ fn undeclared_capabilities_are_not_answered() {
         assert_eq!(answer["error"]["code"], -32601, "{method}: {answer}");
     }
     guest.finish();
+}
+
+#[test]
+fn calls_over_mcp_are_output() {
+    let ostler = Ostler::new();
+    let script = ostler.instance.root().join("agent.sh");
+    std::fs::write(&script, AGENT).unwrap();
+    let agent = json!({ "type": "process", "binary": "sh", "args": [script], "firstOutputSec": 3 });
+    ostler.instance.write_config(&json!({ "adapters": { "quiet": agent } }).to_string());
+    let mut command = ostler.command(&["run", "quiet", "be there", "--json"]);
+    let guest = Guest::at(ostler.instance.work(), &mut command);
+    guest.call("report_progress", &json!({ "summary": "looking" })).unwrap();
+    // It prints nothing until after the time for the first output.
+    std::thread::sleep(Duration::from_secs(4));
+    let events = guest.finish();
+    let end = result(&events);
+    assert_eq!(end["outcome"], "succeeded", "{end}");
 }

@@ -127,11 +127,24 @@ fn every_point_turns_red_for_a_server_that_breaks_it() {
 }
 
 #[test]
+fn a_missing_token_ends_judging_with_the_flag() {
+    let ostler = Ostler::new();
+    let remote = Remote::of(&ostler, &["--token-env", "REMOTE_TOKEN"]);
+    let said = ostler.says(&["conformance", "http", &remote.url]);
+    let why = "the server wants a token: give it with --token-env NAME";
+    assert!(said.code == 15 && said.stdout.contains(why), "{}", said.stdout);
+    let args = ["conformance", "http", &remote.url, "--token-env", "WRONG"];
+    let said = Said::from(ostler.command(&args).env("WRONG", "not-it").output().unwrap());
+    assert!(said.stdout.contains("refuses the token of --token-env"), "{}", said.stdout);
+}
+
+#[test]
 fn a_server_that_is_not_there_is_told_in_words() {
     let ostler = Ostler::new();
     let said = ostler.says(&["conformance", "http", "--", "http://127.0.0.1:9"]);
     assert_eq!(said.code, 15);
     assert!(said.stdout.contains("✗ create "), "{}", said.stdout);
+    assert!(said.stdout.contains("Connection refused"), "{}", said.stdout);
     let plain = ostler.says(&["conformance", "http", "http://127.0.0.1:9"]);
     assert_eq!((plain.code, &plain.stdout), (15, &said.stdout), "no `--` is needed");
     assert!(

@@ -345,7 +345,7 @@ impl Machine {
         let Some(place) = self.asks.open.iter().position(is_of_call) else { return };
         let ask = self.asks.open.remove(place);
         self.withdraw(ask, out);
-        let message = "withdrawn: the caller left before a person answered".to_owned();
+        let message = "the caller left before a person answered".to_owned();
         let answer = ToolAnswer::Error { code: Code::Cancelled, message };
         self.answer(now, tool_call_id.to_owned(), answer, 0, out);
     }

@@ -47,6 +47,9 @@ pub(super) struct Stopped {
     pub at_ms: u64,
     /// No grace is left to shorten.
     pub at_once: bool,
+    /// Its cause was told in an error of its own.
+    #[serde(default)]
+    pub explained: bool,
     /// How often the agent paid for something since a used-up budget stopped it.
     #[serde(default)]
     pub paid: u8,
@@ -184,6 +187,9 @@ impl Machine {
         self.deny_overdue(now, out);
         let Some(due) = self.due().filter(|due| due.at_ms <= now.mono_ms) else { return };
         let reached = Some(Reached::new(due.clock.name(), span(due.limit_ms)));
+        let silent = self.no_output_before(due.clock);
+        let explained = silent.is_some();
+        out.extend(silent.map(Step::Append));
         let (code, graces) = match due.clock {
             Clock::Budget => return self.weigh(now, out),
             Clock::TurnEnd => return self.stop_now(now, out),
@@ -204,6 +210,19 @@ impl Machine {
             }
         };
         self.stop(now, code, reached, graces, out);
+        if let Some(stopped) = &mut self.stopped {
+            stopped.explained = explained;
+        }
+    }
+
+    /// Says of a run that used up its time that the agent never printed anything: more time is then the
+    /// less likely remedy.
+    fn no_output_before(&self, clock: Clock) -> Option<Draft> {
+        let is_silent = clock == Clock::Wall && self.watch.is_launched() && !self.watch.is_heard();
+        let hint = "run its command by hand, and check that it flushes its output; raise --timeout \
+                    or timeoutSec if it starts slowly";
+        let what = "the agent printed nothing before its time was up";
+        is_silent.then(|| complaint(Code::TimeoutWall, Some(what), Some(hint), None))
     }
 
     /// Says which program did not answer, and how to find out why.
@@ -247,9 +266,16 @@ impl Machine {
             return;
         }
         let at_once = graces == Graces::None;
-        let at_ms = now.mono_ms;
-        let stopped =
-            Stopped { reason, reached, uncounted: None, went_on: false, at_ms, at_once, paid: 0 };
+        let stopped = Stopped {
+            reason,
+            reached,
+            uncounted: None,
+            went_on: false,
+            at_ms: now.mono_ms,
+            at_once,
+            explained: false,
+            paid: 0,
+        };
         let by = stopped.by();
         self.stopped = Some(stopped);
         if self.state == RunState::Planned {
@@ -386,6 +412,13 @@ impl Machine {
         self.keep_session(out);
     }
 
+    /// The trouble that was told with words of its own when it came.
+    fn told(&self) -> Option<Code> {
+        let stopped = self.stopped.as_ref().filter(|stopped| stopped.explained);
+        let stopped = stopped.map(|stopped| stopped.reason);
+        stopped.or(self.turns.model_error).or(self.held.map(|held| held.code))
+    }
+
     /// Whatever was called and not answered is answered now.
     fn answer_the_rest(&mut self, code: Code, out: &mut Vec<Step>) {
         let message = "the run ended before this call was answered".to_owned();
@@ -402,7 +435,7 @@ impl Machine {
             stopped: self.stopped.as_ref(),
             trouble: self.turns.model_error.or(self.turns.trouble()),
             resets_at: self.resets_at(),
-            told: self.turns.model_error.or(self.held.map(|held| held.code)),
+            told: self.told(),
             forced: self.forced,
             broken: self.broken.as_deref(),
             ungreeted: self.terms.greeting.is_some() && !self.watch.is_greeted(),

@@ -442,7 +442,11 @@ impl Machine {
                 self.calls.close_native(&tool_call_id);
                 self.watch.stir(now);
             }
-            Signal::ToolCalled(call) => self.take_call(now, call, out),
+            Signal::ToolCalled(call) => {
+                // A call over MCP is output too: an agent may print nothing until it is done.
+                self.watch.hear(now);
+                self.take_call(now, call, out);
+            }
             Signal::Asked(question) => self.take_question(now, question, out),
             Signal::AskWithdrawn { request } => self.drop_question(&request, out),
             Signal::Session { id } => self.name_session(id),

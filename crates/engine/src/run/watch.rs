@@ -13,12 +13,12 @@ pub(super) struct Watch {
     begun_ms: u64,
     /// Set by the launch; the wait for the first byte begins here.
     launched_ms: Option<u64>,
-    /// Whether any byte came since the launch.
+    /// Whether any byte or call came since the launch.
     heard: bool,
     /// Whether the first request of the agent's protocol was answered since the launch.
     #[serde(default)]
     greeted: bool,
-    /// The last byte, or the end of the last open call: silence counts from here.
+    /// The last byte or call, or the end of the last open call: silence counts from here.
     quiet_since_ms: u64,
     /// Set when the agent said that it is done, moved to when its input was closed, cleared when a new
     /// turn follows a mere result.
@@ -90,6 +90,7 @@ impl Watch {
         self.quiet_since_ms = now.mono_ms;
     }
 
+    /// The agent printed something, or called a tool.
     pub fn hear(&mut self, now: Now) {
         self.heard = true;
         self.quiet_since_ms = now.mono_ms;
@@ -102,6 +103,14 @@ impl Watch {
 
     pub fn is_greeted(&self) -> bool {
         self.greeted
+    }
+
+    pub fn is_launched(&self) -> bool {
+        self.launched_ms.is_some()
+    }
+
+    pub fn is_heard(&self) -> bool {
+        self.heard
     }
 
     /// Something that silence did not count against is over: silence counts from now.

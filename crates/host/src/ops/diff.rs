@@ -78,8 +78,10 @@ pub(super) fn tree_of(host: &Host, row: &RunRow) -> Result<Tree, Fault> {
         ),
         false => {
             let message = format!("{} worked in {}, not in a worktree", row.id, row.cwd);
-            Fault::new(Code::NotSupported, message)
-                .with_hint("see it there with `git diff`; a run with --worktree works in a copy")
+            Fault::new(Code::NotSupported, message).with_hint(
+                "see its changes there with `git diff`; only a run that is started in a \
+                     worktree has changes to show and apply",
+            )
         }
     })
 }

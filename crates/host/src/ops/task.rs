@@ -10,6 +10,7 @@ use super::run::{self, stored};
 use crate::Host;
 use contract::event::{Body, Event, Origin, Progress};
 use contract::state::{Review, WaitingFor};
+use contract::view::RunView;
 use contract::{Code, CommandId, Fault, RunId, TaskId, TaskState, Timestamp, limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -88,7 +89,7 @@ pub struct TaskSheet {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worktree_of: Option<RunId>,
     /// Its runs, the newest first.
-    pub runs: Vec<RunRow>,
+    pub runs: Vec<RunView>,
 }
 
 /// What someone said of a task.
@@ -211,7 +212,7 @@ pub async fn show(host: &Host, given: &str) -> Result<TaskSheet, Fault> {
         after: store.dependencies(task).await.map_err(stored)?,
         comments,
         last_progress,
-        runs,
+        runs: runs.into_iter().map(RunView::from).collect(),
         task: TaskView::of(row, standing.map(|standing| standing.ahead)),
     })
 }

@@ -25,6 +25,8 @@ pub struct Link {
     http: Client,
     address: Address,
     token: Option<HeaderValue>,
+    /// The variable that the token is from.
+    token_env: Option<String>,
 }
 
 /// Why a request had no answer that helps.
@@ -48,7 +50,8 @@ impl Link {
         let address = Address::find(&config.base_url, secret, config.allow_insecure).await?;
         let token = config.token.as_deref().map(bearer).transpose()?;
         let http = client(config, &address)?;
-        Ok(Self { http, address, token })
+        let token_env = config.auth.token_env().filter(|_| secret).map(str::to_owned);
+        Ok(Self { http, address, token, token_env })
     }
 
     /// The address of a resource, each part of its path by itself.
@@ -103,7 +106,7 @@ impl Link {
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(refused(response).await)
+        Err(refused(response, self.token_env.as_deref()).await)
     }
 
     /// Sends a request and reads its whole answer.
@@ -153,7 +156,7 @@ async fn body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, Troub
 }
 
 /// What a status that is no success means.
-async fn refused(response: Response) -> Trouble {
+async fn refused(response: Response, token_env: Option<&str>) -> Trouble {
     let status = response.status();
     let said = match body(response, REMOTE_ANSWER_BYTES_MAX).await {
         Ok(bytes) => serde_json::from_slice::<crate::wire::Refusal>(&bytes).unwrap_or_default(),
@@ -166,8 +169,11 @@ async fn refused(response: Response) -> Trouble {
     };
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-            let todo = "set its token with --token-env NAME, or with `auth` of its adapter";
-            Trouble::Lasting(Fault::new(Code::AuthFailed, format!("auth: {words}; {todo}")))
+            let token = match token_env {
+                Some(name) => format!("; the token in {name} was refused"),
+                None => String::new(),
+            };
+            Trouble::Lasting(Fault::new(Code::AuthFailed, format!("auth: {words}{token}")))
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => Trouble::Gone,
         StatusCode::CONFLICT
@@ -354,7 +360,7 @@ mod tests {
         });
         let address = Address { base: base.clone(), machines: vec![at] };
         let http = client(&config, &address).unwrap();
-        let link = Link { http, address, token: None };
+        let link = Link { http, address, token: None, token_env: None };
         let answer = link.answer(link.request(Method::GET, base.clone())).await.unwrap();
         assert_eq!(answer, b"hi");
         let asked = asked.await.unwrap();

@@ -86,6 +86,12 @@ pub fn find(id: &str) -> Option<&'static Known> {
     all().find(|known| known.id == id)
 }
 
+/// The agent whose program this is: a name on PATH, or a path that ends in it.
+pub fn by_binary(binary: &str) -> Option<&'static Known> {
+    let name = binary.rsplit('/').next().filter(|name| !name.is_empty())?;
+    all().find(|known| known.binary == name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

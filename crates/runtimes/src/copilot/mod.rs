@@ -53,7 +53,7 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Bounded,
     closing: "a result line with exit 0 after an answer and no abort; exit 0 alone is none",
-    use_when: "the account is one of GitHub, or the work is about its repositories",
+    use_when: "you have a GitHub account, or the work is about repositories there",
     dont_use_when: "tokens or dollars must be known: headless it tells neither, so no budget \
                     in them holds; or you want to be asked before each step",
 };

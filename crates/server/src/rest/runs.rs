@@ -3,7 +3,7 @@
 
 use super::describe::{self, Answer, Bytes, Described, Lines, Sent, Taken, Written};
 use super::page::page_of;
-use super::views::{self, RunAnswer};
+use super::views;
 use super::{Given, Named, Options, Perhaps, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -17,6 +17,7 @@ use axum::{Extension, Json};
 use contract::event::{Outcome, Remaining};
 use contract::speech::ToolAnswer;
 use contract::transcript::{self, Transcript};
+use contract::view::RunView;
 use contract::{
     AskId, Code, CommandId, Event, Fault, LaunchPlan, Page, RunId, RunState, Scope, Wish, limits,
 };
@@ -64,6 +65,11 @@ pub async fn start(
             .with_hint("name an agent of the configuration")
             .into());
     }
+    // A relative path would be one of the directory that the server was started in.
+    if !request.cwd.is_absolute() {
+        let message = format!("`cwd` must be an absolute path, not '{}'", request.cwd.display());
+        return Err(Fault::new(Code::BadWorkspace, message).into());
+    }
     request.run_id = request.run_id.or(chosen.0.map(RunId::new));
     let asked = run::start(&app.host, request).await?;
     failpoint::hit(Point::StartUnanswered);
@@ -97,7 +103,7 @@ pub struct ListQuery {
 pub async fn list(
     State(app): State<App>,
     Options(query): Options<ListQuery>,
-) -> Result<Json<Page<RunAnswer>>, Problem> {
+) -> Result<Json<Page<RunView>>, Problem> {
     let limit = page_of(query.limit);
     let since = query.since.as_deref().map(run::since).transpose()?;
     let ListQuery { agent, state, outcome, cwd, .. } = query;
@@ -130,7 +136,7 @@ pub enum ShowAs {
 #[serde(untagged)]
 #[schemars(rename = "RunOrTranscript")]
 pub enum Shown {
-    Run(Box<RunAnswer>),
+    Run(Box<RunView>),
     Transcript(Transcript),
 }
 

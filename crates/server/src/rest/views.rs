@@ -1,13 +1,14 @@
 //! Rows as the API shows them. An id has the same name wherever it appears: `run_id`, `task_id`,
-//! `agent_id`, `token_id`, `approval_id`. The older name `id` stays beside it for one release.
+//! `agent_id`, `token_id`, `approval_id`. The older name `id` stays beside it for one release. Runs are
+//! `contract::view::RunView`.
 
-use contract::{AgentId, AskId, RunId, TaskId, TokenId};
+use contract::{AgentId, AskId, TaskId, TokenId};
 use host::ops::agents::{AgentView, Saved};
 use host::ops::ask::OpenAsk;
 use host::ops::task::{TaskSheet, TaskView};
 use schemars::JsonSchema;
 use serde::Serialize;
-use store::{RunRow, TokenRow};
+use store::TokenRow;
 
 /// One line for each: its name, its name in the document, the row, and where its ids come from.
 macro_rules! views {
@@ -30,8 +31,6 @@ macro_rules! views {
 }
 
 views! {
-    /// A run: one agent's work on one task.
-    RunAnswer "Run" of RunRow { run_id: RunId = id, task_id: TaskId = task, }
     /// A task as listings show it.
     TaskAnswer "Task" of TaskView { task_id: TaskId = id, }
     /// A task with its runs, its comments and its budget.

@@ -38,7 +38,6 @@ impl Attempt {
     /// From its row and its events.
     pub fn of(row: &Value, events: &[Value]) -> Self {
         let fence = |event: Option<&Value>| event.and_then(|event| event["fence"].as_u64());
-        let last = row["fence"].as_u64().unwrap_or(0);
         let begun = |event: &Value| event["origin"] == "agent" || event["phase"] == "running";
         Self {
             id: row["id"].as_str().unwrap_or_default().to_owned(),
@@ -47,7 +46,7 @@ impl Attempt {
             outcome: row["outcome"].as_str().unwrap_or_default().to_owned(),
             code: serde_json::from_value(row["code"].clone()).ok(),
             launched: events.iter().any(begun),
-            fences: (fence(events.first()).unwrap_or(last), last),
+            fences: (fence(events.first()).unwrap_or(0), fence(events.last()).unwrap_or(0)),
         }
     }
 }

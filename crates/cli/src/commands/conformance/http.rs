@@ -43,8 +43,8 @@ pub(super) async fn judged(
         progress.plays(scene.word());
         let played = interrupted(async { Ok(judge.play(scene).await) }).await?;
         progress.found(&judge.book.findings())?;
-        if !played {
-            cut_short = Some("no server answers there");
+        if let Err(why) = played {
+            cut_short = Some(why);
             break;
         }
     }
@@ -103,15 +103,23 @@ fn number(id: &str) -> Option<u64> {
 }
 
 impl Judge {
-    /// Plays a scene; false when no server answers.
-    async fn play(&mut self, scene: Scene) -> bool {
+    /// Plays a scene; fails with the reason why no other scene can be played.
+    async fn play(&mut self, scene: Scene) -> Result<(), &'static str> {
         match scene {
             Scene::Strangers => {
                 let reached = self.caller.get("/healthz", None).await;
                 self.book.hold(Point::Health, reached.status == Some(200), || reached.told());
                 if reached.status.is_none() {
                     self.book.hold(Point::Create, false, || reached.told());
-                    return false;
+                    return Err("no server answers there");
+                }
+                let unknown = self.caller.get("/v1/sessions/no-such-session/events", None).await;
+                if unknown.status == Some(401) {
+                    self.book.hold(Point::Create, false, || unknown.told());
+                    return Err(match self.caller.has_token() {
+                        true => "the server refuses the token of --token-env",
+                        false => "the server wants a token: give it with --token-env NAME",
+                    });
                 }
                 self.strangers().await;
             }
@@ -119,7 +127,7 @@ impl Judge {
             Scene::Shutdown => self.shutdown().await,
             Scene::Deleted => self.deleted().await,
         }
-        true
+        Ok(())
     }
 
     /// A name that no other session has, on this server or the next.

@@ -8,9 +8,11 @@ use super::tools::{
 };
 use super::views;
 use crate::client::{Client, escaped};
+use crate::config::{self, Config};
 use crate::way::Way;
-use contract::event::Body;
-use contract::{AskId, Code, Fault, Page, RunId, RunState, Wish, misread};
+use contract::event::{self, Body};
+use contract::view::RunView;
+use contract::{AskId, Code, Fault, Page, RunId, RunState, Surface, Wish, misread};
 use futures::StreamExt as _;
 use host::ops::apply::ApplyRequest;
 use host::ops::ask;
@@ -23,7 +25,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
-use store::{CostRow, RunRow};
+use store::CostRow;
 
 /// Rows of a list whose length nobody says.
 const LISTED: u32 = 20;
@@ -31,6 +33,8 @@ const LISTED: u32 = 20;
 const LISTED_MAX: u32 = 100;
 /// How often a run that waits for a slot is asked for before it is given up.
 const TURNS_MAX: u32 = 5;
+/// The last events of a run in which its result and the error before it are looked for.
+const ENDING_EVENTS: u64 = 10;
 /// The longest patch that an answer holds.
 const PATCH_BYTES_MAX: usize = 20_000;
 /// Between two of those, where the host answered at once.
@@ -55,6 +59,7 @@ pub(super) struct Here<'a> {
     pub cwd: &'a Path,
     /// Its environment.
     pub vars: &'a BTreeMap<String, String>,
+    pub config: &'a Config,
 }
 
 pub(super) async fn perform(
@@ -122,15 +127,18 @@ pub(super) async fn perform(
             Ok(json!({ "agents": agents.iter().map(views::agent).collect::<Vec<_>>() }))
         }
         ToolName::ListRuns => {
-            let ListRuns { limit, live, agent, outcome, since } = read(args)?;
+            let ListRuns { limit, live, agent, outcome, since, after } = read(args)?;
             let limit = limit.unwrap_or(LISTED).min(LISTED_MAX);
             let mut path = format!("/api/v1/runs?limit={limit}&live={live}");
             let outcome = outcome.map(|outcome| outcome.word().to_owned());
-            for (name, value) in [("agent", agent), ("outcome", outcome), ("since", since)] {
+            let given =
+                [("agent", agent), ("outcome", outcome), ("since", since), ("before", after)];
+            for (name, value) in given {
                 path.extend(value.map(|value| format!("&{name}={}", escaped(&value))));
             }
-            let page: Page<RunRow> = way.ask(async |client| client.get(&path).await).await?;
-            Ok(json!({ "runs": page.items.iter().map(views::run).collect::<Vec<_>>() }))
+            let page: Page<RunView> = way.ask(async |client| client.get(&path).await).await?;
+            let runs: Vec<_> = page.items.iter().map(views::run).collect();
+            Ok(json!({ "runs": runs, "next": page.next }))
         }
         ToolName::ShowRun => {
             let ShowRun { run, after } = read(args)?;
@@ -282,20 +290,37 @@ async fn look(client: &Client, run: &str) -> Result<Value, Fault> {
         "approvals": open,
     });
     if row.state == RunState::Settled {
-        told["answer"] = json!(answer_of(client, &row).await?.as_deref().map(views::text));
+        let (answer, hint) = ending(client, &row).await?;
+        told["answer"] = json!(answer.as_deref().map(views::text));
+        if let Some(hint) = hint {
+            told["hint"] = hint.into();
+        }
     }
     Ok(told)
 }
 
-/// The final answer of a run that has ended: its last event has it.
-async fn answer_of(client: &Client, row: &RunRow) -> Result<Option<String>, Fault> {
-    let mut events = client.events(row.id, row.head_seq.saturating_sub(1)).await?;
+/// The final answer of a run that has ended, and what to do about its failure, from its last events.
+async fn ending(client: &Client, row: &RunView) -> Result<(Option<String>, Option<String>), Fault> {
+    let mut events = client.events(row.id, row.head_seq.saturating_sub(ENDING_EVENTS)).await?;
+    let mut error = None;
     while let Some(event) = events.next().await {
-        if let Body::Result(result) = event?.event()?.body {
-            return Ok(result.text);
+        let body = event?.event()?.body;
+        if let Body::Result(result) = body {
+            let hint = result.code.map(|code| hint(code, error.as_ref()));
+            return Ok((result.text, hint));
+        }
+        if let Body::Error(told) = body {
+            error = Some(told);
         }
     }
-    Ok(None)
+    Ok((None, None))
+}
+
+/// What to do about a failure: what was told with it, or the words of the fault table.
+fn hint(code: Code, told: Option<&event::Error>) -> String {
+    let own = told.filter(|told| told.code == code).and_then(|told| told.hint.clone());
+    let fault = Fault { hint: own, ..Fault::new(code, code.row().message) };
+    fault.hint_on(Surface::Tool).to_owned()
 }
 
 /// A diff whose patch fits an answer.
@@ -310,16 +335,24 @@ fn shortened(mut diff: Diff) -> Value {
     json!(diff)
 }
 
-/// The runtimes whose program is here, with when to use each; the names of the others. Runtimes that
-/// need an adapter of the configuration are found through list_agents instead.
+/// The runtimes whose program is here, with when to use each; the names of the others; the adapters of
+/// the configuration. A runtime that needs an adapter is found through those alone.
 fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
     let path = here.vars.get("PATH").map(String::as_str);
     let cards = runtimes::registry::all().iter().map(|runtime| runtime.card());
     let cards = cards.filter(|card| !card.needs_adapter());
+    let is_there = |program: &str| host::diagnose::find_program(program, path).is_some();
     let is_installed = |card: &contract::Card| {
-        let program = card.requires.first().map(|required| required.binary.as_str());
-        program.is_none_or(|program| host::diagnose::find_program(program, path).is_some())
+        card.requires.first().is_none_or(|required| is_there(&required.binary))
     };
+    let adapters = here.config.file.adapters.iter().map(|(name, adapter)| {
+        // One that cannot be resolved cannot be started; that of a remote is not known.
+        let ready = match config::program(name, here.config) {
+            Ok(program) => program.as_deref().map(is_there),
+            Err(_) => Some(false),
+        };
+        views::adapter(name, adapter.kind.word(), ready)
+    });
     let (installed, missing): (Vec<_>, Vec<_>) = cards.partition(is_installed);
     let mut described: Vec<_> = installed.iter().map(views::runtime).collect();
     described.iter_mut().for_each(|one| one["ready"] = true.into());
@@ -331,7 +364,8 @@ fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
         }));
     }
     let names: Vec<_> = missing.iter().map(|card| &card.id).collect();
-    json!({ "runtimes": described, "not_installed": names })
+    let adapters: Vec<_> = adapters.collect();
+    json!({ "runtimes": described, "adapters": adapters, "not_installed": names })
 }
 
 /// Dollars as a budget has them.

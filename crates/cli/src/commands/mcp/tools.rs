@@ -20,8 +20,11 @@ enum Effect {
     Adds,
     /// Changes something; the same call again changes nothing more.
     Changes,
-    /// Ends work or changes files of the person; the same call again changes nothing more.
+    /// Ends work, changes files of the person or lets an agent do so; the same call again changes
+    /// nothing more.
     Destroys,
+    /// Starts an agent, which may change files and reach the network; every call starts another one.
+    Delegates,
 }
 
 /// Lets every argument have one type. An argument that may be absent is one that is not required; that
@@ -94,6 +97,9 @@ macro_rules! tools {
                     Effect::Adds => annotations.destructive(false).idempotent(false),
                     Effect::Changes => annotations.destructive(false).idempotent(true),
                     Effect::Destroys => annotations.destructive(true).idempotent(true),
+                    Effect::Delegates => {
+                        annotations.destructive(true).idempotent(false).open_world(true)
+                    }
                 }
             }
 
@@ -121,18 +127,18 @@ macro_rules! tools {
 }
 
 tools! {
-    ListRuntimes = "list_runtimes" ListRuntimes, Reads: "List the coding agents (runtimes) that start_run can start, with when to use each and what each can do. Call it before the first start_run. `ready` means that its program is installed. The others are only named; `all: true` describes them too.";
+    ListRuntimes = "list_runtimes" ListRuntimes, Reads: "List the coding agents (runtimes) that start_run can start, with when to use each and what each can do. Call it before the first start_run. `ready` means that its program is installed. The others are only named; `all: true` describes them too. `adapters` are further names for start_run, configured by the person.";
     ListAgents = "list_agents" Nothing, Reads: "List the configured agents, which are runtimes with settings of the person (model, directory, budget). Prefer one of these to a bare runtime where one fits.";
-    StartRun = "start_run" StartRun, Adds: "Start a coding agent on a prompt now and return its run_id at once; then call wait_run. Use a run for work you wait for. With `worktree: true` the agent works on a copy and show_diff and apply bring its changes back. Give `budget_usd` and `timeout_minutes` to limit it. The agent sees only the prompt, so put everything it needs into it.";
+    StartRun = "start_run" StartRun, Delegates: "Start a coding agent on a prompt now and return its run_id at once; then call wait_run. Use a run for work you wait for. With `worktree: true` the agent works on a copy and show_diff and apply bring its changes back. Give `budget_usd` and `timeout_minutes` to limit it. The agent sees only the prompt, so put everything it needs into it.";
     WaitRun = "wait_run" WaitRun, Reads: "Wait until a run ends, asks for an approval, or the time is up, and return a short summary: state, outcome, final answer, tokens, dollars, open approvals. When `done` is false, call it again.";
-    ListRuns = "list_runs" ListRuns, Reads: "List runs, newest first, with state, outcome and cost.";
+    ListRuns = "list_runs" ListRuns, Reads: "List runs, newest first, with state, outcome and cost. For older ones call again with `after` set to `next`.";
     ShowRun = "show_run" ShowRun, Reads: "Read one run and its transcript, a part at a time: call again with `after` set to `next`. Use wait_run instead if you only need the result.";
     Say = "say" Say, Adds: "Send a message to the agent of a live run, for example a correction. Not every runtime takes messages.";
     StopRun = "stop_run" OneRun, Destroys: "Stop a live run. Its work so far is kept, but the agent does not continue.";
     ShowDiff = "show_diff" ShowDiff, Reads: "Show what a run changed in its worktree: files, and the patch unless `patch: false`.";
     Apply = "apply" Apply, Destroys: "Merge the changes of a run from its worktree into the person's checkout, all or nothing, and remove the worktree. Show the diff and ask the person first.";
     ListApprovals = "list_approvals" Nothing, Reads: "List approvals: requests of live runs that wait for a person.";
-    Answer = "answer" Answer, Changes: "Answer an approval of a live run with `allow`, `deny` or an option of it; with `reason` the agent hears why. Ask the person first. Then call wait_run again.";
+    Answer = "answer" Answer, Destroys: "Answer an approval of a live run with `allow`, `deny` or an option of it; with `reason` the agent hears why. Ask the person first. Then call wait_run again.";
     Costs = "costs" Costs, Reads: "Show what runs spent in tokens and US dollars, grouped by day, agent, adapter or model. For one run, wait_run tells it.";
     AddTask = "add_task" AddTask, Adds: "Add a task to the queue and return at once; a server (`ostler serve`) starts it when an agent is free. Use a task for work that may happen later, is reviewed by the person, or depends on other tasks. With the same `key` it is the same task.";
     ListTasks = "list_tasks" ListTasks, Reads: "List tasks of the queue, newest first, with their state and what they wait for. Runs of start_run are in list_runs.";
@@ -241,6 +247,8 @@ pub struct ListRuns {
     pub outcome: Option<Outcome>,
     /// Only runs that began then or later: a date, or an age such as 2h or 7d.
     pub since: Option<String>,
+    /// List what follows: the `next` of the answer before.
+    pub after: Option<String>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -381,7 +389,8 @@ mod tests {
             .filter(|tool| tool.annotations().destructive_hint == Some(true))
             .map(|tool| tool.word())
             .collect();
-        assert_eq!(destroy, ["stop_run", "apply", "cancel_task"]);
+        assert_eq!(destroy, ["start_run", "stop_run", "apply", "answer", "cancel_task"]);
+        assert_eq!(ToolName::StartRun.annotations().open_world_hint, Some(true));
         for tool in ToolName::ALL.iter().filter(|tool| tool.word().starts_with("list_")) {
             assert_eq!(tool.annotations().read_only_hint, Some(true), "{}", tool.word());
         }

@@ -2,12 +2,13 @@
 //! next, with ids under the names that the tools take and dollars instead of nano-dollars.
 
 use contract::card::Dollars;
+use contract::view::RunView;
 use contract::{Card, NanoUsd};
 use host::ops::agents::AgentView;
 use host::ops::ask::OpenAsk;
 use host::ops::task::{TaskSheet, TaskView};
 use serde_json::{Map, Value, json};
-use store::{CostRow, RunRow};
+use store::CostRow;
 
 /// The longest text that an answer holds of one thing.
 const TEXT_CHARS_MAX: usize = 4_000;
@@ -32,7 +33,7 @@ fn told(value: Value) -> Value {
     Value::Object(fields.into_iter().filter(|(name, value)| name == "usd" || says(value)).collect())
 }
 
-pub fn run(run: &RunRow) -> Value {
+pub fn run(run: &RunView) -> Value {
     let totals = run.totals.as_ref();
     told(json!({
         "run_id": run.id,
@@ -139,6 +140,11 @@ pub fn runtime(card: &Card) -> Value {
         "resumes": card.can.resume,
         "tells_dollars": card.reports.dollars != Dollars::None,
     })
+}
+
+/// An adapter of the configuration; `ready` is absent where only a run can tell.
+pub fn adapter(name: &str, kind: &str, ready: Option<bool>) -> Value {
+    told(json!({ "name": name, "type": kind, "ready": ready }))
 }
 
 #[cfg(test)]

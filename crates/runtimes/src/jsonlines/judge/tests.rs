@@ -93,6 +93,33 @@ fn every_offence_is_named_with_its_line() {
 }
 
 #[test]
+fn an_answer_to_another_call_is_no_answer() {
+    // Late answers come after 400 ms, and this agent ends at once.
+    let late = |tool: &str| {
+        let call = format!(r#"{{"type":"tool_call","id":"1","tool":"{tool}"}}"#);
+        let lines = [call.as_str(), r#"{"type":"complete"}"#];
+        let mut orchestrator = Orchestrator::new(Scene::Late, 60_000);
+        let heard = |text: &&str| Heard { at_ms: 0, bytes: text.as_bytes().to_vec(), ended: true };
+        lines.iter().for_each(|text| drop(orchestrator.hear(0, text.as_bytes())));
+        let exit = Exit { code: Some(0), ..Exit::default() };
+        let lines = lines.iter().map(heard).collect();
+        let plain = Paper {
+            lines: &[
+                r#"{"type":"tool_call","id":"1","tool":"read_task"}"#,
+                r#"{"type":"complete"}"#,
+            ],
+            code: 0,
+        };
+        let late = Recording { scene: Scene::Late, lines, done: orchestrator.done(), exit };
+        let judged = judge(&[play(Scene::Plain, &plain), late]);
+        let point = judged.into_iter().find(|finding| finding.point.id == "hears.late").unwrap();
+        (point.verdict, point.line)
+    };
+    assert_eq!(late("read_task"), (Verdict::Fail, Some(1)));
+    assert_eq!(late("report_progress"), (Verdict::NotSeen, None));
+}
+
+#[test]
 fn an_agent_that_says_nothing_has_no_end() {
     insta::assert_snapshot!(report(&Paper { lines: &[], code: 1 }));
 }

@@ -319,7 +319,10 @@ fn same_as_plain(case: &mut Case, scenes: &[Played], scene: Scene) {
     for played in scenes.iter().filter(|played| played.recording.scene == scene) {
         let done = &played.recording.done;
         if !done.strangers && done.answered == 0 {
-            case.missing = "it called no tool";
+            match played.calls().find(|(_, line)| needs_answer(line)) {
+                Some((at, _)) => case.offend(played, Some(at), ENDED_BEFORE_ITS_ANSWER),
+                None => case.missing = "it called no tool whose answer it needs",
+            }
             continue;
         }
         case.seen = true;
@@ -330,6 +333,14 @@ fn same_as_plain(case: &mut Case, scenes: &[Played], scene: Scene) {
             case.offend(played, at, "it completes when it is left alone, and failed here");
         }
     }
+}
+
+const ENDED_BEFORE_ITS_ANSWER: &str =
+    "it ended before this call was answered: it took the answer to another id, or did not wait";
+
+/// Whether the agent called a tool for its answer; notes can be left without waiting.
+fn needs_answer(call: &Line) -> bool {
+    !["report_progress", "comment"].contains(&tool(call))
 }
 
 fn refused(case: &mut Case, scenes: &[Played]) {

@@ -166,7 +166,7 @@ impl Caller {
 
 async fn sent(what: String, request: RequestBuilder) -> (Answer, Option<Response>) {
     match request.send().await {
-        Err(error) => (Answer { what, text: error.to_string(), ..Answer::default() }, None),
+        Err(error) => (Answer { what, text: innermost(&error), ..Answer::default() }, None),
         Ok(response) => {
             let kind = response.headers().get("content-type").and_then(|kind| kind.to_str().ok());
             let answer = Answer {
@@ -177,6 +177,14 @@ async fn sent(what: String, request: RequestBuilder) -> (Answer, Option<Response
             };
             (answer, Some(response))
         }
+    }
+}
+
+/// The cause of an error, such as a refused connection: what is around it names the address alone.
+fn innermost(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => innermost(source),
+        None => error.to_string(),
     }
 }
 
