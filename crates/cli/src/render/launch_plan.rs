@@ -100,11 +100,11 @@ mod tests {
             "task": "task_00000000000000000000000022330001",
             "fence": 1, "state": "settled", "holder": "h", "head_seq": 1, "agent": "scout",
             "lease_expires_at": "2026-11-16T15:10:00.000Z", "adapter": "claude",
-            "runtime": "claude", "cwd": "/home/ada/parser", "prompt_preview": "x",
+            "runtime": "claude", "cwd": "/srv/ada/parser", "prompt_preview": "x",
             "started_at": "2026-11-16T15:10:00.000Z",
         }))
         .unwrap();
-        let home = Some(Path::new("/home/ada"));
+        let home = Some(Path::new("/srv/ada"));
         insta::assert_snapshot!(launch_plan(&plan, &run, home, (72, Colour::Off)), @r"
         launch plan of 22330001
 
