@@ -429,5 +429,5 @@ fn saved_counts_at_their_very_end_are_counted_on_from_without_a_panic() {
     }
     dialect.close(Close::Ended, &mut out);
     let last = row(out.drafts.last().unwrap());
-    assert!(last.contains("were not understood"), "{last}");
+    assert!(last.contains("was not understood"), "{last}");
 }
