@@ -16,7 +16,7 @@ pub use build::{Conformance, Courier, Judged, JudgedAcp, JudgedHttp, Record};
 pub use run::Run;
 pub use runs::{
     Answer, Apply, LiveRun, OneRun, Replay, RunToDelete, Runs, RunsVerb, Say, Show, Stop,
-    WorktreeToDiscard, WorktreesVerb,
+    WorktreeRun, WorktreeToDiscard, WorktreesVerb,
 };
 pub use serve::{Remote, Serve, Token};
 pub use task::{OneTask, Task, TaskAdd, TaskBudget, TaskList};
@@ -71,7 +71,7 @@ pub enum Command {
     /// List runs, newest first
     #[command(aliases = ["ps", "ls", "list"])]
     Runs(Runs),
-    /// Show live runs and the approvals that wait for you
+    /// Show what runs, what waits and what needs attention
     Status,
     /// Show a run's transcript
     #[command(aliases = ["logs", "log"])]
@@ -84,7 +84,7 @@ pub enum Command {
     /// Print a run and its events as JSON lines
     Export(OneRun),
     /// Show what a run changed in its worktree
-    Diff(OneRun),
+    Diff(WorktreeRun),
     /// Merge a run's changes into your checkout and remove its worktree
     Apply(Apply),
     /// List, discard or prune the worktrees of runs

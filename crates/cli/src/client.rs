@@ -345,6 +345,7 @@ async fn answered(request: RequestBuilder) -> Result<Response, Fault> {
     let status = response.status();
     match response.json::<Problem>().await {
         Ok(problem) => Err(problem.into()),
+        // A body that is no problem of ours says less than the status.
         Err(_) => Err(Fault::new(Code::RemoteUnavailable, format!("the host answered {status}"))),
     }
 }

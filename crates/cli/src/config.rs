@@ -10,6 +10,7 @@ mod expected;
 pub mod file;
 mod hired;
 mod init;
+pub mod log_level;
 pub mod mistaken;
 mod nearest;
 mod placeholder;
@@ -23,10 +24,10 @@ pub mod words;
 pub use command_line::split as split_words;
 pub use hired::Book;
 pub use init::TEMPLATE;
-pub use nearest::did_you_mean;
+pub use nearest::{did_you_mean, nearest};
 pub use read::{Finding, Level, schema};
 pub use resolve::{
-    Config, Flags, Resolved, acp_adapter, http_adapter, process_adapter, program, resolve,
+    Config, Flags, Resolved, acp_adapter, http_adapter, names, process_adapter, program, resolve,
     resolve_adapter, resolve_with,
 };
 pub use show::{command_shown, show};

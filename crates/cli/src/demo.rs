@@ -72,6 +72,7 @@ fn listen(mut input: impl BufRead, heard: &SyncSender<Heard>) {
     loop {
         line.clear();
         match input.read_until(b'\n', &mut line) {
+            // An input that cannot be read has ended.
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }

@@ -5,6 +5,7 @@
 
 use contract::limits::DOORS_MAX;
 use host::Host;
+use host::supervise;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -29,7 +30,10 @@ impl Doors {
         for address in told.into_iter().take(DOORS_MAX) {
             let listening = listen(&address).await;
             let (host, token) = (host.clone(), token.to_owned());
-            open.push(tokio::spawn(keep_open(host, token, address, listening)));
+            open.push(supervise::spawn(
+                "earlier address",
+                keep_open(host, token, address, listening),
+            ));
         }
         Self { open }
     }
@@ -37,7 +41,9 @@ impl Doors {
     /// Waits until all are closed, so that the next host can open them. The host is leaving.
     pub async fn close(self) {
         let closed = futures::future::join_all(self.open);
-        let _ = tokio::time::timeout(CLOSE_MAX, closed).await;
+        if tokio::time::timeout(CLOSE_MAX, closed).await.is_err() {
+            tracing::warn!("an address of an earlier host was not closed in time");
+        }
     }
 }
 
@@ -56,12 +62,16 @@ async fn keep_open(
         let over = over(host.clone(), address.clone());
         match listening {
             Ok(listening) => {
-                // Whoever is not served any more asks again, or its run has ended.
-                let _ = listening.serve(host, token, over).await;
+                // An agent that is not served any more asks again, or its run has ended.
+                if let Err(error) = listening.serve(host, token, over).await {
+                    tracing::warn!(address, %error, "the listener at an earlier address stopped");
+                }
                 return;
             }
             Err(fault) => {
                 if !std::mem::replace(&mut told, true) {
+                    let error = &fault.message;
+                    tracing::warn!(address, error, "an earlier address cannot be listened at");
                     host.tell_of_closed_door(&address, &fault.message);
                 }
                 tokio::select! {

@@ -14,6 +14,7 @@ use failpoint::Point;
 use host::adopt::{self, Which};
 use host::data::{DataDir, Lock};
 use host::ops::run::{Link, Named};
+use host::supervise;
 use host::{Host, HostRole, Setup};
 use server::{Door, Listening};
 use std::path::PathBuf;
@@ -235,9 +236,13 @@ async fn become_host(
     let doors = Doors::open(&host, token).await;
     place.data.write_address(&lock, &url)?;
     let (stop, stopped) = oneshot::channel();
-    let serving = tokio::spawn(listening.serve(host.clone(), token.to_owned(), async {
-        let _ = stopped.await;
-    }));
+    let serving = supervise::spawn(
+        "listener",
+        listening.serve(host.clone(), token.to_owned(), async {
+            // A sender that is gone means the same.
+            let _ = stopped.await;
+        }),
+    );
     Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url, front, doors })
 }
 
@@ -314,9 +319,16 @@ impl Hosting {
         // Without an address newcomers wait for the lock instead of knocking at a closing door.
         self.data.clear_address(&self.lock);
         failpoint::hit(Point::AddressCleared);
+        // A listener that has stopped already needs no word.
         let _ = self.stop.send(());
         self.host.let_go();
-        let _ = tokio::time::timeout(Duration::from_secs(2), self.serving).await;
+        match tokio::time::timeout(Duration::from_secs(2), self.serving).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => tracing::warn!(%error, "the listener stopped"),
+            // `supervise` has logged the panic.
+            Ok(Err(_)) => {}
+            Err(_elapsed) => tracing::warn!("open requests did not end in time and are cut off"),
+        }
         self.doors.close().await;
         self.host.close().await;
         failpoint::hit(Point::RunsLetGo);

@@ -4,8 +4,12 @@
 //!
 //! A terminal, a device such as /dev/null and a closed standard input add nothing. A file is read at
 //! once. A pipe or socket may be inherited from a program that never writes to it nor closes it, as
-//! under ssh or in CI, so beside a prompt the first byte is waited for only `STDIN_FIRST_BYTE_MS`;
-//! after it the run goes on without the input and says so. Once a byte has come, everything is read.
+//! under ssh or in CI, so beside a prompt the first byte is waited for without limit only if the
+//! standard error is a terminal or a program of the same pipeline can write (`pipe_writers`); elsewhere
+//! for `STDIN_IDLE_MS`, after which the run goes on without the input and says so. Once a byte has
+//! come, everything is read. The reasons are in docs/decisions/0029.
+
+mod pipe_writers;
 
 use contract::{Code, Fault, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -44,32 +48,49 @@ impl Source {
 }
 
 /// The prompt of a run: the given words, with piped input behind them, or the input alone. The words
-/// `-` stand for the input.
-pub fn prompt(given: Option<&str>, is_terminal: bool) -> Result<String, Fault> {
+/// `-` stand for the input. `is_watched` says that a person reads standard error.
+pub fn prompt(given: Option<&str>, is_terminal: bool, is_watched: bool) -> Result<String, Fault> {
     let given = given.filter(|prompt| *prompt != "-");
     let source = Source::find(is_terminal);
     let Some(given) = given else { return alone(source) };
     let input = match source {
         Source::None | Source::Terminal => return Ok(given.to_owned()),
         Source::File { bytes } => read(Some(bytes))?,
-        Source::Pipe => match first_byte_within(limits::STDIN_FIRST_BYTE_MS) {
-            true => read(None)?,
-            false => {
-                warn(&format!(
-                    "no input came on standard input within {} s; going on without it\n\
-                     hint: add `< /dev/null` to start at once, or pipe from a file if the input \
-                     takes longer",
-                    limits::STDIN_FIRST_BYTE_MS / 1000
-                ));
-                return Ok(given.to_owned());
-            }
-        },
+        Source::Pipe if comes(is_watched) => read(None)?,
+        Source::Pipe => return Ok(given.to_owned()),
     };
     let all = joined(given, &input);
     if all.len() > limits::PROMPT_BYTES_MAX {
         return Err(too_large(Some(all.len() as u64)));
     }
     Ok(all)
+}
+
+/// Whether a byte or the end of standard input comes while it is worth waiting. Says so when the wait
+/// is long.
+fn comes(is_watched: bool) -> bool {
+    if first_byte_within(limits::STDIN_NOTICE_MS) {
+        return true;
+    }
+    if is_watched || pipe_writers::is_fed_by_pipeline() {
+        warn(
+            "waiting for standard input, which is part of the prompt; Ctrl-C gives up\n\
+             hint: `< /dev/null` starts without it",
+        );
+        return true;
+    }
+    let rest_ms = limits::STDIN_IDLE_MS - limits::STDIN_NOTICE_MS;
+    warn(&format!(
+        "no input on standard input yet; starting without it in {} s\n\
+         hint: `< /dev/null` starts at once; for input that takes longer, write it to a file first",
+        rest_ms / 1000
+    ));
+    let has_come = first_byte_within(rest_ms);
+    if !has_come {
+        let waited = limits::STDIN_IDLE_MS / 1000;
+        warn(&format!("no input came on standard input within {waited} s; starting without it"));
+    }
+    has_come
 }
 
 /// Standard input to its end, as a text of its own.
@@ -80,7 +101,7 @@ pub fn alone_from(is_terminal: bool) -> Result<String, Fault> {
 fn alone(source: Source) -> Result<String, Fault> {
     match source {
         Source::Terminal => warn("reading the prompt from the terminal; end it with Ctrl-D"),
-        Source::Pipe if !first_byte_within(limits::STDIN_FIRST_BYTE_MS) => {
+        Source::Pipe if !first_byte_within(limits::STDIN_NOTICE_MS) => {
             warn("no prompt given; reading it from standard input");
         }
         Source::Pipe | Source::File { .. } | Source::None => {}
@@ -127,7 +148,7 @@ fn read(bytes: Option<u64>) -> Result<String, Fault> {
     let (mut input, mut told) = (Vec::new(), rustix::termios::isatty(rustix::stdio::stdin()));
     loop {
         // A writer that keeps the pipe open without a word would otherwise look like a hang.
-        if !told && !input.is_empty() && !first_byte_within(limits::STDIN_FIRST_BYTE_MS) {
+        if !told && !input.is_empty() && !first_byte_within(limits::STDIN_NOTICE_MS) {
             told = true;
             warn(&format!(
                 "waiting for the end of standard input ({} bytes so far); Ctrl-C gives up",
@@ -158,12 +179,10 @@ fn read(bytes: Option<u64>) -> Result<String, Fault> {
 
 fn too_large(bytes: Option<u64>) -> Fault {
     let limit = limits::PROMPT_BYTES_MAX;
-    let size = match bytes {
-        Some(bytes) => format!("{bytes} bytes"),
-        None => format!("more than {limit} bytes"),
-    };
+    let size = bytes.map(|bytes| format!(" ({bytes} bytes)")).unwrap_or_default();
     let message = format!(
-        "the prompt with standard input is {size}; the limit is {limit} (PROMPT_BYTES_MAX)"
+        "the prompt with standard input{size} is larger than {} MB (PROMPT_BYTES_MAX: {limit} bytes)",
+        limit / (1024 * 1024)
     );
     Fault::new(Code::TooLarge, message)
         .with_hint("pipe less, or write it to a file in the working directory and name the file")

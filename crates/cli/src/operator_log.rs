@@ -12,6 +12,7 @@
 mod line;
 
 use crate::config::Config;
+use crate::config::log_level::{self, LogLevel};
 use contract::limits::{LOG_FLUSH_MS, LOG_LINES_QUEUED_MAX};
 use contract::{Code, Fault};
 pub use line::Format;
@@ -27,9 +28,6 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
-
-/// The crates whose records are taken: ours.
-const TARGETS: [&str; 6] = ["host", "server", "store", "remote", "keeper", "ostler"];
 
 /// What the arguments say about the log.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -70,42 +68,23 @@ pub fn start_if_asked(vars: &BTreeMap<String, String>, is_terminal: bool) -> Res
     }
 }
 
-/// Checks a level without starting anything.
-pub fn check_level(level: &str) -> Result<(), Fault> {
-    parse("server.log.level", level).map(drop)
+/// The records that are taken: a level alone is for all of our crates, and none for other crates.
+fn parse(source: &str, text: &str) -> Result<Targets, Fault> {
+    let levels = log_level::parse(source, text)?;
+    let all = log_level::COMPONENTS.map(|name| (name, filter(levels.all)));
+    let single = levels.components.into_iter().map(|(name, level)| (name, filter(level)));
+    Ok(Targets::new().with_targets(all).with_targets(single))
 }
 
-/// Reads a level, or a list such as `info,store=debug`. A level alone is for all of our crates.
-fn parse(source: &str, text: &str) -> Result<Targets, Fault> {
-    let refused = |what: &str| {
-        let message = format!("invalid level in {source}: {text:?} ({what})");
-        Fault::new(Code::Usage, message).with_hint(
-            "expected off, error, warn, info, debug or trace, or a list such as info,store=debug",
-        )
-    };
-    let (mut all, mut single) = (LevelFilter::OFF, Vec::new());
-    for part in text.split(',').map(str::trim) {
-        let (target, level) = match part.split_once('=') {
-            Some((target, level)) => (Some(target.trim()), level.trim()),
-            None => (None, part),
-        };
-        let level: LevelFilter = match level {
-            // The parser of the library takes numbers too, and an empty text.
-            "off" | "error" | "warn" | "info" | "debug" | "trace" => {
-                level.parse().map_err(|_error| refused("unknown level"))?
-            }
-            _ => return Err(refused(&format!("unknown level {level:?}"))),
-        };
-        match target {
-            None => all = level,
-            Some(target) if TARGETS.contains(&target) => single.push((target.to_owned(), level)),
-            Some(target) => {
-                let known = TARGETS.join(", ");
-                return Err(refused(&format!("unknown component {target:?}, known: {known}")));
-            }
-        }
+fn filter(level: LogLevel) -> LevelFilter {
+    match level {
+        LogLevel::Off => LevelFilter::OFF,
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
     }
-    Ok(Targets::new().with_targets(TARGETS.map(|target| (target, all))).with_targets(single))
 }
 
 fn install(targets: Targets, format: Format, is_terminal: bool) -> Result<(), Fault> {
@@ -256,25 +235,6 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogLayer {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn levels_are_read_or_refused() {
-        for text in ["off", "info", "debug,store=off", "warn, host=trace"] {
-            assert!(parse("--log-level", text).is_ok(), "{text}");
-        }
-        for (text, told) in [
-            ("", "unknown level \"\""),
-            ("verbose", "unknown level \"verbose\""),
-            ("3", "unknown level \"3\""),
-            ("info,rmcp=debug", "unknown component \"rmcp\""),
-            ("store=", "unknown level \"\""),
-        ] {
-            let fault = parse("OSTLER_LOG", text).expect_err(text);
-            assert_eq!(fault.code, Code::Usage);
-            assert!(fault.message.contains(told), "{}", fault.message);
-            assert!(fault.message.contains("OSTLER_LOG"), "{}", fault.message);
-        }
-    }
 
     #[test]
     fn a_level_is_for_our_crates_alone() {

@@ -5,6 +5,7 @@
 use crate::config;
 use contract::Fault;
 use host::Host;
+use host::supervise;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,7 +59,8 @@ pub async fn follow(host: Host, path: Option<PathBuf>, mut hangup: Signal) {
 
 async fn reload(host: &Host, path: &Path) -> Result<(), Fault> {
     let file = path.to_owned();
-    let read = tokio::task::spawn_blocking(move || config::load(Some(&file))).await;
+    let read =
+        supervise::spawn_blocking("read configuration", move || config::load(Some(&file))).await;
     let read = read.map_err(|error| {
         Fault::new(contract::Code::InternalError, format!("reading the configuration: {error}"))
     })?;

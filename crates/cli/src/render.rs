@@ -6,13 +6,16 @@
 
 mod agent;
 mod asks;
+mod attention;
 mod clean;
 mod diff;
 mod figures;
 mod flow;
 mod grid;
 mod inline;
+mod intro;
 mod items;
+mod launch_plan;
 mod limits;
 mod markdown;
 mod measure;
@@ -32,9 +35,12 @@ mod worktrees;
 
 pub use agent::agent_sheet;
 pub use asks::{AskRow, asks_table};
+pub use attention::{Attention, attention_lines};
 pub use clean::{clean, one_line};
 pub use diff::diff;
 pub use figures::{ordinal, with_moments};
+pub use intro::{RunIntro, SilentLimit};
+pub use launch_plan::launch_plan;
 pub use limits::{budgets_table, quotas_table};
 pub use money::{agents_table, costs_table, costs_total, prices_table};
 pub use practice::{Practice, practice};
@@ -46,8 +52,8 @@ pub use tone::Colour;
 pub use worktrees::worktrees;
 
 use clean::Cleaner;
-use contract::Timestamp;
 use contract::event::{Body, Event, Text};
+use contract::{Code, Timestamp};
 use flow::Step;
 use inline::Look;
 use markdown::{Markdown, Reading};
@@ -55,11 +61,6 @@ use measure::fit;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tone::Tone;
 use totals::Totals;
-
-/// The closing advice of a run, broken into lines.
-pub fn hint(hint: &str, columns: usize) -> String {
-    flow::hanging("  → ", &one_line(hint), columns).join("\n")
-}
 
 /// What to print next, where the cursor stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,7 +143,7 @@ pub struct Renderer {
     /// The last calls that were told, and those that were not because another told the same.
     recent_calls: VecDeque<contract::event::ToolUse>,
     doubles: BTreeSet<String>,
-    /// Calls that were denied and whose results are still to come.
+    /// Calls that were denied or withdrawn and whose results are still to come.
     denied: BTreeSet<String>,
     /// The call whose line was the last one printed.
     last_call: Option<String>,
@@ -154,6 +155,12 @@ pub struct Renderer {
     rows: Option<usize>,
     /// The question that waits.
     question: Option<contract::event::Permission>,
+    /// How to answer it was not shown yet.
+    owes_choices: bool,
+    /// Not all of what it is about was shown.
+    is_question_cut: bool,
+    /// The model that was told last.
+    model: Option<String>,
     /// What came before the session is known and is shown behind it: the header is one line.
     early: Vec<Event>,
     /// How often nothing had come while `early` waited.
@@ -190,6 +197,9 @@ impl Renderer {
             takes_keys: false,
             rows: None,
             question: None,
+            owes_choices: false,
+            is_question_cut: false,
+            model: None,
             early: Vec::new(),
             early_ticks: 0,
             last_trouble: None,
@@ -200,6 +210,11 @@ impl Renderer {
             answered: false,
             totals: Totals::default(),
         }
+    }
+
+    /// Says what is known of the run before its first event.
+    pub fn introduces(&mut self, intro: RunIntro) {
+        self.totals.intro = intro;
     }
 
     /// What to print for the next event.
@@ -278,6 +293,8 @@ impl Renderer {
                     self.speak(Group::Assistant, &text, out);
                 }
                 self.close(out);
+                // A run that has ended takes no answers.
+                self.owes_choices = false;
                 // An empty line before whatever closes the run.
                 if self.group.take().is_some() {
                     out.push(Piece::End);
@@ -293,11 +310,22 @@ impl Renderer {
             | Body::Budget(_)
             | Body::Lease(_)
             | Body::Lifecycle(_) => {
-                let is_shown = matches!(event.body, Body::Session(_)) && introduces;
-                let ends_stopped = matches!(event.body, Body::Turn(_))
-                    && self.stopping
-                    && self.detail == Detail::Usual;
-                if let Some(line) = system::line(&event.body, event.ts, self.detail)
+                let is_shown = match &event.body {
+                    Body::Session(session) => {
+                        let known = self.model == session.model && !session.resumed;
+                        self.model.clone_from(&session.model);
+                        introduces || known
+                    }
+                    _ => false,
+                };
+                let is_of_run = match &event.body {
+                    Body::Turn(_) => true,
+                    Body::Budget(budget) => budget.scope == "run",
+                    _ => false,
+                };
+                let ends_stopped = is_of_run && self.stopping && self.detail == Detail::Usual;
+                let scope = self.totals.intro.quota_scope.as_deref();
+                if let Some(line) = system::line(&event.body, event.ts, self.detail, scope)
                     && !(is_shown || ends_stopped)
                 {
                     self.paragraph(Group::System, Tone::System, &line, out);
@@ -327,9 +355,16 @@ impl Renderer {
         self.takes_keys = takes_keys;
     }
 
-    /// The closing lines: how it ended, why, what to do, what it cost, how to see more.
-    pub fn summary(&self) -> String {
-        self.totals.summary(self.columns.min(TEXT_COLUMNS_MAX), self.colour)
+    /// The closing lines: how it ended, why, what to do, what it cost, how to see more. `advice` is
+    /// the hint of a caller who knows more than the events say, and takes the place of the usual one.
+    pub fn summary(&self, advice: Option<&str>) -> String {
+        self.totals.summary(advice, self.columns.min(TEXT_COLUMNS_MAX), self.colour)
+    }
+
+    /// What the agent said of its failure beside the message: the detail of the error and the last
+    /// lines of its stderr.
+    pub fn last_words(&self) -> String {
+        self.totals.all_last_words()
     }
 
     /// What is held back of a text when nothing more has come for a while. The text may go on.
@@ -342,6 +377,7 @@ impl Renderer {
             }
         }
         out.extend(self.rest());
+        self.show_choices(&mut out);
         out
     }
 
@@ -349,7 +385,7 @@ impl Renderer {
     fn rest(&mut self) -> Vec<Piece> {
         let mut out = Vec::new();
         // An error after which the agent goes on by itself is news; another is about to be the end.
-        if let Some(error) = self.pending.take_if(|error| error.retryable) {
+        if let Some(error) = self.pending.take_if(|error| error.retryable && !self.stopping) {
             self.trouble(&error, &mut out);
         }
         if let Some(mut open) = self.open.take() {
@@ -366,19 +402,37 @@ impl Renderer {
         let mut out = Vec::new();
         self.begin_without_session(&mut out);
         self.close(&mut out);
+        self.show_choices(&mut out);
         out
     }
 
     /// Tells an error that turned out not to be the end.
     fn settle_pending(&mut self, next: &Body, out: &mut Vec<Piece>) {
         let is_told_at_the_end = |error: &contract::event::Error| match next {
-            Body::Result(result) => result.code == Some(error.code),
+            Body::Result(result) => {
+                let own_limit =
+                    (error.code, result.code) == (Code::MaxTurns, Some(Code::BudgetExceeded));
+                // What the agent tried again when it was stopped leads nowhere.
+                let tried_again = self.stopping && error.retryable;
+                result.code == Some(error.code) || own_limit || tried_again
+            }
             _ => false,
         };
-        let leads_to_the_end = matches!(
-            next,
-            Body::Lease(_) | Body::Lifecycle(_) | Body::Log(_) | Body::Turn(_) | Body::Usage(_)
-        );
+        let leads_to_the_end = match (next, &self.pending) {
+            (Body::Error(next), Some(error)) => {
+                (next.code, &next.message) == (error.code, &error.message)
+            }
+            (
+                Body::Lease(_)
+                | Body::Lifecycle(_)
+                | Body::Log(_)
+                | Body::Turn(_)
+                | Body::Usage(_)
+                | Body::Budget(_),
+                _,
+            ) => true,
+            _ => false,
+        };
         if leads_to_the_end {
             return;
         }
@@ -416,18 +470,24 @@ impl Renderer {
         if self.introduced || !(shows || is_session) {
             return false;
         }
-        let session = system::line(&event.body, event.ts, self.detail).filter(|_| is_session);
+        let session = match &event.body {
+            Body::Session(session) => Some(session),
+            _ => None,
+        };
         self.header(event.run_id, session, out);
         true
     }
 
     /// The line that names the run.
-    fn header(&mut self, run: contract::RunId, session: Option<String>, out: &mut Vec<Piece>) {
+    fn header(
+        &mut self,
+        run: contract::RunId,
+        session: Option<&contract::event::Session>,
+        out: &mut Vec<Piece>,
+    ) {
         self.introduced = true;
-        let id = run.to_string();
-        let about = session.map(|line| format!(" · {}", line.trim_start_matches("◆ ")));
-        let line = format!("◆ run {}{}", tail(&id), about.unwrap_or_default());
-        self.line(Group::System, Tone::System, &measure::fit_middle(&line, self.columns), out);
+        let line = self.totals.intro.header(run, session, self.columns.saturating_sub(GUTTER));
+        self.line(Group::System, Tone::System, &format!("◆ {line}"), out);
     }
 
     /// Shows what waited for a session that does not come.

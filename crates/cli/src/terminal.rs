@@ -130,6 +130,7 @@ pub fn complain_in_json(fault: &Fault) {
 
 /// Says something that is not part of the answer, to whoever reads standard error.
 pub fn remark(text: &str) {
+    // Without standard error there is nowhere to say it.
     let _ = io::stderr().lock().write_all(clean(&format!("{text}\n")).as_bytes());
 }
 
@@ -242,8 +243,9 @@ impl<W: Write> Screen<W> {
 }
 
 impl<W: Write> Drop for Screen<W> {
-    /// A fault on the way may not leave a status line behind; nobody is left to hear of an error.
+    /// A fault on the way may not leave a status line behind.
     fn drop(&mut self) {
+        // The terminal may be gone, and the status line with it.
         let _ = self.finish();
     }
 }

@@ -679,7 +679,7 @@ pub struct Evidence {
     pub end: EndEvidence,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub salvaged: Option<bool>,
-    /// Who stopped it and after what: `silence 600 s`, `budget 0.5 usd`, `cancelled`.
+    /// Who stopped it and after what: `silence 600 s`, `budget $0.50`, `cancelled`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stopped_by: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

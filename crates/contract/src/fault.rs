@@ -94,7 +94,8 @@ table! {
     3 422 No UnknownAgent "unknown_agent", "no agent, adapter or runtime has this name", "`ostler runtimes` lists the names; an adapter in ostler.json adds one";
     3 422 No UnknownPlaceholder "unknown_placeholder", "a placeholder is not known", "see the placeholders in docs/configuration.md";
     3 422 No BadWorkspace "bad_workspace", "the working directory cannot be used", "give an existing directory with --cwd";
-    3 422 No PolicyNotPossible "policy_not_possible", "this runtime cannot enforce the requested policy or budget", "choose another --permission, or use --worktree or another lane; for a budget, use --budget-best-effort";
+    3 422 No PolicyNotPossible "policy_not_possible", "this runtime cannot enforce the requested policy", "choose another --permission, or use --worktree or another lane";
+    3 422 No BudgetNotCountable "budget_not_countable", "the budget cannot be counted", "use --budget-minutes, or add --budget-best-effort to run anyway; in `budgets` of ostler.json, `minutes` or `\"bestEffort\": true`";
     3 422 No PromptTooLarge "prompt_too_large", "the prompt is too large for this runtime's command line", "shorten it, or put it in a file the agent can read";
     3 422 No NotSupported "not_supported", "this is not supported here", "see the agent's card: `ostler runtimes`";
     4 424 No NotInstalled "not_installed", "the agent's program was not found", "install it, or set the adapter's binary to its full path";
@@ -165,7 +166,8 @@ hints! {
     InvalidConfig, "fix the named key; docs/configuration.md lists what is allowed", "ask the person to fix the named key of ostler.json";
     UnknownAgent, "GET /api/v1/agents lists the agents; the name of a runtime, such as `demo`, is taken too", "call list_runtimes or list_agents for the names";
     BadWorkspace, "give an existing directory as `cwd`", "give an existing directory as `cwd`";
-    PolicyNotPossible, "give another `permission`, or `workspace: worktree`; for a budget, `best_effort` in it", "give another `permission`, or `worktree: true`; for a budget, `timeout_minutes` in its place";
+    PolicyNotPossible, "give another `permission`, or `workspace: worktree`", "give another `permission`, or `worktree: true`";
+    BudgetNotCountable, "limit the minutes in `budget`, or give `best_effort` in it; in `budgets` of ostler.json, `minutes` or `\"bestEffort\": true`", "give `timeout_minutes` in place of the budget; for `budgets` of ostler.json, ask the person";
     NotSupported, "the card of the runtime says what it can do", "call list_runtimes to see what the runtime can do";
     Unauthorized, "send `authorization: Bearer TOKEN` with a token of this server", "ask the person for a token";
     TimeoutWall, "raise `clocks.wall`, or timeoutSec of the adapter", "give a longer `timeout_minutes`";

@@ -6,6 +6,7 @@
 //! additive. `docs/contract.md` is made from this crate by `cargo xtask docs`.
 
 pub mod access;
+pub mod amount;
 mod canon;
 pub mod card;
 pub mod command;

@@ -41,6 +41,8 @@ limits! {
     ACP_INITIALIZE_MS: u64 = 30_000;
     /// How long a shutdown frame may take to work before SIGTERM.
     FAREWELL_MS: u64 = 5_000;
+    /// How long a turn whose last answer was text may take to end before a used-up budget stops it.
+    TURN_END_MS: u64 = 250;
     /// How long SIGTERM may take to work before SIGKILL.
     TERM_MS: u64 = 15_000;
     /// How long a process may linger after its closing evidence before it is stopped.
@@ -131,8 +133,11 @@ limits! {
     ATTEMPTS_MAX: u32 = 2;
     /// A prompt or task body.
     PROMPT_BYTES_MAX: usize = 4 * MIB;
-    /// How long a command waits for the first byte of piped input beside a prompt.
-    STDIN_FIRST_BYTE_MS: u64 = 3_000;
+    /// How long a command waits for piped input before it says that it waits.
+    STDIN_NOTICE_MS: u64 = 3_000;
+    /// How long a command waits for the first byte of a pipe beside a prompt if nobody watches and no
+    /// program of the same pipeline can write to it.
+    STDIN_IDLE_MS: u64 = 10_000;
     /// Skills of one agent.
     SKILLS_MAX: usize = 32;
     /// The name of a skill.

@@ -84,6 +84,9 @@ pub enum Signal {
     /// The model gave one more answer: told at its beginning where the agent says when that is, else
     /// at its end. A budget of turns counts these.
     ModelAnswer,
+    /// The model wrote a whole text: unless a call follows, its turn is about to end. Told before the
+    /// spending of that answer, so that finished work is not stopped for its last report.
+    FinalText,
     /// Spending, as an increment or a total by its basis; already a `usage` draft too.
     Spent(Usage),
     /// The model's provider reported an error; an end of turn after it is no success.

@@ -85,6 +85,17 @@ words!(TaskState {
     Failed = "failed",
     Cancelled = "cancelled",
 });
+words!(WaitingFor {
+    NotBefore = "not_before",
+    Quota = "quota",
+    Pool = "pool",
+    Dependency = "dependency",
+    Workspace = "workspace",
+    Agent = "agent",
+    Approval = "approval",
+    Answer = "answer",
+    Budget = "budget",
+});
 words!(AgentState { Active = "active", Paused = "paused", Retired = "retired" });
 words!(RunState { Planned = "planned", Live = "live", Stopping = "stopping", Settled = "settled" });
 words!(Outcome {
@@ -147,6 +158,9 @@ mod tests {
         }
         for state in RunState::ALL {
             assert_eq!(RunState::from_word(state.word()), Some(*state));
+        }
+        for why in WaitingFor::ALL {
+            assert_eq!(serde_json::to_value(why).unwrap(), why.word());
         }
         for outcome in Outcome::ALL {
             assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.word());

@@ -86,6 +86,7 @@ impl fmt::Display for Timestamp {
         }
         match jiff::Timestamp::from_millisecond(self.0) {
             Ok(timestamp) => write!(f, "{timestamp:.3}"),
+            // Outside of the years that jiff knows, which no clock of ours shows.
             Err(_) => f.write_str("1970-01-01T00:00:00.000Z"),
         }
     }

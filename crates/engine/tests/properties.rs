@@ -100,6 +100,7 @@ fn signal() -> impl Strategy<Value = Signal> {
         1 => ending().prop_map(Signal::ResultAtExit),
         1 => Just(Signal::Forced),
         1 => Just(Signal::Greeted),
+        1 => Just(Signal::FinalText),
         1 => Just(Signal::PolicyBroken { what: "an edit".to_owned() }),
     ]
 }

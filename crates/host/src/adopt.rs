@@ -8,6 +8,7 @@
 
 use crate::abroad::Abroad;
 use crate::batch::{HostState, StoredIntent, Words};
+use crate::cleanup;
 use crate::dispatch;
 use crate::drive::{self, Drive, Ending, Handing};
 use crate::intake::Intake;
@@ -131,16 +132,21 @@ async fn sweep_trees(host: &Host) -> Result<(), Fault> {
 /// Removes the spools of runs that have ended: their host died after it had settled them. What is in
 /// a spool is raw, and nobody will ask for it again.
 async fn sweep_spools(host: &Host) -> Result<(), Fault> {
-    // A folder that cannot be read now is read by the next host.
-    for (run, spool) in host.inner.data.spools().unwrap_or_default() {
+    let spools = host.inner.data.spools().unwrap_or_else(|error| {
+        tracing::warn!(%error, "the spools of earlier runs cannot be listed; the next host tries again");
+        Vec::new()
+    });
+    for (run, spool) in spools {
         let ended =
             host.store().run(run).await.map_err(stored)?.is_none_or(|row| row.outcome.is_some());
         if ended && !host.inner.is_here(run) {
             // Not waited for: its keeper may take a moment to be gone.
             supervise::spawn_blocking("sweep spool", move || {
                 await_end(&spool);
-                if let Ok(Some(_lock)) = door::lock_out(&spool) {
-                    let _ = std::fs::remove_dir_all(&spool);
+                match door::lock_out(&spool) {
+                    Ok(Some(_lock)) => cleanup::remove_dir(&spool),
+                    Ok(None) => {}
+                    Err(error) => cleanup::log_if_kept(&spool, Err(error)),
                 }
             });
         }
@@ -219,10 +225,10 @@ async fn take_seen(host: &Host, seen: Vec<Seen>) -> Result<(), Fault> {
 /// a later one.
 async fn take_reaped(host: &Host, reaped: &Reaped, until_ms: u64) -> Result<(), Fault> {
     let row = host.store().run(reaped.run).await.map_err(stored)?;
-    if let Some(row) = row.filter(|row| row.fence == reaped.fence) {
-        if let Err(fault) = take_over(host, row, WhenSilent::End, Some(until_ms)).await {
-            not_taken_over(reaped.run, &fault);
-        }
+    if let Some(row) = row.filter(|row| row.fence == reaped.fence)
+        && let Err(fault) = take_over(host, row, WhenSilent::End, Some(until_ms)).await
+    {
+        not_taken_over(reaped.run, &fault);
     }
     Ok(())
 }
@@ -256,6 +262,8 @@ async fn take_over(
     silent: WhenSilent,
     until_ms: Option<u64>,
 ) -> Result<(), Fault> {
+    // Whoever has the right goes on with the run.
+    let Some(_right) = host.inner.begin_take_over(row.id) else { return Ok(()) };
     if host.inner.is_here(row.id) {
         return Ok(());
     }
@@ -275,8 +283,15 @@ async fn take_over(
         && clock::now().wall < row.lease_expires_at
     {
         // Begun and never launched. One of the queue's has all it takes in its task.
-        if dispatch::launch_again(host, &row).await.unwrap_or(false) {
-            return Ok(());
+        match dispatch::launch_again(host, &row).await {
+            Ok(true) => return Ok(()),
+            Ok(false) => {}
+            Err(fault) => tracing::warn!(
+                run = %row.id,
+                code = fault.code.word(),
+                error = fault.message,
+                "a run of the queue cannot be launched again"
+            ),
         }
         // Whoever asked for it may ask again and has what it takes; should
         // nobody come, it is over.
@@ -342,6 +357,7 @@ pub(crate) async fn give_up(host: &Host, run: RunId) -> Result<(), Fault> {
 /// Tells a keeper to end its agent at once, and waits until both are gone.
 async fn end_now(keeping: &mut Keeping) {
     let reason = Code::InternalError.word().to_owned();
+    // A connection that is broken ends the loop below, and the sweep after it ends the processes.
     let _ = keeping.send(&Order::Stop { reason, farewell_ms: 0, term_ms: 0 });
     while let Ok(Some(_)) = keeping.next().await {}
 }
@@ -353,7 +369,8 @@ async fn find_keeper(
     attempt: u32,
     spool: &Path,
 ) -> Result<Keeper, Fault> {
-    let (secret, fence) = (host.inner.hello_secret(row.id, attempt), row.fence);
+    let (run, fence) = (row.id, row.fence);
+    let secret = host.inner.hello_secret(run, attempt);
     let dir = spool.to_owned();
     enum Seen {
         Answers(OwnedFd, Box<HelloReply>),
@@ -372,6 +389,7 @@ async fn find_keeper(
             match door::lock_out(&dir) {
                 Ok(Some(lock)) => return Seen::Dead(Some(lock)),
                 Err(error) if error.kind() == ErrorKind::NotFound => return Seen::Dead(None),
+                // A directory in which no lock can be taken is dialed too: its error is logged below.
                 Ok(None) | Err(_) => {}
             }
             match door::dial(&dir, &secret, fence) {
@@ -387,7 +405,10 @@ async fn find_keeper(
                 {
                     std::thread::sleep(LOOK_PAUSE);
                 }
-                Err(_) => return Seen::Silent,
+                Err(error) => {
+                    tracing::warn!(%run, %error, "the keeper of the run cannot be reached");
+                    return Seen::Silent;
+                }
             }
         }
         Seen::Silent
@@ -446,7 +467,11 @@ async fn adopted(
     // nothing is asked.
     let runtime = known.unwrap_or(Chosen::Listed(registry::all()[0]));
     let intake = restored.as_ref().and_then(|(_, dialect, state)| {
-        Intake::open(&spool, marks_in(&runtime, &**dialect, state, attempt)).ok()
+        Intake::open(&spool, marks_in(&runtime, &**dialect, state, attempt))
+            .inspect_err(|error| {
+                tracing::warn!(run = %row.id, %error, "the spool of the run cannot be read");
+            })
+            .ok()
     });
     let lost = match (&restored, &intake) {
         (Some(_), Some(_)) => None,
@@ -556,7 +581,10 @@ async fn adopted(
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
     };
     // Its MCP servers were the earlier host's; they are started anew when their tools are wanted.
-    let _ = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
+    let swept = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
+    if let Err(error) = swept {
+        tracing::warn!(run = %row.id, %error, "MCP servers of an earlier host cannot be looked for");
+    }
     if let Some(why) = lost {
         drive.ending = Ending::Told;
         drive.pending.done.extend(undone);
@@ -655,7 +683,10 @@ pub(crate) fn await_end(spool: &Path) {
 
 /// Ends what is left of a run whose keeper is gone, by its group and its mark.
 pub(crate) fn end_leftovers(spool: &Path, run: RunId) {
-    let _ = keeper::mark::end_leftovers(spool, (MARK, &run.to_string()), SWEEP_ROUNDS_MAX);
+    let ended = keeper::mark::end_leftovers(spool, (MARK, &run.to_string()), SWEEP_ROUNDS_MAX);
+    if let Err(error) = ended {
+        tracing::warn!(%run, %error, "processes that the run left cannot be looked for");
+    }
 }
 
 impl Drive {

@@ -4,6 +4,7 @@
 //! dropping it ends the program.
 
 use crate::chance;
+use crate::cleanup;
 use crate::supervise;
 use contract::{Code, Fault, limits};
 use keeper::door::{self, Spawned};
@@ -179,7 +180,9 @@ impl Aside {
             tokio::time::sleep(STOP_AGAIN).await;
         }
         drop(voice);
-        let _ = supervise::spawn_blocking("wait for process", move || child.wait()).await;
+        // Only a panic is left to be dropped here, and `supervise` has logged it.
+        let _ =
+            supervise::spawn_blocking("wait for process", move || cleanup::wait(&mut child)).await;
     }
 }
 
@@ -259,6 +262,7 @@ impl Voice {
             match packet::send(&self.control, packet) {
                 Ok(()) => drop(self.outbox.pop_front()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+                // A broken connection means that the keeper is gone; its exit code is in the spool.
                 Err(_) => {
                     self.gone = true;
                     self.outbox.clear();
@@ -275,6 +279,7 @@ impl Voice {
                 Ok(Some(packet)) => self.assembler.push(packet),
                 Ok(None) => break self.gone = true,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // The same: the spool says how it ended.
                 Err(_) => break self.gone = true,
             };
             let report = received.and_then(|message| message.map(Report::from_message).transpose());
@@ -284,6 +289,7 @@ impl Voice {
                 )) if self.said == Some(n) => self.said = None,
                 Ok(Some(Report::Exit)) => break self.gone = true,
                 Ok(_) => {}
+                // A report of another version: the keeper is treated as gone, and ended with `leave`.
                 Err(_) => break self.gone = true,
             }
         }

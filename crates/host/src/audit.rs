@@ -3,7 +3,7 @@
 //! route. Never a token, and no
 //! word of a stranger: addresses, routes and ids are ours. One line of
 //! JSON each, in a private file of the data directory that is set aside when it is full, so that it
-//! never takes more than two files' room. A line that cannot be written is lost, and nobody waits for it.
+//! never takes more than two files' room. A line that cannot be written is lost, which is logged.
 
 use crate::ops::who::Who;
 use crate::supervise;
@@ -65,9 +65,10 @@ impl Audit {
     pub fn refused(&self, ts: Timestamp, fault: &Fault, refused: RefusedToken) {
         let (audit, code) = (self.clone(), fault.code.word());
         supervise::spawn_blocking("write audit log", move || {
-            let line = Line { ts, what: "token_refused", code, refused: &refused };
-            // Nobody is kept from asking because this cannot be written.
-            let _ = serde_json::to_vec(&line).map_err(Into::into).and_then(|line| audit.add(line));
+            audit.add_or_log(
+                &Line { ts, what: "token_refused", code, refused: &refused },
+                "token_refused",
+            );
         });
     }
 
@@ -90,9 +91,16 @@ impl Audit {
     pub fn did(&self, ts: Timestamp, by: &Who, what: &'static str, about: serde_json::Value) {
         let (audit, about) = (self.clone(), by.told(about));
         supervise::spawn_blocking("write audit log", move || {
-            let line = serde_json::to_vec(&Deed { ts, what, about });
-            let _ = line.map_err(Into::into).and_then(|line| audit.add(line));
+            audit.add_or_log(&Deed { ts, what, about }, what);
         });
+    }
+
+    /// Writes a line. The action that it is about goes on without it, because the disk may be full.
+    fn add_or_log(&self, line: &impl Serialize, what: &'static str) {
+        let line = serde_json::to_vec(line).map_err(io::Error::from);
+        if let Err(error) = line.and_then(|line| self.add(line)) {
+            tracing::error!(what, %error, "a line of the audit log cannot be written");
+        }
     }
 
     fn add(&self, mut line: Vec<u8>) -> io::Result<()> {

@@ -4,6 +4,7 @@
 //! listens. Everyone else reads address and token and goes through it. Nothing here talks HTTP.
 
 use crate::chance;
+use crate::cleanup;
 use contract::plan::PlanFile;
 use contract::{Code, Fault, RunId};
 use failpoint::Point;
@@ -150,13 +151,14 @@ impl DataDir {
             write_private(&temporary, &token).and_then(|()| match fs::read_to_string(path) {
                 Ok(found) if found.trim().len() == 64 => Ok(()),
                 Ok(_) => fs::rename(&temporary, path),
+                // Without a token that can be read the link decides: it fails unless the name is free.
                 Err(_) => fs::hard_link(&temporary, path).or_else(|error| match error.kind() {
                     io::ErrorKind::AlreadyExists => Ok(()),
                     _ => Err(error),
                 }),
             });
         failpoint::hit(Point::TokenLinked);
-        let _ = fs::remove_file(&temporary);
+        cleanup::remove_file(&temporary);
         outcome.map_err(|error| unusable(path, &error))?;
         fs::read_to_string(path)
             .map(|token| token.trim().to_owned())
@@ -174,7 +176,7 @@ impl DataDir {
     }
 
     pub fn clear_address(&self, _: &Lock) {
-        let _ = fs::remove_file(self.path.join("address"));
+        cleanup::remove_file(&self.path.join("address"));
     }
 
     pub fn address(&self) -> Option<String> {

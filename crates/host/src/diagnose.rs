@@ -11,10 +11,12 @@ use contract::plan::{Adapter, EnvEntry, Lane, Remote};
 use contract::{Card, Code, Fault, Policy, limits};
 use keeper::plan::{Level, StdinMode};
 use keeper::record::Isolation;
+use runtimes::acp::lane;
+use runtimes::acp::mode_trial::{self, ModeTrial};
 use runtimes::launch::{Start, sounds_secret};
 use runtimes::passed_env::{self, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{Spec, Stream, registry, template};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -46,14 +48,30 @@ pub struct Patient {
     pub policy: Option<Policy>,
 }
 
-/// Why each policy could not be kept in a session that was opened; `None` for one that can.
-type SeenPolicies = Vec<(Policy, Option<String>)>;
+/// What a session that was opened showed of each policy.
+type PolicyTrials = Vec<(Policy, ModeTrial)>;
 
-/// What is said to a probe: a line, and another once the first is answered.
+/// What is said to a probe: a greeting; once it is answered a request that opens a session; and then
+/// what sets its modes.
 struct Talk<'a> {
     say: &'a str,
     answered: &'a dyn Fn(&str) -> bool,
     then: Option<&'a str>,
+}
+
+/// The reason why a policy is listed as possible, in the order in which reasons are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PolicyBasis {
+    /// The agent accepted the mode that it needs.
+    ModeAccepted,
+    /// The session began in such a mode.
+    ModeBegun,
+    /// The agent's own flags or its card promise it.
+    Promised,
+    /// Ostler answers by it what the agent asks, and nothing says that the agent does ask.
+    Answered,
+    /// It governs only the tools that Ostler offers.
+    OwnTools,
 }
 
 /// What a probe said and how it ended.
@@ -102,13 +120,15 @@ impl Practice {
     /// Everything that can be told about one name.
     pub async fn diagnose(&self, patient: &Patient) -> Diagnosis {
         let mut checks = Vec::new();
-        let mut seen = None;
-        if let Some(program) = self.binary(patient, &mut checks) {
+        let mut trials = None;
+        let program = self.binary(patient, &mut checks);
+        let is_missing = checks.iter().any(|check| check.code == CheckCode::BinaryMissing);
+        if let Some(program) = program {
             self.version(patient, &program, &mut checks).await;
             if let Some(handshake) = &patient.card.handshake {
-                let (check, policies) = self.handshake(patient, &program, handshake).await;
+                let (check, tried) = self.handshake(patient, &program, handshake).await;
                 checks.push(check);
-                seen = policies;
+                trials = tried;
             }
         }
         if let Some(remote) = &patient.adapter.remote {
@@ -123,7 +143,12 @@ impl Practice {
         }
         checks.extend(not_set(&patient.adapter, &self.vars));
         checks.extend(patient.cwd.as_deref().map(directory));
-        checks.extend(policies(&patient.card, patient.policy, seen));
+        let mut of_policies = policies(&patient.card, patient.policy, trials.as_ref());
+        if is_missing {
+            // Nothing can be said of an agent that is not there, but what is configured may be wrong.
+            of_policies.retain(|check| check.code == CheckCode::PolicyNotPossible);
+        }
+        checks.extend(of_policies);
         checks.extend(arguments(&patient.adapter));
         let is_a_product = !patient.card.requires.is_empty();
         if is_a_product && patient.card.evidence == CardEvidence::Documented {
@@ -240,7 +265,7 @@ impl Practice {
         patient: &Patient,
         program: &Path,
         with: &Handshake,
-    ) -> (Check, Option<SeenPolicies>) {
+    ) -> (Check, Option<PolicyTrials>) {
         let home = ("HOME".to_owned(), self.root.display().to_string());
         let kept = |(name, _): &(String, String)| HANDSHAKE_ENV.contains(&name.as_str());
         let env = self.environment(patient).into_iter().filter(kept).chain([home]).collect();
@@ -256,9 +281,8 @@ impl Practice {
         let check = match &probed {
             Some(said) if said.stdout.lines().any(answered) => {
                 let check = "it answers the first request";
-                let reply = said.stdout.lines().find(|line| answers_session(line));
-                let seen = reply.and_then(runtimes::acp::policies_seen);
-                return (Check::new(CheckCode::HandshakeAnswered, check), seen);
+                let trials = mode_trial::policies_tried(&said.stdout);
+                return (Check::new(CheckCode::HandshakeAnswered, check), trials);
             }
             _ => {
                 let how = how_it_failed(probed.as_ref());
@@ -318,7 +342,7 @@ impl Practice {
     }
 
     /// Runs a program for at most `PROBE_MS_MAX`, or, when something is said to it, for as long as
-    /// the answer to an `initialize` may take, and no longer than both answers take. `None` when no
+    /// the answer to an `initialize` may take, and no longer than the answers take. `None` when no
     /// keeper could be had.
     async fn probe(
         &self,
@@ -348,7 +372,9 @@ impl Practice {
         let mut aside = Aside::start(&self.own_program, launch).ok()?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let begun_ms = clock::now().mono_ms;
-        let mut answered_ms = None;
+        // The request that waits for its reply, and since when; the greeting is none of them.
+        let mut asked: Option<(u64, u64)> = None;
+        let mut to_set = VecDeque::new();
         loop {
             let seen = aside.look().ok()?;
             for (stream, chunk) in seen.chunks {
@@ -362,18 +388,26 @@ impl Practice {
                 break;
             }
             let text = String::from_utf8_lossy(&out);
-            match (&talk, answered_ms) {
+            let now_ms = clock::now().mono_ms;
+            let reply = |id: u64| text.lines().find(|line| mode_trial::answers(line, id));
+            match (&talk, asked) {
                 (Some(talk), None) if text.lines().any(talk.answered) => {
                     let Some(then) = talk.then else { break };
                     aside.say(format!("{then}\n").into_bytes());
-                    answered_ms = Some(clock::now().mono_ms);
+                    asked = Some((mode_trial::OPEN_ID, now_ms));
                 }
-                (_, Some(since_ms)) => {
-                    let waited_ms = clock::now().mono_ms.saturating_sub(since_ms);
-                    if waited_ms >= limits::PROBE_MS_MAX || text.lines().any(answers_session) {
-                        break;
+                (_, Some((id, since_ms))) => match reply(id) {
+                    Some(reply) => {
+                        if id == mode_trial::OPEN_ID {
+                            to_set.extend(mode_trial::mode_requests(reply));
+                        }
+                        let Some(request) = to_set.pop_front() else { break };
+                        aside.say(request);
+                        asked = Some((id + 1, now_ms));
                     }
-                }
+                    None if now_ms.saturating_sub(since_ms) >= limits::PROBE_MS_MAX => break,
+                    None => {}
+                },
                 (_, None) => {}
             }
             tokio::time::sleep(LOOK).await;
@@ -390,12 +424,6 @@ impl Practice {
             isolation,
         })
     }
-}
-
-/// Whether a line answers the request that opens a session, well or not.
-fn answers_session(line: &str) -> bool {
-    let line: Option<serde_json::Value> = serde_json::from_str(line).ok();
-    line.is_some_and(|line| line["id"] == 1 && line.get("method").is_none())
 }
 
 fn how_it_failed(probed: Option<&Probed>) -> String {
@@ -568,12 +596,51 @@ fn directory(path: &Path) -> Check {
     }
 }
 
-/// Which policies can be kept, and what the dangerous one means here. `seen` is what a session of the
-/// agent showed; without it a policy is the agent's own promise.
-fn policies(card: &Card, configured: Option<Policy>, seen: Option<SeenPolicies>) -> Vec<Check> {
-    let refusal = |policy: Policy| {
-        let rows = seen.iter().flatten().filter(|(of, _)| *of == policy && is_by_acp(card, policy));
-        rows.filter_map(|(_, why)| why.clone()).next()
+impl PolicyBasis {
+    const ALL: [Self; 5] =
+        [Self::ModeAccepted, Self::ModeBegun, Self::Promised, Self::Answered, Self::OwnTools];
+
+    /// The reason for which a policy that a lane can keep is listed.
+    fn of(card: &Card, lane: Lane, trial: Option<&ModeTrial>) -> Self {
+        match (lane, trial) {
+            (Lane::Process | Lane::Http, _) => Self::OwnTools,
+            (Lane::Acp, Some(ModeTrial::Accepted)) => Self::ModeAccepted,
+            (Lane::Acp, Some(ModeTrial::Begun)) => Self::ModeBegun,
+            // Of an agent that is a runtime here the card says how it is held.
+            (Lane::Acp, _) if lane::of(&card.id).is_none() => Self::Answered,
+            (Lane::Native | Lane::Acp, _) => Self::Promised,
+        }
+    }
+
+    /// The policies with what is known of them, for a person.
+    fn told(self, policies: &str) -> String {
+        match self {
+            Self::ModeAccepted => {
+                format!("accepts the mode for: {policies} (not tested with a change)")
+            }
+            Self::ModeBegun => {
+                format!("begins in a mode for: {policies} (not tested with a change)")
+            }
+            Self::Promised => format!("promised by the agent: {policies}"),
+            Self::Answered => {
+                format!("answered by Ostler where the agent asks: {policies} (not tested)")
+            }
+            Self::OwnTools => format!("only for the tools that Ostler offers: {policies}"),
+        }
+    }
+}
+
+/// Which policies can be kept, and what the dangerous one means here. `trials` is what a session of the
+/// agent showed.
+fn policies(card: &Card, configured: Option<Policy>, trials: Option<&PolicyTrials>) -> Vec<Check> {
+    let trial = |policy: Policy| {
+        let tried = trials.filter(|_| card.lane_for(policy) == Some(Lane::Acp));
+        let mut tried = tried.into_iter().flatten().filter(move |(of, _)| *of == policy);
+        tried.next().map(|(_, trial)| trial)
+    };
+    let refusal = |policy: Policy| match trial(policy) {
+        Some(ModeTrial::NotPossible(why)) => Some(why.clone()),
+        _ => None,
     };
     let possible = |policy: Policy| card.lane_for(policy).is_some() && refusal(policy).is_none();
     let all = [Policy::Deny, Policy::Ask, Policy::AllowReads, Policy::AllowAll];
@@ -585,20 +652,19 @@ fn policies(card: &Card, configured: Option<Policy>, seen: Option<SeenPolicies>)
     let kept: Vec<String> = all.into_iter().filter(|it| possible(*it)).map(named).collect();
     let refused: Vec<&str> =
         all.into_iter().filter(|policy| !possible(*policy)).map(Policy::word).collect();
-    let is_seen = |policy: &Policy| {
-        seen.iter().flatten().any(|(of, _)| of == policy) && is_by_acp(card, *policy)
+    let basis = |policy: Policy| {
+        let lane = card.lane_for(policy).filter(|_| possible(policy))?;
+        Some(PolicyBasis::of(card, lane, trial(policy)))
     };
-    let (tried, promised): (Vec<Policy>, Vec<Policy>) =
-        all.into_iter().filter(|policy| possible(*policy)).partition(is_seen);
-    let part = |words: &str, policies: Vec<Policy>| {
-        let names: Vec<String> = policies.into_iter().map(named).collect();
-        (!names.is_empty()).then(|| format!("{words}: --permission {}", names.join(", ")))
+    let part = |of: PolicyBasis| {
+        let names: Vec<String> =
+            all.into_iter().filter(|policy| basis(*policy) == Some(of)).map(named).collect();
+        (!names.is_empty()).then(|| of.told(&names.join(", ")))
     };
     let refused_words =
         (!refused.is_empty()).then(|| format!("not possible: {}", refused.join(", ")));
-    let parts =
-        [part("tried and seen", tried), part("promised by the agent", promised), refused_words];
-    let message = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+    let parts = PolicyBasis::ALL.into_iter().filter_map(part).chain(refused_words);
+    let message = parts.collect::<Vec<_>>().join("; ");
     let check = Check::new(CheckCode::PolicyPossible, message);
     let why = all.into_iter().find_map(refusal);
     let mut checks = vec![match why {
@@ -624,11 +690,6 @@ fn policies(card: &Card, configured: Option<Policy>, seen: Option<SeenPolicies>)
         checks.push(Check::new(CheckCode::PolicyNotPossible, message).with_hint(hint));
     }
     checks
-}
-
-/// Whether a policy is kept by answering the agent's questions, in the mode of a session.
-fn is_by_acp(card: &Card, policy: Policy) -> bool {
-    card.lane_for(policy) == Some(Lane::Acp)
 }
 
 /// Secrets in arguments are seen by everyone on the machine.

@@ -8,6 +8,7 @@
 
 mod crowds;
 
+use crate::metrics::metrics;
 use crate::ops::errand::{self, Resolved, wake};
 use crate::ops::fallback::{self, Way, Ways};
 use crate::ops::fit::Taker;
@@ -264,6 +265,7 @@ async fn go(host: &Host, task: &TaskRow, ways: &Ways, way: &Way) -> Result<Gone,
     let fault = match begin_run(host, task, ways, way).await? {
         Ok(Begun::Started(_)) => {
             failpoint::hit(Point::TaskBegun);
+            metrics().dispatched("started", "");
             return Ok(Gone::Tried(Tried::Moved));
         }
         Ok(Begun::NoSlot | Begun::TaskChanged) => return Ok(Gone::Tried(Tried::Passed)),
@@ -415,10 +417,11 @@ async fn in_line(
 
 async fn wait(host: &Host, task: &TaskRow, hold: Hold) -> Result<Tried, Fault> {
     let Hold { why, until, note, of } = hold;
+    metrics().dispatched("waits", why.word());
     tracing::debug!(
         task = %task.id,
         agent = task.agent,
-        waits_for = ?why,
+        waits_for = why.word(),
         until = until.map(|until| until.to_string()),
         "a task waits"
     );
@@ -452,6 +455,7 @@ async fn failed(host: &Host, task: &TaskRow, fault: &Fault) -> Result<Tried, Fau
         wake: next.again.then(|| wake::RETRY.to_owned()),
         ..Follow::default()
     };
+    metrics().dispatched("failed", fault.code.word());
     tracing::warn!(
         task = %task.id,
         agent = task.agent,

@@ -8,9 +8,11 @@
 
 use crate::abroad::Abroad;
 use crate::batch::{Deeds, Made, Pending, Words};
+use crate::cleanup;
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
+use crate::metrics::metrics;
 use crate::missing;
 use crate::ops::ask::{AskKind, OpenAsk};
 use crate::ops::relay::{Asked, Called, Callers};
@@ -254,9 +256,11 @@ impl Drive {
         drop(self.keeping.take());
         let spool = matches!(self.plan, Handing::Done(Ok(()))).then_some(self.spool);
         supervise::spawn_blocking("abandon keeper", move || {
-            let _ = child.wait();
-            // Its keeper did that, unless it died.
-            let _ = spool.map(std::fs::remove_dir_all);
+            cleanup::wait(&mut child);
+            // The keeper has removed it, unless it died.
+            if let Some(spool) = spool {
+                cleanup::remove_dir(&spool);
+            }
         });
         self.house.keepers.refill();
     }
@@ -329,6 +333,7 @@ impl Drive {
             let report = next_report(&mut self.keeping);
             match tokio::time::timeout(LAUNCH_WORD, report).await {
                 Ok(Some(report)) => self.report(now, report),
+                // The keeper is gone or takes too long: the run goes on, and its pid is not known yet.
                 Ok(None) | Err(_) => return,
             }
         }
@@ -544,6 +549,7 @@ impl Drive {
     /// A call that came by MCP is one that the agent made: an event, then an obligation.
     fn take_call(&mut self, now: Now, called: Called) {
         let Called { tool, args, answer } = called;
+        self.dialect.note_relayed(&tool);
         let tool_call_id = crate::chance::call_id();
         self.callers.wait(tool_call_id.clone(), answer);
         let called = Body::ToolUse(ToolUse {
@@ -644,10 +650,12 @@ impl Drive {
                 return Err(Leave::Expired);
             }
             self.trip_quota(&batch).await;
+            let timer = metrics().commit_seconds.start_timer();
             let committed = match is_last {
                 true => self.house.store.commit_from_reserve(batch.clone()).await,
                 false => self.house.store.commit(batch.clone()).await.map(|_| Room::Ordinary),
             };
+            timer.observe_duration();
             match self.house.heed_room(committed) {
                 Ok(()) => break,
                 Err(error) if error.code() == Code::FenceStale => return Err(Leave::Fenced),
@@ -674,6 +682,7 @@ impl Drive {
                 // The agent does not notice: it writes to its spool.
                 Err(error) => {
                     if !again {
+                        metrics().commit_failures.inc();
                         tracing::warn!(%error, "the events of the run cannot be stored; trying again");
                     }
                     again = true;
@@ -689,6 +698,7 @@ impl Drive {
             }
         }
         failpoint::hit(Point::BatchCommitted);
+        metrics().events.inc_by((deeds.last_seq + 1).saturating_sub(batch.first_seq));
         self.drop_heard_segments(batch.spool_offset);
         self.follow_up(deeds)
     }
@@ -817,14 +827,14 @@ impl Drive {
                 let tidied = Arc::clone(&house);
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
-                // Both take a moment and neither matters to anyone who waits for the result.
+                // Only a panic is left to be dropped here, and `supervise` has logged it.
                 let _ = supervise::spawn_blocking("remove spool", move || {
                     if let Some(mut child) = child {
-                        let _ = child.wait();
+                        cleanup::wait(&mut child);
                     }
                     tracer.sync();
                     house.links.release(run);
-                    let _ = std::fs::remove_dir_all(dir);
+                    cleanup::remove_dir(&dir);
                     failpoint::hit(Point::SpoolRemoved);
                     drop(shut);
                 })
@@ -840,7 +850,7 @@ impl Drive {
 /// A keeper that gets no plan leaves when its socket closes, and is waited for.
 pub(crate) fn let_go<Control>(control: Control, mut child: Child) {
     drop(control);
-    supervise::spawn_blocking("wait for keeper", move || child.wait());
+    supervise::spawn_blocking("wait for keeper", move || cleanup::wait(&mut child));
 }
 
 pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {

@@ -53,8 +53,12 @@ impl Drive {
         };
         self.pending.drafts.push(Draft::ostler(Body::Lifecycle(body)));
         self.relaunch(now);
-        if let Ok(Some(point)) = point {
-            self.go_on(now, point, 0, relays);
+        match point {
+            Ok(Some(point)) => self.go_on(now, point, 0, relays),
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, "what the run had begun cannot be read, and is not repeated");
+            }
         }
         if left.is_some_and(|fence| fence != self.fence) {
             self.step(now, Input::LeaseLost);

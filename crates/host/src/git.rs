@@ -64,7 +64,7 @@ impl Git {
         let own = format!("{}.", std::process::id());
         for entry in std::fs::read_dir(&self.place).into_iter().flatten().flatten() {
             if !entry.file_name().to_string_lossy().starts_with(&own) {
-                let _ = std::fs::remove_dir_all(entry.path());
+                crate::cleanup::remove_dir(&entry.path());
             }
         }
     }

@@ -2,6 +2,7 @@
 //! reports come in one by one. Everything that matters is also in the spool or the store, so a
 //! broken connection loses nothing.
 
+use crate::metrics::metrics;
 use engine::rules::keeper_ping::{KeeperPing, PingReason};
 use keeper::packet;
 use keeper::wire::{Assembler, HelloReply, Order, Report};
@@ -28,6 +29,24 @@ pub struct Keeping {
     ping: KeeperPing,
     /// The pid of the keeper, once its hello has come.
     keeper_pid: Option<i32>,
+    _counted: CountedKeeper,
+}
+
+/// One of the connections in the metrics.
+#[derive(Debug)]
+struct CountedKeeper(());
+
+impl CountedKeeper {
+    fn new() -> Self {
+        metrics().keepers.inc();
+        Self(())
+    }
+}
+
+impl Drop for CountedKeeper {
+    fn drop(&mut self) {
+        metrics().keepers.dec();
+    }
 }
 
 thread_local! {
@@ -45,6 +64,7 @@ impl Keeping {
             outbox: VecDeque::new(),
             ping: KeeperPing::new(true),
             keeper_pid: None,
+            _counted: CountedKeeper::new(),
         })
     }
 

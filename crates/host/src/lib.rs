@@ -12,6 +12,7 @@ pub mod aside;
 pub mod audit;
 mod batch;
 pub mod chance;
+mod cleanup;
 pub mod clock;
 pub mod data;
 pub mod diagnose;
@@ -26,6 +27,7 @@ mod keeping;
 mod keepsake;
 pub mod log_secrets;
 mod lost_keeper;
+pub mod metrics;
 mod missing;
 pub mod notify;
 pub mod ops;
@@ -60,6 +62,7 @@ use ops::relay::{Bearer, Live};
 use prices::Prices;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,6 +172,8 @@ pub(crate) struct Inner {
     /// Workspaces that are ours.
     pub(crate) trees: Arc<trees::Trees>,
     live: Mutex<HashMap<RunId, Live>>,
+    /// The runs that are being taken over, each by one task.
+    taking_over: Mutex<HashSet<RunId>>,
     /// What must be kept out of the events of runs that this host drove and has to take over from
     /// itself, because their lease ran out.
     seals: Mutex<HashMap<RunId, Seal>>,
@@ -253,6 +258,7 @@ impl Host {
             links,
             trees,
             live: Mutex::default(),
+            taking_over: Mutex::default(),
             seals: Mutex::default(),
             overdue: Mutex::default(),
             starting: watch::Sender::default(),
@@ -270,6 +276,7 @@ impl Host {
 
     /// Says where this host listens. Before that no run can start.
     pub fn listens_at(&self, address: String) {
+        // Set once, when the listener is open; a second call keeps the first address.
         let _ = self.inner.address.set(address);
     }
 
@@ -438,6 +445,18 @@ impl Inner {
         self.live().contains_key(&run)
     }
 
+    /// How many runs are driven here, and how many requests for approval they have open.
+    pub(crate) fn live_counts(&self) -> (usize, usize) {
+        let live = self.live();
+        (live.len(), live.values().map(|live| live.shown.asks.len()).sum())
+    }
+
+    /// The right to take a run over, until it is dropped. `None` while another task has it.
+    pub(crate) fn begin_take_over(self: &Arc<Self>, run: RunId) -> Option<TakeOver> {
+        let mut taking_over = self.taking_over.lock().unwrap_or_else(PoisonError::into_inner);
+        taking_over.insert(run).then(|| TakeOver { inner: Arc::clone(self), run })
+    }
+
     /// What seals words that are said to a run from outside.
     pub(crate) fn seal_of(&self, run: RunId) -> Seal {
         self.live().get(&run).map(|live| live.seal.clone()).unwrap_or_default()
@@ -472,7 +491,8 @@ impl Inner {
     }
 
     /// Drives a run in a task of its own. If its driver panics the run is ended as lost: nothing
-    /// inside Ostler may leave a run without an end.
+    /// inside Ostler may leave a run without an end. A run that is driven here already keeps its driver,
+    /// and this one is dropped: its keeper reconnects to the other.
     pub(crate) fn drive(self: &Arc<Self>, mut drive: Drive, deeds: Option<Deeds>) {
         let host = Host { inner: Arc::clone(self) };
         let (run, fence) = (drive.run, drive.fence);
@@ -489,10 +509,16 @@ impl Inner {
             shown: drive.shown(),
             told: drive.told.clone(),
         };
-        self.live().insert(run, live);
+        let span = drive.span();
+        match self.live().entry(run) {
+            Entry::Vacant(place) => place.insert(live),
+            Entry::Occupied(_) => {
+                span.in_scope(|| tracing::error!("the run is driven here already"));
+                return;
+            }
+        };
         log_secrets::add_run(run, drive.words.seal.clone());
         self.reasons.send_modify(|reasons| *reasons += 1);
-        let span = drive.span();
         let watched = async move {
             let left = supervise::spawn("run driver", drive.run(deeds)).await;
             host.inner.live().remove(&run);
@@ -543,6 +569,19 @@ impl Inner {
         let key = blake3::derive_key("ostler 2026-11 secrets of one run", self.token.as_bytes());
         let text = format!("{purpose} {run} {number}");
         blake3::keyed_hash(&key, text.as_bytes()).to_hex().to_string()
+    }
+}
+
+/// See [`Inner::begin_take_over`].
+pub(crate) struct TakeOver {
+    inner: Arc<Inner>,
+    run: RunId,
+}
+
+impl Drop for TakeOver {
+    fn drop(&mut self) {
+        let taking_over = &self.inner.taking_over;
+        taking_over.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.run);
     }
 }
 

@@ -2,6 +2,7 @@
 //! must answer, and by when, is `engine::rules::keeper_ping`; the pings are sent by `perform.rs`.
 
 use crate::adopt::{self, LOOK_PAUSE};
+use crate::cleanup;
 use crate::clock;
 use crate::drive::{Drive, Ending, Leave, next_report};
 use crate::keeping::Keeping;
@@ -43,6 +44,7 @@ impl Drive {
             match tokio::time::timeout(Duration::from_millis(LAST_LOOK_MS), report).await {
                 Ok(Some(report)) => self.report(clock::now(), report),
                 Ok(None) => return self.notice_keeper_gone().await,
+                // No report has come: the keeper hangs.
                 Err(_) => break,
             }
         }
@@ -58,6 +60,7 @@ impl Drive {
         drop(keeping);
         let told = match ended {
             Ok(true) => "the keeper of this run hung and was ended",
+            // `supervise` has logged the panic; whether the keeper lives is unknown then.
             Ok(false) | Err(_) => "the keeper of this run hangs and could not be ended",
         };
         self.pending.drafts.push(warning(told.to_owned()));
@@ -92,7 +95,7 @@ fn end_hung(spool: &Path, run: RunId, keeper_pid: Option<i32>, child: Option<Chi
     if let Some(mut child) = child {
         // One that has ended already needs no signal.
         let _ = child.kill();
-        std::thread::spawn(move || child.wait());
+        std::thread::spawn(move || cleanup::wait(&mut child));
     }
     let until_ms = clock::now().mono_ms + KEEPER_KILLED_MS;
     while door::is_alive(spool) && clock::now().mono_ms < until_ms {

@@ -11,7 +11,7 @@ use contract::limits::{NOTICES_MAX, NOTIFY_MS};
 use contract::{AskId, Code, RunId, TaskState};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,6 +86,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What waits to be told, and to whom.
 pub(crate) struct Notifier {
     command: Vec<String>,
+    /// How long a command may take.
+    time_ms: u64,
     environment: BTreeMap<String, String>,
     state: Mutex<State>,
 }
@@ -109,7 +111,7 @@ impl Notifier {
         }
         let kept = host.iter().filter(|(name, _)| KEPT.contains(&name.as_str()));
         let environment = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
-        Some(Arc::new(Self { command, environment, state: Mutex::default() }))
+        Some(Arc::new(Self { command, time_ms: NOTIFY_MS, environment, state: Mutex::default() }))
     }
 
     /// Those of these questions that nobody was told of yet.
@@ -137,8 +139,13 @@ impl Notifier {
         let notifier = Arc::clone(self);
         supervise::spawn_blocking("notify", move || {
             while let Some((notices, left_out)) = notifier.next() {
-                // A command that cannot be run is nobody's fault but its own.
-                let _ = notifier.run(&notices, left_out);
+                if let Err(error) = notifier.run(&notices, left_out) {
+                    tracing::warn!(
+                        program = notifier.command[0],
+                        %error,
+                        "the notification command failed"
+                    );
+                }
             }
             drop(stay);
         });
@@ -154,25 +161,20 @@ impl Notifier {
         Some((state.waiting.drain(..).collect(), std::mem::take(&mut state.left_out)))
     }
 
-    fn run(&self, notices: &[Notice], left_out: usize) -> std::io::Result<()> {
+    fn run(&self, notices: &[Notice], left_out: usize) -> io::Result<()> {
+        let mut lines = Vec::new();
+        for notice in notices {
+            serde_json::to_writer(&mut lines, notice)?;
+            lines.push(b'\n');
+        }
         let mut child = self.start(notices, left_out)?;
         let _mine =
             rustix::process::Pid::from_raw(child.id().cast_signed()).map(keeper::strays::hold);
-        if let Some(mut stdin) = child.stdin.take() {
-            for notice in notices {
-                let mut line = serde_json::to_vec(notice)?;
-                line.push(b'\n');
-                // One that does not listen is told by its environment.
-                if stdin.write_all(&line).is_err() {
-                    break;
-                }
-            }
-        }
-        wait(&mut child)
+        write_and_wait(&mut child, &lines, self.time_ms)
     }
 
     #[expect(clippy::disallowed_methods, reason = "people are told by a command of their own")]
-    fn start(&self, notices: &[Notice], left_out: usize) -> std::io::Result<Child> {
+    fn start(&self, notices: &[Notice], left_out: usize) -> io::Result<Child> {
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]).env_clear().envs(&self.environment);
         let one = match notices {
@@ -195,20 +197,45 @@ impl Notifier {
     }
 }
 
-/// Waits for a command, and ends it with all it started when its time is up.
-fn wait(child: &mut Child) -> std::io::Result<()> {
+/// Writes the lines to a command, as far as it reads them, and waits until it ends. When its time is up
+/// it is killed with all it started: a command that does not read its input must not keep its host.
+fn write_and_wait(child: &mut Child, lines: &[u8], time_ms: u64) -> io::Result<()> {
     let begun_ms = crate::clock::now().mono_ms;
-    while child.try_wait()?.is_none() {
-        if crate::clock::now().mono_ms.saturating_sub(begun_ms) > NOTIFY_MS {
+    let mut stdin = child.stdin.take();
+    if let Some(stdin) = &stdin {
+        rustix::io::ioctl_fionbio(stdin, true)?;
+    }
+    let mut rest = lines;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break status;
+        }
+        while let Some(pipe) = stdin.as_mut().filter(|_| !rest.is_empty()) {
+            match pipe.write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // A command that closed its input has its environment.
+                Err(_closed) => stdin = None,
+            }
+        }
+        if rest.is_empty() {
+            stdin = None;
+        }
+        if crate::clock::now().mono_ms.saturating_sub(begun_ms) > time_ms {
             if let Some(group) = rustix::process::Pid::from_raw(child.id().cast_signed()) {
+                // A group that has ended meanwhile needs no signal.
                 let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
             }
             child.wait()?;
-            return Ok(());
+            let message = format!("it was ended after {time_ms} ms");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
         std::thread::sleep(LOOK);
+    };
+    match status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("it ended with {status}"))),
     }
-    Ok(())
 }
 
 impl Inner {
@@ -241,15 +268,24 @@ impl Inner {
         }
         let (inner, stay) = (Arc::clone(self), self.attach());
         supervise::spawn("notify of ended run", async move {
-            let Ok(Some(row)) = inner.store.run(run).await else { return };
-            let Ok(Some(task)) = inner.store.task(row.task).await else { return };
-            let Some(outcome) = row.outcome else { return };
-            if let Some(notice) = ended(run, row.agent, outcome, row.code, task.state) {
-                inner.notice(notice);
+            match end_notice(&inner, run).await {
+                Ok(Some(notice)) => inner.notice(notice),
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::warn!(%run, %error, "nobody is notified of the end of the run");
+                }
             }
             drop(stay);
         });
     }
+}
+
+/// The notice about a run that ended, from what is stored of it.
+async fn end_notice(inner: &Inner, run: RunId) -> Result<Option<Notice>, store::Error> {
+    let Some(row) = inner.store.run(run).await? else { return Ok(None) };
+    let Some(task) = inner.store.task(row.task).await? else { return Ok(None) };
+    let Some(outcome) = row.outcome else { return Ok(None) };
+    Ok(ended(run, row.agent, outcome, row.code, task.state))
 }
 
 /// What is said of a run that ended.
@@ -332,6 +368,20 @@ mod tests {
             said.contains("OSTLER_NOTIFY_COUNT=5") && !said.contains("OSTLER_ASK_ID"),
             "{said}"
         );
+    }
+
+    #[test]
+    fn a_command_that_does_not_read_is_ended() {
+        let command = ["/bin/sh", "-c", "sleep 60 & wait"].map(str::to_owned).to_vec();
+        let notifier = Notifier::new(command, &BTreeMap::new()).unwrap();
+        let notifier = Notifier { time_ms: 300, ..Arc::into_inner(notifier).unwrap() };
+        // More than a pipe holds.
+        let title = "x".repeat(1 << 20);
+        let (run_id, ask_id) = (crate::chance::run_id(), crate::chance::ask_id());
+        let begun = std::time::Instant::now();
+        let ended = notifier.run(&[Notice::Ask { run_id, ask_id, title }], 0).unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed().as_secs() < 30, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::Host;
 use crate::batch::{Frame, Intent};
+use crate::cleanup;
 use crate::drive::{Answered, Drive, Ending, Handing};
 use crate::ops::tool;
 use crate::supervise;
@@ -10,7 +11,7 @@ use crate::upstream;
 use contract::event::{Body, Phase};
 use contract::limits::REMOTE_TERM_MS_MIN;
 use contract::plan::Lane;
-use contract::{Code, Draft, Utterance};
+use contract::{Code, Draft, Fault, Utterance};
 use engine::rules::keeper_ping::PingReason;
 use engine::{Effect, Input, Now};
 use failpoint::Point;
@@ -186,7 +187,9 @@ impl Drive {
         if let Order::Plan(plan) = order {
             let secret = self.house.keepsake_secret(self.run, self.attempt);
             // Without it a run that loses its keeper and its host loses words, not its end.
-            let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
+            if let Err(error) = crate::keepsake::leave(&self.spool, &secret, &plan.secrets) {
+                tracing::warn!(%error, "the secret values of the run cannot be kept for a next host");
+            }
         }
         Ok(())
     }
@@ -235,8 +238,10 @@ impl Drive {
         let earlier = (self.child.take(), std::mem::take(&mut self.spool));
         supervise::spawn_blocking("remove spool", move || {
             let (child, spool) = earlier;
-            let _ = child.map(|mut child| child.wait());
-            let _ = std::fs::remove_dir_all(spool);
+            if let Some(mut child) = child {
+                cleanup::wait(&mut child);
+            }
+            cleanup::remove_dir(&spool);
         });
         self.attempt += 1;
         self.spool = self.house.data.spool(self.run, self.attempt);
@@ -297,17 +302,20 @@ impl Drive {
 
     pub(crate) fn stop(&mut self, reason: Code, farewell_ms: u64, term_ms: u64) {
         if let Some(bytes) = self.dialect.farewell(reason) {
+            // A connection that is broken is noticed by the next read, and the keeper ends its agent.
             let _ = self.order(&Order::Farewell { bytes });
         }
         let reason = reason.word().to_owned();
         // Whoever holds a remote is our own, and always has the time to end its session there.
         let remote = self.runtime.card().lanes == [Lane::Http];
         let term_ms = if remote { term_ms.max(REMOTE_TERM_MS_MIN) } else { term_ms };
+        // The same; a keeper that does not obey is ended when the ping below is not answered.
         let _ = self.order(&Order::Stop { reason, farewell_ms, term_ms });
         self.ping_keeper(PingReason::Stop { graces_ms: farewell_ms.saturating_add(term_ms) });
     }
 
     pub(crate) fn extend_lease(&mut self, deadline_ms: u64) {
+        // A keeper that does not hear of it ends its agent at the earlier deadline, which is safe.
         let _ = self.order(&Order::Renew { fence: self.fence, deadline_ms });
         self.ping_keeper(PingReason::Renewal);
     }
@@ -323,42 +331,45 @@ impl Drive {
         if self.abroad.is_asked() {
             return self.abroad.send(now, effect, call);
         }
-        let (bench, standing, answering) =
-            (self.bench.clone(), self.standing.clone(), self.answering.clone());
+        let (bench, standing) = (self.bench.clone(), self.standing.clone());
+        let tool_call_id = call.tool_call_id.clone();
         if bench.upstream.owns(&call.tool) {
-            supervise::spawn("relay tool call", async move {
-                let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
-                let given_up = answering.closed();
-                let outcome = upstream::carried_out(upstream, policy, &call, given_up).await;
-                let Some(outcome) = outcome else { return };
-                let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
-                let tool_call_id = call.tool_call_id;
-                let _ =
-                    answering.send(Answered { effect, tool_call_id, outcome, duration_ms }).await;
+            let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
+            let driver = self.answering.clone();
+            self.answer(now, effect, tool_call_id, async move {
+                upstream::carried_out(upstream, policy, &call, driver.closed()).await
             });
-            return;
-        }
-        if call.tool == "propose_agent" {
+        } else if call.tool == "propose_agent" {
             let (host, run) = (Host { inner: Arc::clone(&self.house) }, self.run);
-            supervise::spawn("propose agent", async move {
-                let outcome = tool::hired(&host, run, &bench.seal, &call).await;
-                let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
-                let tool_call_id = call.tool_call_id;
-                let _ =
-                    answering.send(Answered { effect, tool_call_id, outcome, duration_ms }).await;
+            self.answer(now, effect, tool_call_id, async move {
+                Some(tool::hired(&host, run, &bench.seal, &call).await)
             });
-            return;
+        } else {
+            let call = move || tool::call(&bench, &standing, &call);
+            let done = supervise::spawn_blocking("carry out tool call", call);
+            self.answer(now, effect, tool_call_id, async move {
+                Some(done.await.unwrap_or_else(|_panic| tool_panicked()))
+            });
         }
-        supervise::spawn_blocking("carry out tool call", move || {
-            let outcome = tool::call(&bench, &standing, &call);
+    }
+
+    /// Carries out a call beside the driver and gives it the outcome. A call that panics is answered
+    /// with an error: the agent waits for it, and an open call holds the silence timeout back.
+    fn answer(
+        &self,
+        now: Now,
+        effect: u64,
+        tool_call_id: String,
+        work: impl Future<Output = Option<tool::Outcome>> + Send + 'static,
+    ) {
+        let answering = self.answering.clone();
+        supervise::spawn("answer tool call", async move {
+            // Without an outcome the driver has ended.
+            let Some(outcome) = outcome_of(work).await else { return };
             let duration_ms = crate::clock::now().mono_ms.saturating_sub(now.mono_ms);
-            // The driver may be gone: then nobody waits for the answer.
-            let _ = answering.blocking_send(Answered {
-                effect,
-                tool_call_id: call.tool_call_id,
-                outcome,
-                duration_ms,
-            });
+            let answered = Answered { effect, tool_call_id, outcome, duration_ms };
+            // The driver may have ended: then no one waits for the answer.
+            let _ = answering.send(answered).await;
         });
     }
 
@@ -400,4 +411,30 @@ fn refused(why: keeper::wire::Refusal) -> Draft {
         isolation: None,
     };
     Draft::ostler(contract::Body::Lifecycle(body))
+}
+
+async fn outcome_of(
+    work: impl Future<Output = Option<tool::Outcome>> + Send + 'static,
+) -> Option<tool::Outcome> {
+    let done = supervise::spawn("relay tool call", work).await;
+    done.unwrap_or_else(|_panic| Some(tool_panicked()))
+}
+
+/// The answer to a call whose tool panicked; the panic is in the operator log.
+fn tool_panicked() -> tool::Outcome {
+    Fault::new(Code::InternalError, "the tool failed inside Ostler").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use contract::speech::ToolAnswer;
+
+    #[tokio::test]
+    async fn a_call_that_panics_is_answered() {
+        let outcome = outcome_of(async { panic!("on purpose") }).await.expect("an outcome");
+        let ToolAnswer::Error { code, .. } = outcome.answer else { panic!("{outcome:?}") };
+        assert_eq!(code, Code::InternalError);
+        assert!(outcome_of(async { None }).await.is_none());
+    }
 }

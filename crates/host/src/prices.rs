@@ -89,15 +89,20 @@ impl Prices {
         }
         let (sender, path) = (self.tables.clone(), self.path.clone());
         let load = move || {
-            let loaded = Tables::Loaded { built_in: Catalogue::load(), imported: kept(&path) };
+            let imported = kept(&path);
+            if let Err(error) = &imported {
+                tracing::warn!(error, "imported prices cannot be read; built-in prices are used");
+            }
+            let loaded = Tables::Loaded { built_in: Catalogue::load(), imported };
             sender.send_replace(loaded);
             // More than half of what decoding took is free again, and lies between what is not.
             keeper::return_memory();
         };
         // Not of the runtime's blocking threads: those are waited for when a command ends.
         let started = std::thread::Builder::new().name("prices".to_owned()).spawn(load);
-        if started.is_err() {
+        if let Err(error) = started {
             // A machine without a thread to spare runs its agents all the same, without prices.
+            tracing::warn!(%error, "prices cannot be loaded: no thread can be started");
             self.tables.send_replace(Tables::Loaded { built_in: None, imported: kept(&self.path) });
         }
     }

@@ -1,8 +1,9 @@
-//! The records of a run in the operator log: one for each stored event that changes what the run is
+//! The records of a run in the operator log, and its metrics: one for each stored event that changes what the run is
 //! doing. The span of the run has its ids. Only numbers and closed words of an event are taken, because
 //! its texts may be the agent's.
 
 use crate::drive::Drive;
+use crate::metrics::metrics;
 use contract::event::{Body, BudgetLevel, LeaseAction, Origin, Outcome, Phase};
 use contract::{Code, Draft, NanoUsd};
 
@@ -75,8 +76,27 @@ impl RunRecord {
         }
     }
 
-    /// Writes the record; the event is stored.
+    fn count(&self) {
+        let metrics = metrics();
+        match self {
+            Self::Phase { phase: Phase::Running, .. } => metrics.runs_started.inc(),
+            Self::Phase { phase: Phase::Adopted, .. } => metrics.runs_adopted.inc(),
+            Self::LeaseLost => metrics.leases_lost.inc(),
+            Self::LeaseRenewed => metrics.leases_renewed.inc(),
+            Self::Ended(end) => {
+                let code = end.code.map_or("", Code::word);
+                metrics.runs_ended.with_label_values(&[end.outcome.word(), code]).inc();
+                metrics.tokens.inc_by(end.tokens);
+                // A counter refuses a negative amount, and no amount is negative.
+                metrics.cost_usd.inc_by(end.usd.unwrap_or_default().max(0.0));
+            }
+            Self::Phase { .. } | Self::Error { .. } | Self::BudgetUsedUp | Self::RateLimited => {}
+        }
+    }
+
+    /// Writes the record and counts it; the event is stored.
     pub(crate) fn log(self) {
+        self.count();
         match self {
             Self::Phase { phase, pid, isolation } => match phase {
                 Phase::Running => tracing::info!(pid, isolation, "run started"),

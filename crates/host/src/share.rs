@@ -56,7 +56,9 @@ impl Drive {
         if let Some(windows) = self.share.told.take() {
             let (seal, at) = (&self.words.seal, clock::now().wall);
             // It is told again with the next answer of the model.
-            let _ = quota::tell(&self.house, self.run, &windows, at, seal).await;
+            if let Err(error) = quota::tell(&self.house, self.run, &windows, at, seal).await {
+                tracing::warn!(%error, "the quota that the provider reported cannot be stored");
+            }
         }
         self.grow_fund().await;
     }
@@ -80,8 +82,8 @@ impl Drive {
                 self.step(now, Input::Command(Command { id, run_id, asked_at, wish }));
             }
             Ok(Err(drafts)) => self.pending.drafts.extend::<Vec<Draft>>(drafts),
-            // Asked again when it is next looked at.
-            Err(_) => {}
+            // Tried again when it is next looked at.
+            Err(error) => tracing::warn!(%error, "no more of a shared budget can be reserved"),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! process does, however that ends. One that died, that does not see what was mounted since, or that
 //! is in another control group than this process is now, is let go and counts as none; whoever finds none starts a keeper, as hosts that keep no spare do.
 
+use crate::cleanup;
 use crate::drive::let_go;
 use crate::supervise;
 use keeper::door::{self, Spawned};
@@ -152,13 +153,15 @@ impl Keepers {
         let keepers = Arc::clone(self);
         supervise::spawn("refill keepers", async move {
             tokio::time::sleep(PAUSE).await;
+            // `fill` logs a keeper that does not start, and `supervise` a panic.
             let _ = supervise::spawn_blocking("start keepers", move || keepers.fill()).await;
         });
     }
 
     fn fill(&self) {
-        // A host that cannot start one now tells of it when a run needs one.
-        let started = Spare::start(self).ok();
+        let started = Spare::start(self)
+            .inspect_err(|error| tracing::warn!(%error, "a spare keeper cannot be started"))
+            .ok();
         let mut slot = self.slot();
         match (&*slot, started) {
             (Slot::Coming, Some(spare)) => *slot = Slot::Here(spare),
@@ -176,7 +179,7 @@ impl Keepers {
         let Spare { spawned: Spawned { control, mut child }, held, .. } = spare;
         drop(control);
         let waited = supervise::spawn_blocking("wait for keepers", move || {
-            let _ = child.wait();
+            cleanup::wait(&mut child);
             drop(held);
         });
         // One that does not leave is left behind; it has nothing.

@@ -1,46 +1,33 @@
-//! Starts the tasks of this crate. Each has a name; a panic is logged with that name and with the run
-//! whose span the task was started in, and ends that task alone. The caller of `spawn` gets the panic as
-//! an error of the handle, so that it can become a fault of the run or the call.
+//! Starts the tasks of this process. Each has a name, in a span of its own below the span of the caller,
+//! so that the record of a panic says which task of which run it was. A panic ends that task alone; the
+//! caller of `spawn` gets it as an error of the handle, so that it can become a fault of the run or call.
 
-use futures::FutureExt as _;
 use std::future::Future;
-use std::panic::AssertUnwindSafe;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
-/// Runs a future in a task of its own, in the span of the caller.
+/// Runs a future in a task of its own.
 pub fn spawn<F>(name: &'static str, future: F) -> JoinHandle<F::Output>
 where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    let watched = async move {
-        match AssertUnwindSafe(future).catch_unwind().await {
-            Ok(output) => output,
-            Err(panic) => {
-                tracing::error!(task_name = name, "an internal task panicked");
-                std::panic::resume_unwind(panic)
-            }
-        }
-    };
-    tokio::spawn(watched.in_current_span())
+    #[expect(clippy::disallowed_methods, reason = "this is the function that others call")]
+    tokio::spawn(future.instrument(span(name)))
 }
 
-/// Runs blocking work on the threads that are there for it, in the span of the caller.
+/// Runs blocking work on the threads that are there for it.
 pub fn spawn_blocking<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    let span = tracing::Span::current();
-    tokio::task::spawn_blocking(move || {
-        span.in_scope(|| match std::panic::catch_unwind(AssertUnwindSafe(work)) {
-            Ok(output) => output,
-            Err(panic) => {
-                tracing::error!(task_name = name, "an internal task panicked");
-                std::panic::resume_unwind(panic)
-            }
-        })
-    })
+    let span = span(name);
+    #[expect(clippy::disallowed_methods, reason = "this is the function that others call")]
+    tokio::task::spawn_blocking(move || span.in_scope(work))
+}
+
+fn span(name: &'static str) -> tracing::Span {
+    tracing::info_span!("task", task_name = name)
 }
 
 #[cfg(test)]

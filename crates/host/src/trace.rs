@@ -60,9 +60,9 @@ impl Tracer {
 
     /// Makes the trace durable.
     pub fn sync(&self) {
-        if let Some(trace) = &self.trace {
-            // The run has ended and its events are safe; nobody is left to tell.
-            let _ = trace.sync();
+        // The run has ended and its events are stored; only the operator is left to tell.
+        if let Some(Err(error)) = self.trace.as_ref().map(Trace::sync) {
+            tracing::warn!(%error, "the trace of the run may be lost if the machine fails now");
         }
     }
 }

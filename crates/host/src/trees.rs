@@ -92,14 +92,28 @@ pub(crate) struct Tree {
 
 const RECORD: &str = "tree.json";
 
+/// Where a workspace below a data directory came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Workspace {
+    /// The directory that it was asked for in.
+    pub source: PathBuf,
+    /// It is a git worktree, not an empty directory.
+    pub is_worktree: bool,
+}
+
 /// The directory that a workspace below this data directory was asked for in; none for a directory
 /// that is no such workspace.
 pub fn source_of(data: &Path, cwd: &Path) -> Option<PathBuf> {
+    workspace_of(data, cwd).map(|workspace| workspace.source)
+}
+
+/// The workspace below this data directory that a directory is in.
+pub fn workspace_of(data: &Path, cwd: &Path) -> Option<Workspace> {
     let home = data.join("trees");
     let name = cwd.strip_prefix(&home).ok()?.components().next()?;
     let record: Record =
         serde_json::from_slice(&fs::read(home.join(name).join(RECORD)).ok()?).ok()?;
-    Some(record.source)
+    Some(Workspace { source: record.source, is_worktree: record.worktree.is_some() })
 }
 
 impl Trees {
@@ -120,9 +134,20 @@ impl Trees {
 
     /// The workspace that was made for a run.
     pub fn tree(&self, id: RunId) -> Option<Tree> {
+        self.read_tree(id).ok().flatten()
+    }
+
+    /// The same; `None` when there is no record, and an error when it cannot be read.
+    fn read_tree(&self, id: RunId) -> io::Result<Option<Tree>> {
         let dir = self.dir(id);
-        let record = serde_json::from_slice(&fs::read(dir.join(RECORD)).ok()?).ok()?;
-        Some(Tree { id, dir, record })
+        match fs::read(dir.join(RECORD)) {
+            Ok(record) => {
+                let record = serde_json::from_slice(&record)?;
+                Ok(Some(Tree { id, dir, record }))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// The workspace that a directory is, or is in.
@@ -210,6 +235,16 @@ impl Tree {
         let (record, new) = (self.dir.join(RECORD), self.dir.join("tree.new"));
         write_private(&new, &serde_json::to_string(&self.record)?)?;
         fs::rename(new, record)
+    }
+
+    /// Writes the record. Gives whether that succeeded.
+    fn write_or_log(&self) -> bool {
+        let written = self.write();
+        if let Err(error) = &written {
+            let path = self.dir.display();
+            tracing::warn!(%path, %error, "the record of a worktree cannot be written");
+        }
+        written.is_ok()
     }
 
     fn worktree(&self) -> Result<&Worktree, Fault> {

@@ -99,10 +99,11 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let Some((mut child, hold)) = self.0.take() else { return };
-        // The child is held and not waited for yet, so the number is still its own.
+        // The child is held and not waited for yet, so the number is still its own. A group that has
+        // ended already needs no signal.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
         std::thread::spawn(move || {
-            let _ = child.wait();
+            crate::cleanup::wait(&mut child);
             drop(hold);
         });
     }
@@ -173,6 +174,7 @@ impl Upstream {
     }
 
     pub fn tells(&self, to: mpsc::Sender<Asked>) {
+        // Set once, by the driver of the run.
         let _ = self.tell.set(to);
     }
 

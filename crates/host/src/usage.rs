@@ -97,8 +97,8 @@ async fn found(
     }
     let quota = asked(account, &question, url, &token).await;
     let kept = Kept { asked_at: now, login_ms, quota: quota.as_ref().ok().cloned() };
-    // What cannot be kept is asked for again the next time.
     if let Ok(text) = serde_json::to_string(&kept) {
+        // If it cannot be written, the endpoint is asked again the next time.
         let _ = supervise::spawn_blocking("write login", move || write_private(&keep, &text)).await;
     }
     quota.map(Some)

@@ -145,7 +145,13 @@ impl Drive {
         let host = Host { inner: Arc::clone(&self.house) };
         let cwd = self.bench.workspace.path();
         let others = locks::others(&host, cwd, Some(self.run)).await;
-        let shared = beginning.shared || others.is_ok_and(|others| !others.is_empty());
+        let others = others.unwrap_or_else(|fault| {
+            // The change counts against this run then, because the policy forbids it.
+            let (code, error) = (fault.code.word(), &fault.message);
+            tracing::warn!(code, error, "other runs in the same workspace cannot be listed");
+            Vec::new()
+        });
+        let shared = beginning.shared || !others.is_empty();
         self.beginning = Arc::into_inner(beginning);
         if shared {
             let why = "it is not counted against this run, because another run works there too";
@@ -231,10 +237,10 @@ impl Listing<'_> {
                     let message = format!("it has more than {REPOSITORIES_MAX} repositories");
                     return Err(Fault::new(Code::TooLarge, message));
                 }
-                // One that git cannot list is compared as a directory alone: should it be listed at the
-                // other end of the run, its files are the difference.
                 match self.names(&dir) {
                     Ok(names) => self.repository(&format!("{path}/"), names, add)?,
+                    // One that git cannot list is compared as a directory alone: should it be listed
+                    // at the other end of the run, its files are the difference.
                     Err(_) => add(path)?,
                 }
             }

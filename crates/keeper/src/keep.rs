@@ -75,6 +75,7 @@ fn attempt() -> io::Result<()> {
 
     // Opened before the ways part: from here on no signal is lost, on either side.
     let signals = raw::signal_fd()?;
+    // The name is only for those who list processes.
     let _ = rustix::thread::set_name(SPARE_NAME);
     let readied = contain::ready(level_asked_for()?);
     let score = Score::open();
@@ -101,6 +102,7 @@ fn attempt() -> io::Result<()> {
     let tail = plan.run_id.get(plan.run_id.len().saturating_sub(10)..).unwrap_or_default();
     let called = format!("keep {tail}");
     if let Ok(name) = CString::new(called.as_str()) {
+        // The name is only for those who list processes.
         let _ = rustix::thread::set_name(&name);
     }
     failpoint::hit(Point::PlanTaken);
@@ -288,6 +290,7 @@ const SAMPLE: &str = r#"{"version":1,"run_id":"r","attempt":1,"fence":1,"hello_s
 /// the plan that comes is not to wait for that.
 fn rehearse() {
     if let Ok(plan) = serde_json::from_str::<Plan>(std::hint::black_box(SAMPLE)) {
+        // Only the code is wanted, not what it makes of the sample.
         let _ = std::hint::black_box(agent::image(&plan));
     }
 }
@@ -299,6 +302,7 @@ fn malformed(control: &OwnedFd, error: crate::wire::Malformed) -> io::Error {
 
 fn refuse(control: &OwnedFd, why: Refusal) {
     for packet in (Report::Refused { n: 0, why }).packets() {
+        // A host that has gone needs no refusal.
         let _ = packet::send(control, &packet);
     }
 }

@@ -93,6 +93,10 @@ pub trait Dialect: Send {
     /// The frame that says goodbye, held by the keeper in case nobody else can say it.
     fn farewell(&self, reason: Code) -> Option<Vec<u8>>;
 
+    /// Says that the agent called a tool of Ostler's own by the relay, for dialects that hold what the
+    /// agent reports against its policy.
+    fn note_relayed(&mut self, _tool: &str) {}
+
     /// The state as JSON with a version.
     fn save(&self) -> Vec<u8>;
 }
@@ -166,6 +170,7 @@ impl<'a> Frame<'a> {
     pub fn text(&self) -> Cow<'a, str> {
         match std::str::from_utf8(self.bytes) {
             Ok(text) => Cow::Borrowed(text),
+            // Bytes that are no UTF-8 are replaced, and the trace has them as they were.
             Err(_) => String::from_utf8_lossy(self.bytes),
         }
     }

@@ -92,6 +92,15 @@ pub fn account(id: &str) -> Option<&'static dyn Account> {
     ACCOUNTS.into_iter().find(|(runtime, _)| *runtime == id).map(|(_, account)| account)
 }
 
+/// The provider that a runtime names when it reports a quota.
+pub fn quota_provider(id: &str) -> Option<&'static str> {
+    match id {
+        "claude" => Some("anthropic"),
+        "codex" => Some("openai"),
+        _ => None,
+    }
+}
+
 /// The variables that each agent sets for what it starts.
 static MARKERS: [&[&str]; 5] =
     [claude::MARKERS, codex::MARKERS, cursor_agent::MARKERS, gemini::MARKERS, opencode::MARKERS];

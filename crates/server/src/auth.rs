@@ -303,6 +303,12 @@ pub async fn check(State(app): State<App>, request: Request, next: Next) -> Resp
     let status = response.status();
     let ms = host::clock::now().mono_ms.saturating_sub(begun_ms);
     let code = status.as_u16();
+    // A method of the caller's own making would be a label without end.
+    let known =
+        [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    let verb = if known.contains(&method) { method.as_str() } else { "other" };
+    let labels = [verb, route.as_deref().unwrap_or("none"), status.as_str()];
+    host::metrics::metrics().http_requests.with_label_values(&labels).inc();
     match status {
         StatusCode::INTERNAL_SERVER_ERROR => {
             tracing::error!(%method, route, status = code, ms, "a request failed");

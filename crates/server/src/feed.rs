@@ -107,6 +107,7 @@ impl Watcher {
             () = self.leash.over() => None,
             hint = tokio::time::timeout(KEEP_ALIVE, self.hints.next()) => match hint {
                 Ok(hint) => Some(self.frame(hint?.into())),
+                // No hint came in time.
                 Err(_) => Some(Bytes::from_static(sse::STILL_HERE)),
             },
         }

@@ -193,7 +193,10 @@ async fn keep(app: &App, key: AnswerKey, response: Response) -> Result<Response,
         let sealed = Seal::default().json(&value);
         // It was done: that it could not be kept is no reason to say otherwise. Asked again, it is
         // done under the same id.
-        let _ = app.host.store().keep_answer(key, parts.status.as_u16(), sealed).await;
+        let kept = app.host.store().keep_answer(key, parts.status.as_u16(), sealed).await;
+        if let Err(error) = kept {
+            tracing::warn!(%error, "the answer for an idempotency key cannot be stored");
+        }
     }
     Ok(Response::from_parts(parts, Body::from(body)))
 }

@@ -13,9 +13,11 @@ use axum::body::Body;
 use axum::extract::ConnectInfo;
 use contract::{Code, Fault, limits};
 use host::Host;
+use host::supervise;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::pin::pin;
@@ -170,13 +172,16 @@ impl Listening {
             let guard = Arc::new(auth::Guard::new(token, names));
             let app = App { mcp: mcp::service(&app.host, &guard), guard, ..app.clone() };
             let stop = async move {
+                // The sender is dropped when the first listener has stopped.
                 let _ = is_over.changed().await;
             };
-            tokio::spawn(attend(outer.listener, outer.acceptor, patience, router(app), stop))
+            let serving = attend(outer.listener, outer.acceptor, patience, router(app), stop);
+            supervise::spawn("outer listener", serving)
         });
         attend(self.listener, None, patience, router(app), stop).await;
         drop(over);
         if let Some(outside) = outside {
+            // Only a panic is left to be dropped here, and `supervise` has logged it.
             let _ = outside.await;
         }
         Ok(())
@@ -209,11 +214,17 @@ pub(crate) async fn attend(
         let peer = Peer { address, hurry: stream.hurry() };
         let (router, leaving) = (router.clone(), leaving.subscribe());
         match acceptor.clone() {
-            None => tokio::spawn(converse(stream, peer, router, leaving, place)),
-            Some(acceptor) => tokio::spawn(greet(acceptor, (stream, peer), router, leaving, place)),
-        };
+            None => {
+                supervise::spawn("connection", converse(stream, peer, router, leaving, place));
+            }
+            Some(acceptor) => {
+                let greeted = greet(acceptor, (stream, peer), router, leaving, place);
+                supervise::spawn("connection", greeted);
+            }
+        }
     }
     drop(listener);
+    // Without a receiver no connection is open.
     let _ = leaving.send(());
     // The last connection takes its end of the channel with it.
     leaving.closed().await;
@@ -229,22 +240,34 @@ async fn greet(
 ) {
     let agreed =
         tokio::time::timeout(Duration::from_millis(limits::HANDSHAKE_MS), acceptor.accept(stream));
-    if let Ok(Ok(stream)) = agreed.await {
-        converse(stream, peer, router, leaving, place).await;
+    match agreed.await {
+        Ok(Ok(stream)) => converse(stream, peer, router, leaving, place).await,
+        Ok(Err(error)) => tracing::debug!(peer = %peer.address, %error, "a TLS handshake failed"),
+        Err(error) => tracing::debug!(peer = %peer.address, %error, "a TLS handshake timed out"),
     }
 }
 
 /// The next connection, with its place. While there is none the system keeps the others waiting, so
 /// that a crowd at the door takes no descriptors from the runs inside.
 async fn next(listener: &TcpListener, places: &Places) -> (TcpStream, SocketAddr, Place) {
+    let mut is_logged = false;
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // Events are small and awaited: they are not held back for more to come.
+                // Events are small and awaited: they are not held back for more to come. Where this
+                // fails they are only later.
                 let _ = stream.set_nodelay(true);
                 return (stream, peer, places.take().await);
             }
-            Err(_) => tokio::time::sleep(ACCEPT_RETRY).await,
+            // A peer that has given up already.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                // Once for all of its retries: there may be no descriptors for a while.
+                if !std::mem::replace(&mut is_logged, true) {
+                    tracing::warn!(%error, "no connection can be accepted; trying again");
+                }
+                tokio::time::sleep(ACCEPT_RETRY).await;
+            }
         }
     }
 }
@@ -284,6 +307,7 @@ async fn converse(
     };
     if !over {
         connection.as_mut().graceful_shutdown();
+        // How it ends is the peer's affair.
         let _ = connection.await;
     }
 }

@@ -119,6 +119,7 @@ impl AsyncRead for Patient {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests await the tasks that they start")]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

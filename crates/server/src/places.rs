@@ -45,6 +45,7 @@ impl Places {
     pub async fn take(&self) -> Place {
         let permit = match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => Some(permit),
+            // All are taken.
             Err(_) => {
                 if let Some((_, first)) = lock(&self.strangers).waiting.pop_first() {
                     first.notify_one();

@@ -15,6 +15,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use contract::{Event, RunId, limits, sse, transcript};
 use futures::stream;
 use host::Attached;
+use host::supervise;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -93,7 +94,8 @@ pub fn lines(app: &App, reader: TraceReader) -> Response {
     let attached = app.host.attach();
     let pieces = stream::unfold(Some((reader, attached)), async |open| {
         let (mut reader, attached) = open?;
-        let read = tokio::task::spawn_blocking(move || (reader.lines(), reader)).await;
+        let read = move || (reader.lines(), reader);
+        let read = supervise::spawn_blocking("read trace", read).await;
         match read {
             Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, attached)))),
             Ok((Err(error), _)) => Some((Err(std::io::Error::other(error)), None)),
@@ -122,6 +124,7 @@ impl Watcher {
                     }
                     page = tokio::time::timeout(KEEP_ALIVE, page) => match page {
                         Ok(page) => page,
+                        // No event came in time.
                         Err(_) => return Some(Ok(Bytes::from_static(sse::STILL_HERE))),
                     },
                 }
@@ -130,6 +133,8 @@ impl Watcher {
         let page = match page {
             Ok(page) => page,
             Err(error) => {
+                let run = self.run;
+                tracing::warn!(%run, %error, "a stream of events failed: the store cannot be read");
                 self.over = true;
                 return Some(Err(error));
             }

@@ -8,6 +8,7 @@ use crate::pass::Pass;
 use crate::patience::Hurry;
 use contract::{Code, Fault, RunId, TokenId, limits};
 use host::Host;
+use host::supervise;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -43,6 +44,11 @@ pub struct WatcherPlace {
 impl Watchers {
     pub fn take(&self, caller: &Caller) -> Result<WatcherPlace, Fault> {
         self.place_of(caller.into())
+    }
+
+    /// How many watch.
+    pub fn count(&self) -> usize {
+        self.lock().values().sum()
     }
 
     fn place_of(&self, holder: Holder) -> Result<WatcherPlace, Fault> {
@@ -106,7 +112,7 @@ impl Leash {
 
     pub fn until(hurry: Hurry, end: impl Future<Output = ()> + Send + 'static) -> Self {
         let (tell, over) = watch::channel(false);
-        let task = tokio::spawn(async move {
+        let task = supervise::spawn("end of stream", async move {
             end.await;
             tell.send_replace(true);
             hurry.press();

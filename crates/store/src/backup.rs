@@ -6,6 +6,7 @@
 //!
 //! Reads only what it copies. While it is made nothing is deleted: both ask for the same lock.
 
+use crate::blocking::blocking;
 use crate::error::Error;
 use crate::limits::COPIED_PIECE_BYTES;
 use crate::seal::Seal;
@@ -70,8 +71,7 @@ pub async fn backup(dir: &Path, to: &Path, now: Timestamp) -> Result<Backup, Err
     }
     let growing = growing(to)?;
     let (from, copy) = (dir.to_owned(), growing.clone());
-    let copied = tokio::task::spawn_blocking(move || copy_all(&from, &copy)).await;
-    let copied = copied.map_err(|cause| Error::unreadable("copying", cause)).flatten();
+    let copied = blocking("copying", move || copy_all(&from, &copy)).await.flatten();
     let finished = match copied {
         Ok(made) => close_live(&growing, now).await.map(|()| made),
         Err(error) => Err(error),
@@ -83,8 +83,13 @@ pub async fn backup(dir: &Path, to: &Path, now: Timestamp) -> Result<Backup, Err
             .map_err(|cause| Error::io(format!("naming {}", to.display()), cause))
     });
     named.inspect_err(|_| {
-        // Nobody is to take a part for the whole.
-        let _ = fs::remove_dir_all(&growing);
+        // A part must not be taken for the whole.
+        if let Err(error) = fs::remove_dir_all(&growing)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            let path = growing.display();
+            tracing::warn!(%path, %error, "an unfinished backup cannot be removed");
+        }
     })
 }
 

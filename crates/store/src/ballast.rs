@@ -66,7 +66,16 @@ impl Ballast {
 
     /// Gives the room to whoever writes next. False when there was none to give.
     pub fn release(&self) -> bool {
-        fs::remove_file(&self.path).is_ok()
+        match fs::remove_file(&self.path) {
+            Ok(()) => true,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    let path = self.path.display();
+                    tracing::error!(%path, %error, "the reserve of the store cannot be released");
+                }
+                false
+            }
+        }
     }
 }
 

@@ -143,7 +143,7 @@ impl Blobs {
                 .and_then(|()| disk::rename(&temporary, path).map_err(failed));
             failpoint::hit(Point::BlobRenamed);
             if let Err(error) = written {
-                let _ = disk::remove(&temporary);
+                disk::remove_part(&temporary);
                 return Err(error);
             }
         }

@@ -75,11 +75,20 @@ pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<File> {
     let deed = Deed::Write { path, offset: 0, bytes };
     if let Err(cause) = asked(deed).and_then(|()| file.write_all(bytes)) {
         // On a full disk a part of a file is in the way of everything else.
-        let _ = remove(path);
+        remove_part(path);
         return Err(cause);
     }
     seen(deed);
     Ok(file)
+}
+
+/// Removes a file that was not written to its end. The error that is returned is that of the write.
+pub(crate) fn remove_part(path: &Path) {
+    if let Err(error) = remove(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "an unfinished file cannot be removed");
+    }
 }
 
 /// A file to be written to at places; made if it is not there.

@@ -16,6 +16,7 @@ impl Failure {
     /// Takes note of an error, if it is of the kind after which nothing may go on.
     pub fn note(&self, error: &Error) {
         if let Error::Unsynced { .. } = error {
+            // The first one stays: those after it follow from it.
             let _ = self.first.set(error.clone());
         }
     }

@@ -13,9 +13,11 @@ mod backup;
 mod ballast;
 mod batch;
 mod blobs;
+mod blocking;
 mod check;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
+mod counts;
 mod disk;
 mod error;
 mod failure;
@@ -32,6 +34,7 @@ pub mod seal;
 pub mod spiteful;
 mod sqlite;
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests await the tasks that they start")]
 mod tests;
 mod trace;
 
@@ -39,6 +42,7 @@ pub use access::{AnswerKey, Kept, NewToken, TokenRow};
 pub use backup::{Backup, Upkeep, backup};
 pub use batch::*;
 pub use check::{check, check_swept};
+pub use counts::{Counts, TaskCount};
 pub use error::{Cause, Error};
 pub use feed::{Follower, Hint, Hints, Waiter};
 pub use queue::*;
@@ -51,6 +55,7 @@ pub use trace::{Trace, TraceMark, TraceReader};
 use backend::Backend;
 use ballast::Ballast;
 use blobs::Blobs;
+use blocking::blocking;
 use contract::limits::PAGE_EVENTS_MAX;
 use contract::{Command, RunId, TaskId, Timestamp, TokenId};
 use failure::Failure;
@@ -107,7 +112,9 @@ impl Store {
         disk::sync_folder(dir)
             .map_err(|cause| Error::sync_folder(format!("opening {}", dir.display()), cause))?;
         // A disk that is nearly full is no reason not to open what is on it.
-        let _ = ballast.make();
+        if let Err(error) = ballast.make() {
+            tracing::warn!(%error, "the store has no reserve for a full disk");
+        }
         let traces = dir.join(TRACES);
         let naming = Default::default();
         let shared = Shared { sqlite, blobs, traces, feed, failure, ballast, naming };
@@ -225,8 +232,7 @@ impl Store {
     /// and a commit becomes durable.
     pub async fn probe(&self) -> Result<(), Error> {
         let ballast = self.shared.ballast.clone();
-        let made = tokio::task::spawn_blocking(move || ballast.make()).await;
-        made.map_err(|cause| Error::unreadable("keeping a reserve", cause))??;
+        blocking("keeping a reserve", move || ballast.make()).await??;
         self.shared.sqlite.probe().await
     }
 
@@ -245,8 +251,7 @@ impl Store {
         self.shared.failure.check()?;
         let folder = self.shared.blobs.clone();
         let write = move || blobs.iter().try_for_each(|blob| folder.write(blob));
-        let written = tokio::task::spawn_blocking(write).await;
-        let written = written.map_err(|cause| Error::unreadable("writing blobs", cause))?;
+        let written = blocking("writing blobs", write).await?;
         written.inspect_err(|error| self.shared.failure.note(error))?;
         Ok(Some(naming))
     }

@@ -11,6 +11,7 @@
 //! A blob that nobody names is left when someone died between writing and naming it. Whoever does
 //! both holds the gate open meanwhile, so behind the closed gate every blob without a name is one.
 
+use crate::blocking::blocking;
 use crate::limits::{REMOVED_BLOBS_MAX, REMOVED_EVENTS_MAX};
 use crate::seal::SealedBlob;
 use crate::{Error, Store, disk, trace};
@@ -68,8 +69,8 @@ impl Store {
     pub async fn bytes_used(&self) -> Result<u64, Error> {
         let pages = self.shared.sqlite.bytes_used().await?;
         let (blobs, traces) = (self.shared.blobs.folder().to_owned(), self.shared.traces.clone());
-        let files = tokio::task::spawn_blocking(move || weight(&blobs) + weight(&traces)).await;
-        Ok(pages + files.map_err(|cause| Error::unreadable("weighing files", cause))?)
+        let weigh = move || weight(&blobs) + weight(&traces);
+        Ok(pages + blocking("weighing files", weigh).await?)
     }
 
     /// Keeps a blob that a run will name in words of its own. Blocking; durable when it returns.
@@ -137,8 +138,7 @@ impl Store {
         &self,
         work: impl FnOnce() -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let done = tokio::task::spawn_blocking(work).await;
-        let done = done.map_err(|cause| Error::unreadable("removing files", cause))?;
+        let done = blocking("removing files", work).await?;
         done.inspect_err(|error| self.shared.failure.note(error))
     }
 }
@@ -184,6 +184,7 @@ fn weight(folder: &Path) -> u64 {
             match entry.metadata() {
                 Ok(found) if found.is_dir() => waiting.push(entry.path()),
                 Ok(found) => bytes += found.len(),
+                // It may have been removed meanwhile.
                 Err(_) => {}
             }
         }

@@ -100,6 +100,7 @@ impl Seal {
         if body.write(&mut bytes).is_err() {
             // JSON cannot write some values (a map with keys that are no strings): say so.
             bytes.truncate(start);
+            // A text of ours always serializes, and writing to a Vec cannot fail.
             let _ = unwritable(body).write(&mut bytes);
         }
         if self.may_hold_secrets(&bytes[start..]) {
@@ -148,6 +149,7 @@ impl Seal {
     pub fn asset(&self, bytes: &[u8]) -> SealedBlob {
         let changed = match std::str::from_utf8(bytes) {
             Ok(_) => self.redact(bytes),
+            // No UTF-8, so no text.
             Err(_) => self.redact_known(bytes),
         };
         let sealed = changed.unwrap_or_else(|| bytes.to_vec());

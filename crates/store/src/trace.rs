@@ -137,7 +137,10 @@ impl Trace {
         let path = self.path.clone();
         let written = disk::write_at(self.file()?, &path, at, &waiting);
         if let Err(cause) = written {
-            let _ = disk::cut(self.file()?, &path, at);
+            if let Err(error) = disk::cut(self.file()?, &path, at) {
+                let path = path.display();
+                tracing::warn!(%path, %error, "a trace may end in a part of a line");
+            }
             return Err(self.failed("writing", cause));
         }
         failpoint::hit(Point::TraceWritten);

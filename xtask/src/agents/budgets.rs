@@ -39,9 +39,9 @@ pub fn page(pins: &[Pin], rows: &[Row], today: &str) -> String {
          - `budget_exceeded`: the run was stopped within one model answer of the limit and the one in \
          flight, which the scripted model gives in 30 ms. Its tokens equal the model's log, with or \
          without the answer that the stop cut off, where the runtime tells them with each answer.\n\
-         - `policy_not_possible` without answers: the runtime tells too late or never what the budget \
+         - `budget_not_countable` without answers: the runtime tells too late or never what the budget \
          limits, so the run was refused before any request.\n\
-         - `policy_not_possible` with answers: it is not known beforehand whether the agent tells it. \
+         - `budget_not_countable` with answers: it is not known beforehand whether the agent tells it. \
          The run was stopped when its second round of tool calls began without a report.\n\
          - `succeeded`: the agent was done before its sub-agent used the budget up. The sub-agent was \
          stopped within two answers, and its output is estimated from its length.\n"
@@ -88,7 +88,7 @@ mod tests {
         let rows = [
             r#"{"cli":"claude","budget":"--budget-usd","limit":"0.08","used":0.0811,
                 "answers":8,"outcome":"failed","code":"budget_exceeded","exit":7,"duration_ms":1234}"#,
-            r#"{"cli":"gemini","budget":"--budget-usd","limit":"1","code":"policy_not_possible",
+            r#"{"cli":"gemini","budget":"--budget-usd","limit":"1","code":"budget_not_countable",
                 "exit":3,"used":null,"answers":null,"outcome":null,"duration_ms":null}"#,
             r#"{"cli":"claude, a sub-agent","budget":"--budget-tokens","limit":"9","used":10,
                 "answers":2,"outcome":"succeeded","code":null,"exit":0,"duration_ms":900}"#,
@@ -97,7 +97,7 @@ mod tests {
         let page = page(PINS, &rows, "2026-01-01");
         for row in [
             "| claude | `--budget-usd` | 0.08 | 0.0811 | 8 | `budget_exceeded` | 7 | 1.2 |",
-            "| gemini | `--budget-usd` | 1 | – | – | `policy_not_possible` | 3 | – |",
+            "| gemini | `--budget-usd` | 1 | – | – | `budget_not_countable` | 3 | – |",
             "| claude, a sub-agent | `--budget-tokens` | 9 | 10 | 2 | `succeeded` | 0 | 0.9 |",
             "| 2.1.325 | `@anthropic-ai/claude-code` |",
         ] {

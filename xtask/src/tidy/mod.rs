@@ -4,6 +4,7 @@
 //! and what to do about it. `rust.rs` tells code from strings and comments, so that no rule is
 //! fooled by a word in a sentence. What a rule lets pass is in `PARDONS`, one line with its reason.
 
+mod errors;
 mod failpoints;
 mod names;
 mod ops;
@@ -83,6 +84,7 @@ pub fn run(root: &Path) -> Result<(), String> {
 pub fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
+        errors::check(file, &mut findings);
         text::check(file, &mut findings);
         rooms::check(file, &mut findings);
         names::check(file, &mut findings);

@@ -111,8 +111,8 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("agents resume", &["ostler agents resume scout", "ostler agents resume scout --json"]),
     ("agents retire", &["ostler agents retire scout", "ostler agents retire scout --json"]),
     ("costs", &["ostler costs --since 7d", "ostler costs --by agent,model"]),
-    ("quotas", &["ostler quotas", "ostler quotas clear anthropic"]),
-    ("quotas clear", &["ostler quotas clear anthropic", "ostler quotas clear openai --json"]),
+    ("quotas", &["ostler quotas", "ostler quotas clear claude"]),
+    ("quotas clear", &["ostler quotas clear claude", "ostler quotas clear codex --json"]),
     ("prices", &["ostler prices", "ostler prices import model_prices_and_context_window.json"]),
     ("prices list", &["ostler prices list", "ostler prices list --model sonnet"]),
     ("prices import", &[
@@ -180,8 +180,9 @@ Permission policies:
   allow-all    allow everything (the default with --worktree and --temporary)";
 
 const PIPED_INPUT: &str = "\
-Piped input is appended to the prompt in a fenced block. If nothing comes on a pipe for 3 s, the run
-goes on without it; `< /dev/null` starts at once.";
+Piped input is appended to the prompt in a fenced block, whenever the program before the pipe writes
+it. A pipe that only a CI runner or another starting program holds open is waited for 10 s, then the
+run starts without it; `< /dev/null` starts at once.";
 
 const EXIT_STATUS: &str = "\
 Exit status: 0 when the agent succeeded; see `ostler help exit-codes`.";

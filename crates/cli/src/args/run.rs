@@ -1,9 +1,9 @@
 //! The arguments of `ostler run`.
 
-use super::values::{limit, policy};
+use super::values::{limit, minutes, policy, tokens, turns, usd};
 use clap::Args;
-use contract::Policy;
 use contract::plan::Limit;
+use contract::{NanoUsd, Policy};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -56,17 +56,23 @@ pub struct Run {
     #[arg(long, value_name = "DURATION", value_parser = limit, help_heading = "Limits")]
     pub timeout: Option<Limit>,
     /// Stop the run when it has spent this many dollars
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub budget_usd: Option<f64>,
+    #[arg(long, value_name = "N", value_parser = usd, allow_negative_numbers = true, help_heading = "Limits")]
+    pub budget_usd: Option<NanoUsd>,
     /// Stop the run when it has used this many tokens
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true, help_heading = "Limits")]
     pub budget_tokens: Option<u64>,
     /// Stop the run after this many turns (model answers, if the agent reports them)
-    #[arg(long, value_name = "N", help_heading = "Limits")]
+    #[arg(long, value_name = "N", value_parser = turns, allow_negative_numbers = true, help_heading = "Limits")]
     pub budget_turns: Option<u32>,
     /// Stop the run after this many minutes of work
-    #[arg(long, value_name = "N", help_heading = "Limits")]
-    pub budget_minutes: Option<f64>,
+    #[arg(
+        long = "budget-minutes",
+        value_name = "N",
+        value_parser = minutes,
+        allow_negative_numbers = true,
+        help_heading = "Limits"
+    )]
+    pub budget_ms: Option<u64>,
     /// Run even if the agent reports too late, or never, what a budget limits
     #[arg(long, help_heading = "Limits")]
     pub budget_best_effort: bool,

@@ -43,7 +43,7 @@ pub struct Runs {
     #[command(subcommand)]
     pub verb: Option<RunsVerb>,
     /// Maximum number of runs
-    #[arg(long, value_name = "N", default_value_t = 20)]
+    #[arg(long, value_name = "N", default_value_t = 20, allow_negative_numbers = true)]
     pub limit: usize,
     /// Only runs that have not ended
     #[arg(long)]
@@ -83,6 +83,13 @@ pub struct OneRun {
 }
 
 #[derive(Debug, Args)]
+pub struct WorktreeRun {
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run with a worktree made
+    /// from this directory]
+    pub run: Option<String>,
+}
+
+#[derive(Debug, Args)]
 pub struct LiveRun {
     /// Run ID, or any unique prefix or suffix, or `last` [default: the only live run]
     pub run: Option<String>,
@@ -90,7 +97,8 @@ pub struct LiveRun {
 
 #[derive(Debug, Args)]
 pub struct Apply {
-    /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run in this directory]
+    /// Run ID, or any unique prefix or suffix, or `last` [default: the newest run with a worktree made
+    /// from this directory]
     pub run: Option<String>,
     /// Merge the run's branch into the one that is checked out (the default)
     #[arg(long)]

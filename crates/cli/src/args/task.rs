@@ -1,7 +1,8 @@
 //! The arguments of `ostler task`.
 
-use super::values::{Amount, amount, review};
+use super::values::{Amount, amount, minutes, review, tokens, usd};
 use clap::{Args, Subcommand};
+use contract::NanoUsd;
 use std::path::PathBuf;
 
 #[derive(Debug, Subcommand)]
@@ -68,14 +69,19 @@ pub struct TaskAdd {
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// Budget of the task and its subtasks in dollars
-    #[arg(long, value_name = "N")]
-    pub budget_usd: Option<f64>,
+    #[arg(long, value_name = "N", value_parser = usd, allow_negative_numbers = true)]
+    pub budget_usd: Option<NanoUsd>,
     /// Budget of the task and its subtasks in tokens
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = tokens, allow_negative_numbers = true)]
     pub budget_tokens: Option<u64>,
     /// Budget of the task and its subtasks in minutes of work
-    #[arg(long, value_name = "N")]
-    pub budget_minutes: Option<f64>,
+    #[arg(
+        long = "budget-minutes",
+        value_name = "N",
+        value_parser = minutes,
+        allow_negative_numbers = true
+    )]
+    pub budget_ms: Option<u64>,
     /// Run also when the agent does not tell in time what a budget limits
     #[arg(long)]
     pub budget_best_effort: bool,

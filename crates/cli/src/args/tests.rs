@@ -129,7 +129,7 @@ fn help_lists_commands_in_groups() {
     Run:
       run          Run one agent on one prompt and watch it
       runs         List runs, newest first
-      status       Show live runs and the approvals that wait for you
+      status       Show what runs, what waits and what needs attention
       show         Show a run's transcript
       watch        Watch a live run; Ctrl-C leaves it running
       say          Send a message to a live run

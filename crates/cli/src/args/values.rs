@@ -3,7 +3,7 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use contract::plan::Limit;
-use contract::{Policy, Scope, Timestamp};
+use contract::{NanoUsd, Policy, Scope, Timestamp};
 
 /// `90s`, `10m`, `2h`, `500ms`, or `unlimited`. A number without a unit is seconds.
 pub fn limit(text: &str) -> Result<Limit, String> {
@@ -61,6 +61,32 @@ pub fn amount(text: &str) -> Result<Amount, String> {
     }
 }
 
+/// Dollars of a run's budget.
+pub fn usd(text: &str) -> Result<NanoUsd, String> {
+    const EXPECTED: &str = "expected a number such as 2.5, from 0.0001 to 1000000";
+    let usd = text.parse().ok().filter(|usd| (0.0001..=1e6).contains(usd));
+    usd.and_then(NanoUsd::from_usd).ok_or_else(|| EXPECTED.to_owned())
+}
+
+/// Minutes of a run's budget, in milliseconds.
+pub fn minutes(text: &str) -> Result<u64, String> {
+    const EXPECTED: &str = "expected a number such as 2.5, from 0.001 to 1000000";
+    let minutes = text.parse::<f64>().ok().filter(|minutes| (0.001..=1e6).contains(minutes));
+    minutes.map(|minutes| (minutes * 60_000.0) as u64).ok_or_else(|| EXPECTED.to_owned())
+}
+
+pub fn tokens(text: &str) -> Result<u64, String> {
+    const EXPECTED: &str = "expected a whole number from 1 to 1000000000000";
+    let tokens = text.parse().ok().filter(|tokens| (1..=1_000_000_000_000).contains(tokens));
+    tokens.ok_or_else(|| EXPECTED.to_owned())
+}
+
+pub fn turns(text: &str) -> Result<u32, String> {
+    const EXPECTED: &str = "expected a whole number from 1 to 1000000";
+    let turns = text.parse().ok().filter(|turns| (1..=1_000_000).contains(turns));
+    turns.ok_or_else(|| EXPECTED.to_owned())
+}
+
 pub fn review(text: &str) -> Result<contract::state::Review, String> {
     serde_json::from_value(text.into()).map_err(|_| "expected none or person".to_owned())
 }
@@ -76,4 +102,20 @@ pub fn policy() -> impl TypedValueParser<Value = Policy> {
         // The parser before this one lets only the four words through.
         POLICIES.into_iter().find(|policy| policy.word() == word).unwrap_or(Policy::Deny)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_of_nothing_or_without_bounds_are_refused() {
+        assert_eq!(usd("0.08"), Ok(NanoUsd(80_000_000)));
+        assert_eq!(minutes("0.07"), Ok(4_200));
+        assert_eq!((tokens("60000"), turns("3")), (Ok(60_000), Ok(3)));
+        for text in ["0", "-1", "0.0000000001", "99999999999999999", "NaN", "inf", "x", ""] {
+            assert!(usd(text).is_err() && minutes(text).is_err(), "{text}");
+            assert!(tokens(text).is_err() && turns(text).is_err(), "{text}");
+        }
+    }
 }

@@ -61,6 +61,7 @@ impl<H: Heard> Going<H> {
             }
             match Self::open(self.client.clone(), self.run, self.seen).await {
                 Ok(again) => *self = again,
+                // The first error says why the stream broke off.
                 Err(_) => return Some(Err(lost)),
             }
         }

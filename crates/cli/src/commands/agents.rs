@@ -178,6 +178,7 @@ fn budget(text: &str) -> Result<Value, Fault> {
     // Tokens and turns are counted in whole ones, which is for the reader of the keys to say.
     let number: Value = match number.parse::<u64>() {
         Ok(whole) if key == "tokens" || key == "turns" => whole.into(),
+        // Not a whole number, or of a unit that has fractions.
         Ok(_) | Err(_) => number.parse::<f64>().map_err(|_| refused())?.into(),
     };
     Ok(json!({ "window": window, key: number }))

@@ -16,6 +16,7 @@ pub async fn approvals(context: &Context) -> Result<ExitCode, Stopped> {
     let asks = way.ask(async |client| client.asks().await).await;
     let named = match &asks {
         Ok(asks) if !context.global.json => asked_by(&mut way, asks).await,
+        // No names are needed; the error is returned below.
         Ok(_) | Err(_) => Ok(Vec::new()),
     };
     way.finish().await;

@@ -3,9 +3,9 @@
 
 use super::target::Unnamed;
 use super::{Context, Stopped};
-use crate::args;
 use crate::hosting::Purpose;
 use crate::way::Way;
+use crate::{args, render};
 use host::ops::apply::{Applied, ApplyHow, ApplyRequest};
 use std::process::ExitCode;
 
@@ -25,9 +25,11 @@ pub async fn apply(context: &Context, args: args::Apply) -> Result<ExitCode, Sto
     Ok(ExitCode::SUCCESS)
 }
 
-fn told(Applied { given, .. }: &Applied) -> String {
+fn told(Applied { run_id, given }: &Applied) -> String {
+    let id = run_id.to_string();
+    let id = render::tail(&id);
     let files = match given.files {
-        0 => return "nothing was changed; the worktree is removed".to_owned(),
+        0 => return format!("{id}: nothing was changed; the worktree is removed"),
         1 => "1 file".to_owned(),
         files => format!("{files} files"),
     };
@@ -35,12 +37,14 @@ fn told(Applied { given, .. }: &Applied) -> String {
     let mut text = match (&given.how, &given.commit) {
         (ApplyHow::Merge, Some(commit)) => {
             format!(
-                "merged {files} into {into}, which is at {} now",
+                "applied {id}: merged {files} into {into}, which is at {} now",
                 &commit[..commit.len().min(12)]
             )
         }
-        (ApplyHow::Merge, None) => format!("merged {files} into {into}"),
-        (ApplyHow::Patch, _) => format!("changed {files} in {into}; nothing is committed"),
+        (ApplyHow::Merge, None) => format!("applied {id}: merged {files} into {into}"),
+        (ApplyHow::Patch, _) => {
+            format!("applied {id}: changed {files} in {into}; nothing is committed")
+        }
     };
     if let Some(branch) = &given.branch {
         text.push_str(&format!("\nthe agent's own commits are on {branch}"));

@@ -3,7 +3,7 @@
 
 use super::Context;
 use crate::client::Received;
-use crate::render::{Detail, Renderer, clean};
+use crate::render::{Detail, Renderer, RunIntro, clean};
 use crate::terminal::{self, Gone, Screen};
 use contract::event::{Body, Event, RunResult};
 use contract::{AskId, Fault};
@@ -27,6 +27,8 @@ pub struct Programs {
 pub struct People {
     screen: Screen<Stdout>,
     renderer: Renderer,
+    /// The run has ended, and its closing lines are still to be shown.
+    is_unclosed: bool,
     /// Whether an event came since the last tick.
     stirred: bool,
     /// A question that waits and has not been rung for. One that was answered long ago, in a run
@@ -47,6 +49,7 @@ impl Audience {
         Self::People(Box::new(People {
             screen: Screen::new(std::io::stdout(), redraws, surroundings.columns),
             renderer,
+            is_unclosed: false,
             stirred: false,
             unrung: None,
             prompt: None,
@@ -78,6 +81,13 @@ impl Audience {
     /// Whether the run is shown to a person at a terminal.
     pub fn is_at_terminal(&self) -> bool {
         matches!(self, Self::People(people) if people.screen.is_terminal())
+    }
+
+    /// Says what is known of the run before its first event.
+    pub fn introduce(&mut self, intro: RunIntro) {
+        if let Self::People(people) = self {
+            people.renderer.introduces(intro);
+        }
     }
 
     /// Says whether questions are answered by keys here.
@@ -123,9 +133,7 @@ impl Audience {
                 }
                 let pieces = people.renderer.event(event);
                 people.screen.show(&pieces)?;
-                if let Body::Result(_) = &event.body {
-                    people.close()?;
-                }
+                people.is_unclosed |= matches!(event.body, Body::Result(_));
             }
             Self::Json(Programs { out, is_terminal }) => {
                 match is_terminal {
@@ -161,11 +169,25 @@ impl Audience {
         }
     }
 
-    /// Ends in the middle of a run that goes on.
+    /// Ends: with the closing lines of a run that has ended, or in the middle of one that goes on.
     pub fn finish(&mut self) {
-        if let Self::People(people) = self {
-            let pieces = people.renderer.finish();
-            let _ = people.screen.show(&pieces).and_then(|()| people.screen.finish());
+        self.finish_with(None);
+    }
+
+    /// The same with a hint that takes the place of the usual one.
+    pub fn finish_with(&mut self, advice: Option<&str>) {
+        if let Self::People(people) = self
+            && let Err(gone) = people.finish(advice)
+        {
+            self.leave(&gone);
+        }
+    }
+
+    /// What the agent said of its failure beside the message, as far as it was shown to people.
+    pub fn last_words(&self) -> String {
+        match self {
+            Self::People(people) => people.renderer.last_words(),
+            Self::Json(_) | Self::Quiet(_) | Self::Nobody => String::new(),
         }
     }
 
@@ -197,11 +219,12 @@ impl People {
         self.screen.status(&status)
     }
 
-    fn close(&mut self) -> Result<(), Gone> {
+    fn finish(&mut self, advice: Option<&str>) -> Result<(), Gone> {
         let pieces = self.renderer.finish();
         self.screen.show(&pieces)?;
-        let summary = self.renderer.summary();
-        self.screen.say(&summary)?;
+        if std::mem::take(&mut self.is_unclosed) {
+            self.screen.say(&self.renderer.summary(advice))?;
+        }
         self.screen.finish()
     }
 }

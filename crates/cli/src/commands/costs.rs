@@ -1,10 +1,11 @@
 //! `ostler costs`: what was spent, told apart as asked.
 
-use super::{Context, Stopped};
+use super::{Context, Stopped, add_dollars};
 use crate::args;
 use crate::client::escaped;
 use crate::{render, terminal};
 use host::ops::limits::BudgetView;
+use serde_json::Value;
 use std::process::ExitCode;
 use store::CostRow;
 
@@ -15,7 +16,7 @@ pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Sto
         .ask(async |client| Ok((client.all(&path).await?, client.get("/api/v1/budgets").await?)))
         .await?;
     if context.global.json {
-        context.print_json(&rows)?;
+        context.print_json(&rows.iter().filter_map(as_json).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
     let surroundings = &context.surroundings;
@@ -33,4 +34,10 @@ pub async fn costs(context: &Context, args: args::Costs) -> Result<ExitCode, Sto
         context.print_rendered(&format!("\n{table}"))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(row: &CostRow) -> Option<Value> {
+    let mut row = serde_json::to_value(row).ok()?;
+    add_dollars(&mut row);
+    Some(row)
 }

@@ -7,6 +7,7 @@ use crate::args;
 use contract::limits::LINE_BYTES_MAX;
 use contract::plan::{RemoteAuth, RemoteProtocol};
 use contract::{Code, Fault};
+use host::supervise;
 use remote::courier::{Config, Ends, Limits, Line, carry, greet};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Read as _, Write as _};
@@ -37,9 +38,10 @@ pub async fn courier(context: &Context, args: args::Courier) -> Result<ExitCode,
         asked.recv().await;
     });
     let (out, written) = mpsc::channel(1);
-    let writer = tokio::spawn(write(written));
+    let writer = supervise::spawn("write output", write(written));
     let ends = Ends { lines: read(), out, term };
     let carried = carry(&config, ends).await;
+    // Only a panic is left to be dropped here, and `supervise` has logged it.
     let _ = writer.await;
     Ok(match carried {
         Ok(()) => ExitCode::SUCCESS,
@@ -115,6 +117,7 @@ fn output() -> Box<dyn AsyncWrite + Send + Unpin> {
     let own = rustix::io::dup(rustix::stdio::stdout()).map_err(std::io::Error::from);
     match own.and_then(pipe::Sender::from_owned_fd) {
         Ok(pipe) => Box::new(pipe),
+        // No pipe, such as a terminal or a file.
         Err(_) => Box::new(tokio::io::stdout()),
     }
 }

@@ -1,14 +1,14 @@
 //! `ostler diff`: what a run changed in its worktree. On a terminal in colours, elsewhere as a patch
 //! that other programs read; as JSON which files and how much of each.
 
-use super::target::Unnamed;
+use super::target::{LAST, Unnamed};
 use super::{Context, Stopped};
 use crate::client::escaped;
 use crate::{args, render, terminal};
 use host::ops::diff::Diff;
 use std::process::ExitCode;
 
-pub async fn diff(context: &Context, args: args::OneRun) -> Result<ExitCode, Stopped> {
+pub async fn diff(context: &Context, args: args::WorktreeRun) -> Result<ExitCode, Stopped> {
     let run = context.run_meant(args.run.as_deref(), Unnamed::Worktree).await?;
     let names_only = if context.global.json { "?patch=false" } else { "" };
     let path = format!("/api/v1/runs/{}/diff{names_only}", escaped(&run));
@@ -16,6 +16,9 @@ pub async fn diff(context: &Context, args: args::OneRun) -> Result<ExitCode, Sto
     if context.global.json {
         context.print_json(&diff)?;
         return Ok(ExitCode::SUCCESS);
+    }
+    if args.run.as_deref().is_none_or(|run| run == LAST) {
+        terminal::remark(&format!("run {}", render::tail(&diff.run_id.to_string())));
     }
     let patch = diff.patch.as_deref().unwrap_or_default();
     let surroundings = &context.surroundings;

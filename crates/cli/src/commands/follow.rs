@@ -44,6 +44,8 @@ pub struct Follow<'a> {
     on_interrupt: OnInterrupt,
     /// What was wished here and no host has taken yet.
     wishes: VecDeque<(CommandId, Wish)>,
+    /// How long the run may take; absent where that is not known or not limited.
+    pub run_ms_max: Option<u64>,
     /// When the run's first event came.
     begun_at: Option<Timestamp>,
     keys: AnswerKeys,
@@ -127,6 +129,7 @@ impl<'a> Follow<'a> {
             seen: 0,
             on_interrupt,
             wishes: VecDeque::new(),
+            run_ms_max: None,
             begun_at: None,
             keys: AnswerKeys::default(),
             waits_told: false,
@@ -235,7 +238,10 @@ impl<'a> Follow<'a> {
         {
             self.waits_told = true;
             let id = crate::render::tail(&asked.ask_id.to_string()).to_owned();
-            let left = until.since(host::clock::now().wall);
+            let now = host::clock::now().wall;
+            let run_left = self.begun_at.zip(self.run_ms_max);
+            let run_left = run_left.map(|(begun, ms)| ms.saturating_sub(now.since(begun)));
+            let left = run_left.into_iter().fold(until.since(now), u64::min);
             crate::terminal::remark(&crate::render::waits_for_answer(&id, left));
         }
     }
@@ -260,10 +266,10 @@ impl<'a> Follow<'a> {
         while let Some((id, wish)) = self.wishes.front() {
             match self.way.client.wish(self.run, *id, wish).await {
                 Err(lost) if lost.code == Code::RemoteUnavailable => return,
-                // A run that has ended is stopped; its result says how.
                 Err(fault) if !matches!(wish, Wish::Stop { .. }) => {
                     audience.say(&format!("  {fault}"));
                 }
+                // A run that has ended is stopped; its result says how.
                 Ok(()) | Err(_) => {}
             }
             self.wishes.pop_front();

@@ -165,6 +165,7 @@ fn listen() -> mpsc::Receiver<char> {
         let (mut stdin, mut bytes) = (std::io::stdin().lock(), [0; 64]);
         loop {
             let read = match stdin.read(&mut bytes) {
+                // A terminal that cannot be read gives no more keys.
                 Ok(0) | Err(_) => return,
                 Ok(read) => read,
             };

@@ -14,6 +14,7 @@ use crate::hosting::Purpose;
 use crate::way::Way;
 use contract::limits::{MCP_PROGRESS_MS, TOOL_CALLS_OPEN_MAX, WAIT_RUN_MS, WAIT_RUN_MS_MAX};
 use contract::{Code, Fault, Surface};
+use host::supervise;
 use perform::{Here, perform};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CompleteRequestMethod,
@@ -47,9 +48,10 @@ pub async fn mcp(context: &Context) -> Result<ExitCode, Stopped> {
     let place = context.place()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let (calls, mut asked) = mpsc::channel(TOOL_CALLS_OPEN_MAX);
-    let mut serving = tokio::spawn(async move {
+    let mut serving = supervise::spawn("mcp", async move {
         // Whoever speaks no MCP is told so by the library, and then it is over.
         if let Ok(service) = (Desk { calls }).serve(rmcp::transport::stdio()).await {
+            // However it ended, the assistant is gone.
             let _ = service.waiting().await;
         }
     });
@@ -60,6 +62,7 @@ pub async fn mcp(context: &Context) -> Result<ExitCode, Stopped> {
             Some(Call { tool, args, answer }) = asked.recv() => {
                 // An assistant may end this process at any moment: what it starts must outlive it.
                 if tool == ToolName::StartRun && let Err(fault) = way.move_to_background().await {
+                    // An assistant that has gone meanwhile needs no answer.
                     let _ = answer.send(Err(fault));
                     continue;
                 }

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use contract::limits::{BODY_BYTES_MAX, TOOL_CALLS_OPEN_MAX};
 use contract::{Code, Fault};
 use futures::StreamExt as _;
+use host::supervise;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, Read as _, Write as _};
 use std::process::ExitCode;
@@ -46,22 +47,24 @@ pub async fn mcp_proxy(context: &Context) -> Result<ExitCode, Stopped> {
         .build()
         .map_err(|error| Fault::new(Code::InternalError, format!("making a client: {error}")))?;
     let (out, written) = mpsc::channel(TOOL_CALLS_OPEN_MAX);
-    let writer = tokio::task::spawn_blocking(move || write(written));
+    let writer = supervise::spawn_blocking("write output", move || write(written));
     let proxy = Arc::new(Proxy { http, url, token, revision: Mutex::default(), out });
     let places = Arc::new(Semaphore::new(TOOL_CALLS_OPEN_MAX));
     let mut lines = read();
     while let Some(line) = lines.recv().await {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { break };
         let proxy = Arc::clone(&proxy);
-        tokio::spawn(async move {
+        supervise::spawn("pass message", async move {
             proxy.pass(line).await;
             drop(place);
         });
     }
     // The client has said all it wants to say; what it asked is still answered.
     let all = u32::try_from(TOOL_CALLS_OPEN_MAX).unwrap_or(u32::MAX);
+    // The semaphore is never closed, so waiting cannot fail.
     let _ = places.acquire_many(all).await;
     drop(proxy);
+    // Only a panic is left to be dropped here, and `supervise` has logged it.
     let _ = writer.await;
     Ok(ExitCode::SUCCESS)
 }
@@ -77,6 +80,7 @@ fn read() -> mpsc::Receiver<Option<Vec<u8>>> {
             let read = input.by_ref().take(limit).read_until(b'\n', &mut line);
             let whole = line.last() == Some(&b'\n') || line.len() <= BODY_BYTES_MAX;
             match read {
+                // An input that cannot be read has ended.
                 Ok(0) | Err(_) => return,
                 Ok(_) if line.trim_ascii().is_empty() => continue,
                 Ok(_) if !whole && input.skip_until(b'\n').is_err() => return,
@@ -183,6 +187,7 @@ impl Proxy {
             *self.revision.lock().unwrap_or_else(PoisonError::into_inner) =
                 Some(revision.to_owned());
         }
+        // A client that does not read any more needs no answer.
         let _ = self.out.send(answer.to_string()).await;
     }
 
@@ -190,6 +195,7 @@ impl Proxy {
     async fn refuse(&self, id: &Value, code: i64, why: String) {
         if code == INVALID || !id.is_null() {
             let error = json!({ "code": code, "message": why });
+            // A client that does not read any more needs no answer.
             let _ = self
                 .out
                 .send(json!({ "jsonrpc": "2.0", "id": id, "error": error }).to_string())

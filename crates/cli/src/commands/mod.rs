@@ -18,6 +18,7 @@ mod doctor;
 mod export;
 mod follow;
 mod init;
+mod intro;
 mod keys;
 mod line;
 mod mcp;
@@ -33,6 +34,7 @@ mod runs;
 mod runtimes;
 mod serve;
 mod show;
+mod status;
 mod stop;
 mod target;
 mod task;
@@ -167,6 +169,18 @@ impl Context {
     }
 }
 
+/// Adds to each amount in nano-dollars the same in dollars, for scripts: `effective_usd` beside
+/// `effective_nanousd`. The integers stay the exact ones.
+fn add_dollars(fields: &mut serde_json::Value) {
+    let Some(fields) = fields.as_object_mut() else { return };
+    let dollars = fields.iter().filter_map(|(name, amount)| {
+        let name = name.strip_suffix("_nanousd")?;
+        Some((format!("{name}_usd"), (amount.as_i64()? as f64 / 1e9).into()))
+    });
+    let dollars: Vec<(String, serde_json::Value)> = dollars.collect();
+    fields.extend(dollars);
+}
+
 /// Does what was typed.
 pub async fn perform(
     arguments: Arguments,
@@ -193,7 +207,7 @@ async fn carry_out(context: &Context, command: Command) -> Result<ExitCode, Stop
     match command {
         Command::Run(args) => run::run(context, *args).await,
         Command::Runs(args) => runs::runs(context, args).await,
-        Command::Status => runs::status(context).await,
+        Command::Status => status::status(context).await,
         Command::Show(args) => show::show(context, args).await,
         Command::Watch(args) => watch::watch(context, args).await,
         Command::Replay(args) => replay::replay(context, args).await,

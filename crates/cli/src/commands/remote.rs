@@ -10,6 +10,7 @@ use contract::limits::SESSION_SILENCE_MS;
 use contract::plan::Limit;
 use contract::{Code, Fault};
 use host::ops::session::{Sessions, Terms};
+use host::supervise;
 use server::remote::{Auth, Door, Files};
 use std::path::Path;
 use std::process::ExitCode;
@@ -42,14 +43,19 @@ pub async fn remote(context: &Context, args: args::Remote) -> Result<ExitCode, S
     let mut term = signal(SignalKind::terminate()).map_err(failed)?;
     context.print(&format!("{} listens on {}", args.agent, listening.url()))?;
     let (stop, stopped) = oneshot::channel::<()>();
-    let serving = tokio::spawn(listening.serve(sessions, async {
-        let _ = stopped.await;
-    }));
+    let serving = supervise::spawn(
+        "remote listener",
+        listening.serve(sessions, async {
+            // A sender that is gone means the same.
+            let _ = stopped.await;
+        }),
+    );
     let ended = tokio::select! {
         _ = int.recv() => Ok(ExitCode::SUCCESS),
         _ = term.recv() => Ok(ExitCode::SUCCESS),
         fault = hosting.broken() => Err(fault.into()),
     };
+    // A listener that has stopped already needs no word.
     let _ = stop.send(());
     // Streams end with the host; what is still asked then is asked of the next one.
     hosting.leave().await;

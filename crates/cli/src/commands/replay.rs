@@ -2,7 +2,7 @@
 
 use super::audience::Audience;
 use super::target::Unnamed;
-use super::{Context, Stopped};
+use super::{Context, Stopped, intro};
 use crate::args;
 use crate::render::Detail;
 use contract::{Code, Fault, Timestamp};
@@ -19,13 +19,16 @@ pub async fn replay(context: &Context, args: args::Replay) -> Result<ExitCode, S
         return Err(Fault::new(Code::Usage, message).into());
     }
     let given = context.run_meant(args.run.as_deref(), Unnamed::Here).await?;
+    let place = context.place()?;
     // Kept over a change of host, so that the next one goes on where the last one stopped.
     let mut audience = Audience::of(context, Detail::Usual);
     let mut before: Option<Timestamp> = None;
     let mut seen = 0;
     context
         .ask(async |client| {
-            let run = client.run(&given).await?.id;
+            let row = client.run(&given).await?;
+            let run = row.id;
+            audience.introduce(intro::of_row(&row, &place));
             let mut events = client.events(run, seen).await?;
             while let Some(received) = events.next().await {
                 let received = received?;

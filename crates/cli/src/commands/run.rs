@@ -1,20 +1,22 @@
 //! `ostler run`: one agent, one prompt, watched to its end.
 
 use super::audience::Audience;
+use super::default_agent::{self, NamedBy};
 use super::follow::{Follow, Followed, OnInterrupt};
-use super::{Context, Stopped, default_agent, line, run_env};
+use super::{Context, Stopped, intro, line, run_env};
 use crate::args;
 use crate::client::Client;
 use crate::config::words::Workspace;
-use crate::config::{self, Book, Config, Flags, Resolved};
+use crate::config::{self, Book, Config, Flags, Resolved, Surroundings};
 use crate::hosting::{Place, Purpose};
 use crate::input;
 use crate::render::Detail;
 use crate::way::Way;
 use contract::event::{Body, Lifecycle, Phase, RunResult};
-use contract::{Code, Fault, NanoUsd, RunId};
+use contract::plan::Limit;
+use contract::{Code, Fault, RunId, limits};
 use futures::StreamExt as _;
-use host::ops::agents::Book as _;
+use host::ops::agents::{AgentView, Book as _};
 use host::ops::diff::Diff;
 use host::ops::resume::Resume;
 use host::ops::run::{Budget, RunRequest, Where};
@@ -33,24 +35,39 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     let place = context.place()?;
     let in_file = args.unnamed_by().is_none();
     // With --process, --acp or --http the first word is the prompt: there is no agent to name.
-    match args.unnamed_by() {
-        Some(_) => drop(args.prompt.splice(0..0, args.agent.take())),
+    let mut named_by = match args.unnamed_by() {
+        Some(_) => {
+            drop(args.prompt.splice(0..0, args.agent.take()));
+            NamedBy::CommandLine
+        }
         None => default_agent::settle(&mut args, &place)?,
-    }
+    };
     let mut way = None;
-    let hired = hired(&place, &args, &mut way).await;
+    let mut hired = hired(&place, &args, &mut way).await;
+    if let (Ok(None), NamedBy::CommandLine) = (&hired, named_by)
+        && let Some(by) = prompt_without_agent(&mut args, &place, &mut way).await
+    {
+        named_by = by;
+        hired = self::hired(&place, &args, &mut way).await;
+    }
     let resolved = match hired.and_then(|hired| resolve(&place.config, &args, hired.as_ref())) {
         Ok(resolved) => resolved,
         Err(fault) => {
             if let Some(way) = way {
                 way.finish().await;
             }
-            return Err(default_agent::explained(fault, &args).into());
+            return Err(default_agent::explained(fault, &args, named_by, &place).into());
         }
     };
     config::skills::known(&resolved.agent, &resolved.adapter)?;
+    let Surroundings { stdin_is_terminal, stderr_is_terminal, .. } = context.surroundings;
+    let words = joined(&args.prompt);
+    // A host in this process serves others while the input is awaited.
+    let read = move || input::prompt(words.as_deref(), stdin_is_terminal, stderr_is_terminal);
     let prompt =
-        input::prompt(joined(&args.prompt).as_deref(), context.surroundings.stdin_is_terminal)?;
+        host::supervise::spawn_blocking("standard input", read).await.map_err(|error| {
+            Fault::new(Code::InternalError, format!("reading the prompt: {error}"))
+        })??;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt, &args.env)?;
     request.keep = args.keep;
@@ -81,13 +98,17 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         true if !context.global.json => Audience::quiet(context),
         _ => Audience::of(context, detail),
     };
+    audience.introduce(intro::of_request(&request, &place));
     let mut follow = Follow::new(way, started.run_id, OnInterrupt::Stop);
+    follow.run_ms_max = run_ms_max(&request);
     let followed = follow.until_its_end(&mut audience).await;
-    if let Ok(Followed::Ended(result)) = &followed
-        && let Some(hint) = hint(result, context, &request, in_file)
-    {
-        audience.say(&crate::render::hint(&hint, context.surroundings.columns_to_fill()));
-    }
+    let advice = match &followed {
+        Ok(Followed::Ended(result)) => {
+            hint(result, &audience.last_words(), context, &request, in_file)
+        }
+        Ok(Followed::Left) | Err(_) => None,
+    };
+    audience.finish_with(advice.as_deref());
     if let (Ok(Followed::Ended(_)), Some(Where::Worktree)) = (&followed, request.workspace) {
         let (id, way) = (started.run_id.to_string(), &mut follow.way);
         let path = format!("/api/v1/runs/{id}/diff?patch=false");
@@ -116,8 +137,11 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
 }
 
 /// The cause of a failure that lies in how the run was started, and what to do about it.
+/// `last_words` is what the agent said beside the message; `in_file` tells whether its adapter is one of
+/// the configuration.
 fn hint(
     result: &RunResult,
+    last_words: &str,
     context: &Context,
     request: &RunRequest,
     in_file: bool,
@@ -126,7 +150,14 @@ fn hint(
     let mistaken = request.adapter.as_ref();
     let mistaken = mistaken.and_then(|it| config::mistaken::of_adapter(it, in_file));
     let mistaken = mistaken.map(|(message, hint)| format!("{message}: {hint}"));
-    mistaken.or_else(|| run_env::hint(result, &context.surroundings.vars, request))
+    mistaken.or_else(|| run_env::hint(result, last_words, &context.surroundings.vars, request))
+}
+
+/// How long a run may take by its clock and its budget; absent where nothing limits it.
+fn run_ms_max(request: &RunRequest) -> Option<u64> {
+    let wall = request.adapter.as_ref().and_then(|adapter| adapter.clocks.wall);
+    let wall = wall.map_or(Some(limits::WALL_MS), Limit::ms);
+    wall.into_iter().chain(request.budget.ms).min()
 }
 
 /// Starts a run under a host that outlives this process, and says how to follow it.
@@ -143,6 +174,7 @@ async fn detached<'a>(
     let started = line::started(&mut way, &request).await;
     let ended = match &started {
         Ok(started) => early_end(&way.client, started.run_id).await,
+        // Returned below.
         Err(_) => None,
     };
     // If the background host ended meanwhile, this process drives the run and hands it over now.
@@ -239,8 +271,13 @@ pub fn exit_code(result: &RunResult) -> ExitCode {
     result.code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.row().exit))
 }
 
-/// Says why there is no answer, where an answer was all that was wanted.
+/// Says why there is no answer, where an answer was all that was wanted, or that its budget was not
+/// checked.
 fn complain(result: &RunResult) {
+    let unchecked = Some(Code::BudgetNotCountable.word()) == result.evidence.stopped_by.as_deref();
+    if let (None, true, Some(note)) = (result.code, unchecked, &result.evidence.note) {
+        crate::terminal::remark(note);
+    }
     if let Some(code) = result.code {
         let message = result.message.clone().unwrap_or_else(|| code.row().message.to_owned());
         crate::terminal::complain(&Fault::new(code, message));
@@ -258,7 +295,10 @@ async fn hired<'a>(
     if Book(place.config.clone()).has(name) {
         return Ok(None);
     }
-    let way = way.insert(Way::find(place, Purpose::Act).await?);
+    let way = match way {
+        Some(way) => way,
+        None => way.insert(Way::find(place, Purpose::Act).await?),
+    };
     match way.ask(async |client| client.glance(name).await).await {
         Ok(agent) => Ok(agent.spec),
         Err(fault) if fault.code == Code::NotFound => Ok(None),
@@ -266,8 +306,30 @@ async fn hired<'a>(
     }
 }
 
+/// Takes all words as the prompt of the default agent, if the first of them resembles no name of an
+/// agent.
+async fn prompt_without_agent(
+    args: &mut args::Run,
+    place: &Place,
+    way: &mut Option<Way<'_>>,
+) -> Option<NamedBy> {
+    let agents: Vec<AgentView> =
+        way.as_mut()?.ask(async |client| client.all("/api/v1/agents").await).await.ok()?;
+    let names: Vec<String> = agents.into_iter().map(|agent| agent.name).collect();
+    if !default_agent::begins_prompt(args, place, names.iter().map(String::as_str)) {
+        return None;
+    }
+    let word = args.agent.clone().unwrap_or_default();
+    let named_by = default_agent::take_as_prompt(args, place)?;
+    let agent = args.agent.as_deref().unwrap_or_default();
+    crate::terminal::remark(&format!(
+        "no agent is called '{word}': all words are the prompt for {agent}"
+    ));
+    Some(named_by)
+}
+
 fn resolve(config: &Config, args: &args::Run, hired: Option<&Value>) -> Result<Resolved, Fault> {
-    let flags = flags(args)?;
+    let flags = flags(args);
     let adapter = match (&args.process, &args.acp, &args.http) {
         (Some(command), _, _) => Some(config::process_adapter(command)),
         (None, Some(command), _) => Some(config::acp_adapter(command)),
@@ -284,9 +346,8 @@ fn resolve(config: &Config, args: &args::Run, hired: Option<&Value>) -> Result<R
     }
 }
 
-fn flags(args: &args::Run) -> Result<Flags, Fault> {
-    let (nanousd, ms) = amounts(args.budget_usd, args.budget_minutes)?;
-    Ok(Flags {
+fn flags(args: &args::Run) -> Flags {
+    Flags {
         model: args.model.clone(),
         system_prompt: args.system.clone(),
         cwd: args.cwd.clone(),
@@ -298,38 +359,13 @@ fn flags(args: &args::Run) -> Result<Flags, Fault> {
         permission: args.permission,
         timeout: args.timeout,
         budget: Budget {
-            nanousd,
+            nanousd: args.budget_usd,
             tokens: args.budget_tokens,
             turns: args.budget_turns,
-            ms,
+            ms: args.budget_ms,
             best_effort: args.budget_best_effort,
         },
-    })
-}
-
-/// Dollars and minutes of a budget as they are counted.
-pub(super) fn amounts(
-    usd: Option<f64>,
-    minutes: Option<f64>,
-) -> Result<(Option<NanoUsd>, Option<u64>), Fault> {
-    let nanousd = match usd {
-        None => None,
-        Some(usd) => Some(NanoUsd::from_usd(usd).ok_or_else(|| {
-            Fault::new(
-                Code::Usage,
-                format!("--budget-usd {usd}: give an amount of dollars above 0"),
-            )
-        })?),
-    };
-    let ms = match minutes {
-        None => None,
-        Some(minutes) if minutes > 0.0 && minutes < 1e9 => Some((minutes * 60_000.0) as u64),
-        Some(minutes) => {
-            let message = format!("--budget-minutes {minutes}: give a number of minutes above 0");
-            return Err(Fault::new(Code::Usage, message));
-        }
-    };
-    Ok((nanousd, ms))
+    }
 }
 
 fn request(

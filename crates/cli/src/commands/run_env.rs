@@ -6,6 +6,7 @@ use contract::event::RunResult;
 use contract::plan::Adapter;
 use contract::{Code, Fault};
 use host::ops::run::RunRequest;
+use runtimes::acp::cards;
 use runtimes::{passed_env, registry};
 use std::collections::BTreeMap;
 
@@ -78,22 +79,59 @@ fn check(name: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Says which variable to pass when a failed run names one that is set here and was not passed.
-pub(super) fn hint(result: &RunResult, vars: &Vars, request: &RunRequest) -> Option<String> {
+/// Says which variable to pass when a failed run names one that is set here and was not passed: in its
+/// message, or in `last_words`, which is the detail of its error and the end of its stderr.
+pub(super) fn hint(
+    result: &RunResult,
+    last_words: &str,
+    vars: &Vars,
+    request: &RunRequest,
+) -> Option<String> {
     let is_set = |name: &str| vars.get(name).is_some_and(|value| !value.is_empty());
     let sent = request.environment.as_ref();
     let passed = |name: &str| sent.is_some_and(|sent| sent.contains_key(name));
-    let message = result.message.as_deref()?;
-    if let Some(name) = passed_env::missing_in(message, is_set, passed) {
+    // The last line is the likeliest reason.
+    let texts = || result.message.as_deref().into_iter().chain(last_words.lines().rev());
+    if let Some(name) = texts().find_map(|text| passed_env::missing_in(text, is_set, passed)) {
         return Some(format!(
             "{name} is set in your environment but was not passed to the agent; use `--env {name}`, \
              or `envPassthrough` in the configuration"
         ));
     }
-    let speaks_of_one = message.to_ascii_lowercase().contains("environment variable");
-    let unset = passed_env::missing_in(message, |name| !is_set(name), passed);
-    let name = unset.filter(|_| speaks_of_one)?;
-    Some(format!("{name} is not set here; export it, or give it with `--env {name}=VALUE`"))
+    let is_unset = |name: &str| !is_set(name);
+    let of_variables = |text: &&str| text.to_ascii_lowercase().contains("environment variable");
+    let mut unset = texts()
+        .filter(of_variables)
+        .filter_map(|text| passed_env::missing_in(text, is_unset, passed));
+    if let Some(name) = unset.next() {
+        return Some(format!(
+            "{name} is not set here; export it, or give it with `--env {name}=VALUE`"
+        ));
+    }
+    let needs_login = matches!(result.code, Some(Code::AuthRequired | Code::AuthFailed));
+    let adapter = request.adapter.as_ref().filter(|_| needs_login)?;
+    key_of_known_agent(adapter, |name| is_set(name) && !passed(name), vars)
+}
+
+/// Names the key that an agent given by `--acp` did not get, because its variables are known only to
+/// the runtime of its own name.
+fn key_of_known_agent(
+    adapter: &Adapter,
+    is_missing: impl Fn(&str) -> bool,
+    vars: &Vars,
+) -> Option<String> {
+    let card = registry::by_binary(adapter.binary.as_deref()?)?.card();
+    if card.id == adapter.runtime {
+        return None;
+    }
+    let names = passed_env::of_card(&card, adapter, vars);
+    let name = names.into_iter().find(|name| is_missing(name))?;
+    let by_acp = format!("{}-{}", card.id, adapter.runtime);
+    let id = cards::find(&by_acp).map_or(card.id.as_str(), |known| known.id);
+    Some(format!(
+        "{name} is set in your environment but was not passed to the agent; use `ostler run {id}`, \
+         or `--env {name}`"
+    ))
 }
 
 #[cfg(test)]
@@ -138,12 +176,41 @@ mod tests {
             serde_json::json!({ "agent": "codex", "prompt": "x", "cwd": "/srv" }),
         )
         .unwrap();
-        let told = |message: &str| hint(&result(message), &vars(&[("MY_KEY", "1")]), &request);
+        let told = |message: &str| hint(&result(message), "", &vars(&[("MY_KEY", "1")]), &request);
         let missing = |name: &str| told(&format!("Missing environment variable: `{name}`."));
         assert!(missing("MY_KEY").unwrap().contains("`--env MY_KEY`"));
         let unset = "YOUR_KEY is not set here; export it, or give it with `--env YOUR_KEY=VALUE`";
         assert_eq!(missing("YOUR_KEY").as_deref(), Some(unset));
         assert_eq!(told("INVALID_ARGUMENT: no"), None);
+    }
+
+    #[test]
+    fn hint_follows_from_stderr_too() {
+        let told = |code: &str, last_words: &str, adapter: Adapter| {
+            let result = serde_json::from_value(serde_json::json!({
+                "outcome": "failed", "code": code, "duration_ms": 1, "message": "it failed",
+                "totals": { "tokens": {} }, "evidence": { "end": "explicit" },
+            }));
+            let mut request: RunRequest = serde_json::from_value(
+                serde_json::json!({ "agent": "mine", "prompt": "x", "cwd": "/srv" }),
+            )
+            .unwrap();
+            request.adapter = Some(adapter);
+            let vars = vars(&[("DATABASE_URL", "hush"), ("GEMINI_API_KEY", "hush")]);
+            hint(&result.unwrap(), last_words, &vars, &request)
+        };
+        let trace = "Traceback:\n  os.environ[..]\nKeyError: 'DATABASE_URL'";
+        let shown = told("process_crashed", trace, adapter("process")).unwrap();
+        assert!(shown.contains("`--env DATABASE_URL`"), "{shown}");
+        let unset = "error: missing environment variable OTHER_URL";
+        let shown = told("process_crashed", unset, adapter("process")).unwrap();
+        assert!(shown.starts_with("OTHER_URL is not set here"), "{shown}");
+        let gemini = || Adapter { binary: Some("/opt/gemini".to_owned()), ..adapter("acp") };
+        let shown = told("auth_required", "", gemini()).unwrap();
+        assert!(shown.contains("GEMINI_API_KEY is set in your environment"), "{shown}");
+        assert!(shown.contains("`ostler run gemini-acp`"), "{shown}");
+        assert_eq!(told("agent_failed", "", gemini()), None);
+        assert_eq!(told("auth_required", "", adapter("gemini")), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `ostler runs`: what ran and what runs.
 
-use super::{Context, Stopped, target};
+use super::{Context, Stopped, add_dollars, target};
 use crate::args::{self, Since};
 use crate::client::Client;
 use crate::hosting::{Place, Purpose};
@@ -8,7 +8,7 @@ use crate::render::{self, RunRow};
 use crate::terminal;
 use crate::way::Way;
 use contract::view::RunView;
-use contract::{Fault, Outcome, Timestamp, limits};
+use contract::{Fault, Outcome, Timestamp};
 use host::ops::task::TaskView;
 use serde_json::Value;
 use std::io::Write as _;
@@ -36,10 +36,13 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     }
     if context.global.json {
         let waiting = waiting.iter().filter_map(as_json);
-        let rows = rows.iter().filter_map(|run| serde_json::to_value(run).ok());
+        let rows = rows.iter().filter_map(run_as_json);
         context.print_json(&waiting.chain(rows).collect::<Vec<_>>())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let now = host::clock::now().wall;
+    let waiting: Vec<RunRow> =
+        waiting.into_iter().rev().filter_map(|task| in_line(task, now)).collect();
     if rows.is_empty() && waiting.is_empty() {
         context.print(match (filter.is_empty(), args.live) {
             (_, true) => "nothing is running",
@@ -51,8 +54,6 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
     if args.live && host["role"] == "background" && context.surroundings.stderr_is_terminal {
         terminal::remark(&format!("hosted in the background by process {}", host["pid"]));
     }
-    let now = host::clock::now().wall;
-    let waiting = waiting.into_iter().rev().filter_map(|task| in_line(task, now));
     let home = context.surroundings.vars.get("HOME").map(Path::new);
     let dir = |row: &RunView| {
         let source = host::trees::source_of(place.data.path(), Path::new(&row.cwd));
@@ -60,25 +61,11 @@ pub async fn runs(context: &Context, args: args::Runs) -> Result<ExitCode, Stopp
         render::home_relative(&dir, home)
     };
     let rows = rows.into_iter().map(|row| RunRow { dir: dir(&row), ..shown(row, now) });
-    let shown: Vec<RunRow> = waiting.chain(rows).collect();
+    let shown: Vec<RunRow> = waiting.into_iter().chain(rows).collect();
     let surroundings = &context.surroundings;
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     context.print_rendered(&render::runs_table(&shown, now, surroundings.columns, colour))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What runs now and what waits: the live runs, and how many approvals are open.
-pub async fn status(context: &Context) -> Result<ExitCode, Stopped> {
-    let live = args::Runs { limit: limits::PAGE_ROWS_MAX, live: true, ..args::Runs::default() };
-    let shown = runs(context, live).await?;
-    if context.global.json {
-        return Ok(shown);
-    }
-    let open = context.ask(async |client| Ok(client.asks().await?.len())).await?;
-    if open > 0 {
-        context.print(&format!("\n{}", approvals_line(open)))?;
-    }
-    Ok(shown)
 }
 
 /// How many requests wait for a person, and where to see them.
@@ -102,7 +89,8 @@ async fn delete(context: &Context, run: &str, force: bool) -> Result<ExitCode, S
     match context.global.json {
         true => context.print_json(&deleted)?,
         false => {
-            context.print(&format!("deleted {}", deleted["deleted"].as_str().unwrap_or(run)))?
+            let id = deleted["deleted"].as_str().unwrap_or(run);
+            context.print(&format!("deleted {}", render::tail(id)))?
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -122,6 +110,12 @@ fn as_json(task: &TaskView) -> Option<Value> {
     let mut row = serde_json::to_value(task).ok()?;
     row["task"] = row["id"].take();
     row["id"] = serde_json::to_value(task.run_id?).ok()?;
+    Some(row)
+}
+
+fn run_as_json(run: &RunView) -> Option<Value> {
+    let mut row = serde_json::to_value(run).ok()?;
+    add_dollars(&mut row["totals"]);
     Some(row)
 }
 

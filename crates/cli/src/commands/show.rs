@@ -2,15 +2,18 @@
 
 use super::audience::Audience;
 use super::target::Unnamed;
-use super::{Context, Stopped};
+use super::{Context, Stopped, intro};
 use crate::args;
 use crate::client::{Client, Received};
-use crate::render::Detail;
-use crate::terminal::json;
+use crate::render::{self, Detail};
+use crate::terminal::{self, json};
+use contract::plan::LaunchPlan;
+use contract::view::RunView;
 use contract::{Code, Fault, RunId};
 use futures::StreamExt as _;
 use serde_json::{Map, Value};
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What was shown so far: a host may go away in the middle, and the next one goes on there.
@@ -24,14 +27,17 @@ struct Shown {
 
 pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopped> {
     let given = context.run_meant(args.run.as_deref(), Unnamed::Here).await?;
+    let place = context.place()?;
     let detail = if args.debug { Detail::Debug } else { Detail::Usual };
     let mut shown =
         Shown { audience: Audience::of(context, detail), seq: 0, bytes: 0, amiss: None };
     context
         .ask(async |client| {
-            let run = client.run(&given).await?.id;
+            let row = client.run(&given).await?;
+            let run = row.id;
+            shown.audience.introduce(intro::of_row(&row, &place));
             match (args.plan, args.raw) {
-                (true, _) => plan(context, client, run).await,
+                (true, _) => plan(context, client, &row).await,
                 (false, true) => raw(context, client, run, &mut shown).await,
                 (false, false) => transcript(client, run, &args, &mut shown).await,
             }
@@ -43,9 +49,18 @@ pub async fn show(context: &Context, args: args::Show) -> Result<ExitCode, Stopp
     }
 }
 
-async fn plan(context: &Context, client: &Client, run: RunId) -> Result<(), Stopped> {
-    let plan: Value = client.get(&format!("/api/v1/runs/{run}/plan")).await?;
-    context.print_json(&plan)
+async fn plan(context: &Context, client: &Client, row: &RunView) -> Result<(), Stopped> {
+    let path = format!("/api/v1/runs/{}/plan", row.id);
+    if context.global.json {
+        return context.print_json(&client.get::<Value>(&path).await?);
+    }
+    let plan: LaunchPlan = client.get(&path).await?;
+    let surroundings = &context.surroundings;
+    let home = surroundings.vars.get("HOME").map(Path::new);
+    let columns = if surroundings.stdout_is_terminal { surroundings.columns } else { usize::MAX };
+    let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
+    context.print_rendered(&render::launch_plan(&plan, row, home, (columns, colour)))?;
+    Ok(())
 }
 
 async fn raw(

@@ -70,7 +70,7 @@ fn only_live(rows: &[RunView]) -> Result<&RunView, Fault> {
             .with_hint("name a run; `ostler runs` lists them")),
         several => {
             let message = format!("{} runs are live", several.len());
-            Err(which(&message, several))
+            Err(Fault { code: Code::Usage, ..which(&message, several) })
         }
     }
 }
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(only_live(&rows[..1]).unwrap().id, rows[0].id);
         assert_eq!(only_live(&[]).unwrap_err().message, "no run is live");
         let fault = only_live(&rows).unwrap_err();
-        assert_eq!(fault.message, "2 runs are live");
+        assert_eq!((fault.code, fault.message.as_str()), (Code::Usage, "2 runs are live"));
         assert_eq!(fault.detail.as_deref(), Some("00000001  demo  one\n00000002  demo  two"));
     }
 }

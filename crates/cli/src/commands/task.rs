@@ -50,7 +50,6 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         Some("-") => crate::input::alone_from(context.surroundings.stdin_is_terminal)?,
         body => body.unwrap_or_default().to_owned(),
     };
-    let (nanousd, ms) = super::run::amounts(args.budget_usd, args.budget_minutes)?;
     let not_before = args.not_before.as_deref().map(moment).transpose()?;
     let mut way = Way::find(&place, Purpose::Act).await?;
     let mut cwd = args.cwd.map(|cwd| here.join(cwd));
@@ -86,10 +85,10 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
         parent: None,
         not_before,
         budget: Budget {
-            nanousd,
+            nanousd: args.budget_usd,
             tokens: args.budget_tokens,
             turns: None,
-            ms,
+            ms: args.budget_ms,
             best_effort: args.budget_best_effort,
         },
     };
@@ -147,6 +146,7 @@ fn moment(given: &str) -> Result<Timestamp, Fault> {
         Ok(contract::plan::Limit::Ms(ms)) => {
             Ok(host::clock::now().wall.plus_ms(i64::try_from(ms).unwrap_or(i64::MAX)))
         }
+        // No time either way.
         Ok(contract::plan::Limit::Unlimited) | Err(_) => {
             Err(Fault::new(Code::Usage, format!("cannot parse --not-before '{given}' as a time"))
                 .with_hint("give 2026-11-16T09:00:00Z, or how long from now: 90s, 10m, 2h"))

@@ -3,7 +3,7 @@
 use super::audience::Audience;
 use super::follow::{Follow, Followed, OnInterrupt};
 use super::target::Unnamed;
-use super::{Context, Stopped, line};
+use super::{Context, Stopped, intro, line};
 use crate::args;
 use crate::hosting::Purpose;
 use crate::render::Detail;
@@ -29,7 +29,14 @@ pub async fn watch(context: &Context, args: args::LiveRun) -> Result<ExitCode, S
         }
     };
     let mut follow = Follow::new(way, run, OnInterrupt::Leave);
-    let followed = follow.until_its_end(&mut Audience::of(context, Detail::Usual)).await;
+    let mut audience = Audience::of(context, Detail::Usual);
+    let id = run.to_string();
+    // The header can do without the row, for example while hosts change.
+    if let Ok(row) = follow.way.ask(async |client| client.run(&id).await).await {
+        audience.introduce(intro::of_row(&row, &place));
+    }
+    let followed = follow.until_its_end(&mut audience).await;
+    audience.finish();
     match (&followed, follow.way.hosting) {
         (Ok(Followed::Left), Some(hosting)) => hosting.leave_to_background(&place).await,
         (_, Some(hosting)) => hosting.finish_unless_interrupted().await,

@@ -6,7 +6,7 @@ use super::file::{Adapter, Agent, File};
 use super::nearest::did_you_mean;
 use super::read::{self, Finding, Level, Reading};
 use super::words::{AdapterType, AuthType, Protocol};
-use super::{mistaken, placeholder};
+use super::{log_level, mistaken, placeholder};
 use contract::Code;
 use contract::limits::LEASE_MS_MIN;
 use runtimes::mapped::{Mistake, mistakes};
@@ -105,7 +105,7 @@ impl Notes<'_> {
         }
         let log = self.reading.file.server.as_ref().and_then(|server| server.log.as_ref());
         if let Some(level) = log.and_then(|log| log.level.as_deref())
-            && let Err(fault) = crate::operator_log::check_level(level)
+            && let Err(fault) = log_level::parse("server.log.level", level)
         {
             self.error("server.log.level", &fault.message, fault.hint.clone());
         }

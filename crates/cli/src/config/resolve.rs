@@ -452,17 +452,21 @@ fn known_placeholders(
     Ok(())
 }
 
-fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
+/// Every name that an agent can be given by, except those of hired agents.
+pub fn names(config: &Config) -> impl Iterator<Item = &str> {
     let runtimes = runtimes::registry::ids();
     let all = config.file.agents.keys().chain(config.file.adapters.keys()).chain(runtimes);
-    let all = all.map(String::as_str).chain(runtimes::acp::cards::all().map(|known| known.id));
+    all.map(String::as_str).chain(runtimes::acp::cards::all().map(|known| known.id))
+}
+
+fn unknown(config: &Config, asked: &str, missing: &str) -> Fault {
     let message = if asked == missing {
         format!("no agent, adapter or runtime is called '{asked}'")
     } else {
         format!("agent '{asked}' uses the adapter '{missing}', which does not exist")
     };
     let names: Vec<String> =
-        nearest(missing, all).into_iter().map(|name| format!("'{name}'")).collect();
+        nearest(missing, names(config)).into_iter().map(|name| format!("'{name}'")).collect();
     let fault = Fault::new(Code::UnknownAgent, message);
     if names.is_empty() {
         return fault;

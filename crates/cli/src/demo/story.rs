@@ -66,6 +66,7 @@ fn greeting<W: Write>(wire: &mut Wire<W>, prompt: &str) -> Told {
             "there is a budget, and I kept to it"
         }
         Ok(_) => "there is no limit on what I spend, so I was modest",
+        // The refusal is part of the story.
         Err(_) => "nobody would tell me what I may spend, so I was modest",
     };
     plan(wire, 2)?;
@@ -134,6 +135,7 @@ fn failing<W: Write>(wire: &mut Wire<W>) -> Told {
     let missing = wire.call("read_file", json!({ "path": "the-file-that-is-not-there" }))?;
     let text = match missing {
         Ok(_) => "I looked for a file that should not exist, and found it. I give up.",
+        // The refusal is what was wanted.
         Err(_) => "I looked for a file that does not exist, and it did not. I give up.",
     };
     speak(wire, "assistant_text", "failing", text)?;

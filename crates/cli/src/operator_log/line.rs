@@ -22,6 +22,8 @@ pub enum Format {
 pub struct Fields(Vec<(&'static str, Value)>);
 
 const MESSAGE: &str = "message";
+/// The field that `host::supervise` gives its tasks.
+const TASK_NAME: &str = "task_name";
 
 impl Fields {
     /// Adds the fields of an outer span.
@@ -104,7 +106,9 @@ impl Record<'_> {
         let component = self.target.split("::").next().unwrap_or(self.target);
         let _ = write!(line, " {level} {component} ");
         escape(self.fields.message(), &mut line);
-        for (name, value) in self.fields.others() {
+        // The name of the internal task matters where something went wrong inside.
+        let shown = |name: &str| name != TASK_NAME || self.level == Level::ERROR;
+        for (name, value) in self.fields.others().filter(|(name, _)| shown(name)) {
             let _ = write!(line, " {name}=");
             match value {
                 Value::String(text) => quoted(text, &mut line),

@@ -1,6 +1,6 @@
 //! Numbers as people read them: how long, how many, how much, when. Pure; the clock is passed in.
 
-use contract::{NanoUsd, Timestamp};
+use contract::{NanoUsd, Timestamp, amount};
 
 /// `850 ms`, `1.3 s`, `2 min 05 s`, `1 h 02 min`.
 pub fn duration(ms: u64) -> String {
@@ -33,6 +33,7 @@ pub fn with_moments(text: &str, now: Timestamp) -> String {
             Ok(time) if token.contains('T') => {
                 shown.push_str(&moment(Timestamp(time.as_millisecond()), now));
             }
+            // No moment, so it stays as it is.
             Ok(_) | Err(_) => shown.push_str(token),
         }
         shown.push_str(&from[token.len()..end]);
@@ -94,21 +95,12 @@ pub fn ordinal(number: u64) -> String {
 
 /// `1,234,567`.
 pub fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
+    amount::grouped(number)
 }
 
 /// `1,234 tokens`.
 pub fn tokens(number: u64) -> String {
-    let noun = if number == 1 { "token" } else { "tokens" };
-    format!("{} {noun}", count(number))
+    amount::counted(number, "token")
 }
 
 /// `$12.34`, `$0.12`, `$0.0042`; less than can be shown is `<$0.0001`.

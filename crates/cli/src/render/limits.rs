@@ -6,6 +6,7 @@ use super::figures;
 use super::money::{left, right, table};
 use super::tone::Colour;
 use contract::Timestamp;
+use contract::amount::counted;
 use contract::event::{BudgetLevel, QuotaWindow};
 use host::ops::limits::{BudgetView, SharedAmounts};
 use host::ops::quota::{QuotaState, QuotaView};
@@ -98,7 +99,7 @@ pub(super) fn spent(row: &BudgetView) -> String {
 fn units(amounts: &SharedAmounts, limit: &SharedAmounts) -> String {
     let money = amounts.nanousd.filter(|_| limit.nanousd.is_some()).map(figures::money);
     let tokens = amounts.tokens.filter(|_| limit.tokens.is_some()).map(figures::tokens);
-    let turns = amounts.turns.filter(|_| limit.turns.is_some()).map(|n| format!("{n} turns"));
+    let turns = amounts.turns.filter(|_| limit.turns.is_some()).map(|n| counted(n.into(), "turn"));
     let time =
         amounts.ms.filter(|_| limit.ms.is_some()).map(|ms| format!("{} min", ms / MINUTE_MS));
     let parts: Vec<String> = [money, tokens, turns, time].into_iter().flatten().collect();

@@ -61,21 +61,37 @@ impl Renderer {
             (more, false) => Some(format!("… +{more} lines")),
             (more, true) => Some(format!("… +{more} lines and more")),
         };
-        let context = context(asked, root);
+        let context = context(asked, root, self.totals.intro.place.as_deref());
         for text in note.into_iter().chain(context) {
             self.text(Tone::Gray, &format!("  {}", fit_middle(&text, room)), out);
             out.push(Piece::End);
         }
+        self.question = Some(asked.clone());
+        self.is_question_cut = more > 0;
+        self.owes_choices = true;
+        self.last_call = Some(asked.ask_id.to_string());
+    }
+
+    /// Shows how to answer the open question. It is shown only after a moment without another event,
+    /// because the questions of a past run are followed by their decisions at once.
+    pub(super) fn show_choices(&mut self, out: &mut Vec<Piece>) {
+        let Some(asked) = self.question.clone().filter(|_| self.owes_choices) else { return };
+        self.owes_choices = false;
+        let id = Some(asked.ask_id.to_string());
+        // Something else was printed meanwhile.
+        if self.last_call != id {
+            let title = title_of(&asked, self.root.as_deref());
+            self.line(Group::Tools, Tone::Strong, &format!("? {title}"), out);
+        }
         let choices = match self.takes_keys {
-            true => keys(asked, more > 0),
-            false => vec![commands(asked)],
+            true => keys(&asked, self.is_question_cut),
+            false => vec![commands(&asked)],
         };
-        for line in in_lines(&choices, room) {
+        for line in in_lines(&choices, self.columns.saturating_sub(GUTTER)) {
             self.text(Tone::Tool, &format!("  {line}"), out);
             out.push(Piece::End);
         }
-        self.question = Some(asked.clone());
-        self.last_call = Some(asked.ask_id.to_string());
+        self.last_call = id;
     }
 
     /// All of what the open question is about, for a person who wants to see more of it.
@@ -104,7 +120,9 @@ impl Renderer {
     }
 
     fn decision(&mut self, asked: &Permission, decision: Decision, out: &mut Vec<Piece>) {
-        if let (Decision::Deny, Some(id)) = (decision, &asked.tool_call_id)
+        // What the agent is told instead of a result repeats the decision, or calls a question that was
+        // withdrawn a denial.
+        if let (Decision::Deny | Decision::Cancelled, Some(id)) = (decision, &asked.tool_call_id)
             && self.denied.len() < super::CALLS_MAX
         {
             self.denied.insert(id.clone());
@@ -150,7 +168,9 @@ impl Renderer {
         out.push(Piece::End);
         // The result of the call that was asked for follows.
         self.last_call = asked.tool_call_id.clone();
-        self.question.take_if(|open| open.ask_id == asked.ask_id);
+        if self.question.take_if(|open| open.ask_id == asked.ask_id).is_some() {
+            self.owes_choices = false;
+        }
     }
 }
 
@@ -282,12 +302,16 @@ fn diff_lines(diff: &Diff) -> Vec<ContentLine> {
     removed.chain(added).collect()
 }
 
-/// The agent's reason, the directory and the rule.
-fn context(asked: &Permission, root: Option<&str>) -> Vec<String> {
+/// The agent's reason, the directory and the rule. `place` is how people write the root.
+fn context(asked: &Permission, root: Option<&str>, place: Option<&str>) -> Vec<String> {
     let request = asked.request.as_ref();
     let reason = request.and_then(|request| request.reason.as_deref()).map(one_line);
     let cwd = request.and_then(|request| request.cwd.as_deref()).map(one_line);
-    let place = cwd.map(|cwd| format!("in {}", paths::tail_of(&cwd, root)));
+    let shown = |cwd: String| match place {
+        Some(place) if root == Some(cwd.as_str()) => one_line(place),
+        Some(_) | None => paths::tail_of(&cwd, root),
+    };
+    let place = cwd.map(|cwd| format!("in {}", shown(cwd)));
     let rule = asked.rule.as_deref().map(|rule| format!("asked by {}", one_line(rule)));
     let where_and_why: Vec<String> = place.into_iter().chain(rule).collect();
     // Some agents give the file itself as the reason.

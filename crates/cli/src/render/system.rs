@@ -3,24 +3,25 @@
 
 use super::clean::one_line;
 use super::{Detail, figures, totals};
-use contract::Timestamp;
 use contract::event::{
     Body, BudgetLevel, LeaseAction, Phase, Quota, Remaining, StopReason, TurnPhase,
 };
+use contract::{Timestamp, amount};
 
 /// What a piece of bookkeeping says to people at `now`, with its sign in front; `None` when nothing.
-pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
+/// `quota_scope` is the name of the run's quota in `ostler quotas`.
+pub fn line(
+    body: &Body,
+    now: Timestamp,
+    detail: Detail,
+    quota_scope: Option<&str>,
+) -> Option<String> {
     let debug = detail == Detail::Debug;
     match body {
         Body::Session(session) => {
-            let tools = session.tools.map(|count| match count {
-                1 => "1 tool".to_owned(),
-                count => format!("{count} tools"),
-            });
+            let model = session.model.as_deref().map(|model| format!("model {}", one_line(model)));
             let resumed = session.resumed.then(|| "resumed".to_owned());
-            let parts = [session.model.as_deref().map(one_line), tools, resumed];
-            let parts: Vec<String> =
-                parts.into_iter().chain([session.cwd.as_deref().map(one_line)]).flatten().collect();
+            let parts: Vec<String> = [model, resumed].into_iter().flatten().collect();
             (!parts.is_empty()).then(|| format!("◆ {}", parts.join(" · ")))
         }
         Body::Progress(progress) => Some(format!("▸ {}", one_line(&progress.summary))),
@@ -29,9 +30,11 @@ pub fn line(body: &Body, now: Timestamp, detail: Detail) -> Option<String> {
             (TurnPhase::Ended, Some(reason)) => stopped(reason).map(|why| format!("· {why}")),
             (TurnPhase::Started, _) | (TurnPhase::Ended, None) => None,
         },
-        Body::Quota(quota) => quota_line(quota, now, debug),
+        Body::Quota(quota) => quota_line(quota, quota_scope.unwrap_or(&quota.provider), now, debug),
         Body::Budget(budget) => match (budget.level, debug) {
             (BudgetLevel::Ok, false) => None,
+            // The last turn may be used to its end: nothing is short yet.
+            (BudgetLevel::Soft, false) if is_last_turn(&budget.remaining) => None,
             (BudgetLevel::Ok | BudgetLevel::Soft, _) => {
                 let scope = one_line(&budget.scope);
                 Some(format!("! budget ({scope}): {} left", remaining(&budget.remaining)))
@@ -75,15 +78,14 @@ fn stopped(reason: StopReason) -> Option<&'static str> {
     match reason {
         StopReason::EndTurn => None,
         StopReason::MaxTokens => Some("the answer was cut: the model's limit of tokens is reached"),
-        StopReason::MaxTurns => Some("the limit of turns is reached"),
         StopReason::Refusal => Some("the model refused"),
         StopReason::Cancelled => Some("the turn was interrupted"),
-        // The error itself is told.
-        StopReason::Error => None,
+        // The error itself is told, and the limit of turns by the closing lines.
+        StopReason::Error | StopReason::MaxTurns => None,
     }
 }
 
-fn quota_line(quota: &Quota, now: Timestamp, debug: bool) -> Option<String> {
+fn quota_line(quota: &Quota, scope: &str, now: Timestamp, debug: bool) -> Option<String> {
     let exhausted = quota.windows.iter().any(|window| window.exhausted);
     if !quota.rate_limited && !exhausted && !debug {
         return None;
@@ -99,14 +101,18 @@ fn quota_line(quota: &Quota, now: Timestamp, debug: bool) -> Option<String> {
         .resets_at
         .map(|at| format!(", resets at {}", figures::moment(at, now)))
         .unwrap_or_default();
-    Some(format!("! quota of {}: {}{until}", one_line(&quota.provider), parts.join(" · ")))
+    Some(format!("! quota of {}: {}{until}", one_line(scope), parts.join(" · ")))
+}
+
+fn is_last_turn(left: &Remaining) -> bool {
+    *left == Remaining { turns: Some(0), ..Remaining::default() }
 }
 
 fn remaining(left: &Remaining) -> String {
     let parts = [
         left.nanousd.map(figures::money),
         left.tokens.map(figures::tokens),
-        left.turns.map(|turns| format!("{turns} turns")),
+        left.turns.map(|turns| amount::counted(turns.into(), "turn")),
         left.ms.map(figures::duration),
     ];
     let parts: Vec<String> = parts.into_iter().flatten().collect();

@@ -109,7 +109,7 @@ fn in_words(waiting: WaitingFor) -> &'static str {
         WaitingFor::Quota => "waits for quota",
         WaitingFor::Pool => "waits for a slot",
         WaitingFor::Dependency => "waits for another task",
-        WaitingFor::Workspace => "waits for the directory",
+        WaitingFor::Workspace => "waits for its workspace",
         WaitingFor::Agent => "waits for its agent",
         WaitingFor::Approval => "waits for approval",
         WaitingFor::Answer => "waits for your answer",
@@ -184,6 +184,7 @@ pub fn task_sheet(
     for said in &sheet.comments {
         let author = match said.author.parse::<contract::RunId>() {
             Ok(_) => tail(&said.author).to_owned(),
+            // No run, so a person.
             Err(_) => one_line(&said.author),
         };
         page.say("comment", &format!("{author}: {}", one_line(&said.text)));
@@ -199,10 +200,10 @@ pub fn task_sheet(
     page.finish()
 }
 
-/// A task whose words were deleted has none.
+/// The title of a task. Its words are deleted with its run.
 fn title(task: &TaskView) -> String {
     match one_line(&task.title) {
-        title if title.is_empty() => "(deleted)".to_owned(),
+        title if title.is_empty() => "(prompt deleted with its run)".to_owned(),
         title => title,
     }
 }

@@ -30,7 +30,7 @@ fn played(mut renderer: Renderer, bodies: &[Value]) -> String {
     }
     screen += &printed(&renderer.finish());
     let ended = bodies.iter().any(|body| body["kind"] == "result");
-    if ended { screen + &renderer.summary() } else { screen }
+    if ended { screen + &renderer.summary(None) } else { screen }
 }
 
 fn screen(bodies: &[Value]) -> String {
@@ -92,7 +92,7 @@ fn a_run_with_tools() {
         json!({"kind": "lease", "action": "released"}),
         ended("succeeded", json!({})),
     ]), @r#"
-    ◆ run 2233abcd · model-1 · 12 tools · /srv/ada/parser
+    ◆ run 2233abcd · model-1 · /srv/ada/parser
 
     › fix the failing test
 
@@ -194,7 +194,6 @@ fn a_run_that_is_stopped() {
     ◆ run 2233abcd
 
     ? Run `rm -rf build`?
-      ostler answer 2233abcd "allow_once"|deny
       ✗ denied by you
 
     ● Then I will wait for
@@ -324,7 +323,7 @@ fn a_run_that_is_left_early_says_how_to_come_back() {
     let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
     renderer.event(&event(json!({"kind": "session", "model": "m"})));
     assert_eq!(
-        renderer.summary(),
+        renderer.summary(None),
         "  the run goes on: ostler watch run_0190c8f2a1b47c3d8e9f00112233abcd"
     );
 }
@@ -443,7 +442,9 @@ fn question_shows_what_is_asked() {
         ),
         question(json!({"tool": "Bash", "command": "ls -l"}), "Bash: ls -l"),
     ];
-    let shown: String = rows.into_iter().map(|row| printed(&renderer.event(&event(row)))).collect();
+    // Each question waits for a moment, as it does for a person.
+    let mut show = |row| printed(&renderer.event(&event(row))) + &printed(&renderer.idle());
+    let shown: String = rows.into_iter().map(&mut show).collect();
     insta::assert_snapshot!(shown, @r"
     ◆ run 2233abcd · model-1 · /srv/ada/parser
 
@@ -561,6 +562,15 @@ fn timeout_while_limited_names_the_limit() {
 }
 
 #[test]
+fn timeout_while_the_provider_fails_names_it() {
+    let shown = screen(&[
+        json!({"kind": "error", "code": "upstream_error", "message": "the provider answered with an error", "retryable": true}),
+        ended("timed_out", json!({"code": "timeout_wall"})),
+    ]);
+    assert!(shown.contains("→ the model's provider was failing (upstream_error)"), "{shown}");
+}
+
+#[test]
 fn refused_token_of_a_remote_names_the_flag() {
     let message = "the credentials were refused: auth: it answered 401 Unauthorized";
     let shown = screen(&[ended("failed", json!({"code": "auth_failed", "message": message}))]);
@@ -581,7 +591,7 @@ fn paths_of_a_worktree_run_are_relative_and_keep_the_file_name() {
         json!({"kind": "diff", "path": format!("{tree}/src/lib.rs"), "patch": "+a\n-b\n"}),
         ended("succeeded", json!({})),
     ]), @r#"
-    ◆ run 2233abcd · model-1 · /srv/ada/.lo…r/trees/01a1ef1250e073b1b763eb5144b00000
+    ◆ run 2233abcd · model-1 · /srv/ada/.local/share/ost…1250e073b1b763eb5144b00000
 
     → Read src/lib.rs
     → Read crates/a/very/long/way/down/to/the/place/where/the/file/is/main.rs
@@ -634,6 +644,100 @@ fn header_is_one_line_whichever_comes_first() {
     assert_eq!(ticks, "◆ run 2233abcd\n\n› fix it\n");
 }
 
+/// A renderer that knows the run from the start.
+fn introduced(columns: usize, place: &str) -> Renderer {
+    let mut renderer = Renderer::new(columns, Colour::Off, Detail::Usual);
+    renderer.introduces(RunIntro {
+        agent: "gemini".to_owned(),
+        place: Some(place.to_owned()),
+        quota_scope: Some("gemini/work".to_owned()),
+        silent_limit: Some(SilentLimit { ms: 300_000, setting: "firstOutputSec" }),
+    });
+    renderer
+}
+
+#[test]
+fn header_names_the_agent_and_keeps_the_model() {
+    let session = json!({"kind": "session", "model": "auto", "tools": 41, "cwd": "/data/trees/01"});
+    let shown = played(introduced(80, "worktree of ~/p1"), std::slice::from_ref(&session));
+    assert_eq!(shown, "◆ run 2233abcd · gemini · auto · worktree of ~/p1\n");
+    let long = "worktree of ~/a/very/long/way/down/to/the/place/where/the/work/is/done";
+    let shown = played(introduced(60, long), std::slice::from_ref(&session));
+    assert!(shown.starts_with("◆ run 2233abcd · gemini · auto · worktree of"), "{shown}");
+    assert!(shown.trim_end().ends_with("is/done") && width(shown.trim_end()) <= 60, "{shown}");
+    // An agent that tells its model late: the header does not wait for it, nor repeat itself.
+    let prompt = json!({"kind": "user_text", "text": "hi"});
+    let mut renderer = introduced(80, "~/p1");
+    assert_eq!(printed(&renderer.event(&event(prompt))), "");
+    let mut shown: String = (0..EARLY_TICKS_MAX).map(|_| printed(&renderer.idle())).collect();
+    shown += &printed(&renderer.event(&event(session.clone())));
+    shown += &printed(&renderer.event(&event(session)));
+    assert_eq!(shown, "◆ run 2233abcd · gemini · ~/p1\n\n› hi\n\n◆ model auto\n");
+}
+
+#[test]
+fn quota_is_named_as_it_is_cleared() {
+    let quota = json!({"kind": "quota", "provider": "google", "windows": [], "rate_limited": true});
+    let shown = played(introduced(80, "~/p1"), &[quota]);
+    assert!(shown.contains("! quota of gemini/work: limited"), "{shown}");
+}
+
+#[test]
+fn silent_program_is_told_with_its_limit() {
+    let mut renderer = introduced(80, "~/p1");
+    renderer.event(&event(json!({"kind": "lifecycle", "phase": "starting", "origin": "ostler"})));
+    assert_eq!(renderer.status(2_000), "⠋ 2 s · starting gemini");
+    assert_eq!(
+        renderer.status(12_000),
+        "⠋ 12 s · no output yet; stopped after 5 min 00 s (firstOutputSec)"
+    );
+    renderer.event(&event(json!({"kind": "thinking", "text": "x", "delta": false})));
+    assert_eq!(renderer.status(12_000), "⠋ 12 s · thinking");
+    let mut silent = introduced(80, "~/p1");
+    let timeout = ended("timed_out", json!({"code": "timeout_wall", "origin": "ostler"}));
+    silent.event(&event(timeout));
+    assert!(
+        silent.summary(None).contains("→ the program printed nothing: run its command by hand")
+    );
+}
+
+#[test]
+fn only_an_open_question_offers_answers() {
+    let asked = question(json!({"tool": "Bash", "command": "ls -l"}), "Bash: ls -l");
+    let decided = |decision: &str| {
+        let mut decided = asked.clone();
+        decided["decision"] = json!(decision);
+        decided["decided_by"] = json!("person");
+        decided
+    };
+    let past = screen(&[asked.clone(), decided("allow"), ended("succeeded", json!({}))]);
+    assert!(past.contains("? Bash: ls -l") && !past.contains("ostler answer"), "{past}");
+    let open = screen(std::slice::from_ref(&asked));
+    assert!(open.contains("ostler answer 2233abcd allow|always|deny"), "{open}");
+    // What came between is not taken for the question.
+    let between =
+        screen(&[asked.clone(), json!({"kind": "assistant_text", "text": "Hm.", "delta": false})]);
+    assert!(
+        between.ends_with("? Bash: ls -l\n  ostler answer 2233abcd allow|always|deny\n"),
+        "{between}"
+    );
+    let result = json!({"kind": "tool_result", "tool_call_id": "1", "status": "error", "denied": true, "output": "This was not permitted."});
+    let withdrawn = screen(&[asked.clone(), decided("cancelled"), result]);
+    assert!(withdrawn.contains("✗ withdrawn") && !withdrawn.contains("denied"), "{withdrawn}");
+}
+
+#[test]
+fn advice_takes_the_place_of_the_hint() {
+    let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
+    let hint = "see its last lines, or the whole run with `ostler show`";
+    renderer.event(&event(json!({"kind": "error", "code": "process_crashed", "message": "it crashed", "retryable": false, "hint": hint})));
+    renderer.event(&event(ended("failed", json!({"code": "process_crashed"}))));
+    assert!(!renderer.summary(None).contains('→'), "{}", renderer.summary(None));
+    let advised = renderer.summary(Some("use `--env KEY`"));
+    let (hint, show) = (advised.find("→ use `--env KEY`"), advised.find("ostler show"));
+    assert!(hint.is_some() && hint < show, "{advised}");
+}
+
 #[test]
 fn piped_input_is_folded() {
     let input: String = (1..=30).map(|n| format!("+line {n}\n")).collect();
@@ -667,7 +771,7 @@ fn question_fits_a_small_window_and_can_be_viewed_whole() {
         json!({"tool": "Write", "diffs": [{"path": "big.txt", "new_text": long}]}),
         "Write: big.txt",
     );
-    let shown = printed(&renderer.event(&event(asked)));
+    let shown = printed(&renderer.event(&event(asked))) + &printed(&renderer.idle());
     insta::assert_snapshot!(shown, @r"
     ◆ run 2233abcd
 
@@ -821,4 +925,90 @@ fn markdown_of_an_answer_is_rendered() {
       ────  ─────
       a.rs     12
     ");
+}
+
+#[test]
+fn used_up_budget_is_told_in_one_line() {
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "session", "model": "model-1"}),
+        json!({"kind": "budget", "scope": "run", "level": "soft", "remaining": {"turns": 0}}),
+        json!({"kind": "error", "code": "max_turns", "message": "the agent reached its limit of turns", "retryable": true}),
+        json!({"kind": "turn", "phase": "ended", "n": 1, "stop_reason": "max_turns"}),
+        json!({"kind": "budget", "scope": "run", "level": "hard", "remaining": {"turns": 0}}),
+        json!({"kind": "lease", "action": "released"}),
+        ended("failed", json!({
+            "code": "budget_exceeded",
+            "message": "the budget is used up: Reached maximum number of turns (3)",
+            "exit_code": 1,
+            "evidence": {"end": "structured"},
+        })),
+    ]), @r"
+    ◆ run 2233abcd · model-1
+
+    ✗ failed · 4.2 s · 1,540 tokens · $0.0042
+      budget_exceeded: the budget is used up: Reached maximum number of turns (3)
+      → raise the budget and run again
+      ostler show 2233abcd
+    ");
+}
+
+#[test]
+fn end_of_a_stopped_process_is_no_news() {
+    insta::assert_snapshot!(screen(&[
+        json!({"kind": "session", "model": "model-1"}),
+        json!({"kind": "log", "stream": "stderr", "text": "[STARTUP] Phase 'cleanup_ops' was started but never ended"}),
+        json!({"kind": "lifecycle", "phase": "stopping", "why": "budget $0.08"}),
+        json!({"kind": "budget", "scope": "run", "level": "soft", "remaining": {"nanousd": 1}}),
+        json!({"kind": "error", "code": "upstream_error", "message": "the provider answered with an error", "retryable": true}),
+        json!({"kind": "lease", "action": "released"}),
+        ended("failed", json!({
+            "code": "budget_exceeded",
+            "message": "the budget is used up: the limit is $0.08",
+            "signal": 15,
+            "evidence": {"end": "signal", "stopped_by": "budget $0.08"},
+        })),
+    ]), @r"
+    ◆ run 2233abcd · model-1
+
+    ✗ failed · 4.2 s · 1,540 tokens · $0.0042
+      budget_exceeded: the budget is used up: the limit is $0.08
+      → raise the budget and run again
+      ostler show 2233abcd
+    ");
+}
+
+#[test]
+fn refused_credentials_are_told_once() {
+    let refused = |detail: &str| {
+        json!({"kind": "error", "code": "auth_failed", "message": "the credentials were refused",
+            "retryable": false, "detail": detail})
+    };
+    let mut renderer = Renderer::new(80, Colour::Off, Detail::Usual);
+    let bodies = [
+        refused("401, attempt 1 of 10"),
+        refused("401, attempt 2 of 10"),
+        refused("401"),
+        json!({"kind": "lifecycle", "phase": "stopping", "why": "auth_failed"}),
+        refused("401"),
+        ended(
+            "failed",
+            json!({"code": "auth_failed", "message": "the credentials were refused", "evidence": {"end": "exit", "stopped_by": "auth_failed"}, "exit_code": 1}),
+        ),
+    ];
+    let mut shown = String::new();
+    for body in bodies {
+        shown += &printed(&renderer.event(&event(body)));
+        shown += &printed(&renderer.idle());
+    }
+    shown += &renderer.summary(None);
+    assert_eq!(shown.matches("the credentials were refused").count(), 1, "{shown}");
+    assert!(!shown.contains("attempt") && !shown.contains("exited"), "{shown}");
+}
+
+#[test]
+fn success_says_that_its_budget_is_used_up() {
+    let used_up =
+        json!({"kind": "budget", "scope": "run", "level": "hard", "remaining": {"tokens": 0}});
+    let shown = screen(&[used_up, ended("succeeded", json!({}))]);
+    assert!(shown.contains("its budget is used up"), "{shown}");
 }

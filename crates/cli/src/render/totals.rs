@@ -5,8 +5,10 @@ use super::clean::{clean, one_line};
 use super::flow;
 use super::measure::{fit, width};
 use super::tone::{Colour, Tone};
-use super::{figures, tools};
-use contract::event::{DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase};
+use super::{RunIntro, SilentLimit, figures, tools};
+use contract::event::{
+    BudgetLevel, DecidedBy, Decision, EndEvidence, Error, Origin, Phase, RunResult, TurnPhase,
+};
 use contract::{Body, Code, Event, NanoUsd, Outcome, RunId, Timestamp};
 use engine::Ledger;
 use std::collections::VecDeque;
@@ -14,6 +16,10 @@ use std::collections::VecDeque;
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
     pub run_id: Option<RunId>,
+    /// What is known of the run from the start.
+    pub intro: RunIntro,
+    /// The agent has printed something.
+    has_output: bool,
     /// What was spent so far, counted as the host counts it.
     spent: Ledger,
     doing: String,
@@ -21,10 +27,12 @@ pub struct Totals {
     ended_at: Timestamp,
     /// The last error on the way: its hint may be better than the table's.
     error: Option<Error>,
-    /// How the model's provider holds the agent back, until it answers again.
+    /// The trouble with the model's provider, until it answers again.
     limited: Option<Code>,
     /// Requests that a person denied, who needs no advice about that.
     denied_by_person: u32,
+    /// The run's own budget is used up.
+    used_up: bool,
     /// Lines of the agent that were not understood.
     not_understood: u64,
     /// The last lines of the agent's stderr.
@@ -33,23 +41,23 @@ pub struct Totals {
 
 /// Lines of stderr that are shown with a failure.
 const STDERR_LINES_MAX: usize = 6;
+/// How long a program may print nothing before the status line says so.
+const SILENCE_TOLD_MS: u64 = 10_000;
 /// The level of a line that its dialect did not understand.
 const UNRECOGNISED: &str = "unrecognised";
 
 impl Totals {
     pub fn hear(&mut self, event: &Event) {
         self.run_id = Some(event.run_id);
+        self.has_output |= event.origin == Origin::Agent;
         match &event.body {
             Body::Usage(usage) => {
                 self.spent.book(usage);
             }
             Body::Result(result) => (self.result, self.ended_at) = (Some(result.clone()), event.ts),
             Body::Error(error) => {
-                let limits = matches!(
-                    error.code,
-                    Code::RateLimited | Code::ProviderQuota | Code::Overloaded
-                );
-                self.limited = limits.then_some(error.code).or(self.limited);
+                let is_provider = provider_trouble(error.code).is_some();
+                self.limited = is_provider.then_some(error.code).or(self.limited);
                 self.error = Some(error.clone());
             }
             Body::Session(_) | Body::ToolResult(_) => self.doing = "working".to_owned(),
@@ -76,7 +84,15 @@ impl Totals {
                     self.denied_by_person += 1;
                 }
             }
-            Body::Lifecycle(lifecycle) => self.doing = phase(lifecycle.phase).to_owned(),
+            Body::Lifecycle(lifecycle) => {
+                let agent = one_line(&self.intro.agent);
+                let of_agent = lifecycle.phase == Phase::Starting && !agent.is_empty();
+                let agent = if of_agent { format!(" {agent}") } else { String::new() };
+                self.doing = format!("{}{agent}", phase(lifecycle.phase));
+            }
+            Body::Budget(budget) => {
+                self.used_up |= budget.scope == "run" && budget.level == BudgetLevel::Hard;
+            }
             Body::Turn(turn) => match turn.phase {
                 TurnPhase::Started => self.doing = "working".to_owned(),
                 TurnPhase::Ended => self.doing = "ending".to_owned(),
@@ -86,7 +102,6 @@ impl Totals {
             | Body::Diff(_)
             | Body::Comment(_)
             | Body::Quota(_)
-            | Body::Budget(_)
             | Body::Lease(_) => {}
             Body::Log(log) => {
                 if log.level.as_deref() == Some(UNRECOGNISED) {
@@ -118,13 +133,23 @@ impl Totals {
         let mut parts = vec![figures::elapsed(elapsed_ms)];
         let spent = self.spent.totals();
         parts.extend(self.figures(spent.tokens.total(), spent.effective_nanousd));
-        parts.extend(Some(self.doing.clone()).filter(|doing| !doing.is_empty()));
+        let doing = self.silence(elapsed_ms).unwrap_or_else(|| self.doing.clone());
+        parts.extend(Some(doing).filter(|doing| !doing.is_empty()));
         let text = fit(&parts.join(" · "), columns.saturating_sub(width(frame) + 2));
         format!("{} {}", colour.paint(Tone::System, frame), colour.paint(Tone::Gray, &text))
     }
 
-    /// The closing lines.
-    pub fn summary(&self, columns: usize, colour: Colour) -> String {
+    /// What the status line says of a program that has printed nothing for a while.
+    fn silence(&self, elapsed_ms: u64) -> Option<String> {
+        let limit = self.intro.silent_limit.filter(|_| !self.has_output)?;
+        (elapsed_ms >= SILENCE_TOLD_MS && self.result.is_none()).then(|| {
+            let SilentLimit { ms, setting } = limit;
+            format!("no output yet; stopped after {} ({setting})", figures::duration(ms))
+        })
+    }
+
+    /// The closing lines; `advice` takes the place of the hint.
+    pub fn summary(&self, advice: Option<&str>, columns: usize, colour: Colour) -> String {
         let id = self.run_id.map(|id| id.to_string()).unwrap_or_default();
         let Some(result) = &self.result else {
             let text = format!("  the run goes on: ostler watch {id}");
@@ -155,7 +180,8 @@ impl Totals {
         if result.outcome != Outcome::Succeeded {
             add(tone, &self.why(result));
             // Whoever stopped a run knows what to do next.
-            let hint = self.hint(result).filter(|_| result.outcome != Outcome::Cancelled);
+            let hint = advice.map(str::to_owned).or_else(|| self.hint(result));
+            let hint = hint.filter(|_| result.outcome != Outcome::Cancelled);
             if let Some(hint) = hint {
                 add(Tone::Strong, &format!("→ {hint}"));
             }
@@ -164,10 +190,10 @@ impl Totals {
         if result.denials > self.denied_by_person && result.outcome != Outcome::Cancelled {
             add(Tone::Strong, DENIED_HINT);
         }
-        for note in notes(result) {
+        for note in notes(result, self.used_up) {
             add(Tone::Gray, &note);
         }
-        if !matches!(result.outcome, Outcome::Succeeded | Outcome::Cancelled) {
+        if !is_explained(result) {
             for line in self.last_words(result) {
                 add(Tone::Gray, &fit(&format!("┆ {line}"), columns.saturating_sub(2)));
             }
@@ -184,6 +210,13 @@ impl Totals {
         }
         add(Tone::Gray, &show);
         lines.join("\n")
+    }
+
+    /// The detail of the last error and the lines of stderr that were kept.
+    pub fn all_last_words(&self) -> String {
+        let detail = self.error.as_ref().and_then(|error| error.detail.as_deref());
+        let lines = detail.into_iter().chain(self.stderr.iter().map(String::as_str));
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     /// The last lines of stderr that the reason does not repeat.
@@ -218,11 +251,17 @@ impl Totals {
 
     fn hint(&self, result: &RunResult) -> Option<String> {
         let code = result.code?;
-        if let (Code::TimeoutWall, Some(limit)) = (code, self.limited) {
+        if let (Code::TimeoutWall, Some(trouble)) = (code, self.limited) {
+            let what = provider_trouble(trouble).unwrap_or_default();
             return Some(format!(
-                "the model's provider was holding the agent back ({limit}) when the time ran out; \
-                 try again later, or raise --timeout"
+                "the model's provider {what} ({trouble}) when the time ran out; try again later, or \
+                 raise --timeout"
             ));
+        }
+        if code == Code::TimeoutWall && self.intro.silent_limit.is_some() && !self.has_output {
+            let hint = "the program printed nothing: run its command by hand, and check that it speaks \
+                        JSON lines and flushes its output";
+            return Some(hint.to_owned());
         }
         // The courier of a remote names the part of its configuration first.
         let said = result.message.as_deref().unwrap_or_default();
@@ -239,8 +278,19 @@ impl Totals {
         let seen = self.error.as_ref().filter(|error| error.code == code);
         let seen = seen.and_then(|error| error.hint.as_deref()).map(one_line);
         // The last line names the same command.
-        let of_code = Some(code.row().hint).filter(|hint| !hint.contains("`ostler show`"));
-        seen.or(of_code.map(str::to_owned))
+        let of_code = code.row().hint.to_owned();
+        seen.into_iter().chain([of_code]).find(|hint| !hint.contains("`ostler show`"))
+    }
+}
+
+/// What the model's provider was doing, for the faults that are its own.
+fn provider_trouble(code: Code) -> Option<&'static str> {
+    match code {
+        Code::RateLimited | Code::ProviderQuota | Code::Overloaded => {
+            Some("was holding the agent back")
+        }
+        Code::UpstreamError => Some("was failing"),
+        _ => None,
     }
 }
 
@@ -257,11 +307,26 @@ fn denied(count: u32) -> Option<String> {
     }
 }
 
+/// Whether the last lines of the agent's stderr would explain nothing: the run succeeded, or Ostler ended
+/// it for a reason of its own.
+fn is_explained(result: &RunResult) -> bool {
+    let by_limit = match result.code {
+        Some(Code::BudgetExceeded | Code::BudgetNotCountable | Code::PolicyBroken) => true,
+        // Without particulars the agent itself refused, and said why on stderr.
+        Some(code @ Code::PolicyNotPossible) => {
+            result.message.as_deref() != Some(code.row().message)
+        }
+        _ => false,
+    };
+    by_limit || matches!(result.outcome, Outcome::Succeeded | Outcome::Cancelled)
+}
+
 /// What a reader of the evidence would want to know.
-fn notes(result: &RunResult) -> Vec<String> {
+fn notes(result: &RunResult, used_up: bool) -> Vec<String> {
     let evidence = &result.evidence;
     let mut notes = Vec::new();
-    if result.outcome != Outcome::Succeeded {
+    // How the process of a stopped run ended is Ostler's own doing.
+    if result.outcome != Outcome::Succeeded && evidence.stopped_by.is_none() {
         match (evidence.end, result.exit_code, result.signal) {
             (EndEvidence::Exit, Some(code), _) => {
                 let told = result.message.as_deref().unwrap_or_default();
@@ -282,9 +347,13 @@ fn notes(result: &RunResult) -> Vec<String> {
     if evidence.salvaged == Some(true) {
         notes.push("what it had said before was kept".to_owned());
     }
-    let used_up = evidence.stopped_by.as_deref().and_then(|by| by.strip_prefix("budget "));
-    if let Some(limit) = used_up.filter(|_| result.outcome == Outcome::Succeeded) {
-        notes.push(format!("its budget of {limit} is used up"));
+    if result.outcome == Outcome::Succeeded {
+        let limit = evidence.stopped_by.as_deref().and_then(|by| by.strip_prefix("budget "));
+        match limit {
+            Some(limit) => notes.push(format!("its budget of {limit} is used up")),
+            None if used_up => notes.push("its budget is used up".to_owned()),
+            None => {}
+        }
     }
     notes.extend(evidence.note.as_deref().map(one_line));
     notes

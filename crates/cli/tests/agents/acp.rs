@@ -334,7 +334,7 @@ pub fn untold_budgets(runtime: &str) {
         let events = said.events();
         let end = result(&events);
         let seen = (said.code, &end["code"]);
-        assert_eq!(seen, (3, &"policy_not_possible".into()), "{end}\n{}", said.stderr);
+        assert_eq!(seen, (3, &"budget_not_countable".into()), "{end}\n{}", said.stderr);
         let answers = budgets::answers(&stage.model.requests()).len();
         // The second answer begins the second round; a third may be in flight.
         assert!((2..=3).contains(&answers), "{answers} answers");
@@ -344,9 +344,9 @@ pub fn untold_budgets(runtime: &str) {
     let stage = Stage::new(runtime, budgets::LOOP);
     let said = stage.run(&[ALLOW, &["--budget-turns", "3"]].concat(), "Go on and on.");
     assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.stderr.contains("policy_not_possible"), "{said:?}");
+    assert!(said.stderr.contains("budget_not_countable"), "{said:?}");
     assert_eq!(stage.model.requests(), Vec::<Value>::new());
-    let end = json!({ "code": "policy_not_possible" });
+    let end = json!({ "code": "budget_not_countable" });
     budgets::keep(&name, ("--budget-turns", "3"), (None, None), said.code, &end);
 }
 

@@ -16,6 +16,9 @@ pub const LOOP: &str = "tool_loop";
 pub const TIMEOUT: &str = "60s";
 /// The scenario of a model that hands its work to a sub-agent, which never ends, and is done itself.
 const DELEGATE: &str = "delegate";
+/// The scenario of a model that is done after a few calls, and how often it must succeed.
+const FINISHES: &str = "edit_chain";
+const FINISHES_TIMES: usize = 4;
 /// Enough tokens for the agent to be done before its sub-agent has used them up.
 const DELEGATE_TOKENS: u32 = 150_000;
 /// After the success one report may come late, and one answer may be in flight.
@@ -131,7 +134,7 @@ pub fn sub_agent(cli: &str) {
     assert_gap_free(&events);
     let end = result(&events);
     let seen = (said.code, &end["outcome"], &end["evidence"]["stopped_by"]);
-    let by = format!("budget {DELEGATE_TOKENS} tokens");
+    let by = format!("budget {}", contract::amount::counted(DELEGATE_TOKENS.into(), "token"));
     assert_eq!(seen, (0, &"succeeded".into(), &by.into()), "{end}\n{}", said.stderr);
     let requests = stage.model.requests();
     let answers = answers(&requests);
@@ -148,6 +151,29 @@ pub fn sub_agent(cli: &str) {
     stage.assert_nothing_left();
     let name = format!("{cli}, a sub-agent in the background");
     keep(&name, (TOKENS.flag, &limit), (Some(used), Some(answers.len())), said.code, end);
+}
+
+/// An agent whose last answer uses the budget up has done its work: that is a success. An earlier run
+/// says how much the work needs.
+pub fn finished_at_the_limit(cli: &str) {
+    let stage = Stage::new(cli, FINISHES);
+    let run = |limits: &[&str]| {
+        let said = stage.run(&[limits, &["--timeout", TIMEOUT]].concat(), "Do the small task.");
+        let events = said.events();
+        assert_gap_free(&events);
+        let end = result(&events).clone();
+        (said.code, (TOKENS.count)(&end, &[]), end)
+    };
+    let (code, needed, end) = run(&[]);
+    assert_eq!(code, 0, "{end}");
+    // Less than the last answer, so that only its report reaches the limit.
+    let limit = (needed as u64 - 200).to_string();
+    for _ in 0..FINISHES_TIMES {
+        let (code, used, end) = run(&[TOKENS.flag, &limit]);
+        assert_eq!((code, &end["outcome"]), (0, &"succeeded".into()), "{end}");
+        assert!(used > needed - 200.0, "{used} of {limit}: the budget is used up, {end}");
+    }
+    stage.assert_nothing_left();
 }
 
 /// The figures are those of the model's log, with or without the answer that was cut off.
@@ -179,8 +205,8 @@ pub fn refused(cli: &str, flag: &str, value: &str) {
     let stage = Stage::new(cli, LOOP);
     let said = stage.run(&[flag, value], "Go on and on.");
     assert_eq!(said.code, 3, "{said:?}");
-    let named = ["policy_not_possible", flag, "--budget-best-effort"];
+    let named = ["budget_not_countable", "cannot be held to a budget of", "--budget-best-effort"];
     assert!(named.iter().all(|word| said.stderr.contains(word)), "{}", said.stderr);
     assert_eq!(stage.model.requests(), Vec::<Value>::new());
-    keep(cli, (flag, value), (None, None), said.code, &json!({ "code": "policy_not_possible" }));
+    keep(cli, (flag, value), (None, None), said.code, &json!({ "code": "budget_not_countable" }));
 }

@@ -129,6 +129,11 @@ mod budget {
     }
 
     #[test]
+    fn codex_that_finishes_at_the_limit_has_succeeded() {
+        budgets::finished_at_the_limit("codex");
+    }
+
+    #[test]
     fn dollars_hold_codex() {
         budgets::usd("codex");
     }

@@ -72,35 +72,84 @@ fn an_agent_whose_modes_are_not_known_is_not_prompted() {
     assert!(last["message"].as_str().is_some_and(|text| text.contains("seen: 'turbo'")), "{last}");
 }
 
+/// A command that answers every request by its method, sets modes in its own way (`$id` is the id of
+/// the request) and says one update in the turn.
+fn moody(ostler: &Ostler, modes: &str, set: &str, update: &str) -> String {
+    let modes = match modes {
+        "" => String::new(),
+        modes => format!(r#","modes":{modes}"#),
+    };
+    let script = format!(
+        r#"
+while read -r line; do
+  id=${{line#*\"id\":}}; id=${{id%%[,\}}]*}}
+  case "$line" in
+    *'"initialize"'*) echo '{GREETED}' ;;
+    *'"session/new"'*) echo '{{"jsonrpc":"2.0","id":1,"result":{{"sessionId":"s"{modes}}}}}' ;;
+    *'"session/set_mode"'*) {set} ;;
+    *'"session/prompt"'*)
+      echo '{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{update}}}}}'
+      if [ -n "$WAITS" ]; then read -r line; id2=${{line#*\"id\":}}; id2=${{id2%%[,\}}]*}}; id1=$id; id=$id2; {set}; id=$id1; fi
+      echo '{{"jsonrpc":"2.0","method":"session/update","params":{{"sessionId":"s","update":{SAYS}}}}}'
+      echo '{{"jsonrpc":"2.0","id":'$id',"result":{{"stopReason":"end_turn"}}}}' ;;
+  esac
+done
+"#
+    );
+    let path = ostler.instance.root().join("moody.sh");
+    std::fs::write(&path, script).expect("a script");
+    path.display().to_string()
+}
+
+const TAKES: &str = r#"echo '{"jsonrpc":"2.0","id":'$id',"result":{}}'"#;
+const REFUSES: &str =
+    r#"echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}'"#;
+
+fn modes(current: &str, offered: &[&str]) -> String {
+    let offered: Vec<_> = offered.iter().map(|id| format!(r#"{{"id":"{id}"}}"#)).collect();
+    format!(r#"{{"currentModeId":"{current}","availableModes":[{}]}}"#, offered.join(","))
+}
+
 #[test]
 fn doctor_says_of_an_acp_agent_what_a_run_would_find() {
-    let modes = |id: &str| {
-        format!(
-            r#"{{"jsonrpc":"2.0","id":1,"result":{{"sessionId":"s","modes":{{"currentModeId":"{id}","availableModes":[{{"id":"{id}"}}]}}}}}}"#
-        )
-    };
+    let all = "answered by Ostler where the agent asks: allow-all (not tested)";
     let rows = [
+        (modes("turbo", &["turbo"]), TAKES, format!("{all}; not possible: deny, ask, allow-reads")),
         (
-            modes("turbo"),
-            "promised by the agent: --permission allow-all; not possible: deny, ask, allow-reads",
+            modes("plan", &["plan"]),
+            TAKES,
+            format!(
+                "begins in a mode for: deny, allow-reads (not tested with a change); {all}; not \
+                 possible: ask"
+            ),
         ),
         (
-            modes("plan"),
-            "tried and seen: --permission deny, allow-reads; promised by the agent: --permission allow-all; not possible: ask",
+            modes("default", &["default"]),
+            TAKES,
+            format!(
+                "begins in a mode for: deny, ask, allow-reads (not tested with a change); {all}"
+            ),
         ),
         (
-            modes("default"),
-            "tried and seen: --permission deny, ask, allow-reads; promised by the agent: --permission allow-all",
+            modes("yolo", &["yolo", "ask"]),
+            TAKES,
+            format!("accepts the mode for: deny, ask, allow-reads (not tested with a change); {all}"),
         ),
         (
-            OPENED.to_owned(),
-            "promised by the agent: --permission deny, ask, allow-reads, allow-all",
+            modes("yolo", &["yolo", "ask"]),
+            REFUSES,
+            format!("{all}; not possible: deny, ask, allow-reads"),
+        ),
+        (
+            String::new(),
+            TAKES,
+            "answered by Ostler where the agent asks: deny, ask, allow-reads, allow-all (not tested)"
+                .to_owned(),
         ),
     ];
-    for (opened, told) in rows {
+    for (modes, set, told) in rows {
         let ostler = Ostler::new();
-        let agent = agent(&ostler, &opened, ":", SAYS);
-        let script = agent.strip_prefix("sh ").expect("a script");
+        let script = moody(&ostler, &modes, set, SAYS);
         ostler.instance.write_config(&format!(
             r#"{{ "adapters": {{ "mine": {{ "type": "acp", "binary": "sh", "args": ["{script}"] }} }} }}"#
         ));
@@ -110,10 +159,57 @@ fn doctor_says_of_an_acp_agent_what_a_run_would_find() {
         let policies = checks.iter().find(|check| check["code"] == "policy_possible");
         assert_eq!(policies.expect("a check")["message"], told, "{checks:#?}");
         for policy in ["deny", "ask"] {
-            let (said, last) = run(&ostler, &agent, policy);
+            let (said, last) = run(&ostler, &format!("sh {script}"), policy);
             let refused = told.split("not possible: ").nth(1).unwrap_or_default().contains(policy);
-            assert_eq!(said.code == 3, refused, "{policy}: {last}");
+            assert_eq!(said.code, if refused { 3 } else { 0 }, "{policy}: {last}");
         }
+    }
+}
+
+#[test]
+fn doctor_promises_nothing_of_a_missing_program() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(
+        r#"{ "adapters": { "absent": { "type": "acp", "binary": "no-such-program" } } }"#,
+    );
+    let said = ostler.says(&["doctor", "absent", "--json"]);
+    assert!(said.stdout.contains("binary_missing"), "{said:?}");
+    assert!(!said.stdout.contains("policy_"), "{said:?}");
+}
+
+#[test]
+fn a_mode_that_the_agent_changes_is_set_back_or_ends_the_run() {
+    let to_yolo = r#"{"sessionUpdate":"current_mode_update","currentModeId":"yolo"}"#;
+    for (set, code) in [(TAKES, 0), (REFUSES, 12)] {
+        let ostler = Ostler::new();
+        let script = moody(&ostler, &modes("ask", &["yolo", "ask"]), set, to_yolo);
+        let (said, last) = run(&ostler, &format!("env WAITS=1 sh {script}"), "ask");
+        assert_eq!(said.code, code, "{said:?}");
+        assert!(said.stdout.contains("which does not ask before it acts"), "{said:?}");
+        let message = last["message"].as_str().unwrap_or_default();
+        assert_eq!(message.contains("it did not take the mode 'ask': no"), code == 12, "{last}");
+    }
+}
+
+#[test]
+fn a_title_like_ostlers_tools_is_no_exemption() {
+    let ostler = Ostler::new();
+    let edits = EDITS.replace("Write it", "ostler-notes.md");
+    let agent = agent(&ostler, OPENED, ":", &edits);
+    assert_eq!(run(&ostler, &agent, "ask").0.code, 12);
+}
+
+#[test]
+fn a_chosen_policy_says_what_it_covers() {
+    let ostler = Ostler::new();
+    let covers = "covers only the tools that Ostler offers to this agent";
+    for (policy, told) in [(Some("deny"), 1), (Some("ask"), 1), (Some("allow-all"), 0), (None, 0)] {
+        let permission = policy.map(|policy| ["--permission", policy]);
+        let mut args = vec!["run", "demo", "hello", "--json"];
+        args.extend(permission.iter().flatten());
+        let said = ostler.says(&args);
+        assert_eq!(said.code, 0, "{policy:?}: {said:?}");
+        assert_eq!(said.stdout.matches(covers).count(), told, "{policy:?}: {said:?}");
     }
 }
 

@@ -31,6 +31,16 @@ fn answered(events: &[Value]) -> &Value {
 }
 
 #[test]
+fn notice_says_the_shorter_of_two_limits() {
+    let ostler = Ostler::new();
+    let agent = ostler.fake("--tool request_approval '{\"text\":\"ship it now?\"}'");
+    let said = ostler.says(&["run", "--process", &agent, "x", "--timeout", "4s"]);
+    let notice = said.stderr.lines().find(|line| line.contains("an approval is requested"));
+    let notice = notice.unwrap_or_else(|| panic!("no notice: {said:?}"));
+    assert!(notice.contains("waits for 3.") || notice.contains("waits for 2."), "{notice}");
+}
+
+#[test]
 fn an_approval_is_asked_whatever_the_policy_and_its_answer_comes_back() {
     let args = r#"{"text":"ship it now?","options":["ship","wait a day"]}"#;
     for (choice, decision, option) in [

@@ -48,7 +48,22 @@ const FAULTS: &[Row] = &[
         2,
         nothing,
         &["run", "demo", "x", "--budget-usd", "-1"],
-        "unexpected argument '-1' found",
+        "'-1' for '--budget-usd <N>': expected a number such as 2.5, from 0.0001 to 1000000",
+    ),
+    row("usage", 2, nothing, &["run", "demo", "x", "--budget-usd", "0"], "from 0.0001 to 1000000"),
+    row(
+        "usage",
+        2,
+        nothing,
+        &["run", "demo", "x", "--budget-usd", "99999999999999999"],
+        "from 0.0001 to 1000000",
+    ),
+    row(
+        "usage",
+        2,
+        nothing,
+        &["run", "demo", "x", "--budget-turns", "0"],
+        "expected a whole number from 1 to 1000000",
     ),
     row("unknown_agent", 3, nothing, &["run", "demmo", "x"], "'demmo'"),
     row(

@@ -34,7 +34,7 @@ fn fifty_five_cents_are_used_up_after_five_to_six_steps_of_ten() {
     let result = result(&events);
     assert_eq!(
         (&result["outcome"], &result["code"], &result["evidence"]["stopped_by"]),
-        (&"failed".into(), &"budget_exceeded".into(), &"budget 0.55 usd".into())
+        (&"failed".into(), &"budget_exceeded".into(), &"budget $0.55".into())
     );
     assert_eq!(levels(&events), ["soft", "hard"]);
     assert!(find_marked(&ostler.instance.mark()).is_empty());
@@ -86,7 +86,7 @@ fn an_agent_that_reports_nothing_is_stopped_by_time_and_by_bytes() {
     let ostler = Ostler::new();
     let flags = "--wait-shutdown";
     let events = run(&ostler, flags, &["--budget-minutes", "0.02", "--budget-usd", "5"]);
-    assert_eq!(result(&events)["evidence"]["stopped_by"], "budget 1200 ms");
+    assert_eq!(result(&events)["evidence"]["stopped_by"], "budget 1.2 s");
     assert_eq!(levels(&events).last(), Some(&"hard"));
 
     ostler.instance.write_config(&format!(
@@ -122,10 +122,13 @@ fn an_answer_without_a_price_ends_a_dollar_budget() {
     let said = run(&[]);
     assert_eq!(said.code, 3, "{said:#?}");
     let end = crate::ostler::result(&said.events()).clone();
-    assert_eq!(end["code"], "policy_not_possible", "{end}");
+    assert_eq!(end["code"], "budget_not_countable", "{end}");
     let message = end["message"].as_str().unwrap_or_default();
     assert!(message.contains("the model never-heard-of has no price"), "{message}");
-    assert!(message.contains(r#""prices": {"never-heard-of""#), "{message}");
+    let events = said.events();
+    let error = events.iter().find(|event| event["code"] == end["code"]).expect("an error");
+    let hint = error["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains(r#""prices": {"never-heard-of""#), "{hint}");
     let said = run(&["--budget-best-effort"]);
     assert_eq!(said.code, 0, "{said:#?}");
     assert!(said.stdout.contains("the model never-heard-of has no price"), "{said:#?}");
@@ -231,9 +234,9 @@ fn a_run_asked_for_by_name_has_the_budgets_of_its_host() {
     });
     let crowd = Crowd::with(&["--step-asks", "--steps", "50"], config);
     let rows = [
-        (json!({ "agent": "spender" }), "budget 0.55 usd"),
-        (json!({ "agent": "thrifty" }), "budget 0.25 usd"),
-        (json!({ "agent": "thrifty", "budget": { "nanousd": 350_000_000 } }), "budget 0.35 usd"),
+        (json!({ "agent": "spender" }), "budget $0.55"),
+        (json!({ "agent": "thrifty" }), "budget $0.25"),
+        (json!({ "agent": "thrifty", "budget": { "nanousd": 350_000_000 } }), "budget $0.35"),
     ];
     for (body, stopped_by) in rows {
         let id = crowd.ask(body.clone());

@@ -104,4 +104,11 @@ echo '{"type":"failed","reason":"Missing environment variable: `UNASKED`"}'"#,
     assert!(!shown.contains("hush-"), "{said:?}");
     let said = run(&ostler, &["run", "--process", &agent, "--env", "UNASKED", "go"]);
     assert_eq!(said.code, 0, "{said:?}");
+    let crashes = script(&ostler, "echo \"KeyError: 'UNASKED_NAME' 'PASSED'\" >&2; exit 1");
+    let said = run(&ostler, &["run", "--process", &crashes, "go"]);
+    assert!(!said.stdout.contains("--env"), "neither is missed by its name: {said:?}");
+    let crashes = script(&ostler, "echo 'missing environment variable: UNASKED' >&2; exit 1");
+    let said = run(&ostler, &["run", "--process", &crashes, "go"]);
+    let (advice, show) = (said.stdout.find(hint), said.stdout.find("ostler show "));
+    assert!(advice.is_some() && advice < show, "before the last line: {said:?}");
 }

@@ -143,7 +143,7 @@ fn a_budget_of_a_day_is_shared_by_all_runs_and_refuses_the_next_before_it_starts
     assert_eq!((&told["scope"], &told["level"]), (&json!("global day"), &json!("ok")), "{told}");
     assert_eq!(told["remaining"]["nanousd"], 550_000_000);
     let second = run(7).events();
-    assert_eq!(result(&second)["evidence"]["stopped_by"], "budget 0.15 usd", "{second:#?}");
+    assert_eq!(result(&second)["evidence"]["stopped_by"], "budget $0.15", "{second:#?}");
     let third = run(7);
     assert!(third.events().is_empty(), "nothing was started: {third:?}");
     assert!(third.stderr.contains("global day"), "{third:?}");

@@ -61,8 +61,20 @@ fn an_idle_pipe_is_not_waited_for_without_end() {
     let said = run.finish();
     drop(idle);
     assert_eq!(prompt(&said), "review");
-    assert!(said.stderr.contains("no input came on standard input"), "{said:?}");
+    assert!(said.stderr.contains("no input came on standard input within 10 s"), "{said:?}");
     assert!(said.stderr.contains("< /dev/null"), "{said:?}");
+}
+
+#[test]
+fn a_slow_program_of_a_pipeline_is_waited_for() {
+    let ostler = Ostler::new();
+    let mut shell = ostler.instance.command("sh");
+    // Later than the limit for a pipe that only an ancestor holds.
+    let line = "(sleep 11; echo LATE) | \"$0\" run demo review --json";
+    shell.args(["-c", line]).arg(crate::ostler::program());
+    let said = Said::from(shell.output().unwrap());
+    assert!(prompt(&said).contains("LATE"), "{said:?}");
+    assert!(said.stderr.contains("waiting for standard input"), "{said:?}");
 }
 
 #[test]
@@ -114,9 +126,19 @@ fn a_prompt_alone_goes_to_the_default_agent() {
     ostler.instance.write_config(r#"{ "defaultAgent": "demo" }"#);
     let said = ostler.says(&["run", "fix the bug", "--json"]);
     assert_eq!(prompt(&said), "fix the bug");
-    let said = ostler.says(&["run", "fix", "the", "bug"]);
+    let said = ostler.says(&["run", "fix", "the", "bug", "--json"]);
+    assert_eq!(prompt(&said), "fix the bug", "the first word resembles no agent");
+    assert!(said.stderr.contains("no agent is called 'fix'"), "{said:?}");
+    let said = ostler.says(&["run", "cluade", "the", "bug"]);
+    assert_eq!(said.code, 3, "a misspelt agent is no prompt: {said:?}");
+    assert!(said.stderr.contains("did you mean 'claude'"), "{said:?}");
+    let said = ostler.says(&["run", "fix"]);
     assert_eq!(said.code, 3, "{said:?}");
-    assert!(said.stderr.contains("quote it: ostler run \"fix the bug\""), "{said:?}");
+    assert!(said.stderr.contains("ostler run AGENT \"fix\""), "{said:?}");
+    ostler.instance.write_config(r#"{ "defaultAgent": "nobody" }"#);
+    let said = ostler.says(&["run", "fix the bug"]);
+    assert_eq!(said.code, 3, "{said:?}");
+    assert!(said.stderr.contains("fix `defaultAgent` in /"), "{said:?}");
 }
 
 #[test]

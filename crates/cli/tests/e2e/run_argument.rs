@@ -11,6 +11,16 @@ fn runs(ostler: &Ostler, args: &[&str]) -> Vec<Value> {
     serde_json::from_str(&said.stdout).unwrap_or_else(|error| panic!("{error}: {said:?}"))
 }
 
+/// Whether the amounts of every row are there in dollars too.
+fn rows_have_dollars(said: &Said) -> bool {
+    let rows: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
+    let nanousd = |row: &Value| row["totals"]["effective_nanousd"].as_f64();
+    let is_same = |row: &Value| {
+        row["totals"]["effective_usd"].as_f64() == nanousd(row).map(|nano| nano / 1e9)
+    };
+    rows.iter().any(|row| nanousd(row).is_some()) && rows.iter().all(is_same)
+}
+
 fn says_in(ostler: &Ostler, dir: &Path, args: &[&str]) -> Said {
     Said::from(ostler.command(args).current_dir(dir).output().unwrap())
 }
@@ -55,8 +65,14 @@ fn diff_and_apply_take_the_newest_worktree() {
     let ran = says_in(&ostler, &work, &["run", "demo", "--worktree", "hello"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(says_in(&ostler, &work, &["run", "demo", "hello"]).code, 0);
+    let rows = runs(&ostler, &[]);
+    let id = rows[1]["run_id"].as_str().unwrap();
+    let digits = &id[id.len() - 8..];
     let diff = says_in(&ostler, &work, &["diff"]);
     assert_eq!(diff.code, 0, "the run without a worktree is passed over: {diff:?}");
+    assert!(diff.stderr.contains(&format!("run {digits}")), "{diff:?}");
+    let applied = says_in(&ostler, &work, &["apply"]);
+    assert!(applied.stdout.starts_with(&format!("{digits}: nothing was changed")), "{applied:?}");
 }
 
 #[test]
@@ -69,7 +85,7 @@ fn the_only_live_run_is_stopped_without_its_name() {
     let mut two = ostler.starts(&["run", "--process", &agent, "two", "--json"]);
     two.event("the second run", |event| event["phase"] == "running");
     let several = ostler.says(&["stop"]);
-    assert_eq!(several.code, 16, "{several:?}");
+    assert_eq!(several.code, 2, "{several:?}");
     assert!(several.complaint().contains("2 runs are live"), "{several:?}");
     assert!(several.stderr.contains("  one") && several.stderr.contains("  two"), "{several:?}");
     let id = begun["run_id"].as_str().unwrap();
@@ -129,5 +145,6 @@ fn runs_are_filtered_by_place_agent_outcome_and_time() {
     let said = says_in(&ostler, &dir, &["runs", "--here", "--json"]);
     let here: Vec<Value> = serde_json::from_str(&said.stdout).unwrap();
     assert_eq!(here.len(), 1, "{here:?}");
+    assert!(rows_have_dollars(&ostler.says(&["runs", "--agent", "demo", "--json"])));
     assert_eq!(ostler.says(&["ps"]).stdout, ostler.says(&["runs"]).stdout);
 }

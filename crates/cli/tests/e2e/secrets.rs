@@ -197,6 +197,7 @@ fn canaries_shown_in_every_presentation_by_every_way_in_are_nowhere_afterwards()
         &["show", id, "--debug"],
         &["show", id, "--raw"],
         &["show", id, "--plan"],
+        &["show", id, "--plan", "--json"],
         &["export", id],
         &["replay", id, "--speed", "0"],
         &["runs"],

@@ -154,7 +154,8 @@ fn an_agent_sees_its_skills_and_its_plan_says_where() {
     assert_eq!(place.seen(), expected);
     assert_eq!(place.spooled().len(), 2);
     let plan: Value =
-        serde_json::from_str(&place.ostler.says(&["show", &id, "--plan"]).stdout).unwrap();
+        serde_json::from_str(&place.ostler.says(&["show", &id, "--plan", "--json"]).stdout)
+            .unwrap();
     let mounts = plan["mounts"].as_array().unwrap();
     assert_eq!((mounts.len(), &mounts[1]["held"]), (2, &json!("attempt")), "{plan}");
     assert!(mounts[1]["into"].as_str().unwrap().ends_with("/files/skills/.claude/skills"));

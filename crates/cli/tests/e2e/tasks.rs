@@ -382,7 +382,7 @@ fn a_task_with_a_budget_that_cannot_be_counted_is_not_started() {
     for budget in [["--budget-usd", "0.01"], ["--budget-tokens", "100"]] {
         let task = yard.add("x", &budget);
         let sheet = yard.until_is(&task, "failed");
-        assert_eq!((&sheet["code"], &sheet["runs"]), (&"policy_not_possible".into(), &json!([])));
+        assert_eq!((&sheet["code"], &sheet["runs"]), (&"budget_not_countable".into(), &json!([])));
         let note = sheet["note"].as_str().unwrap_or_default();
         assert!(note.contains(budget[0]), "{note}");
     }

@@ -243,7 +243,7 @@ pub fn unspent(code: Option<Code>, totals: &Totals) -> bool {
     let silent = totals.effective_nanousd.is_none() && totals.tokens.total() == 0;
     let unanswered = match code {
         // A run can be ended so after its agent has worked without reporting what it spent.
-        None | Some(Code::PolicyNotPossible) => false,
+        None | Some(Code::PolicyNotPossible | Code::BudgetNotCountable) => false,
         Some(code) => matches!(code.row().exit, CONFIG_EXIT..=PROVIDER_EXIT),
     };
     silent && unanswered
@@ -367,6 +367,7 @@ mod tests {
             Code::TimeoutWall,
             Code::BudgetExceeded,
             Code::PolicyNotPossible,
+            Code::BudgetNotCountable,
             Code::Cancelled,
         ] {
             assert!(!unspent(Some(code), &none), "{code}");

@@ -2,14 +2,16 @@
 //! settling. The first stop names the reason and later ones only shorten it; what the agent said
 //! before it stays the outcome. Whatever happens, `settle` runs once and is the last thing.
 
-use super::ledger::span;
 use super::outcome::{self, Facts, Gone, complaint};
 use super::tools::Calls;
+use super::uncounted::Uncountable;
 use super::watch::{Clock, Due};
 use super::{Effect, Machine, Now, Step, Testimony, Turns, lease, lifecycle, tools};
+use contract::amount::span;
 use contract::event::{
     Body, BudgetLevel, EndEvidence, LeaseAction, Phase, RunResult, StopReason, Turn, TurnPhase,
 };
+use contract::limits::TURN_END_MS;
 use contract::speech::{Draft, Ending, ToolAnswer};
 use contract::{Code, RunState};
 use serde::{Deserialize, Serialize};
@@ -36,7 +38,10 @@ pub(super) struct Stopped {
     pub reached: Option<Reached>,
     /// Why a budget cannot be counted, if that is the reason.
     #[serde(default)]
-    pub uncounted: Option<String>,
+    pub uncounted: Option<Uncountable>,
+    /// The agent began another call after a budget that cannot be counted stopped it.
+    #[serde(default)]
+    pub went_on: bool,
     /// When, by monotonic time.
     #[serde(default)]
     pub at_ms: u64,
@@ -48,6 +53,13 @@ pub(super) struct Stopped {
     /// How often the agent paid for something since a used-up budget stopped it.
     #[serde(default)]
     pub paid: u8,
+}
+
+/// The stop for a used-up budget, held back until the turn has had a moment to end by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct StopHeld {
+    pub since_ms: u64,
+    pub reached: Reached,
 }
 
 /// A limit that a run came to: a clock or its budget, and how much that was.
@@ -64,7 +76,7 @@ impl Reached {
 }
 
 impl Stopped {
-    /// Who stopped it and after what: `silence 600 s`, `budget 0.5 usd`, or the word of the reason.
+    /// Who stopped it and after what: `silence 600 s`, `budget $0.50`, or the word of the reason.
     pub fn by(&self) -> String {
         match &self.reached {
             Some(Reached { what, limit }) => format!("{what} {limit}"),
@@ -129,6 +141,7 @@ impl Machine {
         self.keep_session(out);
         if !late {
             self.watch.done(now);
+            self.stop_held = None;
         }
         // Also one that was stopped has nothing more to hear: without an input it can leave at once,
         // instead of waiting for its grace to run out.
@@ -179,6 +192,7 @@ impl Machine {
         out.extend(silent.map(Step::Append));
         let (code, graces) = match due.clock {
             Clock::Budget => return self.weigh(now, out),
+            Clock::TurnEnd => return self.stop_now(now, out),
             Clock::Wall => (Code::TimeoutWall, Graces::Full),
             Clock::FirstOutput => (Code::TimeoutFirstOutput, Graces::Full),
             Clock::Greeting => {
@@ -224,7 +238,14 @@ impl Machine {
 
     pub(super) fn due(&self) -> Option<Due> {
         let busy = self.calls.busy() || !self.asks.open().is_empty();
-        self.watch.due(&self.terms, busy, self.held.map(|held| held.since_ms), self.budget)
+        let due =
+            self.watch.due(&self.terms, busy, self.held.map(|held| held.since_ms), self.budget);
+        let stop_held = self.stop_held.as_ref().map(|held| Due {
+            at_ms: held.since_ms.saturating_add(TURN_END_MS),
+            limit_ms: TURN_END_MS,
+            clock: Clock::TurnEnd,
+        });
+        due.into_iter().chain(stop_held).min_by_key(|due| due.at_ms)
     }
 
     /// Ends the process. The first reason stays; a second stop takes what is left of the graces.
@@ -251,6 +272,7 @@ impl Machine {
             uncounted: None,
             at_ms: now.mono_ms,
             at_once,
+            went_on: false,
             explained: false,
             paid: 0,
         };
@@ -299,6 +321,37 @@ impl Machine {
         };
         stopped.at_once = term_ms == 0;
         out.push(Step::Do(Effect::Stop { reason: stopped.reason, farewell_ms: 0, term_ms }));
+    }
+
+    /// Ends the farewell of an agent that begins another call although its budget cannot be counted:
+    /// its work goes on, and nothing would limit what that costs.
+    pub(super) fn hurry_caller(&mut self, out: &mut Vec<Step>) {
+        let Some(stopped) = &mut self.stopped else { return };
+        if stopped.uncounted.is_none() || std::mem::replace(&mut stopped.went_on, true) {
+            return;
+        }
+        if !stopped.at_once && stopped.paid < 2 {
+            let (reason, term_ms) = (stopped.reason, self.terms.term_ms);
+            out.push(Step::Do(Effect::Stop { reason, farewell_ms: 0, term_ms }));
+        }
+    }
+
+    /// Stops a run whose budget is used up, unless its last answer was text: then its turn is about to
+    /// end, and is given a moment for that.
+    pub(super) fn stop_for_budget(&mut self, now: Now, reached: Reached, out: &mut Vec<Step>) {
+        match self.turns.is_ending && !self.calls.busy() {
+            true => self.stop_held = Some(StopHeld { since_ms: now.mono_ms, reached }),
+            false => self.stop(now, Code::BudgetExceeded, Some(reached), Graces::Full, out),
+        }
+    }
+
+    /// Stops a run whose turn did not end in the moment that it was given.
+    pub(super) fn stop_now(&mut self, now: Now, out: &mut Vec<Step>) {
+        if let Some(StopHeld { reached, .. }) = self.stop_held.take()
+            && self.stopped.is_none()
+        {
+            self.stop(now, Code::BudgetExceeded, Some(reached), Graces::Full, out);
+        }
     }
 
     /// Ends an agent that goes on spending after its success although its budget is used up, for

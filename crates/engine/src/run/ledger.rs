@@ -8,6 +8,7 @@
 //! (docs/decisions/0025-approximate-usage-is-replaced.md).
 
 use super::{RunBudget, SessionSpent};
+use contract::amount::{self, counted, span};
 use contract::event::{BudgetLevel, Remaining, Totals, Usage};
 use contract::money::Basis;
 use contract::{NanoUsd, Tokens};
@@ -225,11 +226,9 @@ impl Ledger {
         let full = |unit: Option<(u64, u64)>| unit.filter(|(used, limit)| used >= limit);
         // The last turn of a budget may be used to its end; only one beyond it is too many.
         let reached = full(usd)
-            .map(|(_, limit)| format!("{} usd", limit as f64 / 1e9))
-            .or_else(|| full(tokens).map(|(_, limit)| format!("{limit} tokens")))
-            .or_else(|| {
-                turns.filter(|(used, limit)| used > limit).map(|(_, n)| format!("{n} turns"))
-            })
+            .map(|_| amount::dollars(budget.nanousd.unwrap_or_default()))
+            .or_else(|| full(tokens).map(|(_, limit)| counted(limit, "token")))
+            .or_else(|| turns.filter(|(used, limit)| used > limit).map(|(_, n)| counted(n, "turn")))
             .or_else(|| full(time).map(|(_, limit)| span(limit)));
         let soft = [usd, tokens, turns, time]
             .into_iter()
@@ -323,14 +322,6 @@ fn key(provider: &str, model: &str) -> String {
 pub(super) fn soft_ms(limit_ms: u64) -> u64 {
     let soft = (u128::from(limit_ms) * SOFT_PERCENT).div_ceil(100);
     u64::try_from(soft).unwrap_or(u64::MAX)
-}
-
-/// A length of time in the words of evidence: `600 s`, `1500 ms`.
-pub(super) fn span(ms: u64) -> String {
-    match ms % 1000 {
-        0 => format!("{} s", ms / 1000),
-        _ => format!("{ms} ms"),
-    }
 }
 
 /// Provider and model as the books call them.

@@ -25,6 +25,7 @@ pub use tools::offers;
 
 use crate::rules;
 use asks::{Answer, Asks, May};
+use contract::amount::span;
 use contract::command::{Command, Wish};
 use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
@@ -33,8 +34,8 @@ use contract::event::{
 use contract::speech::{Draft, Ending, Limited, Signal, ToolAnswer, ToolCall, Utterance};
 use contract::{Code, RunState, Timestamp};
 use denials::Denials;
-use end::{Graces, Reached, Said, Stdin, Stopped};
-use ledger::{Standing, Used, span};
+use end::{Graces, Reached, Said, Stdin, StopHeld, Stopped};
+use ledger::{Standing, Used};
 use outcome::{Gone, complaint};
 use serde::{Deserialize, Serialize};
 use tools::{Calls, Taken};
@@ -160,6 +161,9 @@ pub struct Machine {
     said: Option<Said>,
     /// The first stop, from then on; later ones only shorten its graces.
     stopped: Option<Stopped>,
+    /// The stop for a used-up budget that waits for the end of the turn.
+    #[serde(default)]
+    stop_held: Option<StopHeld>,
     stdin: Stdin,
     lease_lost: bool,
     /// The agent's own name for its conversation, and whether it was handed out to be kept.
@@ -241,6 +245,9 @@ struct Turns {
     model_error: Option<Code>,
     #[serde(default)]
     session_unknown: bool,
+    /// The last that was heard of the model is a whole text, and no call since.
+    #[serde(default)]
+    is_ending: bool,
 }
 
 impl Turns {
@@ -274,6 +281,7 @@ impl Machine {
             answers: 0,
             said: None,
             stopped: None,
+            stop_held: None,
             stdin: Stdin::Open,
             lease_lost: false,
             session: None,
@@ -419,9 +427,13 @@ impl Machine {
                 self.watch.stir(now);
             }
             Signal::ToolOpened { tool_call_id } => {
+                self.turns.is_ending = false;
+                self.stop_now(now, out);
+                self.hurry_caller(out);
                 self.calls.open_native(tool_call_id);
                 self.demand_usage(now, out);
             }
+            Signal::FinalText => self.turns.is_ending = true,
             Signal::ToolClosed { tool_call_id, denied } => {
                 if denied {
                     self.count_denial(Some(&tool_call_id));
@@ -448,6 +460,7 @@ impl Machine {
             }
             Signal::LimitLifted => (self.held, self.resets_at) = (None, None),
             Signal::ModelAnswer => {
+                self.stop_now(now, out);
                 self.answers = self.answers.saturating_add(1);
                 self.stop_straggler(now, out);
                 self.weigh(now, out);
@@ -510,6 +523,9 @@ impl Machine {
     /// explicit end nor a stop: then what was said and why it counts stay together.
     fn start_turn(&mut self, now: Now, out: &mut Vec<Step>) {
         self.keep_session(out);
+        // Nothing is left for another turn; what was said of the one before stays.
+        self.stop_straggler(now, out);
+        self.stop_now(now, out);
         self.turns.started = self.turns.started.saturating_add(1);
         let reopens = self.said.as_ref().is_none_or(|said| said.how != EndEvidence::Explicit);
         if reopens && self.stopped.is_none() {
@@ -524,6 +540,8 @@ impl Machine {
     }
 
     fn take_call(&mut self, now: Now, call: ToolCall, out: &mut Vec<Step>) {
+        self.turns.is_ending = false;
+        self.stop_now(now, out);
         match self.calls.take(&call, &self.terms.tools, self.is_over()) {
             Taken::Relay => match self.terms.may(&call.tool) {
                 May::Do => out.push(Step::Do(Effect::Relay(call))),
@@ -574,9 +592,8 @@ impl Machine {
         if self.is_over() || self.stopped.is_some() {
             return;
         }
-        if risen == BudgetLevel::Hard {
-            let limit = reached.map(|limit| Reached::new("budget", limit));
-            self.stop(now, Code::BudgetExceeded, limit, Graces::Full, out);
+        if let Some(limit) = reached {
+            self.stop_for_budget(now, Reached::new("budget", limit), out);
         } else if self.stdin == Stdin::Open {
             out.push(Step::Do(Effect::Say(Utterance::BudgetUpdate { remaining })));
         }

@@ -5,11 +5,15 @@
 
 use super::Testimony;
 use super::end::{Said, Stopped, no_greeting};
+use super::uncounted::Uncountable;
 use super::watch::Clock;
 use contract::event::{self, Body, EndEvidence, Evidence, Outcome};
 use contract::limits::{PREVIEW_BYTES, STDERR_TAIL_BYTES};
 use contract::speech::Draft;
 use contract::{Code, Timestamp};
+
+/// Payments after a stop that were in flight when it came.
+const PAID_MAX: u8 = 1;
 
 /// How the process left.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,10 +115,12 @@ fn by_policy(what: &str, facts: &Facts<'_>) -> Judged {
 /// The agent's success that came after its budget stopped the run, where the work was finished by then:
 /// it came with the report that used the budget up, or as the result of a turn, which is no success
 /// when a turn was interrupted. An explicit end that follows a farewell proves nothing, because some
-/// agents part with those words. The `budget` event says that the budget is used up.
+/// agents part with those words. Nor does a success after a call that began when a budget that cannot
+/// be counted had stopped the run. The `budget` event says that the budget is used up.
 fn finished<'a>(facts: &Facts<'a>) -> Option<&'a Said> {
     let stopped = facts.stopped?;
-    let by_budget = stopped.reason == Code::BudgetExceeded || stopped.uncounted.is_some();
+    let by_budget = stopped.reason == Code::BudgetExceeded
+        || stopped.uncounted.is_some() && !(stopped.went_on || stopped.paid > PAID_MAX);
     facts.said.filter(|said| {
         let in_time = said.unaware || said.how == EndEvidence::Structured;
         by_budget && said.late && in_time && said.ending.code.is_none()
@@ -129,7 +135,7 @@ fn by_stop(stopped: &Stopped, facts: &Facts<'_>) -> Judged {
         true => format!("the program {}", no_greeting(&reached.limit)),
         false => format!("the limit is {}", reached.limit),
     });
-    let particulars = particulars.or_else(|| stopped.uncounted.clone());
+    let particulars = particulars.or_else(|| Some(stopped.uncounted.as_ref()?.why.clone()));
     Judged { code: Some(stopped.reason), end, particulars }
 }
 
@@ -198,6 +204,9 @@ fn note(facts: &Facts<'_>, code: Option<Code>) -> Option<String> {
     if code.is_some() {
         return None;
     }
+    if let Some(uncounted) = facts.stopped.and_then(|stopped| stopped.uncounted.as_ref()) {
+        return Some(format!("its budget was not checked: {}; {}", uncounted.why, uncounted.way));
+    }
     let testimony = facts.gone.testimony()?;
     let unhappy = testimony.signal.is_some() || testimony.exit_code.is_some_and(|code| code != 0);
     match (unhappy && facts.stopped.is_none(), facts.trouble) {
@@ -213,8 +222,12 @@ fn note(facts: &Facts<'_>, code: Option<Code>) -> Option<String> {
 
 /// The end of stderr, as an error seen on the way: the result itself stays short. Only where nothing
 /// else says why the run ended: most of what agents write there is noise, and all of it is kept as
-/// `log` anyway.
+/// `log` anyway. Where a budget could not be counted, it is what to do about that.
 pub(super) fn last_words(verdict: &Verdict, facts: &Facts<'_>) -> Option<Draft> {
+    if let (Some(code @ Code::BudgetNotCountable), Some(stopped)) = (verdict.code, facts.stopped) {
+        let Uncountable { why, way } = stopped.uncounted.as_ref()?;
+        return Some(complaint(code, Some(why), Some(way), None));
+    }
     let tail = facts.gone.testimony()?.stderr_tail.trim_end();
     let code = verdict.code.filter(|code| !tail.is_empty() && !facts.explain(*code))?;
     let detail = Some(tail_of(tail, STDERR_TAIL_BYTES).to_owned());
@@ -277,7 +290,10 @@ impl Facts<'_> {
     fn explain(&self, code: Code) -> bool {
         let early = self.said.filter(|said| !said.late);
         let words = early.and_then(|said| said.ending.detail.as_deref()).unwrap_or_default();
-        let ours = matches!(code, Code::Cancelled | Code::BudgetExceeded | Code::PolicyBroken);
+        let ours = matches!(
+            code,
+            Code::Cancelled | Code::BudgetExceeded | Code::BudgetNotCountable | Code::PolicyBroken
+        );
         ours || !words.trim().is_empty() || self.told == Some(code)
     }
 }

@@ -45,6 +45,8 @@ pub(super) enum Clock {
     Silence,
     /// How long the agent may wait for its provider.
     Patience,
+    /// How long a turn may take to end when its budget is used up.
+    TurnEnd,
 }
 
 impl Clock {
@@ -58,6 +60,7 @@ impl Clock {
             Self::Greeting => "initialize",
             Self::Silence => "silence",
             Self::Patience => "patience",
+            Self::TurnEnd => "turn end",
         }
     }
 }

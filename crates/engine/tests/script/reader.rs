@@ -187,6 +187,7 @@ fn signal(words: &Words<'_>) -> Signal {
         "result_at_exit" => Signal::ResultAtExit(ending(words)),
         "forced" => Signal::Forced,
         "greeted" => Signal::Greeted,
+        "final_text" => Signal::FinalText,
         "policy_broken" => Signal::PolicyBroken { what: sentence(words.bare(1)) },
         unknown => panic!("no signal is called {unknown}"),
     }

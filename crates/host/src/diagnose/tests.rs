@@ -132,27 +132,35 @@ fn secrets_in_arguments_are_a_warning_and_an_impossible_policy_is_an_error() {
 }
 
 #[test]
-fn a_policy_is_a_promise_of_the_agent_or_not_possible() {
+fn a_policy_is_a_promise_only_of_who_gave_it() {
     let mut card = runtimes::registry::find("acp").expect("a runtime").card();
     let told = |card: &Card| policies(card, None, None)[0].message.clone();
-    let all = "promised by the agent: --permission deny, ask, allow-reads, allow-all";
+    let all = "answered by Ostler where the agent asks: deny, ask, allow-reads, allow-all (not \
+               tested)";
     assert_eq!(told(&card), all);
     card.policies.retain(|row| row.policy != Policy::Ask);
-    let but = "promised by the agent: --permission deny, allow-reads, allow-all; not possible: ask";
+    let but = "answered by Ostler where the agent asks: deny, allow-reads, allow-all (not tested); \
+               not possible: ask";
     assert_eq!(told(&card), but);
+    let card_of = |runtime| runtimes::registry::find(runtime).expect("a runtime").card();
+    let flags = "promised by the agent: deny, ask, allow-reads, allow-all";
+    assert_eq!(told(&card_of("claude")), flags);
+    let own = "only for the tools that Ostler offers: deny, ask, allow-reads, allow-all";
+    assert_eq!(told(&card_of("process")), own);
 }
 
 #[test]
-fn policy_that_a_session_showed_is_told_apart_from_a_promise() {
+fn modes_of_a_session_are_told_apart_from_a_promise() {
     let card = runtimes::registry::find("acp").expect("a runtime").card();
-    let seen = vec![
-        (Policy::Deny, None),
-        (Policy::Ask, Some("it offers no mode that asks".to_owned())),
-        (Policy::AllowReads, None),
+    let trials = vec![
+        (Policy::Deny, ModeTrial::Accepted),
+        (Policy::Ask, ModeTrial::NotPossible("it offers no mode that asks".to_owned())),
+        (Policy::AllowReads, ModeTrial::Begun),
     ];
-    let checks = policies(&card, Some(Policy::Ask), Some(seen));
-    let told = "tried and seen: --permission deny, allow-reads; promised by the agent: --permission \
-                allow-all; not possible: ask";
+    let checks = policies(&card, Some(Policy::Ask), Some(&trials));
+    let told = "accepts the mode for: deny (not tested with a change); begins in a mode for: \
+                allow-reads (not tested with a change); answered by Ostler where the agent asks: \
+                allow-all (not tested); not possible: ask";
     assert_eq!(checks[0].message, told);
     assert_eq!(checks[0].detail.as_deref(), Some("it offers no mode that asks"));
     assert!(codes(&checks).contains(&CheckCode::PolicyNotPossible));

@@ -220,6 +220,7 @@ impl<'a> Call<'a> {
                 (Err(io::Error::other("the output of git is larger than the limit")), Vec::new())
             }
             Ok(Err(error)) => (Err(error), Vec::new()),
+            // The thread that reads sends nothing until git closes its output.
             Err(_) => {
                 let late = io::Error::new(io::ErrorKind::TimedOut, "git takes too long");
                 (Err(late), Vec::new())
@@ -268,8 +269,9 @@ impl<'a> Call<'a> {
 
 /// Ends a call and whatever it started.
 fn end(child: &mut Child) {
+    // A group that has ended already needs no signal.
     let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    let _ = child.wait();
+    crate::cleanup::wait(child);
 }
 
 /// The first of these directories that has it. One that is not absolute is skipped: it would be

@@ -6,6 +6,7 @@
 
 use super::Git;
 use super::call::Call;
+use crate::cleanup;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read as _};
@@ -76,7 +77,7 @@ struct Shadow {
 impl Drop for Shadow {
     fn drop(&mut self) {
         // Links are removed, and not what they lead to.
-        let _ = fs::remove_dir_all(&self.dir);
+        cleanup::remove_dir(&self.dir);
     }
 }
 
@@ -88,6 +89,7 @@ impl Repository {
         let git_dir = git_dir(&top.join(".git"))?;
         let common = match pointer(&git_dir.join("commondir")) {
             Ok(common) => git_dir.join(common).canonicalize()?,
+            // Only the entry of a worktree has such a file; the repository itself has none.
             Err(_) => git_dir.clone(),
         };
         let config = config(git, &common.join("config"))?;
@@ -146,7 +148,7 @@ impl Shadow {
         let n = MADE.fetch_add(1, Ordering::Relaxed);
         let dir = git.place.join(format!("{}.{n}", std::process::id()));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&git.place)?;
-        let _ = fs::remove_dir_all(&dir);
+        cleanup::remove_dir(&dir);
         fs::DirBuilder::new().mode(0o700).create(&dir)?;
         let shadow = Self { dir };
         fs::create_dir(shadow.dir.join("info"))?;

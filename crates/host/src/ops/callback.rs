@@ -52,7 +52,7 @@ impl Drive {
         let lines = match registry::called_back(&self.dialect.save(), &given) {
             Ok(lines) => lines,
             Err(fault) => {
-                // Who has gone away meanwhile needs no answer.
+                // The caller may have disconnected; then it needs no answer.
                 let _ = taken.send(Err(fault));
                 return Ok(());
             }
@@ -70,6 +70,7 @@ impl Drive {
         }
         self.joiner.flush(&mut self.pending.drafts);
         self.settle_what_is_pending().await?;
+        // The same: the caller may have disconnected.
         let _ = taken.send(Ok(()));
         Ok(())
     }

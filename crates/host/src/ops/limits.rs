@@ -7,14 +7,16 @@ use super::budgets::{self, GLOBAL, agent_scope, amounts, task_of, task_scope};
 use super::gate::Candidate;
 use super::quota::{self, Seen};
 use super::run::{Budget, RunRequest, stored};
+use crate::trace::warning;
 use crate::{Host, Inner, clock};
 use contract::event::{self, Body, QuotaWindow, Remaining};
 use contract::limits::{QUOTA_RESET_MS, RESERVE_MORE_PERCENT};
 use contract::plan::Adapter;
 use contract::state::WaitingFor;
-use contract::{Code, Draft, Fault, NanoUsd, RunId, TaskId, Timestamp};
+use contract::{Card, Code, Draft, Fault, NanoUsd, RunId, TaskId, Timestamp};
 use engine::rules::breaker;
 use engine::rules::budget::{self, Amounts, Used};
+use engine::rules::countable;
 use engine::rules::hold::Hold;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -365,6 +367,16 @@ pub(crate) async fn begin(
 }
 
 impl Fund {
+    /// The budgets of a window that this runtime reports too late to be held to, each with the reason.
+    pub(crate) fn held_late(&self, card: &Card) -> Vec<Draft> {
+        let windows = self.budgets.iter().filter(|budget| task_of(&budget.scope).is_none());
+        let told = windows.filter_map(|budget| {
+            let why = countable::shared_warning(card, &budget.limit)?;
+            Some(warning(format!("budget ({}): {why}", budget.name())))
+        });
+        told.collect()
+    }
+
     /// What is set aside in every scope that the run spends from. Scopes without a limit are kept
     /// too, so that a budget that is made tomorrow knows of today.
     fn reserves(&self, aside: &Amounts, run: RunId, fence: u64, now: Timestamp) -> Vec<Reserve> {

@@ -78,6 +78,11 @@ fn meet(trees: &Trees, one: &Path, other: &Path) -> bool {
     paths::meet(one, other) && tree(one) == tree(other)
 }
 
+/// Runs that a warning names.
+const NAMED_MAX: usize = 3;
+/// Digits of an id that people type.
+const ID_DIGITS: usize = 8;
+
 /// What a run is told that a person asks for where others work; `live` is the first page of those.
 pub(super) async fn warned(
     host: &Host,
@@ -86,17 +91,27 @@ pub(super) async fn warned(
     run: RunId,
 ) -> Result<Vec<Draft>, Fault> {
     let met = met_after(host, live, cwd, Some(run)).await?;
-    let Some(first) = met.first() else { return Ok(Vec::new()) };
-    let more = match met.len() - 1 {
-        0 => String::new(),
-        1 => " and one more".to_owned(),
-        more => format!(" and {more} more"),
+    Ok(shared_directory(&met).map(warning).into_iter().collect())
+}
+
+/// The warning about other runs in a directory; absent if there are none.
+fn shared_directory(met: &[RunRow]) -> Option<String> {
+    let named = met.iter().take(NAMED_MAX).map(|row| {
+        let id = row.id.to_string();
+        format!("{} {}", row.agent, &id[id.len().saturating_sub(ID_DIGITS)..])
+    });
+    let mut named: Vec<String> = named.collect();
+    named.extend((met.len() > NAMED_MAX).then(|| "…".to_owned()));
+    let (subject, verb) = match met.len() {
+        0 => return None,
+        1 => ("1 other run".to_owned(), "works"),
+        several => (format!("{several} other runs"), "work"),
     };
-    Ok(vec![warning(format!(
-        "{} ({}) works in {} at the same time{more}: they may undo each other's work; --worktree \
-         keeps them apart",
-        first.id, first.agent, first.cwd
-    ))])
+    let named = named.join(", ");
+    Some(format!(
+        "{subject} {verb} in this directory ({named}): the runs may overwrite each other's changes; \
+         use --worktree"
+    ))
 }
 
 #[cfg(test)]

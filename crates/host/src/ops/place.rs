@@ -54,6 +54,7 @@ impl Fresh {
     pub async fn discard(mut self) {
         if let Some(run) = self.run.take() {
             let trees = Arc::clone(&self.trees);
+            // A removal that fails is logged by `Trees`, a panic by `supervise`.
             let _ = supervise::spawn_blocking("remove worktree", move || trees.remove(run)).await;
         }
     }

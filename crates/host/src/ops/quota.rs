@@ -13,6 +13,7 @@ use contract::limits::{PAGE_ROWS_MAX, QUOTA_WHY_BYTES_MAX, QUOTA_WINDOWS_MAX};
 use contract::state::WaitingFor;
 use contract::{Code, Fault, RunId, Timestamp};
 use engine::rules::breaker::{self, Breaker, Passage, Probe};
+use runtimes::registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Opened, QuotaRow, QuotaStep, Seal, Store};
@@ -94,11 +95,13 @@ async fn view(host: &Host, row: QuotaRow) -> Result<QuotaView, Fault> {
 /// Runs may start again in this scope, because a person says so. Written down with who it was.
 pub async fn clear(host: &Host, scope: &str, by: &Who) -> Result<QuotaView, Fault> {
     for _ in 0..TRIES_MAX {
-        let row = host.store().quota(scope).await.map_err(stored)?.ok_or_else(|| {
-            let shown: String = scope.chars().take(80).collect();
-            Fault::new(Code::NotFound, format!("there is no quota '{shown}'"))
-                .with_hint("`ostler quotas` lists the known ones")
-        })?;
+        let row = match host.store().quota(scope).await.map_err(stored)? {
+            Some(row) => row,
+            None => {
+                let rows = host.store().quotas("", PAGE_ROWS_MAX).await.map_err(stored)?;
+                meant(scope, rows)?
+            }
+        };
         let (seen, scope) = (row.version, row.scope.clone());
         let step = QuotaStep { scope, seen, breaker: None, opened: None };
         match host.inner.heed(host.store().step_quota(step).await) {
@@ -113,6 +116,25 @@ pub async fn clear(host: &Host, scope: &str, by: &Who) -> Result<QuotaView, Faul
         }
     }
     Err(busy(scope))
+}
+
+/// The only quota of a runtime, or of a provider: the messages of agents name their provider.
+fn meant(given: &str, mut rows: Vec<QuotaRow>) -> Result<QuotaRow, Fault> {
+    rows.retain(|row| {
+        let runtime = row.scope.split('/').next().unwrap_or_default();
+        runtime == given || registry::quota_provider(runtime) == Some(given)
+    });
+    let shown: String = given.chars().take(80).collect();
+    match rows.len() {
+        1 => Ok(rows.remove(0)),
+        0 => Err(Fault::new(Code::NotFound, format!("there is no quota '{shown}'"))
+            .with_hint("`ostler quotas` lists the known ones")),
+        several => {
+            let scopes: Vec<&str> = rows.iter().map(|row| row.scope.as_str()).collect();
+            Err(Fault::new(Code::Usage, format!("{several} quotas match '{shown}'"))
+                .with_hint(format!("give one of them: {}", scopes.join(", "))))
+        }
+    }
 }
 
 /// A breaker as it was seen, and what it says to a start.
@@ -275,4 +297,29 @@ pub(super) fn windows(row: &QuotaRow) -> Vec<QuotaWindow> {
 pub(super) fn busy(scope: &str) -> Fault {
     Fault::new(Code::Conflict, format!("the quota of {scope} was changed by other requests"))
         .with_hint("try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn provider_means_its_only_quota() {
+        let rows = |scopes: &[&str]| -> Vec<QuotaRow> {
+            let row = |scope: &&str| QuotaRow { scope: (*scope).to_owned(), ..QuotaRow::default() };
+            scopes.iter().map(row).collect()
+        };
+        let found = |given, scopes: &[&str]| match meant(given, rows(scopes)) {
+            Ok(row) => row.scope,
+            Err(fault) => format!("{fault}; {}", fault.hint()),
+        };
+        assert_eq!(found("anthropic", &["claude/work", "codex"]), "claude/work");
+        assert_eq!(found("claude", &["claude/work", "codex"]), "claude/work");
+        let several = found("anthropic", &["claude", "claude/work"]);
+        assert_eq!(
+            several,
+            "usage: 2 quotas match 'anthropic'; give one of them: claude, claude/work"
+        );
+        assert!(found("openai", &["claude"]).starts_with("not_found: there is no quota 'openai'"));
+    }
 }

@@ -62,6 +62,7 @@ async fn take(host: &Host, run: RunId) -> Result<bool, Fault> {
     host.inner.heed(host.store().delete_run(run, now).await).map_err(stored)?;
     let trees = Arc::clone(&host.inner.trees);
     // Before the rest: once a run is wholly removed nobody looks for its workspace any more.
+    // A removal that fails is logged by `Trees`, a panic by `supervise`.
     let _ = supervise::spawn_blocking("remove worktree", move || trees.remove(run)).await;
     host.inner.heed(host.store().purge(run).await).map_err(stored)?;
     Ok(true)
@@ -75,16 +76,25 @@ pub(crate) fn tend(host: &Host, retention: Retention) {
     }
     let house = Arc::downgrade(&host.inner);
     supervise::spawn("retention", async move {
-        let mut begun = true;
+        let mut has_swept_blobs = false;
         while let Some(inner) = house.upgrade() {
-            // A store in trouble is asked again at the next look, or by the next host.
-            let _ = sweep(&Host { inner }, retention).await;
-            if std::mem::take(&mut begun) {
-                let _ = sweep_blobs(&house).await;
+            if let Err(fault) = sweep(&Host { inner }, retention).await {
+                log_failure("removing old runs", &fault);
+            }
+            if !has_swept_blobs {
+                match sweep_blobs(&house).await {
+                    Ok(()) => has_swept_blobs = true,
+                    Err(fault) => log_failure("removing unnamed blobs", &fault),
+                }
             }
             tokio::time::sleep(Duration::from_millis(RETENTION_LOOK_MS)).await;
         }
     });
+}
+
+fn log_failure(doing: &'static str, fault: &Fault) {
+    let (code, error) = (fault.code.word(), &fault.message);
+    tracing::warn!(code, error, "{doing} failed; it is tried again at the next look");
 }
 
 /// Removes blobs that were written and never named, because their host died in between. A backup may

@@ -353,6 +353,7 @@ pub(super) fn ambiguous(what: &str, given: &str, candidates: &[String]) -> Fault
 async fn newest_of(host: &Host, given: &str) -> Result<RunId, Fault> {
     let tasks = match given.parse() {
         Ok(task) => vec![task],
+        // No whole id: it may be a part of one.
         Err(_) => host.store().find_tasks(given, 2).await.map_err(stored)?,
     };
     let [task] = tasks[..] else {

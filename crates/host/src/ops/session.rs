@@ -11,7 +11,7 @@ pub use kept::{Mark, Reading, Session};
 use super::run::{self, Budget, RunRequest, ToolsBy, Where};
 use super::who::Who;
 use crate::supervise;
-use crate::{Host, chance, clock};
+use crate::{Host, chance, cleanup, clock};
 use contract::limits::{
     SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_CLOSED_MAX, SESSIONS_KEPT_MAX,
     SESSIONS_MAX,
@@ -114,16 +114,24 @@ impl Sessions {
         for entry in fs::read_dir(&folder).map_err(unusable)? {
             let file = entry.map_err(unusable)?.path();
             // One that was cut while it was written was never answered.
-            let whole = file.extension().is_some_and(|kind| kind == "json");
-            let kept = whole.then(|| fs::read(&file).ok()).flatten();
-            let kept = kept.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
-            match kept {
-                Some(kept) => {
+            if file.extension().is_none_or(|kind| kind != "json") {
+                cleanup::remove_file(&file);
+                continue;
+            }
+            let bytes = match fs::read(&file) {
+                Ok(bytes) => bytes,
+                Err(error) => {
+                    let path = file.display();
+                    tracing::warn!(%path, %error, "a session cannot be read; it is not resumed");
+                    continue;
+                }
+            };
+            match serde_json::from_slice::<Kept>(&bytes) {
+                Ok(kept) => {
                     known.insert(kept.name.clone(), Arc::new(Session::new(kept, file)));
                 }
-                None => {
-                    let _ = fs::remove_file(&file);
-                }
+                // The file was never whole, so that no client knows the session.
+                Err(_) => cleanup::remove_file(&file),
             }
         }
         let closing: Vec<_> =
@@ -338,9 +346,9 @@ impl Sessions {
     fn forget(&self, session: &Session) {
         let kept = session.kept().clone();
         if kept.owned {
-            let _ = fs::remove_dir_all(&kept.dir);
+            cleanup::remove_dir(&kept.dir);
         }
-        let _ = fs::remove_file(&session.file);
+        cleanup::remove_file(&session.file);
         let mut known = self.known();
         known.remove(&kept.name);
         if kept.closed {

@@ -359,6 +359,10 @@ pub(crate) async fn start_new(
     let (mut prepared, keeper) = prepare_beside_keeper(host, &request, adapter, &identity).await?;
     let fresh = prepared.fresh.take();
     let mut warnings = std::mem::take(&mut prepared.warnings);
+    let fund = admission.fund.as_ref();
+    warnings.extend(
+        fund.map_or_else(Vec::new, |fund| fund.held_late(&prepared.checked.runtime.card())),
+    );
     let (cwd, secrets) = prepared.to_be_left();
     let live = std::mem::take(&mut around.rows.live);
     let readied = match locks::warned(host, live, &cwd, run).await {
@@ -631,11 +635,14 @@ async fn check(
     };
     let policy = policy(host, request, &adapter, &site);
     let lane = lane(&runtime.card(), &adapter, policy, &site)?;
+    let is_given = request.permission.or(adapter.permission).is_some();
+    let coverage = is_given.then(|| coverage(policy, lane)).flatten();
     let runtime = registry::on_lane(runtime, lane);
     rules::countable::check(&runtime.card(), &request.counted_budget)?;
     let (skills, adapter) = skilled(adapter).await?;
     let looks_at = site.source().map(Path::to_owned);
-    let Placed { workspace, fresh, warnings } = site.make(host, run, purpose).await?;
+    let Placed { workspace, fresh, mut warnings } = site.make(host, run, purpose).await?;
+    warnings.extend(coverage);
     let source = looks_at.unwrap_or_else(|| workspace.path().to_owned());
     let checked =
         Checked { adapter, runtime, workspace, environment, policy, lane, skills, source };
@@ -868,6 +875,21 @@ fn policy(host: &Host, request: &RunRequest, adapter: &Adapter, site: &Site) -> 
         false => Policy::AllowReads,
     };
     request.permission.or(adapter.permission).unwrap_or(unasked)
+}
+
+/// Says of a policy that somebody chose what it does not cover on this lane: the process and http lanes
+/// have no way to hold the agent itself to it.
+fn coverage(policy: Policy, lane: Lane) -> Option<Draft> {
+    match (policy, lane) {
+        (Policy::AllowAll, _) | (_, Lane::Native | Lane::Acp) => None,
+        (Policy::Deny | Policy::Ask | Policy::AllowReads, Lane::Process | Lane::Http) => {
+            Some(warning(format!(
+                "--permission {} covers only the tools that Ostler offers to this agent; what it \
+                 does by itself is not restricted",
+                policy.word()
+            )))
+        }
+    }
 }
 
 fn title(request: &RunRequest) -> String {

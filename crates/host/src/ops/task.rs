@@ -236,9 +236,11 @@ pub(super) async fn find(host: &Host, given: &str) -> Result<TaskRow, Fault> {
     let store = host.store();
     let row = match given.parse::<TaskId>() {
         Ok(task) => store.task(task).await.map_err(stored)?,
+        // No id of a task: it may be a run, or a part of an id.
         Err(_) => match run::find(host, given).await {
             Ok(run) => store.task_of(run).await.map_err(stored)?,
             Err(fault) if fault.code != Code::NotFound => return Err(fault),
+            // No such run.
             Err(_) => match store.find_tasks(given, run::CANDIDATES_MAX).await.map_err(stored)?[..]
             {
                 [task] => store.task(task).await.map_err(stored)?,

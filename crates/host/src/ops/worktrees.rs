@@ -183,9 +183,17 @@ pub(crate) async fn tidy(host: &Host, cwd: &Path) {
         return;
     }
     // A run that resumed the conversation may work there by now.
-    let Ok(others) = locks::others(host, cwd, None).await else { return };
+    let others = match locks::others(host, cwd, None).await {
+        Ok(others) => others,
+        Err(fault) => {
+            let (path, code, error) = (cwd.display(), fault.code.word(), &fault.message);
+            tracing::warn!(%path, code, error, "a workspace is left for the next host to remove");
+            return;
+        }
+    };
     if others.is_empty() {
         let (trees, cwd) = (Arc::clone(&host.inner.trees), cwd.to_owned());
+        // A removal that fails is logged by `Trees`, a panic by `supervise`.
         let _ = blocking(move || trees.ended(&cwd)).await;
     }
 }

@@ -50,7 +50,7 @@ impl Links {
         }
         let copy = self.name_of(skill);
         let at = into.join(&copy);
-        let mut used = self.used_by(run);
+        let mut used = self.used_by(run)?;
         if !used.iter().any(|link| link.at == at) {
             used.push(Link { at: at.clone(), copy: copy.clone() });
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.runs)?;
@@ -75,30 +75,36 @@ impl Links {
         }
     }
 
-    /// A run has ended: what no other uses any more is removed.
+    /// A run has ended: what no other uses any more is removed. If that fails, the record stays, so
+    /// that the next host does all of it again.
     pub fn release(&self, run: RunId) {
         let _busy = self.busy();
-        let used = self.used_by(run);
+        if let Err(error) = self.remove_unused(run) {
+            tracing::warn!(%run, %error, "links to skills cannot be removed; the next host tries again");
+        }
+    }
+
+    fn remove_unused(&self, run: RunId) -> io::Result<()> {
         // Without a record nothing is known to be ours.
         if !self.record(run).exists() {
-            return;
+            return Ok(());
         }
-        let others: Vec<Link> = self
-            .runs()
-            .into_iter()
-            .filter(|other| *other != run)
-            .flat_map(|other| self.used_by(other))
-            .collect();
+        let used = self.used_by(run)?;
+        let mut others = Vec::new();
+        for other in self.runs().into_iter().filter(|other| *other != run) {
+            others.extend(self.used_by(other)?);
+        }
+        let mut removed = Ok(());
         for link in used {
             if !others.iter().any(|other| other.at == link.at) && self.is_ours(&link) {
-                let _ = fs::remove_file(&link.at);
+                removed = removed.and(fs::remove_file(&link.at));
             }
             if !others.iter().any(|other| other.copy == link.copy) {
-                let _ = remove(&self.copies.join(&link.copy));
+                removed = removed.and(remove(&self.copies.join(&link.copy)));
             }
         }
         // Last: should we die before, the next host does all of it again.
-        let _ = fs::remove_file(self.record(run));
+        removed.and_then(|()| fs::remove_file(self.record(run)))
     }
 
     /// The runs that are known to use links.
@@ -116,9 +122,14 @@ impl Links {
         self.runs.join(run.uuid().simple().to_string())
     }
 
-    fn used_by(&self, run: RunId) -> Vec<Link> {
-        let text = fs::read(self.record(run)).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+    /// The links of a run by its record; none without one. A record that is no list was cut by a
+    /// machine that went down, before any link was made.
+    fn used_by(&self, run: RunId) -> io::Result<Vec<Link>> {
+        match fs::read(self.record(run)) {
+            Ok(text) => Ok(serde_json::from_slice(&text).unwrap_or_default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(error),
+        }
     }
 
     /// Different for every skill, every version of it, and every data directory.
@@ -151,7 +162,7 @@ fn is_whole(dir: &Path, skill: &Skill) -> bool {
 
 fn remove(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }

@@ -206,6 +206,20 @@ fn a_link_stays_while_any_run_uses_it_and_goes_with_the_last() {
 }
 
 #[test]
+fn a_link_stays_while_another_record_cannot_be_read() {
+    let place = Place::new();
+    let (one, two) = (chance::run_id(), chance::run_id());
+    place.hold(one);
+    place.hold(two);
+    let record = place.root.path().join("data/skills/runs").join(one.uuid().simple().to_string());
+    fs::remove_file(&record).unwrap();
+    fs::create_dir(&record).unwrap();
+    place.links.release(two);
+    assert_eq!(place.listed("home/skills").len(), 1);
+    assert_eq!(place.links.runs().len(), 2, "the next host tries again");
+}
+
+#[test]
 fn what_is_of_others_is_never_touched() {
     let place = Place::new();
     let run = chance::run_id();

@@ -4,6 +4,7 @@
 //! changes nothing. How much is shown is limited; what is shown must be sealed by whoever shows it.
 
 use super::{Tree, Trees, Worktree, make, unusable};
+use crate::cleanup;
 use crate::git::{Call, Repository};
 use contract::{Fault, limits};
 use schemars::JsonSchema;
@@ -303,7 +304,7 @@ impl Scratch {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let n = MADE.fetch_add(1, Ordering::Relaxed);
         let dir = beside.join(format!("scratch.{}.{n}", std::process::id()));
-        let _ = fs::remove_dir_all(&dir);
+        cleanup::remove_dir(&dir);
         fs::DirBuilder::new().mode(0o700).create(&dir)?;
         let mut scratch = Self { dir, objects: None };
         if objects == Objects::Apart {
@@ -328,6 +329,6 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.dir);
+        cleanup::remove_dir(&self.dir);
     }
 }

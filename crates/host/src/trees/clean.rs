@@ -2,7 +2,8 @@
 //! its record last, so that a host that dies on the way is followed by one that does the rest. Nothing
 //! is removed that does not lead to a directory of ours.
 
-use super::{Holds, Tree, Trees};
+use super::{Holds, Tree, Trees, Worktree};
+use crate::cleanup;
 use crate::git::{MARK, Repository};
 use contract::RunId;
 use std::collections::HashMap;
@@ -27,17 +28,25 @@ pub(crate) enum Branch {
 impl Trees {
     /// Removes a workspace and everything that is known of it. Blocking.
     pub fn remove(&self, id: RunId) {
-        if let Some(tree) = self.tree(id) {
+        let tree = match self.read_tree(id) {
+            Ok(tree) => tree,
+            // Without its record nothing is known of its branch, and it may hold unapplied work.
+            Err(error) => return cleanup::log_if_kept(&self.dir(id), Err(error.kind().into())),
+        };
+        if let Some(tree) = tree {
             if !tree.record.made {
                 // Whoever made it may have died, and git may still be at it.
-                let _ = keeper::mark::sweep(MARK, &tree.mark(), SWEEP_ROUNDS_MAX);
+                let swept = keeper::mark::sweep(MARK, &tree.mark(), SWEEP_ROUNDS_MAX);
+                if let Err(error) = swept {
+                    tracing::warn!(run = %id, %error, "calls of git cannot be looked for");
+                }
             }
             // What was given back is the person's, also a branch that was kept for its commits.
             if tree.record.given_back.is_none() {
                 self.clean(&tree, Branch::Drop);
             }
         }
-        let _ = remove_all(&self.dir(id));
+        remove_all(&self.dir(id));
     }
 
     /// Removes a workspace whose run is not known, unless this host makes one for that run: whoever
@@ -59,23 +68,34 @@ impl Trees {
         let work = &tree.record.work;
         if let Some(worktree) = &tree.record.worktree {
             if let Some(entry) = worktree.entry(work) {
-                let _ = fs::remove_dir_all(entry);
-                // Git's own way: the last one leaves no empty directory.
+                cleanup::remove_dir(&entry);
+                // As git does it, the last worktree takes the directory with it; others are still in it.
                 let _ = fs::remove_dir(worktree.common.join("worktrees"));
             }
-            if let Ok(repository) = Repository::open(&self.git, &worktree.top)
-                && repository.common() == worktree.common
+            if let Err(error) = self.remove_branch(worktree, branch)
+                && error.kind() != io::ErrorKind::NotFound
             {
-                let name = format!("refs/heads/{}", worktree.branch);
-                let call = repository.call(&["update-ref", "-d", &name]);
-                let _ = match branch {
-                    Branch::Drop => call.run(),
-                    // Git refuses when it is not at that commit any more.
-                    Branch::DropUnused => call.arg(&worktree.base).run(),
-                };
+                // The text of the error may be the repository's.
+                let (path, branch) = (worktree.top.display(), &worktree.branch);
+                let error = error.kind();
+                tracing::warn!(%path, branch, %error, "the branch of a worktree cannot be removed");
             }
         }
-        let _ = remove_all(work);
+        remove_all(work);
+    }
+
+    fn remove_branch(&self, worktree: &Worktree, branch: Branch) -> io::Result<()> {
+        let repository = Repository::open(&self.git, &worktree.top)?;
+        if repository.common() != worktree.common {
+            return Ok(());
+        }
+        let name = format!("refs/heads/{}", worktree.branch);
+        let call = repository.call(&["update-ref", "-d", &name]);
+        match branch {
+            Branch::Drop => call.run()?.good("removing the branch").map(drop),
+            // Git refuses when it is not at that commit any more.
+            Branch::DropUnused => call.arg(&worktree.base).run().map(drop),
+        }
     }
 
     /// Removes what only a run that has ended needed: its temporary directory, or its worktree if
@@ -111,12 +131,12 @@ impl Trees {
             if !tree.is_there() || self.holds(&tree) != Holds::Nothing {
                 if was_begun {
                     // It has work now. If the record cannot be written, the next host looks again.
-                    let _ = tree.write();
+                    tree.write_or_log();
                 }
                 return false;
             }
             tree.record.removed_unchanged = true;
-            if tree.write().is_err() {
+            if !tree.write_or_log() {
                 return false;
             }
         }
@@ -156,13 +176,13 @@ impl Drop for Entering {
 }
 
 /// Removes a directory, also where an agent took its own rights away. Links are not followed.
-fn remove_all(dir: &Path) -> io::Result<()> {
+fn remove_all(dir: &Path) {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             open_up(dir);
-            fs::remove_dir_all(dir)
+            cleanup::remove_dir(dir);
         }
-        removed => removed,
+        removed => cleanup::log_if_kept(dir, removed),
     }
 }
 
@@ -172,6 +192,7 @@ fn open_up(dir: &Path) {
         if !dir.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
             continue;
         }
+        // The removal that follows fails where this does, and its error is logged.
         let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(0o700));
         let entries = fs::read_dir(dir).into_iter().flatten().flatten();
         waiting.extend(entries.map(|entry| entry.path()));

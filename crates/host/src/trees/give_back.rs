@@ -73,9 +73,11 @@ impl Trees {
         let mut tree = self.tree(tree.id).ok_or_else(|| make::gone(tree))?;
         let worktree = tree.worktree()?.clone();
         if let Some(given) = &tree.record.given_back {
-            let into = given.into.display();
-            let message = format!("the work of {} was already applied to {into}", tree.id);
-            let hint = format!("there is nothing left to do; `ostler diff {}` shows it", tree.id);
+            let (into, id) = (given.into.display(), tree.id.to_string());
+            // The digits that people type.
+            let id = &id[id.len().saturating_sub(8)..];
+            let message = format!("the work of {id} was already applied to {into}");
+            let hint = format!("there is nothing left to do; `ostler diff {id}` shows it");
             return Err(Fault::new(Code::Conflict, message).with_hint(hint));
         }
         if tree.record.removed_unchanged {
@@ -95,8 +97,8 @@ impl Trees {
             Giving { repository: &repository, tree: &tree, worktree: &worktree, seen: &seen };
         let given = giving.give(how, words)?;
         tree.record.given_back = Some(given.clone());
-        // The work is back by now: a record that cannot be written must not say otherwise.
-        let _ = tree.write();
+        // The work is back by now: a record that cannot be written does not make this call fail.
+        tree.write_or_log();
         let branch = match how {
             How::Merge => Branch::Drop,
             How::Patch => Branch::DropUnused,
@@ -257,9 +259,13 @@ impl Giving<'_> {
         let note = format!("ostler: apply {}", self.tree.id);
         let moved = self.line(&["update-ref", "-m", &note, "HEAD", &commit, &head], "moving HEAD");
         if let Err(error) = moved {
-            // Someone else moved it meanwhile: the files go back to what they were.
-            let _ = step(&merged, &head);
-            return Err(failed(error));
+            // Another program moved it meanwhile: the files go back to what they were.
+            let back = step(&merged, &head).and_then(|answer| answer.good("undoing the merge"));
+            return Err(match back {
+                Ok(_) => failed(error),
+                Err(undo) => failed(error)
+                    .with_detail(format!("the files of the merge are still there: {undo}")),
+            });
         }
         Ok(commit)
     }

@@ -80,8 +80,16 @@ impl Trees {
             // Another try may succeed, so that the conversation held here must stay known.
             left.record.made = true;
             let kept = fs::DirBuilder::new().recursive(true).mode(0o700).create(&left.dir);
-            // The failure that is reported is the one above.
-            let _ = kept.and_then(|()| left.write());
+            // The failure that is returned is that of `make`.
+            match kept {
+                Ok(()) => {
+                    left.write_or_log();
+                }
+                Err(error) => {
+                    let path = left.dir.display();
+                    tracing::warn!(%path, %error, "the record of a worktree cannot be written");
+                }
+            }
         })
     }
 
@@ -145,8 +153,9 @@ impl Making {
             return Ok(());
         };
         match fs::create_dir(worktree.common.join("worktrees")) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            Ok(()) | Err(_) => {}
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
         let words = ["worktree", "add", "--no-checkout", "--no-track", "-b", &worktree.branch];
         let call = repository.call(&words).arg(work).arg(&worktree.base);

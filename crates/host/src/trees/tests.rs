@@ -121,6 +121,16 @@ fn a_worktree_has_what_is_committed_on_a_branch_of_its_own_and_goes_without_a_tr
 }
 
 #[test]
+fn workspace_with_an_unreadable_record_is_kept() {
+    let stage = Stage::new();
+    let tree = stage.make(3);
+    put(&tree, "work.txt", "not applied\n");
+    fs::write(tree.dir.join(RECORD), "{").unwrap();
+    stage.trees.remove(run_id(3));
+    assert!(tree.record.work.join("work.txt").exists());
+}
+
+#[test]
 fn a_host_may_die_after_any_step_and_the_next_one_leaves_nothing() {
     for kind in [Kind::Worktree, Kind::Temporary] {
         for steps in 0..=STEPS.len() {

@@ -47,6 +47,7 @@ pub(super) fn may_be_reached(ip: IpAddr) -> Result<(), String> {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests await the tasks that they start")]
 mod tests {
     use super::*;
     use reqwest::Client;

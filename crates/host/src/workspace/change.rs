@@ -42,6 +42,8 @@ struct Staged<'a> {
     aside: String,
     exists: bool,
     swapped: bool,
+    /// Set when the old content is still aside, because the names could not be changed back.
+    holds_old: bool,
     /// Directories that were made for it: where, and their names.
     made: Vec<(OwnedFd, &'a str)>,
 }
@@ -85,6 +87,7 @@ impl Workspace {
             aside: chance::aside(),
             exists: false,
             swapped: false,
+            holds_old: false,
             made,
         };
         match self.outside_of_git(&staged).and_then(|()| staged.prepare()) {
@@ -238,11 +241,17 @@ impl Staged<'_> {
 
     fn take_back(&mut self) {
         if std::mem::take(&mut self.swapped) {
-            let _ = match (&self.change.becomes, self.exists) {
+            let back = match (&self.change.becomes, self.exists) {
                 (Some(_), true) => self.rename(&self.aside, self.name, RenameFlags::EXCHANGE),
                 (Some(_), false) => self.rename(self.name, &self.aside, RenameFlags::NOREPLACE),
                 (None, _) => self.rename(&self.aside, self.name, RenameFlags::NOREPLACE),
             };
+            if let Err(error) = back {
+                // The name of the file is the agent's text; that of the copy is ours.
+                let copy = &self.aside;
+                tracing::warn!(copy, %error, "a change of a file cannot be undone; a copy stays");
+                self.holds_old = self.exists;
+            }
         }
         self.clear();
         unmake(&mut self.made);
@@ -253,6 +262,9 @@ impl Staged<'_> {
     }
 
     fn clear(&self) {
+        if self.holds_old {
+            return;
+        }
         // It may never have been made, or may have become the file itself.
         let _ = rustix::fs::unlinkat(&self.parent, &self.aside, AtFlags::empty());
     }

@@ -58,6 +58,7 @@ fn a_link_that_comes_between_look_and_open_leads_nowhere() {
                     assert!(held, "try {i} saw what is outside");
                     inside += 1;
                 }
+                // Refused while the link was there.
                 Err(_) => refused += 1,
             }
         }

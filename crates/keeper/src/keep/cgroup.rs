@@ -53,6 +53,7 @@ impl Group {
         match made() {
             Ok(entrance) => Ok(Self { path, entrance }),
             Err(error) => {
+                // The error that is returned says why there is no group; one that stays is empty.
                 let _ = fs::remove_dir(&path);
                 Err(at(error))
             }
@@ -65,6 +66,7 @@ impl Group {
 
     /// Kills everyone in it, however fast they fork.
     pub fn kill(&self) {
+        // The sweep by signals, which follows, ends those whom this does not.
         let _ = fs::write(self.path.join("cgroup.kill"), "1");
     }
 
@@ -91,6 +93,7 @@ pub fn end_noted(spool: &Path) {
     let ours =
         path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(PREFIX.as_bytes()));
     if ours && is_group(&path) {
+        // The sweep by the mark, which follows, ends those whom this does not.
         let _ = fs::write(path.join("cgroup.kill"), "1");
         remove(&path);
     }

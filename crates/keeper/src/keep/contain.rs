@@ -108,6 +108,7 @@ impl Readied {
     pub fn share(&self, lock: &OwnedFd, name: &str) -> io::Result<()> {
         match &self.namespace {
             Ok(namespace) => guard::hand_over(namespace.line.as_fd(), lock.as_fd(), name),
+            // Without a namespace there is no guard to share with; `settle` reports why.
             Err(_) => Ok(()),
         }
     }
@@ -193,6 +194,7 @@ fn enter_namespace(way: Way) -> Result<Entered, String> {
             if words.get(..said) == Some(SETTLED) {
                 return Ok(Entered::Outside { keeper: child, line: ours });
             }
+            // A child that cannot be waited for is reaped already.
             let _ = waitpid(Some(child), WaitOptions::empty());
             Err(String::from_utf8_lossy(&words[..said.min(words.len())]).into_owned())
         }

@@ -95,6 +95,7 @@ impl Control {
             && owner.unsent.is_empty()
         {
             for packet in Report::Poke.packets() {
+                // A full socket wakes the owner as well; an owner that is gone needs no waking.
                 let _ = packet::send(&owner.socket, &packet);
             }
         }
@@ -102,6 +103,7 @@ impl Control {
 
     /// Takes the socket away, so that nobody dials a keeper that is leaving.
     pub fn close(&mut self) {
+        // A socket that stays refuses connections once the keeper has ended.
         let _ = unlinkat(&self.dir, SOCKET_NAME, AtFlags::empty());
     }
 }
@@ -117,6 +119,7 @@ impl Connection {
             let packet = match packet::receive(&self.socket, buffer) {
                 Ok(Some(packet)) => packet,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Heard::Nothing,
+                // A connection that is broken is one whose peer is gone.
                 Ok(None) | Err(_) => return Heard::Gone,
             };
             match self.assembler.push(packet) {
@@ -124,6 +127,7 @@ impl Connection {
                 Ok(Some(message)) => {
                     return Order::from_message(message).map_or(Heard::Gone, Heard::Order);
                 }
+                // A peer that sends no whole messages is none of ours, and is let go.
                 Err(_) => return Heard::Gone,
             }
         }

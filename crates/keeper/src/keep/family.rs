@@ -30,6 +30,7 @@ pub fn reap() -> Reaped {
             Ok(Some((pid, status))) => return Reaped::Child(pid, status),
             Ok(None) => return Reaped::NoneYet,
             Err(Errno::INTR) => {}
+            // ECHILD, the only other error of this call.
             Err(_) => return Reaped::NoChild,
         }
     }
@@ -40,16 +41,19 @@ pub fn reap() -> Reaped {
 pub fn terminate(agent: Pid) {
     let strays: Vec<_> =
         descendants().into_iter().filter(|pid| getpgid(Some(*pid)) != Ok(agent)).collect();
+    // A group that has ended needs no signal.
     let _ = kill_process_group(agent, Signal::TERM);
     for pid in strays {
+        // A process that has ended meanwhile needs no signal.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
 
 /// Kills the agent and its group. The rest of the family is left to the sweep.
 pub fn kill(agent: Pid) {
+    // A group that has ended needs no signal.
     let _ = kill_process_group(agent, Signal::KILL);
-    // It may have left its own group.
+    // It may have left its own group, or have ended.
     let _ = kill_process(agent, Signal::KILL);
 }
 
@@ -60,6 +64,7 @@ pub fn sweep(round: u32) {
         freeze();
     }
     for child in children_of(getpid()) {
+        // A child that has ended meanwhile needs no signal.
         let _ = kill_process(child, Signal::KILL);
     }
 }
@@ -103,6 +108,7 @@ fn freeze() {
             return;
         }
         for pid in fresh {
+            // A process that has ended meanwhile cannot fork either.
             let _ = kill_process(pid, Signal::STOP);
             stopped.push(pid);
         }

@@ -41,6 +41,7 @@ pub fn guard(keeper: Pid, signals: &OwnedFd, line: OwnedFd) -> io::Result<()> {
         for signal in raw::read_signals(signals) {
             // Not our child's end: pass it on. The keeper has not been reaped, so the pid is its.
             if signal != Signal::CHILD {
+                // A keeper that has ended is reaped below.
                 let _ = kill_process(keeper, signal);
             }
         }
@@ -75,6 +76,7 @@ fn take_over(line: BorrowedFd<'_>) -> Option<OwnedFd> {
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let said = recvmsg(line, &mut [IoSliceMut::new(&mut name)], &mut beside, flags).ok()?;
     if let Ok(name) = CString::new(&name[..said.bytes]) {
+        // The name is only for those who list processes.
         let _ = rustix::thread::set_name(&name);
     }
     beside.drain().find_map(|message| match message {

@@ -50,6 +50,7 @@ impl Lease {
 
     /// Whether it has ended. Also clears the timer's readiness.
     pub fn is_over(&self) -> bool {
+        // Fails when the timer has not fired, which the clock below says as well.
         let _ = rustix::io::read(&self.timer, &mut [0u8; 8]);
         self.clock.now_ms() >= self.deadline_ms
     }

@@ -202,6 +202,7 @@ impl Unborn<'_> {
         match lent.errno.load(Ordering::Relaxed) {
             0 => Ok(pid),
             errno => {
+                // The error of the exec is what counts; the child has ended with it.
                 let _ = rustix::process::waitpid(Some(pid), WaitOptions::empty());
                 Err(io::Error::from_raw_os_error(errno))
             }

@@ -26,6 +26,7 @@ impl Score {
     }
 
     fn set(&self, score: &str) {
+        // Where the kernel refuses, the score stays as it was, and only who is ended first changes.
         let _ = rustix::io::pwrite(&self.file, score.as_bytes(), 0);
     }
 }

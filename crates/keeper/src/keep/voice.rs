@@ -136,6 +136,7 @@ impl Voice {
                     Ok(count) => frame.written += count,
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => break,
+                    // The agent has closed its standard input, which the spool records.
                     Err(_) => {
                         spool.append(Kind::StdinBroken, 0, 0, &[]);
                         self.broken = true;

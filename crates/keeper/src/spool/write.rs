@@ -161,6 +161,7 @@ impl Spool {
                     self.len += count as u64;
                 }
                 Err(Errno::INTR) => {}
+                // The disk is full, or counts as full: tried again while the agent is held.
                 Ok(_) | Err(_) => {
                     self.blocked_since = Some(Instant::now());
                     return;

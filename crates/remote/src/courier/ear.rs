@@ -124,6 +124,7 @@ impl Ear {
             if let Some(ended) = self.ended().await {
                 let mut passage = Passage::default();
                 passage.event(&self.whose, None, Cow::Owned(ended.to_string().into_bytes()));
+                // Without a receiver the session is over.
                 let _ = self.news.send(News::Lines(passage)).await;
                 return;
             }
@@ -156,6 +157,7 @@ impl Ear {
     }
 
     async fn over(&self, fault: Fault) {
+        // Without a receiver the session is over.
         let _ = self.news.send(News::Over(fault)).await;
     }
 
@@ -188,6 +190,7 @@ impl Ear {
                 Ok(Ok(Some(chunk))) => chunk,
                 Ok(Ok(None)) => return Left::Cut("its stream of events ended".to_owned()),
                 Ok(Err(error)) => return left_by(failed(&error)),
+                // The timeout.
                 Err(_) => {
                     let ms = self.limits.idle.as_millis();
                     return Left::Cut(format!("it sent nothing whole for {ms} ms"));
@@ -284,6 +287,7 @@ impl Ear {
                         passage.event(&self.whose, id, Cow::Owned(event.to_string().into_bytes()));
                     }
                 }
+                // What is no event of this protocol is handed on as text.
                 Err(_) => passage.text(id, data),
             },
         }

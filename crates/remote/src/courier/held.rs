@@ -74,7 +74,7 @@ impl Held {
         let link = Link::new(config).await?;
         let (session, run, after, fence) = match begin {
             Begin::Attach { session, run, after, fence } => {
-                let _ = ends.out.send(opened(&session).into()).await;
+                report(ends, opened(&session)).await;
                 if tongue == Tongue::Hook {
                     let from = From::Session(session.clone());
                     return Ok(Some(Self::hook(link, config.limits, session, Some(run), from)));
@@ -105,7 +105,7 @@ impl Held {
                 let Session { id, model, capabilities, .. } = opened;
                 let model = model.as_deref();
                 let word = Word::Opened { session: &id, model, capabilities };
-                let _ = ends.out.send(word.line().into()).await;
+                report(ends, word.line()).await;
                 (id, run, None, asked.fencing_token)
             }
         };
@@ -113,6 +113,10 @@ impl Held {
         Ok(Some(Self::of(link, tongue, config.limits, taken_up)))
     }
 
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the handles are kept by the session, which aborts or awaits them"
+    )]
     fn of(link: Link, tongue: Tongue, limits: Limits, taken_up: TakenUp) -> Self {
         let TakenUp { session, run, after, fence } = taken_up;
         // One at a time: what is not read here waits at the remote.
@@ -129,6 +133,10 @@ impl Held {
     }
 
     /// The same for a service that only answers: there is nobody to speak to.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the handles are kept by the session, which aborts or awaits them"
+    )]
     fn hook(link: Link, limits: Limits, session: String, run: Option<String>, from: From) -> Self {
         let (tell, news) = mpsc::channel(1);
         let (said, mut words) = mpsc::channel(REMOTE_INPUTS_MAX);
@@ -185,16 +193,16 @@ impl Held {
                 news = self.news.recv() => match news {
                     Some(News::Lines(passage)) => self.take(passage, ends).await,
                     Some(News::Opened(session)) => {
-                        let _ = ends.out.send(opened(&session).into()).await;
+                        report(ends, opened(&session)).await;
                         self.session = session;
                         Next::GoOn
                     }
                     Some(News::Alive) => {
-                        let _ = ends.out.send(Word::Alive.line().into()).await;
+                        report(ends, Word::Alive.line()).await;
                         Next::GoOn
                     }
                     Some(News::Note(note)) => {
-                        let _ = ends.out.send(noted(None, &note).into()).await;
+                        report(ends, noted(None, &note)).await;
                         Next::GoOn
                     }
                     // One that was told to end, or has ended, may be gone.
@@ -289,7 +297,7 @@ impl Held {
     async fn pass_down<Term>(&mut self, line: &[u8], ends: &Ends<Term>) {
         let Ok(Input { n, input }) = serde_json::from_slice(line) else {
             let note = "a line to the courier was no word for the remote";
-            let _ = ends.out.send(noted(None, note).into()).await;
+            report(ends, noted(None, note)).await;
             return;
         };
         let kind: Kind = serde_json::from_str(input.get()).unwrap_or_default();
@@ -309,8 +317,9 @@ impl Held {
         self.send(Said { n, body: word.to_string() });
     }
 
-    /// A mouth that has given up has said so; and a refusal too many is not missed.
     fn send(&self, said: Said) {
+        // A mouth that has given up has reported it. `run` reads a line only when there is room for it;
+        // without room only one more refusal of a call is lost.
         let _ = self.said.try_send(said);
     }
 
@@ -320,6 +329,7 @@ impl Held {
         drop(self.said);
         drop(self.news);
         let spoken = Duration::from_millis(REMOTE_DELETE_MS);
+        // What was not said by then is not said; the session is deleted all the same.
         let _ = tokio::time::timeout(spoken, self.speaking).await;
         // A service that was not told to end, and did not end here, has called back.
         let left = !self.ended && (self.shut || self.tongue.heeds());
@@ -335,9 +345,15 @@ impl Held {
         self.speaking.abort();
         let was_there = delete(&self.link, self.tongue, &self.session).await;
         if was_there && !self.ended {
-            let _ = ends.out.send(Word::Forced.line().into()).await;
+            report(ends, Word::Forced.line()).await;
         }
     }
+}
+
+/// Writes a line to the keeper. If the output is closed, the keeper is gone, and the lines end too.
+async fn report<Term>(ends: &Ends<Term>, line: Vec<u8>) {
+    // `run` leaves when the lines end.
+    let _ = ends.out.send(line.into()).await;
 }
 
 fn opened(session: &str) -> Vec<u8> {

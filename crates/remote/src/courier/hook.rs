@@ -53,6 +53,7 @@ impl Hook {
             From::Session(session) => self.wait(self.link.own_status(&session), None).await,
         };
         if let Err(fault) = heard {
+            // Without a receiver the session is over.
             let _ = self.news.send(News::Over(fault)).await;
         }
     }
@@ -69,6 +70,7 @@ impl Hook {
             None => None,
         };
         let session = status.as_ref().map(Url::to_string).or(asked.run_id.clone());
+        // Without a receiver the session is over.
         let _ = self.news.send(News::Opened(session.unwrap_or_default())).await;
         self.wait(status, later.retry_after_ms).await
     }
@@ -106,6 +108,7 @@ impl Hook {
             let often = Duration::from_millis(REMOTE_ALIVE_MS);
             if told.is_none_or(|told| told.elapsed() >= often) {
                 told = Some(Instant::now());
+                // Without a receiver the session is over.
                 let _ = self.news.send(News::Alive).await;
             }
             after_ms = later(&worked.bytes).retry_after_ms;
@@ -181,6 +184,7 @@ fn read(worked: &Worked) -> Result<Vec<Value>, Fault> {
         Ok(Value::Array(events)) if events.first().is_some_and(is_event) => events,
         Ok(event) if is_event(&event) => vec![event],
         Ok(other) => return Ok(vec![answered(other)]),
+        // No single JSON value: it may be a stream of events, or text.
         Err(_) => {
             let mut lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
             let mut lines = lines.by_ref().map(serde_json::from_slice::<Value>).peekable();

@@ -90,6 +90,7 @@ impl Link {
         let response = match tokio::time::timeout(answer, request.send()).await {
             Ok(Ok(response)) => response,
             Ok(Err(error)) => return Err(failed(&error)),
+            // The timeout.
             Err(_) => {
                 let seconds = ms / 1000;
                 return Err(Trouble::Passing(format!("it did not answer within {seconds} s")));
@@ -149,6 +150,7 @@ async fn body(mut response: Response, bytes_max: usize) -> Result<Vec<u8>, Troub
     };
     match tokio::time::timeout(Duration::from_millis(REMOTE_ANSWER_MS), read).await {
         Ok(read) => read.map(|()| bytes),
+        // The timeout.
         Err(_) => Err(Trouble::Passing("its answer did not end".to_owned())),
     }
 }
@@ -158,6 +160,7 @@ async fn refused(response: Response, token_env: Option<&str>) -> Trouble {
     let status = response.status();
     let said = match body(response, REMOTE_ANSWER_BYTES_MAX).await {
         Ok(bytes) => serde_json::from_slice::<crate::wire::Refusal>(&bytes).unwrap_or_default(),
+        // The status is reported without the words.
         Err(_) => Default::default(),
     };
     let words = match &said.message {
@@ -322,6 +325,7 @@ fn redirects() -> Policy {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests await the tasks that they start")]
 mod tests {
     use super::*;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

@@ -21,6 +21,7 @@ mod tongue;
 mod words;
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "tests await the tasks that they start")]
 mod tests;
 
 use contract::limits::{
@@ -109,6 +110,7 @@ pub async fn carry<Term: Future<Output = ()> + Unpin>(
         Err(fault) => Err(fault),
     };
     if let Err(fault) = &held {
+        // If the output is closed, the keeper is gone. The exit code says the same.
         let _ = ends.out.send(told(fault).into()).await;
     }
     held

@@ -35,6 +35,7 @@ impl Mouth {
     pub async fn speak(self, mut words: mpsc::Receiver<Said>) {
         while let Some(said) = words.recv().await {
             if let Err(fault) = self.say(&said).await {
+                // Without a receiver the session is over.
                 let _ = self.news.send(News::Over(fault)).await;
                 return;
             }
@@ -60,6 +61,7 @@ impl Mouth {
                 Err(Trouble::Lasting(fault)) => return Err(fault),
                 Err(Trouble::Refused(why)) => {
                     let note = format!("the remote did not accept a message: {why}");
+                    // Without a receiver the session is over.
                     let _ = self.news.send(News::Note(note)).await;
                     return Ok(());
                 }

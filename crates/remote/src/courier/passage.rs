@@ -58,8 +58,9 @@ impl Passage {
     pub fn event(&mut self, whose: &Whose, id: Option<u64>, data: Cow<'_, [u8]>) {
         let glance = match serde_json::from_slice::<Glance<'_>>(&data) {
             Ok(glance) => glance,
-            // An object whose fields are odd is for whoever knows events; what is no JSON is text.
+            // An object whose fields are odd is for whoever knows events.
             Err(error) if error.is_data() => Glance::default(),
+            // What is no JSON is text.
             Err(_) => return self.text(id, data),
         };
         if let Some(foreign) = whose.misses(&glance) {

@@ -22,15 +22,12 @@ const EXIT_CODES: [&str; 3] = ["/metadata/exit", "/exit_code", "/exitCode"];
 
 impl Ear<'_> {
     /// A call, or what changed of one; an update of a call that was never announced announces it.
-    pub(super) fn call(&mut self, call: Call, content: Option<Value>, meta: Option<&Value>) {
+    pub(super) fn call(&mut self, mut call: Call, content: Option<Value>, meta: Option<&Value>) {
+        call.status = call.status.map(|status| status.to_lowercase());
         let Some(id) = short(call.tool_call_id.clone()) else { return self.unrecognised() };
         self.lift();
         self.state.speaking = None;
-        let ended = match call.status.as_deref() {
-            Some("completed") => Some(ToolStatus::Ok),
-            Some("failed") => Some(ToolStatus::Error),
-            _ => None,
-        };
+        let ended = call.status.as_deref().and_then(end_of);
         let content = content.unwrap_or_default();
         if !self.announce(&id, &call, ended.is_some()) {
             return self.judge_stranger(&call, has_diffs(&content));
@@ -185,6 +182,15 @@ impl Ear<'_> {
     }
 }
 
+/// How a call ended; `None` of a status that is no end. Some agents have words of their own for it.
+pub(super) fn end_of(status: &str) -> Option<ToolStatus> {
+    match status.to_lowercase().as_str() {
+        "completed" | "success" | "succeeded" | "done" => Some(ToolStatus::Ok),
+        "failed" | "error" => Some(ToolStatus::Error),
+        _ => None,
+    }
+}
+
 /// Whether what a call brought holds changes of files.
 pub(super) fn has_diffs(content: &Value) -> bool {
     content.as_array().into_iter().flatten().any(|item| item["type"] == "diff")
@@ -247,7 +253,7 @@ pub(super) fn request(
 
 /// Whether a call only looks.
 pub(super) fn reads(kind: Option<&str>) -> bool {
-    kind.is_some_and(|kind| READING.contains(&kind))
+    kind.is_some_and(|kind| READING.contains(&kind.to_lowercase().as_str()))
 }
 
 /// What a call brought, for people: its texts; other things by their names.

@@ -5,6 +5,7 @@
 
 use super::call;
 use super::ear::{Ear, UNRECOGNISED};
+use super::policy;
 use super::state::{Asked, Ours, State, frame, short};
 use super::turn::cancelled;
 use super::wire::{Asking, Choice, Greeting, Line, Opened, Refusal, Updated};
@@ -141,6 +142,10 @@ impl Dialect for Acp {
         Some(lines)
     }
 
+    fn note_relayed(&mut self, tool: &str) {
+        self.state.note_relayed(tool);
+    }
+
     fn save(&self) -> Vec<u8> {
         self.state.save()
     }
@@ -182,6 +187,9 @@ impl Ear<'_> {
 
     /// The reply to a request of ours: each leads to the next. One that nobody waits for is noise.
     fn reply(&mut self, id: &Value, result: Option<Value>, error: Option<Refusal>) {
+        if let Some(reset) = self.state.reset_of(id) {
+            return self.reset_answered(&reset, error.as_ref());
+        }
         let Some(ours) = self.state.answered_by(Some(id)) else {
             return match self.state.wanted.turn_end {
                 TurnEnd::Reply => self.unrecognised(),
@@ -294,7 +302,7 @@ impl Ear<'_> {
         let allowing = options.iter().filter(allows).map(|option| option.id.clone()).collect();
         let always = options.iter().filter(|option| option.kind == ALLOWING[1]);
         let always = always.map(|option| option.id.clone()).collect();
-        let (request, kind) = (id.to_string(), short(asked.kind));
+        let (request, kind) = (id.to_string(), policy::kind(&asked));
         let (name, id_of_reply) = (request.clone(), id.clone());
         let asked = Asked { request: name, id: id_of_reply, tool_call_id, allowing, always, kind };
         let tool_call_id = asked.tool_call_id.clone();

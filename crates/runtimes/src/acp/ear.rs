@@ -4,7 +4,6 @@
 
 use super::call::has_diffs;
 use super::lane::ToldError;
-use super::mode;
 use super::state::{State, short};
 use super::usage;
 use super::wire::{Cost, Entry, Update, Updated};
@@ -79,8 +78,8 @@ impl Ear<'_> {
             "plan" => self.plan(update.entries),
             "current_mode_update" => {
                 let mode = short(update.current_mode_id).unwrap_or_default();
-                let loose = mode::is_loose(self.state.wanted.policy, &mode);
-                self.note(format!("its mode is now '{mode}'"), loose.then_some(WARNING));
+                self.note(format!("its mode is now '{mode}'"), None);
+                self.mode_told(&mode);
             }
             "available_commands_update" => {
                 let commands = update.available_commands.len();
@@ -92,6 +91,7 @@ impl Ear<'_> {
                 self.state.model = short(model.map(str::to_owned)).or(self.state.model.take());
                 let options: Vec<_> = update.config_options.iter().map(shown).collect();
                 self.note(format!("its options are now {}", options.join(", ")), None);
+                self.options_told(&update.config_options);
             }
             "notice" => self.notice(update),
             "compaction_update" => {

@@ -2,9 +2,10 @@
 //! configuration alone: a binary and its arguments. `wire` mirrors the messages, `dialect` answers
 //! requests and replies, `ear` and `call` hear updates, `turn` begins and ends, `usage` counts,
 //! `words` reads errors, `mode` sets the one that fits the policy (`mode_kind` says what modes
-//! mean), `policy` holds what was done against it, `state` is what is saved, `cards`
-//! the agents that are known by name, `lane` those of them that are runtimes here. The facts are in `NOTES.md`; what one agent does
-//! differently from the others is told by its own words alone, never by how it is configured.
+//! mean), `mode_trial` tries it for doctor, `policy` holds what was done against it, `state` is what is
+//! saved, `cards` the agents that are known by name, `lane` those of them that are runtimes here. The
+//! facts are in `NOTES.md`; what one agent does differently from the others is told by its own words
+//! alone, never by how it is configured.
 
 mod call;
 pub mod cards;
@@ -14,6 +15,7 @@ pub mod judge;
 pub mod lane;
 mod mode;
 mod mode_kind;
+pub mod mode_trial;
 mod policy;
 mod state;
 mod turn;
@@ -144,22 +146,11 @@ pub fn handshake(args: &[String]) -> Option<Handshake> {
         answer: "/result/protocolVersion".to_owned(),
         session: Some(
             json!({
-                "jsonrpc": "2.0", "id": 1, "method": "session/new",
+                "jsonrpc": "2.0", "id": mode_trial::OPEN_ID, "method": "session/new",
                 "params": { "cwd": "{{cwd}}", "mcpServers": [] },
             })
             .to_string(),
         ),
-    })
-}
-
-/// Why a session that was opened cannot keep a policy, for each policy that restricts the agent.
-/// `None` when the reply tells of no modes: then nothing was seen.
-pub fn policies_seen(reply: &str) -> Option<Vec<(Policy, Option<String>)>> {
-    let mut reply: serde_json::Value = serde_json::from_str(reply).ok()?;
-    let opened: wire::Opened = serde_json::from_value(reply["result"].take()).ok()?;
-    mode::are_offered(&opened).then(|| {
-        let policies = [Policy::Deny, Policy::Ask, Policy::AllowReads];
-        policies.map(|policy| (policy, mode::settings(policy, &opened).err())).to_vec()
     })
 }
 

@@ -1,31 +1,42 @@
 //! Sets the session mode that fits the permission policy, before the first turn: what an agent does
 //! without asking is its own setting. `mode_kind` says what a mode means. An agent that offers modes
 //! and stays in one that is not known to ask, or to change nothing, cannot be held to a policy: its
-//! run ends as `policy_not_possible` before the first prompt, with the modes that were seen.
+//! run ends as `policy_not_possible` before the first prompt, with the modes that were seen. A mode
+//! that the agent changes by itself later is set back once; a refusal, no answer before the turn ends,
+//! or a second change ends the run as `policy_broken`.
 
 use super::ear::Ear;
 use super::mode_kind::{ModeKind, is_sandboxed, kind};
-use super::state::{Ours, Setting, short};
+use super::state::{Ours, Setting, State, number, short};
 use super::wire::{ConfigOption, Opened, Refusal};
 use super::words;
 use contract::{Code, Policy};
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 
 /// An agent that is made up for a run where agents are configured so; see `lane`.
 pub(crate) const MADE_UP: &str = "ostler-asks";
+/// Modes of a session that are kept.
+const MODES_MAX: usize = 64;
 /// Modes that are named when none of them fits.
 const MODES_NAMED_MAX: usize = 16;
 /// Options beside the mode that allow everything: what they are called, when they do, and when not.
 const LOOSE_OPTIONS: [(&str, &str, &str); 1] = [("allow_all", "on", "off")];
 
-/// Whether a policy is not kept in a mode of this id.
-pub(super) fn is_loose(policy: Policy, mode: &str) -> bool {
-    policy != Policy::AllowAll && kind(mode, "") == ModeKind::Loose
+/// A mode, or an option beside it, that the agent changed by itself and that was set back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct ModeReset {
+    /// What it is set back to.
+    setting: Setting,
+    /// What the agent had changed it to.
+    strayed: String,
+    /// The request that waits for its reply.
+    waiting: Option<u64>,
 }
 
 /// One mode of a session.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct OfferedMode {
     id: String,
     kind: ModeKind,
@@ -33,8 +44,8 @@ struct OfferedMode {
 
 /// The modes of a session: the current one, all of them, and the option by which one is chosen;
 /// without an option it is `session/set_mode`, the older way.
-#[derive(Debug, Default)]
-struct OfferedModes {
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct OfferedModes {
     current: Option<String>,
     offered: Vec<OfferedMode>,
     option: Option<String>,
@@ -52,7 +63,7 @@ impl OfferedModes {
                 mode(offered.id.as_ref(), [offered.name.as_ref(), offered.description.as_ref()])
             });
             let current = short(modes.current_mode_id.clone());
-            return Self { current, offered: offered.collect(), option: None };
+            return Self { current, offered: offered.take(MODES_MAX).collect(), option: None };
         }
         let option = opened.config_options.iter().find(|option| option.is_mode());
         let Some(option) = option else { return Self::default() };
@@ -62,7 +73,7 @@ impl OfferedModes {
         });
         Self {
             current: short(current.map(str::to_owned)),
-            offered: offered.collect(),
+            offered: offered.take(MODES_MAX).collect(),
             option: short(option.id.clone()),
         }
     }
@@ -90,6 +101,13 @@ impl OfferedModes {
         made_up.or_else(|| of_kind(ModeKind::Asks)).or_else(holds)
     }
 
+    /// What sets the mode that fits a policy.
+    fn setting(&self, policy: Policy) -> Option<Setting> {
+        let loose = matches!(self.current_kind(), ModeKind::Loose | ModeKind::Unknown);
+        let (option, value) = (self.option.clone(), self.fitting(policy)?.to_owned());
+        Some(Setting { option, value, loose })
+    }
+
     /// The ids of all modes, for a person.
     fn names(&self) -> String {
         let ids = self.offered.iter().map(|mode| format!("'{}'", mode.id));
@@ -100,6 +118,7 @@ impl OfferedModes {
 /// What is to be set before the first turn.
 #[derive(Debug, Default)]
 pub(super) struct ModeSettings {
+    pub modes: OfferedModes,
     pub settings: VecDeque<Setting>,
     /// The agent then runs commands in a read-only sandbox of its own.
     pub sandboxed: bool,
@@ -119,13 +138,9 @@ pub(super) fn settings(policy: Policy, opened: &Opened) -> Result<ModeSettings, 
     let modes = OfferedModes::of(opened);
     let fitting = modes.fitting(policy);
     let sandboxed = fitting.is_some_and(is_sandboxed);
-    let unsafe_now = matches!(modes.current_kind(), ModeKind::Loose | ModeKind::Unknown);
     match (fitting, &modes.current) {
         (Some(fits), Some(current)) if fits == current => {}
-        (Some(fits), _) => {
-            let (option, value) = (modes.option.clone(), fits.to_owned());
-            settings.push_back(Setting { option, value, loose: unsafe_now });
-        }
+        (Some(_), _) => settings.extend(modes.setting(policy)),
         (None, None) if modes.offered.is_empty() => {}
         (None, current) => {
             let current = current.as_deref().unwrap_or("(not told)");
@@ -137,28 +152,37 @@ pub(super) fn settings(policy: Policy, opened: &Opened) -> Result<ModeSettings, 
             ));
         }
     }
-    for (id, on, off) in LOOSE_OPTIONS {
+    settings.extend(loose_options(&opened.config_options).map(|(setting, _)| setting));
+    Ok(ModeSettings { modes, settings, sandboxed })
+}
+
+/// Options beside the mode that allow everything now: what turns each off, and its present value.
+fn loose_options(options: &[ConfigOption]) -> impl Iterator<Item = (Setting, &'static str)> {
+    LOOSE_OPTIONS.into_iter().filter_map(|(id, on, off)| {
         let of = |option: &&ConfigOption| option.id.as_deref() == Some(id);
-        if opened.config_options.iter().find(of).is_some_and(|option| option.is(on)) {
-            let (option, value) = (Some(id.to_owned()), off.to_owned());
-            settings.push_back(Setting { option, value, loose: true });
-        }
+        let is_on = options.iter().find(of).is_some_and(|option| option.is(on));
+        let (option, value) = (Some(id.to_owned()), off.to_owned());
+        is_on.then_some((Setting { option, value, loose: true }, on))
+    })
+}
+
+/// The request that sets something.
+pub(super) fn set(session: Option<&str>, setting: &Setting) -> (&'static str, Value) {
+    let value = &setting.value;
+    match &setting.option {
+        Some(option) => (
+            "session/set_config_option",
+            json!({ "sessionId": session, "configId": option, "value": value }),
+        ),
+        None => ("session/set_mode", json!({ "sessionId": session, "modeId": value })),
     }
-    Ok(ModeSettings { settings, sandboxed })
 }
 
 impl Ear<'_> {
     /// Sets the next of what is to be set, or goes on to the model.
     pub(super) fn next_setting(&mut self) {
         let Some(setting) = self.state.settings.front() else { return self.next_wish() };
-        let (session, value) = (&self.state.session, &setting.value);
-        let (method, params) = match &setting.option {
-            Some(option) => (
-                "session/set_config_option",
-                json!({ "sessionId": session, "configId": option, "value": value }),
-            ),
-            None => ("session/set_mode", json!({ "sessionId": session, "modeId": value })),
-        };
+        let (method, params) = set(self.state.session.as_deref(), setting);
         let request = self.state.request(Ours::Setting, method, &params);
         self.out.frames.push(request);
     }
@@ -168,6 +192,7 @@ impl Ear<'_> {
         if let Some(setting) = self.state.settings.pop_front() {
             let what = setting.option.as_deref().unwrap_or("mode");
             self.note(format!("its {what} was set to '{}'", setting.value), None);
+            self.state.modes.was_set(&setting);
         }
         self.next_setting();
     }
@@ -176,7 +201,10 @@ impl Ear<'_> {
     pub(super) fn setting_refused(&mut self, refusal: &Refusal) {
         let Some(setting) = self.state.settings.pop_front() else { return self.next_setting() };
         let said = words::said(refusal);
-        let text = format!("it did not take the mode '{}': {said}", setting.value);
+        let text = not_taken(&setting, &said);
+        if setting.option == self.state.modes.option {
+            self.state.sandboxed = self.state.modes.current.as_deref().is_some_and(is_sandboxed);
+        }
         match (words::code(refusal), setting.loose) {
             (code @ (Code::AuthRequired | Code::AuthFailed), _) => self.give_up(code, said),
             (_, true) => self.give_up(Code::PolicyNotPossible, text),
@@ -186,4 +214,135 @@ impl Ear<'_> {
             }
         }
     }
+
+    /// The agent told that its session is in another mode now.
+    pub(super) fn mode_told(&mut self, mode: &str) {
+        self.state.modes.current = Some(mode.to_owned());
+        if self.state.is_opening() || self.state.wanted.policy == Policy::AllowAll {
+            return;
+        }
+        self.state.sandboxed = is_sandboxed(mode);
+        let conduct = match self.state.modes.kind_of(mode) {
+            ModeKind::Asks | ModeKind::Holds => return,
+            ModeKind::Loose => "does not ask before it acts",
+            ModeKind::Unknown => "is not known to ask before it acts",
+        };
+        let policy = self.state.wanted.policy;
+        let what = format!("the agent changed its mode to '{mode}', which {conduct}");
+        match self.state.modes.setting(policy) {
+            Some(setting) => self.set_back(setting, mode, what),
+            None if self.state.modes.kind_of(mode) == ModeKind::Unknown => {
+                self.warn(&format!("{what}: whether {} is kept is not known", policy.word()));
+            }
+            None => self.break_policy(format!("under {} {what}", policy.word())),
+        }
+    }
+
+    /// The agent told its options: one of them may be the mode, or allow everything.
+    pub(super) fn options_told(&mut self, options: &[ConfigOption]) {
+        let mode = options.iter().find(|option| option.is_mode());
+        let mode = mode.and_then(|option| option.current_value.as_ref()?.as_str());
+        if let Some(mode) = mode.filter(|mode| self.state.modes.current.as_deref() != Some(*mode)) {
+            self.mode_told(&short(Some(mode.to_owned())).unwrap_or_default());
+        }
+        if self.state.is_opening() || self.state.wanted.policy == Policy::AllowAll {
+            return;
+        }
+        for (setting, on) in loose_options(options) {
+            let option = setting.option.as_deref().unwrap_or_default();
+            let what = format!("the agent set its option '{option}' to '{on}'");
+            self.set_back(setting, on, what);
+        }
+    }
+
+    /// Sets back what the agent changed: once, because an agent that changes it again does not keep to
+    /// what is set.
+    fn set_back(&mut self, setting: Setting, strayed: &str, what: String) {
+        let policy = self.state.wanted.policy.word();
+        let mut before = self.state.resets.iter();
+        match before.find(|reset| reset.setting.option == setting.option) {
+            // The same change, told twice.
+            Some(reset) if reset.waiting.is_some() && reset.strayed == strayed => {}
+            Some(_) => self.break_policy(format!("under {policy} {what}, a second time")),
+            None => {
+                self.warn(&format!("{what}; it is set back to '{}'", setting.value));
+                let (method, params) = set(self.state.session.as_deref(), &setting);
+                let (id, request) = self.state.request_beside(method, &params);
+                let (strayed, waiting) = (strayed.to_owned(), Some(id));
+                self.state.resets.push(ModeReset { setting, strayed, waiting });
+                self.out.frames.push(request);
+            }
+        }
+    }
+
+    /// The reply to a request that set something back.
+    pub(super) fn reset_answered(&mut self, reset: &ModeReset, refusal: Option<&Refusal>) {
+        let ModeReset { setting, strayed, .. } = reset;
+        match refusal {
+            None => {
+                let what = setting.option.as_deref().unwrap_or("mode");
+                self.note(format!("its {what} was set back to '{}'", setting.value), None);
+                self.state.modes.was_set(setting);
+                if setting.option == self.state.modes.option {
+                    self.state.sandboxed = is_sandboxed(&setting.value);
+                }
+            }
+            Some(refusal) => {
+                let policy = self.state.wanted.policy.word();
+                let said = not_taken(setting, &words::said(refusal));
+                self.break_policy(format!(
+                    "under {policy} the agent changed its mode to '{strayed}', and when that was \
+                     set back {said}"
+                ));
+            }
+        }
+    }
+
+    /// Judges what was set back in this turn and not confirmed before it ended well: the agent did the
+    /// rest of its work as it liked.
+    pub(super) fn resets_unanswered(&mut self) {
+        let is_kept = matches!(self.state.modes.current_kind(), ModeKind::Asks | ModeKind::Holds);
+        let option = &self.state.modes.option;
+        let open = |reset: &&ModeReset| {
+            reset.waiting.is_some() && !(is_kept && reset.setting.option == *option)
+        };
+        let open: Vec<_> = self.state.resets.iter().filter(open).cloned().collect();
+        for ModeReset { setting, strayed, .. } in open {
+            let policy = self.state.wanted.policy.word();
+            let what = format!(
+                "the agent changed its mode to '{strayed}' and did not answer the request to set it \
+                 back to '{}' before its turn ended",
+                setting.value
+            );
+            let is_mode = setting.option == self.state.modes.option;
+            match is_mode && self.state.modes.kind_of(&strayed) == ModeKind::Unknown {
+                true => self.warn(&format!("{what}: whether {policy} is kept is not known")),
+                false => self.break_policy(format!("under {policy} {what}")),
+            }
+        }
+    }
+}
+
+impl OfferedModes {
+    /// The agent took a setting.
+    fn was_set(&mut self, setting: &Setting) {
+        if setting.option == self.option {
+            self.current = Some(setting.value.clone());
+        }
+    }
+}
+
+impl State {
+    /// Takes the request to set something back that this id answers.
+    pub(super) fn reset_of(&mut self, id: &Value) -> Option<ModeReset> {
+        let id = number(id)?;
+        let reset = self.resets.iter_mut().find(|reset| reset.waiting == Some(id))?;
+        reset.waiting = None;
+        Some(reset.clone())
+    }
+}
+
+/// What a refusal of a setting means.
+pub(super) fn not_taken(setting: &Setting, said: &str) -> String {
+    format!("it did not take the mode '{}': {said}", setting.value)
 }

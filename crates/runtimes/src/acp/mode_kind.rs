@@ -1,10 +1,14 @@
 //! Says of a session mode whether an agent asks in it before it acts. Ids are compared without case,
 //! `-`, `_` and spaces, because agents spell the same mode in many ways; where an id is not known, the
-//! mode's name and description decide. Text that states both is believed in its less safe sense.
-//! What follows from a kind is decided in `mode`.
+//! mode's name and description decide. Text that states both is believed in its less safe sense, and a
+//! promise with a negation beside it ("asks for nothing") is none. What follows from a kind is decided
+//! in `mode`.
+
+use serde::{Deserialize, Serialize};
 
 /// The conduct of an agent in one of its modes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum ModeKind {
     /// It asks before it changes anything.
     Asks,
@@ -130,14 +134,25 @@ const HOLDING_WORDS: &[&str] = &[
     "without making changes",
 ];
 
+/// Words that turn a promise beside them into its opposite.
+const NEGATIONS: &[&str] = &["never", "nobody", "none", "not", "nothing"];
+
 /// The kind of a mode, by its id and by what the agent says of it.
 pub(super) fn kind(id: &str, said: &str) -> ModeKind {
     let listed = |ids: &[&str]| ids.iter().any(|known| plain(known) == plain(id));
     let said = said.to_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-    let (loose, asks, holds) = (says(LOOSE_WORDS), says(ASKING_WORDS), says(HOLDING_WORDS));
+    let clauses = || said.split(['.', ',', ';', ':', '(', ')', '\n']);
+    let promises = |words: &[&str], denied: bool| {
+        let of_kind = |clause: &&str| is_negated(clause) == denied;
+        clauses().filter(of_kind).any(|clause| words.iter().any(|word| clause.contains(word)))
+    };
+    let loose = LOOSE_WORDS.iter().any(|word| said.contains(word));
+    let (asks, holds) = (promises(ASKING_WORDS, false), promises(HOLDING_WORDS, false));
+    let denied = promises(ASKING_WORDS, true) || promises(HOLDING_WORDS, true);
     if listed(LOOSE_IDS) || loose && !asks && !listed(HOLDING_IDS) {
         ModeKind::Loose
+    } else if denied && !asks && !holds {
+        if loose { ModeKind::Loose } else { ModeKind::Unknown }
     } else if listed(HOLDING_IDS) || holds && !asks && !loose {
         ModeKind::Holds
     } else if listed(ASKING_IDS) {
@@ -155,6 +170,12 @@ pub(super) fn kind(id: &str, said: &str) -> ModeKind {
 /// the modes that others offer for planning, commands run like everywhere else.
 pub(super) fn is_sandboxed(id: &str) -> bool {
     plain(id) == "readonly"
+}
+
+/// Whether a part of a sentence says "not".
+fn is_negated(clause: &str) -> bool {
+    let mut words = clause.split(|char: char| !char.is_alphanumeric() && !"'’".contains(char));
+    words.any(|word| NEGATIONS.contains(&word) || word.ends_with("n't") || word.ends_with("n’t"))
 }
 
 /// An id without what agents spell differently.
@@ -200,6 +221,16 @@ mod tests {
             ("normal", "Auto-approves only read operations", Asks),
             ("workspace-write", "Edit workspace files; ask before writing outside", Loose),
             ("agent", "Only ask for actions detected as potentially unsafe", Loose),
+            // A promise that is denied is none, and contradicts a known id.
+            ("careful", "Asks for nothing", Unknown),
+            ("careful", "Requires approval for nothing", Unknown),
+            ("careful", "Never asks for permission", Loose),
+            ("careful", "Doesn't ask for permission", Unknown),
+            ("ask", "Asks for nothing", Unknown),
+            ("viewer", "Not read-only: writes everything", Unknown),
+            ("plan", "Not read-only: writes everything", Unknown),
+            ("ask", "Requires approval for every tool; never touches other directories", Asks),
+            ("careful", "Asks before edits. Does not run commands.", Asks),
             // Nothing is known.
             ("build", "The default agent. Executes tools by configured permissions.", Unknown),
             ("agent", "", Unknown),

@@ -5,21 +5,30 @@
 //! Counted as asked for: the call itself; a call of the same kind that was open when the question was
 //! allowed, because some agents ask once for several calls; a question under another id, or without
 //! one, that no reported call has; and every later call of a kind that was allowed for always. Not
-//! judged: calls of Ostler's own tools, which the relay judges; commands that only read; commands in
-//! the mode in which codex runs them in a read-only sandbox; and the history of a session that is
-//! taken up again. The reasons are in
-//! `docs/decisions/0023-a-policy-is-held-against-what-is-seen.md`.
+//! judged: calls of Ostler's own tools that came by the relay, which judges them; commands that only
+//! read; commands in the mode in which codex runs them in a read-only sandbox; and the history of a
+//! session that is taken up again. The reasons are in
+//! `docs/decisions/0023-a-policy-is-held-against-what-is-seen.md` and
+//! `docs/decisions/0027-a-mode-is-held-for-the-whole-run.md`.
 
+use super::call::end_of;
 use super::ear::Ear;
-use super::state::{Asked, OpenCall, short};
+use super::state::{Asked, NAME_BYTES_MAX, OpenCall, State, short};
 use super::wire::Call;
+use contract::event::ToolStatus;
 use contract::{Policy, Signal, limits};
 use serde_json::Value;
 
-/// Kinds of calls that change something.
-const CHANGING: [&str; 4] = ["edit", "delete", "move", "execute"];
+/// Kinds of calls that change nothing, in the protocol's words. A kind that it does not have may
+/// change something, for example `write`.
+const HARMLESS: [&str; 6] = ["read", "search", "think", "fetch", "switch_mode", "other"];
 const EXECUTE: &str = "execute";
-/// What the name or the title of a call of Ostler's own tools begins with, by agent.
+/// Kinds of calls that change files, whatever command stands in their input.
+const FILES: [&str; 3] = ["edit", "delete", "move"];
+/// Tools of Ostler's own that are remembered as called.
+const RELAYED_MAX: usize = 256;
+/// What stands before the tool's name in the name or the title of a call of Ostler's own tools, by
+/// agent.
 const OWN_TOOLS: [&str; 6] =
     ["mcp__ostler__", "mcp_ostler_", "ostler_", "ostler__", "ostler:", "ostler-"];
 /// How one agent writes the same in a title.
@@ -57,18 +66,31 @@ pub(super) fn only_reads(command: &str) -> bool {
 }
 
 fn reads_alone(command: &str) -> bool {
+    // Quotes hide an option from a comparison, not from the program. A quoted text with spaces is
+    // taken for several words, which only makes more commands count as changes.
+    let command = command.replace(['\'', '"'], "");
     let mut words = command.split_whitespace();
-    match words.next() {
-        Some("git") => {
+    let Some(program) = words.next() else { return false };
+    let mut has_option =
+        |options: &[&str]| words.any(|word| options.iter().any(|option| word.starts_with(option)));
+    match program {
+        "git" => {
             let verb = words.next().unwrap_or_default();
-            let writes = |word: &str| word.starts_with("--output") || word.starts_with("--ext");
+            let writes = |word: &str| word.starts_with("--ou") || word.starts_with("--ext");
             READING_GIT.contains(&verb) && !words.any(writes)
         }
-        // `--pre` names a program that is run for every file.
-        Some("rg") => !words.any(|word| word.starts_with("--pre")),
-        Some("date") => !words.any(|word| word.starts_with("-s") || word.starts_with("--s")),
-        Some(word) => READING.contains(&word),
-        None => false,
+        // Each names a program that is run.
+        "rg" => !has_option(&["--pre", "--hostname-bin"]),
+        "date" => !has_option(&["-s", "--s"]),
+        // `-C`, also among other letters, and `--compile` write a file.
+        "file" => {
+            let compiles = |word: &str| match word.strip_prefix('-') {
+                Some(letters) => letters.starts_with("-c") || letters.contains('C'),
+                None => false,
+            };
+            !words.any(compiles)
+        }
+        program => READING.contains(&program),
     }
 }
 
@@ -103,7 +125,7 @@ pub(super) fn says_not_executed(output: &Value) -> bool {
 impl OpenCall {
     /// The kind that the policy is about; a call with changes of files is an edit whatever it says.
     fn changing_kind(&self) -> Option<&str> {
-        let kind = self.kind.as_deref().filter(|kind| CHANGING.contains(kind));
+        let kind = self.kind.as_deref().filter(|kind| !HARMLESS.contains(kind));
         kind.or_else(|| (!self.diffs.is_empty()).then_some("edit"))
     }
 
@@ -119,12 +141,11 @@ impl OpenCall {
 impl Ear<'_> {
     /// Remembers of a call what the policy is about.
     pub(super) fn note_conduct(&mut self, id: &str, call: &Call, reported: bool) {
-        let own = [&call.name, &call.title].into_iter().flatten().any(|text| is_own(text));
         let command = call.raw_input.as_ref().and_then(command);
         let Some(open) = self.state.call(id) else { return };
         open.reported |= reported;
-        open.own |= own;
-        open.kind = short(call.kind.clone()).or(open.kind.take());
+        open.own_tool = own_tool(call).or(open.own_tool.take());
+        open.kind = kind(call).or(open.kind.take());
         open.called = short(call.title.clone()).or(open.called.take());
         open.only_reads = command.map_or(open.only_reads, |command| only_reads(&command));
     }
@@ -159,21 +180,53 @@ impl Ear<'_> {
 
     /// Holds a call that went through against the policy.
     pub(super) fn judge_conduct(&mut self, call: &OpenCall) {
-        if self.state.wanted.policy == Policy::AllowAll || call.own || call.allowed {
-            return;
-        }
-        let Some(kind) = call.changing_kind() else { return };
-        let harmless = call.only_reads || self.state.sandboxed;
-        if kind == EXECUTE && call.diffs.is_empty() && harmless {
-            return;
-        }
-        let kind = kind.to_owned();
-        if !call.denied && self.was_allowed_otherwise(&kind) {
+        if !self.needs_leave(call) {
             return;
         }
         let policy = self.state.wanted.policy.word();
         let how = if call.denied { "although it was denied" } else { "without asking" };
         self.break_policy(format!("under {policy} {} was carried out {how}", call.shown()));
+    }
+
+    /// Holds a call whose end was never told against the policy, when its turn ended well. What printed
+    /// something has run, and so has what was under way with the change of a file; of the others
+    /// nothing is known, and that is said.
+    pub(super) fn judge_unended(&mut self, call: &OpenCall, ended_well: bool) {
+        let under_way = call.status.as_deref() == Some("in_progress") && !call.diffs.is_empty();
+        if !call.printed.is_empty() || ended_well && under_way && !call.denied {
+            self.judge_conduct(call);
+        } else if ended_well && call.reported && !call.denied && self.needs_leave(call) {
+            let shown = call.shown();
+            self.warn(&format!("{shown} was not asked for, and its end was not reported"));
+        }
+    }
+
+    /// Whether a call that went through breaks the policy. An answer that is good for one call is
+    /// taken up by it.
+    fn needs_leave(&mut self, call: &OpenCall) -> bool {
+        let all = self.state.wanted.policy == Policy::AllowAll;
+        if all || call.allowed || self.is_relayed(call) {
+            return false;
+        }
+        let Some(kind) = call.changing_kind() else { return false };
+        let only_reads = call.only_reads && !FILES.contains(&kind);
+        let harmless = only_reads || self.state.sandboxed && kind == EXECUTE;
+        if harmless && call.diffs.is_empty() {
+            return false;
+        }
+        let kind = kind.to_owned();
+        call.denied || !self.was_allowed_otherwise(&kind)
+    }
+
+    /// Whether this is a call of one of Ostler's own tools: only of one that came by the relay in this
+    /// run, because a title may begin like it, for example with the name of a file.
+    fn is_relayed(&self, call: &OpenCall) -> bool {
+        call.own_tool.as_deref().is_some_and(|text| {
+            let named = OWN_TOOLS.iter().filter_map(|own| text.strip_prefix(own));
+            let named = named.chain(text.strip_suffix(OWN_SERVER)).map(plain_tool);
+            let mut named = named.filter(|name| self.state.relayed.contains(name));
+            named.next().is_some()
+        })
     }
 
     /// Takes up an answer that names no reported call, or one that was given for always.
@@ -196,13 +249,13 @@ impl Ear<'_> {
 
     /// A call that cannot be followed, because it is not the session's own or too many are open.
     pub(super) fn judge_stranger(&mut self, call: &Call, has_diffs: bool) {
-        let ended = call.status.as_deref() == Some("completed");
+        let ended = call.status.as_deref().and_then(end_of) == Some(ToolStatus::Ok);
         let Some(id) = call.tool_call_id.as_deref().filter(|_| ended) else { return };
         let known = self.state.open.iter().find(|open| open.id == id).cloned();
         let mut open = known.unwrap_or_default();
-        open.kind = call.kind.clone().or(open.kind);
+        open.kind = kind(call).or(open.kind);
         open.called = call.title.clone().or(open.called).or_else(|| Some(id.to_owned()));
-        open.own |= [&call.name, &call.title].into_iter().flatten().any(|text| is_own(text));
+        open.own_tool = own_tool(call).or(open.own_tool);
         let command = call.raw_input.as_ref().and_then(command);
         open.only_reads |= command.is_some_and(|command| only_reads(&command));
         if has_diffs {
@@ -211,7 +264,8 @@ impl Ear<'_> {
         self.judge_conduct(&open);
     }
 
-    fn break_policy(&mut self, what: String) {
+    /// Ends the run for what the agent did. It is told once.
+    pub(super) fn break_policy(&mut self, what: String) {
         if std::mem::replace(&mut self.state.policy_broken, true) {
             return;
         }
@@ -221,8 +275,34 @@ impl Ear<'_> {
     }
 }
 
-fn is_own(text: &str) -> bool {
-    OWN_TOOLS.iter().any(|own| text.starts_with(own)) || text.ends_with(OWN_SERVER)
+impl State {
+    /// Remembers that a tool of Ostler's own was called by the relay.
+    pub(super) fn note_relayed(&mut self, tool: &str) {
+        let tool = plain_tool(tool);
+        let room = self.relayed.len() < RELAYED_MAX && tool.len() <= NAME_BYTES_MAX;
+        if room && !self.relayed.contains(&tool) {
+            self.relayed.push(tool);
+        }
+    }
+}
+
+/// The kind of a call as the protocol spells it.
+pub(super) fn kind(call: &Call) -> Option<String> {
+    short(call.kind.as_ref().map(|kind| kind.to_lowercase()).filter(|kind| !kind.is_empty()))
+}
+
+/// The name or the title under which a call may be one of Ostler's own tools.
+fn own_tool(call: &Call) -> Option<String> {
+    let is_own = |text: &&String| {
+        OWN_TOOLS.iter().any(|own| text.starts_with(own)) || text.ends_with(OWN_SERVER)
+    };
+    short([&call.name, &call.title].into_iter().flatten().find(is_own).cloned())
+}
+
+/// The name of a tool without what agents spell differently.
+fn plain_tool(name: &str) -> String {
+    let plain = |char: char| if char.is_alphanumeric() { char } else { '_' };
+    name.trim().chars().map(plain).flat_map(char::to_lowercase).collect()
 }
 
 #[cfg(test)]
@@ -254,6 +334,19 @@ mod tests {
             ("sort -o x x", false),
             ("python3 x.py", false),
             ("FOO=1 ls", false),
+            // Quotes are not part of an option.
+            ("git log --format='%h %s' --oneline", true),
+            ("rg 'a b' src", true),
+            ("git diff \"--output=x\"", false),
+            ("git diff --out'put'=x", false),
+            ("git diff --outp=x", false),
+            ("rg '--pre=./x' needle", false),
+            ("rg --hostname-bin=./x needle", false),
+            ("'rm' x", false),
+            ("file a.txt", true),
+            ("file -C -m magic", false),
+            ("file -bC -m magic", false),
+            ("file '--compile' -m magic", false),
         ];
         for (command, reads) in rows {
             assert_eq!(only_reads(command), reads, "{command}");

@@ -4,6 +4,7 @@
 //! needed until the session is opened and not kept after it; a host that takes over before that
 //! reads it redacted, sees so, and offers no relay rather than one that refuses.
 
+use super::mode::{ModeReset, OfferedModes};
 use super::wire::Opened;
 use crate::saved;
 use contract::event::{ContextFill, Diff, ToolUse};
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 /// The version of the saved form.
 const VERSION: u32 = 1;
 /// An id or a name longer than this is not kept.
-const NAME_BYTES_MAX: usize = 256;
+pub(super) const NAME_BYTES_MAX: usize = 256;
 /// Wishes for a model that are tried, one after the other.
 const MODELS_MAX: usize = 16;
 /// The word that means whatever model the agent takes by itself.
@@ -140,7 +141,7 @@ pub(super) struct State {
     /// What the next turn begins with; dropped when it was said.
     pub prompt: Option<String>,
     next_id: u64,
-    /// The one request that waits for its reply; we never have two.
+    /// The request that waits for its reply; beside it there are only those of `resets`.
     pub waiting: Option<(u64, Ours)>,
     /// The agent's own name for itself.
     pub agent: Option<String>,
@@ -192,9 +193,18 @@ pub(super) struct State {
     /// Kinds of questions that were allowed and name no call; each is good for one call.
     #[serde(default)]
     pub allowed_apart: Vec<String>,
-    /// A call was carried out against the policy, and the run is ending for it.
+    /// The agent acted against the policy, and the run is ending for it.
     #[serde(default)]
     pub policy_broken: bool,
+    /// Tools of Ostler's own that were called by the relay, as `policy` spells them.
+    #[serde(default)]
+    pub relayed: Vec<String>,
+    /// The modes of the session, and what they mean.
+    #[serde(default)]
+    pub modes: OfferedModes,
+    /// Modes and options that the agent changed by itself, and that were set back.
+    #[serde(default)]
+    pub resets: Vec<ModeReset>,
 }
 
 /// A call without a result yet.
@@ -230,9 +240,9 @@ pub(super) struct OpenCall {
     /// It is a command that only reads.
     #[serde(default)]
     pub only_reads: bool,
-    /// It is a tool of Ostler's own, which the relay judges.
+    /// The name or title by which it may be a tool of Ostler's own, which the relay judges.
     #[serde(default)]
-    pub own: bool,
+    pub own_tool: Option<String>,
 }
 
 /// A question without an answer yet.
@@ -286,6 +296,9 @@ impl State {
             always_allowed: Vec::new(),
             allowed_apart: Vec::new(),
             policy_broken: false,
+            relayed: Vec::new(),
+            modes: OfferedModes::default(),
+            resets: Vec::new(),
         }
     }
 
@@ -299,10 +312,9 @@ impl State {
 
     /// A request of ours as a whole line.
     pub(super) fn request(&mut self, ours: Ours, method: &str, params: &Value) -> Vec<u8> {
-        let id = self.next_id;
-        self.next_id = self.next_id.saturating_add(1);
+        let (id, line) = self.request_beside(method, params);
         self.waiting = Some((id, ours));
-        frame(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+        line
     }
 
     pub(super) fn in_turn(&self) -> bool {
@@ -314,10 +326,15 @@ impl State {
         matches!(self.waiting, Some((_, Ours::Load | Ours::Echo)))
     }
 
+    /// Whether the session is not yet as it is to be for the first prompt.
+    pub(super) fn is_opening(&self) -> bool {
+        let opening = [Ours::Initialize, Ours::New, Ours::Load, Ours::Echo, Ours::Setting];
+        matches!(self.waiting, Some((_, ours)) if opening.contains(&ours))
+    }
+
     /// Takes the request that this id answers.
     pub(super) fn answered_by(&mut self, id: Option<&Value>) -> Option<Ours> {
-        // Some agents give a number back as a text.
-        let id = id?.as_u64().or_else(|| id?.as_str()?.parse().ok())?;
+        let id = number(id?)?;
         let (_, ours) = self.waiting.take_if(|(waiting, _)| *waiting == id)?;
         Some(ours)
     }
@@ -328,6 +345,14 @@ impl State {
             Some(held) => format!("{held}\n\n{text}"),
             None => text.to_owned(),
         });
+    }
+
+    /// A request that is sent beside the one that waits.
+    pub(super) fn request_beside(&mut self, method: &str, params: &Value) -> (u64, Vec<u8>) {
+        let id = self.next_id;
+        self.next_id = self.next_id.saturating_add(1);
+        let line = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        (id, frame(&line))
     }
 
     /// The end of the turn that is under way, with what answers its open questions; `None` when
@@ -438,6 +463,11 @@ pub(super) fn append(to: &mut String, text: &str, bytes_max: usize) {
 /// An id or a name of the agent's, if it is short enough to be kept.
 pub(super) fn short(id: Option<String>) -> Option<String> {
     id.filter(|id| id.len() <= NAME_BYTES_MAX)
+}
+
+/// The number of a request of ours. Some agents give it back as a text.
+pub(super) fn number(id: &Value) -> Option<u64> {
+    id.as_u64().or_else(|| id.as_str()?.parse().ok())
 }
 
 /// A sum that tells two values apart.

@@ -38,7 +38,8 @@ impl Ear<'_> {
         self.state.plan_model(opened);
         self.signal(Signal::Session { id });
         match mode::settings(self.state.wanted.policy, opened) {
-            Ok(ModeSettings { settings, sandboxed }) => {
+            Ok(ModeSettings { modes, settings, sandboxed }) => {
+                self.state.modes = modes;
                 (self.state.settings, self.state.sandboxed) = (settings, sandboxed);
             }
             Err(detail) => return self.give_up(Code::PolicyNotPossible, detail),
@@ -266,10 +267,7 @@ impl Ear<'_> {
         for id in open {
             self.announce(&id, &Default::default(), true);
             let Some(call) = self.state.close(&id) else { continue };
-            // What printed something has run, whether or not its end was told.
-            if !call.printed.is_empty() {
-                self.judge_conduct(&call);
-            }
+            self.judge_unended(&call, stop == StopReason::EndTurn);
             // A turn that its agent ended well left nothing undone that it had asked for.
             let (status, output) = match (call.denied, call.allowed && stop == StopReason::EndTurn)
             {
@@ -280,6 +278,9 @@ impl Ear<'_> {
                 (false, false) => (ToolStatus::Error, "the turn ended before this call did"),
             };
             self.result(&id, status, call.denied, json!(output));
+        }
+        if stop == StopReason::EndTurn {
+            self.resets_unanswered();
         }
         self.lift();
         self.state.speaking = None;

@@ -27,15 +27,19 @@ impl Ear<'_> {
         let attempt = line.attempt.unwrap_or(0);
         let wait_ms = line.retry_delay_ms.filter(|ms| *ms >= 0.0).map(|ms| ms as u64);
         let status = line.error_status.map_or_else(|| "no status".to_owned(), |s| s.to_string());
-        let detail = format!(
-            "{word} ({status}), attempt {attempt} of {}, next in {} ms",
-            line.max_retries.unwrap_or(0),
-            wait_ms.unwrap_or(0)
-        );
-        self.complain(code, detail);
-        self.state.held = true;
         let refused = matches!(code, Code::AuthFailed | Code::AuthRequired | Code::Billing);
         let terminal = refused && attempt > AUTH_ATTEMPTS_MAX;
+        // The run is stopped before the next attempt of one that is in vain.
+        let detail = match terminal {
+            true => format!("{word} ({status})"),
+            false => format!(
+                "{word} ({status}), attempt {attempt} of {}, next in {} ms",
+                line.max_retries.unwrap_or(0),
+                wait_ms.unwrap_or(0)
+            ),
+        };
+        self.complain(code, detail);
+        self.state.held = true;
         let resets_at = self.state.resets_at;
         self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
     }

@@ -81,12 +81,8 @@ impl Dialect for StreamJson {
             Utterance::ToolResult { .. } => {
                 note(out, "this agent calls tools by MCP, so no result of a tool is said to it");
             }
-            Utterance::BudgetUpdate { .. } => {
-                note(
-                    out,
-                    "this agent takes no news of its budget during a turn; it can ask for them",
-                );
-            }
+            // It asks for its budget by a tool; during a turn nothing is said to it.
+            Utterance::BudgetUpdate { .. } => {}
         }
     }
 

@@ -404,7 +404,9 @@ impl Ear<'_> {
     fn tool_result(&mut self, block: &Block, line: &Line) {
         let id = block.tool_use_id.clone().unwrap_or_default();
         if !self.state.close(&id) {
-            return self.unrecognised();
+            // The end of the turn closed the calls of its sub-agents, which go on in the background.
+            let is_of_sub_agent = line.parent_tool_use_id.is_some();
+            return self.keep(Some(if is_of_sub_agent { ITS_OWN } else { UNRECOGNISED }));
         }
         let metas = line.tool_result_meta.iter().flatten();
         let meta = metas.into_iter().find(|meta| meta.id.as_deref() == Some(id.as_str()));

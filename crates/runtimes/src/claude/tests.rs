@@ -570,6 +570,24 @@ fn what_a_sub_agent_does_is_under_its_call_and_not_in_the_answer() {
 }
 
 #[test]
+fn late_result_of_a_sub_agent_is_understood() {
+    let result = |parent: Option<&str>| {
+        json!({ "type": "user", "parent_tool_use_id": parent, "agent_id": "a",
+                "message": { "content": [{ "type": "tool_result", "tool_use_id": "t-2" }] } })
+    };
+    let levels = |parent| {
+        let out = heard(&[done(0), result(parent)]);
+        let levels = out.drafts.iter().filter_map(|draft| match &draft.body {
+            Body::Log(log) => log.level.clone(),
+            _ => None,
+        });
+        levels.collect::<Vec<_>>()
+    };
+    assert_eq!(levels(Some("t-1")), ["its_own"]);
+    assert_eq!(levels(None), ["unrecognised"]);
+}
+
+#[test]
 fn exits_mean_what_their_words_say() {
     let rows = [
         (

@@ -189,6 +189,7 @@ impl Ear<'_> {
                 self.lift();
                 let text = item.text.unwrap_or_default();
                 self.state.keep_answer(&text);
+                self.signal(Signal::FinalText);
                 if !self.state.was_streamed(&id) && !text.is_empty() {
                     self.push(Body::AssistantText(Text { text, block: Some(id), delta: false }));
                 }

@@ -350,6 +350,13 @@ fn what_a_helper_of_the_agent_does_counts_and_its_end_does_not() {
 }
 
 #[test]
+fn whole_text_says_that_the_turn_may_end() {
+    let item = json!({ "type": "agentMessage", "id": "m", "text": "Done." });
+    let out = told(&mut *in_turn(), &note("item/completed", json!({ "item": item })));
+    assert_eq!(out.signals, [Signal::FinalText]);
+}
+
+#[test]
 fn the_tokens_of_an_earlier_run_are_not_counted_again() {
     let counts = |input: u64| json!({ "inputTokens": input, "outputTokens": 1 });
     let usage = |total: u64, last: u64| {

@@ -109,9 +109,8 @@ impl Dialect for JsonLines {
         if !ended && unrecognised > lines / 2 {
             note(
                 out,
-                format!(
-                    "{unrecognised} of {lines} lines were not understood: does this program speak JSON lines?"
-                ),
+                "most of its output was not understood: does this program speak JSON lines?"
+                    .to_owned(),
             );
         }
     }

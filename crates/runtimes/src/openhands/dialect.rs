@@ -55,6 +55,7 @@ impl Listener for State {
             (Stream::Stdout, true) => match serde_json::from_str(ear.line) {
                 Ok(_) if self.ended => ear.keep(Some(REPEATED)),
                 Ok(line) => self.line(line, ear),
+                // A line that is no message is kept as output.
                 Err(_) => ear.keep(Some(UNRECOGNISED)),
             },
         }

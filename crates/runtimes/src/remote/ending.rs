@@ -131,6 +131,7 @@ fn may_say(code: Code) -> bool {
         | Code::UnknownPlaceholder
         | Code::BadWorkspace
         | Code::PolicyNotPossible
+        | Code::BudgetNotCountable
         | Code::PromptTooLarge
         | Code::NotSupported
         | Code::Unauthorized

@@ -323,6 +323,7 @@ const NOT_ITS_OWN: &[&str] = &[
     "unknown_placeholder",
     "bad_workspace",
     "policy_not_possible",
+    "budget_not_countable",
     "prompt_too_large",
     "not_supported",
     "unauthorized",

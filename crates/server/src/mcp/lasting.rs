@@ -149,6 +149,7 @@ pub async fn answer(
     }
     Ok(match tokio::time::timeout(COMMENT, &mut answering).await {
         Ok(response) => response,
+        // The answer takes longer.
         Err(_) => kept_open(answering),
     })
 }

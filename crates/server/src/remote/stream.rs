@@ -17,6 +17,7 @@ use contract::{Code, Event, Fault, limits, sse};
 use futures::stream;
 use host::Attached;
 use host::ops::session::{Mark, Reading, Session};
+use host::supervise;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,6 +75,7 @@ pub(super) async fn events(
         begun: false,
         over: false,
         leash: Leash::until(hurry, async move {
+            // A sender that is gone is a host that has left.
             let _ = leaving.changed().await;
         }),
         _attached: host.attach(),
@@ -138,6 +140,7 @@ impl Reader {
                             self.waiting.extend(page.events);
                         }
                         Ok(Err(error)) => return self.fail(error),
+                        // No event came in time.
                         Err(_) => return Some(Ok(Bytes::from_static(sse::STILL_HERE))),
                     },
                 }
@@ -151,6 +154,7 @@ impl Reader {
     }
 
     fn fail(&mut self, error: store::Error) -> Option<std::io::Result<Bytes>> {
+        tracing::warn!(run = %self.session.run, %error, "a stream of events failed: the store cannot be read");
         self.over = true;
         self.waiting.clear();
         Some(Err(std::io::Error::other(error)))
@@ -179,8 +183,9 @@ impl Reader {
             return Ok(event);
         }
         let (store, bytes) = (self.store.clone(), Arc::clone(&stored.bytes));
-        match tokio::task::spawn_blocking(move || store.whole(&bytes)).await {
+        match supervise::spawn_blocking("read blobs", move || store.whole(&bytes)).await {
             Ok(whole) => Ok(serde_json::from_value(whole?).ok().or(event)),
+            // `supervise` has logged the panic; the event goes without what was kept apart.
             Err(_) => Ok(event),
         }
     }

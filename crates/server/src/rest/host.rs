@@ -1,14 +1,18 @@
-//! The host itself: whether it lives and who it is.
+//! The host itself: whether it lives, who it is, and its metrics.
 
 use super::Problem;
-use super::describe::Taken;
+use super::describe::{Answer, Described, Taken};
 use crate::App;
 use axum::Json;
 use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
 use contract::{Code, Timestamp};
+use host::metrics::FromServer;
 use host::{HostRole, Trouble};
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::json;
 
 #[derive(Serialize, JsonSchema)]
 pub struct Health {
@@ -52,6 +56,27 @@ pub async fn show(State(app): State<App>) -> Json<HostView> {
         serves: app.host.serves(),
         role: app.host.role(),
     })
+}
+
+/// The metrics in the text format of Prometheus.
+pub struct MetricsText(String);
+
+impl IntoResponse for MetricsText {
+    fn into_response(self) -> Response {
+        ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], self.0)
+            .into_response()
+    }
+}
+
+impl Answer for MetricsText {
+    fn describe(into: &mut Described<'_>) {
+        into.answer(200, "text/plain", json!({ "type": "string" }));
+    }
+}
+
+pub async fn metrics(State(app): State<App>) -> Result<MetricsText, Problem> {
+    let server = FromServer { version: env!("CARGO_PKG_VERSION"), watchers: app.watchers.count() };
+    Ok(MetricsText(host::metrics::text(&app.host, server).await?))
 }
 
 /// Asks the host to make room for the caller, which becomes the host as soon as the lock is free.

@@ -116,6 +116,10 @@ pub const ROUTES: &[Route] = &[
         methods: &[at!(get Open host::healthz, "200 while the server runs; needs no token")],
     },
     Route {
+        path: "/metrics",
+        methods: &[at!(get Viewer host::metrics, "metrics in the text format of Prometheus")],
+    },
+    Route {
         path: "/sign-in",
         methods: &[
             at!(get Open sign_in::enter, "exchange the code of a sign-in link for a cookie, once"),

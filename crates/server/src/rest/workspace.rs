@@ -15,6 +15,7 @@ use bytes::Bytes;
 use contract::{Code, Fault};
 use futures::stream;
 use host::ops::{run, snapshot};
+use host::supervise;
 
 pub async fn show(
     State(app): State<App>,
@@ -41,7 +42,8 @@ pub async fn show(
     let kept = (app.host.attach(), place, leash);
     let pieces = stream::unfold(Some((taken.reader, kept)), async |open| {
         let (mut reader, kept) = open?;
-        let read = tokio::task::spawn_blocking(move || (reader.piece(), reader)).await;
+        let read = move || (reader.piece(), reader);
+        let read = supervise::spawn_blocking("read workspace", read).await;
         match read {
             Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, kept)))),
             Ok((Err(error), _)) => Some((Err(error), None)),

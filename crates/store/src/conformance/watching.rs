@@ -42,6 +42,7 @@ async fn run_of<B: Backend>(store: &Sure<B>, mut held: Holder, batches: u64) {
     store.commit(held.settling(TaskState::Done, Totals::default())).await.unwrap();
 }
 
+#[expect(clippy::disallowed_methods, reason = "the suite awaits the watchers that it starts")]
 async fn a_watcher_sees_every_event_once_in_order_and_the_end<B: Backend>(store: &Sure<B>) {
     let (one, two) = (holder(store).await, holder(store).await);
     let watchers: Vec<_> = [(one.run, 0, 1), (one.run, 0, 512), (one.run, 7, 3), (two.run, 0, 5)]
@@ -71,6 +72,7 @@ async fn a_watcher_that_comes_late_sees_the_same<B: Backend>(store: &Sure<B>) {
     assert_eq!(refused(watched(store.0.clone(), nobody, 0, 1).await), Code::NotFound);
 }
 
+#[expect(clippy::disallowed_methods, reason = "the suite awaits the watchers that it starts")]
 async fn nothing_is_seen_of_a_batch_that_was_refused<B: Backend>(store: &Sure<B>) {
     let held = holder(store).await;
     let stale = Holder { fence: held.fence + 1, ..held };

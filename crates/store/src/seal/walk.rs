@@ -254,6 +254,7 @@ pub(super) fn unquoted(token: &[u8]) -> Cow<'_, [u8]> {
     }
     match serde_json::from_slice::<String>(token) {
         Ok(text) => Cow::Owned(text.into_bytes()),
+        // A lone surrogate, for example.
         Err(_) => Cow::Borrowed(inside),
     }
 }

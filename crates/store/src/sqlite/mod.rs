@@ -7,6 +7,7 @@ mod agents;
 #[cfg(test)]
 mod alone;
 mod commit;
+mod counts;
 mod ledger;
 mod queue;
 mod reads;
@@ -389,6 +390,10 @@ impl Readers {
             // Nobody may be left who waits.
             let _ = reply.send(readers.with_connection(work));
         });
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the caller waits for the reply, and gets an error when the read panics"
+        )]
         tokio::task::spawn_blocking(read);
         answer.await.map_err(|cause| Error::unreadable("reading", cause))?
     }

@@ -4,6 +4,7 @@
 //! savepoint and fails alone. Answers and wake-ups leave after the commit, never before. A sync that
 //! failed is the end of it (`failure.rs`).
 
+use crate::blocking::blocking;
 use crate::error::Error;
 use crate::failure::Failure;
 use crate::feed::{Feed, Hint, Topic};
@@ -165,10 +166,15 @@ impl Writer {
 
     /// Waits until everything queued so far is durable, and ends the thread.
     pub async fn close(&self) {
+        // Without a receiver the thread has ended already.
         let _ = self.queue.send(Message::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+            match blocking("closing the store", move || thread.join()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_panic)) => tracing::error!("the thread that writes the store panicked"),
+                Err(error) => tracing::error!(%error, "the store was not closed in order"),
+            }
         }
     }
 }
@@ -223,7 +229,9 @@ impl Loop {
             // Nothing may be moved any more, not even by closing.
             Some(_) => {
                 let no_checkpoint = DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-                let _ = self.connection.set_db_config(no_checkpoint, true);
+                if let Err(error) = self.connection.set_db_config(no_checkpoint, true) {
+                    tracing::error!(%error, "the store may make a checkpoint after a failed sync");
+                }
             }
         }
     }
@@ -250,7 +258,8 @@ impl Loop {
         let failed = |cause| {
             let error = Error::sqlite("committing", cause);
             if !self.connection.is_autocommit() {
-                // What could not be committed must not be taken along by the next group.
+                // What could not be committed must not be taken along by the next group. If this fails,
+                // the next group fails at its BEGIN.
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
             error
@@ -260,6 +269,7 @@ impl Loop {
             self.run_sql("SAVEPOINT job").map_err(failed)?;
             if !job.perform(&self.connection) {
                 if let Some(error @ Error::Unsynced { .. }) = job.error() {
+                    // After an error that is final nothing is committed any more.
                     let _ = self.connection.execute_batch("ROLLBACK");
                     return Err(error);
                 }
@@ -284,7 +294,9 @@ impl Loop {
         failpoint::hit(Point::CheckpointBefore);
         let sql = format!("PRAGMA wal_checkpoint({mode})");
         if let Err(cause) = self.connection.query_row(&sql, [], |_| Ok(())) {
-            self.failure.note(&Error::sqlite("making a checkpoint", cause));
+            let error = Error::sqlite("making a checkpoint", cause);
+            tracing::warn!(mode, %error, "a checkpoint failed; it is tried again with later writes");
+            self.failure.note(&error);
         }
         self.written = 0;
         failpoint::hit(Point::CheckpointAfter);

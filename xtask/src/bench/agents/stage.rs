@@ -206,7 +206,7 @@ impl Stage {
     /// those of the plain spawn, but for paths of files that are each side's own.
     pub fn same_start(&self) -> Result<(), String> {
         let run_id = self.run_id.borrow().clone();
-        let output = self.command(&["show", &run_id, "--plan"]).output();
+        let output = self.command(&["show", &run_id, "--plan", "--json"]).output();
         let output = output.map_err(said("starting ostler"))?;
         let doing = "reading the plan of a run";
         let told: Value = serde_json::from_slice(&output.stdout).map_err(said(doing))?;

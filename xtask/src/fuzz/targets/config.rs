@@ -18,6 +18,9 @@ pub(super) mod expected;
 #[path = "../../../../crates/cli/src/config/file.rs"]
 pub(super) mod file;
 #[allow(dead_code, reason = "the product uses all of it")]
+#[path = "../../../../crates/cli/src/config/log_level.rs"]
+pub(super) mod log_level;
+#[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/mistaken.rs"]
 pub(super) mod mistaken;
 #[allow(dead_code, reason = "the product uses all of it")]

@@ -97,6 +97,7 @@ pub fn approval(ask: &OpenAsk) -> Value {
     // Whatever is known of the request is shown, under the name that `answer` takes.
     let mut fields = match serde_json::to_value(ask) {
         Ok(Value::Object(fields)) => fields,
+        // A question is always an object that can be written.
         Ok(_) | Err(_) => Map::new(),
     };
     if let Some(id) = fields.remove("ask_id") {

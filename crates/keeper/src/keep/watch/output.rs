@@ -33,6 +33,7 @@ impl Watch {
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            // A pipe that cannot be read has nothing more to give; the agent's end is seen by its pid.
             Err(_) => *pipe = None,
         }
         true
@@ -51,7 +52,11 @@ impl Watch {
     /// outside the family holds open ends where it is empty, or where the bound is.
     pub(super) fn read_the_rest(&mut self) -> bool {
         for kind in [Kind::Out, Kind::Err] {
-            let _ = (0..LAST_READS_MAX).take_while(|_| self.pump(kind)).count();
+            for _ in 0..LAST_READS_MAX {
+                if !self.pump(kind) {
+                    break;
+                }
+            }
         }
         !self.spool.is_blocked()
     }

@@ -77,24 +77,93 @@ fn a_change_nobody_asked_for_breaks_the_policy() {
             json!({ "kind": "execute", "status": "completed", "rawInput": { "command": "rm a" } }),
             true,
         ),
-        // Tools of our own are judged by the relay.
+        // The protocol's words in other letters, words of an agent's own, and unknown kinds.
+        (Policy::Ask, json!({ "kind": "Edit", "status": "Completed" }), true),
+        (Policy::Ask, json!({ "kind": "edit", "status": "success" }), true),
+        (Policy::Ask, json!({ "kind": "edit", "status": "done" }), true),
+        (Policy::Ask, json!({ "kind": "write", "status": "completed" }), true),
+        (Policy::Ask, json!({ "kind": "Read", "status": "completed" }), false),
+        (Policy::Ask, json!({ "kind": "", "status": "completed" }), false),
         (
-            Policy::Deny,
-            json!({ "kind": "edit", "status": "completed", "title": "mcp__ostler__write_file" }),
+            Policy::Ask,
+            json!({ "kind": "shell", "status": "completed", "rawInput": { "command": "ls" } }),
             false,
         ),
-        (
-            Policy::Deny,
-            json!({ "kind": "execute", "status": "completed",
-                "title": "read_task (ostler MCP Server)" }),
-            false,
-        ),
+        (Policy::Ask, json!({ "kind": "switch_mode", "status": "completed" }), false),
+        (Policy::Ask, json!({ "kind": "write", "status": "error" }), false),
     ];
     for (policy, fields, breaks) in rows {
         let out = told(&mut *under(policy), &call("c", fields.clone()));
         assert_eq!(broken(&out).is_some(), breaks, "{policy:?} {fields}");
         let cancels = frames(&out).iter().any(|frame| frame["method"] == "session/cancel");
         assert_eq!(cancels, breaks, "{policy:?} {fields}");
+    }
+}
+
+#[test]
+fn only_relayed_tools_are_left_to_the_relay() {
+    let rows = [
+        ("mcp__ostler__write_file", true),
+        ("mcp_ostler_write_file", true),
+        ("ostler_write_file", true),
+        ("ostler-write_file", true),
+        ("write_file (ostler MCP Server)", true),
+        // Another tool, and titles that only begin like one.
+        ("mcp__ostler__apply_patch", false),
+        ("ostler-notes.md", false),
+        ("ostler-write_file.md", false),
+        ("ostler: write_file to notes.md", false),
+        ("Write notes (ostler MCP Server)", false),
+    ];
+    for (title, is_own) in rows {
+        let fields = json!({ "title": title, "kind": "edit", "status": "completed" });
+        let out = told(&mut *under(Policy::Deny), &call("c", fields.clone()));
+        assert!(broken(&out).is_some(), "{title}: the relay saw no call");
+        let mut dialect = under(Policy::Deny);
+        dialect.note_relayed("write_file");
+        let mut dialect = Acp.restore(&dialect.save()).unwrap();
+        let out = told(&mut *dialect, &call("c", fields));
+        assert_eq!(broken(&out).is_none(), is_own, "{title}");
+    }
+}
+
+#[test]
+fn an_answer_is_good_in_any_spelling_of_the_kind() {
+    let mut dialect = under(Policy::Ask);
+    asked(&mut *dialect, 5, json!({ "toolCallId": "x", "kind": "Edit" }), "y");
+    assert_eq!(broken(&told(&mut *dialect, &done("c", "edit"))), None);
+}
+
+#[test]
+fn a_change_whose_end_is_never_told_breaks_the_policy() {
+    let diff = json!([{ "type": "diff", "path": "a", "oldText": "x", "newText": "y" }]);
+    let edit = |status: &str| json!({ "kind": "edit", "status": status, "content": diff });
+    let rows = [
+        (edit("in_progress"), "end_turn", true, false),
+        (edit("IN_PROGRESS"), "end_turn", true, false),
+        // It may have been stopped before it happened.
+        (edit("in_progress"), "max_tokens", false, false),
+        // It was announced, or changes nothing that is known.
+        (edit("pending"), "end_turn", false, true),
+        (json!({ "kind": "edit", "status": "in_progress" }), "end_turn", false, true),
+        (json!({ "kind": "read", "status": "in_progress" }), "end_turn", false, false),
+    ];
+    for (fields, stop, breaks, warns) in rows {
+        let mut dialect = under(Policy::Ask);
+        told(&mut *dialect, &call("c", fields.clone()));
+        told(&mut *dialect, &chunk("Done."));
+        let out = told(&mut *dialect, &reply(2, json!({ "stopReason": stop })));
+        assert_eq!(broken(&out).is_some(), breaks, "{fields} {stop}");
+        let warned = bodies(&out).iter().any(|body| body["level"] == "warning");
+        assert_eq!(warned, warns, "{fields} {stop}");
+    }
+    for option in ["y", "n"] {
+        let mut dialect = under(Policy::Ask);
+        told(&mut *dialect, &call("c", edit("in_progress")));
+        asked(&mut *dialect, 5, json!({ "toolCallId": "c", "kind": "edit" }), option);
+        told(&mut *dialect, &chunk("Done."));
+        let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+        assert_eq!(broken(&out), None, "{option}");
     }
 }
 

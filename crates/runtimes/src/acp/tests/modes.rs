@@ -152,13 +152,166 @@ fn the_description_of_a_mode_says_what_it_does() {
     assert_eq!(said[0]["params"], json!({ "sessionId": "s", "modeId": "calm" }));
 }
 
+fn mode_is(mode: &str) -> Value {
+    update(json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode }))
+}
+
+fn option_is(value: &Value) -> Value {
+    let option = json!({ "id": "allow_all", "category": "permissions", "currentValue": value });
+    update(json!({ "sessionUpdate": "config_option_update", "configOptions": [option] }))
+}
+
+fn broken(out: &Out) -> Option<&str> {
+    out.signals.iter().find_map(|signal| match signal {
+        Signal::PolicyBroken { what } => Some(what.as_str()),
+        _ => None,
+    })
+}
+
+/// An agent in its first turn, in a mode that asks; the prompt is request 2.
+fn asking(policy: Policy) -> Box<dyn Dialect> {
+    let modes = json!([
+        { "id": "ask" },
+        { "id": "turbo", "description": "Runs every tool without asking" },
+        { "id": "odd" },
+        { "id": "plan" },
+    ]);
+    let opened = json!({ "sessionId": "s",
+        "modes": { "currentModeId": "ask", "availableModes": modes } });
+    let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
+    told(&mut *dialect, &reply(1, opened));
+    dialect
+}
+
 #[test]
-fn a_mode_that_the_agent_takes_by_itself_and_that_breaks_the_policy_is_a_warning() {
-    let changed = json!({ "sessionUpdate": "current_mode_update", "currentModeId": "acceptEdits" });
-    for (policy, level) in [(Policy::Ask, json!("warning")), (Policy::AllowAll, Value::Null)] {
-        let (mut dialect, _) = greeted(&Spec { policy, ..spec() }, json!({}));
-        told(&mut *dialect, &reply(1, json!({ "sessionId": "s" })));
-        let out = told(&mut *dialect, &update(changed.clone()));
-        assert_eq!(bodies(&out)[0]["level"], level);
+fn a_mode_that_the_agent_changes_is_set_back() {
+    for mode in ["turbo", "odd", "yolo"] {
+        let mut dialect = asking(Policy::Ask);
+        let out = told(&mut *dialect, &mode_is(mode));
+        assert!(bodies(&out).iter().any(|body| body["level"] == "warning"), "{mode}");
+        let said = frames(&out);
+        assert_eq!((&said[0]["method"], &said[0]["id"]), (&"session/set_mode".into(), &3.into()));
+        assert_eq!(said[0]["params"], json!({ "sessionId": "s", "modeId": "ask" }));
+        // Told twice, and left and taken up before the reply.
+        assert!(frames(&told(&mut *dialect, &mode_is(mode))).is_empty(), "{mode}");
+        let mut dialect = Acp.restore(&dialect.save()).unwrap();
+        let out = told(&mut *dialect, &reply(3, json!({})));
+        assert!(broken(&out).is_none() && ending(&out).is_none(), "{mode}");
+        told(&mut *dialect, &mode_is("ask"));
+        told(&mut *dialect, &chunk("Done."));
+        let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+        assert_eq!(ending(&out).unwrap().code, None, "{mode}");
     }
+}
+
+#[test]
+fn a_mode_that_stays_changed_ends_the_run() {
+    let mut dialect = asking(Policy::Ask);
+    told(&mut *dialect, &mode_is("turbo"));
+    let out = told(&mut *dialect, &refusal(3, -32_603, "no"));
+    let expected = "under ask the agent changed its mode to 'turbo', and when that was set back it \
+                    did not take the mode 'ask': no";
+    assert_eq!(broken(&out), Some(expected));
+
+    let mut dialect = asking(Policy::Deny);
+    told(&mut *dialect, &mode_is("turbo"));
+    told(&mut *dialect, &reply(3, json!({})));
+    let out = told(&mut *dialect, &mode_is("yolo"));
+    let expected = "under deny the agent changed its mode to 'yolo', which does not ask before it \
+                    acts, a second time";
+    assert_eq!(broken(&out), Some(expected));
+}
+
+#[test]
+fn a_reset_is_answered_before_the_turn_ends() {
+    // What the agent tells before it ends its turn, and whether that breaks the policy or is a warning.
+    let rows = [
+        ("turbo", None, true, false),
+        ("odd", None, false, true),
+        // The mode itself says more than a reply.
+        ("turbo", Some("ask"), false, false),
+    ];
+    for (mode, then, breaks, warns) in rows {
+        let mut dialect = asking(Policy::Ask);
+        told(&mut *dialect, &mode_is(mode));
+        if let Some(then) = then {
+            told(&mut *dialect, &mode_is(then));
+        }
+        told(&mut *dialect, &chunk("Done."));
+        let out = told(&mut *dialect, &reply(2, json!({ "stopReason": "end_turn" })));
+        assert_eq!(broken(&out).is_some(), breaks, "{mode} {then:?}");
+        let warned = bodies(&out).iter().any(|body| body["level"] == "warning");
+        assert_eq!(warned, warns, "{mode} {then:?}");
+    }
+}
+
+#[test]
+fn a_mode_that_keeps_the_policy_is_left() {
+    let rows = [(Policy::Ask, "plan"), (Policy::Deny, "ask"), (Policy::AllowAll, "turbo")];
+    for (policy, mode) in rows {
+        let out = told(&mut *asking(policy), &mode_is(mode));
+        assert!(out.frames.is_empty() && broken(&out).is_none(), "{policy:?} {mode}");
+        assert!(bodies(&out).iter().all(|body| body["level"] != "warning"), "{policy:?} {mode}");
+    }
+}
+
+#[test]
+fn an_unoffered_mode_cannot_be_set_back() {
+    for (mode, breaks) in [("acceptEdits", true), ("odd", false), ("default", false)] {
+        let (mut dialect, _) = greeted(&Spec { policy: Policy::Ask, ..spec() }, json!({}));
+        told(&mut *dialect, &reply(1, json!({ "sessionId": "s" })));
+        let out = told(&mut *dialect, &mode_is(mode));
+        assert_eq!(broken(&out).is_some(), breaks, "{mode}");
+        let warned = bodies(&out).iter().any(|body| body["level"] == "warning");
+        assert_eq!(warned, mode == "odd", "{mode}");
+    }
+}
+
+#[test]
+fn an_option_that_allows_everything_is_set_back() {
+    let mut dialect = asking(Policy::Ask);
+    let out = told(&mut *dialect, &option_is(&json!("on")));
+    let off = json!({ "sessionId": "s", "configId": "allow_all", "value": "off" });
+    assert_eq!(frames(&out)[0]["params"], off);
+    told(&mut *dialect, &reply(3, json!({})));
+    let out = told(&mut *dialect, &option_is(&json!("on")));
+    assert!(broken(&out).is_some());
+}
+
+#[test]
+fn a_mode_told_before_it_is_set_is_no_change() {
+    let (mut dialect, _) = greeted(&Spec { policy: Policy::Ask, ..spec() }, json!({}));
+    told(&mut *dialect, &reply(1, opened_in("yolo", &["yolo", "ask"])));
+    let out = told(&mut *dialect, &mode_is("yolo"));
+    assert!(out.frames.is_empty() && broken(&out).is_none());
+}
+
+#[test]
+fn a_trial_says_what_the_session_showed() {
+    use mode_trial::{ModeTrial, mode_requests, policies_tried};
+    let refused = |id: u64, code: i64| refusal(id, code, "no").to_string();
+    let accepted = |id: u64| reply(id, json!({})).to_string();
+    let row = |opened: Value, replies: &[String]| {
+        let opened = reply(1, opened).to_string();
+        let requests = mode_requests(&opened).len();
+        let printed = [&[opened], replies].concat().join("\n");
+        (requests, policies_tried(&printed))
+    };
+    let all = |trial: ModeTrial| {
+        Some([Policy::Deny, Policy::Ask, Policy::AllowReads].map(|it| (it, trial.clone())).into())
+    };
+    let yolo = || opened_in("yolo", &["yolo", "ask"]);
+    let no = "it did not take the mode 'ask': no";
+    assert_eq!(row(json!({ "sessionId": "s" }), &[]), (0, None));
+    assert_eq!(row(opened_in("ask", &["ask"]), &[]), (0, all(ModeTrial::Begun)));
+    assert_eq!(row(yolo(), &[accepted(2)]), (1, all(ModeTrial::Accepted)));
+    assert_eq!(
+        row(yolo(), &[refused(2, -32_601)]),
+        (1, all(ModeTrial::NotPossible(no.to_owned())))
+    );
+    assert_eq!(row(yolo(), &[refused(2, -32_000)]), (1, all(ModeTrial::Unknown)));
+    assert_eq!(row(yolo(), &[]), (1, all(ModeTrial::Unknown)));
+    // A refusal in a mode that asks or changes nothing changes nothing.
+    let (requests, tried) = row(opened_in("plan", &["plan", "ask"]), &[refused(2, -32_603)]);
+    assert_eq!((requests, tried), (1, all(ModeTrial::Begun)));
 }

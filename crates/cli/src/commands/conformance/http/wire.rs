@@ -146,6 +146,7 @@ impl Caller {
         }
         let what = format!("GET {path}");
         match tokio::time::timeout(self.patience, sent(what.clone(), request)).await {
+            // The timeout.
             Err(_) => {
                 let text = "no answer came in time".to_owned();
                 (Answer { what, text, ..Answer::default() }, None)

@@ -1,0 +1,17 @@
+//! Runs file work on the threads of the runtime that may block. The caller waits for it, so that a panic
+//! becomes an error of the caller.
+
+use crate::error::Error;
+
+/// Runs `work` and gives its answer; `doing` is for the error of a panic.
+pub(crate) async fn blocking<T: Send + 'static>(
+    doing: &'static str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the handle is awaited, and a panic becomes an error of the caller"
+    )]
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|cause| Error::unreadable(doing, cause))
+}
