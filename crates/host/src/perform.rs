@@ -7,6 +7,7 @@ use crate::drive::{Answered, Drive, Ending, Handing};
 use crate::ops::tool;
 use crate::supervise;
 use crate::upstream;
+use crate::workspace_check;
 use contract::event::{Body, Phase};
 use contract::limits::REMOTE_TERM_MS_MIN;
 use contract::plan::Lane;
@@ -187,6 +188,11 @@ impl Drive {
             let secret = self.house.keepsake_secret(self.run, self.attempt);
             // Without it a run that loses its keeper and its host loses words, not its end.
             let _ = crate::keepsake::leave(&self.spool, &secret, &plan.secrets);
+        }
+        if workspace_check::may_apply(self.bench.policy, &self.runtime.card().lanes) {
+            let secret = self.house.beginning_secret(self.run);
+            // Without it a host that takes over the run says that it cannot compare the workspace.
+            let _ = self.comparison.leave(&self.spool, &secret);
         }
         Ok(())
     }

@@ -232,8 +232,11 @@ pub fn exit_code(result: &RunResult) -> ExitCode {
     result.code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.row().exit))
 }
 
-/// Says why there is no answer, where an answer was all that was wanted.
+/// Says why there is no answer, or what was not checked, where an answer was all that was wanted.
 fn complain(result: &RunResult) {
+    if let Some(note) = crate::render::workspace_note(result) {
+        crate::terminal::remark(&format!("warning: {note}"));
+    }
     if let Some(code) = result.code {
         let message = result.message.clone().unwrap_or_else(|| code.row().message.to_owned());
         crate::terminal::complain(&Fault::new(code, message));

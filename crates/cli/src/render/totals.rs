@@ -6,7 +6,9 @@ use super::flow;
 use super::measure::{fit, width};
 use super::tone::{Colour, Tone};
 use super::{figures, tools};
-use contract::event::{DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase};
+use contract::event::{
+    DecidedBy, Decision, EndEvidence, Error, Phase, RunResult, TurnPhase, WorkspaceEvidence,
+};
 use contract::{Body, Code, Event, NanoUsd, Outcome, RunId, Timestamp};
 use engine::Ledger;
 use std::collections::VecDeque;
@@ -76,6 +78,8 @@ impl Totals {
                     self.denied_by_person += 1;
                 }
             }
+            // A run that another host took over goes on as before.
+            Body::Lifecycle(lifecycle) if lifecycle.phase == Phase::Adopted => {}
             Body::Lifecycle(lifecycle) => self.doing = phase(lifecycle.phase).to_owned(),
             Body::Turn(turn) => match turn.phase {
                 TurnPhase::Started => self.doing = "working".to_owned(),
@@ -132,9 +136,10 @@ impl Totals {
         };
         let (mark, tone) = mark(result.outcome);
         let denied = denied(result.denials);
-        // Work that was not allowed is no plain success.
-        let tone = match (result.outcome, &denied) {
-            (Outcome::Succeeded, Some(_)) => Tone::Tool,
+        let workspace = workspace_note(result);
+        // Work that was not allowed is no plain success, and neither is work that was not checked.
+        let tone = match (result.outcome, denied.is_some() || workspace.is_some()) {
+            (Outcome::Succeeded, true) => Tone::Tool,
             _ => tone,
         };
         let outcome = result.outcome.word().replace('_', " ");
@@ -159,6 +164,9 @@ impl Totals {
             if let Some(hint) = hint {
                 add(Tone::Strong, &format!("→ {hint}"));
             }
+        }
+        if let Some(note) = workspace {
+            add(Tone::Tool, &note);
         }
         // Whoever stopped the run knows why requests were denied.
         if result.denials > self.denied_by_person && result.outcome != Outcome::Cancelled {
@@ -249,6 +257,20 @@ fn denied(count: u32) -> Option<String> {
         0 => None,
         1 => Some("1 request denied".to_owned()),
         count => Some(format!("{} requests denied", figures::count(count.into()))),
+    }
+}
+
+/// Says that a workspace which must not change was not compared, or changed beside another run.
+pub fn workspace_note(result: &RunResult) -> Option<String> {
+    let note = result.evidence.workspace_note.as_deref().map(one_line).unwrap_or_default();
+    match result.evidence.workspace? {
+        WorkspaceEvidence::Compared => None,
+        WorkspaceEvidence::NotCompared => {
+            Some(format!("the workspace was not compared with its beginning: {note}"))
+        }
+        WorkspaceEvidence::ChangedBesideOtherRun => Some(format!(
+            "{note}; it is not counted against this run, because another run works there too"
+        )),
     }
 }
 
