@@ -49,6 +49,7 @@ pub use table::{RunRow, home_relative, runs_table, tail};
 pub use tasks::{task_sheet, tasks_table};
 pub use tokens::tokens_table;
 pub use tone::Colour;
+pub use totals::workspace_note;
 pub use worktrees::worktrees;
 
 use clean::Cleaner;

@@ -686,6 +686,25 @@ pub struct Evidence {
     pub forced: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
+    /// Whether the workspace was compared with its beginning; absent where the permission policy does
+    /// not forbid to change it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace: Option<WorkspaceEvidence>,
+    /// Why it was not compared, or what changed beside another run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_note: Option<String>,
+}
+
+/// What is known of changes in the workspace of a run that was not allowed to change it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorkspaceEvidence {
+    /// A change that was found ends the run as `policy_broken`.
+    Compared,
+    /// There may be changes.
+    NotCompared,
+    /// There are changes; another run works in the same directory and may have made them.
+    ChangedBesideOtherRun,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -127,7 +127,7 @@ table! {
     11 502 Backoff RemoteLost "remote_lost", "the connection to the remote was lost during the run", "run again";
     12 403 No PermissionDenied "permission_denied", "permission was denied", "allow it, or change --permission";
     12 403 No PermissionUnanswered "permission_unanswered", "the request for approval was not answered in time", "answer with `ostler answer`, or raise askTimeoutSec";
-    12 403 No PolicyBroken "policy_broken", "the agent acted against the permission policy", "the workspace may have changed: look at what it did, and run it with --worktree or another --permission";
+    12 403 No PolicyBroken "policy_broken", "the agent acted against the permission policy", "the workspace may have changed: look at what it did; if it may do that, give another --permission";
     12 403 No Forbidden "forbidden", "access is not allowed", "use the address that `ostler serve` printed, and a token of the needed scope";
     13 409 Requeue LeaseExpired "lease_expired", "the run lost its lease", "run again";
     13 409 Requeue FenceStale "fence_stale", "another run owns this task now", "nothing to do: the other run continues";
@@ -185,7 +185,7 @@ hints! {
     PortInUse, "choose another address", "choose another address";
     ProtocolError, "the line is in the events of the run", "read the run with show_run";
     NotFound, "GET the list of this kind, such as /api/v1/runs, for what there is", "call list_runs, list_tasks, list_agents or list_approvals for the names and ids";
-    PolicyBroken, "the workspace may have changed: read the events of the run, and give `workspace: worktree` or another `permission`", "the workspace may have changed: tell the person; `worktree: true` or another `permission` prevents it";
+    PolicyBroken, "the workspace may have changed: read the events of the run; if the agent may do that, give another `permission`", "the workspace may have changed: tell the person; if the agent may do that, give another `permission`";
 }
 
 impl Code {

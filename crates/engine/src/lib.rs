@@ -10,5 +10,5 @@ pub mod run;
 
 pub use run::{
     About, Ask, Booked, Covers, Effect, Greeting, Input, Ledger, Machine, MustCount, Now,
-    RunBudget, SessionSpent, Step, Terms, Testimony,
+    RunBudget, SessionSpent, Step, Terms, Testimony, WorkspaceCheck,
 };

@@ -23,6 +23,7 @@ use crate::supervise;
 use crate::trace::{self, Tracer};
 use crate::upstream::Upstream;
 use crate::workspace::Workspace;
+use crate::workspace_check::{self, Comparison};
 use crate::{Host, clock, keepsake};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
@@ -516,6 +517,15 @@ async fn adopted(
         None => (None, None),
     };
     let workspace = Workspace::again(Path::new(&row.cwd)).without(&house.data.private());
+    let workspace = Arc::new(workspace);
+    let policy = state.policy.unwrap_or(contract::Policy::AllowReads);
+    let comparison = if !workspace_check::may_apply(policy, &runtime.card().lanes) {
+        Comparison::NotNeeded
+    } else {
+        let (spool, secret) = (spool.clone(), house.beginning_secret(row.id));
+        let (workspace, git) = (Arc::clone(&workspace), house.trees.git().clone());
+        blocking(move || Comparison::find(&spool, &secret, workspace, git, policy)).await?
+    };
     let (answering, answers) = drive::answers();
     let errand = errand::of(host, row.task).await?;
     let mut standing = match errand {
@@ -533,7 +543,7 @@ async fn adopted(
         dialect,
         joiner: Default::default(),
         blind: seal.is_none().then_some(0),
-        beginning: None,
+        comparison,
         words: Words {
             seal: seal.clone().unwrap_or_default(),
             next_seq: row.head_seq + 1,
@@ -545,8 +555,8 @@ async fn adopted(
         bench: Bench {
             run: row.id,
             task: Arc::new(sheet(host, row).await?),
-            workspace: Arc::new(workspace),
-            policy: state.policy.unwrap_or(contract::Policy::AllowReads),
+            workspace,
+            policy,
             store: house.store.clone(),
             seal: seal.unwrap_or_default(),
             upstream: Arc::new(upstream),

@@ -24,7 +24,7 @@ use crate::skills::Mounts;
 use crate::supervise;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
-use crate::workspace_check::Beginning;
+use crate::workspace_check::Comparison;
 use crate::{Host, Inner, Shown};
 use contract::event::{
     Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
@@ -110,9 +110,8 @@ pub struct Drive {
     pub(crate) ending: Ending,
     /// Set when the run's secrets are not known: how many events were not kept because of it.
     pub(crate) blind: Option<u64>,
-    /// The workspace before the launch, where the policy forbids to change it; a host that adopted
-    /// the run does not have it.
-    pub(crate) beginning: Option<Beginning>,
+    /// The workspace before the launch, where the policy forbids to change it.
+    pub(crate) comparison: Comparison,
 }
 
 /// A second attempt, made ready with the first: a host that adopts the run has none.
@@ -358,7 +357,7 @@ impl Drive {
         if let Some(unkept @ 1..) = self.blind {
             self.pending.drafts.push(unkept_note(unkept));
         }
-        let changed = match intake.testimony() {
+        let workspace = match intake.testimony() {
             Some(testimony) if testimony.spawn_error.is_none() => self.compare_workspace().await,
             Some(_) | None => None,
         };
@@ -394,7 +393,7 @@ impl Drive {
                     forced: testimony.forced,
                     stderr_tail,
                     classified,
-                    changed,
+                    workspace,
                 })
             }
         };

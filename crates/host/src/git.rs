@@ -34,29 +34,19 @@ impl Git {
     /// The files below a directory of a repository that are tracked, or neither tracked nor ignored,
     /// by their paths from there, sorted. Names that are no UTF-8 are left out.
     pub fn files(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let mut names = self.files_and_repositories(dir)?;
-        names.retain(|name| !name.ends_with('/'));
-        Ok(names)
-    }
-
-    /// The same, and the repositories within that are not tracked, whose names end with a slash.
-    pub fn files_and_repositories(&self, dir: &Path) -> io::Result<Vec<String>> {
         if top(dir).is_none() {
             return Ok(Vec::new());
         }
-        let repository = Repository::open(self, dir)?;
-        let words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
-        let listed = repository.call(&words).from(dir).run()?;
-        if !listed.done {
-            return Err(io::Error::other("git does not list its files"));
-        }
-        let names = listed.out.split(|byte| *byte == 0);
-        let names = names.filter_map(|name| std::str::from_utf8(name).ok());
-        let names = names.filter(|name| !name.is_empty());
-        let mut names: Vec<String> = names.map(str::to_owned).collect();
-        names.sort_unstable();
-        names.dedup();
-        Ok(names)
+        let names = Repository::open(self, dir)?.names(dir)?;
+        let names = names.into_iter().filter_map(|name| String::from_utf8(name).ok());
+        Ok(names.filter(|name| !name.ends_with('/')).collect())
+    }
+
+    /// The file in which the person names patterns of ignored files for all repositories.
+    pub fn ignore_file(&self) -> Option<PathBuf> {
+        let home = || Some(PathBuf::from(self.environment.get("HOME")?).join(".config"));
+        let xdg = self.environment.get("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty());
+        Some(xdg.map(PathBuf::from).or_else(home)?.join("git/ignore"))
     }
 
     /// Removes what calls of a host that was killed left.

@@ -565,6 +565,11 @@ impl Inner {
         self.derived("keepsake", run, attempt.into())
     }
 
+    /// By which what is left of a workspace's beginning is known to be ours.
+    pub(crate) fn beginning_secret(&self, run: RunId) -> String {
+        self.derived("workspace beginning", run, 0)
+    }
+
     fn derived(&self, purpose: &str, run: RunId, number: u64) -> String {
         let key = blake3::derive_key("ostler 2026-11 secrets of one run", self.token.as_bytes());
         let text = format!("{purpose} {run} {number}");

@@ -8,6 +8,7 @@ use crate::drive::{Answered, Drive, Ending, Handing};
 use crate::ops::tool;
 use crate::supervise;
 use crate::upstream;
+use crate::workspace_check;
 use contract::event::{Body, Phase};
 use contract::limits::REMOTE_TERM_MS_MIN;
 use contract::plan::Lane;
@@ -190,6 +191,11 @@ impl Drive {
             if let Err(error) = crate::keepsake::leave(&self.spool, &secret, &plan.secrets) {
                 tracing::warn!(%error, "the secret values of the run cannot be kept for a next host");
             }
+        }
+        if workspace_check::may_apply(self.bench.policy, &self.runtime.card().lanes) {
+            let secret = self.house.beginning_secret(self.run);
+            // Without it a host that takes over the run says that it cannot compare the workspace.
+            let _ = self.comparison.leave(&self.spool, &secret);
         }
         Ok(())
     }

@@ -83,6 +83,11 @@ impl Workspace {
         &self.path
     }
 
+    /// The directories in the workspace that are shut, relative to it.
+    pub(crate) fn private_within(&self) -> impl Iterator<Item = &Path> {
+        self.private.iter().filter_map(|private| private.strip_prefix(&self.path).ok())
+    }
+
     /// The first `bytes_max` bytes of a regular file, and whether there is more.
     pub fn read(&self, path: &str, bytes_max: usize) -> Result<(Vec<u8>, bool), Fault> {
         let Part { bytes, more, .. } = self.read_from(path, 0, bytes_max)?;

@@ -211,6 +211,8 @@ fn closing(row: &RunRow, fence: u64, now: Timestamp) -> Batch {
             stopped_by: None,
             forced: None,
             note: Some(CLOSED.to_owned()),
+            workspace: None,
+            workspace_note: None,
         },
     };
     let released = Body::Lease(Lease { action: LeaseAction::Released, expires_at: None });

@@ -174,6 +174,8 @@ impl Holder {
             stopped_by: None,
             forced: None,
             note: None,
+            workspace: None,
+            workspace_note: None,
         };
         let body = Body::Result(RunResult {
             outcome: Outcome::Failed,

@@ -83,6 +83,8 @@ impl Maker {
                 stopped_by: None,
                 forced: None,
                 note: None,
+                workspace: None,
+                workspace_note: None,
             },
         });
         let event = self.seal.event(&Envelope { seq: first_seq, ..self.stamp }, &body, None);

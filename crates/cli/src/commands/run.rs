@@ -271,12 +271,14 @@ pub fn exit_code(result: &RunResult) -> ExitCode {
     result.code.map_or(ExitCode::SUCCESS, |code| ExitCode::from(code.row().exit))
 }
 
-/// Says why there is no answer, where an answer was all that was wanted, or that its budget was not
-/// checked.
+/// Says why there is no answer, or what was not checked, where an answer was all that was wanted.
 fn complain(result: &RunResult) {
     let unchecked = Some(Code::BudgetNotCountable.word()) == result.evidence.stopped_by.as_deref();
     if let (None, true, Some(note)) = (result.code, unchecked, &result.evidence.note) {
         crate::terminal::remark(note);
+    }
+    if let Some(note) = crate::render::workspace_note(result) {
+        crate::terminal::remark(&format!("warning: {note}"));
     }
     if let Some(code) = result.code {
         let message = result.message.clone().unwrap_or_else(|| code.row().message.to_owned());

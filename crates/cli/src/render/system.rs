@@ -53,8 +53,9 @@ pub fn line(
             (LeaseAction::Acquired | LeaseAction::Renewed | LeaseAction::Released, false) => None,
         },
         Body::Lifecycle(lifecycle) => {
-            // The closing lines say why a run was stopped, and the status line that it is.
-            let telling = matches!(lifecycle.phase, Phase::Waiting | Phase::Adopted);
+            // The closing lines say why a run was stopped, and the status line that it is. Another
+            // host takes a run over whenever `run -d` or `serve` is started, and nothing changes.
+            let telling = lifecycle.phase == Phase::Waiting;
             let why = lifecycle.why.as_deref().map(|why| format!(": {}", one_line(why)));
             let phase = totals::phase(lifecycle.phase);
             (telling || debug).then(|| format!("· {phase}{}", why.unwrap_or_default()))

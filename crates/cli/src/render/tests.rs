@@ -175,6 +175,33 @@ fn a_run_that_fails() {
 }
 
 #[test]
+fn a_taken_over_run_goes_on_without_a_word() {
+    let bodies = [
+        json!({"kind": "assistant_text", "text": "a peb", "block": "a", "delta": true}),
+        json!({"kind": "lifecycle", "phase": "adopted"}),
+        json!({"kind": "lease", "action": "renewed"}),
+        json!({"kind": "assistant_text", "text": "ble", "block": "a", "delta": true}),
+    ];
+    assert_eq!(screen(&bodies).lines().last(), Some("● a pebble"));
+    let debug = played(Renderer::new(80, Colour::Off, Detail::Debug), &bodies);
+    assert!(debug.contains("· taken over from an earlier host"), "{debug}");
+}
+
+#[test]
+fn a_workspace_that_was_not_compared_is_told_at_the_end() {
+    let with = |state: &str, note: &str| {
+        let evidence = json!({"end": "explicit", "workspace": state, "workspace_note": note});
+        screen(&[ended("succeeded", json!({"evidence": evidence}))])
+    };
+    let shown = with("not_compared", "it has too many files");
+    let told = "\n  the workspace was not compared with its beginning: it has too many files\n";
+    assert!(shown.contains("✓ succeeded") && shown.contains(told), "{shown}");
+    let shown = with("changed_beside_other_run", "1 file changed: a (new)");
+    assert!(shown.contains("\n  1 file changed: a (new); it is not counted"), "{shown}");
+    assert!(!with("compared", "").contains("workspace"));
+}
+
+#[test]
 fn a_run_that_is_stopped() {
     insta::assert_snapshot!(screen(&[
         json!({"kind": "permission", "ask_id": "ask_0190c8f2a1b47c3d8e9f00112233abcd", "title": "Run `rm -rf build`?", "options": [

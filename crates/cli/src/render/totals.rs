@@ -8,6 +8,7 @@ use super::tone::{Colour, Tone};
 use super::{RunIntro, SilentLimit, figures, tools};
 use contract::event::{
     BudgetLevel, DecidedBy, Decision, EndEvidence, Error, Origin, Phase, RunResult, TurnPhase,
+    WorkspaceEvidence,
 };
 use contract::{Body, Code, Event, NanoUsd, Outcome, RunId, Timestamp};
 use engine::Ledger;
@@ -84,6 +85,8 @@ impl Totals {
                     self.denied_by_person += 1;
                 }
             }
+            // A run that another host took over goes on as before.
+            Body::Lifecycle(lifecycle) if lifecycle.phase == Phase::Adopted => {}
             Body::Lifecycle(lifecycle) => {
                 let agent = one_line(&self.intro.agent);
                 let of_agent = lifecycle.phase == Phase::Starting && !agent.is_empty();
@@ -157,9 +160,10 @@ impl Totals {
         };
         let (mark, tone) = mark(result.outcome);
         let denied = denied(result.denials);
-        // Work that was not allowed is no plain success.
-        let tone = match (result.outcome, &denied) {
-            (Outcome::Succeeded, Some(_)) => Tone::Tool,
+        let workspace = workspace_note(result);
+        // Work that was not allowed is no plain success, and neither is work that was not checked.
+        let tone = match (result.outcome, denied.is_some() || workspace.is_some()) {
+            (Outcome::Succeeded, true) => Tone::Tool,
             _ => tone,
         };
         let outcome = result.outcome.word().replace('_', " ");
@@ -185,6 +189,9 @@ impl Totals {
             if let Some(hint) = hint {
                 add(Tone::Strong, &format!("→ {hint}"));
             }
+        }
+        if let Some(note) = workspace {
+            add(Tone::Tool, &note);
         }
         // Whoever stopped the run knows why requests were denied.
         if result.denials > self.denied_by_person && result.outcome != Outcome::Cancelled {
@@ -319,6 +326,20 @@ fn is_explained(result: &RunResult) -> bool {
         _ => false,
     };
     by_limit || matches!(result.outcome, Outcome::Succeeded | Outcome::Cancelled)
+}
+
+/// Says that a workspace which must not change was not compared, or changed beside another run.
+pub fn workspace_note(result: &RunResult) -> Option<String> {
+    let note = result.evidence.workspace_note.as_deref().map(one_line).unwrap_or_default();
+    match result.evidence.workspace? {
+        WorkspaceEvidence::Compared => None,
+        WorkspaceEvidence::NotCompared => {
+            Some(format!("the workspace was not compared with its beginning: {note}"))
+        }
+        WorkspaceEvidence::ChangedBesideOtherRun => Some(format!(
+            "{note}; it is not counted against this run, because another run works there too"
+        )),
+    }
 }
 
 /// What a reader of the evidence would want to know.

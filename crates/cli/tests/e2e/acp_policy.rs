@@ -63,6 +63,74 @@ fn a_file_that_changed_in_silence_ends_the_run() {
 }
 
 #[test]
+fn a_run_that_another_host_took_over_is_compared() {
+    for (act, code) in [("sleep 3; > made.txt", 12), ("sleep 3", 0)] {
+        let ostler = Ostler::new();
+        let agent = agent(&ostler, OPENED, act, SAYS);
+        let flags = ["do it", "--permission", "deny", "--json"];
+        let mut run = ostler.starts(&[&["run", "--acp", agent.as_str()], &flags[..]].concat());
+        let began = run.event("the agent to run", |event| event["phase"] == "running");
+        let elsewhere = ostler.instance.root().join("elsewhere");
+        std::fs::create_dir(&elsewhere).expect("a directory");
+        let mut detached = ostler.command(&["run", "-d", "demo", "hi"]);
+        let detached = detached.current_dir(elsewhere).output().expect("ostler starts");
+        assert!(detached.status.success(), "{detached:?}");
+        let said = run.finish();
+        assert_eq!(said.code, code, "{act}: {said:?}");
+        let id = began["run_id"].as_str().expect("an id");
+        let events = ostler.events(&["show", id, "--json"]);
+        assert!(events.iter().any(|event| event["phase"] == "adopted"), "{events:#?}");
+        let last = result(&events);
+        assert_eq!(last["evidence"]["workspace"], "compared", "{last}");
+        let message = last["message"].as_str().unwrap_or_default();
+        assert_eq!(message.contains("made.txt (new)"), code == 12, "{message}");
+    }
+}
+
+#[test]
+fn a_comparison_that_was_not_made_is_told() {
+    let ostler = Ostler::new();
+    let git = ostler.instance.work().join(".git");
+    std::fs::create_dir_all(git.join("objects")).expect("a directory");
+    std::fs::create_dir_all(git.join("refs")).expect("a directory");
+    std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").expect("a file");
+    let config = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tunheard = 1\n";
+    std::fs::write(git.join("config"), config).expect("a file");
+    let agent = agent(&ostler, OPENED, "> made.txt", SAYS);
+    let (said, last) = run(&ostler, &agent, "deny");
+    assert_eq!(
+        (said.code, &last["evidence"]["workspace"]),
+        (0, &"not_compared".into()),
+        "{said:?}"
+    );
+    let told = "the workspace was not compared with its beginning: the repository has the setting";
+    let run = ["run", "--acp", &agent, "do it", "--permission", "deny"];
+    let said = ostler.says(&run);
+    let closing = said.stdout.split_once("✓ succeeded").expect("a success").1;
+    assert!(closing.split_whitespace().collect::<Vec<_>>().join(" ").contains(told), "{closing}");
+    let said = ostler.says(&[&run[..], &["--quiet"]].concat());
+    assert_eq!((said.code, said.stdout.as_str()), (0, "ok\n"), "{said:?}");
+    assert!(said.stderr.contains(&format!("warning: {told}")), "{said:?}");
+}
+
+#[test]
+fn a_change_beside_another_run_is_told_and_not_counted() {
+    let ostler = Ostler::new();
+    let other = ostler.fake("--burst 1 --sleep-ms 6000");
+    let mut other = ostler.starts(&["run", "--process", &other, "x", "--json"]);
+    other.event("the other agent to run", |event| event["phase"] == "running");
+    let agent = agent(&ostler, OPENED, "> made.txt", SAYS);
+    let run = ["run", "--acp", &agent, "do it", "--permission", "deny", "--quiet"];
+    let said = ostler.says(&run);
+    assert_eq!(said.code, 0, "{said:?}");
+    let told = "another run works there too";
+    assert!(said.stderr.contains("made.txt (new)") && said.stderr.contains(told), "{said:?}");
+    let last = ostler.events(&["show", "last", "--json"]);
+    assert_eq!(result(&last)["evidence"]["workspace"], "changed_beside_other_run", "{last:#?}");
+    assert_eq!(other.finish().code, 0);
+}
+
+#[test]
 fn an_agent_whose_modes_are_not_known_is_not_prompted() {
     let opened = r#"{"jsonrpc":"2.0","id":1,"result":{"sessionId":"s","modes":{"currentModeId":"turbo","availableModes":[{"id":"turbo","name":"Turbo"}]}}}"#;
     let ostler = Ostler::new();

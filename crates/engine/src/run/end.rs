@@ -367,12 +367,12 @@ impl Machine {
     /// The process is gone. Nearly always the run is over with it; an agent that only did not know
     /// the conversation it was to take up is started once more, without it.
     pub(super) fn leave(&mut self, now: Now, testimony: Testimony, out: &mut Vec<Step>) {
-        if let Some(changed) = &testimony.changed {
+        if let Some(changed) = testimony.changed() {
             out.push(Step::Append(complaint(Code::PolicyBroken, Some(changed), None, None)));
-            self.broken = self.broken.take().or_else(|| Some(changed.clone()));
+            self.broken = self.broken.take().or_else(|| Some(changed.to_owned()));
         }
         let undisturbed =
-            self.stopped.is_none() && testimony.asked_by.is_none() && testimony.changed.is_none();
+            self.stopped.is_none() && testimony.asked_by.is_none() && testimony.changed().is_none();
         if !(self.turns.session_unknown && undisturbed && self.terms.attempt == 1) {
             self.take_word_at_exit(&testimony, out);
             return self.settle(now, &Gone::Ended(testimony), out);

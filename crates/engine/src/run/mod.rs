@@ -133,9 +133,32 @@ pub struct Testimony {
     pub stderr_tail: String,
     /// What the runtime makes of its own exit code and last words.
     pub classified: Option<Code>,
-    /// What changed in the workspace although the permission policy forbade it.
+    /// How the workspace compares with its beginning, where the permission policy forbids to change
+    /// it.
     #[serde(default)]
-    pub changed: Option<String>,
+    pub workspace: Option<WorkspaceCheck>,
+}
+
+/// A comparison of a workspace with its beginning; changes and reasons in words for a person.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WorkspaceCheck {
+    Unchanged,
+    Changed(String),
+    /// Another run worked there too, and may have made the changes.
+    ChangedBesideOtherRun(String),
+    NotCompared(String),
+}
+
+impl Testimony {
+    /// What changed in the workspace although the permission policy forbade it.
+    fn changed(&self) -> Option<&str> {
+        match self.workspace.as_ref()? {
+            WorkspaceCheck::Changed(what) => Some(what),
+            WorkspaceCheck::Unchanged
+            | WorkspaceCheck::ChangedBesideOtherRun(_)
+            | WorkspaceCheck::NotCompared(_) => None,
+        }
+    }
 }
 
 /// One run. See the head of this file.

@@ -3,11 +3,11 @@
 //! the exit code says; conflicts between the two are kept as a note.
 //! Pure judgement over facts: the events are appended by `mod.rs`.
 
-use super::Testimony;
 use super::end::{Said, Stopped, no_greeting};
 use super::uncounted::Uncountable;
 use super::watch::Clock;
-use contract::event::{self, Body, EndEvidence, Evidence, Outcome};
+use super::{Testimony, WorkspaceCheck};
+use contract::event::{self, Body, EndEvidence, Evidence, Outcome, WorkspaceEvidence};
 use contract::limits::{PREVIEW_BYTES, STDERR_TAIL_BYTES};
 use contract::speech::Draft;
 use contract::{Code, Timestamp};
@@ -73,6 +73,7 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
         (None, None, None) => by_process(facts),
     };
     let testimony = facts.gone.testimony();
+    let (workspace, workspace_note) = testimony.map_or((None, None), Testimony::of_workspace);
     let retry_at = facts.resets_at.filter(|_| judged.code.is_some_and(waits_for_reset));
     let salvaged = facts.said.is_some_and(|said| said.late && said.ending.code.is_none())
         && judged.code.is_some();
@@ -91,6 +92,8 @@ pub(super) fn judge(facts: &Facts<'_>) -> Verdict {
             forced: (facts.forced || testimony.is_some_and(|testimony| testimony.forced))
                 .then_some(true),
             note: note(facts, judged.code),
+            workspace,
+            workspace_note: workspace_note.map(|note| bounded(&note).to_owned()),
         },
     }
 }
@@ -322,6 +325,23 @@ impl Gone {
 }
 
 impl Testimony {
+    /// What the result says of the workspace, beside a change that ended the run.
+    fn of_workspace(&self) -> (Option<WorkspaceEvidence>, Option<String>) {
+        let (state, note) = match &self.workspace {
+            None => return (None, None),
+            Some(WorkspaceCheck::Unchanged | WorkspaceCheck::Changed(_)) => {
+                (WorkspaceEvidence::Compared, None)
+            }
+            Some(WorkspaceCheck::ChangedBesideOtherRun(what)) => {
+                (WorkspaceEvidence::ChangedBesideOtherRun, Some(what.clone()))
+            }
+            Some(WorkspaceCheck::NotCompared(why)) => {
+                (WorkspaceEvidence::NotCompared, Some(why.clone()))
+            }
+        };
+        (Some(state), note)
+    }
+
     /// How the process left, in words.
     fn left(&self) -> Option<String> {
         match (self.signal, self.exit_code) {

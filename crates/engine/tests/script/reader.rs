@@ -7,7 +7,7 @@ use contract::event::{StopReason, Usage};
 use contract::money::Basis;
 use contract::speech::{Ending, Limited, Question, Signal, ToolAnswer, ToolCall};
 use contract::{Code, CommandId, NanoUsd, RunId, Timestamp, Tokens};
-use engine::{Greeting, Input, MustCount, SessionSpent, Terms, Testimony};
+use engine::{Greeting, Input, MustCount, SessionSpent, Terms, Testimony, WorkspaceCheck};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -113,7 +113,7 @@ fn testimony(words: &Words<'_>) -> Testimony {
         forced: words.has("forced"),
         stderr_tail: words.get("stderr").map(sentence).unwrap_or_default(),
         classified: words.get("classified").map(code),
-        changed: words.get("changed").map(sentence),
+        workspace: words.get("changed").map(|what| WorkspaceCheck::Changed(sentence(what))),
     }
 }
 

@@ -203,6 +203,8 @@ impl Yard {
             stopped_by: None,
             forced: None,
             note: None,
+            workspace: None,
+            workspace_note: None,
         };
         let result = RunResult {
             outcome,

@@ -102,6 +102,8 @@ pub struct Call<'a> {
 enum Paths {
     AsTheyAre,
     AsPatterns,
+    /// As the command reads them; some take no other way.
+    AsTheCommandReads,
 }
 
 impl<'a> Call<'a> {
@@ -181,6 +183,13 @@ impl<'a> Call<'a> {
         self.arg("--pathspec-from-file=-").arg("--pathspec-file-nul").input(text.into_bytes())
     }
 
+    /// With paths on its input, for a command that refuses to be told how to read them. Each must
+    /// begin with `./`, so that none is read as anything but a path.
+    pub fn paths(mut self, paths: Vec<u8>) -> Self {
+        self.paths = Paths::AsTheCommandReads;
+        self.input(paths)
+    }
+
     /// For what may take long, because it touches all files.
     pub fn long(mut self) -> Self {
         self.ms_max = limits::GIT_TREE_MS_MAX;
@@ -240,6 +249,7 @@ impl<'a> Call<'a> {
         match self.paths {
             Paths::AsTheyAre => command.arg("--literal-pathspecs"),
             Paths::AsPatterns => command.arg("--noglob-pathspecs"),
+            Paths::AsTheCommandReads => &mut command,
         };
         for fixed in FIXED {
             command.args(["-c", fixed]);

@@ -7,7 +7,7 @@
 use super::Git;
 use super::call::Call;
 use crate::cleanup;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, symlink};
@@ -66,6 +66,7 @@ pub struct Repository {
     shadow: Shadow,
     /// Its configuration, as data. The last value of a key counts.
     config: BTreeMap<String, String>,
+    settings: [u8; 16],
 }
 
 /// The common directory that git is shown.
@@ -92,9 +93,10 @@ impl Repository {
             // Only the entry of a worktree has such a file; the repository itself has none.
             Err(_) => git_dir.clone(),
         };
-        let config = config(git, &common.join("config"))?;
+        let listed = listed(git, &common.join("config"))?;
+        let (config, settings) = (by_key(&listed), digest(&listed));
         let shadow = Shadow::make(git, &common, &config)?;
-        Ok(Self { git: git.clone(), top, git_dir, common, shadow, config })
+        Ok(Self { git: git.clone(), top, git_dir, common, shadow, config, settings })
     }
 
     pub fn call(&self, words: &[&str]) -> Call<'_> {
@@ -122,6 +124,44 @@ impl Repository {
 
     pub(super) fn git(&self) -> &Git {
         &self.git
+    }
+
+    /// The paths below a directory of the checkout that are tracked, or neither tracked nor ignored,
+    /// from there, sorted. Those of repositories within that are not tracked end with a slash.
+    pub fn names(&self, dir: &Path) -> io::Result<Vec<Vec<u8>>> {
+        let words = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
+        let listed = self.call(&words).from(dir).run()?;
+        if !listed.done {
+            return Err(io::Error::other("git does not list its files"));
+        }
+        let names = listed.out.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let mut names: Vec<Vec<u8>> = names.map(<[u8]>::to_vec).collect();
+        names.sort_unstable();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// Those of these paths, relative to a directory of the checkout, that are ignored.
+    pub fn ignored(&self, dir: &Path, paths: &[Vec<u8>]) -> io::Result<HashSet<Vec<u8>>> {
+        if paths.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let call = self.call(&["check-ignore", "-z", "--stdin"]).from(dir);
+        let asked: Vec<u8> =
+            paths.iter().flat_map(|path| [b"./", path.as_slice(), b"\0"].concat()).collect();
+        let answer = call.paths(asked).run()?;
+        // It also fails when none of them is ignored, and then has nothing to complain of.
+        if !answer.done && !answer.complaint.trim().is_empty() {
+            answer.good("reading which paths are ignored")?;
+            return Ok(HashSet::new());
+        }
+        let ignored = answer.out.split(|byte| *byte == 0);
+        Ok(ignored.filter_map(|name| name.strip_prefix(b"./")).map(<[u8]>::to_vec).collect())
+    }
+
+    /// A hash of its configuration, without what git notes of branches.
+    pub fn settings(&self) -> [u8; 16] {
+        self.settings
     }
 
     /// In whose name the person commits here: what the repository says, else what is the person's
@@ -194,16 +234,38 @@ fn ours(config: &BTreeMap<String, String>) -> io::Result<String> {
 
 /// A file of configuration as data: nothing is included and nothing acts on it.
 fn config(git: &Git, file: &Path) -> io::Result<BTreeMap<String, String>> {
+    Ok(by_key(&listed(git, file)?))
+}
+
+/// Its entries, each ended by a NUL: the key, and the value in the next line.
+fn listed(git: &Git, file: &Path) -> io::Result<Vec<u8>> {
     if !file.exists() {
-        return Ok(BTreeMap::new());
+        return Ok(Vec::new());
     }
     let words = ["config", "--no-includes", "--null", "--list", "--file"];
-    let listed = Call::alone(git, &words).arg(file).run()?.good("reading its configuration")?.out;
-    let listed = String::from_utf8_lossy(&listed);
+    Ok(Call::alone(git, &words).arg(file).run()?.good("reading its configuration")?.out)
+}
+
+fn by_key(listed: &[u8]) -> BTreeMap<String, String> {
+    let listed = String::from_utf8_lossy(listed);
     let entries = listed.split('\0').filter(|entry| !entry.is_empty());
     // A key without a value means yes.
     let entries = entries.map(|entry| entry.split_once('\n').unwrap_or((entry, "true")));
-    Ok(entries.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    entries.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+/// A hash of all entries but those of branches: they name no command, and git changes them when
+/// somebody pushes or checks out.
+fn digest(listed: &[u8]) -> [u8; 16] {
+    let mut hasher = blake3::Hasher::new();
+    for entry in listed.split_inclusive(|byte| *byte == 0) {
+        if !entry.starts_with(b"branch.") {
+            hasher.update(entry);
+        }
+    }
+    let mut digest = [0; 16];
+    hasher.finalize_xof().fill(&mut digest);
+    digest
 }
 
 /// What `.git` stands for: itself, or what it points to.

@@ -27,7 +27,7 @@ use crate::trace::{Tracer, warning};
 use crate::upstream::Upstream;
 use crate::usage;
 use crate::workspace::Workspace;
-use crate::workspace_check::{self, Beginning};
+use crate::workspace_check::{self, Beginning, Comparison};
 use crate::{Host, chance, clock};
 use contract::event::{Body, UserText};
 use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
@@ -104,7 +104,7 @@ struct Prepared {
     /// The workspace, where one was made for this run.
     fresh: Option<Fresh>,
     /// The workspace as it was before the launch, where the policy forbids to change it.
-    beginning: Option<Beginning>,
+    comparison: Comparison,
 }
 
 impl Prepared {
@@ -162,9 +162,13 @@ async fn prepare(
         again.plan.luggage.clone_from(&kept.luggage);
     }
     let seal = Seal::new(kept.secrets.iter().cloned());
-    let (beginning, uncompared) = match purpose {
-        Purpose::Start => beginning(host, &checked, identity.run).await?,
-        Purpose::Line => (None, None),
+    let comparison = match purpose {
+        Purpose::Start => comparison(host, &checked, identity.run).await?,
+        Purpose::Line => Comparison::NotNeeded,
+    };
+    let uncompared = match &comparison {
+        Comparison::NotPossible(why) => Some(workspace_check::not_compared(why)),
+        Comparison::NotNeeded | Comparison::With(_) => None,
     };
     let noted = noted.into_iter().chain(taken_up.warnings).chain(account.drafts);
     let warnings = noted.chain(uncompared).collect();
@@ -181,19 +185,15 @@ async fn prepare(
         warnings,
         session_spent,
         fresh,
-        beginning,
+        comparison,
     })
 }
 
 /// Looks at the workspace before the launch, where the policy forbids to change it. A workspace that
 /// cannot be compared does not keep the run from starting; the run says so.
-async fn beginning(
-    host: &Host,
-    checked: &Checked,
-    run: RunId,
-) -> Result<(Option<Beginning>, Option<Draft>), Fault> {
+async fn comparison(host: &Host, checked: &Checked, run: RunId) -> Result<Comparison, Fault> {
     if !workspace_check::applies(checked.policy, checked.lane) {
-        return Ok((None, None));
+        return Ok(Comparison::NotNeeded);
     }
     let others = locks::others(host, checked.workspace.path(), Some(run)).await?;
     let (workspace, policy) = (Arc::clone(&checked.workspace), checked.policy);
@@ -203,8 +203,8 @@ async fn beginning(
     })
     .await;
     Ok(match taken.map_err(|error| error.to_string()).flatten() {
-        Ok(beginning) => (Some(beginning.beside(!others.is_empty())), None),
-        Err(why) => (None, Some(workspace_check::not_compared(&why))),
+        Ok(beginning) => Comparison::With(Arc::new(beginning.beside(!others.is_empty()))),
+        Err(why) => Comparison::NotPossible(why),
     })
 }
 
@@ -521,7 +521,7 @@ fn drive(
     spawned: Spawned,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
-    let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, beginning, .. } =
+    let Prepared { checked, spec, plan, kept, seal, upstream, dialect, again, comparison, .. } =
         prepared;
     // A conversation that begins afresh has no past to be counted.
     let session_spent = match spec.session {
@@ -603,7 +603,7 @@ fn drive(
         pid: None,
         ending: Ending::Running,
         blind: None,
-        beginning,
+        comparison,
     })
 }
 
