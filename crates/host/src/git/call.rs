@@ -103,7 +103,7 @@ enum Paths {
     AsTheyAre,
     AsPatterns,
     /// As the command reads them; some take no other way.
-    AsTheCommandReads,
+    ByCommand,
 }
 
 impl<'a> Call<'a> {
@@ -186,7 +186,7 @@ impl<'a> Call<'a> {
     /// With paths on its input, for a command that refuses to be told how to read them. Each must
     /// begin with `./`, so that none is read as anything but a path.
     pub fn paths(mut self, paths: Vec<u8>) -> Self {
-        self.paths = Paths::AsTheCommandReads;
+        self.paths = Paths::ByCommand;
         self.input(paths)
     }
 
@@ -249,7 +249,7 @@ impl<'a> Call<'a> {
         match self.paths {
             Paths::AsTheyAre => command.arg("--literal-pathspecs"),
             Paths::AsPatterns => command.arg("--noglob-pathspecs"),
-            Paths::AsTheCommandReads => &mut command,
+            Paths::ByCommand => &mut command,
         };
         for fixed in FIXED {
             command.args(["-c", fixed]);
