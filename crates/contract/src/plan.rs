@@ -317,7 +317,8 @@ pub enum Rotation {
     },
 }
 
-/// When a conversation is begun anew: the name of this part in schemas, by which clients are generated.
+/// When a conversation is begun anew.
+// A type of its own, so that schemas name it: generators of clients make up names, even one twice.
 #[derive(JsonSchema)]
 pub struct RotationAfter {
     pub runs: Option<u32>,

@@ -174,7 +174,8 @@ pub enum ToolAnswer {
     },
 }
 
-/// Why a relayed tool gave no answer: the name of this part in schemas, by which clients are generated.
+/// Why a relayed tool gave no answer.
+// A type of its own, so that schemas name it: generators of clients make up names, even one twice.
 #[derive(JsonSchema)]
 pub struct ToolError {
     pub code: Code,

@@ -202,7 +202,7 @@ mod tests {
         ]);
         insta::assert_snapshot!(
             record(&fields).text(false),
-            @r#"2026-11-18T15:06:40.000Z WARN  host lease not renewed run=run_01 attempt=3 error="disk full while \"committing\"""#
+            @r#"2026-11-18T11:06:40.000Z WARN  host lease not renewed run=run_01 attempt=3 error="disk full while \"committing\"""#
         );
     }
 
@@ -215,7 +215,7 @@ mod tests {
         ]);
         insta::assert_snapshot!(
             record(&fields).json(),
-            @r#"{"ts":"2026-11-18T15:06:40.000Z","level":"warn","target":"host::drive","node":"host-1","message":"lease not renewed","attempt":3}"#
+            @r#"{"ts":"2026-11-18T11:06:40.000Z","level":"warn","target":"host::drive","node":"host-1","message":"lease not renewed","attempt":3}"#
         );
     }
 

@@ -346,9 +346,10 @@ fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
         card.requires.first().is_none_or(|required| is_there(&required.binary))
     };
     let adapters = here.config.file.adapters.iter().map(|(name, adapter)| {
-        // One that cannot be resolved cannot be started; that of a remote is not known.
+        // Whether a remote is there is not known.
         let ready = match config::program(name, here.config) {
             Ok(program) => program.as_deref().map(is_there),
+            // One that cannot be resolved cannot be started.
             Err(_) => Some(false),
         };
         views::adapter(name, adapter.kind.word(), ready)
