@@ -15,6 +15,7 @@ const INSIDE: &[(&str, &str, &str)] = &[
     ("agents", "hold", "a gate that the queue asks"),
     ("limits", "hold", "a gate that the queue asks"),
     ("locks", "hold", "a gate that the queue asks"),
+    ("fallback", "of", "what the runs of a task leave to the next one"),
     ("fallback", "handed_over", "what the queue tells the next one of a chain"),
     ("remove", "sweep", "the server's own housekeeping, by the configuration"),
     ("session", "open", "what `ostler remote` stands on; its skin is ca-http-v1"),

@@ -106,6 +106,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
         Ok(Followed::Ended(result)) => {
             hint(result, &audience.last_words(), context, &request, in_file)
         }
+        // An error of following is returned below.
         Ok(Followed::Left) | Err(_) => None,
     };
     audience.finish_with(advice.as_deref());

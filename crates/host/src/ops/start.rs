@@ -435,15 +435,11 @@ pub(crate) async fn start_new(
         Err(error) => {
             drive.abandon();
             discard(fresh).await;
-            return match error {
-                store::Error::Conflict { .. }
-                | store::Error::FenceStale { .. }
-                | store::Error::NotFound { .. }
-                    if in_line.is_some() =>
-                {
-                    Ok(Begun::TaskChanged)
-                }
-                error => Err(stored(error)),
+            let is_changed =
+                matches!(error.code(), Code::Conflict | Code::FenceStale | Code::NotFound);
+            return match in_line {
+                Some(_) if is_changed => Ok(Begun::TaskChanged),
+                Some(_) | None => Err(stored(error)),
             };
         }
     }

@@ -257,6 +257,7 @@ impl Listing<'_> {
                         Ok(found) if !self.is_private(&path) => {
                             self.insert_file(path, Stamp::of_file(&found))?;
                         }
+                        // A file that has gone meanwhile is missing in the listing, as it should be.
                         Ok(_) | Err(_) => {}
                     },
                 }
@@ -285,6 +286,7 @@ impl Listing<'_> {
         match std::fs::read_dir(self.path(dir)) {
             Ok(entries) => Ok(Some(entries)),
             Err(error) if is_too_long(&error) => Err(TOO_LONG.to_owned()),
+            // It has no entries that could be compared; its own stamp is in the listing.
             Err(_) => Ok(None),
         }
     }
@@ -298,6 +300,7 @@ impl Listing<'_> {
         match self.path(path).symlink_metadata() {
             Ok(found) => Ok(Some(found)),
             Err(error) if is_too_long(&error) => Err(TOO_LONG.to_owned()),
+            // What is gone or cannot be looked at is missing in the listing.
             Err(_) => Ok(None),
         }
     }
@@ -322,6 +325,7 @@ impl Listing<'_> {
     fn file_behind_link(&mut self, path: &Path) -> Result<(), String> {
         match path.metadata() {
             Ok(found) => self.insert_file(self.name(path), Stamp::of_file(&found)),
+            // A link that leads nowhere is compared as the link that it is.
             Err(_) => self.file(self.name(path)),
         }
     }
