@@ -169,7 +169,7 @@ fn a_mapping_is_checked_key_by_key_where_it_stands() {
     ostler.json: adapters.a.mapping.prompt: expected "stdin", "argument" or "file", found "stdn" (line 3, column 23)
     ostler.json: adapters.a.mapping.rules[0].when.type: expected a string, true or false, a number or an object, found null (line 4, column 41)
     ostler.json: adapters.a.mapping.rules[0].txt: unknown key (line 4, column 48)
-    ostler.json: adapters.a.mapping.rules[0].end.code: expected one of 56 words such as "internal_error", "usage", "method_not_allowed", found "agent_fail" (line 4, column 84)
+    ostler.json: adapters.a.mapping.rules[0].end.code: expected one of 57 words such as "internal_error", "usage", "method_not_allowed", found "agent_fail" (line 4, column 84)
     "#);
     let visible = r#"{"adapters": {"a": {"type": "cli", "binary": "x", "mapping": {
         "args": ["${KEY}"], "policies": {"allow-all": []},
