@@ -27,7 +27,8 @@ pub fn launch_plan(
     page.say("command", &command_line(plan));
     page.say("cwd", &one_line(&home_relative(Path::new(&run.cwd), home)));
     page.say("stdin", &word(&plan.stdin));
-    let sources: [(&str, fn(&EnvSource) -> bool); 4] = [
+    type IsOf = fn(&EnvSource) -> bool;
+    let sources: [(&str, IsOf); 4] = [
         ("set by the runtime", |source| matches!(source, EnvSource::Runtime { .. })),
         ("set by the configuration", |source| matches!(source, EnvSource::Config { .. })),
         ("--env", |source| matches!(source, EnvSource::Flag)),
