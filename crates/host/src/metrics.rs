@@ -224,7 +224,7 @@ mod tests {
         let server = FromServer { version: "1.2.3", watchers: 2 };
         let text = text(&host, server).await.unwrap();
         for line in [
-            "# TYPE ostler_runs_ended_total counter",
+            "# TYPE ostler_events_total counter",
             "# TYPE ostler_commit_seconds histogram",
             "# HELP ostler_approvals_open Requests that wait for a person's approval",
             "ostler_build_info{version=\"1.2.3\"} 1",

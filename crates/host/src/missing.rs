@@ -11,7 +11,9 @@ pub(crate) fn told(card: &Card, error: &str) -> Option<Draft> {
     let named = |binary: &str| words().any(|word| word == binary);
     let of_card = card.requires.iter().find(|wanted| named(&wanted.binary));
     let of_card = of_card.map(|wanted| wanted.install_hint.clone());
-    let install = of_card.or_else(|| words().find_map(registry::install_hint))?;
+    // Whoever configured a path knows where the program comes from.
+    let names = || words().filter(|word| !word.contains('/'));
+    let install = of_card.or_else(|| names().find_map(registry::install_hint))?;
     let how = match install.starts_with("see ") {
         true => format!("install it ({install})"),
         false => format!("install it with `{install}`"),

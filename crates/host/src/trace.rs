@@ -60,8 +60,9 @@ impl Tracer {
 
     /// Makes the trace durable.
     pub fn sync(&self) {
+        let Some(trace) = &self.trace else { return };
         // The run has ended and its events are stored; only the operator is left to tell.
-        if let Some(Err(error)) = self.trace.as_ref().map(Trace::sync) {
+        if let Err(error) = trace.sync() {
             tracing::warn!(%error, "the trace of the run may be lost if the machine fails now");
         }
     }

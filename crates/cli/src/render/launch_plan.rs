@@ -29,8 +29,8 @@ pub fn launch_plan(
     page.say("stdin", &word(&plan.stdin));
     type IsOf = fn(&EnvSource) -> bool;
     let sources: [(&str, IsOf); 4] = [
-        ("set by the runtime", |source| matches!(source, EnvSource::Runtime { .. })),
-        ("set by the configuration", |source| matches!(source, EnvSource::Config { .. })),
+        ("from the runtime", |source| matches!(source, EnvSource::Runtime { .. })),
+        ("from ostler.json", |source| matches!(source, EnvSource::Config { .. })),
         ("--env", |source| matches!(source, EnvSource::Flag)),
         ("passed if set", |source| matches!(source, EnvSource::Card | EnvSource::Passthrough)),
     ];
@@ -115,7 +115,7 @@ mod tests {
         command   claude -p 'it'\''s on' --verbose
         cwd       ~/parser
         stdin     stream json
-        env       set by the configuration: KEY
+        env       from ostler.json: KEY
                   --env: MINE
                   passed if set: 2 that every agent gets, such as PATH
 

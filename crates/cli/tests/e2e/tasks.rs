@@ -379,12 +379,13 @@ fn a_task_with_a_budget_that_cannot_be_counted_is_not_started() {
     let keys = json!({ "adapter": "late", "permission": "allow-all" });
     let mut yard = Yard::of(&[("a", keys)]);
     yard.serve();
-    for budget in [["--budget-usd", "0.01"], ["--budget-tokens", "100"]] {
+    let rows = [(["--budget-usd", "0.01"], "$0.01"), (["--budget-tokens", "100"], "100 tokens")];
+    for (budget, limit) in rows {
         let task = yard.add("x", &budget);
         let sheet = yard.until_is(&task, "failed");
         assert_eq!((&sheet["code"], &sheet["runs"]), (&"budget_not_countable".into(), &json!([])));
         let note = sheet["note"].as_str().unwrap_or_default();
-        assert!(note.contains(budget[0]), "{note}");
+        assert!(note.contains(limit), "{note}");
     }
     // The program of this adapter is no agent, so the run is started and fails.
     let task = yard.add("x", &["--budget-usd", "0.01", "--budget-best-effort"]);

@@ -29,7 +29,7 @@ fn each_clock_names_itself_and_its_limit() {
             json!({ "firstOutputSec": 1.5 }),
             vec!["--silent"],
             "timeout_first_output",
-            "first output 1500 ms",
+            "first output 1.5 s",
         ),
         (json!({ "silenceSec": 1 }), vec!["--wait-shutdown"], "timeout_silence", "silence 1 s"),
     ];

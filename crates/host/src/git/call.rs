@@ -71,9 +71,15 @@ impl Answer {
         if self.done {
             return Ok(self);
         }
-        let complaint = self.complaint.lines().next().unwrap_or("git gives no reason").trim();
-        Err(io::Error::other(format!("{what}: {complaint}")))
+        Err(io::Error::other(format!("{what}: {}", reason(&self.complaint))))
     }
+}
+
+/// The line that says why git failed: before it git may tell what it is doing.
+fn reason(complaint: &str) -> &str {
+    let is_reason = |line: &&str| line.starts_with("fatal: ") || line.starts_with("error: ");
+    let found = complaint.lines().find(is_reason).or_else(|| complaint.lines().next());
+    found.map_or("git gives no reason", str::trim)
 }
 
 /// How an answer that is too long ends.

@@ -78,8 +78,17 @@ async fn found(host: &Host, request: RunRequest, row: RunRow) -> Result<Started,
     }
     let started = Started { run_id: row.id, task_id: row.task };
     let driven = row.outcome.is_some() || host.inner.is_here(row.id);
-    if !driven && adopt::is_unlaunched(host, &row) {
-        launch(host, request, &row).await?;
+    if !driven && row.pid.is_none() {
+        // A keeper whose host ended before the launch removes its spool; until then the run looks as if
+        // it were launched.
+        let spool = host.inner.data.spool(row.id, 1);
+        let ended = supervise::spawn_blocking("wait for keeper", move || adopt::await_end(&spool));
+        ended.await.map_err(|error| {
+            Fault::new(Code::InternalError, format!("waiting for a keeper: {error}"))
+        })?;
+        if adopt::is_unlaunched(host, &row) {
+            launch(host, request, &row).await?;
+        }
     }
     Ok(started)
 }

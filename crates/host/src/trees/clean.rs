@@ -68,9 +68,9 @@ impl Trees {
         let work = &tree.record.work;
         if let Some(worktree) = &tree.record.worktree {
             if let Some(entry) = worktree.entry(work) {
+                // The directory of all entries stays, although git removes it with the last of them:
+                // another run may be about to make its entry there.
                 cleanup::remove_dir(&entry);
-                // As git does it, the last worktree takes the directory with it; others are still in it.
-                let _ = fs::remove_dir(worktree.common.join("worktrees"));
             }
             if let Err(error) = self.remove_branch(worktree, branch)
                 && error.kind() != io::ErrorKind::NotFound
