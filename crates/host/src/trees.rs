@@ -21,10 +21,13 @@ pub use give_back::{GivenBack, How};
 pub(crate) use holds::{Holds, UnappliedWork};
 pub(crate) use make::{Kind, Wanted};
 
+use crate::clock;
 use crate::data::write_private;
 use crate::git::Git;
 use crate::keepsake;
-use contract::{Code, Fault, RunId};
+use contract::{Code, Fault, RunId, limits};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -32,6 +35,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// All workspaces that are ours.
 #[derive(Debug)]
@@ -91,6 +95,8 @@ pub(crate) struct Tree {
 }
 
 const RECORD: &str = "tree.json";
+/// How long to wait before a lock of worktrees is asked for again.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where a workspace below a data directory came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -257,6 +263,27 @@ impl Tree {
 }
 
 impl Worktree {
+    /// Keeps other processes of Ostler from making or removing worktrees of the same repository, until
+    /// the lock is dropped: `git worktree add` fails on an entry that another call has half written. A
+    /// file system without such locks is used without one.
+    fn lock(&self) -> io::Result<Option<fs::File>> {
+        let dir = fs::File::open(&self.common)?;
+        let until_ms = clock::now().mono_ms + limits::GIT_TREE_MS_MAX;
+        loop {
+            match rustix::fs::flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(Some(dir)),
+                Err(Errno::WOULDBLOCK) if clock::now().mono_ms < until_ms => {
+                    std::thread::sleep(LOCK_PAUSE);
+                }
+                Err(Errno::WOULDBLOCK) => {
+                    let message = "another process has been making worktrees of it for too long";
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                Err(_without_locks) => return Ok(None),
+            }
+        }
+    }
+
     /// What git keeps of the worktree in the person's repository. Found by where it leads: git gives
     /// it a name of its own choice.
     fn entry(&self, work: &Path) -> Option<PathBuf> {

@@ -67,6 +67,8 @@ impl Trees {
     pub fn clean(&self, tree: &Tree, branch: Branch) {
         let work = &tree.record.work;
         if let Some(worktree) = &tree.record.worktree {
+            // Without the lock it is removed all the same; a run that makes one then may fail.
+            let _lock = worktree.lock();
             if let Some(entry) = worktree.entry(work) {
                 // The directory of all entries stays, although git removes it with the last of them:
                 // another run may be about to make its entry there.

@@ -152,6 +152,7 @@ impl Making {
         else {
             return Ok(());
         };
+        let _lock = worktree.lock()?;
         match fs::create_dir(worktree.common.join("worktrees")) {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
