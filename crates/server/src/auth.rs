@@ -296,8 +296,6 @@ pub async fn check(State(app): State<App>, request: Request, next: Next) -> Resp
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let method = request.method().clone();
     let begun_ms = host::clock::now().mono_ms;
-    // A command that hosts must not leave while it starts a run for another command.
-    let _stay = app.host.attach();
     let response = match admit(&app, request).await {
         Ok(request) => keyed::answer(&app, request, next).await,
         Err(fault) => Problem(fault).into_response(),

@@ -36,7 +36,10 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Asked, Fault> {
         };
         let (host, request) = (host.clone(), request.clone());
         // Who asked may hang up: what is durable by then must be driven all the same.
+        // A command that hosts stays while it starts a run for another command.
+        let stay = host.attach();
         let started = supervise::spawn("start run", async move {
+            let _stay = stay;
             let begun = start_once(&host, request, run, in_line).await;
             if let Some(attending) = attending {
                 attending.came_to(&begun).await;
