@@ -186,7 +186,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether the command is a server, which has a log by default.
+    /// Servers have a log by default; other commands do not.
     pub fn serves(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Remote(_) | Self::BackgroundHost)
     }

@@ -29,7 +29,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 
-/// What the arguments say about the log.
+/// The arguments that set up the log.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct LogFlags {
     /// What is logged to standard error: off, error, warn, info, debug or trace, or by component such

@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 const NAME: &str = "keepsake";
 /// More than all values of a run together may have.
 const BYTES_MAX: u64 = 64 << 20;
-/// How a file begins whose values are encrypted with AES-256-GCM: this, a nonce, the ciphertext and its
-/// tag. A file of an earlier version begins with a hash instead (`earlier`).
+/// The beginning of a file whose values are encrypted with AES-256-GCM. A nonce, the ciphertext and its
+/// tag follow. A file of an earlier version begins with a hash instead (`earlier`).
 const MAGIC: &[u8; 16] = b"ostler secrets 2";
 
 fn path(spool: &Path) -> PathBuf {

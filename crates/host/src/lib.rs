@@ -445,7 +445,7 @@ impl Inner {
         self.live().contains_key(&run)
     }
 
-    /// How many runs are driven here, and how many requests for approval they have open.
+    /// Counts the runs that are driven here and their open requests for approval.
     pub(crate) fn live_counts(&self) -> (usize, usize) {
         let live = self.live();
         (live.len(), live.values().map(|live| live.shown.asks.len()).sum())

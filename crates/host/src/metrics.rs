@@ -15,7 +15,7 @@ use prometheus::{
 use std::sync::LazyLock;
 use tokio::sync::Mutex;
 
-/// What was counted since this process began.
+/// Counters since the start of this process, and gauges.
 pub struct Metrics {
     registry: Registry,
     pub(crate) runs_started: IntCounter,
@@ -35,7 +35,7 @@ pub struct Metrics {
     standing: Standing,
 }
 
-/// What is asked when the metrics are read.
+/// Gauges that are set when the metrics are read.
 struct Standing {
     build: IntGaugeVec,
     runs: IntGaugeVec,
@@ -64,7 +64,7 @@ pub fn metrics() -> &'static Metrics {
     &METRICS
 }
 
-/// What only the caller knows.
+/// Values that only the HTTP server knows.
 #[derive(Debug, Clone, Copy)]
 pub struct FromServer<'a> {
     pub version: &'a str,

@@ -20,7 +20,7 @@ impl Drive {
     }
 }
 
-/// What a stored event means to an operator.
+/// A stored event that an operator needs to know of.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RunRecord {
     Phase { phase: Phase, pid: Option<u32>, isolation: Option<String> },
@@ -122,29 +122,24 @@ impl RunEnd {
     fn log(self) {
         let Self { outcome, code, exit_code, signal, duration_ms, tokens, usd, denials } = self;
         let (outcome, code) = (outcome.word(), code.map(Code::word));
+        macro_rules! record {
+            ($level:ident) => {
+                tracing::$level!(
+                    outcome,
+                    code,
+                    exit_code,
+                    signal,
+                    duration_ms,
+                    tokens,
+                    usd,
+                    denials,
+                    "run ended"
+                )
+            };
+        }
         match self.outcome {
-            Outcome::Succeeded | Outcome::Cancelled => tracing::info!(
-                outcome,
-                code,
-                exit_code,
-                signal,
-                duration_ms,
-                tokens,
-                usd,
-                denials,
-                "run ended"
-            ),
-            Outcome::Failed | Outcome::TimedOut | Outcome::Lost => tracing::warn!(
-                outcome,
-                code,
-                exit_code,
-                signal,
-                duration_ms,
-                tokens,
-                usd,
-                denials,
-                "run ended"
-            ),
+            Outcome::Succeeded | Outcome::Cancelled => record!(info),
+            Outcome::Failed | Outcome::TimedOut | Outcome::Lost => record!(warn),
         }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) struct Tree {
 }
 
 const RECORD: &str = "tree.json";
-/// How long to wait before a lock of worktrees is asked for again.
+/// The pause between two attempts to lock the worktrees of a repository.
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Where a workspace below a data directory came from.

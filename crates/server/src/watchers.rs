@@ -46,7 +46,7 @@ impl Watchers {
         self.place_of(caller.into())
     }
 
-    /// How many watch.
+    /// Counts the connected watchers.
     pub fn count(&self) -> usize {
         self.lock().values().sum()
     }

@@ -183,7 +183,7 @@ impl Audience {
         }
     }
 
-    /// What the agent said of its failure beside the message, as far as it was shown to people.
+    /// The agent's own words about its failure besides the message, if people were shown them.
     pub fn last_words(&self) -> String {
         match self {
             Self::People(people) => people.renderer.last_words(),

@@ -44,7 +44,7 @@ pub struct Follow<'a> {
     on_interrupt: OnInterrupt,
     /// What was wished here and no host has taken yet.
     wishes: VecDeque<(CommandId, Wish)>,
-    /// How long the run may take; absent where that is not known or not limited.
+    /// The longest time the run may take; absent if it is unknown or unlimited.
     pub run_ms_max: Option<u64>,
     /// When the run's first event came.
     begun_at: Option<Timestamp>,

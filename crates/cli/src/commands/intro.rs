@@ -1,4 +1,4 @@
-//! What is said of a run before its first event, from its request or from its row.
+//! The introduction of a run before its first event, made from its request or its row.
 
 use crate::hosting::Place;
 use crate::render::{RunIntro, SilentLimit, home_relative};

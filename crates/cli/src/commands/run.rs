@@ -154,7 +154,7 @@ fn hint(
     mistaken.or_else(|| run_env::hint(result, last_words, &context.surroundings.vars, request))
 }
 
-/// How long a run may take by its clock and its budget; absent where nothing limits it.
+/// The longest time a run may take by its clock and its budget; absent if nothing limits it.
 fn run_ms_max(request: &RunRequest) -> Option<u64> {
     let wall = request.adapter.as_ref().and_then(|adapter| adapter.clocks.wall);
     let wall = wall.map_or(Some(limits::WALL_MS), Limit::ms);

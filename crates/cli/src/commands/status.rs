@@ -83,7 +83,7 @@ async fn look(client: &Client) -> Result<Status, Fault> {
     })
 }
 
-/// What needs attention, in the order in which a person should see it.
+/// Lists the matters that need attention, the most urgent first.
 fn attention(status: &Status) -> Vec<Attention> {
     let mut found = Vec::new();
     if let Some(code) = status.store["code"].as_str() {

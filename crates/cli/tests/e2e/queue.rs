@@ -209,7 +209,7 @@ fn the_reason_of_a_rejection_is_the_next_prompt_of_the_same_conversation() {
 }
 
 #[test]
-fn a_rejected_task_whose_agent_changed_its_runtime_is_handed_over() {
+fn rejected_task_of_a_changed_runtime_is_handed_over() {
     let mut yard = Yard::of(&[]);
     let root = yard.ostler.instance.root().to_owned();
     let fake = testkit::fake_agent().display().to_string();

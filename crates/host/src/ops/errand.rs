@@ -208,7 +208,7 @@ fn of_link(request: RunRequest, named: &Named) -> RunRequest {
     }
 }
 
-/// How the next run of a task continues an earlier one.
+/// The way in which the next run of a task continues an earlier one.
 enum Earlier {
     /// The agent resumes its own conversation.
     Resumed(Resume),

@@ -38,7 +38,7 @@ pub(crate) struct HandedOver {
 }
 
 impl HandedOver {
-    /// What these runs of a task leave, the oldest first.
+    /// Collects the past of these runs of a task, the oldest first.
     pub async fn of(host: &Host, runs: &[RunId]) -> Result<Self, Fault> {
         let past = resume::past(host, runs).await?;
         let last = match runs.last() {

@@ -52,7 +52,7 @@ impl Stage {
         self.dir.path().canonicalize().unwrap()
     }
 
-    /// How many worktrees git knows beside the checkout.
+    /// Counts the worktrees that git knows besides the checkout.
     fn entries(&self) -> usize {
         fs::read_dir(self.repo().join(".git/worktrees")).map_or(0, Iterator::count)
     }

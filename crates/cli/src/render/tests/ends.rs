@@ -1,4 +1,4 @@
-//! How the end of a run is told: one reason, once, and nothing of what Ostler did itself.
+//! The closing lines of a run: one reason, told once, without the effects of Ostler's own stop.
 
 use super::*;
 
