@@ -1,13 +1,13 @@
 //! The only reader of files and environment. `Surroundings` is gathered once, at the top of the
 //! program; everything below is handed what it needs from it. A configuration comes from the place
 //! a person named or from their own configuration directory, never from the current directory: a
-//! repository must not name commands to run. `file` is the shape, `read` the checking, `resolve`
-//! how a name becomes something to run, `check` and `show` what `ostler config` prints.
+//! repository must not name commands to run. The shape of the file is `contract::config`; `read` checks
+//! against it, `resolve` makes something to run of a name, and `check` and `show` are what
+//! `ostler config` prints.
 
 mod check;
 mod command_line;
 mod expected;
-pub mod file;
 mod hired;
 mod init;
 pub mod log_level;
@@ -19,13 +19,12 @@ mod resolve;
 mod show;
 pub mod skills;
 mod values;
-pub mod words;
 
 pub use command_line::split as split_words;
 pub use hired::Book;
 pub use init::TEMPLATE;
 pub use nearest::{did_you_mean, nearest};
-pub use read::{Finding, Level, schema};
+pub use read::{Finding, Level};
 pub use resolve::{
     Config, Flags, Resolved, acp_adapter, http_adapter, names, process_adapter, program, resolve,
     resolve_adapter, resolve_with,
@@ -33,6 +32,7 @@ pub use resolve::{
 pub use show::{command_shown, show};
 pub use values::shared_budgets;
 
+pub use contract::config::{file, schema, words};
 use contract::{Code, Fault, limits};
 use host::ops::run::Where;
 use std::collections::BTreeMap;

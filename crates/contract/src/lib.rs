@@ -10,6 +10,7 @@ pub mod amount;
 mod canon;
 pub mod card;
 pub mod command;
+pub mod config;
 pub mod diagnosis;
 pub mod event;
 pub mod fault;

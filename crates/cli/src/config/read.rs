@@ -66,16 +66,9 @@ impl Reading {
     }
 }
 
-/// The JSON Schema of the file.
-pub fn schema() -> Value {
-    let mut schema = schemars::schema_for!(File).to_value();
-    schema["title"] = json!("The configuration of Ostler (ostler.json)");
-    schema
-}
-
 /// Reads a text. Never fails: what is wrong is among the findings.
 pub fn read(text: &str) -> Reading {
-    let schema = schema();
+    let schema = contract::config::schema();
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut walk = Walk {
         text,

@@ -15,9 +15,6 @@ pub(super) mod command_line;
 #[path = "../../../../crates/cli/src/config/expected.rs"]
 pub(super) mod expected;
 #[allow(dead_code, reason = "the product uses all of it")]
-#[path = "../../../../crates/cli/src/config/file.rs"]
-pub(super) mod file;
-#[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/log_level.rs"]
 pub(super) mod log_level;
 #[allow(dead_code, reason = "the product uses all of it")]
@@ -38,10 +35,8 @@ pub(super) mod resolve;
 #[allow(dead_code, reason = "the product uses all of it")]
 #[path = "../../../../crates/cli/src/config/show.rs"]
 pub(super) mod show;
-#[allow(dead_code, reason = "the product uses all of it")]
-#[path = "../../../../crates/cli/src/config/words.rs"]
-pub(super) mod words;
 
+pub(super) use contract::config::{file, words};
 pub(super) use resolve::Config;
 
 pub const TARGET: Target = Target {

@@ -2,7 +2,7 @@
 //! may be `unlimited`; a duration such as `10m` is seconds by the time it comes here. Each reads and writes exactly what its schema says; 0 seconds stands for the
 //! default everywhere.
 
-use contract::plan::Limit;
+use crate::plan::Limit;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn seconds_schema() -> Value {
     json!({ "type": "number", "minimum": 0 })
 }
 
-/// A text such as `10m`, which is read as seconds (`read.rs`).
+/// A text such as `10m`, which is read as seconds (`crates/cli/src/config/read.rs`).
 fn duration_schema() -> Value {
     json!({ "type": "string", "pattern": "^[0-9.]+(ms|s|m|h)?$" })
 }

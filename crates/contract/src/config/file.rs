@@ -1,11 +1,11 @@
 //! The shape of `ostler.json`, as it is written: one struct per object, camelCase, every key with
 //! the sentence that `ostler config schema` prints. The schema made from these structs is also what
-//! a file is checked against (`read.rs`), so a key exists here or nowhere. Nothing is resolved
-//! here: see `resolve.rs`.
+//! a file is checked against (`crates/cli/src/config/read.rs`), so a key exists here or nowhere.
+//! Nothing is resolved here: see `crates/cli/src/config/resolve.rs`.
 
 use super::words::*;
-use contract::Policy;
-use contract::mapping::Mapping;
+use crate::Policy;
+use crate::mapping::Mapping;
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
