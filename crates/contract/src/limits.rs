@@ -338,6 +338,12 @@ limits! {
     TOOL_CALLS_OPEN_MAX: usize = 64;
     /// One answer of an MCP server of the configuration that is reached by HTTP.
     MCP_ANSWER_BYTES_MAX: usize = 8 * MIB;
+    /// Tools of one MCP server of the configuration that are offered.
+    MCP_TOOLS_MAX: usize = 256;
+    /// Characters of one progress message of an MCP server that are passed on.
+    MCP_PROGRESS_CHARS_MAX: usize = 1_000;
+    /// Reports of progress of one call that wait for a caller that is slower than its server.
+    MCP_PROGRESS_QUEUE_MAX: usize = 64;
     /// Addresses of earlier hosts at which one host listens for the agents of runs it took over.
     DOORS_MAX: usize = 64;
     /// Rules in one mapping.

@@ -201,6 +201,9 @@ pub struct Adapter {
     pub remote: Option<Remote>,
 }
 
+/// What stands between the name of an MCP server and that of its tool, as agents see them.
+pub const MCP_TOOL_SEPARATOR: &str = "__";
+
 /// An agent that is reached by HTTP: where it is, what it speaks and how Ostler shows who it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -547,10 +547,10 @@ impl Drive {
 
     /// A call that came by MCP is one that the agent made: an event, then an obligation.
     fn take_call(&mut self, now: Now, called: Called) {
-        let Called { tool, args, answer } = called;
+        let Called { tool, args, answer, progress } = called;
         self.dialect.note_relayed(&tool);
         let tool_call_id = crate::chance::call_id();
-        self.callers.wait(tool_call_id.clone(), answer);
+        self.callers.wait(tool_call_id.clone(), answer, progress);
         let called = Body::ToolUse(ToolUse {
             tool_call_id: tool_call_id.clone(),
             name: tool.clone(),

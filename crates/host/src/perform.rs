@@ -342,8 +342,9 @@ impl Drive {
         if bench.upstream.owns(&call.tool) {
             let (upstream, policy) = (Arc::clone(&bench.upstream), bench.policy);
             let driver = self.answering.clone();
+            let caller = self.callers.line(&tool_call_id);
             self.answer(now, effect, tool_call_id, async move {
-                upstream::carried_out(upstream, policy, &call, driver.closed()).await
+                upstream::carried_out(upstream, policy, &call, caller, driver.closed()).await
             });
         } else if call.tool == "propose_agent" {
             let (host, run) = (Host { inner: Arc::clone(&self.house) }, self.run);

@@ -8,13 +8,17 @@
 //! is left of them and starts or dials them anew.
 
 mod bounded;
+mod client;
 mod http;
 mod machines;
+mod progress;
 
 pub(crate) use http::{causes, client_with_secret};
 
+use client::{CallError, Opening};
+
 use crate::ops::permission;
-use crate::ops::relay::{Asked, Listed};
+use crate::ops::relay::{Asked, CallProgress, CallerLine, Listed};
 use crate::ops::tool::Outcome;
 use contract::event::{Body, Log, Stream};
 use contract::plan::McpServer;
@@ -22,9 +26,7 @@ use contract::speech::{ToolAnswer, ToolCall};
 use contract::{Code, Draft, Fault, Policy, RunId};
 use futures::future::join_all;
 use keeper::strays::{self, Hold};
-use rmcp::ServiceExt as _;
 use rmcp::model::{CallToolRequestParams, Tool};
-use rmcp::service::{RoleClient, RunningService};
 use runtimes::passed_env::is_common;
 use runtimes::{Spec, template};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -40,16 +42,14 @@ use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::{OnceCell, mpsc};
 
-/// How long a server may take to be there and list its tools.
+/// How long a server may take to be ready and list its tools, each time that it is tried.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
 /// How long it may take to answer a call.
 const CALL_MAX: Duration = Duration::from_secs(600);
-/// Tools of one server that are listed.
-const TOOLS_MAX: usize = 256;
 /// What one call may give back.
 const ANSWER_BYTES_MAX: usize = contract::limits::READ_FILE_BYTES_MAX;
 /// What stands between a server's name and its tool's.
-const SEPARATOR: &str = "__";
+const SEPARATOR: &str = contract::plan::MCP_TOOL_SEPARATOR;
 /// Names the run in the environment of its servers, so that a successor finds what is left of them.
 pub(crate) const MARK: &str = "OSTLER_MCP_SERVER_OF";
 
@@ -81,7 +81,7 @@ struct Server {
 
 /// A server that answers.
 struct Link {
-    service: RunningService<RoleClient, ()>,
+    connection: client::Connection,
     tools: Vec<Tool>,
     _group: Option<Group>,
 }
@@ -178,12 +178,15 @@ impl Upstream {
         let _ = self.tell.set(to);
     }
 
-    /// The server that a tool's name points to, and the name it has there.
+    /// The server that a tool's name points to, and the name it has there. Of two servers whose names
+    /// fit, the longer name is the server's: the configuration refuses such pairs, and a run of an
+    /// earlier version may have one.
     fn find<'a>(&self, tool: &'a str) -> Option<(&String, &Server, &'a str)> {
-        self.servers.iter().find_map(|(name, server)| {
+        let fitting = self.servers.iter().filter_map(|(name, server)| {
             let rest = tool.strip_prefix(name.as_str())?.strip_prefix(SEPARATOR)?;
             Some((name, server, rest))
-        })
+        });
+        fitting.max_by_key(|(name, ..)| name.len())
     }
 
     pub fn owns(&self, tool: &str) -> bool {
@@ -202,8 +205,13 @@ impl Upstream {
     }
 
     /// Carries out a call of one of their tools.
-    pub async fn call(&self, policy: Policy, call: &ToolCall) -> Outcome {
-        match self.answer(policy, call).await {
+    pub async fn call(
+        &self,
+        policy: Policy,
+        call: &ToolCall,
+        progress: Option<mpsc::Sender<CallProgress>>,
+    ) -> Outcome {
+        match self.answer(policy, call, progress).await {
             Ok(value) => Outcome {
                 answer: ToolAnswer::Value(value),
                 drafts: Vec::new(),
@@ -213,7 +221,12 @@ impl Upstream {
         }
     }
 
-    async fn answer(&self, policy: Policy, call: &ToolCall) -> Result<Value, Fault> {
+    async fn answer(
+        &self,
+        policy: Policy,
+        call: &ToolCall,
+        progress: Option<mpsc::Sender<CallProgress>>,
+    ) -> Result<Value, Fault> {
         let unknown = || {
             let shown: String = call.tool.chars().take(100).collect();
             Fault::new(Code::UnknownTool, format!("no tool is called '{shown}'"))
@@ -230,10 +243,11 @@ impl Upstream {
             _ => Default::default(),
         };
         let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
-        let result = tokio::time::timeout(CALL_MAX, link.service.call_tool(params))
+        let calling = client::call(&link.connection, params, progress);
+        let result = tokio::time::timeout(CALL_MAX, calling)
             .await
             .map_err(|_| unavailable("it did not answer in time"))?
-            .map_err(|error| unavailable(&http::not_answered(&error)))?;
+            .map_err(|error| unavailable(&not_called(name, &error)))?;
         let mut value = serde_json::to_value(result)
             .map_err(|error| Fault::new(Code::ParseFailed, error.to_string()))?;
         let text = value.to_string();
@@ -250,9 +264,7 @@ impl Upstream {
     /// The connection, made once for the run.
     async fn link<'a>(&self, name: &str, server: &'a Server) -> Result<&'a Link, &'a str> {
         let link = server.link.get_or_init(async || {
-            let link = tokio::time::timeout(CONNECT_MAX, server.connect())
-                .await
-                .unwrap_or_else(|_| Err("it was not ready in time".to_owned()));
+            let link = server.connect(name).await;
             let (text, level) = match &link {
                 Ok(link) => (
                     format!("the MCP server '{name}' is connected: {} tools", link.tools.len()),
@@ -274,21 +286,42 @@ impl Upstream {
 }
 
 impl Server {
-    async fn connect(&self) -> Result<Link, String> {
-        let (service, group) = match (&self.how.command, &self.how.url) {
-            (Some(command), _) => {
-                let (group, stdout, stdin) =
-                    self.start(command).map_err(|error| format!("{command}: {error}"))?;
-                let service = ().serve((stdout, stdin)).await.map_err(|error| error.to_string())?;
-                (service, Some(group))
+    async fn connect(&self, name: &str) -> Result<Link, String> {
+        match self.opened(name, Opening::DiscoverFirst).await {
+            Ok(link) => Ok(link),
+            Err(NotOpened { why, again: None }) => Err(why),
+            Err(NotOpened { again: Some(opening), .. }) => {
+                self.opened(name, opening).await.map_err(|failed| failed.why)
             }
-            (None, Some(url)) => (http::dial(&self.how, url).await?, None),
-            (None, None) => return Err("it has neither a command nor a url".to_owned()),
+        }
+    }
+
+    /// A connection, opened in this way.
+    async fn opened(&self, name: &str, opening: Opening) -> Result<Link, NotOpened> {
+        let late = |_| NotOpened::from("it was not ready in time".to_owned());
+        let opening = async {
+            let (connection, group) = match (&self.how.command, &self.how.url) {
+                (Some(command), _) => {
+                    let (group, stdout, stdin) =
+                        self.start(command).map_err(|error| format!("{command}: {error}"))?;
+                    let opened = client::open((stdout, stdin), opening).await;
+                    let failed = |error| NotOpened {
+                        why: http::not_begun(name, &error),
+                        again: client::another_opening(&error)
+                            .filter(|again| opening == Opening::DiscoverFirst || *again != opening),
+                    };
+                    (opened.map_err(failed)?, Some(group))
+                }
+                (None, Some(url)) => (http::dial(name, &self.how, url, opening).await?, None),
+                (None, None) => {
+                    return Err("it has neither a command nor a url".to_owned().into());
+                }
+            };
+            let tools = client::tools(connection.peer()).await;
+            let tools = tools.map_err(|error| http::not_answered(name, &error))?;
+            Ok(Link { connection, tools, _group: group })
         };
-        let mut tools =
-            service.list_all_tools().await.map_err(|error| http::not_answered(&error))?;
-        tools.truncate(TOOLS_MAX);
-        Ok(Link { service, tools, _group: group })
+        tokio::time::timeout(CONNECT_MAX, opening).await.unwrap_or_else(|late_| Err(late(late_)))
     }
 
     #[expect(clippy::disallowed_methods, reason = "the host starts the servers of its runs")]
@@ -311,6 +344,31 @@ impl Server {
         let stdin = pipe::Sender::from_owned_fd(OwnedFd::from(stdin.ok_or_else(missing)?))?;
         let stdout = pipe::Receiver::from_owned_fd(OwnedFd::from(stdout.ok_or_else(missing)?))?;
         Ok((group, stdout, stdin))
+    }
+}
+
+/// Why a server cannot be used.
+#[derive(Debug)]
+struct NotOpened {
+    why: String,
+    /// The way in which it may be tried once more.
+    again: Option<Opening>,
+}
+
+impl From<String> for NotOpened {
+    fn from(why: String) -> Self {
+        Self { why, again: None }
+    }
+}
+
+/// Why a call has no result, in words for a person.
+fn not_called(name: &str, error: &CallError) -> String {
+    match error {
+        CallError::Service(error) => http::not_answered(name, error),
+        CallError::WantsInput => {
+            "its tool asks its caller for input (elicitation, sampling or roots), which is not relayed"
+                .to_owned()
+        }
     }
 }
 
@@ -342,15 +400,59 @@ pub(crate) fn offered(server: &str, wanted: Option<&[String]>) -> Vec<String> {
     }
 }
 
-/// The call, unless the run lets go of it first.
+/// The call, unless the run or its caller lets go of it first; its server is then told so.
 pub(crate) async fn carried_out(
     upstream: Arc<Upstream>,
     policy: Policy,
     call: &ToolCall,
+    mut caller: CallerLine,
     given_up: impl Future<Output = ()>,
 ) -> Option<Outcome> {
+    let progress = caller.progress.take();
     tokio::select! {
-        outcome = upstream.call(policy, call) => Some(outcome),
+        outcome = upstream.call(policy, call, progress) => Some(outcome),
+        () = caller.has_left() => {
+            let message = "the caller left before the MCP server answered";
+            Some(Fault::new(Code::Cancelled, message).into())
+        }
         () = given_up => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tool_goes_to_the_longest_server_name() {
+        let server = || Server {
+            how: McpServer {
+                command: None,
+                args: Vec::new(),
+                env: BTreeMap::new(),
+                url: None,
+                headers: BTreeMap::new(),
+            },
+            run: crate::chance::run_id(),
+            cwd: PathBuf::new(),
+            environment: BTreeMap::new(),
+            link: OnceCell::new(),
+        };
+        let names = ["a", "a__b", "a_", "c"];
+        let servers = names.map(|name| (name.to_owned(), server())).into();
+        let upstream = Upstream { servers, tell: OnceLock::new() };
+        let rows = [
+            ("a__x", Some(("a", "x"))),
+            ("a__b__x", Some(("a__b", "x"))),
+            ("a__bx", Some(("a", "bx"))),
+            ("a___x", Some(("a_", "x"))),
+            ("c__a__x", Some(("c", "a__x"))),
+            ("b__x", None),
+            ("a", None),
+        ];
+        for (tool, wanted) in rows {
+            let found = upstream.find(tool).map(|(name, _, tool)| (name.as_str(), tool));
+            assert_eq!(found, wanted, "{tool}");
+        }
     }
 }

@@ -33,6 +33,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio::sync::mpsc;
 
 /// Speaks MCP for all runs of a host.
 #[derive(Clone)]
@@ -110,8 +111,12 @@ impl ServerHandler for Relay {
     ) -> Result<CallToolResponse, ErrorData> {
         let bearer = bearer(&context)?;
         let args = Value::Object(request.arguments.unwrap_or_default());
-        let call = relay::call(&self.host, bearer, request.name.into_owned(), args);
-        let answer = self.open.lasting(bearer, &context, call).await.map_err(refusal)?;
+        let (progress, reports) = mpsc::channel(limits::MCP_PROGRESS_QUEUE_MAX);
+        // A caller without a token did not ask to be told.
+        let progress = context.meta.get_progress_token().is_some().then_some(progress);
+        let name = request.name.into_owned();
+        let call = relay::call(&self.host, bearer, name, args, progress);
+        let answer = self.open.lasting(bearer, &context, call, reports).await.map_err(refusal)?;
         match answer {
             // What another server answered is passed on as it is.
             ToolAnswer::Value(value) if value["content"].is_array() => {

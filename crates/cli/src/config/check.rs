@@ -9,6 +9,7 @@ use super::words::{AdapterType, AuthType, Protocol};
 use super::{log_level, mistaken, placeholder};
 use contract::Code;
 use contract::limits::LEASE_MS_MIN;
+use contract::plan::MCP_TOOL_SEPARATOR;
 use runtimes::mapped::{Mistake, mistakes};
 use std::collections::BTreeMap;
 
@@ -97,6 +98,7 @@ impl Notes<'_> {
                 self.error(&path, "expected either a command or a url", None);
             }
         }
+        self.ambiguous_servers();
         self.passed_through();
         let lease = self.reading.file.server.as_ref().and_then(|server| server.lease_sec);
         if lease.and_then(|seconds| seconds.ms()).is_some_and(|ms| ms < LEASE_MS_MIN) {
@@ -111,6 +113,25 @@ impl Notes<'_> {
         }
         if self.reading.file.notify.as_ref().is_some_and(|notify| notify.command.is_empty()) {
             self.error("notify.command", "expected a program and its arguments", None);
+        }
+    }
+
+    /// Tools are named after their server. Two names of which one begins like the tools of the other
+    /// cannot be told apart: `a__b__x` is the tool `x` of `a__b`, or `b__x` of `a`.
+    fn ambiguous_servers(&mut self) {
+        let names: Vec<&String> = self.reading.file.mcp_servers.keys().collect();
+        let tools_of = |name: &str| format!("{name}{MCP_TOOL_SEPARATOR}");
+        for name in &names {
+            let begins = |other: &&&String| tools_of(name).starts_with(&tools_of(other));
+            if let Some(other) = names.iter().filter(|other| *other != name).find(begins) {
+                let message = format!(
+                    "tools of this server cannot be told from those of '{other}': both begin with \
+                     '{}'",
+                    tools_of(other)
+                );
+                let hint = "give one of the two servers another name".to_owned();
+                self.error(&format!("mcpServers.{name}"), &message, Some(hint));
+            }
         }
     }
 

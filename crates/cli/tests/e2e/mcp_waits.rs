@@ -3,55 +3,15 @@
 
 use crate::mcp::{AGENT, Guest};
 use crate::ostler::{BOUND_MS, Ostler, result};
+use crate::stream::Stream;
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
-use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 use testkit::until;
 
 /// An open call of `write_file`, whose question waits.
-struct Waiting {
-    stream: TcpStream,
-    heard: Vec<u8>,
-}
-
-impl Waiting {
-    fn call(guest: &Guest, id: u64, file: &str, progress: bool) -> Self {
-        let meta = if progress { json!({ "progressToken": id }) } else { json!({}) };
-        let call = json!({
-            "jsonrpc": "2.0", "id": id, "method": "tools/call",
-            "params": {
-                "name": "write_file",
-                "arguments": { "path": file, "content": "x" },
-                "_meta": meta,
-            },
-        });
-        let address = guest.url().strip_prefix("http://").unwrap();
-        let (address, path) = address.split_once('/').unwrap();
-        let body = call.to_string();
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        let head = format!(
-            "POST /{path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {}\r\n\
-             content-type: application/json\r\naccept: application/json, text/event-stream\r\n\
-             content-length: {}\r\n\r\n{body}",
-            guest.token(),
-            body.len(),
-        );
-        stream.write_all(head.as_bytes()).unwrap();
-        Self { stream, heard: Vec::new() }
-    }
-
-    /// Waits until the server has sent this.
-    fn hears(&mut self, wanted: &str) {
-        until(&format!("{wanted} to be sent"), BOUND_MS, || {
-            let mut piece = [0; 4096];
-            if let Ok(read) = self.stream.read(&mut piece) {
-                self.heard.extend_from_slice(&piece[..read]);
-            }
-            String::from_utf8_lossy(&self.heard).contains(wanted).then_some(())
-        });
-    }
+fn waiting(guest: &Guest, id: u64, file: &str, progress: bool) -> Stream {
+    let token = progress.then_some("waiting");
+    Stream::call(guest, id, "write_file", &json!({ "path": file, "content": "x" }), token)
 }
 
 fn approvals(ostler: &Ostler) -> Vec<Value> {
@@ -95,9 +55,8 @@ fn assert_withdrawn(ostler: &Ostler, guest: &Guest, ask: &str, file: &str) {
 fn closed_connection_withdraws_the_question() {
     let ostler = Ostler::new();
     let guest = Guest::new(&ostler, &["--permission", "ask"]);
-    let call = Waiting::call(&guest, 1, "early", false);
+    let call = waiting(&guest, 1, "early", false);
     let ask = asked(&ostler, 1).remove(0);
-    call.stream.shutdown(Shutdown::Both).unwrap();
     drop(call);
     assert_withdrawn(&ostler, &guest, &ask, "early");
     guest.finish();
@@ -107,7 +66,7 @@ fn closed_connection_withdraws_the_question() {
 fn cancelled_notification_withdraws_the_question() {
     let ostler = Ostler::new();
     let guest = Guest::new(&ostler, &["--permission", "ask"]);
-    let _call = Waiting::call(&guest, 7, "first", false);
+    let _call = waiting(&guest, 7, "first", false);
     let ask = asked(&ostler, 1).remove(0);
     let cancel = |id: u64| {
         let params = json!({ "requestId": id });
@@ -125,8 +84,8 @@ fn cancelled_notification_withdraws_the_question() {
 fn waiting_calls_show_signs_of_life() {
     let ostler = Ostler::new();
     let guest = Guest::new(&ostler, &["--permission", "ask"]);
-    let mut told = Waiting::call(&guest, 1, "told", true);
-    let mut silent = Waiting::call(&guest, 2, "silent", false);
+    let mut told = waiting(&guest, 1, "told", true);
+    let mut silent = waiting(&guest, 2, "silent", false);
     let asks = asked(&ostler, 2);
     told.hears("notifications/progress");
     silent.hears(": waiting");
@@ -136,7 +95,7 @@ fn waiting_calls_show_signs_of_life() {
     // The answer comes on the same stream, and what was allowed is done.
     told.hears(r#""id":1"#);
     silent.hears(r#""id":2"#);
-    let text = String::from_utf8_lossy(&silent.heard).into_owned();
+    let text = silent.text();
     assert!(text.contains("text/event-stream"), "{text}");
     assert!(guest.work().join("told").exists() && guest.work().join("silent").exists());
     guest.finish();

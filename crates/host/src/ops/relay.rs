@@ -14,6 +14,7 @@ use contract::speech::ToolAnswer;
 use contract::{Code, Draft, Fault, RunId};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::{mpsc, oneshot};
@@ -55,6 +56,44 @@ pub(crate) struct Called {
     pub tool: String,
     pub args: Value,
     pub answer: oneshot::Sender<ToolAnswer>,
+    /// Where the caller hears how the call proceeds, if it asked for that.
+    pub progress: Option<mpsc::Sender<CallProgress>>,
+}
+
+/// How far a call is, as the server of its tool reports it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CallProgress {
+    pub progress: f64,
+    pub total: Option<f64>,
+    pub message: Option<String>,
+}
+
+/// The caller of one call, as seen by the code that carries the call out.
+#[derive(Debug, Default)]
+pub(crate) struct CallerLine {
+    pub progress: Option<mpsc::Sender<CallProgress>>,
+    /// Resolves when the caller has left. None for a caller that cannot leave: the agent itself.
+    left: Option<oneshot::Receiver<Infallible>>,
+}
+
+impl CallerLine {
+    /// Waits until the caller has left.
+    pub async fn has_left(&mut self) {
+        match &mut self.left {
+            // The other end is dropped, and sends nothing.
+            Some(left) => drop(left.await),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// A caller that waits for its answer.
+#[derive(Debug)]
+struct Caller {
+    answer: oneshot::Sender<ToolAnswer>,
+    progress: Option<mpsc::Sender<CallProgress>>,
+    /// Dropped with the caller, which ends what is done for it.
+    present: Option<oneshot::Sender<Infallible>>,
 }
 
 /// What the host knows of a run that is driven here.
@@ -78,7 +117,7 @@ pub(crate) struct Live {
 pub(crate) struct Callers {
     asked: Option<mpsc::Receiver<Asked>>,
     /// A caller that waited for an earlier host is gone; its call is still not the agent's.
-    waiting: BTreeMap<String, Option<oneshot::Sender<ToolAnswer>>>,
+    waiting: BTreeMap<String, Option<Caller>>,
 }
 
 impl Callers {
@@ -117,7 +156,8 @@ impl Callers {
     /// for one of the agent's own.
     fn poll_left(&mut self, cx: &mut Context<'_>) -> Option<Asked> {
         for (id, caller) in &mut self.waiting {
-            let has_left = caller.as_mut().is_some_and(|caller| caller.poll_closed(cx).is_ready());
+            let has_left =
+                caller.as_mut().is_some_and(|caller| caller.answer.poll_closed(cx).is_ready());
             if has_left {
                 *caller = None;
                 return Some(Asked::Left { tool_call_id: id.clone() });
@@ -126,8 +166,30 @@ impl Callers {
         None
     }
 
-    pub fn wait(&mut self, id: String, answer: oneshot::Sender<ToolAnswer>) {
-        self.waiting.insert(id, Some(answer));
+    pub fn wait(
+        &mut self,
+        id: String,
+        answer: oneshot::Sender<ToolAnswer>,
+        progress: Option<mpsc::Sender<CallProgress>>,
+    ) {
+        self.waiting.insert(id, Some(Caller { answer, progress, present: None }));
+    }
+
+    /// The line to the caller of a call that is about to be carried out.
+    pub fn line(&mut self, id: &str) -> CallerLine {
+        match self.waiting.get_mut(id) {
+            // The agent called by its own stream.
+            None => CallerLine::default(),
+            Some(caller) => {
+                let (present, left) = oneshot::channel();
+                // A caller that has left already drops its end here.
+                let progress = caller.as_mut().and_then(|caller| {
+                    caller.present = Some(present);
+                    caller.progress.take()
+                });
+                CallerLine { progress, left: Some(left) }
+            }
+        }
     }
 
     pub fn knows(&self, id: &str) -> bool {
@@ -137,7 +199,7 @@ impl Callers {
     pub fn answer(&mut self, id: &str, answer: ToolAnswer) {
         if let Some(Some(caller)) = self.waiting.remove(id) {
             // Who has gone away meanwhile needs no answer; the event tells it.
-            let _ = caller.send(answer);
+            let _ = caller.answer.send(answer);
         }
     }
 
@@ -175,6 +237,7 @@ pub async fn call(
     bearer: Bearer,
     tool: String,
     args: Value,
+    progress: Option<mpsc::Sender<CallProgress>>,
 ) -> Result<ToolAnswer, Fault> {
     let asking = {
         let live = host.inner.live();
@@ -182,11 +245,13 @@ pub async fn call(
         live.ok_or_else(gone)?.asking.clone()
     };
     let (answer, answered) = oneshot::channel();
-    asking.try_send(Asked::Call(Called { tool, args, answer })).map_err(|error| match error {
-        mpsc::error::TrySendError::Closed(_) => gone(),
-        mpsc::error::TrySendError::Full(_) => {
-            let message = format!("{TOOL_CALLS_OPEN_MAX} calls already wait for an answer");
-            Fault::new(Code::Conflict, message)
+    asking.try_send(Asked::Call(Called { tool, args, answer, progress })).map_err(|error| {
+        match error {
+            mpsc::error::TrySendError::Closed(_) => gone(),
+            mpsc::error::TrySendError::Full(_) => {
+                let message = format!("{TOOL_CALLS_OPEN_MAX} calls already wait for an answer");
+                Fault::new(Code::Conflict, message)
+            }
         }
     })?;
     answered.await.map_err(|_| gone())
@@ -233,7 +298,7 @@ mod tests {
 
         // Who was let in under an earlier fence is refused by the time of the call, at once.
         for stale in [Bearer { run, fence: 1 }, Bearer { run: other, fence: 2 }] {
-            let calling = call(&host, stale, "get_budget".to_owned(), Value::Null);
+            let calling = call(&host, stale, "get_budget".to_owned(), Value::Null, None);
             let calling_back = callback::take(&host, stale, Value::Null);
             let answers = [
                 tools(&host, stale).now_or_never().map(|answer| answer.err()),
@@ -248,7 +313,7 @@ mod tests {
         host.inner.end_token(run);
         assert_eq!(host.run_of_token(&token(run, 2)), None);
         // And who waits for a driver that lets go hears of it.
-        let waiting = call(&host, bearer, "get_budget".to_owned(), Value::Null);
+        let waiting = call(&host, bearer, "get_budget".to_owned(), Value::Null, None);
         let letting_go = async {
             assert!(matches!(callers.next().await, Asked::Call(_)));
             drop(callers);
@@ -261,7 +326,7 @@ mod tests {
     async fn an_answer_goes_to_who_asked_and_to_nobody_twice() {
         let mut callers = Callers::of(vec!["mcp_old".to_owned()]);
         let (answer, answered) = oneshot::channel();
-        callers.wait("mcp_new".to_owned(), answer);
+        callers.wait("mcp_new".to_owned(), answer, None);
         assert!(callers.knows("mcp_old") && callers.knows("mcp_new") && !callers.knows("1"));
         assert_eq!(callers.ids(), ["mcp_new", "mcp_old"]);
         for id in ["mcp_new", "mcp_new", "mcp_old", "1"] {
@@ -276,11 +341,17 @@ mod tests {
         let mut callers = Callers::default();
         let _asking = callers.open();
         let (answer, answered) = oneshot::channel();
-        callers.wait("mcp_1".to_owned(), answer);
+        callers.wait("mcp_1".to_owned(), answer, None);
         assert!(callers.next().now_or_never().is_none(), "it waits");
+        let mut line = callers.line("mcp_1");
+        assert!(line.has_left().now_or_never().is_none(), "it is still there");
         drop(answered);
         let told = callers.next().now_or_never();
         assert!(matches!(told, Some(Asked::Left { tool_call_id }) if tool_call_id == "mcp_1"));
         assert!(callers.next().now_or_never().is_none() && callers.knows("mcp_1"));
+        // What is done for it ends, and nothing is begun for it; the agent's own calls go on.
+        assert!(line.has_left().now_or_never().is_some());
+        assert!(callers.line("mcp_1").has_left().now_or_never().is_some());
+        assert!(callers.line("own").has_left().now_or_never().is_none());
     }
 }

@@ -5,12 +5,14 @@
 use contract::limits::MCP_ANSWER_BYTES_MAX;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use reqwest::{Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
-    HttpStatusError, SseError, StreamableHttpClient, StreamableHttpError,
-    StreamableHttpPostResponse,
+    AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
+    StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
 use std::collections::HashMap;
@@ -151,6 +153,14 @@ fn refused(
     }
     if let Some(answer) = answer {
         return Ok(StreamableHttpPostResponse::Json(answer, session));
+    }
+    let challenge = headers.get(WWW_AUTHENTICATE).and_then(|value| value.to_str().ok());
+    let challenge = challenge.unwrap_or_default().to_owned();
+    if status == StatusCode::UNAUTHORIZED {
+        return Err(Failure::AuthRequired(AuthRequiredError::new(challenge)));
+    }
+    if status == StatusCode::FORBIDDEN && challenge.contains("insufficient_scope") {
+        return Err(Failure::InsufficientScope(InsufficientScopeError::new(challenge, None)));
     }
     if status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error() {
         let after = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok());

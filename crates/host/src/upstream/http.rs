@@ -6,31 +6,43 @@
 //! and to no other, and over plain HTTP only to this machine. Which machines those may be is in
 //! `machines.rs`. What is refused is refused before anything is sent, in words that say what to change.
 
+use super::NotOpened;
 use super::bounded::Bounded;
+use super::client::{self, Connection, Opening};
 use super::machines::{LookedAt, System, may_be_reached};
 use crate::supervise;
 use contract::plan::McpServer;
+use futures::StreamExt as _;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::{Attempt, Policy};
 use reqwest::{Client, StatusCode, Url};
-use rmcp::ServiceExt as _;
-use rmcp::service::{ClientInitializeError, RoleClient, RunningService, ServiceError};
+use rmcp::service::{ClientInitializeError, ServiceError};
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
+use sse_stream::SseStream;
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a server is asked whether it speaks the transport of 2024.
+const SSE_LOOK_MAX: Duration = Duration::from_secs(3);
+const SSE_ONLY: &str = "it speaks the retired SSE transport, which is not supported: use its address for \
+                        streamable HTTP (often /mcp in place of /sse), or a newer version of the server";
 
 /// Redirects that are followed, one after the other.
 const REDIRECTS_MAX: usize = 3;
 
 /// Connects to the server at this address.
 pub(super) async fn dial(
+    name: &str,
     server: &McpServer,
     url: &str,
-) -> Result<RunningService<RoleClient, ()>, String> {
+    opening: Opening,
+) -> Result<Connection, NotOpened> {
     let address = address(url, !server.headers.is_empty())?;
     let mut headers = HashMap::new();
     for (name, value) in &server.headers {
@@ -40,12 +52,44 @@ pub(super) async fn dial(
     }
     let secret = !headers.is_empty() || names_a_user(&address);
     // The authorities of the system are read from files.
-    let client = supervise::spawn_blocking("build MCP client", move || client(&address, secret))
+    let http = supervise::spawn_blocking("build MCP client", move || client(&address, secret))
         .await
         .map_err(|error| error.to_string())??;
-    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers);
-    let transport = StreamableHttpClientTransport::with_client(Bounded(client), config);
-    ().serve(transport).await.map_err(|error| not_begun(&error))
+    let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
+    let transport = StreamableHttpClientTransport::with_client(Bounded(http.clone()), config);
+    let error = match client::open(transport, opening).await {
+        Ok(connection) => return Ok(connection),
+        Err(error) => error,
+    };
+    if speaks_sse(&http, url, headers, &error).await {
+        return Err(SSE_ONLY.to_owned().into());
+    }
+    Err(NotOpened { why: not_begun(name, &error), again: client::another_opening(&error) })
+}
+
+/// Whether a server that could not be opened is one of the transport of 2024: asked by GET it answers
+/// with a stream whose first event names the address for messages.
+async fn speaks_sse(
+    http: &Client,
+    url: &str,
+    headers: HashMap<HeaderName, HeaderValue>,
+    error: &ClientInitializeError,
+) -> bool {
+    if error.is_authorization_required() {
+        return false;
+    }
+    let headers = headers.into_iter().collect::<HeaderMap>();
+    let asked = http.get(url).headers(headers).header(ACCEPT, "text/event-stream").send();
+    let look = async {
+        let response = asked.await.ok()?; // a server that does not answer a GET is not one of these
+        let kind = response.headers().get(CONTENT_TYPE)?.to_str().ok()?; // nor one without words
+        if !response.status().is_success() || !kind.starts_with("text/event-stream") {
+            return None;
+        }
+        let first = SseStream::from_bytes_stream(response.bytes_stream()).next().await?;
+        Some(first.ok()?.event.as_deref() == Some("endpoint")) // a broken stream says nothing
+    };
+    tokio::time::timeout(SSE_LOOK_MAX, look).await.ok().flatten().unwrap_or(false) // it is silent
 }
 
 /// A client for an address that is sent a secret, if it may be.
@@ -136,38 +180,66 @@ fn redirects(secret: bool) -> Policy {
 }
 
 /// Why a connection was not made.
-fn not_begun(error: &ClientInitializeError) -> String {
+pub(super) fn not_begun(name: &str, error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::TransportError { error, .. } => carried(error),
-        other => other.to_string(),
+        ClientInitializeError::TransportError { error, .. } => carried(name, error),
+        // The server does not know the first question; its answer to the second is the reason.
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => not_begun(name, fallback),
+        ClientInitializeError::NoCompatibleProtocolVersion { server_supported, .. } => {
+            let theirs: Vec<&str> =
+                server_supported.iter().map(|version| version.as_str()).collect();
+            format!(
+                "it speaks revision {} of MCP alone, and Ostler 2026-07-28, 2025-11-25 and older",
+                theirs.join(", ")
+            )
+        }
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("it refused to begin: {} (code {})", error.message, error.code.0)
+        }
+        ClientInitializeError::ConnectionClosed(_) => {
+            "it closed the connection before it answered".to_owned()
+        }
+        other => refused(name, &other.to_string()),
     }
 }
 
 /// Why something was not answered.
-pub(super) fn not_answered(error: &ServiceError) -> String {
+pub(super) fn not_answered(name: &str, error: &ServiceError) -> String {
     match error {
-        ServiceError::TransportSend(error) => carried(error),
-        other => refused(&other.to_string()),
+        ServiceError::TransportSend(error) => carried(name, error),
+        other => refused(name, &other.to_string()),
     }
 }
 
 /// What the transport says hides what HTTP says beneath it.
-fn carried(error: &DynamicTransportError) -> String {
+fn carried(name: &str, error: &DynamicTransportError) -> String {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => causes(error),
-        _ => refused(&error.to_string()),
+        Some(StreamableHttpError::AuthRequired(_)) => wants_a_login(name),
+        Some(StreamableHttpError::InsufficientScope(_)) => wants_a_login(name),
+        Some(StreamableHttpError::HttpStatus(error)) => {
+            format!("it answered HTTP {}", error.status)
+        }
+        Some(error) => refused(name, &error.to_string()),
+        None => refused(name, &error.error.to_string()),
     }
 }
 
-/// Why a server refused, in words for whoever configured it.
-fn refused(told: &str) -> String {
+fn wants_a_login(name: &str) -> String {
+    format!(
+        "it wants a login (HTTP 401 or 403): run `ostler mcp login {name}`, or set its key in \
+         `headers` of this server"
+    )
+}
+
+/// Why a server refused, in words for the person who configured it.
+fn refused(name: &str, told: &str) -> String {
     let has = |words: &[&str]| words.iter().any(|word| told.contains(word));
     if has(&["HTTP 401", "HTTP 403", "Auth required", "AuthRequired", "Insufficient scope"]) {
-        return "it wants a login (HTTP 401 or 403): set its key in `headers` of this server"
-            .to_owned();
+        return wants_a_login(name);
     }
     if has(&["HTTP 404", "HTTP 405", "nexpected content type", "nexpectedContentType"]) {
-        return "it does not speak streamable HTTP at this url: check the path; the older SSE \
+        return "it does not speak streamable HTTP at this url: check the path; the retired SSE \
                 transport is not supported"
             .to_owned();
     }
@@ -204,12 +276,11 @@ mod tests {
 
     #[test]
     fn refusals_say_what_to_change() {
-        let login =
-            refused("Transport [X] error: unexpected server response: HTTP 401 Unauthorized");
-        assert!(login.contains("`headers`"), "{login}");
-        let older = refused("Transport [X] error: unexpected server response: HTTP 405 <html>");
+        let login = refused("x", "unexpected server response: HTTP 401 Unauthorized");
+        assert!(login.contains("`headers`") && login.contains("`ostler mcp login x`"), "{login}");
+        let older = refused("x", "unexpected server response: HTTP 405 <html>");
         assert!(older.contains("SSE") && !older.contains("<html>"), "{older}");
-        assert_eq!(refused("it closed"), "it closed");
+        assert_eq!(refused("x", "it closed"), "it closed");
     }
 
     #[test]

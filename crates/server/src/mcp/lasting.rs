@@ -16,7 +16,7 @@ use contract::speech::ToolAnswer;
 use contract::{Code, Fault};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _, stream};
-use host::ops::relay::Bearer;
+use host::ops::relay::{Bearer, CallProgress};
 use rmcp::RoleServer;
 use rmcp::model::ProgressNotificationParam;
 use rmcp::service::RequestContext;
@@ -26,10 +26,12 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 const STREAM: &str = "text/event-stream";
 const PROGRESS: Duration = Duration::from_millis(MCP_PROGRESS_MS);
+/// How much the progress rises when all there is to tell is that the call is still open.
+const TICK: f64 = 1e-6;
 /// A little longer, so that a caller with a progress token is told by that.
 const COMMENT: Duration = Duration::from_millis(MCP_PROGRESS_MS + 1_000);
 
@@ -72,6 +74,7 @@ impl OpenCalls {
         bearer: Bearer,
         context: &RequestContext<RoleServer>,
         call: impl Future<Output = Result<ToolAnswer, Fault>>,
+        mut reports: mpsc::Receiver<CallProgress>,
     ) -> Result<ToolAnswer, Fault> {
         let (cancel, mut cancelled) = oneshot::channel();
         let request = serde_json::to_value(&context.id).unwrap_or_default();
@@ -85,28 +88,59 @@ impl OpenCalls {
         }
         let gone = || Fault::new(Code::Cancelled, "the caller cancelled the call");
         tokio::pin!(call);
-        let mut ticks = 0.0;
+        let mut told = Told::default();
         loop {
             tokio::select! {
-                answer = &mut call => return answer,
+                biased;
+                Some(report) = reports.recv() => told.relay(context, report).await,
+                answer = &mut call => {
+                    // The answer may have overtaken the last reports.
+                    while let Ok(report) = reports.try_recv() {
+                        told.relay(context, report).await;
+                    }
+                    return answer;
+                }
                 () = context.ct.cancelled() => return Err(gone()),
                 Ok(()) = &mut cancelled => return Err(gone()),
-                () = tokio::time::sleep(PROGRESS) => {
-                    ticks += 1.0;
-                    report(context, ticks).await;
-                }
+                () = tokio::time::sleep(PROGRESS) => told.tick(context).await,
             }
         }
     }
 }
 
-/// Tells a caller that asked for progress that its call is still open.
-async fn report(context: &RequestContext<RoleServer>, progress: f64) {
-    let Some(token) = context.meta.get_progress_token() else { return };
-    let mut told = ProgressNotificationParam::new(token, progress);
-    told.message = Some("waiting for an answer; a person may have to approve it".to_owned());
-    // A caller that has gone is noticed by its connection.
-    let _ = context.peer.notify_progress(told).await;
+/// What a caller was told of the progress of its call. The protocol wants numbers that increase.
+#[derive(Default)]
+struct Told {
+    last: Option<f64>,
+}
+
+impl Told {
+    /// Passes on what the server of the tool reports.
+    async fn relay(&mut self, context: &RequestContext<RoleServer>, report: CallProgress) {
+        let increases = self.last.is_none_or(|last| report.progress > last);
+        if !increases || !report.progress.is_finite() {
+            return;
+        }
+        self.last = Some(report.progress);
+        let Some(token) = context.meta.get_progress_token() else { return };
+        let mut told = ProgressNotificationParam::new(token, report.progress);
+        told.total = report.total;
+        told.message = report.message;
+        // A caller that has gone is noticed by its connection.
+        let _ = context.peer.notify_progress(told).await;
+    }
+
+    /// Tells a caller that asked for progress that its call is still open. The number rises by so little
+    /// that it stays below what the server of the tool reports next.
+    async fn tick(&mut self, context: &RequestContext<RoleServer>) {
+        let progress = self.last.unwrap_or_default() + TICK;
+        self.last = Some(progress);
+        let Some(token) = context.meta.get_progress_token() else { return };
+        let mut told = ProgressNotificationParam::new(token, progress);
+        told.message = Some("waiting for an answer; a person may have to approve it".to_owned());
+        // The same.
+        let _ = context.peer.notify_progress(told).await;
+    }
 }
 
 /// A message that may cancel an earlier request.
