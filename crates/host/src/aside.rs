@@ -103,6 +103,7 @@ impl Aside {
             term_ms: launch.term_ms,
             lease_farewell_ms: 0,
             lease_term_ms: 0,
+            lease_overrun_ms: 0,
             drain_ms: limits::DRAIN_MS,
             output_bytes_max: launch.output_bytes_max,
             segment_bytes: limits::SPOOL_SEGMENT_BYTES,

@@ -236,6 +236,7 @@ impl Drive {
             true => self.settle_what_is_pending().await?,
             false => self.settle_what_is_due().await?,
         }
+        self.prepare_lease_farewell();
         match self.wait(more).await {
             Some(wake) => self.take(wake).await,
             None => Ok(()),
@@ -306,8 +307,14 @@ impl Drive {
                         .unwrap_or(usize::MAX);
                     self.await_prices(&out).await;
                     self.spread(now, &mut out);
-                    if heard == Heard::Exit {
-                        self.ending = Ending::KeeperGone;
+                    match heard {
+                        // What the agent says from here on it says after it was told to leave. A run
+                        // whose launch is not known hears of the lease by its last record.
+                        Heard::LeaseEnds if self.pid.is_some() => {
+                            self.step(now, Input::LeaseLost);
+                        }
+                        Heard::Exit => self.ending = Ending::KeeperGone,
+                        Heard::Output | Heard::Note | Heard::LeaseEnds => {}
                     }
                 }
                 Ok(None) => break false,

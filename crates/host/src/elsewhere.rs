@@ -106,6 +106,7 @@ impl Drive {
             term_ms: limits::TERM_MS,
             lease_farewell_ms: limits::REMOTE_FAREWELL_MS,
             lease_term_ms: limits::REMOTE_TERM_MS_MIN,
+            lease_overrun_ms: limits::REMOTE_FAREWELL_MS + limits::REMOTE_TERM_MS_MIN,
             drain_ms: limits::DRAIN_MS,
             output_bytes_max: limits::OUTPUT_BYTES_MAX,
             segment_bytes: crate::keeping::SEGMENT_BYTES,

@@ -5,7 +5,7 @@
 use crate::frame::{Line, Lines, Mark};
 use crate::trace::Tracer;
 use contract::limits::STDERR_TAIL_BYTES;
-use keeper::record::{Kind, Testimony};
+use keeper::record::{Kind, LEASE, Note, Testimony};
 use keeper::spool::{Reader, SpoolError};
 use runtimes::{Dialect, Frame, Out, Stream};
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,8 @@ pub enum Heard {
     Output,
     /// The keeper's own bookkeeping.
     Note,
+    /// The keeper stops the agent because nobody has renewed its lease in time.
+    LeaseEnds,
     /// The last record of all; the testimony is there.
     Exit,
 }
@@ -95,6 +97,7 @@ impl Intake {
                 self.testimony = serde_json::from_slice(record.payload).ok();
                 Heard::Exit
             }
+            Kind::Note if tells_lease_end(record.payload) => Heard::LeaseEnds,
             Kind::Begin | Kind::Said | Kind::Dropped | Kind::StdinBroken | Kind::Note => {
                 Heard::Note
             }
@@ -109,6 +112,11 @@ impl Intake {
         self.stdout.close(|line| tracer.hear(dialect, &frame(Stream::Stdout, &line), out));
         self.stderr.close(|line| tracer.hear(dialect, &frame(Stream::Stderr, &line), out));
     }
+}
+
+fn tells_lease_end(note: &[u8]) -> bool {
+    // A note of a later version that is not known here tells nothing else.
+    matches!(serde_json::from_slice(note), Ok(Note::StopAsked { reason, .. }) if reason == LEASE)
 }
 
 fn frame<'a>(stream: Stream, line: &Line<'a>) -> Frame<'a> {

@@ -12,7 +12,7 @@ use crate::workspace_check;
 use contract::event::{Body, Phase};
 use contract::limits::REMOTE_TERM_MS_MIN;
 use contract::plan::Lane;
-use contract::{Code, Draft, Fault, Utterance};
+use contract::{Code, Draft, Fault, RunState, Utterance};
 use engine::rules::keeper_ping::PingReason;
 use engine::{Effect, Input, Now};
 use failpoint::Point;
@@ -33,6 +33,8 @@ pub struct Mouth {
     waiting: VecDeque<Item>,
     /// The number that the keeper has and has not settled yet.
     said: Option<u32>,
+    /// What the keeper says to the agent if nobody renews the lease, as it was last given.
+    lease_farewell: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -279,6 +281,22 @@ impl Drive {
             self.pending.drafts.last_mut().map(|draft| &mut draft.body)
         {
             lifecycle.why = note.map(|note| format!("not held more strongly: {note}"));
+        }
+    }
+
+    /// Gives the keeper the words by which it is to take leave of the agent if nobody renews the lease. For
+    /// some protocols they name the turn that is under way, so that they change as the run goes on.
+    pub(crate) fn prepare_lease_farewell(&mut self) {
+        // Before its hello the keeper takes no such order, and a stop has brought words of its own.
+        let is_launched = self.keeping.as_ref().is_some_and(|keeping| keeping.keeper_pid().is_some());
+        if !is_launched || self.machine.state() != RunState::Live {
+            return;
+        }
+        let farewell = self.dialect.farewell(Code::LeaseExpired);
+        if let Some(bytes) = farewell.filter(|bytes| self.mouth.lease_farewell.as_ref() != Some(bytes)) {
+            // A connection that is broken is noticed by the next read.
+            let _ = self.order(&Order::Farewell { bytes: bytes.clone() });
+            self.mouth.lease_farewell = Some(bytes);
         }
     }
 

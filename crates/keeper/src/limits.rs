@@ -31,6 +31,10 @@ pub const JOINED_BYTES_MAX: usize = 64 << 20;
 /// kernel reads no more either.
 pub const SHEBANG_BYTES_MAX: u64 = 256;
 
+/// The last part of a lease, in percent, in which an agent is stopped whose lease nobody has renewed. The
+/// graces of that stop are shortened to fit in.
+pub const LEASE_STOP_PERCENT: u64 = 20;
+
 /// Time for which output is still heard after the agent's own end, while its descendants hold
 /// the pipes; the usual value of a plan's `drain_ms`.
 pub const DRAIN_MS: u64 = 200;

@@ -46,12 +46,17 @@ pub struct Plan {
     /// Graces of a stop that nobody timed: the output limit, or a signal to the keeper.
     pub farewell_ms: u64,
     pub term_ms: u64,
-    /// Graces when the lease is over: none for an agent. Whoever holds an agent of another machine
-    /// takes its session away first, and passes on nothing meanwhile.
+    /// Graces of the stop at the end of a lease that nobody renews. It begins early enough to be over at
+    /// the deadline, and not before the last part of the lease
+    /// ([`crate::limits::LEASE_STOP_PERCENT`]): the graces of a short lease are shorter.
     #[serde(default)]
     pub lease_farewell_ms: u64,
     #[serde(default)]
     pub lease_term_ms: u64,
+    /// How long after the deadline that stop may end: 0 for an agent. The courier of a remote may need
+    /// it to end its session, and passes on nothing meanwhile.
+    #[serde(default)]
+    pub lease_overrun_ms: u64,
     pub drain_ms: u64,
     /// Bytes of stdout and stderr together after which the agent is stopped.
     pub output_bytes_max: u64,
@@ -216,6 +221,7 @@ pub(crate) mod tests {
             term_ms: 15_000,
             lease_farewell_ms: 0,
             lease_term_ms: 0,
+            lease_overrun_ms: 0,
             drain_ms: crate::limits::DRAIN_MS,
             output_bytes_max: 512 << 20,
             segment_bytes: crate::limits::SEGMENT_BYTES,

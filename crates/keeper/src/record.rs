@@ -28,6 +28,9 @@ pub const CLOSED: u8 = 2;
 /// The frame was the farewell of a stop.
 pub const FAREWELL: u8 = 4;
 
+/// The reason of a stop that the keeper begins because nobody has renewed the lease.
+pub const LEASE: &str = "lease";
+
 /// What a record tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -224,7 +227,8 @@ pub enum Note {
     Owner { fence: u64 },
     /// The lease has a new end.
     Renewed { fence: u64, deadline_ms: u64 },
-    /// A stop began or was shortened.
+    /// A stop began or was shortened. Its reason is [`LEASE`] at the end of a lease, after which no
+    /// renewal counts.
     StopAsked { reason: String, farewell_ms: u64, term_ms: u64 },
     /// The ladder took a step.
     Rung { rung: Rung },

@@ -198,6 +198,7 @@ fn plan(programs: &Programs, instance: &Instance, args: Vec<String>, spool: &Pat
         term_ms: 1_000,
         lease_farewell_ms: 0,
         lease_term_ms: 0,
+        lease_overrun_ms: 0,
         drain_ms: keeper::limits::DRAIN_MS,
         output_bytes_max: u64::MAX,
         segment_bytes: keeper::limits::SEGMENT_BYTES,

@@ -268,7 +268,8 @@ fn is_gone(pid: i32) -> bool {
 fn a_host_that_slept_past_its_lease_writes_nothing_more_under_it() {
     let ostler = Ostler::new();
     short_lease(&ostler);
-    let agent = ostler.fake("--burst 10 --sleep-ms 600000");
+    // It does not leave when it is asked to: the kill at the end of the lease is what ends it.
+    let agent = ostler.fake("--ignore-term --never-read-stdin --burst 10 --sleep-ms 600000");
     let mut run = ostler.starts(&["run", "--process", &agent, "x", "--json"]);
     let (id, pid) = begun(&mut run);
     signal(run.child.id() as i32, Signal::STOP);
@@ -296,9 +297,9 @@ fn a_host_that_slept_past_its_lease_writes_nothing_more_under_it() {
 #[test]
 fn a_short_lease_is_renewed_for_as_long_as_the_agent_works() {
     let ostler = Ostler::new();
-    ostler.instance.write_config(r#"{ "server": { "leaseSec": 5 } }"#);
+    ostler.instance.write_config(r#"{ "server": { "leaseSec": 8 } }"#);
     let events =
-        ostler.events(&["run", "--process", &ostler.fake("--sleep-ms 7000"), "x", "--json"]);
+        ostler.events(&["run", "--process", &ostler.fake("--sleep-ms 10000"), "x", "--json"]);
     assert_eq!(result(&events)["outcome"], "succeeded", "{:#?}", events.last());
     assert!(events.iter().any(|event| event["action"] == "renewed"));
 }

@@ -41,6 +41,7 @@ mod handover;
 mod hired;
 mod hook;
 mod hostile;
+mod lease_loss;
 mod limits;
 mod lost;
 mod manners;

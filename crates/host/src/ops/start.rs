@@ -821,10 +821,14 @@ fn kept_plan(
         &reserved,
     );
     let clocks = &checked.adapter.clocks;
-    // Whoever holds a remote has a session to take away; an agent has nothing left to do.
-    let lease_graces = match plan.lane {
-        Lane::Http => (limits::REMOTE_FAREWELL_MS, limits::REMOTE_TERM_MS_MIN),
-        Lane::Native | Lane::Acp | Lane::Process => (0, 0),
+    let term_ms = clocks.term_ms.unwrap_or(limits::TERM_MS);
+    // A courier has to end its session at the remote, however short the lease is.
+    let (lease_farewell_ms, lease_term_ms, lease_overrun_ms) = match plan.lane {
+        Lane::Http => {
+            let (farewell_ms, term_ms) = (limits::REMOTE_FAREWELL_MS, limits::REMOTE_TERM_MS_MIN);
+            (farewell_ms, term_ms, farewell_ms + term_ms)
+        }
+        Lane::Native | Lane::Acp | Lane::Process => (limits::FAREWELL_MS, term_ms, 0),
     };
     Ok(keeper::plan::Plan {
         version: keeper::wire::VERSION,
@@ -851,9 +855,10 @@ fn kept_plan(
         clock: LeaseClock::Monotonic,
         farewell: dialect.farewell(Code::LeaseExpired),
         farewell_ms: limits::FAREWELL_MS,
-        term_ms: clocks.term_ms.unwrap_or(limits::TERM_MS),
-        lease_farewell_ms: lease_graces.0,
-        lease_term_ms: lease_graces.1,
+        term_ms,
+        lease_farewell_ms,
+        lease_term_ms,
+        lease_overrun_ms,
         drain_ms: limits::DRAIN_MS,
         output_bytes_max: checked.adapter.output_bytes_max.unwrap_or(limits::OUTPUT_BYTES_MAX),
         segment_bytes: crate::keeping::SEGMENT_BYTES,

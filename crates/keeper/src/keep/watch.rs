@@ -22,13 +22,13 @@ use super::cgroup::Group;
 use super::control::Control;
 use super::family::{self, Reaped};
 use super::ladder::{Graces, Ladder};
-use super::lease::Lease;
+use super::lease::{Due, Lease, StopTimes};
 use super::pace::Pace;
 use super::raw;
 use super::voice::Voice;
 use crate::limits::{ROOM_RETRY_MS, SWEEP_PAUSE_MS};
 use crate::plan::Plan;
-use crate::record::{Isolation, Kind, Note, Rung, Testimony};
+use crate::record::{Isolation, Kind, LEASE, Note, Rung, Testimony};
 use crate::spool::Spool;
 use crate::wire::Report;
 
@@ -67,8 +67,6 @@ pub struct Watch {
     luggage: Option<String>,
     farewell: Option<Vec<u8>>,
     graces: Graces,
-    /// Those of a lease that is over.
-    lease_graces: Graces,
     drain: Duration,
     output_bytes_max: u64,
 }
@@ -128,6 +126,10 @@ impl Watch {
             }
         };
         let now = Instant::now();
+        let lease_stop = StopTimes {
+            graces: Graces { farewell_ms: plan.lease_farewell_ms, term_ms: plan.lease_term_ms },
+            overrun_ms: plan.lease_overrun_ms,
+        };
         let mut watch = Self {
             phase: if agent.is_some() { Phase::Alive } else { Phase::Sweep(0, now) },
             agent,
@@ -138,7 +140,7 @@ impl Watch {
             pace: Pace::new(now),
             voice: Voice::new(stdin, plan.stdin, plan.first_frame),
             ladder: Ladder::default(),
-            lease: Lease::start(plan.clock, plan.fence, plan.deadline_ms)?,
+            lease: Lease::start(plan.clock, plan.fence, plan.deadline_ms, lease_stop)?,
             control,
             signals,
             spool,
@@ -153,16 +155,12 @@ impl Watch {
             luggage: plan.luggage,
             farewell: plan.farewell,
             graces: Graces { farewell_ms: plan.farewell_ms, term_ms: plan.term_ms },
-            lease_graces: Graces {
-                farewell_ms: plan.lease_farewell_ms,
-                term_ms: plan.lease_term_ms,
-            },
             drain: Duration::from_millis(plan.drain_ms),
             output_bytes_max: plan.output_bytes_max,
         };
         if watch.agent.is_none() {
             if watch.lease.is_over() {
-                watch.ladder.ask(now, "lease", Graces::NONE);
+                watch.ladder.ask(now, LEASE, Graces::NONE);
             }
             watch.speak(Voice::end);
         }
@@ -195,8 +193,7 @@ impl Watch {
     fn serve(&mut self, source: Source) {
         match source {
             Source::Signals => self.hear_signals(),
-            Source::Lease if self.lease.is_over() => self.stop("lease", self.lease_graces),
-            Source::Lease => {}
+            Source::Lease => self.heed_lease(),
             Source::Listener => self.control.accept(),
             Source::Owner => self.hear_owner(),
             Source::Newcomers => self.hear_newcomers(),
@@ -368,6 +365,21 @@ impl Watch {
         self.ladder.ask(Instant::now(), &reason, graces);
         self.spool.note(&Note::StopAsked { reason, farewell_ms, term_ms });
         self.speak(Voice::stop);
+    }
+
+    /// Stops the agent in time before the end of its lease, and ends everything at it.
+    fn heed_lease(&mut self) {
+        match self.lease.due() {
+            None => {}
+            Some(Due::Stop(graces)) => self.stop(LEASE, graces),
+            Some(Due::Kill) => {
+                self.stop(LEASE, Graces::NONE);
+                // The agent has left, and its descendants may not outlive the lease either.
+                if let Phase::Drain(_) = self.phase {
+                    self.phase = Phase::Sweep(0, Instant::now());
+                }
+            }
+        }
     }
 
     /// Lets the voice act, and passes on what it has to report.

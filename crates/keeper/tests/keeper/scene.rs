@@ -89,6 +89,7 @@ impl Scene {
             term_ms: 0,
             lease_farewell_ms: 0,
             lease_term_ms: 0,
+            lease_overrun_ms: 0,
             drain_ms: limits::DRAIN_MS,
             output_bytes_max: 1 << 30,
             segment_bytes: limits::SEGMENT_BYTES,

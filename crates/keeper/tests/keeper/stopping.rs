@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use keeper::plan::LeaseClock;
+use keeper::plan::{LeaseClock, StdinMode};
 use keeper::record::{Kind, Note};
 use keeper::wire::{Order, Refusal, Report};
 use rustix::process::{Pid, Signal, kill_process};
@@ -153,14 +153,97 @@ fn the_end_of_the_lease_ends_the_agent() {
     }
 }
 
+/// An agent that says what it is told, and lives on.
+const STUBBORN: &str = "trap 'echo asked' TERM; echo ready
+    while :; do if read line; then echo heard $line; else sleep 0.02; fi; done";
+
 #[test]
-fn whoever_has_something_to_take_away_has_its_graces_when_the_lease_ends() {
-    let script = "read line; echo heard $line; trap 'echo asked; exit 5' TERM; sleep 60 & wait";
+fn unrenewed_lease_ends_by_farewell_then_sigterm_then_sigkill() {
+    let start = Instant::now();
+    let mut scene = Scene::with(STUBBORN, |plan| {
+        plan.farewell = Some(b"bye\n".to_vec());
+        plan.deadline_ms = LeaseClock::Monotonic.now_ms() + 4_000;
+        (plan.lease_farewell_ms, plan.lease_term_ms) = (5_000, 15_000);
+    });
+    scene.read_until_out("heard");
+    let (told, began) = (start.elapsed(), scene.plan.deadline_ms);
+    // It begins in the last fifth, and the scene may have needed some time to begin.
+    assert!(told >= Duration::from_millis(3_199), "{told:?}");
+    let testimony = scene.end();
+    assert!(LeaseClock::Monotonic.now_ms() >= began, "not before the deadline");
+    assert_eq!(scene.out(), "ready\nheard bye\nasked\n");
+    assert_eq!((testimony.signal, testimony.forced), (Some(9), true));
+    assert_eq!(testimony.asked_by.as_deref(), Some("lease"));
+    assert_eq!(testimony.rungs, ["farewell", "term", "kill"]);
+}
+
+#[test]
+fn agent_that_obeys_the_farewell_of_its_lease_is_not_killed() {
+    let mut scene = Scene::with("read line; echo heard $line; exit 5", |plan| {
+        plan.farewell = Some(b"bye\n".to_vec());
+        plan.deadline_ms = LeaseClock::Monotonic.now_ms() + 10_000;
+        (plan.lease_farewell_ms, plan.lease_term_ms) = (59_000, 1_000);
+    });
+    let testimony = scene.end();
+    assert_eq!(scene.out(), "heard bye\n");
+    assert_eq!((testimony.exit_code, testimony.forced), (Some(5), false));
+    assert_eq!(testimony.rungs, ["farewell"]);
+}
+
+#[test]
+fn agent_without_an_open_stdin_is_terminated_at_once() {
+    let mut scene = Scene::with("trap 'echo asked; exit 5' TERM; sleep 60 & wait", |plan| {
+        plan.stdin = StdinMode::Null;
+        plan.deadline_ms = LeaseClock::Monotonic.now_ms() + 4_000;
+        (plan.lease_farewell_ms, plan.lease_term_ms) = (5_000, 15_000);
+    });
+    let testimony = scene.end();
+    assert_eq!(scene.out(), "asked\n");
+    assert_eq!(testimony.rungs, ["term"]);
+}
+
+#[test]
+fn renewal_during_the_stop_of_a_lease_does_not_call_it_off() {
+    let clock = LeaseClock::Monotonic;
+    let mut scene = Scene::with(STUBBORN, |plan| {
+        plan.farewell = Some(b"bye\n".to_vec());
+        plan.deadline_ms = clock.now_ms() + 4_000;
+        (plan.lease_farewell_ms, plan.lease_term_ms) = (5_000, 15_000);
+    });
+    scene.read_until_out("heard");
+    scene.send(Order::Renew { fence: FENCE, deadline_ms: clock.now_ms() + 60_000 });
+    let start = Instant::now();
+    let testimony = scene.end();
+    assert!(start.elapsed() < Duration::from_secs(15), "{:?}", start.elapsed());
+    assert_eq!(testimony.asked_by.as_deref(), Some("lease"));
+    assert!(!scene.notes().iter().any(|note| matches!(note, Note::Renewed { .. })));
+}
+
+#[test]
+fn renewal_in_time_puts_the_stop_of_a_lease_off() {
+    let clock = LeaseClock::Monotonic;
+    let mut scene = Scene::with("read line; echo heard $line", |plan| {
+        plan.farewell = Some(b"bye\n".to_vec());
+        plan.deadline_ms = clock.now_ms() + 20_000;
+        (plan.lease_farewell_ms, plan.lease_term_ms) = (5_000, 15_000);
+    });
+    // The stop of a short lease begins later, however long the graces of the plan are.
+    scene.send(Order::Renew { fence: FENCE, deadline_ms: clock.now_ms() + 2_000 });
+    scene.send(Order::Renew { fence: FENCE, deadline_ms: clock.now_ms() + 60_000 });
+    scene.say(1, "words\n");
+    let testimony = scene.end();
+    assert_eq!(scene.out(), "heard words\n");
+    assert_eq!(testimony.asked_by, None);
+}
+
+#[test]
+fn holder_of_a_remote_may_outlive_a_short_lease_by_its_overrun() {
+    let script = "read line; echo heard $line; trap 'sleep 1; echo asked; exit 5' TERM; sleep 60 & wait";
     let mut scene = Scene::with(script, |plan| {
         plan.farewell = Some(b"bye\n".to_vec());
-        plan.deadline_ms = LeaseClock::Monotonic.now_ms() + 200;
-        plan.lease_farewell_ms = 300;
-        plan.lease_term_ms = 30_000;
+        plan.deadline_ms = LeaseClock::Monotonic.now_ms() + 500;
+        (plan.lease_farewell_ms, plan.lease_term_ms) = (500, 30_000);
+        plan.lease_overrun_ms = 30_500;
     });
     let testimony = scene.end();
     assert_eq!(scene.out(), "heard bye\nasked\n");

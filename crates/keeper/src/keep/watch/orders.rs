@@ -88,7 +88,9 @@ impl Watch {
             Order::CloseStdin { n } => self.speak(|voice, spool| voice.close(n, spool)),
             Order::Farewell { bytes } => self.farewell = Some(bytes),
             Order::Renew { fence, deadline_ms } => match self.lease.renew(fence, deadline_ms) {
-                Ok(()) => self.spool.note(&Note::Renewed { fence, deadline_ms }),
+                Ok(true) => self.spool.note(&Note::Renewed { fence, deadline_ms }),
+                // The agent was told to leave; the note of that is in the spool, where the host reads it.
+                Ok(false) => {}
                 Err(why) => self.control.report(&Report::Refused { n: 0, why }),
             },
             Order::Stop { reason, farewell_ms, term_ms } => {
