@@ -326,44 +326,81 @@ fn a_run_whose_keeper_hangs_is_ended_when_its_lease_is_over() {
     nothing_is_left(&ostler, "a keeper that hung");
 }
 
+/// What a busy machine may add to the time in which the run of a hung keeper is settled.
+const BUSY_MS: u128 = 20_000;
+/// Within this time after the graces of the stop the run is settled.
+const SETTLED_MS: u128 = 10_000;
+/// The graces of a stop that is not `--now`.
+const GRACES_MS: u128 = 20_000;
+
+/// Whether agents can be held at this level here. One that cannot be had is told, because its row of a test is
+/// not shown then.
+fn is_offered(level: &str) -> bool {
+    let ostler = Ostler::new();
+    let mut command = ostler.command(&["run", "demo", "hello", "--json"]);
+    let said = Running::of(command.env("OSTLER_ISOLATION", level)).finish();
+    let events = said.events();
+    let message = result(&events)["message"].as_str().unwrap_or_default().to_owned();
+    match said.code {
+        0 => true,
+        _ => {
+            assert!(message.contains(&format!("isolation {level}")), "{events:#?}");
+            eprintln!("NOT SHOWN at level {level}, which this machine does not offer: {message}");
+            false
+        }
+    }
+}
+
 /// A run whose keeper is stopped by a signal while its host lives, at one level of isolation: a stop
 /// ends the run within the time that a keeper has to answer.
-fn hung_keeper(level: &str, stop: &[&str]) {
-    let ostler = Ostler::new();
-    let agent = ostler.fake("--setsid-child --burst 10 --sleep-ms 600000");
-    let mut command = ostler.command(&["run", "--process", &agent, "x", "--json"]);
-    let mut run = Running::of(command.env("OSTLER_ISOLATION", level));
-    let (id, _) = begun(&mut run);
-    let hung = keepers(&id);
-    assert!(!hung.is_empty());
-    for pid in hung {
-        signal(pid, Signal::STOP);
+fn hung_keeper(level: &str) {
+    if !is_offered(level) {
+        return;
     }
-    let asked = std::time::Instant::now();
-    assert_eq!(ostler.says(&[stop, &[id.as_str()][..]].concat()).code, 0, "{stop:?}");
-    let said = run.finish();
-    eprintln!("{level} {stop:?}: settled {} ms after the stop", asked.elapsed().as_millis());
-    let events = ostler.events(&["show", &id, "--json"]);
-    assert_gap_free(&events);
-    let end = result(&events);
-    assert_eq!((said.code, &end["outcome"]), (130, &"cancelled".into()), "{end}");
-    let warned = |event: &Value| {
-        event["text"].as_str().is_some_and(|text| text.contains("hung and was ended"))
-    };
-    assert!(events.iter().any(warned), "{events:#?}");
-    nothing_is_left(&ostler, "a keeper that hung beside its host");
+    for (stop, graces_ms) in [(&["stop"][..], GRACES_MS), (&["stop", "--now"], 0)] {
+        let ostler = Ostler::new();
+        let agent = ostler.fake("--setsid-child --burst 10 --sleep-ms 600000");
+        let mut command = ostler.command(&["run", "--process", &agent, "x", "--json"]);
+        let mut run = Running::of(command.env("OSTLER_ISOLATION", level));
+        let begun = run.event("the agent to run", |event| event["phase"] == "running");
+        assert_eq!(begun["isolation"], level);
+        let id = begun["run_id"].as_str().unwrap();
+        let hung = keepers(id);
+        assert!(!hung.is_empty());
+        for pid in hung {
+            signal(pid, Signal::STOP);
+        }
+        let asked = std::time::Instant::now();
+        assert_eq!(ostler.says(&[stop, &[id][..]].concat()).code, 0, "{stop:?}");
+        let said = run.finish();
+        let settled_ms = asked.elapsed().as_millis();
+        eprintln!("{level} {stop:?}: settled {settled_ms} ms after the stop");
+        assert!(settled_ms < graces_ms + SETTLED_MS + BUSY_MS, "{level} {stop:?}: {settled_ms} ms");
+        let events = ostler.events(&["show", id, "--json"]);
+        assert_gap_free(&events);
+        let end = result(&events);
+        assert_eq!((said.code, &end["outcome"]), (130, &"cancelled".into()), "{end}");
+        let warned = |event: &Value| {
+            event["text"].as_str().is_some_and(|text| text.contains("hung and was ended"))
+        };
+        assert!(events.iter().any(warned), "{events:#?}");
+        nothing_is_left(&ostler, "a keeper that hung beside its host");
+    }
 }
 
 #[test]
 fn hung_keeper_is_ended_at_level_basic() {
-    hung_keeper("basic", &["stop"]);
-    hung_keeper("basic", &["stop", "--now"]);
+    hung_keeper("basic");
 }
 
 #[test]
-fn hung_keeper_is_ended_at_the_strongest_level() {
-    hung_keeper("auto", &["stop"]);
-    hung_keeper("auto", &["stop", "--now"]);
+fn hung_keeper_is_ended_at_level_cgroup() {
+    hung_keeper("cgroup");
+}
+
+#[test]
+fn hung_keeper_is_ended_at_level_strict() {
+    hung_keeper("strict");
 }
 
 /// What a host shows to the keeper of a first attempt, as its successor derives it.
