@@ -196,10 +196,13 @@ enum Links {
 /// Makes a directory, or takes one that is there already if it is the owner's own. It is looked at by
 /// its descriptor, so that what was looked at is what is made private.
 fn private_dir(path: &Path, links: Links) -> io::Result<()> {
-    match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
+    // To make one that is there waits for a disk that takes no writes, and a stop must not wait for it.
+    if !path.exists() {
+        match fs::DirBuilder::new().recursive(true).mode(0o700).create(path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
     }
     let follow = match links {
         Links::Own => {
