@@ -17,9 +17,25 @@ const CLOSE_MAX: Duration = Duration::from_secs(2);
 /// The addresses that are listened at beside the host's own.
 pub struct Doors {
     open: Vec<JoinHandle<()>>,
+    /// Those of runs that are still being taken over.
+    later: Option<JoinHandle<Doors>>,
 }
 
 impl Doors {
+    /// Opens them when the runs are taken over, which `adopted` waits for.
+    pub fn open_after(
+        adopted: impl Future<Output = ()> + Send + 'static,
+        host: &Host,
+        token: &str,
+    ) -> Self {
+        let (host, token) = (host.clone(), token.to_owned());
+        let later = supervise::spawn("earlier addresses", async move {
+            adopted.await;
+            Self::open(&host, &token).await
+        });
+        Self { open: Vec::new(), later: Some(later) }
+    }
+
     /// Opens them for the runs that were taken over. Each was tried once when this returns.
     pub async fn open(host: &Host, token: &str) -> Self {
         let mut open = Vec::new();
@@ -35,12 +51,19 @@ impl Doors {
                 keep_open(host, token, address, listening),
             ));
         }
-        Self { open }
+        Self { open, later: None }
     }
 
     /// Waits until all are closed, so that the next host can open them. The host is leaving.
     pub async fn close(self) {
-        let closed = futures::future::join_all(self.open);
+        let closed = async {
+            let mut open = self.open;
+            if let Some(later) = self.later {
+                // A panic is logged by the supervisor.
+                open.extend(later.await.map(|doors| doors.open).unwrap_or_default());
+            }
+            futures::future::join_all(open).await
+        };
         if tokio::time::timeout(CLOSE_MAX, closed).await.is_err() {
             tracing::warn!("an address of an earlier host was not closed in time");
         }

@@ -9,9 +9,10 @@ use crate::client::Client;
 use crate::config::{self, Config, Surroundings};
 use crate::doors::Doors;
 use crate::operator_log::{self, LogFlags};
+use contract::limits::ADOPTION_ALONE_MS;
 use contract::{Code, Fault};
 use failpoint::Point;
-use host::adopt::{self, Which};
+use host::adoption::{Adoption, Which};
 use host::data::{DataDir, Lock};
 use host::ops::run::{Link, Named};
 use host::supervise;
@@ -21,7 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use store::Store;
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 /// How long to wait for a host that holds the lock but does not answer: it may be about to listen,
 /// or about to leave.
@@ -231,9 +232,20 @@ async fn become_host(
         Purpose::Look => Which::Dead,
         Purpose::Act | Purpose::Background | Purpose::Serve { .. } => Which::All,
     };
-    adopt::left_behind(&host, which).await?;
-    host.tend();
-    let doors = Doors::open(&host, token).await;
+    let adoption = Adoption::find(&host, which).await?;
+    let adopting = host.clone();
+    let mut adopted =
+        supervise::spawn("adopt runs", async move { adoption.finish(&adopting).await });
+    let alone = Duration::from_millis(ADOPTION_ALONE_MS);
+    let doors = match tokio::time::timeout(alone, &mut adopted).await {
+        Ok(adopted) => {
+            all_adopted(adopted)?;
+            host.tend();
+            Doors::open(&host, token).await
+        }
+        // Many runs, or keepers that do not answer: requests are answered meanwhile.
+        Err(_elapsed) => Doors::open_after(tend_after(host.clone(), adopted), &host, token),
+    };
     place.data.write_address(&lock, &url)?;
     let (stop, stopped) = oneshot::channel();
     let serving = supervise::spawn(
@@ -244,6 +256,27 @@ async fn become_host(
         }),
     );
     Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url, front, doors })
+}
+
+fn all_adopted(adopted: Result<Result<(), Fault>, JoinError>) -> Result<(), Fault> {
+    adopted.unwrap_or_else(|panic| {
+        Err(Fault::new(Code::InternalError, format!("taking over earlier runs: {panic}")))
+    })
+}
+
+/// Waits until the runs of an earlier host are taken over, and does then what this host does all the time.
+async fn tend_after(host: Host, adopted: JoinHandle<Result<(), Fault>>) {
+    if let Err(fault) = all_adopted(adopted.await) {
+        tracing::error!(
+            code = fault.code.word(),
+            error = fault.message,
+            "not every run of an earlier host was taken over; each is tried again when its lease expires"
+        );
+    }
+    // A host that is about to stop starts nothing any more.
+    if !*host.leaving().borrow() {
+        host.tend();
+    }
 }
 
 /// The running binary, also after it was replaced on disk: the link is followed by whoever is

@@ -24,6 +24,12 @@ limits! {
     LEASE_RENEW_PERCENT: u64 = 60;
     /// How long to wait before a failed renewal is tried again.
     LEASE_RETRY_MS: u64 = 10_000;
+    /// Runs of an earlier host that are taken over at the same time.
+    ADOPTIONS_AT_ONCE_MAX: usize = 16;
+    /// How long a host that starts takes over runs of an earlier one before it answers requests meanwhile.
+    ADOPTION_ALONE_MS: u64 = 1_000;
+    /// How long a request waits for a run that is being taken over.
+    ADOPTION_WAIT_MS: u64 = 30_000;
     /// The longest a keeper may take to answer a ping before the host ends it, while its run goes on.
     KEEPER_ANSWER_MS: u64 = 60_000;
     /// The same once its run is being stopped, after the graces of the stop.

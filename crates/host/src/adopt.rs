@@ -1,22 +1,22 @@
 //! Runs that a dead host left behind. A living keeper is adopted: machine and dialect as they were
 //! in the last Batch, the spool from where it was heard, the secrets from the keeper itself. A dead
 //! keeper's run is settled from its spool and the store. State we cannot read ends the run as lost,
-//! honestly. Runs whose lease ran out under this very host come back here too, with the next fence.
+//! honestly. Runs whose lease ran out under this very host come back here too, with the next fence. Which
+//! runs an earlier host left is found in `adoption.rs`.
 //!
 //! `launch` and `say` are never repeated: the spool directory exists once, and frames carry numbers.
 //! A keeper counts as dead when we hold the lock it would need, and not merely when it is silent.
 
 use crate::abroad::Abroad;
 use crate::batch::{HostState, StoredIntent, Words};
-use crate::cleanup;
 use crate::dispatch;
 use crate::drive::{self, Drive, Ending, Handing};
 use crate::intake::Intake;
 use crate::keeping::Keeping;
+use crate::ops::errand;
 use crate::ops::relay::Callers;
 use crate::ops::run::stored;
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
-use crate::ops::{errand, line, worktrees};
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::supervise;
@@ -47,20 +47,12 @@ use store::{Reaped, ResumePoint, RunRow, RunsPage, Seen};
 /// The variable that every process of a run's family has in its environment.
 pub const MARK: &str = "OSTLER_RUN_ID";
 /// Rounds in which leftovers of a dead keeper are looked for.
-const SWEEP_ROUNDS_MAX: u32 = 250;
+pub(crate) const SWEEP_ROUNDS_MAX: u32 = 250;
 /// How often a keeper that is about to listen, or about to leave, is looked at again.
 const LOOKS_MAX: u32 = 200;
 pub(crate) const LOOK_PAUSE: Duration = Duration::from_millis(5);
 /// How often a keeper that let go of us and does not answer is asked again.
 const TAKE_UP_PAUSE: Duration = Duration::from_secs(1);
-
-/// Which of the runs left behind are taken over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
-    All,
-    /// Those whose keeper is gone too: they only wait to be settled.
-    Dead,
-}
 
 /// What is known of a run's keeper.
 enum Keeper {
@@ -72,87 +64,14 @@ enum Keeper {
     Silent,
 }
 
-/// Takes over the runs that are not settled and not driven here. One that cannot be taken over now
-/// does not keep the others waiting: it is looked at again when its lease has run out.
-pub async fn left_behind(host: &Host, which: Which) -> Result<(), Fault> {
-    let mut before = None;
-    loop {
-        let page = RunsPage { before, limit: limits::PAGE_ROWS_MAX, unsettled_only: true };
-        let rows = host.store().runs(page).await.map_err(stored)?;
-        let Some(last) = rows.last() else { break };
-        before = Some(last.id);
-        for row in rows {
-            let attempt = host.inner.data.last_attempt(row.id);
-            let alive = door::is_alive(&host.inner.data.spool(row.id, attempt));
-            if which == Which::All || !alive {
-                let run = row.id;
-                if let Err(fault) = take_over(host, row, WhenSilent::Wait, None).await {
-                    not_taken_over(run, &fault);
-                }
-            }
-        }
-    }
-    line::left_behind(host, which).await?;
-    sweep_links(host).await?;
-    sweep_trees(host).await?;
-    sweep_spools(host).await
-}
-
-/// Gives back the links that runs which have ended still hold in directories that others use too.
-async fn sweep_links(host: &Host) -> Result<(), Fault> {
-    for run in host.inner.links.runs() {
-        let row = host.store().run(run).await.map_err(stored)?;
-        if row.is_none_or(|row| row.outcome.is_some()) && !host.inner.is_here(run) {
-            host.inner.links.release(run);
-        }
-    }
-    Ok(())
-}
-
-/// Removes workspaces of ours whose run never came to be, and those of a run that has ended which are not
-/// needed any more (temporary, or unchanged): their host died on the way.
-async fn sweep_trees(host: &Host) -> Result<(), Fault> {
-    host.inner.trees.git().sweep();
-    let occupied = worktrees::occupied(host).await?;
-    for run in host.inner.trees.all() {
-        let row = host.store().run(run).await.map_err(stored)?;
-        if host.inner.is_here(run) || occupied.contains_key(&run) {
-            continue;
-        }
-        let trees = Arc::clone(&host.inner.trees);
-        // A large one takes a while, and nobody waits for it.
-        supervise::spawn_blocking("sweep worktree", move || match row {
-            None => trees.sweep(run),
-            Some(row) if row.outcome.is_some() => trees.ended(Path::new(&row.cwd)),
-            Some(_) => {}
-        });
-    }
-    Ok(())
-}
-
-/// Removes the spools of runs that have ended: their host died after it had settled them. What is in
-/// a spool is raw, and nobody will ask for it again.
-async fn sweep_spools(host: &Host) -> Result<(), Fault> {
-    let spools = host.inner.data.spools().unwrap_or_else(|error| {
-        tracing::warn!(%error, "the spools of earlier runs cannot be listed; the next host tries again");
-        Vec::new()
-    });
-    for (run, spool) in spools {
-        let ended =
-            host.store().run(run).await.map_err(stored)?.is_none_or(|row| row.outcome.is_some());
-        if ended && !host.inner.is_here(run) {
-            // Not waited for: its keeper may take a moment to be gone.
-            supervise::spawn_blocking("sweep spool", move || {
-                await_end(&spool);
-                match door::lock_out(&spool) {
-                    Ok(Some(_lock)) => cleanup::remove_dir(&spool),
-                    Ok(None) => {}
-                    Err(error) => cleanup::log_if_kept(&spool, Err(error)),
-                }
-            });
-        }
-    }
-    Ok(())
+/// What the start of a host did for a run together with others.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    /// The lock of a keeper that is gone, with what it left ended already; `None` inside where there was
+    /// never a launch.
+    pub dead: Option<Option<OwnedFd>>,
+    /// The MCP servers that the earlier host started for it are ended.
+    pub are_servers_ended: bool,
 }
 
 /// Takes over the runs whose lease ran out and that nobody here drives: whoever held them is
@@ -193,7 +112,7 @@ pub(crate) async fn take_up(host: &Host, run: RunId, fence: u64) -> Result<(), F
         let Some(row) = held.filter(|row| clock::now().wall < row.lease_expires_at) else {
             return Ok(());
         };
-        match take_over(host, row, WhenSilent::Wait, None).await {
+        match take_over(host, row, WhenSilent::Wait, None, Prepared::default()).await {
             Ok(()) => return Ok(()),
             Err(fault) => not_taken_over(run, &fault),
         }
@@ -227,11 +146,21 @@ async fn take_seen(host: &Host, seen: Vec<Seen>) -> Result<(), Fault> {
 async fn take_reaped(host: &Host, reaped: &Reaped, until_ms: u64) -> Result<(), Fault> {
     let row = host.store().run(reaped.run).await.map_err(stored)?;
     if let Some(row) = row.filter(|row| row.fence == reaped.fence)
-        && let Err(fault) = take_over(host, row, WhenSilent::End, Some(until_ms)).await
+        && let Err(fault) =
+            take_over(host, row, WhenSilent::End, Some(until_ms), Prepared::default()).await
     {
         not_taken_over(reaped.run, &fault);
     }
     Ok(())
+}
+
+/// Takes a run over that an earlier host left. One that cannot be taken over now does not keep the others
+/// waiting: it is looked at again when its lease has run out.
+pub(crate) async fn take_left(host: &Host, row: RunRow, prepared: Prepared) {
+    let run = row.id;
+    if let Err(fault) = take_over(host, row, WhenSilent::Wait, None, prepared).await {
+        not_taken_over(run, &fault);
+    }
 }
 
 fn not_taken_over(run: RunId, fault: &Fault) {
@@ -262,6 +191,7 @@ async fn take_over(
     row: RunRow,
     silent: WhenSilent,
     until_ms: Option<u64>,
+    prepared: Prepared,
 ) -> Result<(), Fault> {
     // Whoever has the right goes on with the run.
     let Some(_right) = host.inner.begin_take_over(row.id) else { return Ok(()) };
@@ -270,7 +200,13 @@ async fn take_over(
     }
     let attempt = host.inner.data.last_attempt(row.id);
     let spool = host.inner.data.spool(row.id, attempt);
-    let keeper = match find_keeper(host, &row, attempt, &spool).await? {
+    let Prepared { dead, are_servers_ended } = prepared;
+    let ended = Ended { family: dead.is_some(), servers: are_servers_ended };
+    let found = match dead {
+        Some(lock) => Keeper::Dead(lock),
+        None => find_keeper(host, &row, attempt, &spool).await?,
+    };
+    let keeper = match found {
         Keeper::Silent if silent == WhenSilent::End => {
             let dir = spool.clone();
             blocking(move || keeper::mark::end_keeper(&dir)).await?;
@@ -305,7 +241,7 @@ async fn take_over(
             let message = format!("the keeper of {} does not answer", row.id);
             return Err(Fault::new(Code::ProcessLost, message));
         }
-        keeper => adopted(host, &row, attempt, point, keeper, until_ms).await?,
+        keeper => adopted(host, &row, attempt, point, (keeper, ended), until_ms).await?,
     };
     failpoint::hit(Point::Adopted);
     host.inner.drive(drive, None);
@@ -319,6 +255,8 @@ pub(crate) fn is_unlaunched(host: &Host, row: &RunRow) -> bool {
 
 fn end_unless_asked_again(host: Host, run: RunId) {
     supervise::spawn("end unlaunched run", async move {
+        // Until then nobody can ask for it. One that takes too long ends this wait all the same.
+        let _ = host.inner.adopted(None).await;
         tokio::time::sleep(ASKED_AGAIN).await;
         // Its lease ends it in any case.
         let ended: futures::future::BoxFuture<'_, _> = Box::pin(end_unlaunched(&host, run));
@@ -335,7 +273,7 @@ pub(crate) async fn end_unlaunched(host: &Host, run: RunId) -> Result<(), Fault>
     }
     let row = host.store().run(run).await.map_err(stored)?;
     match row.filter(|row| row.outcome.is_none() && is_unlaunched(host, row)) {
-        Some(row) => take_over(host, row, WhenSilent::End, None).await,
+        Some(row) => take_over(host, row, WhenSilent::End, None, Prepared::default()).await,
         None => Ok(()),
     }
 }
@@ -351,6 +289,7 @@ pub(crate) async fn give_up(host: &Host, run: RunId) -> Result<(), Fault> {
     // Nothing of its state is trusted but what it had asked for: numbers are given once.
     let point = host.store().resume_point(run).await.map_err(stored)?;
     let point = point.map(|point| ResumePoint { machine: Vec::new(), ..point });
+    let keeper = (keeper, Ended::default());
     adopted(host, &row, attempt, point, keeper, None).await?.run(None).await;
     Ok(())
 }
@@ -433,12 +372,21 @@ async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -
         .map_err(|error| Fault::new(Code::InternalError, format!("looking for keepers: {error}")))
 }
 
+/// The processes of a run that are known to be ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ended {
+    /// What its dead keeper left.
+    family: bool,
+    /// The MCP servers that an earlier host started for it.
+    servers: bool,
+}
+
 async fn adopted(
     host: &Host,
     row: &RunRow,
     attempt: u32,
     point: Option<ResumePoint>,
-    keeper: Keeper,
+    (keeper, ended): (Keeper, Ended),
     until_ms: Option<u64>,
 ) -> Result<Drive, Fault> {
     let house = &host.inner;
@@ -485,7 +433,7 @@ async fn adopted(
         end_now(keeping).await;
     }
     let alive = keeping.is_some() && lost.is_none();
-    if !alive {
+    if !alive && !ended.family {
         let (dir, run, left) = (spool.clone(), row.id, shut.is_some());
         blocking(move || {
             if !left {
@@ -526,6 +474,11 @@ async fn adopted(
         let (workspace, git) = (Arc::clone(&workspace), house.trees.git().clone());
         blocking(move || Comparison::find(&spool, &secret, workspace, git, policy)).await?
     };
+    // They were the earlier host's, and are started anew when their tools are wanted.
+    if !ended.servers {
+        let run = row.id;
+        blocking(move || end_servers(run)).await?;
+    }
     let (answering, answers) = drive::answers();
     let errand = errand::of(host, row.task).await?;
     let mut standing = match errand {
@@ -590,11 +543,6 @@ async fn adopted(
         pid: row.pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
     };
-    // Its MCP servers were the earlier host's; they are started anew when their tools are wanted.
-    let swept = keeper::mark::sweep(crate::upstream::MARK, &row.id.to_string(), SWEEP_ROUNDS_MAX);
-    if let Err(error) = swept {
-        tracing::warn!(run = %row.id, %error, "MCP servers of an earlier host cannot be looked for");
-    }
     if let Some(why) = lost {
         drive.ending = Ending::Told;
         drive.pending.done.extend(undone);
@@ -696,6 +644,14 @@ pub(crate) fn end_leftovers(spool: &Path, run: RunId) {
     let ended = keeper::mark::end_leftovers(spool, (MARK, &run.to_string()), SWEEP_ROUNDS_MAX);
     if let Err(error) = ended {
         tracing::warn!(%run, %error, "processes that the run left cannot be looked for");
+    }
+}
+
+/// Ends the MCP servers that an earlier host started for a run.
+fn end_servers(run: RunId) {
+    let swept = keeper::mark::sweep(crate::upstream::MARK, &run.to_string(), SWEEP_ROUNDS_MAX);
+    if let Err(error) = swept {
+        tracing::warn!(%run, %error, "MCP servers of an earlier host cannot be looked for");
     }
 }
 
@@ -811,5 +767,33 @@ mod tests {
         assert_eq!((row().await.fence, host.inner.is_here(run)), (theirs.fence, false));
         take_reaped(&host, theirs, until_ms).await.unwrap();
         assert!(host.inner.is_here(run), "whoever has the fence goes on with it");
+    }
+
+    #[tokio::test]
+    async fn second_driver_of_a_run_is_dropped() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(plain::setup(dir.path()));
+        let (store, now) = (host.store(), clock::now());
+        let task = store.enqueue(new_task()).await.unwrap();
+        let mut claim = claim_of(task, "one");
+        (claim.now, claim.lease_ms) = (now.wall, 3_600_000);
+        let run = claim.run;
+        store.claim(claim).await.unwrap();
+        let row = store.run(run).await.unwrap().unwrap();
+        let gone = || (Keeper::Dead(None), Ended { family: true, servers: true });
+        let until_ms = Some(now.mono_ms + 3_600_000);
+        let first = adopted(&host, &row, 1, None, gone(), until_ms).await.unwrap();
+        let second = adopted(&host, &row, 1, None, gone(), until_ms).await.unwrap();
+        // Both in a row: the first has no time to end the run.
+        host.inner.drive(first, None);
+        host.inner.drive(second, None);
+        assert_eq!((host.live_runs(), *host.inner.reasons.borrow()), (1, 1));
+        host.idle().await;
+        assert_eq!(host.live_runs(), 0, "it is removed by its own driver");
+        let events = store.events(run, 0, 100).await.unwrap();
+        let parsed =
+            events.iter().filter_map(|event| serde_json::from_slice::<Event>(&event.bytes).ok());
+        let results = parsed.filter(|event| matches!(event.body, Body::Result(_))).count();
+        assert_eq!(results, 1);
     }
 }

@@ -8,6 +8,7 @@
 mod abroad;
 mod activity;
 pub mod adopt;
+pub mod adoption;
 pub mod aside;
 pub mod audit;
 mod batch;
@@ -172,6 +173,8 @@ pub(crate) struct Inner {
     /// Workspaces that are ours.
     pub(crate) trees: Arc<trees::Trees>,
     live: Mutex<HashMap<RunId, Live>>,
+    /// The runs of an earlier host that are about to be taken over.
+    adoption: watch::Sender<adoption::Awaited>,
     /// The runs that are being taken over, each by one task.
     taking_over: Mutex<HashSet<RunId>>,
     /// What must be kept out of the events of runs that this host drove and has to take over from
@@ -258,6 +261,7 @@ impl Host {
             links,
             trees,
             live: Mutex::default(),
+            adoption: watch::Sender::default(),
             taking_over: Mutex::default(),
             seals: Mutex::default(),
             overdue: Mutex::default(),
@@ -412,7 +416,9 @@ impl Host {
     pub async fn close(&self) {
         self.let_go();
         let mut reasons = self.inner.reasons.subscribe();
-        let let_go = reasons.wait_for(|_| self.inner.live().is_empty());
+        let is_done =
+            || self.inner.live().is_empty() && !self.inner.adoption.borrow().is_under_way();
+        let let_go = reasons.wait_for(|_| is_done());
         // A driver that is stuck in a store's trouble is left behind like any other.
         let _ = tokio::time::timeout(LET_GO_MAX, let_go).await;
         self.inner.keepers.close().await;

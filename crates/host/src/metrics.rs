@@ -29,6 +29,7 @@ pub struct Metrics {
     pub(crate) leases_renewed: IntCounter,
     pub(crate) leases_lost: IntCounter,
     pub(crate) dispatch: IntCounterVec,
+    pub(crate) process_scans: IntCounter,
     /// Connections to keepers; each counts itself.
     pub(crate) keepers: IntGauge,
     pub http_requests: IntCounterVec,
@@ -122,6 +123,7 @@ impl Metrics {
             leases_renewed: make.count("ostler_leases_renewed_total", "Leases of runs renewed")?,
             leases_lost: make.count("ostler_leases_lost_total", "Leases of runs lost")?,
             dispatch: make.counts("ostler_dispatch_decisions_total", "Decisions of the queue about a task: started, waits or failed, with the reason", &["decision", "reason"])?,
+            process_scans: make.count("ostler_process_scans_total", "Looks at the environments of all processes, for those that a dead keeper or host left")?,
             keepers: make.gauge("ostler_keepers", "Keeper processes that this process is connected to")?,
             http_requests: make.counts("ostler_http_requests_total", "Answered HTTP requests by method, declared route and status", &["method", "route", "status"])?,
             standing: Standing {
@@ -153,6 +155,9 @@ pub async fn text(host: &Host, server: FromServer<'_>) -> Result<String, Fault> 
     let _reading = READING.lock().await;
     let metrics = metrics();
     metrics.standing.ask(host, server).await?;
+    // Counted where no metrics are known.
+    let unseen = keeper::mark::scans().saturating_sub(metrics.process_scans.get());
+    metrics.process_scans.inc_by(unseen);
     TextEncoder::new()
         .encode_to_string(&metrics.registry.gather())
         .map_err(|error| Fault::new(Code::InternalError, format!("writing the metrics: {error}")))

@@ -188,6 +188,7 @@ impl Drive {
         self.order(&order)?;
         failpoint::hit(Point::PlanSent);
         if let Order::Plan(plan) = order {
+            self.mouth.lease_farewell.clone_from(&plan.farewell);
             let secret = self.house.keepsake_secret(self.run, self.attempt);
             // Without it a run that loses its keeper and its host loses words, not its end.
             if let Err(error) = crate::keepsake::leave(&self.spool, &secret, &plan.secrets) {
@@ -288,12 +289,15 @@ impl Drive {
     /// some protocols they name the turn that is under way, so that they change as the run goes on.
     pub(crate) fn prepare_lease_farewell(&mut self) {
         // Before its hello the keeper takes no such order, and a stop has brought words of its own.
-        let is_launched = self.keeping.as_ref().is_some_and(|keeping| keeping.keeper_pid().is_some());
+        let is_launched =
+            self.keeping.as_ref().is_some_and(|keeping| keeping.keeper_pid().is_some());
         if !is_launched || self.machine.state() != RunState::Live {
             return;
         }
         let farewell = self.dialect.farewell(Code::LeaseExpired);
-        if let Some(bytes) = farewell.filter(|bytes| self.mouth.lease_farewell.as_ref() != Some(bytes)) {
+        if let Some(bytes) =
+            farewell.filter(|bytes| self.mouth.lease_farewell.as_ref() != Some(bytes))
+        {
             // A connection that is broken is noticed by the next read.
             let _ = self.order(&Order::Farewell { bytes: bytes.clone() });
             self.mouth.lease_farewell = Some(bytes);

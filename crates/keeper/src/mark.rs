@@ -6,9 +6,11 @@
 //! Nobody is signalled by a mere number: the process is held by a descriptor first, looked at again
 //! through it, and only then ended, so a pid that was used again means nothing.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitOptions, getpid, pidfd_open, pidfd_send_signal, waitpid,
@@ -18,21 +20,59 @@ use crate::keep::{cgroup, family};
 use crate::record::{Begin, Kind};
 use crate::spool::Reader;
 
+/// How often all processes were looked at, by this process.
+static SCANS: AtomicU64 = AtomicU64::new(0);
+
+/// How often this process has looked at the environments of all processes. Each look costs time in
+/// proportion to the number of processes.
+pub fn scans() -> u64 {
+    SCANS.load(Ordering::Relaxed)
+}
+
+/// Variables by which processes are known, as `name=value`.
+#[derive(Clone, Debug, Default)]
+pub struct Marks(HashSet<Vec<u8>>);
+
+impl Marks {
+    pub fn add(&mut self, name: &str, value: &str) {
+        self.0.insert(format!("{name}={value}").into_bytes());
+    }
+
+    fn one(name: &str, value: &str) -> Self {
+        let mut marks = Self::default();
+        marks.add(name, value);
+        marks
+    }
+
+    /// The mark that a process bears, as far as we may look.
+    fn of(&self, pid: i32) -> Option<&[u8]> {
+        let environ = fs::read(format!("/proc/{pid}/environ")).ok()?;
+        environ
+            .split(|byte| *byte == 0)
+            .find_map(|variable| self.0.get(variable))
+            .map(Vec::as_slice)
+    }
+
+    /// Living processes whose environment at their start held one of the marks, and which.
+    fn bearers(&self) -> io::Result<Vec<(i32, &[u8])>> {
+        SCANS.fetch_add(1, Ordering::Relaxed);
+        let mut bearers = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            // A process that ends while we look is none.
+            let Ok(entry) = entry else { continue };
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            bearers.extend(self.of(pid).map(|mark| (pid, mark)));
+        }
+        Ok(bearers)
+    }
+}
+
 /// Living processes whose environment at their start held `name=value`, as far as we may look.
 pub fn bearers(name: &str, value: &str) -> io::Result<Vec<i32>> {
-    let mark = format!("{name}={value}");
-    let mut pids = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        // A process that ends while we look is none.
-        let Ok(entry) = entry else { continue };
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        if bears(pid, mark.as_bytes()) {
-            pids.push(pid);
-        }
-    }
-    Ok(pids)
+    let marks = Marks::one(name, value);
+    Ok(marks.bearers()?.into_iter().map(|(pid, _)| pid).collect())
 }
 
 fn bears(pid: i32, mark: &[u8]) -> bool {
@@ -40,24 +80,30 @@ fn bears(pid: i32, mark: &[u8]) -> bool {
         .is_ok_and(|environ| environ.split(|byte| *byte == 0).any(|variable| variable == mark))
 }
 
-/// Kills the bearers of a mark, round by round until none is found or `rounds_max` is reached, and
-/// reaps those that are our children. Only for a keeper known to be dead: a living one sweeps by
-/// itself, and surely. This process is never among those ended.
+/// Kills the bearers of a mark, as [`sweep_all`] does.
 pub fn sweep(name: &str, value: &str, rounds_max: u32) -> io::Result<u32> {
-    let mark = format!("{name}={value}");
+    sweep_all(&Marks::one(name, value), rounds_max)
+}
+
+/// Kills the bearers of any of the marks, round by round until none is found or `rounds_max` is reached,
+/// and reaps those that are our children. All processes are looked at once in each round, however many
+/// marks there are. Only for keepers known to be dead: a living one sweeps by itself, and surely. This
+/// process is never among those ended.
+pub fn sweep_all(marks: &Marks, rounds_max: u32) -> io::Result<u32> {
     let mut ended = Vec::new();
     // A process that is just becoming another program shows no environment for an instant, so
     // only the second look in a row that finds nobody counts.
     let mut empty_looks = 0;
     for _ in 0..rounds_max {
-        let pids = bearers(name, value)?.into_iter().filter_map(Pid::from_raw);
-        let pids: Vec<_> = pids.filter(|pid| *pid != getpid()).collect();
-        for pid in &pids {
-            if end(*pid, mark.as_bytes()) && !ended.contains(pid) {
+        let bearers = marks.bearers()?.into_iter();
+        let bearers = bearers.filter_map(|(pid, mark)| Some((Pid::from_raw(pid)?, mark)));
+        let bearers: Vec<_> = bearers.filter(|(pid, _)| *pid != getpid()).collect();
+        for (pid, mark) in &bearers {
+            if end(*pid, mark) && !ended.contains(pid) {
                 ended.push(*pid);
             }
         }
-        empty_looks = if pids.is_empty() { empty_looks + 1 } else { 0 };
+        empty_looks = if bearers.is_empty() { empty_looks + 1 } else { 0 };
         if empty_looks == 2 {
             break;
         }
@@ -81,8 +127,13 @@ fn end(pid: Pid, mark: &[u8]) -> bool {
 /// Everything a dead keeper of the attempt in `spool` can have left: its control group, then the
 /// bearers of its mark.
 pub fn end_leftovers(spool: &Path, mark: (&str, &str), rounds_max: u32) -> io::Result<u32> {
-    cgroup::end_noted(spool);
+    end_group(spool);
     sweep(mark.0, mark.1, rounds_max)
+}
+
+/// Ends the control group that a dead keeper of the attempt in `spool` left, if it had one.
+pub fn end_group(spool: &Path) {
+    cgroup::end_noted(spool);
 }
 
 /// Kills the keeper of the attempt in `spool`, for one that hangs although its lease is over. It is

@@ -105,7 +105,7 @@ impl Guard {
             let (scope, who) = (Scope::Admin, Who::Owner);
             return Ok(Caller::Person(Person { scope, who, until: None }));
         }
-        match app.host.run_of_token(token) {
+        match app.host.bearer_of(token).await {
             Some(bearer) if access == Access::Run => return Ok(Caller::Run(bearer)),
             Some(_) => return Err(missing()),
             None if was_good(app, parts.uri.path(), token) => {

@@ -18,8 +18,11 @@ fn with_agent(protocol: &str) -> (Ostler, std::path::PathBuf) {
     let (log, program) = (root.join("agent.log"), root.join("agent.sh"));
     let python = testkit::python().expect("tests need Python 3");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/lease_agent.py");
-    let exec =
-        format!("#!/bin/sh\nexec {} {script} {protocol} {} \"$@\"\n", python.display(), log.display());
+    let exec = format!(
+        "#!/bin/sh\nexec {} {script} {protocol} {} \"$@\"\n",
+        python.display(),
+        log.display()
+    );
     std::fs::write(&program, exec).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
     let adapter = match protocol {
@@ -28,7 +31,9 @@ fn with_agent(protocol: &str) -> (Ostler, std::path::PathBuf) {
         _ => json!({ "type": "process", "binary": program, "protocol": "json-lines" }),
     };
     let server = json!({ "leaseSec": LEASE_SEC });
-    ostler.instance.write_config(&json!({ "server": server, "adapters": { "mine": adapter } }).to_string());
+    ostler
+        .instance
+        .write_config(&json!({ "server": server, "adapters": { "mine": adapter } }).to_string());
     (ostler, log)
 }
 
@@ -38,7 +43,10 @@ fn lose_lease(protocol: &str, farewell: impl Fn(&Value) -> bool) -> (Vec<String>
     let (ostler, log) = with_agent(protocol);
     let mut run = ostler.starts(&["run", "mine", "x", "--json"]);
     let works = |event: &Value| {
-        event["text"].as_str().or(event["summary"].as_str()).is_some_and(|text| text.starts_with("work"))
+        event["text"]
+            .as_str()
+            .or(event["summary"].as_str())
+            .is_some_and(|text| text.starts_with("work"))
     };
     let id = run.event("the agent to work", works)["run_id"].as_str().unwrap().to_owned();
     let host = run.child.id() as i32;
@@ -71,7 +79,8 @@ fn ended(ostler: &Ostler, run: Running, id: &str) -> Vec<Value> {
 
 #[test]
 fn process_agent_is_told_and_terminated_before_it_is_killed() {
-    let is_shutdown = |line: &Value| *line == json!({ "type": "shutdown", "reason": "lease_expired" });
+    let is_shutdown =
+        |line: &Value| *line == json!({ "type": "shutdown", "reason": "lease_expired" });
     let (after, events) = lose_lease("process", is_shutdown);
     assert_eq!(after, ["SIGTERM"]);
     assert_eq!(result(&events)["evidence"]["forced"], true, "it did not obey: {events:#?}");
@@ -79,9 +88,8 @@ fn process_agent_is_told_and_terminated_before_it_is_killed() {
 
 #[test]
 fn acp_agent_is_cancelled_and_its_answer_is_no_outcome() {
-    let is_cancel = |line: &Value| {
-        line["method"] == "session/cancel" && line["params"]["sessionId"] == "s1"
-    };
+    let is_cancel =
+        |line: &Value| line["method"] == "session/cancel" && line["params"]["sessionId"] == "s1";
     let (after, _) = lose_lease("acp", is_cancel);
     assert_eq!(after, ["SIGTERM"]);
 }

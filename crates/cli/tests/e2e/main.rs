@@ -42,6 +42,7 @@ mod hired;
 mod hook;
 mod hostile;
 mod lease_loss;
+mod left_runs;
 mod limits;
 mod lost;
 mod manners;

@@ -29,6 +29,8 @@ pub async fn start(host: &Host, request: RunRequest) -> Result<Asked, Fault> {
         return Err(Fault::new(Code::Usage, format!("{run} is not a UUID of version 7"))
             .with_hint("make a new one for each run, or leave run_id out"));
     }
+    // What those hold (slots, workspaces, budgets) is known when they are taken over.
+    host.inner.adopted(None).await?;
     loop {
         let (in_line, attending) = match line::turn(host, &request, run).await? {
             Turn::Later(waiting) => return Ok(Asked::Waiting(waiting)),

@@ -67,7 +67,13 @@ impl AskKind {
 
 /// The open questions by their ids: so many that come after this one. When one is denied is told by the
 /// clock of whoever holds its run, so pages by urgency could show a question twice, or not at all.
-pub fn list(host: &Host, after: Option<AskId>, limit: usize) -> Vec<OpenAsk> {
+/// The questions of runs that are being taken over are known only after that, and waited for.
+pub async fn list(host: &Host, after: Option<AskId>, limit: usize) -> Result<Vec<OpenAsk>, Fault> {
+    host.inner.adopted(None).await?;
+    Ok(known(host, after, limit))
+}
+
+fn known(host: &Host, after: Option<AskId>, limit: usize) -> Vec<OpenAsk> {
     let live = host.inner.live();
     let open = live.values().flat_map(|run| run.shown.asks.iter());
     let behind = open.filter(|ask| after.is_none_or(|after| ask.ask_id > after));
@@ -124,7 +130,7 @@ pub async fn answer(
     reason: Option<String>,
     by: &Who,
 ) -> Result<OpenAsk, Fault> {
-    let ask = find(list(host, None, usize::MAX), given)?;
+    let ask = find(list(host, None, usize::MAX).await?, given)?;
     check(&ask, option)?;
     let option = option.to_owned();
     let answer = Wish::Answer { ask_id: ask.ask_id, option, by: None, reason };

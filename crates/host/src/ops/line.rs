@@ -8,7 +8,7 @@
 
 use super::run::{RunRequest, Waiting, stored};
 use super::start::{self, Begun};
-use crate::adopt::Which;
+use crate::adoption::Which;
 use crate::supervise;
 use crate::{Attached, Host, clock};
 use contract::plan::Adapter;

@@ -406,6 +406,11 @@ pub async fn wish(
     wish: Wish,
     by: &Who,
 ) -> Result<(), Fault> {
+    // A stop is kept for whoever takes the run over. Anything else may hold secrets, which only its
+    // driver knows.
+    if !matches!(wish, Wish::Stop { .. }) {
+        host.inner.adopted(Some(run)).await?;
+    }
     possible(host, run, &wish)?;
     let wish = match wish {
         // Whatever was sent: who answers is known by the token.

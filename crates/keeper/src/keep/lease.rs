@@ -93,8 +93,7 @@ impl Lease {
         };
         let timer = timerfd_create(id, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
         let stop_at_ms = times.stop_at_ms(clock.now_ms(), deadline_ms);
-        let lease =
-            Self { timer, clock, deadline_ms, fence, times, stop_at_ms, kill_at_ms: None };
+        let lease = Self { timer, clock, deadline_ms, fence, times, stop_at_ms, kill_at_ms: None };
         lease.arm(stop_at_ms)?;
         Ok(lease)
     }

@@ -238,7 +238,8 @@ fn renewal_in_time_puts_the_stop_of_a_lease_off() {
 
 #[test]
 fn holder_of_a_remote_may_outlive_a_short_lease_by_its_overrun() {
-    let script = "read line; echo heard $line; trap 'sleep 1; echo asked; exit 5' TERM; sleep 60 & wait";
+    let script =
+        "read line; echo heard $line; trap 'sleep 1; echo asked; exit 5' TERM; sleep 60 & wait";
     let mut scene = Scene::with(script, |plan| {
         plan.farewell = Some(b"bye\n".to_vec());
         plan.deadline_ms = LeaseClock::Monotonic.now_ms() + 500;

@@ -17,11 +17,11 @@ use serde::Deserialize;
 pub async fn list(
     State(app): State<App>,
     Options(ById { limit, after }): Options<ById<AskId>>,
-) -> Json<Page<Approval>> {
+) -> Result<Json<Page<Approval>>, Problem> {
     let limit = page_of(limit);
-    let page =
-        Page::of(ask::list(&app.host, after, limit + 1), limit, |ask| ask.ask_id.to_string());
-    Json(Page { items: views::all(page.items), next: page.next })
+    let asks = ask::list(&app.host, after, limit + 1).await?;
+    let page = Page::of(asks, limit, |ask| ask.ask_id.to_string());
+    Ok(Json(Page { items: views::all(page.items), next: page.next }))
 }
 
 #[derive(Deserialize, JsonSchema)]
