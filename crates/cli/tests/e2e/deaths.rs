@@ -403,6 +403,102 @@ fn hung_keeper_is_ended_at_level_strict() {
     hung_keeper("strict");
 }
 
+/// A file system of its own for spools, which can be frozen so that every write to it waits.
+struct Disk {
+    at: std::path::PathBuf,
+}
+
+impl Disk {
+    /// `None` where this user may not mount one. That is told, because nothing is shown then.
+    fn mount(ostler: &Ostler) -> Option<Self> {
+        let (image, at) = (ostler.instance.root().join("disk"), ostler.instance.runtime());
+        std::fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+        let (image, at_text) = (image.to_str().unwrap(), at.to_str().unwrap());
+        for command in [
+            &["mkfs.ext4", "-q", image][..],
+            &["mount", "-o", "loop", image, at_text],
+            &["chmod", "700", at_text],
+        ] {
+            if !ran(command) {
+                eprintln!(
+                    "NOT SHOWN: {command:?} is not possible here, so no disk can be made to hang"
+                );
+                return None;
+            }
+        }
+        Some(Self { at })
+    }
+
+    fn freeze(&self) -> bool {
+        let at = self.at.clone();
+        // A command of the test that waits for the disk too would wait for ever otherwise.
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(2 * BOUND_MS));
+            ran(&["fsfreeze", "-u", at.to_str().unwrap()]);
+        });
+        ran(&["fsfreeze", "-f", self.at.to_str().unwrap()])
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // The second fails for a disk that is not frozen, the last for one that is in use for a moment.
+        let at = self.at.to_str().unwrap();
+        ran(&["fsfreeze", "-u", at]);
+        ran(&["umount", "-l", at]);
+    }
+}
+
+fn ran(command: &[&str]) -> bool {
+    let run = std::process::Command::new(command[0]).args(&command[1..]).output();
+    run.is_ok_and(|output| output.status.success())
+}
+
+/// Whether a process waits for a disk and hears no signal.
+fn is_in_disk_wait(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('D'))
+}
+
+#[test]
+fn run_ends_although_its_keeper_waits_for_a_disk() {
+    let ostler = Ostler::new();
+    let Some(disk) = Disk::mount(&ostler) else { return };
+    let script = ostler.instance.root().join("talker.sh");
+    let talk = r#"while :; do echo '{"type":"progress","summary":"x"}'; sleep 0.05; done"#;
+    std::fs::write(&script, talk).unwrap();
+    let talker = format!("sh {}", script.display());
+    let mut run = ostler.starts(&["run", "--process", &talker, "x", "--json"]);
+    let (id, agent) = begun(&mut run);
+    run.event("the agent to speak", |event| event["kind"] == "progress");
+    assert!(disk.freeze());
+    until("the keeper to wait for its disk", BOUND_MS, || {
+        keepers(&id).into_iter().any(is_in_disk_wait).then_some(())
+    });
+    let asked = std::time::Instant::now();
+    let stop = ostler.starts(&["stop", "--now", &id]);
+    let events = until("the end of the run", BOUND_MS, || {
+        let events = ostler.events(&["show", &id, "--json"]);
+        events.iter().any(|event| event["kind"] == "result").then_some(events)
+    });
+    let settled_ms = asked.elapsed().as_millis();
+    eprintln!("a keeper that waits for a disk: settled {settled_ms} ms after the stop");
+    assert!(settled_ms < SETTLED_MS + BUSY_MS, "{settled_ms} ms");
+    assert_eq!(result(&events)["outcome"], "cancelled", "{:#?}", events.last());
+    let warned = |event: &Value| {
+        event["text"].as_str().is_some_and(|text| text.contains("could not be ended"))
+    };
+    assert!(events.iter().any(warned), "{events:#?}");
+    let is_dead =
+        || std::fs::read(format!("/proc/{agent}/cmdline")).map_or(true, |argv| argv.is_empty());
+    until("the agent to be ended", BOUND_MS, || is_dead().then_some(()));
+    assert_eq!(stop.finish().code, 0);
+    // What waited for the disk goes on, and ends.
+    drop(disk);
+    assert_eq!(run.finish().code, 130);
+    nothing_is_left(&ostler, "a keeper that waited for its disk");
+}
+
 /// What a host shows to the keeper of a first attempt, as its successor derives it.
 fn hello_secret(ostler: &Ostler, run: &str) -> String {
     let token = std::fs::read_to_string(ostler.instance.data().join("token")).unwrap();
