@@ -7,6 +7,7 @@ use crate::names::Names;
 use crate::places::Standing;
 use crate::refused::Refused;
 use crate::rest::{self, Access, BodyUse, Problem};
+use crate::watchers::Holder;
 use crate::{keyed, sign_in};
 use axum::body::Body;
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
@@ -256,7 +257,7 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
         _ => fault,
     })?;
     if let Some(standing) = parts.extensions.get::<Standing>() {
-        standing.vouch();
+        standing.vouch(Holder::from(&caller));
     }
     allowed(&caller, access)?;
     parts.extensions.insert(caller);

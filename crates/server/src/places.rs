@@ -3,7 +3,9 @@
 //! the stranger who came first goes. Whoever has shown one stays until it leaves by itself. What is
 //! asked over a connection is not known here.
 
-use std::collections::BTreeMap;
+use crate::watchers::Holder;
+use contract::limits::TOKEN_CONNECTIONS_MAX;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
@@ -19,6 +21,23 @@ struct Strangers {
     next: u64,
     /// In the order in which they came.
     waiting: BTreeMap<u64, Arc<Notify>>,
+    /// The connections that a token has vouched for, and how many each token has.
+    vouched: HashMap<u64, Holder>,
+    held: HashMap<Holder, usize>,
+}
+
+impl Strangers {
+    /// Forgets a connection.
+    fn remove(&mut self, number: u64) {
+        self.waiting.remove(&number);
+        let Some(holder) = self.vouched.remove(&number) else { return };
+        if let Some(held) = self.held.get_mut(&holder) {
+            *held = held.saturating_sub(1);
+            if *held == 0 {
+                self.held.remove(&holder);
+            }
+        }
+    }
 }
 
 /// The place of one connection, for as long as it is held.
@@ -78,14 +97,28 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.standing.vouch();
+        lock(&self.standing.strangers).remove(self.standing.number);
     }
 }
 
 impl Standing {
-    /// From now on this connection is no stranger's.
-    pub fn vouch(&self) {
-        lock(&self.strangers).waiting.remove(&self.number);
+    /// From now on this connection is no stranger's, if its token has a share left: a token that leaks,
+    /// or an agent with the token of its run, does not take the places of all others. The owner has no
+    /// limit.
+    pub fn vouch(&self, holder: Holder) {
+        let mut strangers = lock(&self.strangers);
+        if !strangers.waiting.contains_key(&self.number) {
+            return;
+        }
+        if holder != Holder::Owner {
+            let held = strangers.held.entry(holder).or_default();
+            if *held >= TOKEN_CONNECTIONS_MAX {
+                return;
+            }
+            *held += 1;
+            strangers.vouched.insert(self.number, holder);
+        }
+        strangers.waiting.remove(&self.number);
     }
 }
 
@@ -103,7 +136,7 @@ mod tests {
     async fn the_stranger_who_came_first_goes_and_whoever_was_vouched_for_stays() {
         let places = Places::new(2);
         let (known, stranger) = (places.take().await, places.take().await);
-        known.standing().vouch();
+        known.standing().vouch(Holder::Owner);
         assert!(stranger.asked_to_go().now_or_never().is_none(), "nobody needs a place yet");
         let mut third = Box::pin(places.take());
         assert!(third.as_mut().now_or_never().is_none());
@@ -112,12 +145,44 @@ mod tests {
         drop(stranger);
         let third = third.await;
         // Where everyone is known the next one waits.
-        third.standing().vouch();
+        third.standing().vouch(Holder::Owner);
         let mut fourth = Box::pin(places.take());
         assert!(fourth.as_mut().now_or_never().is_none());
         assert!(third.asked_to_go().now_or_never().is_none());
         drop(known);
         fourth.await;
+    }
+
+    #[tokio::test]
+    async fn a_token_vouches_for_its_share_of_connections() {
+        let places = Places::new(TOKEN_CONNECTIONS_MAX + 2);
+        let run = |n| Holder::Run(contract::RunId::new(uuid::Uuid::from_bytes([n; 16])));
+        let mut held = Vec::new();
+        for _ in 0..=TOKEN_CONNECTIONS_MAX {
+            let place = places.take().await;
+            place.standing().vouch(run(1));
+            // A second request over the same connection counts once.
+            place.standing().vouch(run(1));
+            held.push(place);
+        }
+        let other = places.take().await;
+        other.standing().vouch(run(2));
+        // The connection beyond the share is the stranger who goes.
+        let mut next = Box::pin(places.take());
+        assert!(next.as_mut().now_or_never().is_none());
+        let beyond = held.pop().unwrap();
+        assert!(beyond.asked_to_go().now_or_never().is_some());
+        assert!(other.asked_to_go().now_or_never().is_none());
+        drop(beyond);
+        drop(next.await);
+        // A connection that ends gives its share back.
+        drop(held.pop());
+        let again = places.take().await;
+        again.standing().vouch(run(1));
+        assert!(lock(&places.strangers).waiting.is_empty());
+        drop((held, other, again));
+        let strangers = lock(&places.strangers);
+        assert!(strangers.held.is_empty() && strangers.vouched.is_empty());
     }
 
     #[tokio::test]

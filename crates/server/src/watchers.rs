@@ -20,7 +20,7 @@ pub struct Watchers(Arc<Mutex<HashMap<Holder, usize>>>);
 
 /// Whose places are counted together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Holder {
+pub(crate) enum Holder {
     Owner,
     Token(TokenId),
     Run(RunId),

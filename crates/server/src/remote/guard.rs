@@ -9,6 +9,7 @@ use crate::auth::{self, content_type, protected, whole};
 use crate::names::Names;
 use crate::places::Standing;
 use crate::refused::Refused;
+use crate::watchers::Holder;
 use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, header};
@@ -76,7 +77,7 @@ async fn admit(remote: &Remote, request: Request) -> Result<Request, Fault> {
     let shown = wanted.check(&parts.headers);
     shown.map_err(|fault| auth::refused(remote.sessions.host(), refused, &parts, fault))?;
     if let Some(standing) = parts.extensions.get::<Standing>() {
-        standing.vouch();
+        standing.vouch(Holder::Owner);
     }
     let body = match takes_body(matched, &parts.method) {
         true => {
