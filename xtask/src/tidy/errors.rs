@@ -1,5 +1,5 @@
-//! The rule about dropped errors: in the code of the product, `let _ = …`, a match arm for `Err(_)` and
-//! a statement that ends in `.ok();` need a comment with the reason, on the same line or directly above.
+//! The rule about dropped errors: in the code of the product, `let _ = …`, a match arm for `Err(_)` or
+//! `Err(_name)`, a call whose value is given to `drop`, and a statement that ends in `.ok();` need a comment with the reason, on the same line or directly above.
 //! Statements of the same kind on consecutive lines may share one. It relies on the layout of rustfmt.
 
 use super::rust::{Kind, pieces};
@@ -41,12 +41,12 @@ pub fn check(file: &File, findings: &mut Vec<Finding>) {
 /// A line of code without the insides of its literals, and without its comment. A line of a test has
 /// no code here.
 #[derive(Debug, Clone, Default)]
-struct Line {
-    code: String,
-    is_commented: bool,
+pub(super) struct Line {
+    pub code: String,
+    pub is_commented: bool,
 }
 
-fn read_lines(text: &str) -> Vec<Line> {
+pub(super) fn read_lines(text: &str) -> Vec<Line> {
     let mut lines = vec![Line::default(); text.lines().count()];
     for piece in pieces(text) {
         let at = piece.line - 1;
@@ -94,6 +94,7 @@ enum Form {
     Let,
     Arm,
     Ok,
+    Drop,
 }
 
 impl Form {
@@ -102,13 +103,14 @@ impl Form {
             Self::Let => "`let _ =` drops an error",
             Self::Arm => "`Err(_)` drops an error",
             Self::Ok => "`.ok();` drops an error",
+            Self::Drop => "`drop(…)` of a call may drop an error",
         }
     }
 
     /// The first line of the statement or pattern that holds line `at`.
     fn begin(self, lines: &[Line], at: usize) -> usize {
         match self {
-            Self::Let => at,
+            Self::Let | Self::Drop => at,
             Self::Arm => {
                 let is_continued = |line: &usize| lines[*line].code.trim_start().starts_with('|');
                 (0..=at).rev().find(|line| !is_continued(line)).unwrap_or(at)
@@ -126,10 +128,25 @@ fn dropped(lines: &[Line], at: usize) -> Option<Form> {
         let is_text = [" write!(", " writeln!("].iter().any(|call| rest.starts_with(call));
         return (!is_text).then_some(Form::Let);
     }
-    if let Some((_, rest)) = code.split_once("Err(_)") {
+    if let Some(rest) = unused_error(code) {
         let next = lines.get(at + 1).map_or("", |line| line.code.trim());
         let rest = if rest.is_empty() { next } else { rest.trim() };
-        return ["=>", "|", "if "].iter().any(|sign| rest.starts_with(sign)).then_some(Form::Arm);
+        // A name says what the error is; where nothing is done it is no reason.
+        let is_named = !code.contains("Err(_)");
+        let is_empty = [" {}", " {},", " ()", " (),", " continue,", " return,"]
+            .iter()
+            .any(|body| rest.strip_prefix("=>") == Some(body));
+        let is_pattern = ["=>", "|", "if "].iter().any(|sign| rest.starts_with(sign));
+        return (is_pattern && (is_empty || !is_named)).then_some(Form::Arm);
+    }
+    if let Some(given) =
+        code.strip_prefix("drop(").or(code.split_once("=> drop(").map(|(_, rest)| rest))
+    {
+        // What is taken out of an option or a lock, and what a closure makes, is no result.
+        let is_value = [".take()", ".lock()", ".remove(", ".pop", "?)", ".recv()"]
+            .iter()
+            .any(|call| given.contains(call));
+        return (given.contains('(') && !is_value).then_some(Form::Drop);
     }
     if code.ends_with(".ok();") {
         let begin = statement_begin(lines, at);
@@ -140,6 +157,13 @@ fn dropped(lines: &[Line], at: usize) -> Option<Form> {
         return (!is_used).then_some(Form::Ok);
     }
     None
+}
+
+/// The code after a pattern for an error that is not used: `Err(_)` or `Err(_name)`.
+fn unused_error(code: &str) -> Option<&str> {
+    let (_, rest) = code.split_once("Err(_")?;
+    let rest = rest.trim_start_matches(|sign: char| sign.is_alphanumeric() || sign == '_');
+    rest.strip_prefix(')')
 }
 
 /// The first line of the statement that ends on line `at`: the nearest one that begins like a
@@ -161,7 +185,7 @@ fn statement_begin(lines: &[Line], at: usize) -> usize {
 }
 
 /// Whether the line above is a comment; attributes may stand between.
-fn is_comment_above(lines: &[Line], begin: usize) -> bool {
+pub(super) fn is_comment_above(lines: &[Line], begin: usize) -> bool {
     let is_attribute = |line: &&Line| line.code.trim_start().starts_with("#[");
     let above = lines[..begin].iter().rev().find(|line| !is_attribute(line));
     above.is_some_and(|line| line.is_commented && line.code.trim().is_empty())
@@ -184,6 +208,9 @@ mod tests {
             "    match a {\n        Ok(None) | Err(_) => {}\n    }",
             "    match a {\n        Err(_) if late => {}\n    }",
             "    match a {\n        Ok(_)\n        | Err(_) => {}\n    }",
+            "    match a {\n        Err(_late) => {}\n    }",
+            "    match a {\n        Some(_) => drop(remove(path)),\n    }",
+            "    drop(remove(path));",
             "    remove(path).ok();",
             "    remove(\n        path,\n    )\n    .ok();",
         ] {
@@ -222,6 +249,8 @@ mod tests {
             "    self.value = parse(text).ok();",
             "    let value = parse(\n        text,\n    )\n    .ok();",
             "    let Err(_) = a else { return };",
+            "    drop(guard);",
+            "    drop(self.child.take());",
             "    b(\"let _ = a; Err(_) => {}\"); // let _ = c;",
         ] {
             assert_eq!(found_in(body), [""; 0], "{body}");

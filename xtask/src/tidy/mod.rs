@@ -4,6 +4,7 @@
 //! and what to do about it. `rust.rs` tells code from strings and comments, so that no rule is
 //! fooled by a word in a sentence. What a rule lets pass is in `PARDONS`, one line with its reason.
 
+mod blocking;
 mod errors;
 mod failpoints;
 mod names;
@@ -85,6 +86,7 @@ pub fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in files {
         errors::check(file, &mut findings);
+        blocking::check(file, &mut findings);
         text::check(file, &mut findings);
         rooms::check(file, &mut findings);
         names::check(file, &mut findings);
