@@ -36,6 +36,10 @@ pub fn demo_agent() -> ExitCode {
 fn play(input: impl BufRead + Send + 'static, output: impl Write, pace: Pace) {
     // A full channel makes the reader wait, and that makes the other side wait: nothing is lost.
     let (heard, line) = sync_channel(64);
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the demo agent is a program of its own without a log"
+    )]
     std::thread::spawn(move || listen(input, &heard));
     let mut wire = Wire { output, line, pace, tried: Vec::new(), messages: VecDeque::new() };
     let told = match story::tell(&mut wire) {

@@ -20,9 +20,10 @@ mod way;
 use clap::FromArgMatches as _;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use commands::Stopped;
-use contract::limits::WORKER_THREADS_MAX;
+use contract::limits::{BLOCKING_END_MS, BLOCKING_THREADS_MAX, WORKER_THREADS_MAX};
 use contract::{Code, Fault};
 use std::process::ExitCode;
+use std::time::Duration;
 
 fn main() -> ExitCode {
     // A keeper is one per agent and must stay small: it is decided in the first lines.
@@ -82,13 +83,16 @@ fn perform(arguments: args::Arguments) -> Result<ExitCode, Stopped> {
         // A command waits for one host, or is host of one run.
         false => 2,
     };
-    let runtime = builder.worker_threads(threads).enable_all().build().map_err(|error| {
+    builder.worker_threads(threads).max_blocking_threads(BLOCKING_THREADS_MAX).enable_all();
+    let runtime = builder.build().map_err(|error| {
         Fault::new(Code::InternalError, format!("starting the runtime: {error}"))
     })?;
     if !is_server {
         operator_log::start_if_asked(&surroundings.vars, surroundings.stderr_is_terminal)?;
     }
     let done = runtime.block_on(commands::perform(arguments, surroundings));
+    // A thread that is stuck on a file system that hangs ends with the process.
+    runtime.shutdown_timeout(Duration::from_millis(BLOCKING_END_MS));
     operator_log::finish();
     done
 }

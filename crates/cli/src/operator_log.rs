@@ -94,6 +94,7 @@ fn install(targets: Targets, format: Format, is_terminal: bool) -> Result<(), Fa
     let (written, is_written) = sync_channel::<()>(1);
     let dropped = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&dropped);
+    #[expect(clippy::disallowed_methods, reason = "the thread that writes the log cannot log")]
     std::thread::Builder::new()
         .name("log".to_owned())
         .spawn(move || {

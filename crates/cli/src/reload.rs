@@ -5,7 +5,7 @@
 use crate::config;
 use contract::Fault;
 use host::Host;
-use host::supervise;
+use host::blocking::{self, Bulkhead};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -60,7 +60,8 @@ pub async fn follow(host: Host, path: Option<PathBuf>, mut hangup: Signal) {
 async fn reload(host: &Host, path: &Path) -> Result<(), Fault> {
     let file = path.to_owned();
     let read =
-        supervise::spawn_blocking("read configuration", move || config::load(Some(&file))).await;
+        blocking::spawn(Bulkhead::Data, "read configuration", move || config::load(Some(&file)))
+            .await;
     let read = read.map_err(|error| {
         Fault::new(contract::Code::InternalError, format!("reading the configuration: {error}"))
     })?;
@@ -68,6 +69,8 @@ async fn reload(host: &Host, path: &Path) -> Result<(), Fault> {
 }
 
 async fn mark(path: &Path) -> Mark {
-    let found = tokio::fs::metadata(path).await.ok()?;
+    let file = path.to_owned();
+    let found = blocking::probe(path, "look at the configuration", move || std::fs::metadata(file));
+    let found = found.await.ok()?.ok()?;
     Some((found.ino(), found.mtime(), found.mtime_nsec(), found.len()))
 }

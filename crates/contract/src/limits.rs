@@ -230,6 +230,8 @@ limits! {
     BODY_MS: u64 = 30_000;
     /// Connections to one host at once. The next one takes the place of the stranger who came first.
     CONNECTIONS_MAX: usize = 512;
+    /// Connections of one token, or of the token of one run, that stay when places are needed.
+    TOKEN_CONNECTIONS_MAX: usize = 64;
     /// How long requests without a good token are counted for an address.
     REFUSED_MS: u64 = 60_000;
     /// Such requests of one address in that time that are told why; the next ones are told to wait.
@@ -438,6 +440,24 @@ limits! {
     REMOTE_CALLBACK_EVENTS_MAX: usize = 256;
     /// Threads of a server that run its tasks; otherwise one for each core.
     WORKER_THREADS_MAX: usize = 16;
+    /// Blocking work on directories of the user that runs at once, on all file systems together.
+    BLOCKING_DIRECTORIES_MAX: usize = 256;
+    /// The same on one mounted file system, or in one directory of the root file system.
+    BLOCKING_MOUNT_MAX: usize = 32;
+    /// Blocking work on the data directory that runs at once.
+    BLOCKING_DATA_MAX: usize = 128;
+    /// Waits for processes and for input that block a thread at once.
+    BLOCKING_WAITS_MAX: usize = 128;
+    /// Threads for blocking work: the limits above, with room for the store and for name resolution.
+    BLOCKING_THREADS_MAX: usize = 768;
+    /// Blocking work that takes longer is logged.
+    BLOCKING_SLOW_MS: u64 = 5_000;
+    /// How long a directory of the user may take to open before its file system counts as hung.
+    DIRECTORY_OPEN_MS_MAX: u64 = 10_000;
+    /// How long other work in a directory of the user may take, such as a tool call or a worktree.
+    DIRECTORY_WORK_MS_MAX: u64 = 600_000;
+    /// How long a process that ends waits for blocking work that is under way.
+    BLOCKING_END_MS: u64 = 5_000;
     /// Lines of the operator log that wait to be written; more are dropped and counted.
     LOG_LINES_QUEUED_MAX: usize = 4_096;
     /// How long a process that exits waits until its log is written.

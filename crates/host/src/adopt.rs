@@ -9,6 +9,7 @@
 
 use crate::abroad::Abroad;
 use crate::batch::{HostState, StoredIntent, Words};
+use crate::blocking::{self, Bulkhead};
 use crate::dispatch;
 use crate::drive::{self, Drive, Ending, Handing};
 use crate::intake::Intake;
@@ -38,7 +39,7 @@ use runtimes::registry::Chosen;
 use runtimes::{Dialect, Runtime, registry};
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use store::seal::Seal;
@@ -367,7 +368,7 @@ async fn find_keeper(
 }
 
 async fn blocking<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T, Fault> {
-    supervise::spawn_blocking("adopt run", act)
+    blocking::spawn(Bulkhead::Wait, "adopt run", act)
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("looking for keepers: {error}")))
 }
@@ -464,15 +465,23 @@ async fn adopted(
         Some(_) => trace::resumed(host.store(), row.id, state.trace),
         None => (None, None),
     };
-    let workspace = Workspace::again(Path::new(&row.cwd)).without(&house.data.private());
-    let workspace = Arc::new(workspace);
+    let cwd = PathBuf::from(&row.cwd);
+    let opened = blocking::probe(Path::new(&row.cwd), "open the working directory", move || {
+        Workspace::again(&cwd)
+    });
+    // A run whose file system hangs is taken over without its tools, because its lease must be renewed.
+    let workspace = opened.await.unwrap_or_else(|_hung| Workspace::gone(Path::new(&row.cwd)));
+    let workspace = Arc::new(workspace.without(&house.data.private()));
     let policy = state.policy.unwrap_or(contract::Policy::AllowReads);
     let comparison = if !workspace_check::may_apply(policy, &runtime.card().lanes) {
         Comparison::NotNeeded
     } else {
         let (spool, secret) = (spool.clone(), house.beginning_secret(row.id));
         let (workspace, git) = (Arc::clone(&workspace), house.trees.git().clone());
-        blocking(move || Comparison::find(&spool, &secret, workspace, git, policy)).await?
+        let dir = workspace.path().to_owned();
+        let find = move || Comparison::find(&spool, &secret, workspace, git, policy);
+        let found = blocking::work_in(&dir, "find workspace comparison", find).await;
+        found.unwrap_or_else(|fault| Comparison::NotPossible(fault.message))
     };
     // They were the earlier host's, and are started anew when their tools are wanted.
     if !ended.servers {
@@ -546,6 +555,7 @@ async fn adopted(
     if let Some(why) = lost {
         drive.ending = Ending::Told;
         drive.pending.done.extend(undone);
+        tracing::warn!(run = %row.id, why, "the run is lost");
         drive.step(now, Input::Lost { why: why.to_owned() });
         return Ok(drive);
     }

@@ -4,6 +4,7 @@
 //! that is not taken over yet waits for it here.
 
 use crate::adopt::{self, MARK, Prepared, SWEEP_ROUNDS_MAX};
+use crate::blocking::{self, Bulkhead};
 use crate::cleanup;
 use crate::ops::relay::Bearer;
 use crate::ops::run::stored;
@@ -176,7 +177,7 @@ async fn blocking<T: Send + 'static>(
     name: &'static str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Fault> {
-    supervise::spawn_blocking(name, work)
+    blocking::spawn(Bulkhead::Wait, name, work)
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("{name}: {error}")))
 }
@@ -243,8 +244,9 @@ async fn sweep_trees(host: &Host) -> Result<(), Fault> {
             continue;
         }
         let trees = Arc::clone(&host.inner.trees);
+        let place = trees.place(run);
         // A large one takes a while, and nobody waits for it.
-        supervise::spawn_blocking("sweep worktree", move || match row {
+        blocking::spawn(Bulkhead::Directory(&place), "sweep worktree", move || match row {
             None => trees.sweep(run),
             Some(row) if row.outcome.is_some() => trees.ended(Path::new(&row.cwd)),
             Some(_) => {}
@@ -265,7 +267,7 @@ async fn sweep_spools(host: &Host) -> Result<(), Fault> {
             host.store().run(run).await.map_err(stored)?.is_none_or(|row| row.outcome.is_some());
         if ended && !host.inner.is_here(run) {
             // Not waited for: its keeper may take a moment to be gone.
-            supervise::spawn_blocking("sweep spool", move || {
+            blocking::spawn(Bulkhead::Wait, "sweep spool", move || {
                 adopt::await_end(&spool);
                 match door::lock_out(&spool) {
                     Ok(Some(_lock)) => cleanup::remove_dir(&spool),

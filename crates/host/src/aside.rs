@@ -3,9 +3,9 @@
 //! but it has no store, no lease to renew and no events. Whoever holds it looks, speaks and leaves;
 //! dropping it ends the program.
 
+use crate::blocking::{self, Bulkhead};
 use crate::chance;
 use crate::cleanup;
-use crate::supervise;
 use contract::{Code, Fault, limits};
 use keeper::door::{self, Spawned};
 use keeper::limits::FRAME_BYTES_MAX;
@@ -183,7 +183,8 @@ impl Aside {
         drop(voice);
         // Only a panic is left to be dropped here, and `supervise` has logged it.
         let _ =
-            supervise::spawn_blocking("wait for process", move || cleanup::wait(&mut child)).await;
+            blocking::spawn(Bulkhead::Wait, "wait for process", move || cleanup::wait(&mut child))
+                .await;
     }
 }
 

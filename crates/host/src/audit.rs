@@ -5,8 +5,8 @@
 //! JSON each, in a private file of the data directory that is set aside when it is full, so that it
 //! never takes more than two files' room. A line that cannot be written is lost, which is logged.
 
+use crate::blocking::{self, Bulkhead};
 use crate::ops::who::Who;
-use crate::supervise;
 use contract::limits::AUDIT_BYTES_MAX;
 use contract::{Fault, Timestamp};
 use serde::Serialize;
@@ -64,7 +64,7 @@ impl Audit {
     /// Writes one line, off the path of whoever asked.
     pub fn refused(&self, ts: Timestamp, fault: &Fault, refused: RefusedToken) {
         let (audit, code) = (self.clone(), fault.code.word());
-        supervise::spawn_blocking("write audit log", move || {
+        blocking::spawn(Bulkhead::Data, "write audit log", move || {
             audit.add_or_log(
                 &Line { ts, what: "token_refused", code, refused: &refused },
                 "token_refused",
@@ -90,7 +90,7 @@ impl Audit {
     /// Writes down who did what and to what, off the path of whoever asked.
     pub fn did(&self, ts: Timestamp, by: &Who, what: &'static str, about: serde_json::Value) {
         let (audit, about) = (self.clone(), by.told(about));
-        supervise::spawn_blocking("write audit log", move || {
+        blocking::spawn(Bulkhead::Data, "write audit log", move || {
             audit.add_or_log(&Deed { ts, what, about }, what);
         });
     }

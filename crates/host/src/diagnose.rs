@@ -355,6 +355,7 @@ impl Practice {
         let wall_ms = if say.is_some() { limits::ACP_INITIALIZE_MS } else { limits::PROBE_MS_MAX };
         let name = chance::run_id().uuid().simple().to_string();
         let cwd = self.root.join(&name);
+        // A temporary directory of doctor, which hosts nobody meanwhile.
         fs::DirBuilder::new().mode(0o700).create(&cwd).ok()?;
         let launch = Launch {
             program,

@@ -8,6 +8,7 @@
 
 use crate::abroad::Abroad;
 use crate::batch::{Deeds, Made, Pending, Words};
+use crate::blocking::{self, Bulkhead};
 use crate::cleanup;
 use crate::clock;
 use crate::intake::{Heard, Intake};
@@ -21,7 +22,6 @@ use crate::ops::worktrees;
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::skills::Mounts;
-use crate::supervise;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use crate::workspace_check::Comparison;
@@ -255,7 +255,7 @@ impl Drive {
         let Some(mut child) = self.child.take() else { return };
         drop(self.keeping.take());
         let spool = matches!(self.plan, Handing::Done(Ok(()))).then_some(self.spool);
-        supervise::spawn_blocking("abandon keeper", move || {
+        blocking::spawn(Bulkhead::Wait, "abandon keeper", move || {
             cleanup::wait(&mut child);
             // The keeper has removed it, unless it died.
             if let Some(spool) = spool {
@@ -409,6 +409,7 @@ impl Drive {
     }
 
     pub(crate) fn lose(&mut self, now: Now, why: String) {
+        tracing::warn!(why, "the run is lost");
         self.ending = Ending::Told;
         self.step(now, Input::Lost { why });
     }
@@ -833,8 +834,9 @@ impl Drive {
                 let tidied = Arc::clone(&house);
                 let (child, shut) = (self.child.take(), self.shut.take());
                 drop(self.keeping.take());
+                let bulkhead = Bulkhead::Directory(workspace.path());
                 // Only a panic is left to be dropped here, and `supervise` has logged it.
-                let _ = supervise::spawn_blocking("remove spool", move || {
+                let _ = blocking::spawn(bulkhead, "remove spool", move || {
                     if let Some(mut child) = child {
                         cleanup::wait(&mut child);
                     }
@@ -856,7 +858,7 @@ impl Drive {
 /// A keeper that gets no plan leaves when its socket closes, and is waited for.
 pub(crate) fn let_go<Control>(control: Control, mut child: Child) {
     drop(control);
-    supervise::spawn_blocking("wait for keeper", move || cleanup::wait(&mut child));
+    blocking::spawn(Bulkhead::Wait, "wait for keeper", move || cleanup::wait(&mut child));
 }
 
 pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report> {

@@ -12,6 +12,7 @@ pub mod adoption;
 pub mod aside;
 pub mod audit;
 mod batch;
+pub mod blocking;
 pub mod chance;
 mod cleanup;
 pub mod clock;
@@ -54,6 +55,7 @@ mod workspace_check;
 
 pub use activity::Activity;
 use batch::Deeds;
+use blocking::Bulkhead;
 use contract::{Code, Fault, RunId};
 use data::DataDir;
 use drive::{Drive, Left};
@@ -329,7 +331,8 @@ impl Host {
                 if inner.ended.swap(false, Ordering::Relaxed) {
                     // What runs leave behind in the heap is scattered, so it stays ours otherwise.
                     // A panic is logged by the supervisor, and memory that is not returned is only larger.
-                    let _ = supervise::spawn_blocking("return memory", keeper::return_memory).await;
+                    let _ = blocking::spawn(Bulkhead::Data, "return memory", keeper::return_memory)
+                        .await;
                 }
                 // A store in trouble is asked again in time.
                 if let Err(fault) = adopt::reap(&Host { inner }).await {
@@ -341,6 +344,7 @@ impl Host {
                 }
             }
         });
+        blocking::watch();
         self.bury_strays();
         ops::remove::tend(self, self.inner.retention);
         self.inner.keepers.refill();

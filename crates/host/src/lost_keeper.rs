@@ -2,6 +2,7 @@
 //! must answer, and by when, is `engine::rules::keeper_ping`; the pings are sent by `perform.rs`.
 
 use crate::adopt::{self, LOOK_PAUSE};
+use crate::blocking::{self, Bulkhead};
 use crate::cleanup;
 use crate::clock;
 use crate::drive::{Drive, Ending, Leave, next_report};
@@ -55,7 +56,7 @@ impl Drive {
         let keeper_pid = keeping.as_ref().and_then(Keeping::keeper_pid);
         let (spool, run, child) = (self.spool.clone(), self.run, self.child.take());
         let end = move || end_hung(&spool, run, keeper_pid, child);
-        let ended = supervise::spawn_blocking("end keeper", end).await;
+        let ended = blocking::spawn(Bulkhead::Wait, "end keeper", end).await;
         // Not before: an open connection is why the pid is still the keeper's.
         drop(keeping);
         let told = match ended {
@@ -63,6 +64,7 @@ impl Drive {
             // `supervise` has logged the panic; whether the keeper lives is unknown then.
             Ok(false) | Err(_) => "the keeper of this run hangs and could not be ended",
         };
+        tracing::warn!("{told}");
         self.pending.drafts.push(warning(told.to_owned()));
         if self.ending == Ending::Running {
             self.ending = Ending::KeeperGone;
@@ -82,7 +84,7 @@ impl Drive {
             }
             gone
         };
-        supervise::spawn_blocking("end keeper", end).await.unwrap_or(true)
+        blocking::spawn(Bulkhead::Wait, "end keeper", end).await.unwrap_or(true)
     }
 }
 
@@ -95,7 +97,10 @@ fn end_hung(spool: &Path, run: RunId, keeper_pid: Option<i32>, child: Option<Chi
     if let Some(mut child) = child {
         // One that has ended already needs no signal.
         let _ = child.kill();
-        std::thread::spawn(move || cleanup::wait(&mut child));
+        if let Err(error) = supervise::thread("wait for keeper", move || cleanup::wait(&mut child))
+        {
+            tracing::warn!(%error, "a keeper that was ended stays a zombie: no thread can be started");
+        }
     }
     let until_ms = clock::now().mono_ms + KEEPER_KILLED_MS;
     while door::is_alive(spool) && clock::now().mono_ms < until_ms {

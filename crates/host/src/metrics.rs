@@ -199,6 +199,7 @@ impl Standing {
             }
         }
         self.memory.set(resident_bytes().unwrap_or(0));
+        // Both files are made by the kernel from its memory.
         let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
         self.descriptors.set(whole(open));
         Ok(())

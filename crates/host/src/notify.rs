@@ -3,6 +3,7 @@
 //! It is kept apart from every agent: a process group of its own, a small environment without
 //! secrets, its output nobody's, and ten seconds. That it fails changes nothing for anyone.
 
+use crate::blocking::{self, Bulkhead};
 use crate::ops::ask::OpenAsk;
 use crate::supervise;
 use crate::{Attached, Inner};
@@ -137,7 +138,7 @@ impl Notifier {
             }
         }
         let notifier = Arc::clone(self);
-        supervise::spawn_blocking("notify", move || {
+        blocking::spawn(Bulkhead::Wait, "notify", move || {
             while let Some((notices, left_out)) = notifier.next() {
                 if let Err(error) = notifier.run(&notices, left_out) {
                     tracing::warn!(

@@ -3,6 +3,7 @@
 
 use crate::Host;
 use crate::batch::{Frame, Intent};
+use crate::blocking::{self, Bulkhead};
 use crate::cleanup;
 use crate::drive::{Answered, Drive, Ending, Handing};
 use crate::ops::tool;
@@ -213,8 +214,12 @@ impl Drive {
         let mounts = std::mem::take(&mut self.mounts);
         let mut notes = Vec::new();
         let launched = handed
-            .and_then(|()| crate::data::write_files(&self.spool, &files))
-            .and_then(|()| mounts.make(self.run, &self.house.links))
+            .and_then(|()| {
+                blocking::in_place("write run files", || {
+                    crate::data::write_files(&self.spool, &files)?;
+                    mounts.make(self.run, &self.house.links)
+                })
+            })
             .map(|made| notes = made)
             .and_then(|()| self.order(&Order::Launch))
             .inspect(|()| failpoint::hit(Point::LaunchOrdered))
@@ -227,14 +232,8 @@ impl Drive {
         match launched {
             Ok(intake) => self.intake = Some(intake),
             Err(error) => {
-                self.ending = Ending::Told;
                 self.keeping = None;
-                self.step(
-                    now,
-                    Input::Lost {
-                        why: format!("its plan could not be sent to its keeper: {error}"),
-                    },
-                );
+                self.lose(now, format!("its plan could not be sent to its keeper: {error}"));
             }
         }
     }
@@ -245,7 +244,7 @@ impl Drive {
             return self.lose(now, "only the host that started it could start it again".to_owned());
         };
         let earlier = (self.child.take(), std::mem::take(&mut self.spool));
-        supervise::spawn_blocking("remove spool", move || {
+        blocking::spawn(Bulkhead::Wait, "remove spool", move || {
             let (child, spool) = earlier;
             if let Some(mut child) = child {
                 cleanup::wait(&mut child);
@@ -254,7 +253,8 @@ impl Drive {
         });
         self.attempt += 1;
         self.spool = self.house.data.spool(self.run, self.attempt);
-        let spawned = self.house.keepers.take().and_then(|spawned| {
+        let spawned = blocking::in_place("start keeper", || self.house.keepers.take());
+        let spawned = spawned.and_then(|spawned| {
             Ok((crate::keeping::Keeping::new(spawned.control)?, spawned.child))
         });
         match spawned {
@@ -278,9 +278,12 @@ impl Drive {
     pub(crate) fn launched(&mut self, now: Now, pid: u32, isolation: String, note: Option<String>) {
         self.pid = Some(pid);
         self.step(now, Input::Launched { pid, isolation });
-        if let Some(Body::Lifecycle(lifecycle)) =
-            self.pending.drafts.last_mut().map(|draft| &mut draft.body)
-        {
+        let drafts = self.pending.drafts.iter_mut().rev();
+        let running = drafts.map(|draft| &mut draft.body).find_map(|body| match body {
+            Body::Lifecycle(lifecycle) if lifecycle.phase == Phase::Running => Some(lifecycle),
+            _ => None,
+        });
+        if let Some(lifecycle) = running {
             lifecycle.why = note.map(|note| format!("not held more strongly: {note}"));
         }
     }
@@ -374,10 +377,14 @@ impl Drive {
                 Some(tool::hired(&host, run, &bench.seal, &call).await)
             });
         } else {
+            let workspace = Arc::clone(&bench.workspace);
             let call = move || tool::call(&bench, &standing, &call);
-            let done = supervise::spawn_blocking("carry out tool call", call);
             self.answer(now, effect, tool_call_id, async move {
-                Some(done.await.unwrap_or_else(|_panic| tool_panicked()))
+                let done = blocking::work_in(workspace.path(), "carry out tool call", call).await;
+                Some(done.unwrap_or_else(|fault| match fault.code {
+                    Code::InternalError => tool_panicked(),
+                    _ => fault.into(),
+                }))
             });
         }
     }

@@ -10,6 +10,7 @@ mod import;
 pub use built_in::VERSION;
 pub use import::read;
 
+use crate::blocking::{self, Bulkhead};
 use crate::data::replace_private;
 use crate::supervise;
 use built_in::Catalogue;
@@ -99,7 +100,7 @@ impl Prices {
             keeper::return_memory();
         };
         // Not of the runtime's blocking threads: those are waited for when a command ends.
-        let started = std::thread::Builder::new().name("prices".to_owned()).spawn(load);
+        let started = supervise::thread("load prices", load);
         if let Err(error) = started {
             // A machine without a thread to spare runs its agents all the same, without prices.
             tracing::warn!(%error, "prices cannot be loaded: no thread can be started");
@@ -152,7 +153,7 @@ impl Prices {
             Tables::NotAskedFor | Tables::Loading => (None, Ok(None)),
         };
         let imported = imported.map_err(|why| Fault::new(Code::InvalidConfig, why))?;
-        let mut listed: Vec<Listed> = supervise::spawn_blocking("read prices", move || {
+        let mut listed: Vec<Listed> = blocking::spawn(Bulkhead::Data, "read prices", move || {
             built_in.map(|built_in| built_in.all(at)).unwrap_or_default()
         })
         .await
@@ -196,7 +197,7 @@ impl Prices {
             };
             Fault::new(code, format!("{}: {error}", path.display()))
         };
-        supervise::spawn_blocking("write prices", write)
+        blocking::spawn(Bulkhead::Data, "write prices", write)
             .await
             .map_err(|error| Fault::new(Code::InternalError, format!("writing prices: {error}")))?
             .map_err(failed)?;

@@ -4,6 +4,7 @@
 //! process does, however that ends. One that died, that does not see what was mounted since, or that
 //! is in another control group than this process is now, is let go and counts as none; whoever finds none starts a keeper, as hosts that keep no spare do.
 
+use crate::blocking::{self, Bulkhead};
 use crate::cleanup;
 use crate::drive::let_go;
 use crate::supervise;
@@ -154,7 +155,7 @@ impl Keepers {
         supervise::spawn("refill keepers", async move {
             tokio::time::sleep(PAUSE).await;
             // `fill` logs a keeper that does not start, and `supervise` a panic.
-            let _ = supervise::spawn_blocking("start keepers", move || keepers.fill()).await;
+            let _ = blocking::spawn(Bulkhead::Data, "start keepers", move || keepers.fill()).await;
         });
     }
 
@@ -178,7 +179,7 @@ impl Keepers {
         let Some(spare) = self.exchange(Slot::Never) else { return };
         let Spare { spawned: Spawned { control, mut child }, held, .. } = spare;
         drop(control);
-        let waited = supervise::spawn_blocking("wait for keepers", move || {
+        let waited = blocking::spawn(Bulkhead::Wait, "wait for keepers", move || {
             cleanup::wait(&mut child);
             drop(held);
         });

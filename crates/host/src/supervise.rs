@@ -1,8 +1,10 @@
 //! Starts the tasks of this process. Each has a name, in a span of its own below the span of the caller,
 //! so that the record of a panic says which task of which run it was. A panic ends that task alone; the
 //! caller of `spawn` gets it as an error of the handle, so that it can become a fault of the run or call.
+//! Blocking work is started by `blocking.rs`.
 
 use std::future::Future;
+use std::io;
 use tokio::task::JoinHandle;
 use tracing::Instrument as _;
 
@@ -16,17 +18,16 @@ where
     tokio::spawn(future.instrument(span(name)))
 }
 
-/// Runs blocking work on the threads that are there for it.
-pub fn spawn_blocking<T: Send + 'static>(
-    name: &'static str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> JoinHandle<T> {
+/// Starts a thread for work that blocks and that no runtime waits for: a read that cannot be given up,
+/// a child that must be waited for. Its panic is logged with the span of the caller.
+pub fn thread(name: &'static str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let span = span(name);
+    let thread = std::thread::Builder::new().name(name.to_owned());
     #[expect(clippy::disallowed_methods, reason = "this is the function that others call")]
-    tokio::task::spawn_blocking(move || span.in_scope(work))
+    thread.spawn(move || span.in_scope(work)).map(drop)
 }
 
-fn span(name: &'static str) -> tracing::Span {
+pub(crate) fn span(name: &'static str) -> tracing::Span {
     tracing::info_span!("task", task_name = name)
 }
 
@@ -36,8 +37,6 @@ mod tests {
     async fn a_panic_reaches_the_handle_alone() {
         let panicking = super::spawn("test", async { panic!("on purpose") });
         let panicked: Result<(), _> = panicking.await;
-        assert!(panicked.is_err_and(|error| error.is_panic()));
-        let panicked = super::spawn_blocking::<()>("test", || panic!("on purpose")).await;
         assert!(panicked.is_err_and(|error| error.is_panic()));
         assert_eq!(super::spawn("test", async { 1 }).await.ok(), Some(1));
     }

@@ -74,6 +74,7 @@ impl Drive {
         let Some(trace) = &mut self.tracer.trace else { return };
         let Err(error) = trace.write() else { return };
         self.tracer.trace = None;
+        tracing::warn!(%error, "the trace of the run cannot be written and ends here");
         // What waits for its commit must not point at lines that are not there.
         self.joiner.flush(&mut self.pending.drafts);
         for draft in &mut self.pending.drafts {

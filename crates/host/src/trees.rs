@@ -185,6 +185,11 @@ impl Trees {
         trees.filter(here)
     }
 
+    /// The directory that everything of a run's workspace is in.
+    pub fn place(&self, id: RunId) -> PathBuf {
+        self.dir(id)
+    }
+
     fn dir(&self, id: RunId) -> PathBuf {
         self.home.join(id.uuid().simple().to_string())
     }

@@ -20,6 +20,7 @@ use client::{CallError, Opening};
 use crate::ops::permission;
 use crate::ops::relay::{Asked, CallProgress, CallerLine, Listed};
 use crate::ops::tool::Outcome;
+use crate::supervise;
 use contract::event::{Body, Log, Stream};
 use contract::plan::McpServer;
 use contract::speech::{ToolAnswer, ToolCall};
@@ -102,10 +103,13 @@ impl Drop for Group {
         // The child is held and not waited for yet, so the number is still its own. A group that has
         // ended already needs no signal.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-        std::thread::spawn(move || {
+        let waiting = supervise::thread("wait for MCP server", move || {
             crate::cleanup::wait(&mut child);
             drop(hold);
         });
+        if let Err(error) = waiting {
+            tracing::warn!(%error, "an MCP server that was ended stays a zombie: no thread can be started");
+        }
     }
 }
 
@@ -271,6 +275,9 @@ impl Upstream {
                     None,
                 ),
                 Err(why) => {
+                    // The reason may be in the words of the server, which are for the run alone.
+                    let run = server.run;
+                    tracing::warn!(%run, server = name, "an MCP server cannot be used; the events of the run say why");
                     (format!("the MCP server '{name}' failed: {why}"), Some("warning".to_owned()))
                 }
             };

@@ -3,9 +3,9 @@
 //! seal, and kept nowhere. The answer is kept in the data directory for half an hour. No trouble here
 //! is trouble of a run: it is said in a warning, and what the agent tells by itself counts.
 
+use crate::blocking::{self, Bulkhead};
 use crate::data::write_private;
 use crate::diagnose::expanded;
-use crate::supervise;
 use crate::trace::warning;
 use crate::{clock, upstream};
 use contract::event::{Body, Quota};
@@ -69,9 +69,17 @@ pub(crate) async fn ask(adapter: &Adapter, place: Place<'_>) -> Asked {
         }
         // It was said when it happened.
         Ok(None) => Vec::new(),
-        Err(why) => vec![warning(format!(
-            "the state of the account could not be read: {why}; what the agent reports is used"
-        ))],
+        Err(why) => {
+            // The reason may be in the words of the provider, which are for the run alone.
+            let adapter = &adapter.name;
+            tracing::warn!(
+                adapter,
+                "the state of an account cannot be read; the events of the run say why"
+            );
+            vec![warning(format!(
+                "the state of the account could not be read: {why}; what the agent reports is used"
+            ))]
+        }
     };
     Asked { drafts, secret }
 }
@@ -99,7 +107,8 @@ async fn found(
     let kept = Kept { asked_at: now, login_ms, quota: quota.as_ref().ok().cloned() };
     if let Ok(text) = serde_json::to_string(&kept) {
         // If it cannot be written, the endpoint is asked again the next time.
-        let _ = supervise::spawn_blocking("write login", move || write_private(&keep, &text)).await;
+        let _ = blocking::spawn(Bulkhead::Data, "write login", move || write_private(&keep, &text))
+            .await;
     }
     quota.map(Some)
 }
@@ -113,7 +122,9 @@ fn kept_at(data: &Path, login: &Path, account: Option<&str>, url: &str) -> PathB
 
 /// What was answered not long ago with the same login.
 async fn kept(path: &Path, login_ms: u64, now: Timestamp) -> Option<Kept> {
-    let bytes = tokio::fs::read(path).await.ok()?;
+    let file = path.to_owned();
+    let read = blocking::spawn(Bulkhead::Data, "read quota", move || std::fs::read(file));
+    let bytes = read.await.ok()?.ok()?;
     let kept: Kept = serde_json::from_slice(&bytes).ok()?;
     let fresh_ms = if kept.quota.is_some() { USAGE_FRESH_MS } else { USAGE_FAILED_MS };
     let past = kept.asked_at <= now;
@@ -122,7 +133,9 @@ async fn kept(path: &Path, login_ms: u64, now: Timestamp) -> Option<Kept> {
 
 async fn changed_ms(login: &Path) -> Result<u64, String> {
     let unread = |error: std::io::Error| format!("{}: {error}", login.display());
-    let found = tokio::fs::metadata(login).await.map_err(unread)?;
+    let file = login.to_owned();
+    let found = blocking::probe(login, "look at the login file", move || std::fs::metadata(file));
+    let found = found.await.map_err(|fault| fault.message)?.map_err(unread)?;
     if found.len() > CREDENTIALS_BYTES_MAX || !found.is_file() {
         return Err(format!("{} is not a login file", login.display()));
     }
@@ -133,7 +146,10 @@ async fn changed_ms(login: &Path) -> Result<u64, String> {
 /// The token. What else is in the file is not told, not even when it cannot be read.
 async fn token(login: &Path, question: &Question) -> Result<String, String> {
     let unread = |what: &str| format!("{}: {what}", login.display());
-    let bytes = tokio::fs::read(login).await.map_err(|error| unread(&error.to_string()))?;
+    let file = login.to_owned();
+    let read = blocking::probe(login, "read the login file", move || std::fs::read(file));
+    let bytes = read.await.map_err(|fault| fault.message)?;
+    let bytes = bytes.map_err(|error| unread(&error.to_string()))?;
     let file: serde_json::Value =
         serde_json::from_slice(&bytes).map_err(|_| unread("it is not JSON"))?;
     let token = file.pointer(question.token).and_then(|token| token.as_str());

@@ -69,6 +69,11 @@ impl Workspace {
         Self { path: path.to_owned(), root, private: Vec::new() }
     }
 
+    /// A workspace that cannot be opened: nothing is in it.
+    pub fn gone(path: &Path) -> Self {
+        Self { path: path.to_owned(), root: None, private: Vec::new() }
+    }
+
     /// The same, but these directories are shut to every tool, wherever they lie.
     pub fn without(mut self, private: &[&Path]) -> Self {
         // One that Ostler made for the agent inside its own directory is the agent's.

@@ -10,11 +10,11 @@ mod listing;
 mod manifest;
 
 use crate::Host;
+use crate::blocking;
 use crate::data::write_private_unsynced;
 use crate::drive::Drive;
 use crate::git::Git;
 use crate::ops::locks;
-use crate::supervise;
 use crate::trace::warning;
 use crate::workspace::Workspace;
 use contract::plan::Lane;
@@ -204,9 +204,10 @@ impl Drive {
             Comparison::With(beginning) => Arc::clone(beginning),
         };
         let shared = beginning.shared;
+        let dir = self.bench.workspace.path();
         let changed =
-            supervise::spawn_blocking("compare workspace", move || beginning.changed()).await;
-        let changed = match changed.map_err(|error| error.to_string()).flatten() {
+            blocking::work_in(dir, "compare workspace", move || beginning.changed()).await;
+        let changed = match changed.map_err(|fault| fault.message).flatten() {
             Ok(Some(changed)) => changed,
             Ok(None) => return Some(WorkspaceCheck::Unchanged),
             Err(why) => return Some(WorkspaceCheck::NotCompared(why)),

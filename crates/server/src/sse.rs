@@ -15,7 +15,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use contract::{Event, RunId, limits, sse, transcript};
 use futures::stream;
 use host::Attached;
-use host::supervise;
+use host::blocking::{self, Bulkhead};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use std::time::Duration;
@@ -95,7 +95,7 @@ pub fn lines(app: &App, reader: TraceReader) -> Response {
     let pieces = stream::unfold(Some((reader, attached)), async |open| {
         let (mut reader, attached) = open?;
         let read = move || (reader.lines(), reader);
-        let read = supervise::spawn_blocking("read trace", read).await;
+        let read = blocking::spawn(Bulkhead::Data, "read trace", read).await;
         match read {
             Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, attached)))),
             Ok((Err(error), _)) => Some((Err(std::io::Error::other(error)), None)),

@@ -11,6 +11,7 @@
 
 pub mod agent;
 pub mod agents;
+pub mod hung_mount;
 pub mod instance;
 pub mod leftovers;
 pub mod model;
@@ -20,6 +21,7 @@ pub mod recorded;
 pub mod remote;
 pub mod until;
 
+pub use hung_mount::HungMount;
 pub use instance::Instance;
 pub use leftovers::{Leftover, end_marked, find_called, find_marked, keepers};
 pub use model::Model;

@@ -85,7 +85,7 @@ fn config(args: args::Courier, vars: &BTreeMap<String, String>) -> Result<Config
 /// Lines of standard input, in a thread of its own: reading it cannot be given up.
 fn read() -> mpsc::Receiver<Vec<u8>> {
     let (sender, lines) = mpsc::channel(1);
-    std::thread::spawn(move || {
+    let reading = supervise::thread("read standard input", move || {
         let mut input = std::io::stdin().lock();
         loop {
             let mut line = Vec::new();
@@ -95,6 +95,10 @@ fn read() -> mpsc::Receiver<Vec<u8>> {
             }
         }
     });
+    if let Err(error) = reading {
+        // Without the thread the channel is closed, as at the end of the input.
+        tracing::error!(%error, "standard input cannot be read: no thread can be started");
+    }
     lines
 }
 

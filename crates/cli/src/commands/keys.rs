@@ -161,7 +161,7 @@ impl Drop for Keyboard {
 /// called off.
 fn listen() -> mpsc::Receiver<char> {
     let (sender, keys) = mpsc::channel(KEYS_AHEAD_MAX);
-    std::thread::spawn(move || {
+    let reading = host::supervise::thread("read keys", move || {
         let (mut stdin, mut bytes) = (std::io::stdin().lock(), [0; 64]);
         loop {
             let read = match stdin.read(&mut bytes) {
@@ -176,6 +176,10 @@ fn listen() -> mpsc::Receiver<char> {
             }
         }
     });
+    if let Err(error) = reading {
+        // Without the thread the channel is closed, as for a terminal that is gone.
+        tracing::error!(%error, "keys cannot be read: no thread can be started");
+    }
     keys
 }
 

@@ -7,6 +7,7 @@ use base64::Engine as _;
 use contract::limits::{BODY_BYTES_MAX, TOOL_CALLS_OPEN_MAX};
 use contract::{Code, Fault};
 use futures::StreamExt as _;
+use host::blocking::{self, Bulkhead};
 use host::supervise;
 use serde_json::{Value, json};
 use std::io::{BufRead as _, Read as _, Write as _};
@@ -47,7 +48,7 @@ pub async fn mcp_proxy(context: &Context) -> Result<ExitCode, Stopped> {
         .build()
         .map_err(|error| Fault::new(Code::InternalError, format!("making a client: {error}")))?;
     let (out, written) = mpsc::channel(TOOL_CALLS_OPEN_MAX);
-    let writer = supervise::spawn_blocking("write output", move || write(written));
+    let writer = blocking::spawn(Bulkhead::Wait, "write output", move || write(written));
     let proxy = Arc::new(Proxy { http, url, token, revision: Mutex::default(), out });
     let places = Arc::new(Semaphore::new(TOOL_CALLS_OPEN_MAX));
     let mut lines = read();
@@ -72,7 +73,7 @@ pub async fn mcp_proxy(context: &Context) -> Result<ExitCode, Stopped> {
 /// Lines of standard input, in a thread of its own: reading it cannot be given up.
 fn read() -> mpsc::Receiver<Option<Vec<u8>>> {
     let (sender, lines) = mpsc::channel(1);
-    std::thread::spawn(move || {
+    let reading = supervise::thread("read standard input", move || {
         let mut input = std::io::stdin().lock();
         loop {
             let mut line = Vec::new();
@@ -92,6 +93,10 @@ fn read() -> mpsc::Receiver<Option<Vec<u8>>> {
             }
         }
     });
+    if let Err(error) = reading {
+        // Without the thread the channel is closed, as at the end of the input.
+        tracing::error!(%error, "standard input cannot be read: no thread can be started");
+    }
     lines
 }
 

@@ -16,6 +16,7 @@ use contract::event::{Body, Lifecycle, Phase, RunResult};
 use contract::plan::Limit;
 use contract::{Code, Fault, RunId, limits};
 use futures::StreamExt as _;
+use host::blocking::{self, Bulkhead};
 use host::ops::agents::{AgentView, Book as _};
 use host::ops::diff::Diff;
 use host::ops::resume::Resume;
@@ -65,7 +66,7 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     // A host in this process serves others while the input is awaited.
     let read = move || input::prompt(words.as_deref(), stdin_is_terminal, stderr_is_terminal);
     let prompt =
-        host::supervise::spawn_blocking("standard input", read).await.map_err(|error| {
+        blocking::spawn(Bulkhead::Wait, "standard input", read).await.map_err(|error| {
             Fault::new(Code::InternalError, format!("reading the prompt: {error}"))
         })??;
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;

@@ -18,6 +18,7 @@ impl Host {
     fn of(prompt: &'static str, pace: Pace) -> Self {
         let (input, to_agent) = pipe().unwrap();
         let (from_agent, output) = pipe().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "the thread is joined by the test")]
         let agent = std::thread::spawn(move || play(BufReader::new(input), output, pace));
         let from_agent = BufReader::new(from_agent);
         Self { to_agent: Some(to_agent), from_agent, agent, prompt }

@@ -4,6 +4,7 @@
 
 use super::Git;
 use super::repository::Repository;
+use crate::supervise;
 use contract::limits;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::{OsStr, OsString};
@@ -213,11 +214,13 @@ impl<'a> Call<'a> {
         let mut child = self.start()?;
         let input = self.input;
         if let Some(mut stdin) = child.stdin.take() {
-            // One that does not read all of it answers all the same.
-            std::thread::spawn(move || stdin.write_all(&input));
+            supervise::thread("write to git", move || {
+                // A git that does not read all of it answers all the same.
+                let _ = stdin.write_all(&input);
+            })?;
         }
-        let complaint = gather(child.stderr.take(), COMPLAINT_BYTES_MAX);
-        let out = gather(child.stdout.take(), self.bytes_max as u64 + 1);
+        let complaint = gather(child.stderr.take(), COMPLAINT_BYTES_MAX)?;
+        let out = gather(child.stdout.take(), self.bytes_max as u64 + 1)?;
         let told = out.recv_timeout(Duration::from_millis(self.ms_max));
         let (failure, cut) = match told {
             Ok(Ok(out)) if out.len() <= self.bytes_max => {
@@ -304,13 +307,13 @@ pub(super) fn program(path: &str) -> Option<PathBuf> {
 fn gather(
     from: Option<impl Read + Send + 'static>,
     most: u64,
-) -> mpsc::Receiver<io::Result<Vec<u8>>> {
+) -> io::Result<mpsc::Receiver<io::Result<Vec<u8>>>> {
     let (send, received) = mpsc::sync_channel(1);
-    std::thread::spawn(move || {
+    supervise::thread("read from git", move || {
         let mut bytes = Vec::new();
         let read = from.map_or(Ok(0), |from| from.take(most).read_to_end(&mut bytes));
         // Whoever waited too long is gone.
         let _ = send.send(read.map(|_| bytes));
-    });
-    received
+    })?;
+    Ok(received)
 }

@@ -7,6 +7,7 @@
 use super::line::{self, Turn};
 use super::run::{Asked, RunRequest, Started, stored};
 use super::start::{self, Begun};
+use crate::blocking::{self, Bulkhead};
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::supervise;
@@ -87,7 +88,8 @@ async fn found(host: &Host, request: RunRequest, row: RunRow) -> Result<Started,
         // A keeper whose host ended before the launch removes its spool; until then the run looks as if
         // it were launched.
         let spool = host.inner.data.spool(row.id, 1);
-        let ended = supervise::spawn_blocking("wait for keeper", move || adopt::await_end(&spool));
+        let ended =
+            blocking::spawn(Bulkhead::Wait, "wait for keeper", move || adopt::await_end(&spool));
         ended.await.map_err(|error| {
             Fault::new(Code::InternalError, format!("waiting for a keeper: {error}"))
         })?;

@@ -6,7 +6,7 @@ use super::diff::tree_of;
 use super::locks;
 use super::run::{find, get};
 use super::who::Who;
-use crate::supervise;
+use crate::blocking;
 use crate::trees::{How, Words};
 use crate::{Host, clock};
 use contract::{Code, Fault, RunId};
@@ -50,10 +50,9 @@ pub async fn apply(
     let subject = if subject.is_empty() { run.to_string() } else { subject };
     let (trees, words) = (Arc::clone(&host.inner.trees), Words { subject, at: clock::now().wall });
     // Who asked may hang up: what was begun is done.
+    let source = tree.record.source.clone();
     let give = move || trees.give_back(&tree, request.how, &words);
-    let given = supervise::spawn_blocking("apply changes", give)
-        .await
-        .map_err(|error| Fault::new(Code::InternalError, format!("bringing it back: {error}")))??;
+    let given = blocking::work_in(&source, "apply changes", give).await??;
     let about = serde_json::json!({ "run_id": run });
     host.inner.audit.did(clock::now().wall, by, "applied", about);
     Ok(Applied { run_id: run, given })

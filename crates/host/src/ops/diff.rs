@@ -5,7 +5,7 @@
 use super::run::{find, get};
 use super::start::BESIDE_TREE;
 use crate::Host;
-use crate::supervise;
+use crate::blocking;
 use crate::trees::{Changes, Tree};
 use contract::{Code, Fault, RunId};
 use schemars::JsonSchema;
@@ -64,8 +64,7 @@ pub async fn diff(host: &Host, given: &str, view: View) -> Result<Diff, Fault> {
         let (changes, seal) = (trees.changes(&looked_at)?, Seal::new(left));
         Ok(shown(run, &looked_at, changes, &seal, view))
     };
-    let shown = supervise::spawn_blocking("make diff", look).await;
-    shown.map_err(|error| Fault::new(Code::InternalError, format!("looking at it: {error}")))?
+    blocking::work_in(&tree.record.source, "make diff", look).await?
 }
 
 /// The workspace of ours that a run worked in.

@@ -4,6 +4,7 @@
 //! no gate: the claim asks for those in the statement that takes the task.
 
 use crate::Host;
+use crate::blocking;
 use contract::{Fault, TaskId};
 use engine::rules::hold::Hold;
 use std::path::PathBuf;
@@ -37,11 +38,12 @@ pub(crate) async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Ho
 /// A directory that is not there now may be there again: a disk that is not mounted, a checkout that
 /// is being made. A person is told, and it is looked at again by itself.
 async fn place(_: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fault> {
-    let there = tokio::fs::metadata(&candidate.cwd).await.is_ok_and(|found| found.is_dir());
-    Ok((!there).then(|| Hold {
-        why: contract::state::WaitingFor::Workspace,
-        until: None,
-        note: format!("{} is not a directory", candidate.cwd.display()),
-        of: None,
-    }))
+    let cwd = candidate.cwd.clone();
+    let looked = blocking::probe(&candidate.cwd, "find the directory", move || cwd.is_dir()).await;
+    let note = match looked {
+        Ok(true) => return Ok(None),
+        Ok(false) => format!("{} is not a directory", candidate.cwd.display()),
+        Err(fault) => fault.message,
+    };
+    Ok(Some(Hold { why: contract::state::WaitingFor::Workspace, until: None, note, of: None }))
 }

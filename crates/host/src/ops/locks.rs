@@ -7,6 +7,7 @@ use super::agents;
 use super::gate::Candidate;
 use super::run::{Where, stored};
 use crate::Host;
+use crate::blocking;
 use crate::trace::warning;
 use crate::trees::Trees;
 use contract::state::WaitingFor;
@@ -26,7 +27,11 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         Where::Here => {}
         Where::Worktree | Where::Temporary => return Ok(None),
     }
-    let cwd = candidate.cwd.canonicalize().unwrap_or_else(|_| candidate.cwd.clone());
+    let named = candidate.cwd.clone();
+    let found = blocking::probe(&candidate.cwd, "find the directory", move || named.canonicalize());
+    // One that cannot be found is refused when the task is started; `blocking` has logged one that hangs.
+    let found = found.await.ok().and_then(Result::ok);
+    let cwd = found.unwrap_or_else(|| candidate.cwd.clone());
     let met = others(host, &cwd, None).await?;
     Ok(met.first().map(|row| Hold {
         why: WaitingFor::Workspace,

@@ -3,8 +3,8 @@
 
 use super::run::stored;
 use super::who::Who;
+use crate::blocking::{self, Bulkhead};
 use crate::prices::{self, Listed};
-use crate::supervise;
 use crate::{Host, clock};
 use contract::{Code, Fault, Timestamp};
 use schemars::JsonSchema;
@@ -115,10 +115,9 @@ pub async fn prices(
 
 /// Takes a file of prices whole, in the place of the one before, or refuses it whole.
 pub async fn import(host: &Host, file: Value, by: &Who) -> Result<ImportReport, Fault> {
-    let imported =
-        supervise::spawn_blocking("read prices", move || prices::read(&file)).await.map_err(
-            |error| Fault::new(Code::InternalError, format!("reading prices: {error}")),
-        )??;
+    let imported = blocking::spawn(Bulkhead::Data, "read prices", move || prices::read(&file))
+        .await
+        .map_err(|error| Fault::new(Code::InternalError, format!("reading prices: {error}")))??;
     let report =
         ImportReport { version: imported.version.clone(), prices: imported.prices.0.len() };
     host.inner.prices.import(imported).await?;

@@ -4,12 +4,12 @@
 
 use super::resume;
 use super::run::{RunRequest, Where};
-use crate::supervise;
+use crate::blocking;
 use crate::trace::warning;
 use crate::trees::{Entering, Kind, Trees, Wanted};
 use crate::workspace::Workspace;
 use crate::{Host, git};
-use contract::{Code, Draft, Fault, RunId};
+use contract::{Draft, Fault, RunId};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -53,9 +53,9 @@ impl Fresh {
     /// The run did not come to be, and may be asked for again at once.
     pub async fn discard(mut self) {
         if let Some(run) = self.run.take() {
-            let trees = Arc::clone(&self.trees);
-            // A removal that fails is logged by `Trees`, a panic by `supervise`.
-            let _ = supervise::spawn_blocking("remove worktree", move || trees.remove(run)).await;
+            let (trees, place) = (Arc::clone(&self.trees), self.trees.place(run));
+            // A removal that fails is logged by `Trees`, a panic or a file system that hangs by `blocking`.
+            let _ = blocking::work_in(&place, "remove worktree", move || trees.remove(run)).await;
         }
     }
 
@@ -69,7 +69,7 @@ impl Drop for Fresh {
     fn drop(&mut self) {
         // Not later and beside us: whoever asks again under this id would lose what it then made.
         if let Some(run) = self.run.take() {
-            self.trees.remove(run);
+            blocking::in_place("remove worktree", || self.trees.remove(run));
         }
     }
 }
@@ -84,7 +84,7 @@ impl Site {
         if let Some(left) = &request.goes_on_in {
             return Ok(Self::Again(left.clone()));
         }
-        let source = Workspace::open(&request.cwd)?.path().to_owned();
+        let source = open(&request.cwd).await?.path().to_owned();
         let keep = request.keep;
         Ok(match request.workspace.unwrap_or(Where::Here) {
             Where::Here => Self::Here(source),
@@ -110,38 +110,44 @@ impl Site {
     }
 
     /// Whether a worktree could be had here instead.
-    pub fn could_be_worktree(&self) -> bool {
-        matches!(self, Self::Here(dir) if git::top(dir).is_some())
+    pub async fn could_be_worktree(&self) -> bool {
+        let Self::Here(dir) = self else { return false };
+        let looked_at = dir.clone();
+        let found = blocking::probe(dir, "find repository", move || git::top(&looked_at).is_some());
+        // Only a hint depends on it, and `blocking` has logged a file system that hangs.
+        found.await.unwrap_or(false)
     }
 
     /// The workspace itself.
     pub async fn make(self, host: &Host, run: RunId, purpose: Purpose) -> Result<Placed, Fault> {
         let house = &host.inner;
-        let open = |dir: &PathBuf| {
-            Workspace::open(dir).map(|found| Arc::new(found.without(&house.data.private())))
+        let open = async |dir: &Path| {
+            open(dir).await.map(|found| Arc::new(found.without(&house.data.private())))
         };
         let (kind, source, keep) = match self {
             Self::Here(dir) => {
-                return Ok(Placed { workspace: open(&dir)?, fresh: None, warnings: Vec::new() });
+                return Ok(Placed {
+                    workspace: open(&dir).await?,
+                    fresh: None,
+                    warnings: Vec::new(),
+                });
             }
             Self::Again(dir) => {
                 let (dir, fresh) = enter(&house.trees, dir, purpose).await?;
-                return Ok(Placed { workspace: open(&dir)?, fresh, warnings: Vec::new() });
+                return Ok(Placed { workspace: open(&dir).await?, fresh, warnings: Vec::new() });
             }
             Self::New { kind, source, keep } => (kind, source, keep),
         };
-        let stand_in = open(&source)?;
-        let trees = Arc::clone(&house.trees);
-        let made = supervise::spawn_blocking("make worktree", move || match (purpose, kind) {
+        let stand_in = open(&source).await?;
+        let (trees, looked_at) = (Arc::clone(&house.trees), source.clone());
+        let make = move || match (purpose, kind) {
             (Purpose::Start, _) => {
                 trees.make(Wanted { run, source: &source, kind, keep }).map(Some)
             }
             (Purpose::Line, Kind::Worktree) => trees.check(&source).map(|()| None),
             (Purpose::Line, Kind::Temporary) => Ok(None),
-        });
-        let made = made.await.map_err(|error| {
-            Fault::new(Code::InternalError, format!("making a workspace: {error}"))
-        })??;
+        };
+        let made = blocking::work_in(&looked_at, "make worktree", make).await??;
         let Some(made) = made else {
             return Ok(Placed { workspace: stand_in, fresh: None, warnings: Vec::new() });
         };
@@ -149,7 +155,7 @@ impl Site {
         let guard = || Fresh { trees: Arc::clone(&house.trees), run: Some(run), _entering: None };
         let fresh = made.fresh.then(guard);
         Ok(Placed {
-            workspace: open(&made.cwd)?,
+            workspace: open(&made.cwd).await?,
             fresh,
             warnings: made.notes.into_iter().map(warning).collect(),
         })
@@ -169,13 +175,18 @@ async fn enter(
         return Ok((stand_in, None));
     }
     let trees = Arc::clone(trees);
-    let entered = supervise::spawn_blocking("enter worktree", move || {
+    let source = tree.record.source.clone();
+    let enter = move || {
         let entering = trees.enter(tree.id);
         trees.remake(&tree)?;
         let dir = if dir.is_dir() { dir } else { tree.cwd() };
         Ok((dir, Some(Fresh { trees, run: None, _entering: Some(entering) })))
-    });
-    entered.await.map_err(|error| {
-        Fault::new(Code::InternalError, format!("entering a workspace: {error}"))
-    })?
+    };
+    blocking::work_in(&source, "enter worktree", enter).await?
+}
+
+/// Opens a directory of the user.
+async fn open(dir: &Path) -> Result<Workspace, Fault> {
+    let opened = dir.to_owned();
+    blocking::probe(dir, "open the working directory", move || Workspace::open(&opened)).await?
 }

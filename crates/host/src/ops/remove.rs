@@ -6,6 +6,7 @@
 use super::run::{find, stored};
 use super::who::Who;
 use super::worktrees::{self, Force};
+use crate::blocking;
 use crate::supervise;
 use crate::{Host, Inner, clock};
 use contract::limits::{
@@ -62,8 +63,9 @@ async fn take(host: &Host, run: RunId) -> Result<bool, Fault> {
     host.inner.heed(host.store().delete_run(run, now).await).map_err(stored)?;
     let trees = Arc::clone(&host.inner.trees);
     // Before the rest: once a run is wholly removed nobody looks for its workspace any more.
-    // A removal that fails is logged by `Trees`, a panic by `supervise`.
-    let _ = supervise::spawn_blocking("remove worktree", move || trees.remove(run)).await;
+    let place = trees.place(run);
+    // A removal that fails is logged by `Trees`, a panic or a file system that hangs by `blocking`.
+    let _ = blocking::work_in(&place, "remove worktree", move || trees.remove(run)).await;
     host.inner.heed(host.store().purge(run).await).map_err(stored)?;
     Ok(true)
 }

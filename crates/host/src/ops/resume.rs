@@ -4,6 +4,7 @@
 
 use super::run::{RunRequest, Where, find, stored};
 use crate::Host;
+use crate::blocking;
 use crate::clock;
 use crate::trace::warning;
 use contract::event::{Body, Event};
@@ -17,6 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use store::Conversation;
 use store::backend::Backend as _;
 
@@ -69,8 +71,14 @@ pub(super) async fn workspace_left(
             Ok(cwd.filter(|cwd| trees.of(cwd).is_some_and(|tree| tree.can_be_entered())))
         }
         (Some(Resume::Newest), _) => {
-            let Ok(source) = request.cwd.canonicalize() else { return Ok(None) };
-            let left: Vec<_> = trees.from(&source).take(limits::TREES_LOOK_MAX).collect();
+            let (cwd, trees) = (request.cwd.clone(), Arc::clone(trees));
+            let look = move || {
+                let source = cwd.canonicalize().ok()?;
+                let left: Vec<_> = trees.from(&source).take(limits::TREES_LOOK_MAX).collect();
+                Some((source, left))
+            };
+            let looked = blocking::probe(&request.cwd, "find worktrees", look).await?;
+            let Some((source, left)) = looked else { return Ok(None) };
             let held = held_in(host, &request.agent, &source).await?;
             let mut newest = held.map(|run| (run, None));
             for tree in left {

@@ -4,8 +4,8 @@ use super::agents;
 use super::line;
 use super::resume::Resume;
 use super::who::Who;
-use crate::supervise;
-use crate::{Host, adopt, chance, clock};
+use crate::blocking::{self, Bulkhead};
+use crate::{Host, adopt, chance, clock, keepsake};
 use contract::event::Outcome;
 use contract::limits::{PAGE_ROWS_MAX, RUN_WAIT_MS, RUNS_SCANNED_MAX};
 use contract::plan::{Adapter, Clocks};
@@ -17,6 +17,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 use store::{NewCommand, Room, RunRow, RunsPage, TaskRow, TraceReader};
 
 pub use super::again::start;
@@ -426,7 +427,7 @@ pub async fn wish(
         wish,
     };
     // A wish holds what a person typed, and its run's secrets may be in it.
-    let seal = host.inner.seal_of(run);
+    let seal = seal_of(host, run).await?;
     let new = NewCommand {
         id: command.id,
         run,
@@ -504,7 +505,7 @@ pub async fn trace(host: &Host, run: RunId) -> Result<TraceReader, Fault> {
 /// A blob that an event names.
 pub async fn blob(host: &Host, hash: &str) -> Result<Vec<u8>, Fault> {
     let (store, name) = (host.store().clone(), hash.to_owned());
-    supervise::spawn_blocking("read blob", move || store.blob(&name))
+    blocking::spawn(Bulkhead::Data, "read blob", move || store.blob(&name))
         .await
         .map_err(|error| Fault::new(Code::InternalError, format!("reading a blob: {error}")))?
         .map_err(stored)?
@@ -514,4 +515,24 @@ pub async fn blob(host: &Host, hash: &str) -> Result<Vec<u8>, Fault> {
                 format!("there is no blob '{}'", hash.chars().take(80).collect::<String>()),
             )
         })
+}
+
+/// What must be kept out of the wishes of a run: of one that is not driven here at the moment, as its host
+/// left it beside the spool for the next one.
+async fn seal_of(host: &Host, run: RunId) -> Result<store::Seal, Fault> {
+    let house = Arc::clone(&host.inner);
+    if house.is_here(run) {
+        return Ok(house.seal_of(run));
+    }
+    let find = move || {
+        let attempt = house.data.last_attempt(run);
+        let secret = house.keepsake_secret(run, attempt);
+        keepsake::find(&house.data.spool(run, attempt), &secret).map(store::Seal::new)
+    };
+    let found = blocking::spawn(Bulkhead::Data, "find run secrets", find).await;
+    // A run without a spool has ended or was never launched: none of its secrets is known any more.
+    let found = found.map_err(|error| {
+        Fault::new(Code::InternalError, format!("reading the secrets of {run}: {error}"))
+    })?;
+    Ok(found.unwrap_or_default())
 }

@@ -10,6 +10,7 @@ pub use kept::{Mark, Reading, Session};
 
 use super::run::{self, Budget, RunRequest, ToolsBy, Where};
 use super::who::Who;
+use crate::blocking::{self, Bulkhead};
 use crate::supervise;
 use crate::{Host, chance, cleanup, clock};
 use contract::limits::{
@@ -81,6 +82,8 @@ pub struct Sessions {
     terms: Terms,
     folder: PathBuf,
     known: Mutex<HashMap<String, Arc<Session>>>,
+    /// Held while a session is made durable, so that one name gets one session.
+    entering: tokio::sync::Mutex<()>,
     /// Those that were closed last, so that whoever comes late is told so.
     closed: Mutex<VecDeque<RunId>>,
 }
@@ -137,7 +140,8 @@ impl Sessions {
         let closing: Vec<_> =
             known.values().filter(|session| session.kept().closed).map(Arc::clone).collect();
         let (host, known, closed) = (host.clone(), Mutex::new(known), Mutex::default());
-        let sessions = Arc::new(Self { host, terms, folder, known, closed });
+        let entering = tokio::sync::Mutex::default();
+        let sessions = Arc::new(Self { host, terms, folder, known, entering, closed });
         for session in closing {
             supervise::spawn("end session", Arc::clone(&sessions).finish(session));
         }
@@ -167,7 +171,7 @@ impl Sessions {
             let message = format!("runId must have 1 to {SESSION_NAME_BYTES_MAX} bytes");
             return Err(Fault::new(Code::Usage, message));
         }
-        let Opened { session, made } = self.enter(&wanted)?;
+        let Opened { session, made } = self.enter(&wanted).await?;
         let request = self.request(&wanted, &session);
         session.starting.store(true, Ordering::Relaxed);
         let started = run::start(&self.host, request).await;
@@ -178,7 +182,7 @@ impl Sessions {
             Err(fault) => {
                 let is_there = self.host.store().run(session.run).await.map_err(run::stored)?;
                 if is_there.is_none() {
-                    self.forget(&session);
+                    self.forget(&session).await;
                 }
                 Err(fault)
             }
@@ -186,22 +190,26 @@ impl Sessions {
     }
 
     /// The session of this name, made durable when it is new.
-    fn enter(&self, wanted: &Wanted) -> Result<Opened, Fault> {
-        let mut known = self.known();
-        if let Some(session) = known.get(&wanted.name) {
+    async fn enter(&self, wanted: &Wanted) -> Result<Opened, Fault> {
+        let _entering = self.entering.lock().await;
+        let found = self.known().get(&wanted.name).map(Arc::clone);
+        if let Some(session) = found {
             if session.kept().closed {
                 let message = format!("the session of {} is being closed", wanted.name);
                 return Err(Fault::new(Code::Conflict, message));
             }
-            session.admit(wanted.fence)?;
+            session.admit(wanted.fence).await?;
             session.touch();
-            return Ok(Opened { session: Arc::clone(session), made: false });
+            return Ok(Opened { session, made: false });
         }
         let lives = |session: &&Arc<Session>| {
             session.starting.load(Ordering::Relaxed) || self.host.inner.is_here(session.run)
         };
-        let live = known.values().filter(lives).count();
-        if live >= self.terms.live_max || known.len() >= SESSIONS_KEPT_MAX {
+        let (live, kept) = {
+            let known = self.known();
+            (known.values().filter(lives).count(), known.len())
+        };
+        if live >= self.terms.live_max || kept >= SESSIONS_KEPT_MAX {
             let message = format!("{live} sessions are already open");
             return Err(Fault::new(Code::Overloaded, message)
                 .with_hint("wait for one to end, or raise --max-sessions"));
@@ -209,16 +217,20 @@ impl Sessions {
         let run = chance::run_id();
         let (dir, owned) = match &self.terms.dir {
             Some(dir) => (dir.clone(), false),
-            None => (workspace(&self.terms.temporary, run)?, true),
+            None => {
+                let temporary = self.terms.temporary.clone();
+                let make = move || workspace(&temporary, run);
+                (blocking::probe(&self.terms.temporary, "make a directory", make).await??, true)
+            }
         };
         let name = blake3::hash(wanted.name.as_bytes()).to_hex();
         let file = self.folder.join(format!("{}.json", &name.as_str()[..32]));
         let fence = wanted.fence.unwrap_or(0);
         let kept = Kept { run, name: wanted.name.clone(), dir, owned, fence, closed: false };
-        write(&file, &kept)?;
+        write(&file, &kept).await?;
         let session = Arc::new(Session::new(kept, file));
         session.starting.store(true, Ordering::Relaxed);
-        known.insert(wanted.name.clone(), Arc::clone(&session));
+        self.known().insert(wanted.name.clone(), Arc::clone(&session));
         Ok(Opened { session, made: true })
     }
 
@@ -284,7 +296,7 @@ impl Sessions {
         number: Option<u64>,
         wish: Wish,
     ) -> Result<(), Fault> {
-        session.admit(fence)?;
+        session.admit(fence).await?;
         session.touch();
         let id = number.map(|number| numbered(session.run, number));
         // What only helps a run along is in time for one that has just ended, too.
@@ -313,12 +325,8 @@ impl Sessions {
     }
 
     /// Closes a session for good: from now on nobody finds it, and its run is ended.
-    pub fn close(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Fault> {
-        {
-            let mut kept = session.kept();
-            kept.closed = true;
-            write(&session.file, &kept)?;
-        }
+    pub async fn close(self: &Arc<Self>, session: &Arc<Session>) -> Result<(), Fault> {
+        session.close().await?;
         supervise::spawn("end session", Arc::clone(self).finish(Arc::clone(session)));
         Ok(())
     }
@@ -339,16 +347,21 @@ impl Sessions {
             told = told || wished.await.is_ok();
             tokio::time::sleep(CLOSE_PAUSE).await;
         }
-        self.forget(&session);
+        self.forget(&session).await;
     }
 
     /// Removes what a session had. Its run stays in the books.
-    fn forget(&self, session: &Session) {
+    async fn forget(&self, session: &Session) {
         let kept = session.kept().clone();
-        if kept.owned {
-            cleanup::remove_dir(&kept.dir);
-        }
-        cleanup::remove_file(&session.file);
+        let (file, dir) = (session.file.clone(), kept.owned.then(|| kept.dir.clone()));
+        let remove = move || {
+            if let Some(dir) = dir {
+                cleanup::remove_dir(&dir);
+            }
+            cleanup::remove_file(&file);
+        };
+        // Only a panic is left to be dropped here, and `supervise` has logged it.
+        let _ = blocking::spawn(Bulkhead::Directory(&kept.dir), "remove session", remove).await;
         let mut known = self.known();
         known.remove(&kept.name);
         if kept.closed {
@@ -360,7 +373,7 @@ impl Sessions {
         }
     }
 
-    fn close_silent(self: &Arc<Self>) {
+    async fn close_silent(self: &Arc<Self>) {
         let now_ms = clock::now().mono_ms;
         let silent: Vec<_> = self
             .known()
@@ -371,7 +384,7 @@ impl Sessions {
             .collect();
         for session in silent {
             // A store in trouble is asked again at the next look.
-            let _ = self.close(&session);
+            let _ = self.close(&session).await;
         }
     }
 }
@@ -394,7 +407,7 @@ async fn look(sessions: std::sync::Weak<Sessions>) {
         let pause_ms = (silence_ms / 4).clamp(10, LOOK_MS_MAX);
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
         if let Some(sessions) = sessions.upgrade() {
-            sessions.close_silent();
+            sessions.close_silent().await;
         }
     }
 }

@@ -3,12 +3,13 @@
 
 use super::relay::{Bearer, gone};
 use crate::Host;
+use crate::blocking;
 use crate::git::Git;
 use crate::snapshot::{Reader, Snapshot};
-use crate::supervise;
 use crate::workspace::Workspace;
 use contract::{Code, Fault, RunId};
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Where a snapshot is to be had. How long it is and what it is called is told with it: nobody reads
@@ -25,6 +26,8 @@ pub struct Taken {
     pub bytes: u64,
     pub digest: String,
     pub reader: Reader,
+    /// The directory that it is read from.
+    pub dir: PathBuf,
 }
 
 /// The path at which a run finds its workspace.
@@ -39,8 +42,9 @@ pub async fn take(host: &Host, bearer: Bearer) -> Result<Taken, Fault> {
         let live = live.get(&bearer.run).filter(|live| live.fence == bearer.fence);
         Arc::clone(&live.ok_or_else(gone)?.workspace)
     };
+    let dir = workspace.path().to_owned();
     let (snapshot, digest) = taken(workspace, host.inner.trees.git().clone()).await?;
-    Ok(Taken { bytes: snapshot.bytes, digest, reader: snapshot.reader() })
+    Ok(Taken { bytes: snapshot.bytes, digest, reader: snapshot.reader(), dir })
 }
 
 /// What a remote is told of the workspace before its session begins.
@@ -52,10 +56,11 @@ async fn taken(workspace: Arc<Workspace>, git: Git) -> Result<(Snapshot, String)
     let failed = |error: &dyn std::fmt::Display| {
         Fault::new(Code::InternalError, format!("reading the workspace: {error}"))
     };
+    let dir = workspace.path().to_owned();
     let look = move || {
         let snapshot = Snapshot::of(workspace, &git)?;
         let digest = snapshot.digest().map_err(|error| failed(&error))?;
         Ok((snapshot, digest))
     };
-    supervise::spawn_blocking("read snapshot", look).await.map_err(|error| failed(&error))?
+    blocking::work_in(&dir, "read the working directory", look).await?
 }

@@ -12,17 +12,17 @@ use super::line;
 use super::locks;
 use super::place::{Fresh, Placed, Purpose, Site};
 use super::resume::{self, TakenUp};
-use super::run::{Budget, RunRequest, Started, ToolsBy, stored};
+use super::run::{RunRequest, Started, ToolsBy, stored};
 use super::snapshot;
 use super::tool::{self, Bench, TaskSheet};
 use crate::abroad::Abroad;
 use crate::batch::{Made, Words};
+use crate::blocking::{self, Bulkhead};
 use crate::drive::{self, Again, Drive, Ending, Handing};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
 use crate::skills::{self, Mounts, Skill};
-use crate::supervise;
 use crate::trace::{Tracer, warning};
 use crate::upstream::Upstream;
 use crate::usage;
@@ -46,6 +46,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store::seal::Seal;
 use store::{Claim, InLine, NewTask, RunHead, RunRow};
+use tracing::Instrument as _;
 
 /// A request that passed every check, with everything that was found on the way.
 struct Checked {
@@ -198,11 +199,11 @@ async fn comparison(host: &Host, checked: &Checked, run: RunId) -> Result<Compar
     let others = locks::others(host, checked.workspace.path(), Some(run)).await?;
     let (workspace, policy) = (Arc::clone(&checked.workspace), checked.policy);
     let git = host.inner.trees.git().clone();
-    let taken = supervise::spawn_blocking("read workspace", move || {
-        Beginning::take(workspace, git, policy)
-    })
-    .await;
-    Ok(match taken.map_err(|error| error.to_string()).flatten() {
+    let dir = workspace.path().to_owned();
+    let taken =
+        blocking::work_in(&dir, "read workspace", move || Beginning::take(workspace, git, policy))
+            .await;
+    Ok(match taken.map_err(|fault| fault.message).flatten() {
         Ok(beginning) => Comparison::With(Arc::new(beginning.beside(!others.is_empty()))),
         Err(why) => Comparison::NotPossible(why),
     })
@@ -241,7 +242,7 @@ async fn leave_secrets(
 ) -> Result<(), Fault> {
     let Some(tree) = host.inner.trees.of(cwd) else { return Ok(()) };
     let secret = host.inner.keepsake_secret(run, BESIDE_TREE);
-    let left = supervise::spawn_blocking("keep worktree secrets", move || {
+    let left = blocking::spawn(Bulkhead::Data, "keep worktree secrets", move || {
         tree.leave_secrets(run, &secret, &values)
     });
     left.await.map_err(io::Error::other).flatten().map_err(|error| {
@@ -264,7 +265,7 @@ async fn prepare_beside_keeper(
     };
     let starting = match spare {
         Some(spare) => Ok(spare),
-        None => Err(supervise::spawn_blocking("start keeper", move || keepers.start())),
+        None => Err(blocking::spawn(Bulkhead::Data, "start keeper", move || keepers.start())),
     };
     let prepared = prepare(host, request, adapter, identity, Purpose::Start).await;
     let keeper = match starting {
@@ -331,6 +332,17 @@ fn new_task(request: &RunRequest, identity: &Identity, spec: &Spec, seal: &Seal)
 /// Starts a run that is not there yet, for a new task or for one that stood in line. When this
 /// returns, task, run and its first events are durable.
 pub(crate) async fn start_new(
+    host: &Host,
+    request: RunRequest,
+    run: RunId,
+    in_line: Option<TaskId>,
+) -> Result<Begun, Fault> {
+    // The driver has a span of its own, with the task and the fence.
+    let span = tracing::info_span!("start run", %run, agent = request.agent);
+    begin_new(host, request, run, in_line).instrument(span).await
+}
+
+async fn begin_new(
     host: &Host,
     request: RunRequest,
     run: RunId,
@@ -416,7 +428,7 @@ pub(crate) async fn start_new(
     let Made { batch, deeds } = drive.make_batch(now);
     // The store comes first and takes the longer; meanwhile the keeper makes ready what it will launch.
     let (begun, ()) = tokio::join!(within::begin(host, admission, task, claim, batch), async {
-        drive.hand_over_plan();
+        blocking::in_place("give plan to keeper", || drive.hand_over_plan());
     });
     let begun = match begun {
         Ok(begun) => begun,
@@ -630,7 +642,7 @@ async fn check(
         None => with_own_environment(host, adapter, runtime.card()).await,
     };
     let policy = policy(host, request, &adapter, &site);
-    let lane = lane(&runtime.card(), &adapter, policy, &site)?;
+    let lane = lane(&runtime.card(), &adapter, policy, &site).await?;
     let is_given = request.permission.or(adapter.permission).is_some();
     let coverage = is_given.then(|| coverage(policy, lane)).flatten();
     let runtime = registry::on_lane(runtime, lane);
@@ -657,7 +669,7 @@ async fn with_own_environment(
         return (environment, adapter);
     }
     let (given, caller) = (adapter.clone(), environment.clone());
-    let read = supervise::spawn_blocking("read run files", move || {
+    let read = blocking::spawn(Bulkhead::Data, "read agent files", move || {
         environment::pass_named_by_agent(&mut adapter, &card, &caller);
         adapter
     });
@@ -670,18 +682,18 @@ async fn skilled(mut adapter: Adapter) -> Result<(Arc<[Skill]>, Adapter), Fault>
     if adapter.skills.is_empty() {
         return Ok((Default::default(), adapter));
     }
-    let read = supervise::spawn_blocking("read run files", move || {
+    let dir = PathBuf::from(adapter.skills_dir.clone().unwrap_or_default());
+    blocking::work_in(&dir, "read skills", move || {
         let skills = skills::load(&adapter)?;
         let named = |skill: &Skill| plan::Skill { name: skill.name.clone(), always: skill.always };
         adapter.skills = skills.iter().map(named).collect();
         Ok((skills, adapter))
-    });
-    read.await
-        .map_err(|error| Fault::new(Code::InternalError, format!("reading skills: {error}")))?
+    })
+    .await?
 }
 
 /// The lane that was asked for, else the first that can keep the policy.
-fn lane(card: &Card, adapter: &Adapter, policy: Policy, site: &Site) -> Result<Lane, Fault> {
+async fn lane(card: &Card, adapter: &Adapter, policy: Policy, site: &Site) -> Result<Lane, Fault> {
     let wanted = match adapter.lane.unwrap_or(LaneChoice::Auto) {
         LaneChoice::Auto => None,
         LaneChoice::Native => Some(Lane::Native),
@@ -703,7 +715,7 @@ fn lane(card: &Card, adapter: &Adapter, policy: Policy, site: &Site) -> Result<L
     let (word, elsewhere) = (policy.word(), card.lane_for(policy));
     let message = format!("{} cannot enforce --permission {word}", card.label);
     let mut ways = vec!["--permission allow-all in a separate directory"];
-    ways.extend(site.could_be_worktree().then_some("--worktree"));
+    ways.extend(site.could_be_worktree().await.then_some("--worktree"));
     ways.extend(elsewhere.map(|lane| match lane {
         Lane::Acp => "lane: acp",
         Lane::Native | Lane::Process | Lane::Http => "lane: auto",
@@ -739,8 +751,8 @@ fn spec(
             json!({ "id": identity.task, "title": title(request), "body": request.prompt }),
         )
         .set("context", json!({}))
-        .set("leaseExpiresAt", lease_end(host).to_string())
-        .set("budgetEnvelope", envelope(&request.budget));
+        .set("leaseExpiresAt", terms::lease_end(host).to_string())
+        .set("budgetEnvelope", terms::envelope(&request.budget));
     // A conversation that must begin afresh is told of the old one.
     let told = taken_up.fresh_prompt.as_ref().filter(|_| taken_up.session.is_none());
     let prompt = match &request.prompt_template {
@@ -768,18 +780,6 @@ fn spec(
         own_program: own_program(&host.inner.program),
         caller_env: checked.environment.clone(),
     })
-}
-
-/// When the lease that a run begins with ends, for an agent that has a clock of its own.
-fn lease_end(host: &Host) -> contract::Timestamp {
-    let length_ms = i64::try_from(host.inner.lease_ms).unwrap_or(i64::MAX);
-    clock::now().wall.plus_ms(length_ms)
-}
-
-/// What a run may spend, for an agent that cannot ask.
-fn envelope(budget: &Budget) -> serde_json::Value {
-    let usd = budget.nanousd.map(|nanousd| nanousd.usd());
-    json!({ "tokens": budget.tokens, "usd": usd, "turns": budget.turns, "ms": budget.ms })
 }
 
 /// The path of this program as an agent may start it: a link to one's own binary means another one

@@ -7,7 +7,7 @@ use super::locks;
 use super::run::{find, get, stored};
 use super::start::BESIDE_TREE;
 use super::who::Who;
-use crate::supervise;
+use crate::blocking;
 use crate::trees::{Holds, Tree, UnappliedWork};
 use crate::{Host, clock};
 use contract::{Code, Fault, Page, RunId, Timestamp, limits};
@@ -109,7 +109,7 @@ pub async fn discard(
     may_remove(host, &tree, force).await?;
     let trees = Arc::clone(&host.inner.trees);
     let id = tree.id;
-    blocking(move || trees.remove(id)).await?;
+    blocking(&tree.record.source, move || trees.remove(id)).await?;
     let about = serde_json::json!({ "run_id": id, "files": view.files });
     host.inner.audit.did(clock::now().wall, by, "discarded", about);
     Ok(view)
@@ -123,10 +123,10 @@ pub async fn prune(host: &Host, by: &Who) -> Result<Pruned, Fault> {
         let gone = match row.state {
             WorktreeState::Live | WorktreeState::Unapplied | WorktreeState::Unknown => false,
             WorktreeState::Unchanged if row.branch.is_some() => {
-                blocking(move || trees.remove_unchanged(id)).await?
+                blocking(&row.source, move || trees.remove_unchanged(id)).await?
             }
             WorktreeState::Unchanged | WorktreeState::Orphaned => {
-                blocking(move || trees.remove(id)).await?;
+                blocking(&row.source, move || trees.remove(id)).await?;
                 true
             }
         };
@@ -192,9 +192,9 @@ pub(crate) async fn tidy(host: &Host, cwd: &Path) {
         }
     };
     if others.is_empty() {
-        let (trees, cwd) = (Arc::clone(&host.inner.trees), cwd.to_owned());
-        // A removal that fails is logged by `Trees`, a panic by `supervise`.
-        let _ = blocking(move || trees.ended(&cwd)).await;
+        let (trees, ended) = (Arc::clone(&host.inner.trees), cwd.to_owned());
+        // A removal that fails is logged by `Trees`, a panic or a file system that hangs by `blocking`.
+        let _ = blocking(cwd, move || trees.ended(&ended)).await;
     }
 }
 
@@ -244,6 +244,7 @@ async fn view(
         (Some(_), _) => WorktreeState::Live,
         (None, Holds::Work(_)) => WorktreeState::Unapplied,
         (None, Holds::Unknown(_)) => WorktreeState::Unknown,
+        // Below the data directory, as the record of the worktree.
         (None, Holds::Nothing) if is_known && tree.record.work.is_dir() => WorktreeState::Unchanged,
         (None, Holds::Nothing) => WorktreeState::Orphaned,
     };
@@ -263,8 +264,8 @@ async fn view(
 
 /// The content of a workspace, and what must be kept out of its paths.
 async fn holds(host: &Host, tree: &Tree) -> Result<(Holds, Seal), Fault> {
-    let (house, tree) = (Arc::clone(&host.inner), tree.clone());
-    blocking(move || {
+    let (house, source, tree) = (Arc::clone(&host.inner), tree.record.source.clone(), tree.clone());
+    blocking(&source, move || {
         let left = tree.secrets_left(|run| house.keepsake_secret(run, BESIDE_TREE));
         (house.trees.holds(&tree), Seal::new(left))
     })
@@ -347,9 +348,8 @@ async fn named_tree(host: &Host, given: &str) -> Result<Tree, Fault> {
 }
 
 async fn blocking<T: Send + 'static>(
+    source: &Path,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Fault> {
-    supervise::spawn_blocking("look at worktrees", work)
-        .await
-        .map_err(|error| Fault::new(Code::InternalError, format!("looking at worktrees: {error}")))
+    blocking::work_in(source, "look at worktrees", work).await
 }

@@ -107,6 +107,7 @@ impl Trees {
         match tree.record.worktree {
             None if tree.record.keep => {}
             None => self.remove(tree.id),
+            // A removal that fails is logged.
             Some(_) => drop(self.remove_unchanged(tree.id)),
         }
     }

@@ -10,7 +10,7 @@ use super::NotOpened;
 use super::bounded::Bounded;
 use super::client::{self, Connection, Opening};
 use super::machines::{LookedAt, System, may_be_reached};
-use crate::supervise;
+use crate::blocking::{self, Bulkhead};
 use contract::plan::McpServer;
 use futures::StreamExt as _;
 use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -52,9 +52,10 @@ pub(super) async fn dial(
     }
     let secret = !headers.is_empty() || names_a_user(&address);
     // The authorities of the system are read from files.
-    let http = supervise::spawn_blocking("build MCP client", move || client(&address, secret))
-        .await
-        .map_err(|error| error.to_string())??;
+    let http =
+        blocking::spawn(Bulkhead::Data, "build MCP client", move || client(&address, secret))
+            .await
+            .map_err(|error| error.to_string())??;
     let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
     let transport = StreamableHttpClientTransport::with_client(Bounded(http.clone()), config);
     let error = match client::open(transport, opening).await {
@@ -96,7 +97,8 @@ async fn speaks_sse(
 pub(crate) async fn client_with_secret(url: String) -> Result<(Client, Url), String> {
     let address = address(&url, true)?;
     let to = address.clone();
-    let made = supervise::spawn_blocking("build MCP client", move || client(&address, true)).await;
+    let made =
+        blocking::spawn(Bulkhead::Data, "build MCP client", move || client(&address, true)).await;
     Ok((made.map_err(|error| error.to_string())??, to))
 }
 

@@ -21,6 +21,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument as _;
 
 /// A session that is held.
 pub struct Held {
@@ -58,6 +59,11 @@ enum Next {
     GoOn,
     /// The session can be taken away now.
     Leave,
+}
+
+/// The span of a task, so that the record of a panic names it.
+fn task(name: &'static str) -> tracing::Span {
+    tracing::info_span!("task", task_name = name)
 }
 
 impl Held {
@@ -125,10 +131,10 @@ impl Held {
         let (to, heard) = (link.clone(), session.clone());
         let mut ear = Ear::new(to, tongue, heard, run, limits, tell.clone());
         ear.last = after;
-        let hearing = tokio::spawn(ear.listen());
+        let hearing = tokio::spawn(ear.listen().instrument(task("hear remote")));
         let (to, spoken) = (link.clone(), session.clone());
         let mouth = Mouth { link: to, tongue, session: spoken, limits, fence, news: tell };
-        let speaking = tokio::spawn(mouth.speak(words));
+        let speaking = tokio::spawn(mouth.speak(words).instrument(task("speak to remote")));
         Self::made(link, tongue, session, news, said, [hearing, speaking])
     }
 
@@ -142,7 +148,7 @@ impl Held {
         let (said, mut words) = mpsc::channel(REMOTE_INPUTS_MAX);
         let whose = Whose { run, session: None };
         let hook = Hook { link: link.clone(), limits, news: tell, whose };
-        let hearing = tokio::spawn(hook.listen(from));
+        let hearing = tokio::spawn(hook.listen(from).instrument(task("hear remote")));
         let speaking = tokio::spawn(async move { while words.recv().await.is_some() {} });
         Self::made(link, Tongue::Hook, session, news, said, [hearing, speaking])
     }

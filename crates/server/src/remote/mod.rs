@@ -224,7 +224,7 @@ async fn show(State(remote): State<Remote>, Id(id): Id) -> Result<Json<Value>, R
 
 async fn close(State(remote): State<Remote>, Id(id): Id) -> Result<StatusCode, Refusal> {
     let session = remote.find(&id)?;
-    remote.sessions.close(&session)?;
+    remote.sessions.close(&session).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

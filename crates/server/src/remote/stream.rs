@@ -16,8 +16,8 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use contract::{Code, Event, Fault, limits, sse};
 use futures::stream;
 use host::Attached;
+use host::blocking::{self, Bulkhead};
 use host::ops::session::{Mark, Reading, Session};
-use host::supervise;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -183,7 +183,7 @@ impl Reader {
             return Ok(event);
         }
         let (store, bytes) = (self.store.clone(), Arc::clone(&stored.bytes));
-        match supervise::spawn_blocking("read blobs", move || store.whole(&bytes)).await {
+        match blocking::spawn(Bulkhead::Data, "read blobs", move || store.whole(&bytes)).await {
             Ok(whole) => Ok(serde_json::from_value(whole?).ok().or(event)),
             // `supervise` has logged the panic; the event goes without what was kept apart.
             Err(_) => Ok(event),

@@ -14,8 +14,8 @@ use axum::http::header;
 use bytes::Bytes;
 use contract::{Code, Fault};
 use futures::stream;
+use host::blocking;
 use host::ops::{run, snapshot};
-use host::supervise;
 
 pub async fn show(
     State(app): State<App>,
@@ -40,14 +40,14 @@ pub async fn show(
     let leash = Leash::of(&app.host, &caller, hurry);
     let taken = snapshot::take(&app.host, bearer).await?;
     let kept = (app.host.attach(), place, leash);
-    let pieces = stream::unfold(Some((taken.reader, kept)), async |open| {
-        let (mut reader, kept) = open?;
+    let pieces = stream::unfold(Some((taken.reader, taken.dir, kept)), async |open| {
+        let (mut reader, dir, kept) = open?;
         let read = move || (reader.piece(), reader);
-        let read = supervise::spawn_blocking("read workspace", read).await;
+        let read = blocking::work_in(&dir, "read the working directory", read).await;
         match read {
-            Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, kept)))),
+            Ok((Ok(piece), reader)) => Some((Ok(Bytes::from(piece?)), Some((reader, dir, kept)))),
             Ok((Err(error), _)) => Some((Err(error), None)),
-            Err(error) => Some((Err(std::io::Error::other(error)), None)),
+            Err(fault) => Some((Err(std::io::Error::other(fault.message)), None)),
         }
     });
     let headers = [

@@ -385,8 +385,10 @@ impl Readers {
         let permit = self.permits.clone().acquire_owned().await.map_err(closed)?;
         let (readers, (reply, answer)) = (self.clone(), oneshot::channel());
         // Boxed: for the runtime all reads are one kind of work, which is made once and not for each.
+        let span = tracing::info_span!("task", task_name = "read store");
         let read: Box<dyn FnOnce() + Send> = Box::new(move || {
-            let _permit = permit;
+            // A panic is logged with the run that the caller works for.
+            let (_permit, _entered) = (permit, span.entered());
             // Nobody may be left who waits.
             let _ = reply.send(readers.with_connection(work));
         });

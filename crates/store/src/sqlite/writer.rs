@@ -123,9 +123,14 @@ impl Writer {
     pub fn start(connection: Connection, feed: Feed, failure: Failure) -> Result<Self, Error> {
         let (queue, jobs) = mpsc::channel(WRITER_QUEUE_MAX);
         let writes = Loop { connection, feed, failure: failure.clone(), written: 0 };
+        let span = tracing::info_span!("task", task_name = "store writer");
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the writer is joined at the close, and its panic fails every caller"
+        )]
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || writes.run(jobs))
+            .spawn(move || span.in_scope(|| writes.run(jobs)))
             .map_err(|cause| Error::io("starting the store's writer", cause))?;
         Ok(Self { queue, thread: Mutex::new(Some(thread)), failure })
     }

@@ -2,6 +2,7 @@
 //! in its run's events were told under which number. Its file is written whole or not at all, so that a
 //! successor finds every session that was answered. Which sessions there are is `session.rs`.
 
+use crate::blocking::{self, Bulkhead};
 use crate::{clock, data};
 use contract::{Code, Fault, RunId};
 use serde::{Deserialize, Serialize};
@@ -32,6 +33,8 @@ pub(super) struct Kept {
 pub struct Session {
     pub run: RunId,
     kept: Mutex<Kept>,
+    /// Held while the file is written, so that an older version never replaces a newer one.
+    writing: tokio::sync::Mutex<()>,
     pub(super) file: PathBuf,
     readers: AtomicUsize,
     touched_ms: AtomicU64,
@@ -64,6 +67,7 @@ impl Session {
         Self {
             run: kept.run,
             kept: Mutex::new(kept),
+            writing: tokio::sync::Mutex::default(),
             file,
             readers: AtomicUsize::new(0),
             touched_ms: AtomicU64::new(clock::now().mono_ms),
@@ -111,18 +115,28 @@ impl Session {
     }
 
     /// Lets through who has the newest fence, and remembers it when it is newer.
-    pub(super) fn admit(&self, fence: Option<u64>) -> Result<(), Fault> {
+    pub(super) async fn admit(&self, fence: Option<u64>) -> Result<(), Fault> {
         let Some(fence) = fence else { return Ok(()) };
-        let mut kept = self.kept();
+        let _writing = self.writing.lock().await;
+        let kept = self.kept().clone();
         if fence < kept.fence {
             let message = format!("fence {fence} is older than {}, which was seen", kept.fence);
             return Err(Fault::new(Code::FenceStale, message));
         }
         if fence > kept.fence {
-            kept.fence = fence;
-            write(&self.file, &kept)?;
+            write(&self.file, &Kept { fence, ..kept }).await?;
+            self.kept().fence = fence;
         }
         Ok(())
+    }
+
+    /// Marks the session as closed, for this server and for the next one.
+    pub(super) async fn close(&self) -> Result<(), Fault> {
+        let _writing = self.writing.lock().await;
+        // Nobody finds it from here on, also when the file cannot be written.
+        self.kept().closed = true;
+        let kept = self.kept().clone();
+        write(&self.file, &kept).await
     }
 }
 
@@ -139,12 +153,16 @@ pub(super) fn workspace(temporary: &Path, run: RunId) -> Result<PathBuf, Fault> 
 }
 
 /// Makes a session durable: what is answered survives us.
-pub(super) fn write(file: &Path, kept: &Kept) -> Result<(), Fault> {
+pub(super) async fn write(file: &Path, kept: &Kept) -> Result<(), Fault> {
     let failed = |error: io::Error| {
         Fault::new(Code::StoreUnreadable, format!("{}: {error}", file.display()))
     };
     let text = serde_json::to_string(kept).map_err(io::Error::other).map_err(failed)?;
-    data::replace_private(file, &text).map_err(failed)
+    let replaced = file.to_owned();
+    let written = blocking::spawn(Bulkhead::Data, "write session", move || {
+        data::replace_private(&replaced, &text)
+    });
+    written.await.map_err(io::Error::other).flatten().map_err(failed)
 }
 
 #[cfg(test)]
@@ -152,8 +170,8 @@ mod tests {
     use super::*;
     use crate::chance;
 
-    #[test]
-    fn who_has_an_older_fence_than_was_seen_is_refused_also_by_a_successor() {
+    #[tokio::test]
+    async fn who_has_an_older_fence_than_was_seen_is_refused_also_by_a_successor() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("session.json");
         let kept = Kept {
@@ -173,7 +191,7 @@ mod tests {
             (Some(4), true),
             (Some(5), false),
         ] {
-            let code = session.admit(fence).err().map(|fault| fault.code);
+            let code = session.admit(fence).await.err().map(|fault| fault.code);
             assert_eq!(code, refused.then_some(Code::FenceStale), "{fence:?}");
         }
         let kept: Kept = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();

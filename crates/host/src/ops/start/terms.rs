@@ -5,11 +5,12 @@ use super::{ATTEMPT, Checked, Identity};
 use crate::ops::catalog;
 use crate::ops::run::{Budget, RunRequest, ToolsBy};
 use crate::trace::warning;
-use crate::{chance, upstream};
+use crate::{Host, chance, clock, upstream};
 use contract::card::Told;
 use contract::plan::{Clocks, Lane, LaunchPlan, Limit};
 use contract::{Code, Draft, Fault, Policy, limits};
 use engine::{Greeting, MustCount, RunBudget, Terms};
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// The values the seal must know: what the plan names, and what we gave ourselves.
@@ -134,4 +135,16 @@ fn greeting(plan: &LaunchPlan, first_output: Option<Limit>) -> Option<Greeting> 
     let words = std::iter::once(&plan.program).chain(&plan.args);
     let command = words.map(String::as_str).collect::<Vec<_>>().join(" ");
     (plan.lane == Lane::Acp).then_some(Greeting { limit_ms, command })
+}
+
+/// When the lease that a run begins with ends, for an agent that has a clock of its own.
+pub(super) fn lease_end(host: &Host) -> contract::Timestamp {
+    let length_ms = i64::try_from(host.inner.lease_ms).unwrap_or(i64::MAX);
+    clock::now().wall.plus_ms(length_ms)
+}
+
+/// What a run may spend, for an agent that cannot ask.
+pub(super) fn envelope(budget: &Budget) -> serde_json::Value {
+    let usd = budget.nanousd.map(|nanousd| nanousd.usd());
+    json!({ "tokens": budget.tokens, "usd": usd, "turns": budget.turns, "ms": budget.ms })
 }
