@@ -130,7 +130,10 @@ pub enum Command {
     /// Start queued tasks and offer the HTTP API, until stopped
     Serve(Serve),
     /// Offer Ostler to your own assistant, as an MCP server
-    Mcp,
+    Mcp {
+        #[command(subcommand)]
+        command: Option<McpCommand>,
+    },
     /// Serve one agent to callers on other machines (ca-http-v1)
     Remote(Box<Remote>),
     /// Manage API tokens
@@ -215,3 +218,21 @@ pub enum Configuration {
 
 #[cfg(test)]
 mod tests;
+
+/// Logins at MCP servers of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum McpCommand {
+    /// Log in at an MCP server of the configuration: prints an address to open in a browser
+    Login {
+        /// The server, as `mcpServers` names it
+        server: String,
+        /// Ask for this scope beside those that were granted before; may be given more than once
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<String>,
+    },
+    /// Forget the login at an MCP server
+    Logout {
+        /// The server, as `mcpServers` names it
+        server: String,
+    },
+}

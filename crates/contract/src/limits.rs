@@ -346,6 +346,10 @@ limits! {
     TOOL_CALLS_OPEN_MAX: usize = 64;
     /// One answer of an MCP server of the configuration that is reached by HTTP.
     MCP_ANSWER_BYTES_MAX: usize = 8 * MIB;
+    /// One answer of the authorization server of an MCP server.
+    MCP_LOGIN_ANSWER_BYTES_MAX: usize = MIB;
+    /// How long `ostler mcp login` waits for its person.
+    MCP_LOGIN_WAIT_MS: u64 = 600_000;
     /// Tools of one MCP server of the configuration that are offered.
     MCP_TOOLS_MAX: usize = 256;
     /// Characters of one progress message of an MCP server that are passed on.

@@ -22,7 +22,7 @@ use crate::perform::Mouth;
 use crate::share::Share;
 use crate::supervise;
 use crate::trace::{self, Tracer};
-use crate::upstream::Upstream;
+use crate::upstream::{Logins, Upstream};
 use crate::workspace::Workspace;
 use crate::workspace_check::{self, Comparison};
 use crate::{Host, clock, keepsake};
@@ -458,7 +458,8 @@ async fn adopted(
         (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, state)
     });
     let luggage = reply.as_ref().and_then(|reply| reply.luggage.as_deref());
-    let upstream = luggage.and_then(|luggage| Upstream::unpacked(luggage, row.id));
+    let logins = Logins::at(house.data.path(), house.token.clone());
+    let upstream = luggage.and_then(|luggage| Upstream::unpacked(luggage, row.id, logins));
     let upstream = upstream.unwrap_or_default();
     // What is heard without its secrets is not kept, so there is nothing to trace.
     let (trace, trace_ended) = match &seal {

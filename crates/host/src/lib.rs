@@ -9,6 +9,7 @@ mod abroad;
 mod activity;
 pub mod adopt;
 pub mod adoption;
+mod aead;
 pub mod aside;
 pub mod audit;
 mod batch;
@@ -75,6 +76,7 @@ use store::{Seal, Seen, Store};
 use tokio::sync::watch;
 use tracing::Instrument as _;
 pub use trouble::Trouble;
+pub use upstream::{LoginConfig, LoginSession, LoginState, Logins};
 
 /// How long drivers may take to let go of their runs.
 const LET_GO_MAX: Duration = Duration::from_secs(5);

@@ -120,7 +120,9 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "ostler prices import api.json",
     ]),
     ("serve", &["ostler serve", "ostler serve --listen 127.0.0.1:8080"]),
-    ("mcp", &["ostler mcp", "claude mcp add ostler -- ostler mcp"]),
+    ("mcp", &["ostler mcp", "claude mcp add ostler -- ostler mcp", "ostler mcp login github"]),
+    ("mcp login", &["ostler mcp login github", "ostler mcp login github --scope repo"]),
+    ("mcp logout", &["ostler mcp logout github", "ostler mcp logout github --json"]),
     ("remote", &[
         "ostler remote --agent claude --token-env OSTLER_TOKEN",
         "ostler remote --agent demo --no-auth --listen 127.0.0.1:0",

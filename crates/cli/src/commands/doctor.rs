@@ -14,6 +14,7 @@ use contract::plan::{Adapter, Lane, LaneChoice};
 use contract::{Card, Code, Fault, Policy, limits};
 use futures::StreamExt as _;
 use host::diagnose::{Patient, Practice};
+use host::{LoginState, Logins};
 use runtimes::acp::cards::{self, Known};
 use runtimes::registry::{self, Chosen};
 use serde_json::json;
@@ -40,11 +41,19 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
         isolation: isolation.as_ref().map(|(level, note)| (level.word(), note.as_deref())),
         diagnoses: &diagnoses,
     };
+    let logins = match args.agent {
+        Some(_) => Vec::new(),
+        None => logins(context, &config)?,
+    };
     if context.global.json {
         context.print_json(&json!({
             "version": shown.version,
             "isolation": shown.isolation.map(|(level, note)| json!({ "level": level, "note": note })),
             "diagnoses": diagnoses,
+            "mcp_servers": logins
+                .iter()
+                .map(|(name, state)| json!({ "name": name, "login": state }))
+                .collect::<Vec<_>>(),
         }))?;
     } else {
         let surroundings = &context.surroundings;
@@ -52,6 +61,12 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
         let whole = args.agent.is_some();
         let columns = surroundings.columns_to_fill();
         context.print_rendered(&render::practice(&shown, whole, columns, colour))?;
+        if !logins.is_empty() {
+            context.print("\nlogins at MCP servers")?;
+        }
+        for (name, state) in &logins {
+            context.print(&format!("  {name}  {}", login_line(name, state)))?;
+        }
     }
     let is_ours = |diagnosis: &&Diagnosis| {
         args.agent.is_some()
@@ -63,6 +78,37 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
         Some(failing) => ExitCode::from(code(failing).row().exit),
         None => ExitCode::SUCCESS,
     })
+}
+
+/// How the logins at MCP servers stand: of those with an address, without a key in `headers`.
+fn logins<'c>(
+    context: &Context,
+    config: &'c Config,
+) -> Result<Vec<(&'c str, LoginState)>, Stopped> {
+    let keyless = |server: &file::McpServer| {
+        !server.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+    };
+    let servers = config.file.mcp_servers.iter().filter(|(_, server)| keyless(server));
+    let servers = servers.filter_map(|(name, server)| Some((name, server.url.as_deref()?)));
+    let servers: Vec<_> = servers.collect();
+    if servers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let logins = Logins::of(&context.place()?.data)?;
+    Ok(servers.into_iter().map(|(name, url)| (name.as_str(), logins.state(name, url))).collect())
+}
+
+fn login_line(name: &str, state: &LoginState) -> String {
+    match (state.login, state.renewable, state.expires_at) {
+        ("valid", true, _) => "logged in; renewed by itself".to_owned(),
+        ("valid", false, Some(at)) => format!("logged in until {at}"),
+        ("valid", false, None) => "logged in".to_owned(),
+        ("expired", ..) => format!("the login has expired: `ostler mcp login {name}`"),
+        ("other_url", ..) => {
+            format!("the login was made for another url: `ostler mcp login {name}`")
+        }
+        _ => format!("no login; if it wants one: `ostler mcp login {name}`"),
+    }
 }
 
 /// Every name that `ostler run` takes, what is configured first. A runtime that only configuration

@@ -97,6 +97,15 @@ impl Notes<'_> {
                 let path = format!("mcpServers.{name}");
                 self.error(&path, "expected either a command or a url", None);
             }
+            if let Some(oauth) = &server.oauth {
+                let path = format!("mcpServers.{name}.oauth");
+                if server.url.is_none() {
+                    self.error(&path, "a login is for a server with a url", None);
+                }
+                if oauth.client_secret.is_some() && oauth.client_id.is_none() {
+                    self.error(&path, "expected a clientId with the clientSecret", None);
+                }
+            }
         }
         self.ambiguous_servers();
         self.passed_through();

@@ -50,6 +50,7 @@ mod lost;
 mod manners;
 mod mapped;
 mod mcp;
+mod mcp_login;
 mod mcp_modern;
 mod mcp_waits;
 mod metrics;

@@ -261,6 +261,30 @@ pub struct McpServer {
     pub url: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// The login at a server with an address (`ostler mcp login`). Absent, everything is discovered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<McpLogin>,
+}
+
+/// How `ostler mcp login` logs in at an MCP server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct McpLogin {
+    /// A client that was registered by hand, where the authorization server registers none by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// `${NAME}` stands for a variable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// An https address at which a document describes this client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_metadata_url: Option<String>,
+    /// Asked for in place of what the server suggests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// The loopback port of the redirect address, where a registered client has a fixed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect_port: Option<u16>,
 }
 
 /// What may be spent in a window. A unit that is absent has no limit.

@@ -24,7 +24,7 @@ use crate::keeping::Keeping;
 use crate::perform::Mouth;
 use crate::skills::{self, Mounts, Skill};
 use crate::trace::{Tracer, warning};
-use crate::upstream::Upstream;
+use crate::upstream::{Logins, Upstream};
 use crate::usage;
 use crate::workspace::Workspace;
 use crate::workspace_check::{self, Beginning, Comparison};
@@ -139,7 +139,10 @@ async fn prepare(
     }
     let plan = checked.runtime.plan(&spec)?;
     let upstream = match request.tools_by {
-        ToolsBy::Host => Upstream::of(&spec, identity.run, checked.workspace.path())?,
+        ToolsBy::Host => {
+            let logins = Logins::at(host.inner.data.path(), host.inner.token.clone());
+            Upstream::of(&spec, identity.run, checked.workspace.path(), logins)?
+        }
         // The tools of such a run are its caller's, all of them.
         ToolsBy::Caller => Upstream::default(),
     };
