@@ -95,7 +95,8 @@ fn logout(context: &Context, name: &str) -> Result<ExitCode, Stopped> {
     })?;
     if !forgotten {
         let message = format!("there is no login at '{name}'");
-        return Err(Fault::new(Code::NotFound, message).into());
+        let hint = "`ostler doctor` shows how the logins stand";
+        return Err(Fault::new(Code::NotFound, message).with_hint(hint).into());
     }
     terminal::remark(&format!("the login at '{name}' is forgotten; revoke it there to end it"));
     Ok(ExitCode::SUCCESS)

@@ -84,7 +84,7 @@ pub(super) fn another_opening(error: &ClientInitializeError) -> Option<Opening> 
         | ClientInitializeError::ExpectedInitResponse(_)
         | ClientInitializeError::ExpectedInitResult(_)
         | ClientInitializeError::UncorrelatedErrorResponse { .. } => Some(Opening::Initialize),
-        ClientInitializeError::TransportError { .. } if !error.is_authorization_required() => {
+        ClientInitializeError::TransportError { .. } if error.auth_challenge().is_none() => {
             Some(Opening::Initialize)
         }
         _ => None,

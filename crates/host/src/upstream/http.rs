@@ -29,6 +29,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long a server is asked what login it wants.
+const CHALLENGE_MAX: Duration = Duration::from_secs(15);
 /// How long a server is asked whether it speaks the transport of 2024.
 const SSE_LOOK_MAX: Duration = Duration::from_secs(3);
 const SSE_ONLY: &str = "it speaks the retired SSE transport, which is not supported: use its address for \
@@ -79,6 +81,20 @@ pub(super) async fn dial(
     Err(NotOpened { why: not_begun(name, &error), again: client::another_opening(&error) })
 }
 
+/// What a server that wants a login says of it, asked as a run asks it; none when it wants none, or
+/// cannot be asked.
+pub(super) async fn challenge(url: &str) -> Option<String> {
+    let to = address(url, false).ok()?; // the login itself says what is wrong with it
+    let made = supervise::spawn_blocking("build MCP client", move || client(&to, false)).await;
+    let http = made.ok()?.ok()?; // the same
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    let bounded = Bounded { client: http, login: None };
+    let transport = StreamableHttpClientTransport::with_client(bounded, config);
+    let opened = client::open(transport, Opening::DiscoverFirst);
+    let opened = tokio::time::timeout(CHALLENGE_MAX, opened).await.ok()?; // it says nothing
+    opened.err()?.auth_challenge().map(str::to_owned)
+}
+
 /// Whether a server that could not be opened is one of the transport of 2024: asked by GET it answers
 /// with a stream whose first event names the address for messages.
 async fn speaks_sse(
@@ -87,7 +103,7 @@ async fn speaks_sse(
     headers: HashMap<HeaderName, HeaderValue>,
     error: &ClientInitializeError,
 ) -> bool {
-    if error.is_authorization_required() {
+    if error.auth_challenge().is_some() {
         return false;
     }
     let headers = headers.into_iter().collect::<HeaderMap>();

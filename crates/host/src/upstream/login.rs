@@ -9,6 +9,7 @@
 mod http;
 mod kept;
 
+use super::http::challenge;
 use contract::{Code, Fault};
 use http::OAuthHttp;
 use kept::{Kept, Store};
@@ -60,7 +61,9 @@ impl LoginSession {
     ) -> Result<Self, Fault> {
         let refused = |error: AuthError| not_logged_in(name, &error);
         let mut manager = manager(&config.url).await.map_err(refused)?;
-        let found = manager.resolve_metadata_from_challenge(None).await.map_err(refused)?;
+        let challenge = challenge(&config.url).await;
+        let found = manager.resolve_metadata_from_challenge(challenge.as_deref()).await;
+        let found = found.map_err(refused)?;
         let metadata = found.metadata;
         let endpoints = [&metadata.authorization_endpoint, &metadata.token_endpoint];
         for endpoint in endpoints.into_iter().chain(&metadata.registration_endpoint) {
@@ -170,7 +173,9 @@ fn shown(text: &str) -> String {
 }
 
 fn not_logged_in(name: &str, error: &AuthError) -> Fault {
-    Fault::new(Code::RemoteUnavailable, format!("{name}: {}", shown(&error.to_string())))
+    let error = error.to_string();
+    let causes: Vec<&str> = error.split("Caused by:").map(str::trim).collect();
+    Fault::new(Code::RemoteUnavailable, format!("{name}: {}", shown(&causes.join(": "))))
 }
 
 fn leads_elsewhere(name: &str, why: &str) -> Fault {
