@@ -85,7 +85,8 @@ pub(super) async fn dial(
 /// cannot be asked.
 pub(super) async fn challenge(url: &str) -> Option<String> {
     let to = address(url, false).ok()?; // the login itself says what is wrong with it
-    let made = supervise::spawn_blocking("build MCP client", move || client(&to, false)).await;
+    let made =
+        blocking::spawn(Bulkhead::Data, "build MCP client", move || client(&to, false)).await;
     let http = made.ok()?.ok()?; // the same
     let config = StreamableHttpClientTransportConfig::with_uri(url);
     let bounded = Bounded { client: http, login: None };

@@ -4,7 +4,7 @@
 //! an answer has a bound.
 
 use super::super::http::{address, client_without_redirects, is_loopback};
-use crate::supervise;
+use crate::blocking::{self, Bulkhead};
 use contract::limits::MCP_LOGIN_ANSWER_BYTES_MAX;
 use futures::StreamExt as _;
 use reqwest::Url;
@@ -49,7 +49,7 @@ impl OAuthHttpClient for OAuthHttp {
             let to = checked(&self.server, request.url().as_str())?;
             // The authorities of the system are read from files.
             let made = move || client_without_redirects(&to);
-            let client = supervise::spawn_blocking("build MCP login client", made).await??;
+            let client = blocking::spawn(Bulkhead::Data, "build MCP login client", made).await??;
             let answered = tokio::time::timeout(ANSWER_MAX, async {
                 let response =
                     client.execute(request).await.map_err(|error| error.without_url())?;

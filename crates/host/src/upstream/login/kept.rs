@@ -2,8 +2,8 @@
 //! The key is derived from the token of the directory. Writers of one file take turns by a lock beside it.
 
 use crate::aead::Purpose;
+use crate::blocking::{self, Bulkhead};
 use crate::data::{DataDir, replace_private};
-use crate::supervise;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use contract::{Fault, Timestamp};
@@ -114,7 +114,7 @@ impl Logins {
             return None;
         }
         let (logins, wanted) = (self.clone(), name.to_owned());
-        let read = supervise::spawn_blocking("read MCP login", move || logins.read(&wanted));
+        let read = blocking::spawn(Bulkhead::Data, "read MCP login", move || logins.read(&wanted));
         let kept = read.await.ok()??; // a panic is in the log
         (kept.url == url && kept.credentials.is_some()).then_some(kept)
     }
@@ -183,7 +183,7 @@ impl Store {
         work: impl FnOnce(Self) -> io::Result<T> + Send + 'static,
     ) -> Result<T, AuthError> {
         let store = self.clone();
-        let done = supervise::spawn_blocking("keep MCP login", move || work(store)).await;
+        let done = blocking::spawn(Bulkhead::Data, "keep MCP login", move || work(store)).await;
         done.map_err(|error| AuthError::CredentialStoreError(error.to_string()))?
             .map_err(|error| AuthError::CredentialStoreError(error.to_string()))
     }
