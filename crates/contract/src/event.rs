@@ -299,7 +299,7 @@ pub struct ToolUse {
     pub tool_kind: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locations: Vec<Location>,
-    /// The call of the sub-agent that made this one.
+    /// The call of the sub-agent that made this one, or the agent's own report of a relayed call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }

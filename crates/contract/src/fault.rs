@@ -115,6 +115,7 @@ table! {
     9 409 No AgentFailed "agent_failed", "the agent reported a failure", "look at the whole run with `ostler show`";
     9 409 No ModelRefusal "model_refusal", "the model refused", "change the prompt";
     9 409 No ModelNotFound "model_not_found", "the model is not known to the provider", "check --model";
+    9 409 No AnswerCut "answer_cut", "the answer of the model was cut by its token limit", "continue with --resume and ask for the rest, or raise the output limit of the model";
     9 409 Resume MaxTurns "max_turns", "the agent reached its limit of turns", "continue with --resume";
     9 409 No ContextOverflow "context_overflow", "the conversation no longer fits the model", "start a new conversation with a smaller task";
     9 409 No NativeSessionUnknown "native_session_unknown", "the agent does not know the conversation to resume", "run again without --resume";
@@ -174,6 +175,7 @@ hints! {
     TimeoutSilence, "raise `clocks.silence`, or read the events of the run for what it waits for", "read the run with show_run for what it waits for";
     AgentFailed, "its reason is in the result event of the run", "read its reason with show_run";
     ModelNotFound, "check `model`", "check `model`";
+    AnswerCut, "start another run with `resume` and ask for the rest, or raise the output limit of the model", "start another run with `resume` and ask for the rest";
     MaxTurns, "start another run with `resume` to go on", "start another run with `resume` to go on";
     NativeSessionUnknown, "start a run without `resume`", "start a run without `resume`";
     ProcessCrashed, "its last lines are in the result event of the run", "read its last lines with show_run";

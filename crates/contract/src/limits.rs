@@ -111,6 +111,10 @@ limits! {
     USAGE_FRESH_MS: u64 = 30 * 60 * 1000;
     /// How long it is not asked again after a trouble.
     USAGE_FAILED_MS: u64 = 5 * 60 * 1000;
+    /// The shortest time between two questions about one account, whoever wants a fresh answer.
+    USAGE_ASK_MS_MIN: u64 = 30_000;
+    /// Accounts that are asked about at once.
+    USAGE_ASKS_MAX: usize = 8;
     /// What it may answer.
     USAGE_ANSWER_BYTES_MAX: usize = 64 * KIB;
     /// Runs of one conversation before a fresh one is begun, where the agent does not compact it.

@@ -109,6 +109,9 @@ pub enum Signal {
     },
     /// The agent answered the first request of its protocol.
     Greeted,
+    /// The agent said something that shows that it goes on. From the first one on, other output of
+    /// the agent no longer counts against the limit of silence.
+    Progress,
 }
 
 /// A question of the agent's own: may it do this?

@@ -27,13 +27,14 @@ use crate::trouble::STORE_RETRY;
 use crate::workspace_check::Comparison;
 use crate::{Host, Inner, Shown};
 use contract::event::{
-    Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
+    Body, Lease, LeaseAction, Origin, PermissionOption, PermissionRequest, Quota, ToolUse, Via,
 };
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
 use contract::speech::Close;
 use contract::{Code, Command, Draft, RunId, Signal, Timestamp, Wish};
 use engine::rules::lease::{self, Held};
+use engine::rules::reset;
 use engine::rules::resume::{self, Refused, Sent};
 use engine::{Effect, Input, Machine, Now, Step, Testimony};
 use failpoint::Point;
@@ -112,6 +113,8 @@ pub struct Drive {
     pub(crate) blind: Option<u64>,
     /// The workspace before the launch, where the policy forbids to change it.
     pub(crate) comparison: Comparison,
+    /// The last error that the agent told, for a run whose end nobody tells.
+    pub(crate) last_error: Option<(Code, String)>,
 }
 
 /// A second attempt, made ready with the first: a host that adopts the run has none.
@@ -400,6 +403,7 @@ impl Drive {
                     forced: testimony.forced,
                     stderr_tail,
                     classified,
+                    last_error: self.last_error.take(),
                     workspace,
                 })
             }
@@ -423,7 +427,14 @@ impl Drive {
         for hello in self.abroad.hellos(&out.signals) {
             self.draft(now, hello);
         }
-        for draft in out.drafts.drain(..) {
+        let reset = out.signals.iter().rev().find_map(|signal| match signal {
+            Signal::Resets(told) => reset::moment(told, now.wall),
+            _ => None,
+        });
+        for mut draft in out.drafts.drain(..) {
+            if let Body::Quota(quota) = &mut draft.body {
+                told_reset(quota, reset);
+            }
             self.draft(now, draft);
         }
         for mut signal in out.signals.drain(..) {
@@ -446,7 +457,11 @@ impl Drive {
         if matches!(draft.body, Body::Quota(_)) && self.quota == Some(QuotaSource::Off) {
             return;
         }
-        self.share.note(&draft.body);
+        if let (Origin::Agent, Body::Error(error)) = (draft.origin, &draft.body) {
+            let words = error.detail.clone().filter(|words| !words.trim().is_empty());
+            self.last_error = words.map(|words| (error.code, words));
+        }
+        self.share.note(&draft);
         self.standing.note(&draft.body);
         self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
     }
@@ -556,7 +571,7 @@ impl Drive {
     /// A call that came by MCP is one that the agent made: an event, then an obligation.
     fn take_call(&mut self, now: Now, called: Called) {
         let Called { tool, args, answer, progress } = called;
-        self.dialect.note_relayed(&tool);
+        let parent = self.dialect.note_relayed(&tool);
         let tool_call_id = crate::chance::call_id();
         self.callers.wait(tool_call_id.clone(), answer, progress);
         let called = Body::ToolUse(ToolUse {
@@ -567,7 +582,8 @@ impl Drive {
             title: None,
             tool_kind: None,
             locations: Vec::new(),
-            parent: None,
+            // The agent's own report of this call, so that a reader counts it once.
+            parent,
         });
         let call = contract::speech::ToolCall { tool_call_id, tool, args };
         self.spread(
@@ -866,6 +882,17 @@ pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report>
         // A broken connection is a gone keeper: the spool tells the rest.
         Some(keeping) => keeping.next().await.ok().flatten(),
         None => std::future::pending().await,
+    }
+}
+
+/// Gives a used-up quota the reset that was told beside it in words.
+fn told_reset(quota: &mut Quota, reset: Option<Timestamp>) {
+    if !quota.rate_limited || quota.resets_at.is_some() {
+        return;
+    }
+    quota.resets_at = reset;
+    for window in quota.windows.iter_mut().filter(|window| window.exhausted) {
+        window.resets_at = window.resets_at.or(reset);
     }
 }
 

@@ -5,12 +5,12 @@
 
 use crate::drive::Drive;
 use crate::ops::limits::Fund;
-use crate::ops::quota;
+use crate::ops::quota::{self, WindowsSource};
 use crate::{Host, chance, clock};
-use contract::event::{Body, QuotaWindow};
-use contract::{Code, Command, Draft, RunState, Wish};
+use contract::event::{Body, Origin, QuotaWindow};
+use contract::{Code, Command, Draft, RunState, Timestamp, Wish};
 use engine::Input;
-use engine::rules::reset;
+use engine::rules::{breaker, reset};
 use std::sync::Arc;
 use store::Batch;
 
@@ -19,9 +19,12 @@ use store::Batch;
 pub(crate) struct Share {
     pub fund: Option<Fund>,
     /// The windows of the account as they were told and not kept yet.
-    told: Option<Vec<QuotaWindow>>,
+    told: Option<(WindowsSource, Vec<QuotaWindow>)>,
     /// The breaker knows of the answer that ends this run.
     tripped: bool,
+    /// Until when a used-up quota was reported, and until when the breaker knows of one.
+    reported: Option<Timestamp>,
+    closed: Option<Timestamp>,
 }
 
 impl Share {
@@ -30,18 +33,38 @@ impl Share {
         Self { fund, ..Self::default() }
     }
 
-    pub fn note(&mut self, body: &Body) {
-        if let Body::Quota(quota) = body
-            && !quota.windows.is_empty()
-        {
-            self.told = Some(quota.windows.clone());
+    pub fn note(&mut self, draft: &Draft) {
+        let Body::Quota(quota) = &draft.body else { return };
+        if !quota.windows.is_empty() {
+            let source = match draft.origin {
+                Origin::Agent => WindowsSource::Agent,
+                Origin::Ostler | Origin::Operator => WindowsSource::Provider,
+            };
+            self.told = Some((source, quota.windows.clone()));
         }
+        self.reported = self.reported.max(breaker::reported(quota, clock::now().wall));
+    }
+
+    /// The report that the breaker does not know of yet.
+    fn unknown_report(&self) -> Option<Timestamp> {
+        self.reported.filter(|until| self.closed.is_none_or(|closed| closed < *until))
     }
 }
 
 impl Drive {
-    /// Opens the breaker of the run's quota, if this Batch ends the run because nothing is left of it.
+    /// Opens the breaker of the run's quota, if it was reported that nothing is left of it before a
+    /// reset ahead, or if this Batch ends the run because nothing is left. The run itself goes on.
     pub(crate) async fn trip_quota(&mut self, batch: &Batch) {
+        if let Some(until) = self.share.unknown_report() {
+            let (seal, why) = (&self.words.seal, quota::REPORTED);
+            match quota::trip(&self.house, self.run, until, why, seal).await {
+                Ok(()) => self.share.closed = Some(until),
+                // It is tried again with the next Batch.
+                Err(error) => {
+                    tracing::warn!(%error, "the reported quota cannot be closed");
+                }
+            }
+        }
         let ends = batch.settle.as_ref().filter(|end| end.code == Some(Code::ProviderQuota));
         let Some(end) = ends.filter(|_| !self.share.tripped) else { return };
         let until = reset::until(self.machine.resets_at(), clock::now().wall);
@@ -53,10 +76,10 @@ impl Drive {
 
     /// Keeps what was told of the windows, and asks for more of the budgets when little is left.
     pub(crate) async fn tend_share(&mut self) {
-        if let Some(windows) = self.share.told.take() {
+        if let Some((source, windows)) = self.share.told.take() {
             let (seal, at) = (&self.words.seal, clock::now().wall);
             // It is told again with the next answer of the model.
-            if let Err(error) = quota::tell(&self.house, self.run, &windows, at, seal).await {
+            if let Err(error) = quota::tell(&self.house, self.run, &windows, source, at, seal).await {
                 tracing::warn!(%error, "the quota that the provider reported cannot be stored");
             }
         }

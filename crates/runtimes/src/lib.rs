@@ -94,8 +94,10 @@ pub trait Dialect: Send {
     fn farewell(&self, reason: Code) -> Option<Vec<u8>>;
 
     /// Says that the agent called a tool of Ostler's own by the relay, for dialects that hold what the
-    /// agent reports against its policy.
-    fn note_relayed(&mut self, _tool: &str) {}
+    /// agent reports against its policy. Gives the id under which the agent reported the same call.
+    fn note_relayed(&mut self, _tool: &str) -> Option<String> {
+        None
+    }
 
     /// The state as JSON with a version.
     fn save(&self) -> Vec<u8>;

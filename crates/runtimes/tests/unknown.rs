@@ -39,6 +39,7 @@ fn ends(signal: &Signal) -> bool {
         | Signal::Resets(_)
         | Signal::LimitLifted
         | Signal::Greeted
+        | Signal::Progress
         | Signal::FinalText
         | Signal::Spent(_) => false,
     }

@@ -28,6 +28,10 @@ impl host::ops::agents::Book for Book {
         self.0.file.agents.iter().map(known).collect()
     }
 
+    fn adapters(&self) -> Vec<String> {
+        self.0.file.adapters.keys().cloned().collect()
+    }
+
     fn has(&self, name: &str) -> bool {
         self.0.file.agents.contains_key(name) || self.0.file.adapters.contains_key(name)
     }

@@ -90,7 +90,7 @@ const ROWS: &[Row] = &[
         model: None,
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Silent,
+        quota: Quota::Named,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -153,7 +153,7 @@ const ROWS: &[Row] = &[
         model: None,
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Silent,
+        quota: Quota::Named,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -183,7 +183,7 @@ const ROWS: &[Row] = &[
         // It asks before it edits a file, and runs commands unasked.
         denied: Denied::NotStarted,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Silent,
+        quota: Quota::Named,
         speaks: Speaks::InPieces,
     },
 ];

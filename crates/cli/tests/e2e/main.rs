@@ -80,6 +80,7 @@ mod remote_server;
 mod remote_server_tls;
 mod remote_tls;
 mod removal;
+mod reported_limits;
 mod run_argument;
 mod schemathesis;
 mod secrets;

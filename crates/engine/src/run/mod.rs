@@ -31,6 +31,7 @@ use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
     StopReason, Stream, Totals, UserText,
 };
+use contract::reset::Reset;
 use contract::speech::{Draft, Ending, Limited, Signal, ToolAnswer, ToolCall, Utterance};
 use contract::{Code, RunState, Timestamp};
 use denials::Denials;
@@ -133,6 +134,9 @@ pub struct Testimony {
     pub stderr_tail: String,
     /// What the runtime makes of its own exit code and last words.
     pub classified: Option<Code>,
+    /// The last error that the agent told, with its words.
+    #[serde(default)]
+    pub last_error: Option<(Code, String)>,
     /// How the workspace compares with its beginning, where the permission policy forbids to change
     /// it.
     #[serde(default)]
@@ -278,7 +282,7 @@ impl Turns {
     fn trouble(&self) -> Option<Code> {
         match self.stop? {
             StopReason::EndTurn => None,
-            StopReason::MaxTokens => Some(Code::EndedWithoutResult),
+            StopReason::MaxTokens => Some(Code::AnswerCut),
             StopReason::MaxTurns => Some(Code::MaxTurns),
             StopReason::Refusal => Some(Code::ModelRefusal),
             StopReason::Cancelled => Some(Code::Cancelled),
@@ -467,7 +471,7 @@ impl Machine {
             }
             Signal::ToolCalled(call) => {
                 // A call over MCP is output too: an agent may print nothing until it is done.
-                self.watch.hear(now);
+                self.watch.called(now);
                 self.take_call(now, call, out);
             }
             Signal::Asked(question) => self.take_question(now, question, out),
@@ -481,7 +485,10 @@ impl Machine {
             Signal::Resets(told) => {
                 self.resets_at = rules::reset::moment(&told, now.wall).or(self.resets_at);
             }
-            Signal::LimitLifted => (self.held, self.resets_at) = (None, None),
+            Signal::LimitLifted => {
+                (self.held, self.resets_at) = (None, None);
+                self.watch.stir(now);
+            }
             Signal::ModelAnswer => {
                 self.stop_now(now, out);
                 self.answers = self.answers.saturating_add(1);
@@ -496,6 +503,7 @@ impl Machine {
             Signal::Forced => self.forced = true,
             Signal::PolicyBroken { what } => self.break_policy(now, what, out),
             Signal::Greeted => self.watch.greet(),
+            Signal::Progress => self.watch.progress(now),
         }
     }
 
@@ -522,23 +530,34 @@ impl Machine {
     }
 
     /// An agent that waits for its provider is given as much time as its patience, unless it is
-    /// known already that the wait is longer or in vain.
+    /// known already that the wait is longer or in vain. A rate limit that lasts longer than the
+    /// patience is a used-up quota: its reset is known, and nothing else of the account can start
+    /// before it.
     fn bear(&mut self, now: Now, limited: Limited, out: &mut Vec<Step>) {
         let Limited { code, terminal, wait_ms, resets_at } = limited;
+        let longer = wait_ms.filter(|wait_ms| *wait_ms > self.terms.patience_ms);
+        let (code, resets_at) = match (code, longer) {
+            (Code::RateLimited | Code::ProviderQuota, Some(ms)) => {
+                let told = rules::reset::moment(&Reset::After { ms }, now.wall);
+                (Code::ProviderQuota, resets_at.or(told))
+            }
+            _ => (code, resets_at),
+        };
         let since_ms = self.held.map_or(now.mono_ms, |held| held.since_ms);
         let resets_at = resets_at.or(self.held.and_then(|held| held.resets_at));
         self.held = Some(Held { code, since_ms, resets_at });
         if self.said.is_some() || self.stopped.is_some() {
             return;
         }
-        let longer = wait_ms.filter(|wait_ms| *wait_ms > self.terms.patience_ms);
-        match (terminal, longer) {
-            (true, _) => self.stop(now, code, None, Graces::Full, out),
-            (false, Some(_)) => {
+        match (terminal, longer, code) {
+            (true, _, _) | (false, Some(_), Code::ProviderQuota) => {
+                self.stop(now, code, None, Graces::Full, out);
+            }
+            (false, Some(_), _) => {
                 let limit = Reached::new(Clock::Patience.name(), span(self.terms.patience_ms));
                 self.stop(now, code, Some(limit), Graces::Full, out);
             }
-            (false, None) => {}
+            (false, None, _) => {}
         }
     }
 

@@ -25,6 +25,9 @@ pub trait Book: Send + Sync {
     /// Those of its own, by name.
     fn own(&self) -> Vec<Known>;
 
+    /// The names of its adapters.
+    fn adapters(&self) -> Vec<String>;
+
     /// Whether a name is one of its own agents or adapters: those come before any that was hired.
     fn has(&self, name: &str) -> bool;
 
@@ -38,6 +41,10 @@ pub trait Book: Send + Sync {
 /// A configuration that has no agents and reads none.
 impl Book for () {
     fn own(&self) -> Vec<Known> {
+        Vec::new()
+    }
+
+    fn adapters(&self) -> Vec<String> {
         Vec::new()
     }
 

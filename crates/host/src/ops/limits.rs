@@ -22,7 +22,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::limits::AGAIN_ROWS_MAX;
 use store::{
-    Again, Batch, Claim, Committed, NewTask, Reserve, ScopeSum, StartLook, Surroundings, Within,
+    Again, Batch, Claim, Committed, NewTask, Reserve, ScopeSum, Seal, StartLook, Surroundings,
+    Within,
 };
 
 pub use engine::rules::budget::{Amounts as SharedAmounts, Budget as SharedBudget, Window};
@@ -241,8 +242,18 @@ pub(crate) async fn look(
     Ok(Around { rows, version })
 }
 
+/// Why an adapter may not start a run, by what its provider answered just now.
+pub(crate) async fn heed_report(
+    host: &Host,
+    adapter: &Adapter,
+    quota: &event::Quota,
+    seal: &Seal,
+) -> Result<Option<Fault>, Fault> {
+    quota::heed_report(host, &scope(adapter), quota, seal).await
+}
+
 /// The quota that a run of this adapter spends.
-fn scope(adapter: &Adapter) -> String {
+pub(super) fn scope(adapter: &Adapter) -> String {
     breaker::scope(None, &adapter.runtime, &adapter.name, adapter.account.as_deref())
 }
 

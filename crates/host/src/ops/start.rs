@@ -29,7 +29,7 @@ use crate::usage;
 use crate::workspace::Workspace;
 use crate::workspace_check::{self, Beginning, Comparison};
 use crate::{Host, chance, clock};
-use contract::event::{Body, UserText};
+use contract::event::{Body, Quota, UserText};
 use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
@@ -100,6 +100,8 @@ struct Prepared {
     /// What is not as it was when the conversation was left that this run takes up, and how the
     /// account stands.
     warnings: Vec<Draft>,
+    /// How the account stands, where its provider was asked.
+    account: Option<Quota>,
     /// What that conversation has cost so far.
     session_spent: Vec<SessionSpent>,
     /// The workspace, where one was made for this run.
@@ -184,6 +186,7 @@ async fn prepare(
         dialect,
         again,
         warnings,
+        account: account.quota,
         session_spent,
         fresh,
         comparison,
@@ -207,6 +210,19 @@ async fn comparison(host: &Host, checked: &Checked, run: RunId) -> Result<Compar
         Ok(beginning) => Comparison::With(Arc::new(beginning.beside(!others.is_empty()))),
         Err(why) => Comparison::NotPossible(why),
     })
+}
+
+/// Why a run may not start, by what the provider answered about its account just now.
+async fn used_up(
+    host: &Host,
+    adapter: &Adapter,
+    account: Option<Quota>,
+    seal: &Seal,
+) -> Result<Option<Fault>, Fault> {
+    match account {
+        Some(quota) => within::heed_report(host, adapter, &quota, seal).await,
+        None => Ok(None),
+    }
 }
 
 /// The driver of a run that was begun and never launched, for whoever asked for it again.
@@ -305,7 +321,10 @@ pub(super) async fn line_up(
     let identity = identity(host, &request, run);
     let pool = adapter.name.clone();
     let prepared = prepare(host, &request, adapter, &identity, Purpose::Line).await?;
-    let Prepared { spec, seal, .. } = prepared;
+    let Prepared { spec, seal, checked, account, .. } = prepared;
+    if let Some(used_up) = used_up(host, &checked.adapter, account, &seal).await? {
+        return Err(used_up);
+    }
     let task = new_task(&request, &identity, &spec, &seal);
     let task = NewTask { line: Some(InLine { pool, run }), ..task };
     host.inner.heed(host.store().enqueue(task).await).map_err(stored)
@@ -377,12 +396,17 @@ async fn begin_new(
     );
     let (cwd, secrets) = prepared.to_be_left();
     let live = std::mem::take(&mut around.rows.live);
-    let readied = match locks::warned(host, live, &cwd, run).await {
-        Ok(met) => {
-            warnings.extend(met);
-            leave_secrets(host, &cwd, secrets, run).await
-        }
-        Err(fault) => Err(fault),
+    let account = prepared.account.take();
+    let (adapter, seal) = (&prepared.checked.adapter, &prepared.seal);
+    let readied = match used_up(host, adapter, account, seal).await {
+        Ok(None) => match locks::warned(host, live, &cwd, run).await {
+            Ok(met) => {
+                warnings.extend(met);
+                leave_secrets(host, &cwd, secrets, run).await
+            }
+            Err(fault) => Err(fault),
+        },
+        Ok(Some(fault)) | Err(fault) => Err(fault),
     };
     if let Err(fault) = readied {
         drive::let_go(keeper.control, keeper.child);
@@ -422,7 +446,7 @@ async fn begin_new(
     drive.pending.drafts.extend(fallback.map(warning));
     drive.pending.drafts.append(&mut admission.drafts);
     drive.pending.drafts.extend(short.into_iter().map(terms::too_short));
-    warnings.iter().for_each(|draft| drive.share.note(&draft.body));
+    warnings.iter().for_each(|draft| drive.share.note(draft));
     drive.pending.drafts.extend(warnings);
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
@@ -612,6 +636,7 @@ fn drive(
         ending: Ending::Running,
         blind: None,
         comparison,
+        last_error: None,
     })
 }
 

@@ -200,7 +200,7 @@ impl Ear<'_> {
     fn api_error(&mut self, line: &Line, parent: Option<&str>) {
         let said = line.text();
         let verdict = match line.error.as_ref().and_then(Value::as_str) {
-            Some("max_output_tokens") => Code::EndedWithoutResult,
+            Some("max_output_tokens") => Code::AnswerCut,
             _ if said.contains("safeguards") => Code::ModelRefusal,
             _ => result::of_provider(line, &said).unwrap_or(Code::UpstreamError),
         };

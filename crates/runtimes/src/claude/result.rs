@@ -94,7 +94,7 @@ fn trouble(line: &Line, said: &str) -> Option<Code> {
         _ => {}
     }
     match line.api_error.as_deref() {
-        Some("max_output_tokens") => Some(Code::EndedWithoutResult),
+        Some("max_output_tokens") => Some(Code::AnswerCut),
         Some("connection_failed") => Some(Code::UpstreamError),
         _ => Some(of_provider(line, said).unwrap_or(match ended {
             Some("api_error") => Code::UpstreamError,

@@ -117,7 +117,7 @@ impl Ear<'_> {
     pub(super) fn failed(&mut self, trouble: &Trouble) {
         let code = words::code(&said(trouble), trouble.codex_error_info.as_ref());
         self.turn_ended(match code {
-            Code::EndedWithoutResult => StopReason::MaxTokens,
+            Code::AnswerCut => StopReason::MaxTokens,
             Code::ModelRefusal => StopReason::Refusal,
             _ => StopReason::Error,
         });

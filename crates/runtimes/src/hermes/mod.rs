@@ -51,7 +51,7 @@ const PRODUCT: Product = Product {
 /// By ACP, which is a program of its own in the same package. It asks about an edit under an id that
 /// is not the call's, and of this version never tells that the call ended.
 pub(crate) const BY_ACP: Laned = Laned {
-    aside: Aside { asks_as: Some("edit-approval-"), ..Aside::NONE },
+    aside: Aside { asks_as: Some("edit-approval-"), stderr: trouble::retry, ..Aside::NONE },
     ..Laned::new(
         PRODUCT.id,
         cards::row(

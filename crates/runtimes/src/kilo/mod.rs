@@ -53,11 +53,12 @@ const PRODUCT: Product = Product {
 /// By ACP, where it asks because of rules.
 pub(crate) const BY_ACP: Laned = Laned {
     env: asking_rules,
+    aside: family::ASIDE,
     ..Laned::new(
         PRODUCT.id,
         cards::row(
             ("kilo-acp", "Kilo"),
-            (PRODUCT.binary, &["acp"]),
+            (PRODUCT.binary, &family::ACP),
             PRODUCT.install,
             CardEvidence::Recorded,
         ),

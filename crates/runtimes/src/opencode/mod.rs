@@ -1,10 +1,12 @@
 //! OpenCode, driven headless: the prompt on stdin, JSON lines on stdout, one process for one prompt.
-//! `wire` mirrors the lines, `dialect` hears them, `tools` knows its tools and `trouble` its errors;
+//! `wire` mirrors the lines, `dialect` hears them, `logged` reads its log on stderr, `tools` knows its
+//! tools and `trouble` its errors;
 //! `family` starts it and those made from it, which share the dialect. `NOTES.md` says where each
 //! fact was found.
 
 mod dialect;
 pub(crate) mod family;
+mod logged;
 mod tools;
 mod trouble;
 mod wire;
@@ -69,11 +71,12 @@ const PRODUCT: Product = Product {
 /// By ACP, where it asks because of rules.
 pub(crate) const BY_ACP: Laned = Laned {
     env: asking_rules,
+    aside: family::ASIDE,
     ..Laned::new(
         PRODUCT.id,
         cards::row(
             ("opencode-acp", PRODUCT.label),
-            (PRODUCT.binary, &["acp"]),
+            (PRODUCT.binary, &family::ACP),
             PRODUCT.install,
             CardEvidence::Recorded,
         ),

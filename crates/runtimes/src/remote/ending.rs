@@ -106,6 +106,7 @@ fn may_say(code: Code) -> bool {
         | Code::ProcessCrashed
         | Code::ProcessKilled
         | Code::EndedWithoutResult
+        | Code::AnswerCut
         | Code::OutputLimit
         | Code::ProtocolError
         | Code::ParseFailed

@@ -45,13 +45,16 @@ fn change(connection: &Connection, step: &QuotaStep) -> Result<(), Error> {
         .prepare_cached("INSERT INTO quotas (scope) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([scope])?;
     let (at, by, why) = match opened {
-        Some(Opened { at, by, why }) => (Some(at.ms()), Some(blob_id(by.uuid())), Some(why.text())),
+        Some(Opened { at, by, why }) => {
+            (Some(at.ms()), by.map(|by| blob_id(by.uuid())), Some(why.text()))
+        }
         None => (None, None, None),
     };
     let changed = connection
         .prepare_cached(
             "UPDATE quotas SET version = version + 1, breaker = ?3, opened_at = coalesce(?4, opened_at),
-                               opened_by = coalesce(?5, opened_by), why = coalesce(?6, why)
+                               opened_by = CASE WHEN ?4 IS NULL THEN opened_by ELSE ?5 END,
+                               why = coalesce(?6, why)
              WHERE scope = ?1 AND version = ?2",
         )?
         .execute(params![scope, int(*seen), breaker, at, by, why])?;
