@@ -403,7 +403,7 @@ impl Drive {
                     forced: testimony.forced,
                     stderr_tail,
                     classified,
-                    last_error: self.last_error.take(),
+                    last_error: self.last_error.clone(),
                     workspace,
                 })
             }

@@ -68,7 +68,9 @@ impl Drive {
         let ends = batch.settle.as_ref().filter(|end| end.code == Some(Code::ProviderQuota));
         let Some(end) = ends.filter(|_| !self.share.tripped) else { return };
         let until = reset::until(self.machine.resets_at(), clock::now().wall);
-        let why = end.message.text();
+        // The provider's own words say more than the result of a run that was stopped for them.
+        let told = self.last_error.as_ref().filter(|(code, _)| *code == Code::ProviderQuota);
+        let why = told.map_or_else(|| end.message.text(), |(_, words)| words.clone());
         let tripped = quota::trip(&self.house, self.run, until, &why, &self.words.seal).await;
         // A store that cannot take this cannot take the end either: both are tried again.
         self.share.tripped = tripped.is_ok();

@@ -485,6 +485,8 @@ impl Machine {
             Signal::Resets(told) => {
                 self.resets_at = rules::reset::moment(&told, now.wall).or(self.resets_at);
             }
+            // The end of a turn that was stopped for its limit lifts nothing.
+            Signal::LimitLifted if self.stopped.is_some() => {}
             Signal::LimitLifted => {
                 (self.held, self.resets_at) = (None, None);
                 self.watch.stir(now);
