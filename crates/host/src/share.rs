@@ -81,7 +81,8 @@ impl Drive {
         if let Some((source, windows)) = self.share.told.take() {
             let (seal, at) = (&self.words.seal, clock::now().wall);
             // It is told again with the next answer of the model.
-            if let Err(error) = quota::tell(&self.house, self.run, &windows, source, at, seal).await {
+            if let Err(error) = quota::tell(&self.house, self.run, &windows, source, at, seal).await
+            {
                 tracing::warn!(%error, "the quota that the provider reported cannot be stored");
             }
         }

@@ -65,9 +65,11 @@ fn reported_quota_blocks_the_next_start() {
 
     let first = ostler.says(&["run", "mine", "x", "--json"]);
     assert_eq!(first.code, 0, "the run itself goes on: {first:#?}");
+    let told = first.events().into_iter().find(|event| event["kind"] == "quota").expect("a quota");
+    let seen = (&told["rate_limited"], &told["windows"][0]["exhausted"]);
+    assert_eq!(seen, (&json!(true), &json!(true)), "{told}");
     assert_blocked(&ostler, &ostler.says(&["run", "mine", "x"]));
     let quota = &quotas(&ostler)[0];
-    assert_eq!(quota["windows"][0]["exhausted"], true, "{quota}");
     assert!(quota["why"].as_str().unwrap().contains("reported"), "{quota}");
     assert!(quota["blocked_by"].as_str().unwrap().starts_with("run_"), "{quota}");
 

@@ -501,6 +501,10 @@ mod tests {
             Vec::new()
         }
 
+        fn adapters(&self) -> Vec<String> {
+            Vec::new()
+        }
+
         fn has(&self, _: &str) -> bool {
             false
         }

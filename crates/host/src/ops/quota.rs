@@ -9,9 +9,7 @@ use super::who::Who;
 use crate::trace::warning;
 use crate::{Host, Inner, clock, usage};
 use contract::event::{Quota, QuotaWindow};
-use contract::limits::{
-    PAGE_ROWS_MAX, QUOTA_WHY_BYTES_MAX, QUOTA_WINDOWS_MAX, USAGE_ASKS_MAX,
-};
+use contract::limits::{PAGE_ROWS_MAX, QUOTA_WHY_BYTES_MAX, QUOTA_WINDOWS_MAX, USAGE_ASKS_MAX};
 use contract::plan::QuotaSource;
 use contract::state::WaitingFor;
 use contract::{Code, Fault, RunId, Timestamp};
@@ -129,8 +127,14 @@ pub async fn refresh(host: &Host) -> Result<BTreeMap<String, String>, Fault> {
         match answer {
             Ok(answer) => {
                 let (seal, at) = (Seal::default(), answer.asked_at);
-                let kept =
-                    keep_windows(&host.inner, &scope, &answer.quota.windows, FROM_PROVIDER, at, &seal);
+                let kept = keep_windows(
+                    &host.inner,
+                    &scope,
+                    &answer.quota.windows,
+                    FROM_PROVIDER,
+                    at,
+                    &seal,
+                );
                 host.inner.heed(kept.await).map_err(stored)?;
                 heed_report(host, &scope, &answer.quota, &seal).await?;
             }
