@@ -20,21 +20,20 @@ use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
 use crate::ops::worktrees;
 use crate::perform::Mouth;
-use crate::share::Share;
+use crate::share::{self, Share};
 use crate::skills::Mounts;
 use crate::trace::{Tracer, warning};
 use crate::trouble::STORE_RETRY;
 use crate::workspace_check::Comparison;
 use crate::{Host, Inner, Shown};
 use contract::event::{
-    Body, Lease, LeaseAction, Origin, PermissionOption, PermissionRequest, Quota, ToolUse, Via,
+    Body, Lease, LeaseAction, Origin, PermissionOption, PermissionRequest, ToolUse, Via,
 };
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
 use contract::speech::Close;
 use contract::{Code, Command, Draft, RunId, Signal, Timestamp, Wish};
 use engine::rules::lease::{self, Held};
-use engine::rules::reset;
 use engine::rules::resume::{self, Refused, Sent};
 use engine::{Effect, Input, Machine, Now, Step, Testimony};
 use failpoint::Point;
@@ -427,14 +426,8 @@ impl Drive {
         for hello in self.abroad.hellos(&out.signals) {
             self.draft(now, hello);
         }
-        let reset = out.signals.iter().rev().find_map(|signal| match signal {
-            Signal::Resets(told) => reset::moment(told, now.wall),
-            _ => None,
-        });
-        for mut draft in out.drafts.drain(..) {
-            if let Body::Quota(quota) = &mut draft.body {
-                told_reset(quota, reset);
-            }
+        share::add_told_resets(out, now.wall);
+        for draft in out.drafts.drain(..) {
             self.draft(now, draft);
         }
         for mut signal in out.signals.drain(..) {
@@ -882,17 +875,6 @@ pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report>
         // A broken connection is a gone keeper: the spool tells the rest.
         Some(keeping) => keeping.next().await.ok().flatten(),
         None => std::future::pending().await,
-    }
-}
-
-/// Gives a used-up quota the reset that was told beside it in words.
-fn told_reset(quota: &mut Quota, reset: Option<Timestamp>) {
-    if !quota.rate_limited || quota.resets_at.is_some() {
-        return;
-    }
-    quota.resets_at = reset;
-    for window in quota.windows.iter_mut().filter(|window| window.exhausted) {
-        window.resets_at = window.resets_at.or(reset);
     }
 }
 

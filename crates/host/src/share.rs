@@ -8,9 +8,10 @@ use crate::ops::limits::Fund;
 use crate::ops::quota::{self, WindowsSource};
 use crate::{Host, chance, clock};
 use contract::event::{Body, Origin, QuotaWindow};
-use contract::{Code, Command, Draft, RunState, Timestamp, Wish};
+use contract::{Code, Command, Draft, RunState, Signal, Timestamp, Wish};
 use engine::Input;
 use engine::rules::{breaker, reset};
+use runtimes::Out;
 use std::sync::Arc;
 use store::Batch;
 
@@ -48,6 +49,24 @@ impl Share {
     /// The report that the breaker does not know of yet.
     fn unknown_report(&self) -> Option<Timestamp> {
         self.reported.filter(|until| self.closed.is_none_or(|closed| closed < *until))
+    }
+}
+
+/// Gives a used-up quota the reset that was told beside it in words.
+pub(crate) fn add_told_resets(out: &mut Out, now: Timestamp) {
+    let reset = out.signals.iter().rev().find_map(|signal| match signal {
+        Signal::Resets(told) => reset::moment(told, now),
+        _ => None,
+    });
+    for draft in &mut out.drafts {
+        let Body::Quota(quota) = &mut draft.body else { continue };
+        if !quota.rate_limited || quota.resets_at.is_some() {
+            continue;
+        }
+        quota.resets_at = reset;
+        for window in quota.windows.iter_mut().filter(|window| window.exhausted) {
+            window.resets_at = window.resets_at.or(reset);
+        }
     }
 }
 

@@ -242,14 +242,15 @@ pub(crate) async fn look(
     Ok(Around { rows, version })
 }
 
-/// Why an adapter may not start a run, by what its provider answered just now.
+/// Refuses the start of an adapter whose provider answered just now that nothing is left.
 pub(crate) async fn heed_report(
     host: &Host,
     adapter: &Adapter,
-    quota: &event::Quota,
+    report: Option<event::Quota>,
     seal: &Seal,
-) -> Result<Option<Fault>, Fault> {
-    quota::heed_report(host, &scope(adapter), quota, seal).await
+) -> Result<(), Fault> {
+    let Some(report) = report else { return Ok(()) };
+    quota::heed_report(host, &scope(adapter), &report, seal).await?.map_or(Ok(()), Err)
 }
 
 /// The quota that a run of this adapter spends.

@@ -103,7 +103,7 @@ enum KeptWindows {
 /// Asks the providers now that have a source of quotas, for adapters with `quota.source: oauth`: one
 /// question for each account, all at once, none more often than the limit allows. What they answer is
 /// kept and heeded like before a start. Gives the accounts that could not be asked, each with why.
-pub async fn refresh(host: &Host) -> Result<BTreeMap<String, String>, Fault> {
+async fn refresh(host: &Host) -> Result<BTreeMap<String, String>, Fault> {
     let mut accounts = BTreeMap::new();
     for name in host.inner.book.adapters() {
         // An adapter that cannot be resolved is named by `ostler config check`; no run of it starts.

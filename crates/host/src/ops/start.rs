@@ -10,7 +10,7 @@ use super::errand::{self, Errand};
 use super::limits::{self as within, Newcomer};
 use super::line;
 use super::locks;
-use super::place::{Fresh, Placed, Purpose, Site};
+use super::place::{Fresh, Placed, Purpose, Site, discard};
 use super::resume::{self, TakenUp};
 use super::run::{RunRequest, Started, ToolsBy, stored};
 use super::snapshot;
@@ -97,10 +97,8 @@ struct Prepared {
     upstream: Upstream,
     dialect: Box<dyn runtimes::Dialect>,
     again: Option<Box<Again>>,
-    /// What is not as it was when the conversation was left that this run takes up, and how the
-    /// account stands.
+    /// What changed since the conversation that this run takes up, and how the account stands.
     warnings: Vec<Draft>,
-    /// How the account stands, where its provider was asked.
     account: Option<Quota>,
     /// What that conversation has cost so far.
     session_spent: Vec<SessionSpent>,
@@ -212,19 +210,6 @@ async fn comparison(host: &Host, checked: &Checked, run: RunId) -> Result<Compar
     })
 }
 
-/// Why a run may not start, by what the provider answered about its account just now.
-async fn used_up(
-    host: &Host,
-    adapter: &Adapter,
-    account: Option<Quota>,
-    seal: &Seal,
-) -> Result<Option<Fault>, Fault> {
-    match account {
-        Some(quota) => within::heed_report(host, adapter, &quota, seal).await,
-        None => Ok(None),
-    }
-}
-
 /// The driver of a run that was begun and never launched, for whoever asked for it again.
 pub(super) async fn drive_again(
     host: &Host,
@@ -322,9 +307,7 @@ pub(super) async fn line_up(
     let pool = adapter.name.clone();
     let prepared = prepare(host, &request, adapter, &identity, Purpose::Line).await?;
     let Prepared { spec, seal, checked, account, .. } = prepared;
-    if let Some(used_up) = used_up(host, &checked.adapter, account, &seal).await? {
-        return Err(used_up);
-    }
+    within::heed_report(host, &checked.adapter, account, &seal).await?;
     let task = new_task(&request, &identity, &spec, &seal);
     let task = NewTask { line: Some(InLine { pool, run }), ..task };
     host.inner.heed(host.store().enqueue(task).await).map_err(stored)
@@ -398,15 +381,16 @@ async fn begin_new(
     let live = std::mem::take(&mut around.rows.live);
     let account = prepared.account.take();
     let (adapter, seal) = (&prepared.checked.adapter, &prepared.seal);
-    let readied = match used_up(host, adapter, account, seal).await {
-        Ok(None) => match locks::warned(host, live, &cwd, run).await {
-            Ok(met) => {
-                warnings.extend(met);
-                leave_secrets(host, &cwd, secrets, run).await
-            }
-            Err(fault) => Err(fault),
-        },
-        Ok(Some(fault)) | Err(fault) => Err(fault),
+    let open = match within::heed_report(host, adapter, account, seal).await {
+        Ok(()) => locks::warned(host, live, &cwd, run).await,
+        Err(fault) => Err(fault),
+    };
+    let readied = match open {
+        Ok(met) => {
+            warnings.extend(met);
+            leave_secrets(host, &cwd, secrets, run).await
+        }
+        Err(fault) => Err(fault),
     };
     if let Err(fault) = readied {
         drive::let_go(keeper.control, keeper.child);
@@ -487,12 +471,6 @@ async fn begin_new(
     // The agent is launched by the driver, which is to come before our answer.
     tokio::task::yield_now().await;
     Ok(Begun::Started(Started { run_id: identity.run, task_id: identity.task }))
-}
-
-async fn discard(fresh: Option<Fresh>) {
-    if let Some(fresh) = fresh {
-        fresh.discard().await;
-    }
 }
 
 /// The same once more without the conversation, should the agent not know it any more.
