@@ -506,7 +506,6 @@ async fn adopted(
         joiner: Default::default(),
         blind: seal.is_none().then_some(0),
         comparison,
-        last_error: None,
         words: Words {
             seal: seal.clone().unwrap_or_default(),
             next_seq: row.head_seq + 1,

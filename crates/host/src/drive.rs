@@ -27,7 +27,7 @@ use crate::trouble::STORE_RETRY;
 use crate::workspace_check::Comparison;
 use crate::{Host, Inner, Shown};
 use contract::event::{
-    Body, Lease, LeaseAction, Origin, PermissionOption, PermissionRequest, ToolUse, Via,
+    Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
 };
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
@@ -112,8 +112,6 @@ pub struct Drive {
     pub(crate) blind: Option<u64>,
     /// The workspace before the launch, where the policy forbids to change it.
     pub(crate) comparison: Comparison,
-    /// The last error that the agent told, for a run whose end nobody tells.
-    pub(crate) last_error: Option<(Code, String)>,
 }
 
 /// A second attempt, made ready with the first: a host that adopts the run has none.
@@ -402,7 +400,7 @@ impl Drive {
                     forced: testimony.forced,
                     stderr_tail,
                     classified,
-                    last_error: self.last_error.clone(),
+                    last_error: self.share.last_error.clone(),
                     workspace,
                 })
             }
@@ -449,10 +447,6 @@ impl Drive {
         }
         if matches!(draft.body, Body::Quota(_)) && self.quota == Some(QuotaSource::Off) {
             return;
-        }
-        if let (Origin::Agent, Body::Error(error)) = (draft.origin, &draft.body) {
-            let words = error.detail.clone().filter(|words| !words.trim().is_empty());
-            self.last_error = words.map(|words| (error.code, words));
         }
         self.share.note(&draft);
         self.standing.note(&draft.body);

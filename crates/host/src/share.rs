@@ -26,6 +26,8 @@ pub(crate) struct Share {
     /// Until when a used-up quota was reported, and until when the breaker knows of one.
     reported: Option<Timestamp>,
     closed: Option<Timestamp>,
+    /// The last error that the agent told: it explains a block, and an end that nobody tells.
+    pub last_error: Option<(Code, String)>,
 }
 
 impl Share {
@@ -35,6 +37,10 @@ impl Share {
     }
 
     pub fn note(&mut self, draft: &Draft) {
+        if let (Origin::Agent, Body::Error(error)) = (draft.origin, &draft.body) {
+            let words = error.detail.clone().filter(|words| !words.trim().is_empty());
+            self.last_error = words.map(|words| (error.code, words));
+        }
         let Body::Quota(quota) = &draft.body else { return };
         if !quota.windows.is_empty() {
             let source = match draft.origin {
@@ -88,7 +94,7 @@ impl Drive {
         let Some(end) = ends.filter(|_| !self.share.tripped) else { return };
         let until = reset::until(self.machine.resets_at(), clock::now().wall);
         // The provider's own words say more than the result of a run that was stopped for them.
-        let told = self.last_error.as_ref().filter(|(code, _)| *code == Code::ProviderQuota);
+        let told = self.share.last_error.as_ref().filter(|(code, _)| *code == Code::ProviderQuota);
         let why = told.map_or_else(|| end.message.text(), |(_, words)| words.clone());
         let tripped = quota::trip(&self.house, self.run, until, &why, &self.words.seal).await;
         // A store that cannot take this cannot take the end either: both are tried again.

@@ -381,18 +381,12 @@ async fn begin_new(
     let live = std::mem::take(&mut around.rows.live);
     let account = prepared.account.take();
     let (adapter, seal) = (&prepared.checked.adapter, &prepared.seal);
-    let open = match within::heed_report(host, adapter, account, seal).await {
-        Ok(()) => locks::warned(host, live, &cwd, run).await,
-        Err(fault) => Err(fault),
+    let readied = async {
+        within::heed_report(host, adapter, account, seal).await?;
+        warnings.extend(locks::warned(host, live, &cwd, run).await?);
+        leave_secrets(host, &cwd, secrets, run).await
     };
-    let readied = match open {
-        Ok(met) => {
-            warnings.extend(met);
-            leave_secrets(host, &cwd, secrets, run).await
-        }
-        Err(fault) => Err(fault),
-    };
-    if let Err(fault) = readied {
+    if let Err(fault) = readied.await {
         drive::let_go(keeper.control, keeper.child);
         house.keepers.refill();
         discard(fresh).await;
@@ -614,7 +608,6 @@ fn drive(
         ending: Ending::Running,
         blind: None,
         comparison,
-        last_error: None,
     })
 }
 
