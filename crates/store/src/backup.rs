@@ -241,6 +241,7 @@ fn closing(row: &RunRow, fence: u64, now: Timestamp) -> Batch {
         ledger: Vec::new(),
         model: None,
         session: None,
+        session_stale: false,
         settle: Some(Settle {
             outcome: Outcome::Lost,
             code: Some(Code::ProcessLost),

@@ -101,6 +101,9 @@ pub struct Batch {
     pub model: Option<String>,
     /// The agent's own name for its conversation, which is worth keeping from now on.
     pub session: Option<Sealed>,
+    /// The agent does not know the conversation that this run takes up: every run of the same agent
+    /// that names it forgets the name.
+    pub session_stale: bool,
     pub settle: Option<Settle>,
 }
 

@@ -138,6 +138,7 @@ impl Holder {
             ledger: Vec::new(),
             model: None,
             session: None,
+            session_stale: false,
             settle: None,
         }
     }

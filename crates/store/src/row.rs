@@ -71,7 +71,8 @@ impl From<RunRow> for RunView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
     pub run: RunId,
-    pub native_session: String,
+    /// `None` when the agent said that it does not know the conversation any more.
+    pub native_session: Option<String>,
     pub adapter: String,
     pub runtime: String,
     pub model: Option<String>,
@@ -148,6 +149,8 @@ pub struct TaskRow {
     pub wake: Option<String>,
     /// Someone cancelled it while it ran.
     pub recalled: bool,
+    /// What a client hands to its runs, as a JSON object.
+    pub context: Option<String>,
 }
 
 /// An agent that was hired, or whose standing was changed.

@@ -55,6 +55,7 @@ impl Tables {
         row.labels.clone_from(&errand.labels);
         row.budget.clone_from(&errand.budget);
         row.wake.clone_from(&errand.wake);
+        row.context = errand.context.as_ref().map(crate::seal::Sealed::text);
         self.after.insert(row.id, errand.after.clone());
         Ok(())
     }

@@ -155,6 +155,7 @@ impl Tables {
             resumes: None,
             wake: None,
             recalled: false,
+            context: None,
         };
         if let Some(errand) = &task.errand {
             self.place(&mut row, errand)?;

@@ -136,7 +136,23 @@ pub(super) fn advance(
             batch.model,
             batch.session.as_ref().map(crate::seal::Sealed::text),
         ])?;
-    one(advanced, batch)
+    one(advanced, batch)?;
+    if batch.session_stale {
+        forget_session(connection, held.num)?;
+    }
+    Ok(())
+}
+
+/// Takes the name of the conversation that a run took up away from every run that has it.
+fn forget_session(connection: &Connection, run: i64) -> Result<(), Error> {
+    connection
+        .prepare_cached(
+            "UPDATE runs SET native_session = NULL, session_stale = 1
+             WHERE native_session = (SELECT resumes FROM runs WHERE num = ?1)
+                 AND agent = (SELECT agent FROM runs WHERE num = ?1)",
+        )?
+        .execute([run])?;
+    Ok(())
 }
 
 fn take(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Error> {

@@ -41,9 +41,9 @@ pub(super) fn put(
         .prepare_cached(
             "INSERT INTO tasks (id, key, agent, title, body, prompt, system_prompt, review, created_at,
                  priority, state, waiting_for, by_queue, cwd, labels, parent, depth, budget, not_before,
-                 until, wake)
+                 until, wake, context)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, iif(?11 IS NULL, 'queued', 'waiting'), ?11,
-                 1, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                 1, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         )?
         .execute(params![
             id,
@@ -65,6 +65,7 @@ pub(super) fn put(
             errand.not_before.map(Timestamp::ms),
             later.filter(|_| !open).map(Timestamp::ms),
             errand.wake,
+            errand.context.as_ref().map(|context| context.text()),
         ])?;
     for after in &errand.after {
         connection

@@ -22,9 +22,9 @@ const RUN: &str =
 pub(super) const TASK: &str =
     "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
     review, fence, generation, created_at, priority, pool, run, by_queue, cwd, labels, parent, depth,
-    budget, not_before, until, tries, code, note, next_prompt, resumes, wake, recalled FROM tasks";
+    budget, not_before, until, tries, code, note, next_prompt, resumes, wake, recalled, context FROM tasks";
 /// How many that are.
-pub(super) const TASK_COLUMNS: usize = 31;
+pub(super) const TASK_COLUMNS: usize = 32;
 
 pub(super) fn run(connection: &Connection, id: RunId) -> Result<Option<RunRow>, Error> {
     let sql = format!("{RUN} WHERE id = ?1 AND deleted_at IS NULL");
@@ -68,18 +68,28 @@ pub(super) fn conversation(
     }
 }
 
-/// The conversation of one run, if it has one that is worth taking up.
+/// The conversation of one run, if it has one. One that the agent does not know any more is given
+/// without its name, so that what the run did can still be told to a new one.
 pub(super) fn conversation_of(
     connection: &Connection,
     run: RunId,
 ) -> Result<Option<Conversation>, Error> {
     let Some(row) = self::run(connection, run)? else { return Ok(None) };
-    let Some(native_session) = row.native_session else { return Ok(None) };
+    let Some(native_session) = row.native_session.clone() else {
+        let stale = connection
+            .prepare_cached("SELECT session_stale FROM runs WHERE id = ?1")?
+            .query_row([blob_id(run.uuid())], |row| row.get::<_, bool>(0))?;
+        return Ok(stale.then(|| stale_conversation(row)));
+    };
+    // Two agents may give their conversations the same name.
     let mut statement = connection.prepare_cached(
-        "SELECT outcome FROM runs WHERE resumes = ?1 AND state = 'settled' ORDER BY id DESC LIMIT ?2",
+        "SELECT outcome FROM runs WHERE resumes = ?1 AND agent = ?2 AND state = 'settled'
+         ORDER BY id DESC LIMIT ?3",
     )?;
     let rows = statement
-        .query_map(params![native_session, PAGE_ROWS_MAX as i64], |row| row.get::<_, String>(0))?;
+        .query_map(params![native_session, row.agent, PAGE_ROWS_MAX as i64], |row| {
+            row.get::<_, String>(0)
+        })?;
     let mut failures = 0;
     for outcome in rows {
         match outcome? == Outcome::Failed.word() {
@@ -99,7 +109,7 @@ pub(super) fn conversation_of(
     let spent = statement.query_map(members, spent_row)?.collect::<Result<_, _>>()?;
     Ok(Some(Conversation {
         run,
-        native_session,
+        native_session: Some(native_session),
         adapter: row.adapter,
         runtime: row.runtime,
         model: row.model,
@@ -111,11 +121,26 @@ pub(super) fn conversation_of(
     }))
 }
 
+fn stale_conversation(row: RunRow) -> Conversation {
+    Conversation {
+        run: row.id,
+        native_session: None,
+        adapter: row.adapter,
+        runtime: row.runtime,
+        model: row.model,
+        ended_at: row.ended_at,
+        failures: 0,
+        runs: 0,
+        begun_at: row.started_at,
+        spent: Vec::new(),
+    }
+}
+
 /// The runs of a conversation: those that took it up and did not begin another one instead, and the
 /// one in which it began, looked for backwards from the run that is asked about.
 const MEMBERS: &str = "WITH members (num, started_at) AS (
     SELECT num, started_at FROM runs
-    WHERE resumes = ?1 AND resumes IS NOT NULL
+    WHERE resumes = ?1 AND resumes IS NOT NULL AND agent = ?2
         AND (native_session IS NULL OR native_session = ?1)
     UNION
     SELECT num, started_at FROM (
@@ -512,6 +537,7 @@ pub(super) fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         resumes: row.get::<_, Option<[u8; 16]>>(28)?.map(|run| RunId::new(Uuid::from_bytes(run))),
         wake: row.get(29)?,
         recalled: row.get(30)?,
+        context: row.get(31)?,
     })
 }
 

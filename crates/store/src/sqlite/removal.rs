@@ -209,7 +209,8 @@ pub(super) fn finish(connection: &Connection, run: RunId) -> Result<Did<()>, Err
     }
     connection
         .prepare_cached(
-            "UPDATE tasks SET title = '', body = '', prompt = '', system_prompt = NULL
+            "UPDATE tasks SET title = '', body = '', prompt = '', system_prompt = NULL,
+                 context = NULL
              WHERE id = (SELECT task FROM runs WHERE num = ?1)
                  AND state IN ('done', 'failed', 'cancelled')
                  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task = tasks.id AND r.deleted_at IS NULL)",
