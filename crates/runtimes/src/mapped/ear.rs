@@ -31,11 +31,12 @@ impl Rules<'_, '_> {
         if let Some(session) = &rule.session {
             self.session(session, place);
         }
-        if rule.session_unknown {
-            self.session_unknown();
-        }
         if rule.turn || !self.book.turn_by_rule && !rule.ignore {
             self.start();
+        }
+        // A turn that begins forgets what was said of the conversation before it.
+        if rule.session_unknown {
+            self.session_unknown();
         }
         for (kind, text) in [(Kind::Text, &rule.text), (Kind::Thinking, &rule.thinking)] {
             if let Some(text) = text {

@@ -32,7 +32,8 @@ impl Runtime for Process {
                 quota: false,
                 activity: true,
             },
-            // An agent may say hello and accept messages and interrupts; until it does, it cannot.
+            // An agent may say hello and accept messages, interrupts and to be resumed; until it does,
+            // it cannot.
             can: Can {
                 resume: false,
                 interrupt: false,
@@ -77,8 +78,8 @@ impl Runtime for Process {
         launch(spec, &self.card(), binary.to_owned(), Vec::new())
     }
 
-    fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
-        jsonlines::fresh()
+    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
+        jsonlines::opened(spec.session.is_some())
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

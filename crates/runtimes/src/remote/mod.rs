@@ -47,7 +47,8 @@ impl Runtime for ByHttp {
                 quota: false,
                 activity: true,
             },
-            // A remote may say hello and accept messages and interrupts; until it does, it cannot.
+            // A remote may say hello and accept messages and interrupts, and say that it can resume;
+            // until it does, it cannot.
             can: Can {
                 resume: false,
                 interrupt: false,
@@ -118,7 +119,8 @@ impl Runtime for ByHttp {
         let remote = spec.adapter.remote.clone().unwrap_or_default();
         let run = launch::placeholder(spec, "runId").unwrap_or_default();
         let fence = launch::placeholder(spec, "fencingToken").and_then(|fence| fence.parse().ok());
-        Box::new(Remotely::new(run, fence, remote, session_body(spec)))
+        let resumes = spec.session.is_some();
+        Box::new(Remotely::new(run, fence, remote, session_body(spec), resumes))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

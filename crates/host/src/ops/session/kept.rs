@@ -140,9 +140,16 @@ impl Session {
     }
 }
 
-/// A directory for one session, outside of our own.
-pub(super) fn workspace(temporary: &Path, run: RunId) -> Result<PathBuf, Fault> {
-    let dir = temporary.join(format!("ostler-session-{}", run.uuid().simple()));
+/// The beginning of the names of directories that are made for sessions.
+pub(super) const WORKSPACE_PREFIX: &str = "ostler-session-";
+
+/// The directory of the session of a run, outside of our own.
+pub(super) fn workspace_of(temporary: &Path, run: RunId) -> PathBuf {
+    temporary.join(format!("{WORKSPACE_PREFIX}{}", run.uuid().simple()))
+}
+
+/// Makes the directory of one session.
+pub(super) fn workspace(dir: PathBuf) -> Result<PathBuf, Fault> {
     match fs::DirBuilder::new().mode(0o700).create(&dir) {
         Ok(()) => Ok(dir),
         Err(error) => {

@@ -69,6 +69,7 @@ fn a_good_agent_offends_in_nothing() {
     };
     insta::assert_snapshot!(report(&paper), @"
     NotSeen hears.spoken: no hello accepts a message or an interrupt
+    NotSeen hears.resume: no hello accepts to be resumed
     NotSeen hears.eof: it ended before the request could be sent
     ");
 }

@@ -44,6 +44,7 @@ points! {
     Shutdown "shutdown" Spec "ends a session within ten seconds of a shutdown";
     Delete "delete" Spec "closes a session by DELETE";
     Gone "delete.gone" Spec "answers 404 or 410 for a session that was closed";
+    Resume "resume" Spec "resumes an earlier session, or refuses it by native_session_unknown, if it says it can";
 }
 
 /// What was found so far.
