@@ -296,6 +296,16 @@ limits! {
     COMMENT_BYTES_MAX: usize = 64 * KIB;
     /// Agents that are mentioned in one comment.
     MENTIONS_MAX: usize = 8;
+    /// Tasks that comments of agents on one task may make for the same mentioned agent.
+    MENTION_TASKS_MAX: u32 = 4;
+    /// How far mentions by agents reach: an agent that such a chain of mentions woke wakes no other.
+    MENTION_HOPS_MAX: u32 = 3;
+    /// The `context` of a run or a task, as JSON.
+    CONTEXT_BYTES_MAX: usize = 16 * KIB;
+    /// Earlier runs of a task of which a new conversation is told.
+    HANDOVER_RUNS_MAX: usize = 5;
+    /// How long a session waits for the one that it resumes to be closed.
+    SESSION_CLOSE_MS: u64 = 20_000;
     /// Sessions of callers elsewhere that run at once, unless it is said otherwise.
     SESSIONS_MAX: usize = 4;
     /// Sessions of callers elsewhere that are kept, those that have ended included.

@@ -14,10 +14,10 @@ use crate::dispatch;
 use crate::drive::{self, Drive, Ending, Handing};
 use crate::intake::Intake;
 use crate::keeping::Keeping;
-use crate::ops::errand;
 use crate::ops::relay::Callers;
-use crate::ops::run::stored;
+use crate::ops::run::{ToolsBy, stored};
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
+use crate::ops::{errand, mention};
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::supervise;
@@ -516,7 +516,7 @@ async fn adopted(
         mouth: Mouth::after(state.next_effect, state.next_frame),
         bench: Bench {
             run: row.id,
-            task: Arc::new(sheet(host, row).await?),
+            task: Arc::new(sheet(host, row, state.session.clone()).await?),
             workspace,
             policy,
             store: house.store.clone(),
@@ -552,6 +552,9 @@ async fn adopted(
         pid: row.pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
     };
+    if drive.abroad.tools_by == ToolsBy::Host {
+        mention::heed_again(host.clone(), row.task, row.id);
+    }
     if let Some(why) = lost {
         drive.ending = Ending::Told;
         drive.pending.done.extend(undone);
@@ -601,8 +604,9 @@ fn agent_pid(reply: &HelloReply) -> Option<u32> {
     reply.agent_pid.and_then(|pid| u32::try_from(pid).ok())
 }
 
-async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
+async fn sheet(host: &Host, row: &RunRow, session: Option<String>) -> Result<TaskSheet, Fault> {
     let task = host.store().task(row.task).await.map_err(stored)?;
+    let context = task.as_ref().map(errand::context_of).unwrap_or_default();
     Ok(TaskSheet {
         id: row.task,
         run: row.id,
@@ -611,6 +615,8 @@ async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
         body: task.as_ref().map(|task| task.body.clone()).unwrap_or_default(),
         prompt: task.as_ref().map(|task| task.prompt.clone()).unwrap_or_default(),
         system_prompt: task.and_then(|task| task.system_prompt),
+        session,
+        context,
     })
 }
 

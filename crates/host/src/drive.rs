@@ -18,7 +18,7 @@ use crate::missing;
 use crate::ops::ask::{AskKind, OpenAsk};
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
-use crate::ops::worktrees;
+use crate::ops::{mention, worktrees};
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::skills::Mounts;
@@ -120,6 +120,9 @@ pub struct Again {
     pub dialect: Box<dyn Dialect>,
     pub files: Vec<PlanFile>,
     pub mounts: Mounts,
+    /// The prompt of a new conversation, with what is known of the earlier one; `None` where the
+    /// conversation stays the same.
+    pub fresh_prompt: Option<String>,
 }
 
 /// What the keeper has been given, before its agent is launched.
@@ -742,6 +745,7 @@ impl Drive {
         for record in deeds.records {
             record.log();
         }
+        mention::heed(&self.house, self.bench.task.id, deeds.comments);
         // As it was committed: an effect that fails may settle it here, and nothing of that is durable yet.
         let settled = self.machine.is_settled();
         // The answer may have come late: then whoever is next does what is to be done.

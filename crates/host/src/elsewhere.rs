@@ -115,7 +115,13 @@ impl Drive {
         };
         self.tracer.reseal(seal.clone());
         (self.words.seal, self.bench.seal) = (seal.clone(), seal);
-        Some(Again { plan, dialect, files: Vec::new(), mounts: Default::default() })
+        Some(Again {
+            plan,
+            dialect,
+            files: Vec::new(),
+            mounts: Default::default(),
+            fresh_prompt: None,
+        })
     }
 }
 

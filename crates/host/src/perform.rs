@@ -6,7 +6,7 @@ use crate::batch::{Frame, Intent};
 use crate::blocking::{self, Bulkhead};
 use crate::cleanup;
 use crate::drive::{Answered, Drive, Ending, Handing};
-use crate::ops::tool;
+use crate::ops::tool::{self, TaskSheet};
 use crate::supervise;
 use crate::upstream;
 use crate::workspace_check;
@@ -263,6 +263,11 @@ impl Drive {
                 self.dialect = again.dialect;
                 self.files = again.files;
                 self.mounts = again.mounts;
+                if let Some(prompt) = again.fresh_prompt {
+                    let sheet = TaskSheet::clone(&self.bench.task);
+                    let sheet = TaskSheet { session: None, prompt, ..sheet };
+                    self.bench.task = Arc::new(sheet);
+                }
                 let deadline_ms = self.lease.until_ms();
                 self.plan = Handing::To(Box::new(Plan { deadline_ms, ..again.plan }));
                 self.mouth.start_over();

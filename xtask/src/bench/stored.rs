@@ -130,6 +130,7 @@ pub fn empty(run: RunId, first_seq: u64) -> Batch {
         ledger: Vec::new(),
         model: None,
         session: None,
+        session_stale: false,
         settle: None,
     }
 }

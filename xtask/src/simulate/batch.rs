@@ -82,6 +82,7 @@ impl Drive {
             ledger: pending.booked.into_iter().map(|booked| row(seal, now, booked)).collect(),
             model: None,
             session: None,
+            session_stale: false,
             settle,
         };
         let mut asks = Asks::default();

@@ -11,6 +11,7 @@ use contract::Code;
 use contract::limits::LEASE_MS_MIN;
 use contract::plan::MCP_TOOL_SEPARATOR;
 use runtimes::mapped::{Mistake, mistakes};
+use runtimes::template;
 use std::collections::BTreeMap;
 
 /// Everything to be said about a text, errors first.
@@ -327,6 +328,7 @@ impl Notes<'_> {
         for (variable, text) in &adapter.env {
             let path = format!("adapters.{name}.env.{variable}");
             self.placeholders(&path, text);
+            self.reserved(&path, variable, adapter);
             self.unset(&path, text, vars);
         }
         let token = adapter.auth.as_ref().and_then(|auth| auth.token_env.as_deref());
@@ -372,6 +374,12 @@ impl Notes<'_> {
                 let code = Code::UnknownPlaceholder;
                 self.note(Level::Error, code, path, &message, Some(hint));
             }
+            if template::can_be_empty(name) {
+                let message = format!("{{{{{name}}}}} is empty in runs that are not given it");
+                let hint = "give it with --context, or `context` in the API; `config check` cannot \
+                            know whether every run has it";
+                self.warning(path, &message, hint);
+            }
         }
     }
 
@@ -384,6 +392,17 @@ impl Notes<'_> {
         }
         for name in placeholder::references(text) {
             let message = format!("the value of {name} is visible in the process list");
+            self.warning(path, &message, hint);
+        }
+    }
+
+    /// Ostler sets these itself for every run, so what the file says has no effect.
+    fn reserved(&mut self, path: &str, variable: &str, adapter: &Adapter) {
+        let compat: Vec<&str> = adapter.env_compat.iter().map(|family| family.word()).collect();
+        if runtimes::passed_env::is_set_by_run(variable, &compat) {
+            let message =
+                format!("{variable} is set by Ostler for every run; this value is not used");
+            let hint = "remove it, or pass the value under another name";
             self.warning(path, &message, hint);
         }
     }

@@ -536,6 +536,17 @@ fn cost_model_without_a_price_is_a_warning() {
 }
 
 #[test]
+fn what_a_run_may_lack_or_sets_itself_is_a_warning() {
+    let text = r#"{"adapters": {
+      "a": {"type": "process", "binary": "x", "args": ["{{context.ticket}}", "{{context.taskId}}"],
+        "env": {"CA_RUN_ID": "1", "PAPERCLIP_API_KEY": "2"}},
+      "b": {"type": "process", "binary": "x", "env": {"PAPERCLIP_API_KEY": "3"},
+        "envCompat": ["paperclip"]}},
+      "agents": {"c": {"adapter": "a", "promptTemplate": "{{prompt}} {{context.approvalId}}"}}}"#;
+    insta::assert_snapshot!(findings(text, &Vars::new()));
+}
+
+#[test]
 fn unknown_default_agent_is_a_warning() {
     let said = |name: &str| findings(&format!(r#"{{"defaultAgent": "{name}"}}"#), &Vars::new());
     for known in ["claude", "goose-acp"] {

@@ -16,6 +16,7 @@ pub mod gate;
 pub mod limits;
 pub mod line;
 pub mod locks;
+pub(crate) mod mention;
 pub mod money;
 pub mod permission;
 mod place;

@@ -87,6 +87,13 @@ pub struct RunRequest {
     /// The conversation of an earlier run that this one takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
+    /// Resumes that conversation although it was held in another directory; without this a new
+    /// conversation starts there, with a hand-over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force_cwd: bool,
+    /// What the caller hands to the run: `{{context.name}}` in the configuration of its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<serde_json::Map<String, serde_json::Value>>,
     /// The caller's environment, as far as the agent may need it. Never stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,

@@ -13,7 +13,9 @@ use super::locks;
 use super::place::{Fresh, Placed, Purpose, Site};
 use super::resume::{self, TakenUp};
 use super::run::{RunRequest, Started, ToolsBy, stored};
+use super::session;
 use super::snapshot;
+use super::task::add;
 use super::tool::{self, Bench, TaskSheet};
 use crate::abroad::Abroad;
 use crate::batch::{Made, Words};
@@ -129,7 +131,11 @@ async fn prepare(
         &request.agent,
         &checked.adapter,
         &checked.runtime,
-        resume::Here { source: &checked.source, cwd: checked.workspace.path() },
+        resume::Here {
+            source: &checked.source,
+            cwd: checked.workspace.path(),
+            force_cwd: request.force_cwd,
+        },
         &request.prompt,
     )
     .await?;
@@ -315,7 +321,7 @@ pub(super) async fn line_up(
 fn new_task(request: &RunRequest, identity: &Identity, spec: &Spec, seal: &Seal) -> NewTask {
     NewTask {
         id: identity.task,
-        key: None,
+        key: (request.tools_by == ToolsBy::Caller).then(|| session::task_key(identity.run)),
         agent: request.agent.clone(),
         title: seal.given(&title(request)),
         body: seal.given(&request.prompt),
@@ -483,12 +489,18 @@ fn again(
     let attempt = ATTEMPT + 1;
     let files = host.inner.data.files(identity.run, attempt).display().to_string();
     let prompt = checked.introduced(&prompt, &files);
-    let spec = Spec { session: None, prompt, files, ..spec.clone() };
+    let spec = Spec { session: None, prompt: prompt.clone(), files, ..spec.clone() };
     let plan = checked.runtime.plan(&spec)?;
     let mut dialect = checked.runtime.dialect(&spec);
     let kept = kept_plan(host, checked, identity, attempt, &plan, &mut *dialect)?;
     let mounts = Mounts { skills: Arc::clone(&checked.skills), mounts: plan.mounts };
-    Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files, mounts })))
+    Ok(Some(Box::new(Again {
+        plan: kept,
+        dialect,
+        files: plan.files,
+        mounts,
+        fresh_prompt: Some(prompt),
+    })))
 }
 
 fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
@@ -577,6 +589,8 @@ fn drive(
                 },
                 prompt: spec.prompt.clone(),
                 system_prompt: request.system_prompt.clone(),
+                session: spec.session.clone(),
+                context: terms::told_context(request, identity),
             }),
             workspace: checked.workspace,
             policy,
@@ -635,16 +649,19 @@ async fn check(
         );
         return Err(Fault::new(Code::TooLarge, message));
     }
+    if let Some(context) = &request.context {
+        add::check_context(context)?;
+    }
     let runtime = registry::of(&adapter)?;
     let site = Site::of(host, request).await?;
     let (environment, adapter) = match &request.environment {
         Some(environment) => (environment.clone(), adapter),
         None => with_own_environment(host, adapter, runtime.card()).await,
     };
-    let policy = policy(host, request, &adapter, &site);
+    let policy = terms::policy(host, request, &adapter, &site);
     let lane = lane(&runtime.card(), &adapter, policy, &site).await?;
     let is_given = request.permission.or(adapter.permission).is_some();
-    let coverage = is_given.then(|| coverage(policy, lane)).flatten();
+    let coverage = is_given.then(|| terms::coverage(policy, lane)).flatten();
     let runtime = registry::on_lane(runtime, lane);
     rules::countable::check(&runtime.card(), &request.counted_budget)?;
     let (skills, adapter) = skilled(adapter).await?;
@@ -732,6 +749,12 @@ fn spec(
 ) -> Result<Spec, Fault> {
     let model = request.model.clone().or_else(|| checked.adapter.model.clone());
     let organization = &host.inner.organization;
+    let agent = json!({
+        "id": identity.agent,
+        "name": request.agent,
+        "companyId": organization,
+        "adapterType": checked.adapter.runtime,
+    });
     let mut context = template::Context::new();
     context
         .set("workspacePath", checked.workspace.path().display().to_string())
@@ -744,13 +767,13 @@ fn spec(
         .set("agentId", identity.agent.to_string())
         .set("companyId", organization.as_str())
         .set("company", json!({ "id": organization, "name": organization }))
-        .set("agent", json!({ "id": identity.agent, "name": request.agent }))
+        .set("agent", agent)
         .set("run", json!({ "id": identity.run, "attempt": 1 }))
         .set(
             "task",
             json!({ "id": identity.task, "title": title(request), "body": request.prompt }),
         )
-        .set("context", json!({}))
+        .set("context", terms::told_context(request, identity))
         .set("leaseExpiresAt", terms::lease_end(host).to_string())
         .set("budgetEnvelope", terms::envelope(&request.budget));
     // A conversation that must begin afresh is told of the old one.
@@ -809,9 +832,10 @@ fn kept_plan(
         api_url: house.address(),
         organization: &house.organization,
         workspace: checked.workspace.path(),
-        wake_reason: wake.map_or("run", |wake| wake.reason.as_str()),
+        wake_reason: wake.map_or(errand::wake::RUN, |wake| wake.reason.as_str()),
         wake_comment: wake.and_then(|wake| wake.comment.as_deref()),
-        linked_tasks: wake.map_or(&[], |wake| &wake.linked),
+        approval: wake.and_then(|wake| wake.approval.as_ref()),
+        linked_tasks: identity.errand.as_ref().map_or(&[], |errand| &errand.linked),
         compat: &checked.adapter.env_compat,
     };
     let env = environment::build(
@@ -865,32 +889,6 @@ fn kept_plan(
         mark: (crate::adopt::MARK.to_owned(), identity.run.to_string()),
         level: house.isolation,
     })
-}
-
-/// The policy that was asked for; else everything in a workspace of ours, else to ask where someone
-/// can answer, else to let it read only.
-fn policy(host: &Host, request: &RunRequest, adapter: &Adapter, site: &Site) -> Policy {
-    let unasked = match host.inner.serves || request.attended {
-        _ if site.is_owned() => Policy::AllowAll,
-        true => Policy::Ask,
-        false => Policy::AllowReads,
-    };
-    request.permission.or(adapter.permission).unwrap_or(unasked)
-}
-
-/// Says of a policy that somebody chose what it does not cover on this lane: the process and http lanes
-/// have no way to hold the agent itself to it.
-fn coverage(policy: Policy, lane: Lane) -> Option<Draft> {
-    match (policy, lane) {
-        (Policy::AllowAll, _) | (_, Lane::Native | Lane::Acp) => None,
-        (Policy::Deny | Policy::Ask | Policy::AllowReads, Lane::Process | Lane::Http) => {
-            Some(warning(format!(
-                "--permission {} covers only the tools that Ostler offers to this agent; what it \
-                 does by itself is not restricted",
-                policy.word()
-            )))
-        }
-    }
 }
 
 fn title(request: &RunRequest) -> String {

@@ -19,7 +19,7 @@ use contract::speech::{Ending, ToolAnswer, ToolCall};
 use contract::{Code, Draft, Fault, Policy, Signal, limits, misread};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use store::Store;
 use store::seal::Seal;
@@ -81,6 +81,9 @@ pub struct TaskSheet {
     pub body: String,
     pub prompt: String,
     pub system_prompt: Option<String>,
+    /// The agent's own name for the conversation that it is to resume.
+    pub session: Option<String>,
+    pub context: Map<String, Value>,
 }
 
 /// What was said in the run so far that a tool may be asked about.
@@ -175,6 +178,8 @@ fn read_task(bench: &Bench, standing: &Standing) -> Outcome {
         "inputs": [],
         "budget": budget(standing),
         "comments": standing.comments,
+        "context": task.context,
+        "session": task.session,
     });
     if let Some(progress) = &standing.last_progress {
         sheet["last_progress"] = json!(progress);
@@ -633,6 +638,8 @@ mod tests {
                 body: "b".to_owned(),
                 prompt: "p".to_owned(),
                 system_prompt: None,
+                session: None,
+                context: Map::new(),
             }),
             workspace: Arc::new(Workspace::open(&work).unwrap()),
             policy: Policy::AllowAll,
