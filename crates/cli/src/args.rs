@@ -149,7 +149,7 @@ pub enum Command {
     /// Record what a command prints, without secrets, for a runtime
     Record(Record),
     /// List what `ostler run` accepts: agents, adapters, runtimes
-    Runtimes,
+    Runtimes(Runtimes),
     /// Check the installed agents: program, version, login, permissions
     Doctor(Doctor),
     /// Write a first ostler.json
@@ -190,6 +190,16 @@ impl Command {
     pub fn serves(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Remote(_) | Self::BackgroundHost)
     }
+}
+
+#[derive(Debug, Args)]
+pub struct Runtimes {
+    /// Runtime to show in full: its models, permissions and every key of its adapter
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Ask its program which models there are
+    #[arg(long, requires = "name")]
+    pub models: bool,
 }
 
 #[derive(Debug, Args)]

@@ -10,9 +10,11 @@ mod command_line;
 mod expected;
 mod hired;
 mod init;
+mod live;
 pub mod log_level;
 pub mod mistaken;
 mod nearest;
+mod patient;
 mod placeholder;
 mod read;
 mod resolve;
@@ -23,6 +25,7 @@ mod values;
 pub use command_line::split as split_words;
 pub use hired::Book;
 pub use init::TEMPLATE;
+pub use live::Live;
 pub use nearest::{did_you_mean, nearest};
 pub use read::{Finding, Level};
 pub use resolve::{
@@ -149,6 +152,12 @@ pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
         // Whole, because what it names beside itself may be looked for by another process.
         None => Ok(Config { path: std::path::absolute(path).ok(), file }),
     }
+}
+
+/// The mistakes for which a file is not loaded.
+pub fn mistakes(path: &Path) -> Result<Vec<Finding>, Fault> {
+    let (_, findings) = check::formed(&text_of(path)?);
+    Ok(findings.into_iter().filter(|finding| finding.level == Level::Error).collect())
 }
 
 /// Everything to be said about a file, errors first.

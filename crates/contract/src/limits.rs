@@ -53,13 +53,17 @@ limits! {
     TERM_MS: u64 = 15_000;
     /// How long a process may linger after its closing evidence before it is stopped.
     LINGER_MS: u64 = 5_000;
-    /// How long a probe of doctor may take.
-    PROBE_MS_MAX: u64 = 5_000;
+    /// How long a program may take to tell its models.
+    MODELS_MS: u64 = 30_000;
+    /// The longest list of models that a program tells.
+    MODELS_LISTED_MAX: usize = 2_000;
+    /// How long all probes of one name may take together, which doctor makes at the same time.
+    DOCTOR_MS: u64 = 5_000;
     /// How long SIGTERM may take to work on a probe before SIGKILL.
     PROBE_TERM_MS: u64 = 200;
     /// What a probe may print.
     PROBE_OUTPUT_BYTES_MAX: u64 = 1024 * 1024;
-    /// How many probes are made at once.
+    /// How many names are probed at once.
     PROBES_MAX: usize = 4;
     /// How long pipes held by grandchildren are drained after the agent's exit.
     DRAIN_MS: u64 = 200;
@@ -306,6 +310,8 @@ limits! {
     SESSION_SILENCE_MS: u64 = 600_000;
     /// The caller's name of a session.
     SESSION_NAME_BYTES_MAX: usize = 256;
+    /// The longest file of a remote's token.
+    TOKEN_FILE_BYTES_MAX: usize = 16 * 1024;
     /// How long a connection may take to agree on its encryption.
     HANDSHAKE_MS: u64 = 10_000;
     /// A file that `read_file` gives to an agent.

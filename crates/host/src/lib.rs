@@ -16,6 +16,7 @@ pub mod blocking;
 pub mod chance;
 mod cleanup;
 pub mod clock;
+pub mod configuration;
 pub mod data;
 pub mod diagnose;
 mod dispatch;
@@ -44,6 +45,7 @@ pub mod skills;
 pub mod snapshot;
 mod spare;
 pub mod supervise;
+pub mod token_file;
 mod told;
 mod trace;
 pub mod trees;
@@ -157,6 +159,7 @@ pub(crate) struct Inner {
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
     pub book: Box<dyn ops::agents::Book>,
+    configuration: Mutex<configuration::ConfigurationState>,
     notifier: Option<Arc<notify::Notifier>>,
     retention: ops::remove::Retention,
     /// Whoever takes a run away does it alone: a look at what is too old would else be taken for a
@@ -250,6 +253,7 @@ impl Host {
             environment,
             resolve,
             book,
+            configuration: Mutex::new(configuration::ConfigurationState::loaded(None, Vec::new())),
             notifier,
             retention,
             deleting: Default::default(),

@@ -376,6 +376,11 @@ impl Drive {
             self.answer(now, effect, tool_call_id, async move {
                 Some(tool::hired(&host, run, &bench.seal, &call).await)
             });
+        } else if call.tool == "list_runtimes" {
+            let host = Host { inner: Arc::clone(&self.house) };
+            self.answer(now, effect, tool_call_id, async move {
+                Some(tool::runtimes_listed(&host, &call).await)
+            });
         } else {
             let workspace = Arc::clone(&bench.workspace);
             let call = move || tool::call(&bench, &standing, &call);

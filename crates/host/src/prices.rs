@@ -22,14 +22,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 
 const FILE: &str = "prices.json";
 
 /// All prices of one host.
 pub struct Prices {
-    user: PriceTable,
+    user: RwLock<Arc<PriceTable>>,
     path: PathBuf,
     tables: watch::Sender<Tables>,
 }
@@ -73,7 +73,17 @@ pub fn built_in_has(model: &str) -> bool {
 
 impl Prices {
     pub fn new(user: PriceTable, data: &Path) -> Self {
+        let user = RwLock::new(Arc::new(user));
         Self { user, path: data.join(FILE), tables: watch::Sender::new(Tables::NotAskedFor) }
+    }
+
+    /// Puts other prices of the person in the place of those before.
+    pub fn set_own(&self, user: PriceTable) {
+        *self.user.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(user);
+    }
+
+    fn own(&self) -> Arc<PriceTable> {
+        Arc::clone(&self.user.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Begins to load, once; returns at once.
@@ -118,7 +128,7 @@ impl Prices {
 
     /// Waits until this usage can be priced right, which most can at once.
     pub async fn ready_for(&self, usage: &Usage, cost_model: Option<&str>) {
-        if !price::needs_no_table(usage, &self.user, cost_model) {
+        if !price::needs_no_table(usage, &self.own(), cost_model) {
             self.loaded().await;
         }
     }
@@ -133,10 +143,8 @@ impl Prices {
             }
         };
         let built_in = built_in.map(|built_in| built_in as &dyn BuiltIn);
-        price::price(
-            usage,
-            &price::Prices { user: &self.user, imported, built_in, cost_model, at },
-        );
+        let user = self.own();
+        price::price(usage, &price::Prices { user: &user, imported, built_in, cost_model, at });
     }
 
     /// The price that counts for each name, by name: so many behind `after`. `part` is in the name.
@@ -169,7 +177,8 @@ impl Prices {
                 listed_of(model.clone(), *price, CostSource::UserTable, version)
             }));
         }
-        let own = self.user.0.iter();
+        let own = self.own();
+        let own = own.0.iter();
         listed.extend(
             own.map(|(model, price)| listed_of(model.clone(), *price, CostSource::UserTable, None)),
         );

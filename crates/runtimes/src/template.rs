@@ -104,8 +104,19 @@ pub fn fill(
 }
 
 /// Fills in a prompt template: a `${` stays as it stands, because a prompt is shown and stored.
+/// A model reads it too, so the lease token is refused there.
 pub fn fill_prompt(template: &str, key: &str, context: &Context) -> Result<String, Fault> {
+    if let Some(path) = paths_in(template).iter().find(|path| is_lease_token(path)) {
+        let message = format!("{key}: {{{{{path}}}}} would show a secret to the model");
+        let hint = "give it to the agent's program by the adapter's `env` instead";
+        return Err(Fault::new(Code::InvalidConfig, message).with_hint(hint));
+    }
     render(template, key, context, None)
+}
+
+/// Whether a placeholder is the run's own token.
+pub fn is_lease_token(path: &str) -> bool {
+    path.split('.').any(|part| part.trim() == "leaseToken")
 }
 
 /// Every `${NAME}` in the arguments and `env` of an adapter, its mapping and its MCP servers: the

@@ -212,6 +212,8 @@ pub struct CostsQuery {
     pub by: Vec<By>,
     /// From the whole day (in UTC) of this moment on.
     pub since: Option<Timestamp>,
+    /// Only those of this run.
+    pub run: Option<RunId>,
     /// Only what comes behind this row.
     pub after: Option<CostKey>,
     pub limit: usize,

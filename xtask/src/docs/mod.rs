@@ -1,5 +1,5 @@
 //! Makes the pages of `docs/` that are generated, and compares them with what stands there.
-//! `contract.rs` and `agents.rs` write the pages, `schema.rs` turns JSON Schema into words, and
+//! `contract.rs`, `agents.rs` and `runtimes.rs` write the pages, `schema.rs` turns JSON Schema into words, and
 //! `openapi.rs` keeps the API, against what would break it (`breaking.rs`). A page that differs
 //! from its source fails the gate, so nobody edits one by hand for long.
 
@@ -7,6 +7,7 @@ mod agents;
 mod breaking;
 mod contract;
 mod openapi;
+mod runtimes;
 mod schema;
 
 use std::fs;
@@ -25,6 +26,7 @@ pub fn write(root: &Path, breaks: Breaks) -> Result<(), String> {
         fs::write(root.join(path), page()).map_err(|error| format!("write {path}: {error}"))?;
         println!("wrote {path}");
     }
+    runtimes::write(root)?;
     openapi::write(root, breaks)
 }
 
@@ -38,6 +40,7 @@ pub fn check(root: &Path) -> Result<(), String> {
         }
         println!("{path} is as its source says");
     }
+    runtimes::check(root)?;
     openapi::check(root)
 }
 

@@ -154,7 +154,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "ostler record --out recordings --timeout 1m -- my-agent \"say hello\"",
     ]),
     ("doctor", &["ostler doctor", "ostler doctor claude"]),
-    ("runtimes", &["ostler runtimes", "ostler runtimes --json"]),
+    ("runtimes", &["ostler runtimes", "ostler runtimes claude", "ostler runtimes codex --models"]),
     ("init", &["ostler init", "ostler init --config ./team.json"]),
     ("config", &["ostler config", "ostler config check"]),
     ("config path", &["ostler config path", "cat \"$(ostler config path)\""]),

@@ -232,7 +232,7 @@ async fn carry_out(context: &Context, command: Command) -> Result<ExitCode, Stop
         Command::Remote(args) => remote::remote(context, *args).await,
         Command::Conformance(args) => conformance::conformance(context, args).await,
         Command::Record(args) => record::record(context, args).await,
-        Command::Runtimes => runtimes::runtimes(context),
+        Command::Runtimes(args) => runtimes::runtimes(context, args).await,
         Command::Doctor(args) => doctor::doctor(context, args).await,
         Command::Init => init::init(context),
         Command::Config { command } => config::config(context, command),

@@ -99,6 +99,9 @@ impl Notes<'_> {
             }
         }
         self.ambiguous_servers();
+        for (name, agent) in &self.reading.file.agents {
+            self.secrets_in_prompts(name, agent);
+        }
         self.passed_through();
         let lease = self.reading.file.server.as_ref().and_then(|server| server.lease_sec);
         if lease.and_then(|seconds| seconds.ms()).is_some_and(|ms| ms < LEASE_MS_MIN) {
@@ -159,6 +162,22 @@ impl Notes<'_> {
         }
         if given.get("binary").is_some_and(|value| value == "") {
             self.error(&format!("adapters.{name}.binary"), "expected a program", None);
+        }
+    }
+
+    /// A prompt is read by a model, shown and stored, so no secret may stand in it.
+    fn secrets_in_prompts(&mut self, name: &str, agent: &Agent) {
+        let texts = [
+            ("promptTemplate", agent.prompt_template.as_deref()),
+            ("systemPrompt", agent.system_prompt.as_deref()),
+        ];
+        for (key, text) in texts.iter().filter_map(|(key, text)| Some((key, (*text)?))) {
+            let path = format!("agents.{name}.{key}");
+            for secret in placeholder::secrets_for_a_model(text) {
+                let message = format!("{secret} would show a secret to the model");
+                let hint = "give it to the agent's program by the adapter's `env` instead";
+                self.error(&path, &message, Some(hint.to_owned()));
+            }
         }
     }
 
@@ -285,10 +304,22 @@ impl Notes<'_> {
             self.error(&path("baseUrl"), message, None);
         }
         let Some(auth) = &adapter.auth else { return };
+        if auth.token_file.is_some() && auth.kind != AuthType::Bearer {
+            let message = "only type bearer takes it";
+            self.error(&path("auth.tokenFile"), message, None);
+        }
         match auth.kind {
             AuthType::Bearer => {
-                if auth.token_env.is_none() {
-                    self.error(&path("auth.tokenEnv"), "missing: type bearer needs it", None);
+                match (&auth.token_env, &auth.token_file) {
+                    (None, None) => {
+                        let message = "missing: type bearer needs it, or tokenFile";
+                        self.error(&path("auth.tokenEnv"), message, None);
+                    }
+                    (Some(_), Some(_)) => {
+                        let message = "expected either tokenEnv or tokenFile";
+                        self.error(&path("auth.tokenFile"), message, None);
+                    }
+                    (Some(_), None) | (None, Some(_)) => {}
                 }
                 let plain = url.is_some_and(|url| url.starts_with("http://") && !loopback(url));
                 if plain && adapter.allow_insecure != Some(true) {

@@ -274,7 +274,7 @@ fn keys_of_another_type_are_refused() {
     ostler.json: adapters.c.baseUrl: expected an address that begins with http:// or https:// (line 4, column 31)
     ostler.json: adapters.c.protocol: type http does not speak json-lines (line 4, column 53)
     ostler.json: adapters.d.baseUrl: a bearer token would cross the network in the clear (line 5, column 31)
-    ostler.json: adapters.d.auth.tokenEnv: missing: type bearer needs it (line 5, column 68)
+    ostler.json: adapters.d.auth.tokenEnv: missing: type bearer needs it, or tokenFile (line 5, column 68)
     ostler.json: adapters.f.auth.keyPath: missing: type mtls needs it (line 7, column 55)
     "#);
 }

@@ -22,6 +22,7 @@ mod background;
 mod bad_input;
 mod budgets;
 mod burst;
+mod configuration;
 mod conformance;
 mod conformance_acp;
 mod console;

@@ -382,6 +382,10 @@ pub struct Auth {
     /// The variable that holds the bearer token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_env: Option<String>,
+    /// The file that holds the bearer token, instead of a variable: it is read by each session, so that a
+    /// new token counts without a restart. Only its owner may read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -23,6 +23,7 @@ use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
 use crate::skills::{self, Mounts, Skill};
+use crate::token_file;
 use crate::trace::{Tracer, warning};
 use crate::upstream::Upstream;
 use crate::usage;
@@ -641,6 +642,8 @@ async fn check(
         Some(environment) => (environment.clone(), adapter),
         None => with_own_environment(host, adapter, runtime.card()).await,
     };
+    let mut environment = environment;
+    token_file::fill(&adapter, &mut environment).await?;
     let policy = policy(host, request, &adapter, &site);
     let lane = lane(&runtime.card(), &adapter, policy, &site).await?;
     let is_given = request.permission.or(adapter.permission).is_some();

@@ -154,6 +154,11 @@ pub async fn list(host: &Host, page: TasksPage) -> Result<Vec<TaskView>, Fault> 
         .collect())
 }
 
+/// The task of a run.
+pub async fn of_run(host: &Host, run: RunId) -> Result<TaskId, Fault> {
+    Ok(super::run::get(host, run).await?.task)
+}
+
 /// One task, by its own id, a beginning or an end of it, or by what a person says of a run of it.
 pub async fn get(host: &Host, given: &str) -> Result<TaskView, Fault> {
     let row = find(host, given).await?;

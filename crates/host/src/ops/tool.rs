@@ -151,9 +151,9 @@ pub fn call(bench: &Bench, standing: &Standing, call: &ToolCall) -> Outcome {
         "upload_asset" => upload_asset(bench, args),
         "create_subtask" => subtask::create(bench, standing, call),
         "handoff" => handoff(args),
-        "list_runtimes" => Ok(Outcome::value(runtimes_listed())),
-        // The one is answered by a person, the other carried out by `hired` after a person's yes.
-        "request_approval" | "propose_agent" => {
+        // The first is answered by a person, the others carried out with the host: see `hired` and
+        // `runtimes_listed`.
+        "request_approval" | "propose_agent" | "list_runtimes" => {
             let message = format!("{} cannot be called here", call.tool);
             Err(Fault::new(Code::NotSupported, message))
         }
@@ -275,9 +275,12 @@ fn handoff(args: &Value) -> Result<Outcome, Fault> {
 }
 
 /// What could be hired, and what each is good for.
-fn runtimes_listed() -> Value {
-    let cards = runtimes::registry::all().iter().map(|runtime| runtime.card());
-    json!({ "runtimes": cards.collect::<Vec<_>>() })
+/// The runtimes, adapters and agents of this host.
+pub(crate) async fn runtimes_listed(host: &Host, call: &ToolCall) -> Outcome {
+    match super::runtimes::for_agents(host, &call.args).await {
+        Ok(listed) => Outcome::value(listed),
+        Err(fault) => Outcome::from(fault),
+    }
 }
 
 /// What an agent may say of a colleague it wants; the rest is for people to decide.

@@ -8,7 +8,7 @@ use super::cards::Known;
 use super::{Acp, handshake, mode};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, registry};
-use contract::card::{PolicyRow, Requirement};
+use contract::card::{ModelList, PolicyRow, Requirement};
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::Value;
@@ -229,6 +229,7 @@ impl Runtime for ByAcp {
             policies: self.laned.held.policies(),
             skills: None,
             handshake: handshake(&words(self.laned.known.args)),
+            model_list: Some(ModelList::Session),
             ..native
         }
     }

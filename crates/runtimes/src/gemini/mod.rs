@@ -50,9 +50,19 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Bounded,
     closing: "a result line of status success; exit 0 alone is none",
-    use_when: "the task needs a long context, or you have a Google account",
-    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                    see dollars",
+    models: "recorded with 0.61.0: `auto` and what its ACP session named; the aliases follow the \
+         newest of each family; the context window is that of its Pro models",
+    use_when: &[
+        "the task needs a long context, or you have a Google account",
+        "many small runs are to be cheap: its smallest models start in two seconds",
+        "tools are to be asked about by ACP: `lane: acp` can keep ask",
+    ],
+    dont_use_when: &[
+        "you want to be asked before each step, to speak during the run, or to see dollars",
+        "a rate limit must be known early: it retries for five minutes and tells it on stderr \
+         alone",
+        "a conversation must be resumed by ACP: loading a session failed every time it was tried",
+    ],
 };
 
 /// By ACP.
@@ -98,6 +108,7 @@ impl Runtime for Gemini {
     fn card(&self) -> Card {
         Card {
             models: models(),
+            default_model: Some("auto".to_owned()),
             context_window: Some(1_048_576),
             reports: Reports { quota: true, answers: Told::PerAnswer, ..REPORTS },
             can: Can { resume: true, ..CAN },
@@ -168,6 +179,7 @@ fn models() -> Vec<Model> {
         ("gemini-3.8-flash", "Gemini 3.8 Flash"),
         ("gemini-3.5-flash-lite", "Gemini 3.5 Flash-Lite"),
         ("gemini-3.1-pro-preview", "Gemini 3.1 Pro (preview)"),
+        ("gemini-2.5-pro", "Gemini 2.5 Pro"),
     ];
     rows.map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() }).into()
 }

@@ -8,7 +8,9 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Spec, skills};
-use contract::card::{Can, Dollars, Login, Mcp, Reports, Retries, Skills, SystemPrompt};
+use contract::card::{
+    Can, Dollars, Login, Mcp, ModelColumn, ModelList, Reports, Retries, Skills, SystemPrompt,
+};
 use contract::plan::StdinMode;
 use contract::{Card, Fault, LaunchPlan, Policy};
 use serde_json::{Map, Value, json};
@@ -66,8 +68,10 @@ pub(crate) const CLOSING: &str =
 /// The card of a member.
 pub(crate) fn card(product: &Product, login: Login) -> Card {
     let mut card = Card {
-        // It speaks to many providers; its command `models` tells which are there.
-        models: Vec::new(),
+        model_list: Some(ModelList::Command {
+            args: launch::words(&["models"]),
+            column: ModelColumn::Line,
+        }),
         reports: Reports { dollars: Dollars::Trusted, ..REPORTS_ANSWERS },
         can: Can { resume: true, system_prompt: Some(SystemPrompt::File), mcp: Mcp::Http, ..CAN },
         skills: Some(Skills::Setting { key: "skills.paths".to_owned() }),

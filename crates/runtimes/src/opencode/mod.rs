@@ -61,9 +61,20 @@ const PRODUCT: Product = Product {
     ],
     retries: family::RETRIES,
     closing: family::CLOSING,
-    use_when: "you want any provider's model with an open agent, and its dollars",
-    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                    see text and commands while they come",
+    models: "it speaks to many providers: which models there are depends on its opencode.json and its \
+         logins; `opencode models` tells them, and its default is the last one used",
+    use_when: &[
+        "you want any provider's model with an open agent, and its dollars",
+        "the tools of Ostler are to be offered over MCP by HTTP",
+        "a conversation is to be resumed, or steered by ACP: `lane: acp` takes messages, \
+         interrupts and questions",
+    ],
+    dont_use_when: &[
+        "you want to be asked before each step, to speak during the run, or to see text and \
+         commands while they come",
+        "a used-up quota must end the run by itself: it keeps the provider's wait, an hour too",
+        "answers of megabytes are expected: its output can be cut at its exit",
+    ],
 };
 
 /// By ACP, where it asks because of rules.

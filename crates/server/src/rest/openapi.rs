@@ -201,6 +201,9 @@ fn security(access: Access) -> Value {
     match access {
         Access::Open => json!([]),
         Access::Run => json!([{ "bearer": ["run"] }]),
+        Access::Own => {
+            json!([{ "bearer": ["viewer"] }, { "bearer": ["run"] }, { "browser": ["viewer"] }])
+        }
         Access::Viewer | Access::Operator | Access::Admin => {
             let role = access.word();
             json!([{ "bearer": [role] }, { "browser": [role] }])

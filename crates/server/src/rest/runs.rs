@@ -142,9 +142,11 @@ pub enum Shown {
 
 pub async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(run): Named,
     Options(ShowQuery { view, after }): Options<ShowQuery>,
 ) -> Result<Json<Shown>, Problem> {
+    caller.may_see_run(&run)?;
     let run = run::find(&app.host, &run).await?;
     let row = run::get(&app.host, run).await?;
     match view {

@@ -5,7 +5,7 @@ use super::describe::With;
 use super::views::{self, TaskAnswer, TaskDetails};
 use super::{Given, Named, Options, Perhaps, Problem};
 use crate::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, not_its_own};
 use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -48,8 +48,16 @@ pub async fn list(
 
 pub async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(task): Named,
 ) -> Result<Json<TaskDetails>, Problem> {
+    if let Some(run) = caller.run() {
+        let own = task::of_run(&app.host, run).await?;
+        // A run names its task by its whole id, or by its own.
+        if task.parse().ok() != Some(own) && task.parse().ok() != Some(run) {
+            return Err(not_its_own("task").into());
+        }
+    }
     Ok(Json(task::show(&app.host, &task).await?.into()))
 }
 

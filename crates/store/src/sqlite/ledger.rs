@@ -2,7 +2,7 @@
 //! by day, agent, adapter or model. Few rows stand for many usages, so a long history is read fast.
 
 use super::verbs::Held;
-use super::{count, int};
+use super::{blob_id, count, int};
 use crate::batch::{Batch, Covers, LedgerRow};
 use crate::error::Error;
 use crate::row::{By, CostKey, CostRow, CostsQuery};
@@ -138,11 +138,18 @@ pub(super) fn costs(connection: &Connection, query: CostsQuery) -> Result<Vec<Co
         None => "TRUE".to_owned(),
         Some(after) => behind(after, &mut given),
     };
+    let of_run = match query.run {
+        None => "TRUE".to_owned(),
+        Some(run) => {
+            given.push(Value::Blob(blob_id(run.uuid()).to_vec()));
+            format!("r.id = ?{}", given.len())
+        }
+    };
     // Only our own words go into the text; what is asked for comes by parameters.
     let sql = format!(
         "SELECT {}, count(DISTINCT l.run), {}, max(l.priced), max(l.unpriced)
          FROM ledger l JOIN runs r ON r.num = l.run
-         WHERE l.day BETWEEN ?1 AND ?2 AND {behind}
+         WHERE l.day BETWEEN ?1 AND ?2 AND {behind} AND {of_run}
          GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4 LIMIT ?3",
         selected.join(", "),
         SUMS.map(sum).join(", ")

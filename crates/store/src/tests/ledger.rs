@@ -37,7 +37,7 @@ fn totals(output: u64, nanousd: Option<i64>) -> Option<Totals> {
 /// Day, model, runs, output, effective and priced money.
 async fn costs(store: &Store, by: &[By], since: Option<i64>) -> Vec<String> {
     let since = since.map(|day| Timestamp(day * DAY + DAY - 1));
-    let query = CostsQuery { by: by.to_vec(), since, after: None, limit: 100 };
+    let query = CostsQuery { by: by.to_vec(), since, limit: 100, ..CostsQuery::default() };
     let rows = store.costs(query).await.unwrap();
     rows.iter()
         .map(|row| {
@@ -116,7 +116,8 @@ async fn pages_of_the_books_have_every_row_once_however_they_are_told_apart() {
     for chosen in 0..1_u32 << every.len() {
         let wanted = |n: &usize| chosen & (1 << n) != 0;
         let by: Vec<_> = (0..every.len()).filter(wanted).map(|n| every[n]).collect();
-        let query = CostsQuery { by, since: Some(Timestamp(DAY)), after: None, limit: 100 };
+        let since = Some(Timestamp(DAY));
+        let query = CostsQuery { by, since, limit: 100, ..CostsQuery::default() };
         let whole = store.costs(query.clone()).await.unwrap();
         assert!(!whole.is_empty(), "{query:?}");
         for limit in [1, 2, 100] {

@@ -134,8 +134,8 @@ pub fn cost(row: &CostRow) -> Value {
 pub fn runtime(card: &Card) -> Value {
     json!({
         "name": card.id,
-        "use_when": card.use_when,
-        "dont_use_when": card.dont_use_when,
+        "use_when": card.use_when_short(),
+        "dont_use_when": card.dont_use_when_short(),
         "asks": card.can.permissions,
         "resumes": card.can.resume,
         "tells_dollars": card.reports.dollars != Dollars::None,

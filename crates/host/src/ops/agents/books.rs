@@ -25,7 +25,8 @@ impl Books {
 
     pub async fn open(host: &Host) -> Result<Self, Fault> {
         let since = month(clock::now().wall);
-        let query = CostsQuery { by: vec![By::Agent], since, after: None, limit: COST_ROWS_MAX };
+        let by = vec![By::Agent];
+        let query = CostsQuery { by, since, limit: COST_ROWS_MAX, ..CostsQuery::default() };
         Ok(Self {
             running: host.store().running().await.map_err(stored)?,
             spent: Some(host.store().costs(query).await.map_err(stored)?),
