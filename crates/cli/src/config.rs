@@ -151,13 +151,13 @@ pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
     }
 }
 
-/// Everything to be said about a file, errors first.
-pub fn check(path: &Path, vars: &Vars) -> Result<Vec<Finding>, Fault> {
+/// Everything to be said about a file, errors first. `data` is the directory with imported prices.
+pub fn check(path: &Path, vars: &Vars, data: Option<&Path>) -> Result<Vec<Finding>, Fault> {
     let text = text_of(path)?;
     let mut all = check::findings(&text, vars);
     let reading = read::read(&text);
     all.extend(skills::findings(path, &reading));
-    all.extend(check::unpriced(&reading, host::prices::built_in_has));
+    all.extend(check::unpriced(&reading, |model| host::prices::has_cost_model(model, data)));
     all.sort_by_key(|finding| (finding.level, finding.at));
     Ok(all)
 }

@@ -1,5 +1,6 @@
 //! What a runtime is and can do, as data. What it cannot do is absent from its card.
 
+use crate::money::Billing;
 use crate::plan::Lane;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,25 @@ impl Card {
     pub fn env_names<'v>(&self, value: impl Fn(&str) -> Option<&'v str>) -> Vec<&str> {
         let modes = self.env_modes.iter().filter(|mode| mode.is_on(&value));
         self.env.iter().chain(modes.flat_map(|mode| &mode.env)).map(String::as_str).collect()
+    }
+
+    /// How the account is paid for, as far as that is known before the start: by the kind of login that
+    /// the runtime's own setting names, by a variable of a key or a cloud, else by what the login is.
+    pub fn billing<'v>(
+        &self,
+        value: impl Fn(&str) -> Option<&'v str>,
+        login_kind: Option<&str>,
+    ) -> Option<Billing> {
+        let login = self.login.as_ref()?;
+        let kinds = login.billing_file.as_ref().map(|file| &file.kinds);
+        if let Some(billing) = login_kind.and_then(|kind| kinds?.get(kind)) {
+            return Some(*billing);
+        }
+        let is_set = |name: &String| value(name).is_some_and(|value| !value.trim().is_empty());
+        if login.billed.iter().any(is_set) || self.env_modes.iter().any(|mode| mode.is_on(&value)) {
+            return Some(Billing::Metered);
+        }
+        login.billing
     }
 
     /// Whether a policy can be kept on a lane.
@@ -163,20 +183,42 @@ pub struct Login {
     /// Those variables that are billed by use, whatever subscription there is too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub billed: Vec<String>,
+    /// How a login is paid for, where none of `billed` is set and the runtime itself does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
+    /// The setting of the runtime that says which kind of login it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing_file: Option<BillingFile>,
     /// How to log in.
     pub hint: String,
+}
+
+/// A setting that names the kind of login, and how each kind is paid for. Never a file of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct BillingFile {
+    /// A JSON file: `~` is the home directory.
+    pub path: String,
+    /// JSON pointers to the setting, of which the first one that is found counts.
+    pub pointers: Vec<String>,
+    pub kinds: BTreeMap<String, Billing>,
 }
 
 impl Login {
     /// A login that any of these variables or files is a sign of.
     pub fn seen_by(env: &[&str], files: &[&str], hint: &str) -> Self {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        Self { env: owned(env), files: owned(files), billed: Vec::new(), hint: hint.to_owned() }
+        Self { env: owned(env), files: owned(files), hint: hint.to_owned(), ..Self::default() }
     }
 
     /// The same, with the variables that are billed by use.
     pub fn billed_by(mut self, names: &[&str]) -> Self {
         self.billed = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// The same, with how a login without such a variable is paid for.
+    pub fn paid_by(mut self, billing: Billing) -> Self {
+        self.billing = Some(billing);
         self
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::fault::Code;
 use crate::id::{AskId, RunId};
-use crate::money::{Basis, CostSource, Extra, NanoUsd, Tokens};
+use crate::money::{Basis, Billing, CostSource, Extra, NanoUsd, Tokens};
 pub use crate::permission::PermissionRequest;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
@@ -495,6 +495,9 @@ pub struct Usage {
     pub extras: Vec<Extra>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
+    /// How it is paid for; absent where that is not known, and then it counts as billed by use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
 }
 
 /// How full the model's window is: not spending.
@@ -654,6 +657,8 @@ pub struct RunResult {
     pub signal: Option<i32>,
     pub duration_ms: u64,
     pub totals: Totals,
+    #[serde(flatten)]
+    pub report: RunReport,
     /// Requests of the agent that were denied: by the policy, a person, a timeout, or the agent's own
     /// rules as far as it tells. Absent means none.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -671,6 +676,32 @@ pub struct Totals {
     pub tokens: Tokens,
     #[serde(default)]
     pub effective_nanousd: Option<NanoUsd>,
+}
+
+/// The tokens that an agent reported for a whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunUsage {
+    pub tokens: Tokens,
+    /// As it was last reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+}
+
+/// The tokens, the model and the billing of a whole run, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunReport {
+    /// Null when the agent reported no tokens.
+    #[serde(default)]
+    pub usage: Option<RunUsage>,
+    /// The model that was used: of several the one with the highest spend, else with the most
+    /// tokens, else the first one reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The provider of that model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
 }
 
 /// What the outcome rests on.

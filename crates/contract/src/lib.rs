@@ -37,7 +37,7 @@ pub use command::{Command, Wish};
 pub use event::{Body, Event, Outcome};
 pub use fault::{Code, Fault, Surface};
 pub use id::{AgentId, AskId, CommandId, RunId, TaskId, TokenId};
-pub use money::{NanoUsd, Tokens};
+pub use money::{Billing, NanoUsd, Tokens};
 pub use plan::LaunchPlan;
 pub use reset::Reset;
 pub use speech::{Draft, Signal, Utterance};

@@ -152,6 +152,9 @@ pub struct Adapter {
     pub turn_end: Option<TurnEnd>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_model: Option<String>,
+    /// How the use of its account is paid for; absent is what is found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<crate::Billing>,
     #[serde(default)]
     pub env_compat: Vec<String>,
     #[serde(default)]

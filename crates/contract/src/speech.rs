@@ -6,6 +6,7 @@ use crate::event::{
     Body, Origin, PermissionOption, PermissionRequest, Raw, Remaining, StopReason, Usage,
 };
 use crate::fault::Code;
+use crate::money::Billing;
 use crate::reset::Reset;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
@@ -87,6 +88,15 @@ pub enum Signal {
     /// The model wrote a whole text: unless a call follows, its turn is about to end. Told before the
     /// spending of that answer, so that finished work is not stopped for its last report.
     FinalText,
+    /// The agent named the model of its conversation.
+    Model {
+        model: String,
+    },
+    /// The runtime told how the use of its account is paid for. Never sent for what an agent could
+    /// state of itself: it lifts budgets of dollars.
+    Billing {
+        billing: Billing,
+    },
     /// Spending, as an increment or a total by its basis; already a `usage` draft too.
     Spent(Usage),
     /// The model's provider reported an error; an end of turn after it is no success.

@@ -527,6 +527,7 @@ async fn adopted(
         errand,
         cost_model: state.cost_model,
         quota: state.quota,
+        reported: row.report.clone().unwrap_or_default(),
         share: Share::of(state.fund),
         told: state.told,
         spool,

@@ -17,7 +17,7 @@ use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::seal::{Carry, Seal, SealedEvent};
-use store::{Batch, Follow, LedgerRow, Settle, TraceMark};
+use store::{Batch, Follow, LedgerRow, ReportSoFar, Settle, TraceMark};
 
 /// What waits for the next Batch.
 #[derive(Debug, Default)]
@@ -213,6 +213,7 @@ impl Drive {
             self.words.write(draft, stamp, &mut seq, &mut events);
         }
         let marks = self.intake.as_ref().map_or_else(Marks::default, |intake| intake.marks());
+        let report = self.changed_report();
         let seal = &self.words.seal;
         let host = HostState {
             marks,
@@ -246,12 +247,23 @@ impl Drive {
             run_state: if settle.is_some() { RunState::Settled } else { self.machine.state() },
             pid: self.pid,
             totals: Some(self.machine.totals()),
+            report,
             ledger: booked.into_iter().map(|booked| ledger_row(seal, now, booked)).collect(),
-            model: None,
             session: self.pending.session.take().map(|id| seal.given(&id)),
             settle,
         };
         Made { batch, deeds: Deeds { last_seq: seq - 1, records, effects } }
+    }
+
+    /// What the run reported so far, where that is not what the last Batch had.
+    fn changed_report(&mut self) -> Option<ReportSoFar> {
+        let report = self.machine.report();
+        if report == self.reported {
+            return None;
+        }
+        let (json, billing) = (self.words.seal.json(&report), report.billing);
+        self.reported = report;
+        Some(ReportSoFar { json, billing })
     }
 
     fn settlement(&self, now: Now, result: &RunResult) -> Settle {
@@ -283,6 +295,7 @@ impl Drive {
             message: seal.line(message.as_bytes()),
             turns: u64::from(self.machine.turns()),
             unspent: unspent(result.code, &result.totals),
+            is_included: self.machine.is_included(),
         }
     }
 }

@@ -27,7 +27,7 @@ use crate::trouble::STORE_RETRY;
 use crate::workspace_check::Comparison;
 use crate::{Host, Inner, Shown};
 use contract::event::{
-    Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
+    Body, Lease, LeaseAction, PermissionOption, PermissionRequest, RunReport, Session, ToolUse, Via,
 };
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
@@ -73,6 +73,8 @@ pub struct Drive {
     pub(crate) errand: Option<crate::ops::errand::Errand>,
     pub(crate) cost_model: Option<String>,
     pub(crate) quota: Option<QuotaSource>,
+    /// The tokens, the model and the billing as the last Batch had them.
+    pub(crate) reported: RunReport,
     /// What it shares with other runs: the quota of its account, and budgets.
     pub(crate) share: Share,
     /// Where the agent was told to find the host that started it.
@@ -443,6 +445,10 @@ impl Drive {
         if let Body::Usage(usage) = &mut draft.body {
             self.price(now, usage);
         }
+        if let Body::Session(Session { model: Some(model), .. }) = &draft.body {
+            let signal = Signal::Model { model: model.clone() };
+            self.step(now, Input::Signal(signal));
+        }
         if matches!(draft.body, Body::Quota(_)) && self.quota == Some(QuotaSource::Off) {
             return;
         }
@@ -462,6 +468,7 @@ impl Drive {
 
     fn price(&self, now: Now, usage: &mut contract::event::Usage) {
         self.house.prices.price(usage, self.cost_model.as_deref(), now.wall);
+        usage.billing = self.machine.terms().billing;
     }
 
     pub(crate) fn step(&mut self, now: Now, input: Input) {

@@ -12,6 +12,7 @@ pub mod adoption;
 pub mod aside;
 pub mod audit;
 mod batch;
+mod billing;
 pub mod blocking;
 pub mod chance;
 mod cleanup;

@@ -55,20 +55,27 @@ pub struct Listed {
     pub version: Option<String>,
 }
 
-/// Whether the built-in table has a price for a `provider/model`. Decodes the table, which takes a
-/// moment.
-pub fn built_in_has(model: &str) -> bool {
-    let tokens = contract::Tokens { input_uncached: 1_000, ..contract::Tokens::default() };
-    let asked = price::Asked {
-        provider: None,
-        model,
-        tokens: &tokens,
-        basis: contract::money::Basis::Increment,
-        service_tier: None,
-        at: crate::clock::now().wall,
-    };
+/// Whether a `costModel` has a price in the built-in table or in the one that was imported into this
+/// data directory (if one is given), by its own name or as a family of models. Decodes the tables, which takes a moment.
+pub fn has_cost_model(model: &str, data: Option<&Path>) -> bool {
     // Without a table nothing can be said against a name.
-    Catalogue::load().is_none_or(|built_in| built_in.cost(&asked).is_some())
+    let Some(built_in) = Catalogue::load() else { return true };
+    // A file that cannot be read is told of by `ostler prices list`.
+    let imported = data.and_then(|data| kept(&data.join(FILE)).ok().flatten());
+    let mut usage = Usage {
+        tokens: Some(contract::Tokens { input_uncached: 1_000, ..Default::default() }),
+        ..Usage::default()
+    };
+    let (user, at) = (PriceTable::default(), crate::clock::now().wall);
+    let prices = price::Prices {
+        user: &user,
+        imported: imported.as_deref(),
+        built_in: Some(&built_in),
+        cost_model: Some(model),
+        at,
+    };
+    price::price(&mut usage, &prices);
+    usage.effective_nanousd.is_some()
 }
 
 impl Prices {

@@ -70,11 +70,19 @@ impl Drive {
         };
         let now = clock::now();
         let remaining = self.machine.remaining(now);
+        let is_included = self.machine.is_included();
         let Some(fund) = self.share.fund.as_mut().filter(|_| going) else { return };
         // Asked again when it is next looked at.
         let _ = fund.refresh(&Host { inner: Arc::clone(&self.house) }).await;
-        let Some(more) = fund.wants(&remaining) else { return };
         let whose = (self.run, self.fence);
+        if is_included {
+            match fund.release_dollars(&self.house, whose).await {
+                Ok(drafts) => self.pending.drafts.extend(drafts),
+                // Tried again when it is next looked at; the end of the run gives them back in any case.
+                Err(error) => tracing::warn!(%error, "reserved dollars cannot be given back"),
+            }
+        }
+        let Some(more) = fund.wants(&remaining) else { return };
         match fund.grow(&self.house, whose, more, remaining).await {
             Ok(Ok(remaining)) => {
                 let wish = Wish::Budget { remaining };

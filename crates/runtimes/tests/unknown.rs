@@ -40,6 +40,8 @@ fn ends(signal: &Signal) -> bool {
         | Signal::LimitLifted
         | Signal::Greeted
         | Signal::FinalText
+        | Signal::Model { .. }
+        | Signal::Billing { .. }
         | Signal::Spent(_) => false,
     }
 }

@@ -144,6 +144,20 @@ const RULES: &[(&str, &str)] = &[
                  IS NOT r.totals ->> '$.effective_nanousd'",
     ),
     (
+        "the report of a run agrees with its totals and its billing",
+        "SELECT num || ' report ' || report || ', billing ' || coalesce(billing, 'none') || ', totals '
+             || coalesce(totals, 'none')
+         FROM runs WHERE report IS NOT NULL AND (billing IS NOT report ->> '$.billing'
+             OR coalesce(report ->> '$.usage.tokens.input_uncached', 0)
+                 <> coalesce(totals ->> '$.tokens.input_uncached', 0)
+             OR coalesce(report ->> '$.usage.tokens.cache_read', 0)
+                 <> coalesce(totals ->> '$.tokens.cache_read', 0)
+             OR coalesce(report ->> '$.usage.tokens.cache_write', 0)
+                 <> coalesce(totals ->> '$.tokens.cache_write', 0)
+             OR coalesce(report ->> '$.usage.tokens.output', 0)
+                 <> coalesce(totals ->> '$.tokens.output', 0))",
+    ),
+    (
         "a settled run leaves no state, effect or open reservation",
         "SELECT num || '' FROM runs WHERE state = 'settled' AND (
              num IN (SELECT run FROM states) OR num IN (SELECT run FROM effects)

@@ -135,8 +135,8 @@ impl Holder {
             run_state: RunState::Live,
             pid: Some(42),
             totals: None,
+            report: None,
             ledger: Vec::new(),
-            model: None,
             session: None,
             settle: None,
         }
@@ -158,6 +158,7 @@ impl Holder {
             message: Seal::default().given("it failed"),
             turns: 3,
             unspent: false,
+            is_included: false,
         });
         batch
     }
@@ -187,6 +188,7 @@ impl Holder {
             signal: None,
             duration_ms: 1,
             totals,
+            report: Default::default(),
             denials: 0,
             evidence,
         });

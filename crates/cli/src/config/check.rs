@@ -10,6 +10,7 @@ use super::{log_level, mistaken, placeholder};
 use contract::Code;
 use contract::limits::LEASE_MS_MIN;
 use contract::plan::MCP_TOOL_SEPARATOR;
+use engine::rules::price::plain_members;
 use runtimes::mapped::{Mistake, mistakes};
 use std::collections::BTreeMap;
 
@@ -44,20 +45,31 @@ pub fn findings(text: &str, vars: &BTreeMap<String, String>) -> Vec<Finding> {
 }
 
 /// The cost models without a price, which would leave every run without a cost.
-pub fn unpriced(reading: &Reading, built_in_has: impl Fn(&str) -> bool) -> Vec<Finding> {
+pub fn unpriced(reading: &Reading, has_price: impl Fn(&str) -> bool) -> Vec<Finding> {
     let mut notes = Notes { reading, found: Vec::new() };
     for (name, adapter) in &reading.file.adapters {
         let Some(model) = &adapter.cost_model else { continue };
-        if !reading.file.prices.contains_key(model) && !built_in_has(model) {
+        if !has_own_price(&reading.file, model) && !has_price(model) {
             let hint = format!(
                 "add \"prices\": {{ \"{model}\": {{ \"input\": …, \"output\": … }} }}, in dollars per \
                  million tokens, or import a table that has it"
             );
-            let message = format!("there is no built-in price for '{model}'");
+            let message =
+                format!("there is no price for '{model}', so runs that need it have no cost");
             notes.warning(&format!("adapters.{name}.costModel"), &message, &hint);
         }
     }
     notes.found
+}
+
+/// Whether the file itself prices a `provider/model`, or a model of that family.
+fn has_own_price(file: &File, model: &str) -> bool {
+    let Some((provider, family)) = model.split_once('/') else {
+        return file.prices.contains_key(model);
+    };
+    let prefix = format!("{provider}/");
+    let models = file.prices.keys().filter_map(|key| key.strip_prefix(&prefix));
+    file.prices.contains_key(model) || !plain_members(family, models).is_empty()
 }
 
 /// The file and the mistakes that no file may have.

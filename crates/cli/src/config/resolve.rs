@@ -7,8 +7,8 @@ use super::file::{
 };
 use super::nearest::nearest;
 use super::words::{
-    AdapterType, AuthType, AutoOff, LaneChoice, OnOff, ProjectContext, Protocol, QuotaSource,
-    TurnEnd, Window, Workspace,
+    AdapterType, AuthType, AutoOff, Billing, LaneChoice, OnOff, ProjectContext, Protocol,
+    QuotaSource, TurnEnd, Window, Workspace,
 };
 use super::{command_line, mistaken, placeholder};
 use contract::money::Budget as RunBudget;
@@ -284,6 +284,11 @@ fn adapter(name: &str, from: &Adapter) -> plan::Adapter {
             TurnEnd::Update => plan::TurnEnd::Update,
         }),
         cost_model: from.cost_model.clone(),
+        billing: from.billing.map(|billing| match billing {
+            Billing::Metered => contract::Billing::Metered,
+            Billing::Subscription => contract::Billing::Subscription,
+            Billing::Free => contract::Billing::Free,
+        }),
         env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
         clocks: clocks(from),
         output_bytes_max: from.max_output_bytes.filter(|bytes| *bytes > 0),
@@ -409,6 +414,7 @@ fn bare(name: &str) -> plan::Adapter {
         fallback_models: Vec::new(),
         turn_end: None,
         cost_model: None,
+        billing: None,
         env_compat: Vec::new(),
         clocks: Clocks::default(),
         output_bytes_max: None,

@@ -471,7 +471,7 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
       did you mean "binary": "gemini", "args": ["--acp"]?
 
     Error: invalid_config: adapters.a.colour: unknown key (line 1, column 61)
-      the keys of type http are account, allowInsecure, askTimeoutSec, auth, baseUrl, costModel, env, envCompat, envPassthrough, firstOutputSec, graceSec, lingerSec, maxConcurrent, maxConcurrentSessions, maxOutputBytes, mcp, model, patienceSec, permission, protocol, quota, rotation, silenceSec, skills, timeoutSec, trace, type
+      the keys of type http are account, allowInsecure, askTimeoutSec, auth, baseUrl, billing, costModel, env, envCompat, envPassthrough, firstOutputSec, graceSec, lingerSec, maxConcurrent, maxConcurrentSessions, maxOutputBytes, mcp, model, patienceSec, permission, protocol, quota, rotation, silenceSec, skills, timeoutSec, trace, type
 
     Error: invalid_config: adapters.a.timeoutSec: expected a number or "unlimited", found "10 minutes" (line 1, column 69)
       give a number of seconds, or a duration such as "90s", "10m" or "2h"
@@ -529,10 +529,13 @@ fn cost_model_without_a_price_is_a_warning() {
     let text = r#"{"prices": {"own/m": {"input": 1, "output": 2}}, "adapters": {
         "a": {"type": "process", "binary": "x", "costModel": "nobody/knows"},
         "b": {"type": "process", "binary": "x", "costModel": "own/m"},
-        "c": {"type": "process", "binary": "x", "costModel": "anthropic/claude-sonnet-4-5"}}}"#;
-    let found = check::unpriced(&read::read(text), host::prices::built_in_has);
+        "c": {"type": "process", "binary": "x", "costModel": "anthropic/claude-sonnet-4-5"},
+        "d": {"type": "process", "binary": "x", "costModel": "google/gemini-2.0"},
+        "e": {"type": "process", "binary": "x", "costModel": "own/"}}}"#;
+    let has_price = |model: &str| host::prices::has_cost_model(model, None);
+    let found = check::unpriced(&read::read(text), has_price);
     let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
-    assert_eq!(paths, ["adapters.a.costModel"]);
+    assert_eq!(paths, ["adapters.a.costModel", "adapters.e.costModel"]);
 }
 
 #[test]

@@ -215,9 +215,9 @@ fn one_run(run: &RunView, now: Timestamp) -> String {
         None => "● live".to_owned(),
     };
     let code = run.code.map(|code| format!(" ({})", code.word())).unwrap_or_default();
-    let spent = run
-        .totals
-        .and_then(|totals| figures::cost(totals.effective_nanousd, totals.tokens.total()));
+    let spent = run.totals.and_then(|totals| {
+        figures::paid(totals.effective_nanousd, totals.tokens.total(), run.billing)
+    });
     let spent = spent.map(|spent| format!("  {spent}")).unwrap_or_default();
     let time = figures::duration(run.ended_at.unwrap_or(now).since(run.started_at));
     let instead = run.fallback.as_deref().map(|who| format!("  {}", one_line(who)));

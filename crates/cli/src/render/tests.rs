@@ -6,7 +6,7 @@ mod known_run;
 
 use super::measure::width;
 use super::*;
-use contract::{NanoUsd, Outcome, RunId, Timestamp};
+use contract::{Billing, NanoUsd, Outcome, RunId, Timestamp};
 use serde_json::{Value, json};
 
 fn event(body: Value) -> Event {
@@ -367,7 +367,8 @@ fn runs_are_a_table() {
         outcome,
         place: None,
         duration_ms: 1_300 * n as u64,
-        tokens,
+        tokens: Some(tokens).filter(|tokens| *tokens > 0),
+        billing: None,
         effective_nanousd: cost.map(NanoUsd),
         prompt: prompt.to_owned(),
         dir: "/srv/uu/project".to_owned(),
@@ -387,6 +388,11 @@ fn runs_are_a_table() {
             agent: "an-agent-with-a-long-name".into(),
             ..row(9, Some(Outcome::Failed), 0, None, "x")
         },
+        RunRow {
+            billing: Some(Billing::Subscription),
+            ..row(10, Some(Outcome::Succeeded), 99, Some(4_200_000), "y")
+        },
+        RunRow { tokens: Some(0), ..row(11, Some(Outcome::Succeeded), 0, Some(0), "z") },
     ];
     let now = Timestamp(1_000_000);
     let table = runs_table(&rows, now, 100, Colour::Off);

@@ -132,6 +132,9 @@ pub struct Adapter {
     /// The `provider/model` whose price is used when the agent's own model is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_model: Option<String>,
+    /// How the account is paid for; without it, what the runtime or its login tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
     /// Wall time of a run; 0 is the default of two hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_sec: Option<Patience>,

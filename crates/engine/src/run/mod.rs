@@ -29,10 +29,10 @@ use contract::amount::span;
 use contract::command::{Command, Wish};
 use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
-    StopReason, Stream, Totals, UserText,
+    RunReport, StopReason, Stream, Totals, UserText,
 };
 use contract::speech::{Draft, Ending, Limited, Signal, ToolAnswer, ToolCall, Utterance};
-use contract::{Code, RunState, Timestamp};
+use contract::{Billing, Code, RunState, Timestamp};
 use denials::Denials;
 use end::{Graces, Reached, Said, Stdin, StopHeld, Stopped};
 use ledger::{Standing, Used};
@@ -329,6 +329,29 @@ impl Machine {
         self.ledger.totals()
     }
 
+    /// The tokens, the model and the billing of the run, as far as they are known.
+    pub fn report(&self) -> RunReport {
+        RunReport { billing: self.terms.billing, ..self.ledger.report() }
+    }
+
+    /// Whether nothing is billed for what this run uses.
+    pub fn is_included(&self) -> bool {
+        self.terms.billing.is_some_and(Billing::is_included)
+    }
+
+    /// Takes the first word on how the account is paid for. What is included is not held against the
+    /// dollars of shared budgets; the run's own budget stays, at list price.
+    fn take_billing(&mut self, billing: Billing) {
+        if self.terms.billing.is_some() {
+            return;
+        }
+        self.terms.billing = Some(billing);
+        if billing.is_included() {
+            self.terms.budget.nanousd = self.terms.own_nanousd;
+            self.terms.must_count.dollars &= self.terms.own_nanousd.is_some();
+        }
+    }
+
     /// What is left of each limit of the run, time included.
     pub fn remaining(&self, now: Now) -> Remaining {
         let remaining = self.standing(now).remaining;
@@ -457,6 +480,8 @@ impl Machine {
                 self.demand_usage(now, out);
             }
             Signal::FinalText => self.turns.is_ending = true,
+            Signal::Model { model } => self.ledger.name_model(&model),
+            Signal::Billing { billing } => self.take_billing(billing),
             Signal::ToolClosed { tool_call_id, denied } => {
                 if denied {
                     self.count_denial(Some(&tool_call_id));

@@ -216,6 +216,7 @@ impl Yard {
             signal: None,
             duration_ms: 1,
             totals,
+            report: Default::default(),
             denials: 0,
             evidence,
         };

@@ -126,6 +126,7 @@ impl Resolved {
             runtime: adapter.runtime.clone(),
             provider: None,
             account: adapter.account.clone(),
+            billing: adapter.billing,
             cwd,
         };
         Self { candidate, named }

@@ -155,6 +155,8 @@ mod tests {
             effective_nanousd: None,
             priced_nanousd: None,
             unpriced: true,
+            included_nanousd: Default::default(),
+            billed_nanousd: None,
         };
         let by = [By::Model, By::Day, By::Adapter];
         let named = behind(&place(&row), &by).unwrap();

@@ -17,6 +17,7 @@ use super::snapshot;
 use super::tool::{self, Bench, TaskSheet};
 use crate::abroad::Abroad;
 use crate::batch::{Made, Words};
+use crate::billing;
 use crate::blocking::{self, Bulkhead};
 use crate::drive::{self, Again, Drive, Ending, Handing};
 use crate::environment::{self, Reserved};
@@ -216,6 +217,7 @@ pub(super) async fn drive_again(
     row: &RunRow,
 ) -> Result<Drive, Fault> {
     let (request, adapter) = request.completed(host).await?;
+    let adapter = billing::found_out(host, &request, adapter).await;
     let identity = Identity {
         task: row.task,
         fence: row.fence,
@@ -353,6 +355,7 @@ async fn begin_new(
         return Err(trouble.fault());
     }
     let (request, adapter) = request.completed(host).await?;
+    let adapter = billing::found_out(host, &request, adapter).await;
     let mut around = within::look(host, &request.agent, &adapter, in_line).await?;
     agents::may_run(&request.agent, around.rows.agent.as_ref())?;
     let mut identity = identity(host, &request, run);
@@ -588,6 +591,7 @@ fn drive(
         errand: identity.errand.clone(),
         cost_model: checked.adapter.cost_model,
         quota: checked.adapter.quota,
+        reported: Default::default(),
         share: Default::default(),
         told: Some(house.address().to_owned()),
         spool: house.data.spool(identity.run, ATTEMPT),

@@ -144,7 +144,7 @@ impl Runtime for Claude {
                     "run `claude` and type /login; on macOS the keychain holds it, which is not \
                      looked into",
                 )
-                .billed_by(&["ANTHROPIC_API_KEY"]),
+                .billed_by(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]),
             ),
             env_modes: env_modes(),
             handshake: Some(Handshake {

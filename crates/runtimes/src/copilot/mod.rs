@@ -19,7 +19,7 @@ use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Can, CardEvidence, Login, Mcp, Reports, Retries, Told};
 use contract::plan::StdinMode;
-use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use contract::{Billing, Card, Code, Fault, LaunchPlan, Policy};
 use dialect::State;
 use serde_json::json;
 
@@ -107,11 +107,15 @@ impl Runtime for Copilot {
                 ..REPORTS
             },
             can: Can { resume: true, compaction: true, mcp: Mcp::Http, ..CAN },
-            login: Some(Login::seen_by(
+            login: Some(
+                Login::seen_by(
                 &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL"],
                 &["${COPILOT_HOME:-~/.copilot}/config.json"],
                 "run `copilot login`, or name a provider of your own by COPILOT_PROVIDER_BASE_URL",
-            )),
+            )
+                .billed_by(&["COPILOT_PROVIDER_BASE_URL"])
+                .paid_by(Billing::Subscription),
+            ),
             ..PRODUCT.card(POLICIES.rows())
         }
     }

@@ -17,7 +17,7 @@ use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Can, Login, Model, Retries};
 use contract::plan::StdinMode;
-use contract::{Card, Code, Fault, LaunchPlan};
+use contract::{Billing, Card, Code, Fault, LaunchPlan};
 use dialect::State;
 
 /// Headless, with every line as JSON. A directory that nobody trusted before is refused without
@@ -66,11 +66,15 @@ impl Runtime for CursorAgent {
         Card {
             models: vec![Model { id: "auto".to_owned(), label: "chosen by Cursor".to_owned() }],
             can: Can { resume: true, api: false, ..CAN },
-            login: Some(Login::seen_by(
-                &["CURSOR_API_KEY"],
-                &["~/.config/cursor/auth.json"],
-                "run `cursor-agent login`",
-            )),
+            login: Some(
+                Login::seen_by(
+                    &["CURSOR_API_KEY"],
+                    &["~/.config/cursor/auth.json"],
+                    "run `cursor-agent login`",
+                )
+                // A key of Cursor's belongs to the same plan as the login.
+                .paid_by(Billing::Subscription),
+            ),
             ..PRODUCT.card(POLICIES.rows())
         }
     }

@@ -17,9 +17,11 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, CardEvidence, EnvMode, Login, Model, Reports, Retries, Skills, Told};
+use contract::card::{
+    BillingFile, Can, CardEvidence, EnvMode, Login, Model, Reports, Retries, Skills, Told,
+};
 use contract::plan::StdinMode;
-use contract::{Card, Code, Fault, LaunchPlan};
+use contract::{Billing, Card, Code, Fault, LaunchPlan};
 use dialect::State;
 
 /// Headless, an unknown folder is refused unless this says that it is meant.
@@ -108,14 +110,15 @@ impl Runtime for Gemini {
                 "GOOGLE_GENAI_USE_VERTEXAI",
                 &["CLOUDSDK_CONFIG", "GOOGLE_CLOUD_QUOTA_PROJECT"],
             )],
-            login: Some(
-                Login::seen_by(
+            login: Some(Login {
+                billing_file: Some(kinds_of_login()),
+                ..Login::seen_by(
                     &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
                     &["~/.gemini/oauth_creds.json"],
                     "run `gemini` and choose how to log in, or set GEMINI_API_KEY",
                 )
-                .billed_by(&["GEMINI_API_KEY"]),
-            ),
+                .billed_by(&["GEMINI_API_KEY"])
+            }),
             ..PRODUCT.card(POLICIES.rows())
         }
     }
@@ -170,4 +173,21 @@ fn models() -> Vec<Model> {
         ("gemini-3.1-pro-preview", "Gemini 3.1 Pro (preview)"),
     ];
     rows.map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() }).into()
+}
+
+/// The setting that names the kind of login. A login with a Google account has a free tier or a
+/// subscription, and nothing is billed by use.
+fn kinds_of_login() -> BillingFile {
+    let kinds = [
+        ("oauth-personal", Billing::Free),
+        ("login-with-google", Billing::Free),
+        ("gemini-api-key", Billing::Metered),
+        ("vertex-ai", Billing::Metered),
+        ("cloud-shell", Billing::Metered),
+    ];
+    BillingFile {
+        path: "~/.gemini/settings.json".to_owned(),
+        pointers: launch::words(&["/security/auth/selectedType", "/selectedAuthType"]),
+        kinds: kinds.map(|(kind, billing)| (kind.to_owned(), billing)).into(),
+    }
 }

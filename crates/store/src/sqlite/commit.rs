@@ -11,7 +11,7 @@ use crate::batch::{Batch, Committed, Settle};
 use crate::error::Error;
 use crate::feed::Hint;
 use crate::seal::Sealed;
-use contract::{NanoUsd, RunState, TaskId, TaskState, Timestamp};
+use contract::{Billing, RunState, TaskId, TaskState, Timestamp};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
@@ -121,8 +121,9 @@ pub(super) fn advance(
     let advanced = connection
         .prepare_cached(
             "UPDATE runs SET head_seq = ?4, state = ?5, pid = coalesce(?6, pid),
-                             totals = coalesce(?7, totals), model = coalesce(?8, model),
-                             native_session = coalesce(?9, native_session)
+                             totals = coalesce(?7, totals), report = coalesce(?8, report),
+                             billing = coalesce(?9, billing),
+                             native_session = coalesce(?10, native_session)
              WHERE num = ?1 AND fence = ?2 AND head_seq = ?3 AND state <> 'settled'",
         )?
         .execute(params![
@@ -133,7 +134,8 @@ pub(super) fn advance(
             state,
             batch.pid,
             totals,
-            batch.model,
+            batch.report.as_ref().map(|report| report.json.text()),
+            batch.report.as_ref().and_then(|report| report.billing).map(Billing::word),
             batch.session.as_ref().map(crate::seal::Sealed::text),
         ])?;
     one(advanced, batch)
@@ -211,9 +213,8 @@ pub(super) fn settle(
         ])?;
     one(settled, batch)?;
     let state = end_task(connection, batch, held, end)?;
-    // An unpriced run keeps the dollars set aside for it: unknown is not free.
     let totals = batch.totals.unwrap_or_default();
-    let paid = totals.effective_nanousd.or(end.unspent.then_some(NanoUsd(0)));
+    let paid = end.billed(&totals);
     connection
         .prepare_cached(
             "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4,

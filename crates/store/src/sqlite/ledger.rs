@@ -118,8 +118,15 @@ const SUMS: [&str; 6] =
 
 /// A sum that cannot overflow; below nine million dollars it is exact to the nano-dollar.
 fn sum(column: &str) -> String {
-    format!("CAST(total(l.{column}) AS INTEGER)")
+    sum_of(&format!("l.{column}"))
 }
+
+fn sum_of(amount: &str) -> String {
+    format!("CAST(total({amount}) AS INTEGER)")
+}
+
+/// Whether a row of the ledger is of an account for whose use nothing is billed.
+const INCLUDED: &str = "(r.billing IS NOT NULL AND r.billing IN ('subscription', 'free'))";
 
 /// What was spent, told apart by some of day, agent, adapter and model, in that order.
 pub(super) fn costs(connection: &Connection, query: CostsQuery) -> Result<Vec<CostRow>, Error> {
@@ -140,12 +147,14 @@ pub(super) fn costs(connection: &Connection, query: CostsQuery) -> Result<Vec<Co
     };
     // Only our own words go into the text; what is asked for comes by parameters.
     let sql = format!(
-        "SELECT {}, count(DISTINCT l.run), {}, max(l.priced), max(l.unpriced)
+        "SELECT {}, count(DISTINCT l.run), {}, max(l.priced), max(l.unpriced),
+             {}, max(l.unpriced AND NOT {INCLUDED})
          FROM ledger l JOIN runs r ON r.num = l.run
          WHERE l.day BETWEEN ?1 AND ?2 AND {behind}
          GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4 LIMIT ?3",
         selected.join(", "),
-        SUMS.map(sum).join(", ")
+        SUMS.map(sum).join(", "),
+        sum_of(&format!("iif({INCLUDED}, l.nanousd, 0)"))
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(given), cost_row)?;
@@ -181,6 +190,10 @@ fn cost_row(row: &Row<'_>) -> rusqlite::Result<CostRow> {
     let reasoning = count(row.get(9)?);
     let paid = NanoUsd(row.get(10)?);
     let (priced, unpriced): (bool, bool) = (row.get(11)?, row.get(12)?);
+    let included = NanoUsd(row.get(13)?);
+    let is_billed_unpriced: bool = row.get(14)?;
+    // A row without either has its price in a total of another row.
+    let billed = (priced || unpriced).then(|| paid.saturating_sub(included));
     Ok(CostRow {
         day: day.map(|day| Timestamp(day * DAY_MS).to_string().chars().take(10).collect()),
         agent: row.get(1)?,
@@ -197,5 +210,7 @@ fn cost_row(row: &Row<'_>) -> rusqlite::Result<CostRow> {
         effective_nanousd: (priced && !unpriced).then_some(paid),
         priced_nanousd: priced.then_some(paid),
         unpriced,
+        included_nanousd: included,
+        billed_nanousd: billed.filter(|_| !is_billed_unpriced),
     })
 }

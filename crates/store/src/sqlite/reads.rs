@@ -17,7 +17,7 @@ use uuid::Uuid;
 const RUN: &str =
     "SELECT id, task, fence, state, holder, lease_expires_at, head_seq, agent, adapter,
     runtime, cwd, model, prompt_preview, pid, started_at, totals, ended_at, outcome, code, message,
-    native_session, fallback FROM runs";
+    native_session, fallback, report FROM runs";
 
 pub(super) const TASK: &str =
     "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
@@ -469,6 +469,9 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         message: row.get(19)?,
         native_session: row.get(20)?,
         fallback: row.get(21)?,
+        report: row
+            .get::<_, Option<String>>(22)?
+            .and_then(|report| serde_json::from_str(&report).ok()),
     })
 }
 

@@ -78,7 +78,7 @@ impl Books {
     fn spent(&self, name: &str) -> Option<NanoUsd> {
         let spent = self.spent.as_ref()?;
         let row = spent.iter().find(|row| row.agent.as_deref() == Some(name));
-        row.map_or(Some(NanoUsd(0)), |row| row.effective_nanousd)
+        row.map_or(Some(NanoUsd(0)), |row| row.billed_nanousd)
     }
 }
 

@@ -110,6 +110,8 @@ pub(super) fn terms(
     Terms {
         greeting,
         budget,
+        billing: checked.adapter.billing,
+        own_nanousd: request.own_budget.nanousd,
         budget_best_effort: counted.best_effort,
         must_count,
         usage_is_uncertain: checked.runtime.card().reports.usage == Told::ByAgent,
