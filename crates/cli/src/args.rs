@@ -12,7 +12,7 @@ mod task;
 mod values;
 
 pub use agents::{AgentKeys, AgentName, Agents, Costs, Prices, Quotas, QuotasWhat};
-pub use build::{Conformance, Courier, Judged, JudgedAcp, JudgedHttp, Record};
+pub use build::{Conformance, Courier, Judged, JudgedAcp, JudgedAgent, JudgedHttp, Record};
 pub use run::Run;
 pub use runs::{
     Answer, Apply, LiveRun, OneRun, Replay, RunToDelete, Runs, RunsVerb, Say, Show, Stop,

@@ -151,6 +151,11 @@ pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
     }
 }
 
+/// The mistakes of form in a text.
+pub fn formed(text: &str) -> Vec<Finding> {
+    check::formed(text).1
+}
+
 /// Everything to be said about a file, errors first. `data` is the directory with imported prices.
 pub fn check(path: &Path, vars: &Vars, data: Option<&Path>) -> Result<Vec<Finding>, Fault> {
     let text = text_of(path)?;

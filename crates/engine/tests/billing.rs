@@ -56,7 +56,7 @@ fn included_use_is_held_by_the_own_budget_alone() {
         ("no price, billed", false, None, None, None, true),
     ] {
         let mut machine = begun(own, known);
-        for signal in signal {
+        if let Some(signal) = signal {
             machine.step(NOW, Input::Signal(signal), &mut Vec::new());
         }
         spend(&mut machine, paid);

@@ -422,6 +422,12 @@ impl Drive {
         if let Some(unkept) = &mut self.blind {
             *unkept += unseal(out);
         }
+        // Usage that came with it is marked by it.
+        for signal in &out.signals {
+            if let Signal::Billing { .. } = signal {
+                self.step(now, Input::Signal(signal.clone()));
+            }
+        }
         for hello in self.abroad.hellos(&out.signals) {
             self.draft(now, hello);
         }

@@ -7,6 +7,7 @@
 
 pub mod account;
 pub mod acp;
+pub mod adapter_judge;
 pub mod aider;
 mod card;
 pub mod claude;

@@ -137,6 +137,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "ostler conformance process -- ./my-agent",
         "ostler conformance acp -- my-agent --acp",
     ]),
+    ("conformance agent", &[
+        "ostler conformance agent my-agent",
+        "ostler conformance agent my-agent --timeout 1m --json",
+    ]),
     ("conformance process", &[
         "ostler conformance process -- ./my-agent",
         "ostler conformance process --patience 10s -- python3 agent.py",

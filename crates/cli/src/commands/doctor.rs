@@ -78,7 +78,12 @@ fn names(config: &Config) -> Vec<String> {
     names
 }
 
-async fn look(context: &Context, practice: &Practice, config: &Config, name: &str) -> Diagnosis {
+pub(super) async fn look(
+    context: &Context,
+    practice: &Practice,
+    config: &Config,
+    name: &str,
+) -> Diagnosis {
     match patient(config, name) {
         Ok(patient) => {
             let Diagnosis { adapter_type, mut checks, tested_at, .. } =

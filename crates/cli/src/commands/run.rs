@@ -372,7 +372,7 @@ fn flags(args: &args::Run) -> Flags {
     }
 }
 
-fn request(
+pub(super) fn request(
     context: &Context,
     resolved: Resolved,
     prompt: String,

@@ -92,7 +92,11 @@ pub fn costs_total(rows: &[CostRow]) -> String {
     let included = included.filter(|_| rows.iter().any(has_included));
     let included =
         included.map(|amount| format!(" · {} included (list price)", figures::money(amount)));
-    let (tokens, paid) = (figures::tokens(tokens), money(paid, unpriced));
+    let paid = match (paid, unpriced, &included) {
+        (None, false, Some(_)) => "nothing billed".to_owned(),
+        _ => money(paid, unpriced),
+    };
+    let tokens = figures::tokens(tokens);
     format!("total {tokens} · {paid}{}", included.unwrap_or_default())
 }
 
@@ -274,6 +278,8 @@ mod tests {
         2026-11-15  no-price     2      10      –  unpriced
         total 40 tokens · $6.00 · $4.00 included (list price)
         ");
+        let total = costs_total(&rows[1..2]);
+        assert_eq!(total, "total 10 tokens · nothing billed · $3.00 included (list price)");
     }
 
     #[test]

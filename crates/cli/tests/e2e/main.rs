@@ -24,6 +24,7 @@ mod budgets;
 mod burst;
 mod conformance;
 mod conformance_acp;
+mod conformance_agent;
 mod console;
 mod damage;
 mod deaths;

@@ -320,7 +320,7 @@ fn the_own_budget_of_a_run_holds_at_list_price() {
     let ostler = Ostler::new();
     ostler.instance.write_config(&format!(
         r#"{{ "adapters": {{ "plan": {{ "type": "process", "binary": "{}", "billing": "subscription",
-              "args": ["--step-cost", {}, "--steps", "50"] }} }} }}"#,
+              "args": ["--step-asks", "--step-cost", {}, "--steps", "50"] }} }} }}"#,
         testkit::fake_agent().display(),
         Value::from(KNOWN)
     ));
@@ -349,4 +349,50 @@ fn a_family_is_priced_as_its_plain_member() {
     let checked = ostler.says(&["config", "check"]);
     assert_eq!(checked.code, 0, "{checked:#?}");
     assert!(!checked.stdout.contains("costModel"), "{checked:#?}");
+}
+
+/// A stand-in for Claude Code that prints a recording, with this source of its key.
+fn claude(ostler: &Ostler, key_source: &str) -> std::path::PathBuf {
+    let recording =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../runtimes/src/claude/recordings/hello.ndjson");
+    let path = ostler.instance.root().join(format!("claude-{key_source}"));
+    let script = format!(
+        "#!/bin/sh\nsed 's/\"apiKeySource\":\"ANTHROPIC_API_KEY\"/\"apiKeySource\":\"{key_source}\"/' {recording}\n"
+    );
+    std::fs::write(&path, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).unwrap();
+    path
+}
+
+#[test]
+fn a_login_that_the_runtime_tells_is_included() {
+    let ostler = Ostler::new();
+    let adapter = |key_source: &str| {
+        let binary = claude(&ostler, key_source).display().to_string();
+        serde_json::json!({ "type": "cli", "runtime": "claude", "binary": binary })
+    };
+    let config = serde_json::json!({
+        "budgets": [{ "window": "day", "usd": 0.01 }],
+        "adapters": { "plan": adapter("none"), "key": adapter("apiKeyHelper") },
+    });
+    ostler.instance.write_config(&config.to_string());
+    for _ in 0..2 {
+        let events = ostler.events(&["run", "plan", "x", "--json", "--permission=allow-all"]);
+        let told = result(&events);
+        assert_eq!(
+            (&told["outcome"], &told["billing"], &told["model"]),
+            (&"succeeded".into(), &"subscription".into(), &"claude-opus-5-5".into()),
+            "{told}"
+        );
+        assert_eq!(told["totals"]["effective_nanousd"], 59_418_000, "the list price is known");
+        assert_eq!(usage(&events)["billing"], "subscription");
+    }
+    let budgets = ostler.says(&["costs"]).stdout;
+    assert!(budgets.contains("$0.00"), "nothing of the day's budget is used: {budgets}");
+
+    let events = ostler.says(&["run", "key", "x", "--json", "--permission=allow-all"]).events();
+    assert_eq!(result(&events)["billing"], "metered");
+    let refused = ostler.says(&["run", "key", "x", "--json", "--permission=allow-all"]);
+    assert_eq!(refused.code, 7, "the same use is billed by a key: {refused:#?}");
 }

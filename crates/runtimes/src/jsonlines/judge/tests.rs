@@ -27,7 +27,7 @@ fn report(paper: &Paper) -> String {
     let recordings: Vec<_> = scenes.map(|scene| play(scene, paper)).into();
     let mut report = String::new();
     for finding in judge(&recordings) {
-        let Finding { point, verdict, scene, line, text, why, more } = finding;
+        let Finding { point, verdict, scene, line, text, why, more, hint: _ } = finding;
         if verdict == Verdict::Pass {
             continue;
         }

@@ -82,6 +82,7 @@ impl Book {
                 text: None,
                 why,
                 more: offences.map_or(0, |offences| offences.len().saturating_sub(1)),
+                hint: None,
             }
         };
         POINTS.iter().map(finding).collect()
