@@ -2,9 +2,9 @@
 //! else by the runtime's own setting, variables and card (`Card::billing`). Reads one settings file of
 //! the user and never a secret. What is not found out here the runtime may tell during the run.
 
-use crate::ops::run::RunRequest;
 use crate::Host;
 use crate::blocking::{self, Bulkhead};
+use crate::ops::run::RunRequest;
 use contract::card::BillingFile;
 use contract::limits::CONFIG_BYTES_MAX;
 use contract::plan::Adapter;

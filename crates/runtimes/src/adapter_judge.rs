@@ -101,7 +101,9 @@ pub struct Broken {
 pub struct Played {
     pub scene: Scene,
     /// The events as they were sent, one on each line.
-    pub lines: Vec<Heard>,
+    lines: Vec<Heard>,
+    /// The same from their kind on: a report shows the beginning of a line, which is all envelope.
+    shown: Vec<Heard>,
     /// Why the run was not started, if it was not.
     pub refused: Option<(Code, String)>,
     /// Why the scene could not be played at all.
@@ -125,6 +127,7 @@ impl Played {
         Self {
             scene,
             lines: Vec::new(),
+            shown: Vec::new(),
             refused: None,
             skipped: None,
             cwd: String::new(),
@@ -138,6 +141,19 @@ impl Played {
 
     pub fn skipped(scene: Scene, why: &'static str) -> Self {
         Self { skipped: Some(why), ..Self::new(scene) }
+    }
+
+    /// Takes the next event of the run.
+    pub fn hear(&mut self, line: Heard) {
+        const KIND: &[u8] = br#""kind":"#;
+        let from = line.bytes.windows(KIND.len()).position(|part| part == KIND).unwrap_or(0);
+        self.shown.push(Heard { bytes: line.bytes[from..].to_vec(), ..line });
+        self.lines.push(line);
+    }
+
+    /// The first event, which names the run.
+    pub fn first(&self) -> Option<Event> {
+        serde_json::from_slice(&self.lines.first()?.bytes).ok()
     }
 
     fn events(&self) -> impl Iterator<Item = (usize, Event)> {
@@ -160,7 +176,7 @@ impl Place for Played {
     }
 
     fn lines(&self) -> &[Heard] {
-        &self.lines
+        &self.shown
     }
 }
 

@@ -12,7 +12,7 @@ use crate::hosting::{OWN_PROGRAM, Place, Purpose};
 use crate::way::Way;
 use contract::card::Told;
 use contract::diagnosis::CheckLevel;
-use contract::event::{Body, EndEvidence, Event, Evidence, Origin, Outcome, RunResult};
+use contract::event::{Body, EndEvidence, Evidence, Origin, Outcome, RunResult};
 use contract::state::Review;
 use contract::{Code, Fault, RunId, RunState, TaskState, Wish, limits};
 use futures::StreamExt as _;
@@ -297,7 +297,7 @@ impl Stage<'_> {
                 }
             };
             if scene == Scene::Answer && played.native_session.is_some() {
-                first = run_of(&played);
+                first = played.first().map(|event| event.run_id);
             }
             trial.played.push(played);
             // What cannot be told of a scene must not hide what its points say.
@@ -409,7 +409,7 @@ impl Stage<'_> {
                 patience.as_mut().reset(tokio::time::Instant::now() + WORKS);
             }
             let bytes = received.bytes;
-            played.lines.push(Heard { at_ms: now_ms.saturating_sub(begun_ms), bytes, ended: true });
+            played.hear(Heard { at_ms: now_ms.saturating_sub(begun_ms), bytes, ended: true });
             if event.is_ok_and(|event| matches!(event.body, Body::Result(_))) {
                 played.stopped_ms = stopped_at_ms.map(|at_ms| now_ms.saturating_sub(at_ms));
                 break;
@@ -537,12 +537,6 @@ async fn seed(data: &Path, head: RunHead) -> Result<RunId, store::Error> {
         .await?;
     store.close().await;
     Ok(run)
-}
-
-/// The id of a run, from its events.
-fn run_of(played: &Played) -> Option<RunId> {
-    let first = played.lines.first()?;
-    serde_json::from_slice::<Event>(&first.bytes).ok().map(|event| event.run_id)
 }
 
 /// How many processes of a run are still there. The last of them may be about to go.
