@@ -119,7 +119,8 @@ limits! {
     ROTATION_MS: u64 = 72 * 3600 * 1000;
     /// One line of an agent's output.
     LINE_BYTES_MAX: usize = 64 * MIB;
-    /// Above this a line is kept in the spool and not in memory.
+    /// Of an unfinished line that is longer only the head is held in memory; it is read back from the
+    /// spool once it is whole.
     LINE_BYTES_HELD_MAX: usize = MIB;
     /// What is kept of one line in the trace.
     TRACE_LINE_BYTES_MAX: usize = MIB;
@@ -462,6 +463,6 @@ limits! {
     LOG_LINES_QUEUED_MAX: usize = 4_096;
     /// How long a process that exits waits until its log is written.
     LOG_FLUSH_MS: u64 = 1_000;
-    /// How deep JSON of an agent may nest before it is kept as text.
-    JSON_DEPTH_MAX: usize = 128;
+    /// How deep a JSON value of an agent may nest in an event before it is kept as text.
+    JSON_DEPTH_MAX: usize = 96;
 }

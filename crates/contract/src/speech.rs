@@ -6,6 +6,7 @@ use crate::event::{
     Body, Origin, PermissionOption, PermissionRequest, Raw, Remaining, StopReason, Usage,
 };
 use crate::fault::Code;
+use crate::known::{self, Known};
 use crate::reset::Reset;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
@@ -169,6 +170,7 @@ pub enum ToolAnswer {
     Value(Value),
     #[schemars(with = "ToolError")]
     Error {
+        #[serde(deserialize_with = "known::word")]
         code: Code,
         message: String,
     },
@@ -178,6 +180,7 @@ pub enum ToolAnswer {
 // A type of its own, so that schemas name it: generators of clients make up names, even one twice.
 #[derive(JsonSchema)]
 pub struct ToolError {
+    #[schemars(with = "Known<Code>")]
     pub code: Code,
     pub message: String,
 }

@@ -28,7 +28,7 @@ use crate::workspace_check::{self, Comparison};
 use crate::{Host, clock, keepsake};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
-use contract::{Code, Draft, Event, Fault, RunId, limits};
+use contract::{Code, Draft, Event, Fault, RunId, RunState, limits};
 use engine::rules::lease::Lease;
 use engine::rules::resume::{self, Again};
 use engine::{Effect, Input, Machine, Terms};
@@ -194,6 +194,13 @@ async fn take_over(
     until_ms: Option<u64>,
     prepared: Prepared,
 ) -> Result<(), Fault> {
+    if row.state == RunState::Unknown {
+        tracing::warn!(
+            run = %row.id,
+            "the state of the run is a word of a newer version; the run is left to that version"
+        );
+        return Ok(());
+    }
     // Whoever has the right goes on with the run.
     let Some(_right) = host.inner.begin_take_over(row.id) else { return Ok(()) };
     if host.inner.is_here(row.id) {
@@ -632,7 +639,10 @@ pub(crate) fn restore(
     seal: &Seal,
     runtime: &dyn Runtime,
 ) -> Option<(Machine, Box<dyn Dialect>, HostState)> {
-    let machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
+    let machine: Machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
+    if machine.state() == RunState::Unknown {
+        return None;
+    }
     let dialect = runtime.restore(&seal.unheld(&point.dialect)).ok()?;
     let host = serde_json::from_slice(&seal.unheld(&point.host)).ok()?;
     Some((machine, dialect, host))

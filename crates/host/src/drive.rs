@@ -595,7 +595,8 @@ impl Drive {
                 Wish::Stop { .. }
                 | Wish::Answer { .. }
                 | Wish::ToolResult { .. }
-                | Wish::Budget { .. } => false,
+                | Wish::Budget { .. }
+                | Wish::Unknown => false,
             };
             if waits {
                 continue;
@@ -722,7 +723,8 @@ impl Drive {
                 | Wish::Interrupt
                 | Wish::Answer { .. }
                 | Wish::ToolResult { .. }
-                | Wish::Budget { .. } => continue,
+                | Wish::Budget { .. }
+                | Wish::Unknown => continue,
             };
             self.stop(reason, farewell_ms, term_ms);
             return true;

@@ -299,7 +299,7 @@ fn ended(
 ) -> Option<Notice> {
     let bad = match outcome {
         Outcome::Failed | Outcome::TimedOut | Outcome::Lost => true,
-        Outcome::Succeeded | Outcome::Cancelled => false,
+        Outcome::Succeeded | Outcome::Cancelled | Outcome::Unknown => false,
     };
     match code {
         Some(code @ Code::BudgetExceeded) => Some(Notice::Limit {

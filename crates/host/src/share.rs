@@ -66,7 +66,7 @@ impl Drive {
     async fn grow_fund(&mut self) {
         let going = match self.machine.state() {
             RunState::Planned | RunState::Live => true,
-            RunState::Stopping | RunState::Settled => false,
+            RunState::Stopping | RunState::Settled | RunState::Unknown => false,
         };
         let now = clock::now();
         let remaining = self.machine.remaining(now);

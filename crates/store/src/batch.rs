@@ -162,7 +162,7 @@ impl Settle {
         use TaskState::*;
         match (recalled, self.task_state) {
             (true, Queued | Waiting | Failed | Cancelled) => Cancelled,
-            (true, state @ (Running | Review | Done)) | (false, state) => state,
+            (true, state @ (Running | Review | Done | Unknown)) | (false, state) => state,
         }
     }
 }
@@ -233,8 +233,9 @@ impl TaskMove {
             Waiting => matches!(self.to, Queued | Waiting | Cancelled | Failed),
             Review => matches!(self.to, Done | Queued | Cancelled | Failed),
             Failed => self.to == Queued,
-            Running | Done | Cancelled => false,
+            Running | Done | Cancelled | Unknown => false,
         };
+        let may = may && self.to != Unknown;
         let for_slot = self.to == Waiting && self.waiting_for == Some(WaitingFor::Pool);
         match may {
             false => Some("no task may"),

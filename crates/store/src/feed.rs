@@ -13,8 +13,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 
-/// A wake-up that got lost is made good after this long.
-const FALLBACK_POLL: Duration = Duration::from_secs(2);
+/// How long a waiter sleeps at most. Every commit wakes those who wait for its run, so this is no
+/// way of hearing of events: it is for a store that fails while they wait, of which no commit tells.
+const FALLBACK_POLL: Duration = Duration::from_secs(30);
 /// Hints that wait for one subscriber; older ones are dropped and it is told so.
 const HINTS_MAX: usize = 256;
 /// Topics nobody waits for any more are swept when there are this many.

@@ -105,7 +105,8 @@ impl Totals {
             | Body::Diff(_)
             | Body::Comment(_)
             | Body::Quota(_)
-            | Body::Lease(_) => {}
+            | Body::Lease(_)
+            | Body::Unknown(_) => {}
             Body::Log(log) => {
                 if log.level.as_deref() == Some(UNRECOGNISED) {
                     self.not_understood += 1;
@@ -388,6 +389,7 @@ pub fn mark(outcome: Outcome) -> (&'static str, Tone) {
         Outcome::TimedOut => ("◷", Tone::Bad),
         Outcome::Lost => ("?", Tone::Bad),
         Outcome::Cancelled => ("■", Tone::Tool),
+        Outcome::Unknown => ("·", Tone::System),
     }
 }
 

@@ -49,7 +49,7 @@ fn a_store_of_a_newer_version_is_refused_by_every_command_and_left_as_it_is() {
         vec!["show", &shown],
         vec!["costs"],
         vec!["task", "list"],
-        vec!["serve"],
+        vec!["serve", "--listen", "127.0.0.1:0"],
     ] {
         let said = ostler.says(&command);
         assert_eq!(said.code, 14, "{command:?} {said:?}");

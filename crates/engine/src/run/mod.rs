@@ -383,7 +383,7 @@ impl Machine {
                 let due_ms = self.due().map(|due| due.at_ms);
                 due_ms.into_iter().chain(self.asks.deadline_ms()).min()
             }
-            RunState::Planned | RunState::Stopping | RunState::Settled => None,
+            RunState::Planned | RunState::Stopping | RunState::Settled | RunState::Unknown => None,
         }
     }
 
@@ -392,7 +392,8 @@ impl Machine {
         let begun = match self.state {
             RunState::Planned => false,
             RunState::Live | RunState::Stopping => true,
-            RunState::Settled => return,
+            // The state of a newer version is refused when the machine is read back.
+            RunState::Settled | RunState::Unknown => return,
         };
         match (input, begun) {
             (Input::Begin, false) => self.begin(now, out),
@@ -675,6 +676,15 @@ impl Machine {
             // The host makes it the answer of a call that it knows, before it comes here.
             Wish::ToolResult { .. } => {}
             Wish::Budget { remaining } => self.allow(now, remaining, out),
+            Wish::Unknown => {
+                let particulars = "the request was made by a newer version of Ostler";
+                out.push(Step::Append(complaint(
+                    Code::NotSupported,
+                    Some(particulars),
+                    None,
+                    None,
+                )));
+            }
         }
     }
 

@@ -278,6 +278,7 @@ pub async fn stand(
                 AgentState::Active => "resumed",
                 AgentState::Paused => "paused",
                 AgentState::Retired => "retired",
+                AgentState::Unknown => "changed",
             };
             host.inner.audit.agent(clock::now().wall, by, what, name);
             host.inner.stirred.notify_one();
@@ -294,7 +295,13 @@ pub(crate) fn may_run(name: &str, row: Option<&AgentRow>) -> Result<(), Fault> {
         AgentState::Paused => Err(Fault::new(Code::Conflict, format!("'{name}' is paused"))
             .with_hint(format!("`ostler agents resume {name}` resumes it"))),
         AgentState::Retired => Err(retired(name)),
+        AgentState::Unknown => Err(of_newer_version(name)),
     }
+}
+
+fn of_newer_version(name: &str) -> Fault {
+    let message = format!("the state of '{name}' was set by a newer version of Ostler");
+    Fault::new(Code::Conflict, message).with_hint("use that version or a newer one")
 }
 
 /// Whether work may be handed to this name: one that is paused comes back, one that is retired does
@@ -302,6 +309,7 @@ pub(crate) fn may_run(name: &str, row: Option<&AgentRow>) -> Result<(), Fault> {
 pub(crate) async fn is_here(host: &Host, name: &str) -> Result<(), Fault> {
     match host.store().agent(name).await.map_err(stored)?.map(|row| row.state) {
         Some(AgentState::Retired) => Err(retired(name)),
+        Some(AgentState::Unknown) => Err(of_newer_version(name)),
         Some(AgentState::Active | AgentState::Paused) | None => Ok(()),
     }
 }

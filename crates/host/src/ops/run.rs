@@ -381,9 +381,11 @@ fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
     let (taken, what) = match wish {
         Wish::Say { .. } => (live.takes_messages, "messages"),
         Wish::Interrupt => (live.takes_interrupts, "interrupts"),
-        Wish::Stop { .. } | Wish::Answer { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => {
-            return Ok(());
-        }
+        Wish::Stop { .. }
+        | Wish::Answer { .. }
+        | Wish::ToolResult { .. }
+        | Wish::Budget { .. }
+        | Wish::Unknown => return Ok(()),
     };
     match taken {
         true => Ok(()),
@@ -407,6 +409,9 @@ pub async fn wish(
     wish: Wish,
     by: &Who,
 ) -> Result<(), Fault> {
+    if wish == Wish::Unknown {
+        return Err(Fault::new(Code::Usage, "the command is not known to this version"));
+    }
     // A stop is kept for whoever takes the run over. Anything else may hold secrets, which only its
     // driver knows.
     if !matches!(wish, Wish::Stop { .. }) {
@@ -454,7 +459,8 @@ pub async fn wish(
         | Wish::Interrupt
         | Wish::Answer { .. }
         | Wish::ToolResult { .. }
-        | Wish::Budget { .. } => host.store().command(new).await.map(|()| Room::Ordinary),
+        | Wish::Budget { .. }
+        | Wish::Unknown => host.store().command(new).await.map(|()| Room::Ordinary),
     };
     host.inner.heed_room(put).map_err(|error| match error.code() {
         Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))

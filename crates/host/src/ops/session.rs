@@ -302,7 +302,7 @@ impl Sessions {
         // What only helps a run along is in time for one that has just ended, too.
         let helps = match &wish {
             Wish::Stop { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => true,
-            Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => false,
+            Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } | Wish::Unknown => false,
         };
         match run::wish(&self.host, session.run, id, wish, &Who::Caller).await {
             Err(fault) if fault.code == Code::Conflict => {

@@ -23,6 +23,8 @@ const BYTES: usize = PREFIX.len() + 64;
 pub struct TokenRequest {
     /// What it is for, in a word; no two tokens have the same.
     pub name: String,
+    #[serde(deserialize_with = "contract::known::word")]
+    #[schemars(with = "contract::Known<Scope>")]
     pub scope: Scope,
     /// How long it is good for; for ever when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -142,6 +142,7 @@ fn may_say(code: Code) -> bool {
         | Code::DiskFull
         | Code::PortInUse
         | Code::UnknownTool
-        | Code::NotFound => false,
+        | Code::NotFound
+        | Code::Unknown => false,
     }
 }

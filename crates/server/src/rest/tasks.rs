@@ -26,6 +26,8 @@ pub struct ListQuery {
     limit: Option<u32>,
     /// The `next` of the page before.
     after: Option<TaskId>,
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<TaskState>>")]
     state: Option<TaskState>,
     label: Option<String>,
     /// Only tasks that were handed over to the queue, not those of runs started directly.

@@ -78,7 +78,10 @@ impl Tables {
             Some(TaskState::Failed | TaskState::Cancelled | TaskState::Queued) => {
                 self.note_dependents(id);
             }
-            Some(TaskState::Waiting | TaskState::Running | TaskState::Review) | None => {}
+            Some(
+                TaskState::Waiting | TaskState::Running | TaskState::Review | TaskState::Unknown,
+            )
+            | None => {}
         }
     }
 

@@ -6,7 +6,7 @@ use super::ledger;
 use super::removal;
 use super::verbs::{Held, held, may_settle_as};
 use super::writer::{Did, Wake};
-use super::{blob_id, int, queue};
+use super::{blob_id, int, queue, scope};
 use crate::batch::{Batch, Committed, Settle};
 use crate::error::Error;
 use crate::feed::Hint;
@@ -88,8 +88,14 @@ fn append(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Err
     for event in &batch.events {
         insert.execute(params![held.num, int(event.seq), event.bytes.bytes()])?;
         // One writer, no gaps: the next rows get the next ids.
-        first_id.get_or_insert_with(|| connection.last_insert_rowid());
+        let id = connection.last_insert_rowid();
+        first_id.get_or_insert(id);
         removal::name_blobs(connection, held.num, &event.blobs)?;
+        if let Some(kind) = event.of_task {
+            connection
+                .prepare_cached("INSERT INTO task_events (run, kind, event) VALUES (?1, ?2, ?3)")?
+                .execute(params![held.num, kind.word(), id])?;
+        }
     }
     if let Some(first_id) = first_id {
         connection
@@ -214,19 +220,13 @@ pub(super) fn settle(
     // An unpriced run keeps the dollars set aside for it: unknown is not free.
     let totals = batch.totals.unwrap_or_default();
     let paid = totals.effective_nanousd.or(end.unspent.then_some(NanoUsd(0)));
-    connection
-        .prepare_cached(
-            "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4,
-                 turns = ?5, ms = max(0, ?4 - (SELECT started_at FROM runs WHERE num = ?1))
-             WHERE run = ?1 AND settled_at IS NULL",
-        )?
-        .execute(params![
-            held.num,
-            paid.map(|nano| nano.0),
-            int(totals.tokens.total()),
-            end.ended_at.ms(),
-            int(end.turns),
-        ])?;
+    let spent = scope::Spent {
+        nanousd: paid,
+        tokens: totals.tokens.total(),
+        turns: end.turns,
+        ended_at: end.ended_at,
+    };
+    scope::close_reservations(connection, held.num, &spent)?;
     connection.prepare_cached("DELETE FROM states WHERE run = ?1")?.execute([held.num])?;
     connection.prepare_cached("DELETE FROM effects WHERE run = ?1")?.execute([held.num])?;
     Ok(state)

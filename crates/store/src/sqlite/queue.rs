@@ -2,7 +2,6 @@
 //! looked at again, and who comes next. As in `verbs.rs`, whatever changes something names the state
 //! and the fence it expects. Nothing here reads more rows than it gives, however many there are.
 
-use super::verbs::review_word;
 use super::writer::{Did, Wake};
 use super::{blob_id, count, int, reads};
 use crate::batch::NewTask;
@@ -53,7 +52,7 @@ pub(super) fn put(
             task.body.text(),
             task.prompt.text(),
             task.system_prompt.as_ref().map(|prompt| prompt.text()),
-            review_word(task.review),
+            task.review.word(),
             task.created_at.ms(),
             task.priority,
             why.map(reason),
@@ -147,7 +146,9 @@ pub(super) fn tell_dependents(
             note_dependents(connection, task)?;
             Ok(Vec::new())
         }
-        TaskState::Waiting | TaskState::Running | TaskState::Review => Ok(Vec::new()),
+        TaskState::Waiting | TaskState::Running | TaskState::Review | TaskState::Unknown => {
+            Ok(Vec::new())
+        }
     }
 }
 

@@ -174,6 +174,8 @@ pub struct Nothing {}
 #[serde(deny_unknown_fields)]
 pub struct ListTasks {
     /// Only tasks in this state.
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<TaskState>>")]
     pub state: Option<TaskState>,
     /// Only tasks with this label.
     pub label: Option<String>,
@@ -202,6 +204,8 @@ pub struct AddTask {
     /// The directory to work in. When absent, the directory of the agent, else that of this server.
     pub cwd: Option<PathBuf>,
     /// `person` (the default): a person approves the result. `none`: it is done when its run succeeds.
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<Review>>")]
     pub review: Option<Review>,
     /// Tasks with a higher number start first; 0 when absent.
     pub priority: Option<i32>,

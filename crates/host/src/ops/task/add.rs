@@ -35,7 +35,8 @@ pub struct NewErrand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Who looks at the result.
-    #[serde(default = "person")]
+    #[serde(default = "person", deserialize_with = "contract::known::word")]
+    #[schemars(with = "contract::Known<Review>")]
     pub review: Review,
     /// What is higher goes first.
     #[serde(default)]

@@ -122,6 +122,9 @@ async fn cancel(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
             }
         }
         TaskState::Done | TaskState::Failed => Err(cannot(task, "cancelled", "it has ended")),
+        TaskState::Unknown => {
+            Err(cannot(task, "cancelled", "a newer version of Ostler gave it its state"))
+        }
     }
 }
 
@@ -302,7 +305,8 @@ async fn tell(
             | TaskState::Review
             | TaskState::Done
             | TaskState::Failed
-            | TaskState::Cancelled => {}
+            | TaskState::Cancelled
+            | TaskState::Unknown => {}
         }
     }
     Ok(())
