@@ -246,7 +246,7 @@ limits! {
     /// Tokens of the API and sessions of browsers that are kept at once.
     TOKENS_MAX: usize = 256;
     /// The name of a token.
-    TOKEN_NAME_BYTES_MAX: usize = 64;
+    TOKEN_NAME_CHARS_MAX: usize = 64;
     /// Lifetime of a sign-in link.
     SIGN_IN_MS: u64 = 10 * 60 * 1000;
     /// Sign-in links that are open at once; the next one takes the place of the oldest.
@@ -290,7 +290,7 @@ limits! {
     /// Labels of a task.
     LABELS_MAX: usize = 16;
     /// One label.
-    LABEL_BYTES_MAX: usize = 64;
+    LABEL_CHARS_MAX: usize = 64;
     /// Tasks that must be done before one.
     DEPENDENCIES_MAX: usize = 64;
     /// What is said of a task at once.

@@ -5,6 +5,7 @@
 
 mod agents;
 mod approvals;
+mod bounds;
 mod callback;
 pub mod describe;
 mod host;
@@ -565,19 +566,51 @@ fn object<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Probl
 
 fn read<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Problem> {
     let reader = &mut serde_json::Deserializer::from_slice(bytes);
-    let read = serde_path_to_error::deserialize(&mut *reader).map_err(|error| {
+    let read: Result<T, Unread> = serde_path_to_error::deserialize(&mut *reader).map_err(|error| {
         let path = error.path().to_string();
         unread(&error.into_inner(), &path)
     });
     let ended = |value| reader.end().map(|()| value).map_err(|error| unread(&error, "."));
     // The reader of an enum calls a number bad syntax, though it is good JSON.
     let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
-    read.and_then(ended)
-        .map_err(|Unread { message, field }| match field {
-            Some(field) if is_json() => format!("`{field}` has the wrong form in the request body"),
-            Some(_) | None => message,
-        })
-        .map_err(|message| Problem(Fault::new(Code::Usage, message).with_hint(operation)))
+    let read = read.and_then(ended).or_else(|unread| whole_numbers(bytes).ok_or(unread));
+    read.map_err(|Unread { message, field }| match field {
+        Some(field) if is_json() => format!("`{field}` has the wrong form in the request body"),
+        Some(_) | None => message,
+    })
+    .map_err(|message| Problem(Fault::new(Code::Usage, message).with_hint(operation)))
+}
+
+/// Reads a body once more with numbers such as `30.0` as the whole numbers that they are: JSON does not
+/// tell them apart, and nor does a schema of type `integer`.
+fn whole_numbers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let mut value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    match make_whole(&mut value) {
+        true => serde_json::from_value(value).ok(),
+        false => None,
+    }
+}
+
+/// Whether anything was changed.
+fn make_whole(value: &mut serde_json::Value) -> bool {
+    use serde_json::Value;
+    /// Up to here every whole number is exact in floating point.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|_| number.is_f64());
+            let Some(float) = float.filter(|n| n.fract() == 0.0 && n.abs() <= EXACT_MAX) else {
+                return false;
+            };
+            *number = (float as i64).into();
+            true
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| make_whole(item) | any),
+        Value::Object(fields) => {
+            fields.values_mut().fold(false, |any, field| make_whole(field) | any)
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
 }
 
 /// Why a body could not be read.

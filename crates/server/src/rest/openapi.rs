@@ -3,8 +3,8 @@
 //! `cargo xtask docs` refuses one that breaks it (`docs/decisions/0018-openapi-by-the-types-of-handlers.md`).
 
 use super::describe::{Described, Sent, Written};
-use super::plain;
 use super::{Access, BodyUse, Method, ROUTES, Route};
+use super::{bounds, plain};
 use crate::App;
 use axum::Json;
 use axum::extract::State;
@@ -81,6 +81,7 @@ pub fn document() -> Value {
         }
     });
     plain::simplify(&mut document);
+    bounds::declare(&mut document);
     document
 }
 

@@ -148,12 +148,12 @@ pub(crate) fn check(new: &NewErrand) -> Result<(), Fault> {
     }
     let plain = |label: &String| {
         !label.trim().is_empty()
-            && label.len() <= limits::LABEL_BYTES_MAX
+            && label.chars().count() <= limits::LABEL_CHARS_MAX
             && !label.contains(char::is_control)
     };
     if new.labels.len() > limits::LABELS_MAX || !new.labels.iter().all(plain) {
-        let (labels, bytes) = (limits::LABELS_MAX, limits::LABEL_BYTES_MAX);
-        return usage(format!("at most {labels} labels of 1 to {bytes} bytes are allowed"));
+        let (labels, chars) = (limits::LABELS_MAX, limits::LABEL_CHARS_MAX);
+        return usage(format!("at most {labels} labels of 1 to {chars} characters are allowed"));
     }
     if new.after.len() > limits::DEPENDENCIES_MAX {
         return usage(format!("a task can wait for at most {}", limits::DEPENDENCIES_MAX));
