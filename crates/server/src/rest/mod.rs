@@ -585,10 +585,7 @@ fn read<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Problem
 /// tell them apart, and nor does a schema of type `integer`.
 fn whole_numbers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let mut value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
-    match make_whole(&mut value) {
-        true => serde_json::from_value(value).ok(),
-        false => None,
-    }
+    if make_whole(&mut value) { serde_json::from_value(value).ok() } else { None }
 }
 
 /// Whether anything was changed.
