@@ -9,20 +9,24 @@ mod contract;
 mod openapi;
 mod schema;
 
+use crate::requirements;
 use std::fs;
 use std::path::Path;
 
 /// A path from the root, and what makes the page that stands there.
-type Page = (&'static str, fn() -> String);
+type Page = (&'static str, fn(&Path) -> String);
 
-const PAGES: &[Page] =
-    &[("docs/contract.md", contract::page), ("docs/agents/outcomes.md", agents::page)];
+const PAGES: &[Page] = &[
+    ("docs/contract.md", |_| contract::page()),
+    ("docs/agents/outcomes.md", |_| agents::page()),
+    (requirements::PAGE, requirements::page),
+];
 
 pub use openapi::Breaks;
 
 pub fn write(root: &Path, breaks: Breaks) -> Result<(), String> {
     for (path, page) in PAGES {
-        fs::write(root.join(path), page()).map_err(|error| format!("write {path}: {error}"))?;
+        fs::write(root.join(path), page(root)).map_err(|error| format!("write {path}: {error}"))?;
         println!("wrote {path}");
     }
     openapi::write(root, breaks)
@@ -31,7 +35,7 @@ pub fn write(root: &Path, breaks: Breaks) -> Result<(), String> {
 pub fn check(root: &Path) -> Result<(), String> {
     for (path, page) in PAGES {
         let stands = fs::read_to_string(root.join(path)).unwrap_or_default();
-        if let Some(difference) = difference(&stands, &page()) {
+        if let Some(difference) = difference(&stands, &page(root)) {
             return Err(format!(
                 "{path}: {difference}\nrun `cargo xtask docs` and look at the change"
             ));
