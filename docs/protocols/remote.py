@@ -2,11 +2,14 @@
 import http.server, json, os, queue, threading
 
 SESSIONS, NEWS, TOKEN = {}, threading.Condition(), os.environ.get("REMOTE_TOKEN")
+PROMPTS = {}  # what was said in each conversation, by the session that it was last in
 
 
 class Session:
     def __init__(self, body):
         self.body, self.told, self.heard, self.numbers = body, [], queue.Queue(), set()
+        self.fence = body.get("fencingToken") or 0
+        self.before = PROMPTS.get(body.get("sessionResume"), [])
 
     def say(self, **line):
         with NEWS:
@@ -18,13 +21,21 @@ class Session:
             self.heard.put(line)
         self.numbers.add(number)
 
+    def admits(self, fence):  # whoever has an older fence does not own the run any more
+        fence = self.fence if fence is None else int(fence)
+        self.fence = max(self.fence, fence)
+        return fence == self.fence
+
     def work(self):
         self.say(type="tool_call", id="1", tool="list_files", args={"path": "."})  # the caller's files
         line = next(line for line in iter(self.heard.get, None) if line["type"] in ("tool_result", "shutdown"))
         if not line.get("ok"):
             return self.say(type="failed", reason=line.get("reason") or line.get("error"))
         self.say(type="progress", summary="looked around", cost={"usd": 0.001})
-        self.say(type="complete", output=f"You said {self.body['prompt']!r}: {len(line['value']['files'])} files.")
+        PROMPTS[self.body["runId"]] = self.before + [self.body["prompt"]]
+        before = f" Before that you said {self.before[-1]!r}." if self.before else ""
+        files = len(line["value"]["files"])
+        self.say(type="complete", output=f"You said {self.body['prompt']!r}: {files} files.{before}")
 
 
 class Remote(http.server.BaseHTTPRequestHandler):
@@ -35,6 +46,8 @@ class Remote(http.server.BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(body).encode() if body else b"")
 
     def do(self):
+        if self.path == "/healthz":
+            return self.answer(200, ok=True, protocol="ca-http-v1")
         if TOKEN and self.headers["Authorization"] != f"Bearer {TOKEN}":
             return self.answer(401, code="unauthorized")
         try:
@@ -45,6 +58,8 @@ class Remote(http.server.BaseHTTPRequestHandler):
                 case "GET", ["v1", "sessions", id, "events"] if id in SESSIONS:
                     self.stream(SESSIONS[id], int(self.headers["Last-Event-ID"] or 0))
                 case "POST", ["v1", "sessions", id, "input"] if id in SESSIONS and given["type"]:
+                    if not SESSIONS[id].admits(self.headers["Ostler-Fence"]):
+                        return self.answer(409, code="fence_stale")
                     SESSIONS[id].hear(given, self.headers["Ostler-Input"])
                     self.answer(202)
                 case "DELETE", ["v1", "sessions", id] if id in SESSIONS:
@@ -58,10 +73,12 @@ class Remote(http.server.BaseHTTPRequestHandler):
     do_GET = do_POST = do_DELETE = do
 
     def create(self, body, run):
+        if run not in SESSIONS and body.get("sessionResume") not in [None, *PROMPTS]:
+            return self.answer(409, code="native_session_unknown")
         session = SESSIONS.setdefault(run, Session(body))  # the same run is the same session
         if new := session.body is body:
             threading.Thread(target=session.work, daemon=True).start()
-        self.answer(201 if new else 200, id=run, protocol="ca-http-v1")
+        self.answer(201 if new else 200, id=run, protocol="ca-http-v1", capabilities={"resume": True})
 
     def stream(self, session, at):
         self.answer(200, "text/event-stream")

@@ -105,11 +105,11 @@ pub fn run(root: &Path, words: &[&str]) -> Result<(), String> {
     }
     if has(Suite::Budgets) || wanted.suite == Suite::Everyday {
         let rows = page::read(&rows.join(BUDGETS))?;
-        pages.push((budgets::PAGE, budgets::page(&pins, &rows, &page::today())));
+        pages.push((budgets::PAGE, budgets::page(&pins, &rows, &crate::date::today())));
     }
     if has(Suite::Policies) {
         let rows = page::read(&rows.join(POLICIES))?;
-        pages.push((policies::PAGE, policies::page(&rows, &page::today())));
+        pages.push((policies::PAGE, policies::page(&rows, &crate::date::today())));
     }
     for (path, page) in pages {
         println!("{page}");

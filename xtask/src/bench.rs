@@ -21,6 +21,7 @@ mod floor;
 mod growth;
 mod instructions;
 mod lines;
+mod lookups;
 mod memory;
 mod pipeline;
 mod promises;
@@ -38,9 +39,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Every bench, in the order of `all`.
-const NAMES: [&str; 12] = [
-    "size", "memory", "cold", "start", "stop", "commit", "growth", "fanout", "pipeline", "remote",
-    "decode", "dispatch",
+const NAMES: [&str; 13] = [
+    "size", "memory", "cold", "start", "stop", "commit", "growth", "lookups", "fanout", "pipeline",
+    "remote", "decode", "dispatch",
 ];
 
 /// How often `all` measures what has a void row: then the machine was measured, and not the product.
@@ -150,6 +151,7 @@ fn one(root: &Path, name: &str, programs: &Programs, report: &mut Report) -> Res
         "memory" => memory::run(programs, report),
         "cold" => cold::run(programs, report),
         "growth" => growth::run(report),
+        "lookups" => lookups::run(report),
         "fanout" => fanout::run(programs, report),
         "remote" => remote::run(programs, report),
         "decode" => decode::run(root, report),

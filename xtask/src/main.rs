@@ -6,9 +6,11 @@
 
 mod agents;
 mod bench;
+mod date;
 mod docs;
 mod fuzz;
 mod mutate;
+mod requirements;
 mod simulate;
 mod tidy;
 mod torture;
@@ -44,6 +46,9 @@ cargo xtask fuzz            odd bytes into everything that reads what others wro
 cargo xtask mutate          break the code in one place after another, and name the test that turns
                             red; --list, --kind K, --only PART, --rest (without those that are
                             settled), --narrow (only the nearest tests), --write for docs/mutations.md
+cargo xtask requirements [ID …]
+                            run the tests that show these requirements of the source documents;
+                            --all for every one, with --write for docs/evidence/requirements.md
 cargo xtask simulate        nodes over one store, by seed, with everything that can come between;
                             --seeds N, --first S, --disk N, --seed S for one, with its script,
                             --disk-seed S for one over SQLite
@@ -66,6 +71,7 @@ fn main() -> ExitCode {
         }
         ["fuzz" | "fuzz-built", ..] => fuzz::run(&root(), &words),
         ["mutate", rest @ ..] => mutate::run(&root(), rest),
+        ["requirements", rest @ ..] => requirements::run(&root(), rest),
         ["simulate" | "simulate-built", ..] => simulate::run(&root(), &words),
         ["torture", rest @ ..] => torture::run(&root(), rest),
         [] | ["--help" | "-h" | "help"] => {

@@ -12,7 +12,7 @@ mod task;
 mod values;
 
 pub use agents::{AgentKeys, AgentName, Agents, Costs, Prices, Quotas, QuotasWhat};
-pub use build::{Conformance, Courier, Judged, JudgedAcp, JudgedHttp, Record};
+pub use build::{Conformance, Courier, Judged, JudgedAcp, JudgedAgent, JudgedHttp, Record};
 pub use run::Run;
 pub use runs::{
     Answer, Apply, LiveRun, OneRun, Replay, RunToDelete, Runs, RunsVerb, Say, Show, Stop,
@@ -130,7 +130,10 @@ pub enum Command {
     /// Start queued tasks and offer the HTTP API, until stopped
     Serve(Serve),
     /// Offer Ostler to your own assistant, as an MCP server
-    Mcp,
+    Mcp {
+        #[command(subcommand)]
+        command: Option<McpCommand>,
+    },
     /// Serve one agent to callers on other machines (ca-http-v1)
     Remote(Box<Remote>),
     /// Manage API tokens
@@ -149,7 +152,7 @@ pub enum Command {
     /// Record what a command prints, without secrets, for a runtime
     Record(Record),
     /// List what `ostler run` accepts: agents, adapters, runtimes
-    Runtimes,
+    Runtimes(Runtimes),
     /// Check the installed agents: program, version, login, permissions
     Doctor(Doctor),
     /// Write a first ostler.json
@@ -193,6 +196,16 @@ impl Command {
 }
 
 #[derive(Debug, Args)]
+pub struct Runtimes {
+    /// Runtime to show in full: its models, permissions and every key of its adapter
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// Ask its program which models there are
+    #[arg(long, requires = "name")]
+    pub models: bool,
+}
+
+#[derive(Debug, Args)]
 pub struct Doctor {
     /// Agent, adapter or runtime to check in detail [default: all, in brief]
     #[arg(value_name = "AGENT")]
@@ -215,3 +228,21 @@ pub enum Configuration {
 
 #[cfg(test)]
 mod tests;
+
+/// Logins at MCP servers of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Subcommand)]
+pub enum McpCommand {
+    /// Log in at an MCP server of the configuration: prints an address to open in a browser
+    Login {
+        /// The server, as `mcpServers` names it
+        server: String,
+        /// Ask for this scope beside those that were granted before; may be given more than once
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<String>,
+    },
+    /// Forget the login at an MCP server
+    Logout {
+        /// The server, as `mcpServers` names it
+        server: String,
+    },
+}

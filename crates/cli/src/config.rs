@@ -10,9 +10,11 @@ mod command_line;
 mod expected;
 mod hired;
 mod init;
+mod live;
 pub mod log_level;
 pub mod mistaken;
 mod nearest;
+mod patient;
 mod placeholder;
 mod read;
 mod resolve;
@@ -23,6 +25,7 @@ mod values;
 pub use command_line::split as split_words;
 pub use hired::Book;
 pub use init::TEMPLATE;
+pub use live::Live;
 pub use nearest::{did_you_mean, nearest};
 pub use read::{Finding, Level};
 pub use resolve::{
@@ -151,13 +154,24 @@ pub fn load(path: Option<&Path>) -> Result<Config, Fault> {
     }
 }
 
-/// Everything to be said about a file, errors first.
-pub fn check(path: &Path, vars: &Vars) -> Result<Vec<Finding>, Fault> {
+/// The mistakes for which a file is not loaded.
+pub fn mistakes(path: &Path) -> Result<Vec<Finding>, Fault> {
+    let (_, findings) = check::formed(&text_of(path)?);
+    Ok(findings.into_iter().filter(|finding| finding.level == Level::Error).collect())
+}
+
+/// The mistakes of form in a text.
+pub fn formed(text: &str) -> Vec<Finding> {
+    check::formed(text).1
+}
+
+/// Everything to be said about a file, errors first. `data` is the directory with imported prices.
+pub fn check(path: &Path, vars: &Vars, data: Option<&Path>) -> Result<Vec<Finding>, Fault> {
     let text = text_of(path)?;
     let mut all = check::findings(&text, vars);
     let reading = read::read(&text);
     all.extend(skills::findings(path, &reading));
-    all.extend(check::unpriced(&reading, host::prices::built_in_has));
+    all.extend(check::unpriced(&reading, |model| host::prices::has_cost_model(model, data)));
     all.sort_by_key(|finding| (finding.level, finding.at));
     Ok(all)
 }

@@ -13,6 +13,7 @@ use contract::limits::ADOPTION_ALONE_MS;
 use contract::{Code, Fault};
 use failpoint::Point;
 use host::adoption::{Adoption, Which};
+use host::configuration::ConfigurationState;
 use host::data::{DataDir, Lock};
 use host::ops::run::{Link, Named};
 use host::supervise;
@@ -79,6 +80,8 @@ impl Place {
 /// This process as the host.
 pub struct Hosting {
     host: Host,
+    /// The configuration that it works by.
+    live: config::Live,
     data: DataDir,
     lock: Lock,
     stop: oneshot::Sender<()>,
@@ -197,7 +200,8 @@ async fn become_host(
         .map_err(|error| Fault::new(error.code(), error.to_string()))?;
     failpoint::hit(Point::StoreOpened);
     let (url, front) = (listening.url(), listening.front());
-    let configuration = place.config.clone();
+    let live = config::Live::new(place.config.clone());
+    let configuration = live.clone();
     let host = Host::new(Setup {
         data: place.data.clone(),
         store,
@@ -209,11 +213,11 @@ async fn become_host(
         activity: place.config.activity(),
         environment: place.surroundings.vars.clone(),
         resolve: Box::new(move |name| {
-            let resolved = config::resolve(name, &configuration)?;
+            let resolved = config::resolve(name, &configuration.now())?;
             config::skills::known(name, &resolved.adapter)?;
             Ok(named(resolved))
         }),
-        book: Box::new(config::Book(place.config.clone())),
+        book: Box::new(live.clone()),
         retention: place.config.retention(),
         notify: place
             .config
@@ -228,6 +232,7 @@ async fn become_host(
         role: purpose.role(),
     });
     host.listens_at(url.clone());
+    host.set_configuration(ConfigurationState::loaded(place.config.path.as_deref(), Vec::new()));
     let which = match purpose {
         Purpose::Look => Which::Dead,
         Purpose::Act | Purpose::Background | Purpose::Serve { .. } => Which::All,
@@ -255,7 +260,7 @@ async fn become_host(
             let _ = stopped.await;
         }),
     );
-    Ok(Hosting { host, data: place.data.clone(), lock, stop, serving, url, front, doors })
+    Ok(Hosting { host, live, data: place.data.clone(), lock, stop, serving, url, front, doors })
 }
 
 fn all_adopted(adopted: Result<Result<(), Fault>, JoinError>) -> Result<(), Fault> {
@@ -291,6 +296,11 @@ impl Hosting {
 
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// The configuration that this host works by.
+    pub fn live(&self) -> &config::Live {
+        &self.live
     }
 
     /// Whether nobody needs this host any longer, now or soon.

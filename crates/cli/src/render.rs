@@ -310,7 +310,8 @@ impl Renderer {
             | Body::Quota(_)
             | Body::Budget(_)
             | Body::Lease(_)
-            | Body::Lifecycle(_) => {
+            | Body::Lifecycle(_)
+            | Body::Unknown(_) => {
                 let is_shown = match &event.body {
                     Body::Session(session) => {
                         let known = self.model == session.model && !session.resumed;

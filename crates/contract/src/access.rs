@@ -3,6 +3,7 @@
 //! has none. Which route wants which is the server's table, never decided here.
 
 use crate::fault::Surface;
+use crate::known::{UNKNOWN, Words};
 use crate::{Code, Fault};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +14,8 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
+    /// A word of a newer version: it opens nothing.
+    Unknown,
     /// Looks, and changes nothing.
     Viewer,
     /// Starts agents of the configuration, speaks to runs, answers questions.
@@ -22,10 +25,12 @@ pub enum Scope {
 }
 
 impl Scope {
+    /// Every scope that this version gives.
     pub const ALL: &'static [Self] = &[Self::Viewer, Self::Operator, Self::Admin];
 
     pub const fn word(self) -> &'static str {
         match self {
+            Self::Unknown => UNKNOWN,
             Self::Viewer => "viewer",
             Self::Operator => "operator",
             Self::Admin => "admin",
@@ -34,6 +39,19 @@ impl Scope {
 
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|scope| scope.word() == word)
+    }
+
+    /// Reads a stored word; one of a newer version is `Unknown`.
+    pub fn read(word: &str) -> Self {
+        Self::from_word(word).unwrap_or(Self::Unknown)
+    }
+}
+
+impl Words for Scope {
+    const WORDS: &'static [&'static str] = &["viewer", "operator", "admin"];
+
+    fn from_word(word: &str) -> Option<Self> {
+        Self::from_word(word)
     }
 }
 
@@ -135,7 +153,9 @@ mod tests {
         for scope in Scope::ALL {
             assert_eq!(Scope::from_word(scope.word()), Some(*scope));
             assert_eq!(serde_json::to_value(scope).unwrap(), scope.word());
+            assert!(Scope::WORDS.contains(&scope.word()) && *scope > Scope::Unknown);
         }
+        assert_eq!(Scope::WORDS.len(), Scope::ALL.len());
     }
 
     #[test]

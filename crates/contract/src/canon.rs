@@ -39,7 +39,8 @@ impl Body {
             | Self::Lifecycle(_)
             | Self::Log(_)
             | Self::Error(_)
-            | Self::Result(_) => serde_json::to_writer(out, self).map_err(io::Error::from),
+            | Self::Result(_)
+            | Self::Unknown(_) => serde_json::to_writer(out, self).map_err(io::Error::from),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What a runtime is and can do, as data. What it cannot do is absent from its card.
 
+use crate::config::words::AdapterType;
+use crate::money::Billing;
 use crate::plan::Lane;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,10 +18,23 @@ pub struct Card {
     #[serde(default)]
     pub requires: Vec<Requirement>,
     pub lanes: Vec<Lane>,
+    /// Models that it is known to take; `models_source` says from where, and whether there are others.
     #[serde(default)]
     pub models: Vec<Model>,
+    /// Where the models, the default and the context window are known from, and why one is absent.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub models_source: String,
+    /// The model that it takes when none is named; absent when it has none of its own, or when that is not
+    /// known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_model: Option<String>,
+    /// Tokens that the default model holds, or the model that `models_source` names; absent when that
+    /// depends on the model or is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u64>,
+    /// How the program tells its models by itself; absent when it does not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_list: Option<ModelList>,
     pub reports: Reports,
     pub can: Can,
     /// Names of the environment that this runtime needs beyond the common allowlist.
@@ -46,8 +61,12 @@ pub struct Card {
     /// A greeting that costs nothing and shows that the program really talks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub handshake: Option<Handshake>,
+    /// Reasons for it, one per line, the most important first.
     pub use_when: String,
+    /// Reasons against it, one per line, the most important first.
     pub dont_use_when: String,
+    /// The keys that its adapter takes in `ostler.json`: its own, and in `GET /api/v1/runtimes/{id}` and
+    /// `ostler runtimes NAME` the common ones too.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub config_schema: BTreeMap<String, serde_json::Value>,
 }
@@ -56,13 +75,59 @@ impl Card {
     /// Whether it can only be used through an adapter of the configuration, which names its program or
     /// its address.
     pub fn needs_adapter(&self) -> bool {
-        self.requires.is_empty() && !self.config_schema.is_empty()
+        self.requires.is_empty()
+            && self.config_schema.contains_key(match self.kind() {
+                AdapterType::Http => "baseUrl",
+                AdapterType::Process | AdapterType::Cli | AdapterType::Acp => "binary",
+            })
+    }
+
+    /// The `type` of an adapter that uses it.
+    pub fn kind(&self) -> AdapterType {
+        match self.lanes.first() {
+            // The demo speaks by lines too, and its program is this one.
+            Some(Lane::Process) if self.config_schema.contains_key("binary") => {
+                AdapterType::Process
+            }
+            Some(Lane::Http) => AdapterType::Http,
+            Some(Lane::Acp) => AdapterType::Acp,
+            Some(Lane::Native | Lane::Process) | None => AdapterType::Cli,
+        }
+    }
+
+    /// The most important reason for it.
+    pub fn use_when_short(&self) -> &str {
+        self.use_when.lines().next().unwrap_or_default()
+    }
+
+    /// The most important reason against it.
+    pub fn dont_use_when_short(&self) -> &str {
+        self.dont_use_when.lines().next().unwrap_or_default()
     }
 
     /// The names that the runtime needs: its own, and those of each mode that is switched on.
     pub fn env_names<'v>(&self, value: impl Fn(&str) -> Option<&'v str>) -> Vec<&str> {
         let modes = self.env_modes.iter().filter(|mode| mode.is_on(&value));
         self.env.iter().chain(modes.flat_map(|mode| &mode.env)).map(String::as_str).collect()
+    }
+
+    /// How the account is paid for, as far as that is known before the start: by the kind of login that
+    /// the runtime's own setting names, by a variable of a key or a cloud, else by what the login is.
+    pub fn billing<'v>(
+        &self,
+        value: impl Fn(&str) -> Option<&'v str>,
+        login_kind: Option<&str>,
+    ) -> Option<Billing> {
+        let login = self.login.as_ref()?;
+        let kinds = login.billing_file.as_ref().map(|file| &file.kinds);
+        if let Some(billing) = login_kind.and_then(|kind| kinds?.get(kind)) {
+            return Some(*billing);
+        }
+        let is_set = |name: &String| value(name).is_some_and(|value| !value.trim().is_empty());
+        if login.billed.iter().any(is_set) || self.env_modes.iter().any(|mode| mode.is_on(&value)) {
+            return Some(Billing::Metered);
+        }
+        login.billing
     }
 
     /// Whether a policy can be kept on a lane.
@@ -163,20 +228,42 @@ pub struct Login {
     /// Those variables that are billed by use, whatever subscription there is too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub billed: Vec<String>,
+    /// How a login is paid for, where none of `billed` is set and the runtime itself does not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
+    /// The setting of the runtime that says which kind of login it uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing_file: Option<BillingFile>,
     /// How to log in.
     pub hint: String,
+}
+
+/// A setting that names the kind of login, and how each kind is paid for. Never a file of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct BillingFile {
+    /// A JSON file: `~` is the home directory.
+    pub path: String,
+    /// JSON pointers to the setting, of which the first one that is found counts.
+    pub pointers: Vec<String>,
+    pub kinds: BTreeMap<String, Billing>,
 }
 
 impl Login {
     /// A login that any of these variables or files is a sign of.
     pub fn seen_by(env: &[&str], files: &[&str], hint: &str) -> Self {
         let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
-        Self { env: owned(env), files: owned(files), billed: Vec::new(), hint: hint.to_owned() }
+        Self { env: owned(env), files: owned(files), hint: hint.to_owned(), ..Self::default() }
     }
 
     /// The same, with the variables that are billed by use.
     pub fn billed_by(mut self, names: &[&str]) -> Self {
         self.billed = names.iter().map(|name| (*name).to_owned()).collect();
+        self
+    }
+
+    /// The same, with how a login without such a variable is paid for.
+    pub fn paid_by(mut self, billing: Billing) -> Self {
+        self.billing = Some(billing);
         self
     }
 }
@@ -225,6 +312,29 @@ pub enum Skills {
 pub enum Seen {
     ByItself,
     InThePrompt,
+}
+
+/// How a program tells which models it can use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "by", rename_all = "snake_case")]
+pub enum ModelList {
+    /// These arguments make it print one model per line.
+    Command { args: Vec<String>, column: ModelColumn },
+    /// The answer to its ACP `session/new` names them.
+    Session,
+    /// The answer to this request names them; it is said after the greeting of its card and the
+    /// notification `initialized`.
+    Request { say: String },
+}
+
+/// Where on a line a model stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelColumn {
+    /// The line is the id.
+    Line,
+    /// A table with a head: the provider and the model in the first two columns.
+    ProviderModel,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -46,4 +46,8 @@ pub enum Wish {
     ToolResult { tool_call_id: String, answer: ToolAnswer },
     /// From now on no more than this may be spent; a unit that is absent stays as it is.
     Budget { remaining: Remaining },
+    /// A wish of a newer version. It is taken, and the run logs that it was not understood.
+    #[serde(other)]
+    #[schemars(skip)]
+    Unknown,
 }

@@ -13,6 +13,9 @@ pub struct Diagnosis {
     /// The runtime that drives it.
     pub adapter_type: String,
     pub status: Status,
+    /// The version that the program prints; absent when it prints none, or is not there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
     pub checks: Vec<Check>,
     pub tested_at: Timestamp,
 }
@@ -23,9 +26,16 @@ impl Diagnosis {
             name: name.to_owned(),
             adapter_type: adapter_type.to_owned(),
             status: Status::of(&checks),
+            version: None,
             checks,
             tested_at,
         }
+    }
+
+    /// The same with the version that the program printed.
+    pub fn with_version(mut self, version: Option<String>) -> Self {
+        self.version = version;
+        self
     }
 }
 
@@ -106,6 +116,8 @@ pub enum CheckCode {
     KeySwitchesBilling,
     HandshakeAnswered,
     HandshakeFailed,
+    /// The program answered none of the probes before their deadline.
+    ProgramHangs,
     /// The agent or adapter that a configured name stands for.
     StandsFor,
     /// The program is an agent that does not speak what its adapter says.
@@ -129,6 +141,7 @@ impl CheckCode {
     pub const fn level(self) -> CheckLevel {
         match self {
             Self::BinaryMissing
+            | Self::ProgramHangs
             | Self::DirectoryUnusable
             | Self::ConfigurationInvalid
             | Self::VariableNotSet

@@ -7,12 +7,13 @@
 
 use crate::fault::Code;
 use crate::id::{AskId, RunId};
-use crate::money::{Basis, CostSource, Extra, NanoUsd, Tokens};
+use crate::known::UNKNOWN;
+use crate::money::{Basis, Billing, CostSource, Extra, NanoUsd, Tokens};
 pub use crate::permission::PermissionRequest;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The version of the envelope.
 pub const VERSION: u32 = 1;
@@ -103,6 +104,9 @@ pub enum Origin {
     Agent,
     Ostler,
     Operator,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 impl Origin {
@@ -111,6 +115,7 @@ impl Origin {
             Self::Agent => "agent",
             Self::Ostler => "ostler",
             Self::Operator => "operator",
+            Self::Unknown => UNKNOWN,
         }
     }
 }
@@ -129,6 +134,7 @@ impl Raw {
             Stream::Stdout => br#"{"stream":"stdout","line":"#,
             Stream::Stderr => br#"{"stream":"stderr","line":"#,
             Stream::Ostler => br#"{"stream":"ostler","line":"#,
+            Stream::Unknown => br#"{"stream":"unknown","line":"#,
         });
         number(self.line, out);
         out.push(b'}');
@@ -142,11 +148,15 @@ pub enum Stream {
     Stdout,
     Stderr,
     Ostler,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// The kinds of events and their fields.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[schemars(transform = tagged)]
 pub enum Body {
     Session(Session),
     Turn(Turn),
@@ -169,6 +179,11 @@ pub enum Body {
     Log(Log),
     Error(Error),
     Result(RunResult),
+    /// An event of a newer version: its kind, or a word in its fields, is not known here. All of its
+    /// fields are kept as they are, with `kind` among them.
+    #[serde(untagged)]
+    #[schemars(skip)]
+    Unknown(Map<String, Value>),
 }
 
 impl Body {
@@ -196,6 +211,7 @@ impl Body {
         "result",
     ];
 
+    /// The kind, or `unknown` where this version cannot read the event.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Session(_) => "session",
@@ -219,8 +235,27 @@ impl Body {
             Self::Log(_) => "log",
             Self::Error(_) => "error",
             Self::Result(_) => "result",
+            Self::Unknown(_) => UNKNOWN,
         }
     }
+}
+
+/// Says that an event is of exactly one kind: the variant without a tag is no part of the schema.
+fn tagged(schema: &mut schemars::Schema) {
+    if let Some(kinds) = schema.remove("anyOf") {
+        schema.insert("oneOf".to_owned(), kinds);
+    }
+}
+
+/// How an event of a newer version is shown: its kind, and its fields as JSON.
+pub fn unknown_text(fields: &Map<String, Value>) -> String {
+    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or(UNKNOWN);
+    let others: Map<_, _> = fields
+        .iter()
+        .filter(|(name, _)| *name != "kind")
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
+    format!("event `{kind}` of a newer version: {}", Value::Object(others))
 }
 
 /// The agent's own conversation, as it introduced it.
@@ -299,7 +334,7 @@ pub struct ToolUse {
     pub tool_kind: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locations: Vec<Location>,
-    /// The call of the sub-agent that made this one.
+    /// The call of the sub-agent that made this one, or the agent's own report of a relayed call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<String>,
 }
@@ -495,6 +530,9 @@ pub struct Usage {
     pub extras: Vec<Extra>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
+    /// How it is paid for; absent where that is not known, and then it counts as billed by use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
 }
 
 /// How full the model's window is: not spending.
@@ -633,6 +671,9 @@ pub enum Outcome {
     Cancelled,
     TimedOut,
     Lost,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Exactly one per run, always its last event.
@@ -654,6 +695,8 @@ pub struct RunResult {
     pub signal: Option<i32>,
     pub duration_ms: u64,
     pub totals: Totals,
+    #[serde(flatten)]
+    pub report: Box<RunReport>,
     /// Requests of the agent that were denied: by the policy, a person, a timeout, or the agent's own
     /// rules as far as it tells. Absent means none.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -671,6 +714,32 @@ pub struct Totals {
     pub tokens: Tokens,
     #[serde(default)]
     pub effective_nanousd: Option<NanoUsd>,
+}
+
+/// The tokens that an agent reported for a whole run.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunUsage {
+    pub tokens: Tokens,
+    /// As it was last reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<String>,
+}
+
+/// The tokens, the model and the billing of a whole run, as far as they are known.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RunReport {
+    /// Null when the agent reported no tokens.
+    #[serde(default)]
+    pub usage: Option<RunUsage>,
+    /// The model that was used: of several the one with the highest spend, else with the most
+    /// tokens, else the first one reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The provider of that model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
 }
 
 /// What the outcome rests on.
@@ -756,6 +825,31 @@ mod tests {
             };
             assert_eq!(event, written);
             assert_eq!(bytes, serde_json::to_vec(&written).unwrap());
+        }
+    }
+
+    #[test]
+    fn an_event_of_a_newer_version_keeps_its_fields() {
+        let head = r#"{"v":1,"run_id":"run_01900000000070000000000000000007","seq":3,
+            "ts":"2026-11-16T00:00:00.000Z","attempt":1,"fence":2,"origin":"satellite","#;
+        for (fields, kind) in [
+            (r#""kind":"hologram","frames":[1,{"deep":true}],"colour":"red"}"#, "unknown"),
+            (r#""kind":"turn","phase":"paused","n":4,"more":null}"#, "unknown"),
+            (r#""kind":"user_text","text":"hi","raw":{"stream":"tape","line":7}}"#, "user_text"),
+        ] {
+            let text = format!("{head}{fields}");
+            let event: Event = serde_json::from_str(&text).unwrap();
+            assert_eq!((event.body.kind(), event.origin), (kind, Origin::Unknown));
+            let (Value::Object(mut kept), Value::Object(mut sent)) =
+                (serde_json::to_value(&event).unwrap(), serde_json::from_str(&text).unwrap())
+            else {
+                panic!("an event is an object")
+            };
+            for named_otherwise in ["origin", "raw"] {
+                kept.remove(named_otherwise);
+                sent.remove(named_otherwise);
+            }
+            assert_eq!(kept, sent);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The one fault table: code → exit status → HTTP status → retry → what to say and what to do.
 //! Nothing else in the house decides wording, exit codes or statuses.
 
+use crate::known::{UNKNOWN, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -56,15 +57,30 @@ fn names_command(hint: &str) -> bool {
     hint.contains("`ostler ") || hint.split([' ', '`', '(']).any(|word| word.starts_with("--"))
 }
 
+/// The row of a fault that only a newer version knows.
+const UNKNOWN_ROW: Row = Row {
+    code: Code::Unknown,
+    word: UNKNOWN,
+    exit: 1,
+    http: 500,
+    retry: Retry::No,
+    message: "a newer version of Ostler named this fault",
+    hint: "use that version or a newer one to see what it is",
+};
+
 macro_rules! table {
     ($($exit:literal $http:literal $retry:ident $code:ident $word:literal, $message:literal, $hint:literal;)+) => {
         /// A named fault. The words are stable: users and tests rely on them.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
         pub enum Code {
             $(#[serde(rename = $word)] $code,)+
+            // A fault of a newer version, which this one can only show.
+            #[serde(rename = "unknown", other)]
+            Unknown,
         }
 
         impl Code {
+            /// Every fault of this version.
             pub const ALL: &'static [Self] = &[$(Self::$code),+];
 
             pub const fn row(self) -> Row {
@@ -78,7 +94,16 @@ macro_rules! table {
                         message: $message,
                         hint: $hint,
                     },)+
+                    Self::Unknown => UNKNOWN_ROW,
                 }
+            }
+        }
+
+        impl Words for Code {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
+            fn from_word(word: &str) -> Option<Self> {
+                Self::from_word(word)
             }
         }
     };
@@ -115,6 +140,7 @@ table! {
     9 409 No AgentFailed "agent_failed", "the agent reported a failure", "look at the whole run with `ostler show`";
     9 409 No ModelRefusal "model_refusal", "the model refused", "change the prompt";
     9 409 No ModelNotFound "model_not_found", "the model is not known to the provider", "check --model";
+    9 409 No AnswerCut "answer_cut", "the answer of the model was cut by its token limit", "continue with --resume and ask for the rest, or raise the output limit of the model";
     9 409 Resume MaxTurns "max_turns", "the agent reached its limit of turns", "continue with --resume";
     9 409 No ContextOverflow "context_overflow", "the conversation no longer fits the model", "start a new conversation with a smaller task";
     9 409 No NativeSessionUnknown "native_session_unknown", "the agent does not know the conversation to resume", "run again without --resume";
@@ -174,6 +200,7 @@ hints! {
     TimeoutSilence, "raise `clocks.silence`, or read the events of the run for what it waits for", "read the run with show_run for what it waits for";
     AgentFailed, "its reason is in the result event of the run", "read its reason with show_run";
     ModelNotFound, "check `model`", "check `model`";
+    AnswerCut, "start another run with `resume` and ask for the rest, or raise the output limit of the model", "start another run with `resume` and ask for the rest";
     MaxTurns, "start another run with `resume` to go on", "start another run with `resume` to go on";
     NativeSessionUnknown, "start a run without `resume`", "start a run without `resume`";
     ProcessCrashed, "its last lines are in the result event of the run", "read its last lines with show_run";
@@ -195,6 +222,11 @@ impl Code {
 
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|code| code.word() == word)
+    }
+
+    /// Reads a stored word; one of a newer version is `Unknown`.
+    pub fn read(word: &str) -> Self {
+        Self::from_word(word).unwrap_or(Self::Unknown)
     }
 
     /// Whether trying again by itself, without a person, can help.
@@ -279,6 +311,14 @@ mod tests {
             assert!(!row.message.is_empty() && !row.hint.is_empty(), "{}", row.word);
             assert!(!row.message.ends_with('.') && !row.hint.ends_with('.'), "{}", row.word);
         }
+    }
+
+    #[test]
+    fn a_code_of_a_newer_version_is_unknown() {
+        assert_eq!(Code::read("frobnicated"), Code::Unknown);
+        let read: Code = serde_json::from_value("frobnicated".into()).unwrap();
+        assert_eq!((read, read.word(), read.retryable()), (Code::Unknown, UNKNOWN, false));
+        assert_eq!(serde_json::to_value(read).unwrap(), UNKNOWN);
     }
 
     #[test]

@@ -53,13 +53,17 @@ limits! {
     TERM_MS: u64 = 15_000;
     /// How long a process may linger after its closing evidence before it is stopped.
     LINGER_MS: u64 = 5_000;
-    /// How long a probe of doctor may take.
-    PROBE_MS_MAX: u64 = 5_000;
+    /// How long a program may take to tell its models.
+    MODELS_MS: u64 = 30_000;
+    /// The longest list of models that a program tells.
+    MODELS_LISTED_MAX: usize = 2_000;
+    /// How long all probes of one name may take together, which doctor makes at the same time.
+    DOCTOR_MS: u64 = 5_000;
     /// How long SIGTERM may take to work on a probe before SIGKILL.
     PROBE_TERM_MS: u64 = 200;
     /// What a probe may print.
     PROBE_OUTPUT_BYTES_MAX: u64 = 1024 * 1024;
-    /// How many probes are made at once.
+    /// How many names are probed at once.
     PROBES_MAX: usize = 4;
     /// How long pipes held by grandchildren are drained after the agent's exit.
     DRAIN_MS: u64 = 200;
@@ -111,6 +115,10 @@ limits! {
     USAGE_FRESH_MS: u64 = 30 * 60 * 1000;
     /// How long it is not asked again after a trouble.
     USAGE_FAILED_MS: u64 = 5 * 60 * 1000;
+    /// The shortest time between two questions about one account, whoever wants a fresh answer.
+    USAGE_ASK_MS_MIN: u64 = 30_000;
+    /// Accounts that are asked about at once.
+    USAGE_ASKS_MAX: usize = 8;
     /// What it may answer.
     USAGE_ANSWER_BYTES_MAX: usize = 64 * KIB;
     /// Runs of one conversation before a fresh one is begun, where the agent does not compact it.
@@ -119,7 +127,8 @@ limits! {
     ROTATION_MS: u64 = 72 * 3600 * 1000;
     /// One line of an agent's output.
     LINE_BYTES_MAX: usize = 64 * MIB;
-    /// Above this a line is kept in the spool and not in memory.
+    /// Of an unfinished line that is longer only the head is held in memory; it is read back from the
+    /// spool once it is whole.
     LINE_BYTES_HELD_MAX: usize = MIB;
     /// What is kept of one line in the trace.
     TRACE_LINE_BYTES_MAX: usize = MIB;
@@ -245,7 +254,7 @@ limits! {
     /// Tokens of the API and sessions of browsers that are kept at once.
     TOKENS_MAX: usize = 256;
     /// The name of a token.
-    TOKEN_NAME_BYTES_MAX: usize = 64;
+    TOKEN_NAME_CHARS_MAX: usize = 64;
     /// Lifetime of a sign-in link.
     SIGN_IN_MS: u64 = 10 * 60 * 1000;
     /// Sign-in links that are open at once; the next one takes the place of the oldest.
@@ -289,13 +298,23 @@ limits! {
     /// Labels of a task.
     LABELS_MAX: usize = 16;
     /// One label.
-    LABEL_BYTES_MAX: usize = 64;
+    LABEL_CHARS_MAX: usize = 64;
     /// Tasks that must be done before one.
     DEPENDENCIES_MAX: usize = 64;
     /// What is said of a task at once.
     COMMENT_BYTES_MAX: usize = 64 * KIB;
     /// Agents that are mentioned in one comment.
     MENTIONS_MAX: usize = 8;
+    /// Tasks that comments of agents on one task may make for the same mentioned agent.
+    MENTION_TASKS_MAX: u32 = 4;
+    /// How far mentions by agents reach: an agent that such a chain of mentions woke wakes no other.
+    MENTION_HOPS_MAX: u32 = 3;
+    /// The `context` of a run or a task, as JSON.
+    CONTEXT_BYTES_MAX: usize = 16 * KIB;
+    /// Earlier runs of a task of which a new conversation is told.
+    HANDOVER_RUNS_MAX: usize = 5;
+    /// How long a session waits for the one that it resumes to be closed.
+    SESSION_CLOSE_MS: u64 = 20_000;
     /// Sessions of callers elsewhere that run at once, unless it is said otherwise.
     SESSIONS_MAX: usize = 4;
     /// Sessions of callers elsewhere that are kept, those that have ended included.
@@ -306,6 +325,8 @@ limits! {
     SESSION_SILENCE_MS: u64 = 600_000;
     /// The caller's name of a session.
     SESSION_NAME_BYTES_MAX: usize = 256;
+    /// The longest file of a remote's token.
+    TOKEN_FILE_BYTES_MAX: usize = 16 * 1024;
     /// How long a connection may take to agree on its encryption.
     HANDSHAKE_MS: u64 = 10_000;
     /// A file that `read_file` gives to an agent.
@@ -346,6 +367,10 @@ limits! {
     TOOL_CALLS_OPEN_MAX: usize = 64;
     /// One answer of an MCP server of the configuration that is reached by HTTP.
     MCP_ANSWER_BYTES_MAX: usize = 8 * MIB;
+    /// One answer of the authorization server of an MCP server.
+    MCP_LOGIN_ANSWER_BYTES_MAX: usize = MIB;
+    /// How long `ostler mcp login` waits for its person.
+    MCP_LOGIN_WAIT_MS: u64 = 600_000;
     /// Tools of one MCP server of the configuration that are offered.
     MCP_TOOLS_MAX: usize = 256;
     /// Characters of one progress message of an MCP server that are passed on.
@@ -462,6 +487,6 @@ limits! {
     LOG_LINES_QUEUED_MAX: usize = 4_096;
     /// How long a process that exits waits until its log is written.
     LOG_FLUSH_MS: u64 = 1_000;
-    /// How deep JSON of an agent may nest before it is kept as text.
-    JSON_DEPTH_MAX: usize = 128;
+    /// How deep a JSON value of an agent may nest in an event before it is kept as text.
+    JSON_DEPTH_MAX: usize = 96;
 }

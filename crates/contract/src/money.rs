@@ -111,6 +111,41 @@ pub enum CostSource {
     Unpriced,
 }
 
+/// How the use of an account is paid for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Billing {
+    /// By use: what is spent is billed.
+    Metered,
+    /// By a fixed price: what is used is included in it.
+    Subscription,
+    /// Not at all.
+    Free,
+    /// A way of a newer version. It counts as billed by use.
+    #[serde(other)]
+    Unknown,
+}
+
+impl Billing {
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Metered => "metered",
+            Self::Subscription => "subscription",
+            Self::Free => "free",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Whether nothing is billed for the use: its price is a list price, and no budget of dollars
+    /// that runs share counts it.
+    pub const fn is_included(self) -> bool {
+        match self {
+            Self::Subscription | Self::Free => true,
+            Self::Metered | Self::Unknown => false,
+        }
+    }
+}
+
 /// A cost that is not tokens, added as given.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Extra {

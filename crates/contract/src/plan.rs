@@ -152,6 +152,9 @@ pub struct Adapter {
     pub turn_end: Option<TurnEnd>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_model: Option<String>,
+    /// How the use of its account is paid for; absent is what is found out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<crate::Billing>,
     #[serde(default)]
     pub env_compat: Vec<String>,
     #[serde(default)]
@@ -249,14 +252,22 @@ impl RemoteProtocol {
     }
 }
 
+/// The variable in which a courier gets the token of a file.
+pub const FILE_TOKEN_ENV: &str = "OSTLER_REMOTE_TOKEN";
+
 /// How Ostler shows a remote who it is.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum RemoteAuth {
     #[default]
     None,
-    /// A token, by the name of the variable that holds it.
-    Bearer { token_env: String },
+    /// A token, by the name of the variable that holds it. With a file, the variable is filled from it when
+    /// a session begins.
+    Bearer {
+        token_env: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token_file: Option<String>,
+    },
     /// A certificate of its own, with its key.
     Mtls { cert_path: String, key_path: String },
 }
@@ -265,7 +276,15 @@ impl RemoteAuth {
     /// The variable that holds a secret, if one does.
     pub fn token_env(&self) -> Option<&str> {
         match self {
-            Self::Bearer { token_env } => Some(token_env),
+            Self::Bearer { token_env, .. } => Some(token_env),
+            Self::None | Self::Mtls { .. } => None,
+        }
+    }
+
+    /// The file that a token is read from when a session begins.
+    pub fn token_file(&self) -> Option<&str> {
+        match self {
+            Self::Bearer { token_file, .. } => token_file.as_deref(),
             Self::None | Self::Mtls { .. } => None,
         }
     }

@@ -6,6 +6,8 @@ use crate::event::{
     Body, Origin, PermissionOption, PermissionRequest, Raw, Remaining, StopReason, Usage,
 };
 use crate::fault::Code;
+use crate::known::{self, Known};
+use crate::money::Billing;
 use crate::reset::Reset;
 use crate::time::Timestamp;
 use schemars::JsonSchema;
@@ -87,6 +89,15 @@ pub enum Signal {
     /// The model wrote a whole text: unless a call follows, its turn is about to end. Told before the
     /// spending of that answer, so that finished work is not stopped for its last report.
     FinalText,
+    /// The agent named the model of its conversation.
+    Model {
+        model: String,
+    },
+    /// The runtime told how the use of its account is paid for. Never sent for what an agent could
+    /// state of itself: it lifts budgets of dollars.
+    Billing {
+        billing: Billing,
+    },
     /// Spending, as an increment or a total by its basis; already a `usage` draft too.
     Spent(Usage),
     /// The model's provider reported an error; an end of turn after it is no success.
@@ -109,6 +120,9 @@ pub enum Signal {
     },
     /// The agent answered the first request of its protocol.
     Greeted,
+    /// The agent said something that shows that it goes on. From the first one on, other output of
+    /// the agent no longer counts against the limit of silence.
+    Progress,
 }
 
 /// A question of the agent's own: may it do this?
@@ -169,6 +183,7 @@ pub enum ToolAnswer {
     Value(Value),
     #[schemars(with = "ToolError")]
     Error {
+        #[serde(deserialize_with = "known::word")]
         code: Code,
         message: String,
     },
@@ -178,6 +193,7 @@ pub enum ToolAnswer {
 // A type of its own, so that schemas name it: generators of clients make up names, even one twice.
 #[derive(JsonSchema)]
 pub struct ToolError {
+    #[schemars(with = "Known<Code>")]
     pub code: Code,
     pub message: String,
 }

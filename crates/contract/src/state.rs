@@ -1,6 +1,9 @@
-//! The states of tasks and runs, and which may follow which.
+//! The states of tasks and runs, and which may follow which. Each has an `Unknown` case for words
+//! that a newer version wrote: such a word is read and shown, and is never written
+//! (`docs/decisions/0035-unknown-words-are-read.md`).
 
 use crate::event::Outcome;
+use crate::known::{UNKNOWN, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,6 +18,9 @@ pub enum TaskState {
     Done,
     Failed,
     Cancelled,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Why a task waits.
@@ -30,6 +36,9 @@ pub enum WaitingFor {
     Approval,
     Answer,
     Budget,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Who looks at a task's result before it is done.
@@ -39,6 +48,9 @@ pub enum Review {
     #[default]
     None,
     Person,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Where a run stands.
@@ -49,6 +61,9 @@ pub enum RunState {
     Live,
     Stopping,
     Settled,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 /// How a hired agent stands. A retired one never comes back.
@@ -58,23 +73,42 @@ pub enum AgentState {
     Active,
     Paused,
     Retired,
+    // A word of a newer version.
+    #[serde(other)]
+    Unknown,
 }
 
 macro_rules! words {
     ($name:ident { $($variant:ident = $word:literal),+ $(,)? }) => {
         impl $name {
+            /// Every value that this version writes.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
             pub const fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),+ }
+                match self { $(Self::$variant => $word,)+ Self::Unknown => UNKNOWN }
             }
 
             pub fn from_word(word: &str) -> Option<Self> {
                 match word { $($word => Some(Self::$variant),)+ _ => None }
             }
+
+            /// Reads a stored word; one of a newer version is `Unknown`.
+            pub fn read(word: &str) -> Self {
+                Self::from_word(word).unwrap_or(Self::Unknown)
+            }
+        }
+
+        impl Words for $name {
+            const WORDS: &'static [&'static str] = &[$($word),+];
+
+            fn from_word(word: &str) -> Option<Self> {
+                Self::from_word(word)
+            }
         }
     };
 }
+
+words!(Review { None = "none", Person = "person" });
 
 words!(TaskState {
     Queued = "queued",
@@ -109,8 +143,8 @@ words!(Outcome {
 impl AgentState {
     pub fn may_become(self, next: Self) -> bool {
         match self {
-            Self::Active | Self::Paused => next != self,
-            Self::Retired => false,
+            Self::Active | Self::Paused => next != self && next != Self::Unknown,
+            Self::Retired | Self::Unknown => false,
         }
     }
 }
@@ -119,10 +153,10 @@ impl RunState {
     /// A run only moves forward, and ends once.
     pub fn may_become(self, next: Self) -> bool {
         match self {
-            Self::Planned => next != Self::Planned,
+            Self::Planned => matches!(next, Self::Live | Self::Stopping | Self::Settled),
             Self::Live => matches!(next, Self::Stopping | Self::Settled),
             Self::Stopping => next == Self::Settled,
-            Self::Settled => false,
+            Self::Settled | Self::Unknown => false,
         }
     }
 }
@@ -132,9 +166,12 @@ impl TaskState {
     pub fn after(outcome: Outcome, review: Review) -> Self {
         match (outcome, review) {
             (Outcome::Succeeded, Review::None) => Self::Done,
-            (Outcome::Succeeded, Review::Person) => Self::Review,
+            // A kind of review that this version does not know is left to a person.
+            (Outcome::Succeeded, Review::Person | Review::Unknown) => Self::Review,
             (Outcome::Cancelled, _) => Self::Cancelled,
-            (Outcome::Failed | Outcome::TimedOut | Outcome::Lost, _) => Self::Failed,
+            (Outcome::Failed | Outcome::TimedOut | Outcome::Lost | Outcome::Unknown, _) => {
+                Self::Failed
+            }
         }
     }
 }
@@ -164,6 +201,24 @@ mod tests {
         }
         for outcome in Outcome::ALL {
             assert_eq!(serde_json::to_value(outcome).unwrap(), outcome.word());
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_newer_version_is_unknown() {
+        fn read<T: serde::de::DeserializeOwned>() -> T {
+            serde_json::from_value("frobnicated".into()).unwrap()
+        }
+        assert_eq!(read::<TaskState>(), TaskState::Unknown);
+        assert_eq!(read::<WaitingFor>(), WaitingFor::Unknown);
+        assert_eq!(read::<Review>(), Review::Unknown);
+        assert_eq!(read::<RunState>(), RunState::Unknown);
+        assert_eq!(read::<AgentState>(), AgentState::Unknown);
+        assert_eq!(read::<Outcome>(), Outcome::Unknown);
+        assert_eq!(RunState::read("frobnicated").word(), UNKNOWN);
+        assert_eq!(serde_json::to_value(RunState::Unknown).unwrap(), UNKNOWN);
+        for next in RunState::ALL {
+            assert!(!RunState::Unknown.may_become(*next) && !next.may_become(RunState::Unknown));
         }
     }
 }

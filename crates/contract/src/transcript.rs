@@ -3,7 +3,7 @@
 //! `stdout`, `system`. Used by the CLI, the API's `?view=transcript` and the dashboard alike.
 
 use crate::RunId;
-use crate::event::{Body, Event, Outcome, Stream, ToolStatus};
+use crate::event::{self, Body, Event, Outcome, Stream, ToolStatus};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -97,7 +97,7 @@ pub fn entry(event: &Event) -> Option<Entry> {
         Body::Log(log) => match log.stream {
             Stream::Stderr => Entry::Stderr { text: log.text.clone() },
             Stream::Stdout => Entry::Stdout { text: log.text.clone() },
-            Stream::Ostler => Entry::System { text: log.text.clone() },
+            Stream::Ostler | Stream::Unknown => Entry::System { text: log.text.clone() },
         },
         Body::Progress(progress) => Entry::System { text: progress.summary.clone() },
         Body::Comment(comment) => Entry::System { text: comment.text.clone() },
@@ -121,6 +121,7 @@ pub fn entry(event: &Event) -> Option<Entry> {
         Body::Budget(budget) => Entry::System {
             text: format!("budget of {}: {:?}", budget.scope, budget.level).to_lowercase(),
         },
+        Body::Unknown(fields) => Entry::System { text: event::unknown_text(fields) },
         Body::Turn(_) | Body::ToolUpdate(_) | Body::Usage(_) | Body::Lease(_) => return None,
     })
 }

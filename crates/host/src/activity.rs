@@ -45,7 +45,8 @@ fn is_activity(stated: &Body) -> bool {
         | Body::Lease(_)
         | Body::Lifecycle(_)
         | Body::Error(_)
-        | Body::Result(_) => false,
+        | Body::Result(_)
+        | Body::Unknown(_) => false,
     }
 }
 

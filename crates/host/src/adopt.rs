@@ -14,21 +14,21 @@ use crate::dispatch;
 use crate::drive::{self, Drive, Ending, Handing};
 use crate::intake::Intake;
 use crate::keeping::Keeping;
-use crate::ops::errand;
 use crate::ops::relay::Callers;
-use crate::ops::run::stored;
+use crate::ops::run::{ToolsBy, stored};
 use crate::ops::tool::{self, Bench, Standing, TaskSheet};
+use crate::ops::{errand, mention};
 use crate::perform::Mouth;
 use crate::share::Share;
 use crate::supervise;
 use crate::trace::{self, Tracer};
-use crate::upstream::Upstream;
+use crate::upstream::{Logins, Upstream};
 use crate::workspace::Workspace;
 use crate::workspace_check::{self, Comparison};
 use crate::{Host, clock, keepsake};
 use contract::event::{Body, Lifecycle, Phase};
 use contract::speech::ToolAnswer;
-use contract::{Code, Draft, Event, Fault, RunId, limits};
+use contract::{Code, Draft, Event, Fault, RunId, RunState, limits};
 use engine::rules::lease::Lease;
 use engine::rules::resume::{self, Again};
 use engine::{Effect, Input, Machine, Terms};
@@ -194,6 +194,13 @@ async fn take_over(
     until_ms: Option<u64>,
     prepared: Prepared,
 ) -> Result<(), Fault> {
+    if row.state == RunState::Unknown {
+        tracing::warn!(
+            run = %row.id,
+            "the state of the run is a word of a newer version; the run is left to that version"
+        );
+        return Ok(());
+    }
     // Whoever has the right goes on with the run.
     let Some(_right) = host.inner.begin_take_over(row.id) else { return Ok(()) };
     if host.inner.is_here(row.id) {
@@ -458,7 +465,8 @@ async fn adopted(
         (Machine::new(terms, now), Box::new(Silence) as Box<dyn Dialect>, state)
     });
     let luggage = reply.as_ref().and_then(|reply| reply.luggage.as_deref());
-    let upstream = luggage.and_then(|luggage| Upstream::unpacked(luggage, row.id));
+    let logins = Logins::at(house.data.path(), house.token.clone());
+    let upstream = luggage.and_then(|luggage| Upstream::unpacked(luggage, row.id, logins));
     let upstream = upstream.unwrap_or_default();
     // What is heard without its secrets is not kept, so there is nothing to trace.
     let (trace, trace_ended) = match &seal {
@@ -516,7 +524,7 @@ async fn adopted(
         mouth: Mouth::after(state.next_effect, state.next_frame),
         bench: Bench {
             run: row.id,
-            task: Arc::new(sheet(host, row).await?),
+            task: Arc::new(sheet(host, row, state.session.clone()).await?),
             workspace,
             policy,
             store: house.store.clone(),
@@ -527,6 +535,7 @@ async fn adopted(
         errand,
         cost_model: state.cost_model,
         quota: state.quota,
+        reported: row.report.clone().unwrap_or_default(),
         share: Share::of(state.fund),
         told: state.told,
         spool,
@@ -552,6 +561,9 @@ async fn adopted(
         pid: row.pid,
         ending: if alive { Ending::Running } else { Ending::KeeperGone },
     };
+    if drive.abroad.tools_by == ToolsBy::Host {
+        mention::heed_again(host.clone(), row.task, row.id);
+    }
     if let Some(why) = lost {
         drive.ending = Ending::Told;
         drive.pending.done.extend(undone);
@@ -601,8 +613,9 @@ fn agent_pid(reply: &HelloReply) -> Option<u32> {
     reply.agent_pid.and_then(|pid| u32::try_from(pid).ok())
 }
 
-async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
+async fn sheet(host: &Host, row: &RunRow, session: Option<String>) -> Result<TaskSheet, Fault> {
     let task = host.store().task(row.task).await.map_err(stored)?;
+    let context = task.as_ref().map(errand::context_of).unwrap_or_default();
     Ok(TaskSheet {
         id: row.task,
         run: row.id,
@@ -611,6 +624,8 @@ async fn sheet(host: &Host, row: &RunRow) -> Result<TaskSheet, Fault> {
         body: task.as_ref().map(|task| task.body.clone()).unwrap_or_default(),
         prompt: task.as_ref().map(|task| task.prompt.clone()).unwrap_or_default(),
         system_prompt: task.and_then(|task| task.system_prompt),
+        session,
+        context,
     })
 }
 
@@ -632,7 +647,10 @@ pub(crate) fn restore(
     seal: &Seal,
     runtime: &dyn Runtime,
 ) -> Option<(Machine, Box<dyn Dialect>, HostState)> {
-    let machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
+    let machine: Machine = serde_json::from_slice(&seal.unheld(&point.machine)).ok()?;
+    if machine.state() == RunState::Unknown {
+        return None;
+    }
     let dialect = runtime.restore(&seal.unheld(&point.dialect)).ok()?;
     let host = serde_json::from_slice(&seal.unheld(&point.host)).ok()?;
     Some((machine, dialect, host))

@@ -4,20 +4,22 @@
 use crate::drive::Drive;
 use crate::intake::Marks;
 use crate::ops::errand;
+use crate::ops::mention::AgentComment;
+use crate::ops::run::ToolsBy;
 use crate::ops::tool::Handoff;
 use crate::run_log::RunRecord;
 use contract::event::{Body, Envelope, Origin, RunResult, Text};
 use contract::limits::{HELD_BLOCKS_MAX, HELD_BYTES_MIN};
 use contract::plan::QuotaSource;
 use contract::state::{Review, WaitingFor};
-use contract::{CommandId, Draft, RunState, TaskState};
+use contract::{Code, CommandId, Draft, RunState, TaskState};
 use engine::rules::budget::unspent;
 use engine::{Booked, Covers, Effect, Now};
 use runtimes::Dialect;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use store::seal::{Carry, Seal, SealedEvent};
-use store::{Batch, Follow, LedgerRow, Settle, TraceMark};
+use store::{Batch, Follow, LedgerRow, ReportSoFar, Settle, TraceMark};
 
 /// What waits for the next Batch.
 #[derive(Debug, Default)]
@@ -63,6 +65,8 @@ pub struct Deeds {
     pub last_seq: u64,
     /// The records of the operator log.
     pub records: Vec<RunRecord>,
+    /// Comments of the agent that mention someone.
+    pub comments: Vec<AgentComment>,
     pub effects: Vec<Intent>,
 }
 
@@ -148,6 +152,9 @@ pub struct HostState {
     /// Absent when no trace is kept.
     #[serde(default)]
     pub trace: Option<TraceMark>,
+    /// The conversation that the agent is to resume, as `read_task` tells it.
+    #[serde(default)]
+    pub session: Option<String>,
 }
 
 impl OpenBlock {
@@ -196,6 +203,7 @@ impl Drive {
         let effects = std::mem::take(&mut self.pending.effects);
         let mut events = Vec::with_capacity(drafts.len());
         let mut settle = None;
+        let mut comments = Vec::new();
         let mut seq = self.words.next_seq;
         let stamp = Envelope {
             run_id: self.run,
@@ -211,8 +219,11 @@ impl Drive {
                 settle = Some(self.settlement(now, result));
             }
             self.words.write(draft, stamp, &mut seq, &mut events);
+            // A text that is written whole is the last event.
+            comments.extend(self.mentioning(draft, seq - 1));
         }
         let marks = self.intake.as_ref().map_or_else(Marks::default, |intake| intake.marks());
+        let report = self.changed_report();
         let seal = &self.words.seal;
         let host = HostState {
             marks,
@@ -229,8 +240,12 @@ impl Drive {
             policy: Some(self.bench.policy),
             tools_by: self.abroad.tools_by,
             trace: self.tracer.mark(),
+            session: self.bench.task.session.clone(),
         };
         let booked = std::mem::take(&mut self.pending.booked);
+        let begins_afresh = |intent: &Intent| matches!(intent.effect, Effect::Relaunch);
+        let session_stale = effects.iter().any(begins_afresh)
+            || settle.as_ref().is_some_and(|end| end.code == Some(Code::NativeSessionUnknown));
         let batch = Batch {
             run: self.run,
             fence: self.fence,
@@ -246,12 +261,34 @@ impl Drive {
             run_state: if settle.is_some() { RunState::Settled } else { self.machine.state() },
             pid: self.pid,
             totals: Some(self.machine.totals()),
+            report,
             ledger: booked.into_iter().map(|booked| ledger_row(seal, now, booked)).collect(),
-            model: None,
             session: self.pending.session.take().map(|id| seal.given(&id)),
+            session_stale,
             settle,
         };
-        Made { batch, deeds: Deeds { last_seq: seq - 1, records, effects } }
+        Made { batch, deeds: Deeds { last_seq: seq - 1, records, comments, effects } }
+    }
+
+    /// A comment of the agent that mentions someone, with the number of its event. The comments of a
+    /// session are its caller's to heed.
+    fn mentioning(&self, draft: &Draft, seq: u64) -> Option<AgentComment> {
+        let Body::Comment(comment) = &draft.body else { return None };
+        if draft.origin != Origin::Agent || self.abroad.tools_by == ToolsBy::Caller {
+            return None;
+        }
+        AgentComment::of(self.run, seq, comment, &self.words.seal)
+    }
+
+    /// What the run reported so far, where that is not what the last Batch had.
+    fn changed_report(&mut self) -> Option<ReportSoFar> {
+        let report = self.machine.report();
+        if report == self.reported {
+            return None;
+        }
+        let (json, billing) = (self.words.seal.json(&report), report.billing);
+        self.reported = report;
+        Some(ReportSoFar { json, billing })
     }
 
     fn settlement(&self, now: Now, result: &RunResult) -> Settle {
@@ -283,6 +320,7 @@ impl Drive {
             message: seal.line(message.as_bytes()),
             turns: u64::from(self.machine.turns()),
             unspent: unspent(result.code, &result.totals),
+            is_included: self.machine.is_included(),
         }
     }
 }

@@ -46,6 +46,13 @@ pub fn agent_id(name: &str) -> AgentId {
     AgentId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }
 
+/// An id that is the same whenever it is made of the same words.
+pub fn command_id_of(words: &str) -> CommandId {
+    let hash = blake3::hash(words.as_bytes());
+    let bytes: [u8; 16] = std::array::from_fn(|i| hash.as_bytes()[i]);
+    CommandId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+}
+
 #[expect(clippy::disallowed_methods, reason = "ids are made here and nowhere else")]
 fn fresh() -> Uuid {
     Uuid::now_v7()

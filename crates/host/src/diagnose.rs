@@ -1,19 +1,21 @@
 //! Doctor: what keeps an agent from running, found without running it. Every probe is a program under
-//! a keeper, in a directory of its own, bounded in time and swept with its family; a login is told
-//! by a variable that is set or a file that is there, and neither is read. What is found are checks
-//! with stable codes, never a fault: looking always succeeds.
+//! a keeper, in a directory of its own, and swept with its family. All probes of one name are made at
+//! the same time and have one deadline (`limits::DOCTOR_MS`); a program that answers none of them by
+//! then is an error. A login is told by a variable that is set or a file that is there, and neither is
+//! read. What is found are checks with stable codes, never a fault: looking always succeeds.
 
 use crate::aside::{Aside, Launch};
-use crate::{chance, clock, environment};
-use contract::card::{CardEvidence, Handshake, Login, Requirement};
+use crate::{chance, clock, environment, token_file};
+use contract::card::{CardEvidence, Handshake, Login, ModelList, Requirement};
 use contract::diagnosis::{Check, CheckCode, Diagnosis};
-use contract::plan::{Adapter, EnvEntry, Lane, Remote};
+use contract::plan::{Adapter, EnvEntry, Lane};
 use contract::{Card, Code, Fault, Policy, limits};
 use keeper::plan::{Level, StdinMode};
 use keeper::record::Isolation;
 use runtimes::acp::lane;
 use runtimes::acp::mode_trial::{self, ModeTrial};
 use runtimes::launch::{Start, sounds_secret};
+use runtimes::models::{self, ModelListing};
 use runtimes::passed_env::{self, ENV_ALLOWLIST_PREFIXES};
 use runtimes::{Spec, Stream, registry, template};
 use std::collections::{BTreeMap, VecDeque};
@@ -24,6 +26,9 @@ use std::time::Duration;
 
 /// How often a probe is looked at.
 const LOOK: Duration = Duration::from_millis(10);
+
+/// The notification by which a program that was greeted is told that requests follow.
+const INITIALIZED: &str = r#"{"method":"initialized"}"#;
 
 /// What of the caller's environment a handshake is given.
 const HANDSHAKE_ENV: [&str; 4] = ["PATH", "LANG", "TERM", "NODE_EXTRA_CA_CERTS"];
@@ -46,17 +51,20 @@ pub struct Patient {
     /// Where it is to work, when that is said.
     pub cwd: Option<PathBuf>,
     pub policy: Option<Policy>,
+    /// What the configuration alone tells of it.
+    pub remarks: Vec<Check>,
 }
 
 /// What a session that was opened showed of each policy.
 type PolicyTrials = Vec<(Policy, ModeTrial)>;
 
-/// What is said to a probe: a greeting; once it is answered a request that opens a session; and then
-/// what sets its modes.
+/// What is said to a probe: a greeting; once it is answered a request, such as one that opens a session;
+/// and then what sets its modes.
 struct Talk<'a> {
     say: &'a str,
-    answered: &'a dyn Fn(&str) -> bool,
+    answered: &'a (dyn Fn(&str) -> bool + Sync),
     then: Option<&'a str>,
+    sets_modes: bool,
 }
 
 /// The reason why a policy is listed as possible, in the order in which reasons are printed.
@@ -74,14 +82,28 @@ enum PolicyBasis {
     OwnTools,
 }
 
+/// What a question for the version showed.
+struct VersionProbe {
+    check: Check,
+    version: Option<String>,
+    is_late: bool,
+}
+
+/// What a greeting showed.
+struct Greeting {
+    check: Check,
+    trials: Option<PolicyTrials>,
+    is_late: bool,
+}
+
 /// What a probe said and how it ended.
 struct Probed {
     stdout: String,
     stderr: String,
     /// `None` when it had to be ended.
     exit_code: Option<i32>,
-    /// How long it was given.
-    wall_ms: u64,
+    /// Whether it had said nothing that was waited for when the deadline came.
+    is_late: bool,
     spawn_error: Option<String>,
     isolation: Option<(Isolation, Option<String>)>,
 }
@@ -114,26 +136,33 @@ impl Practice {
     /// How agents are held here, and why not more strongly.
     pub async fn isolation(&self) -> Option<(Isolation, Option<String>)> {
         let program = self.own_program.display().to_string();
-        self.probe(program, vec!["--version".to_owned()], Vec::new(), None).await?.isolation
+        let deadline_ms = clock::now().mono_ms + limits::DOCTOR_MS;
+        let asked = vec!["--version".to_owned()];
+        self.probe(program, asked, Vec::new(), None, deadline_ms).await?.isolation
     }
 
     /// Everything that can be told about one name.
     pub async fn diagnose(&self, patient: &Patient) -> Diagnosis {
+        let deadline_ms = clock::now().mono_ms + limits::DOCTOR_MS;
         let mut checks = Vec::new();
-        let mut trials = None;
         let program = self.binary(patient, &mut checks);
         let is_missing = checks.iter().any(|check| check.code == CheckCode::BinaryMissing);
-        if let Some(program) = program {
-            self.version(patient, &program, &mut checks).await;
-            if let Some(handshake) = &patient.card.handshake {
-                let (check, tried) = self.handshake(patient, &program, handshake).await;
-                checks.push(check);
-                trials = tried;
-            }
+        let (version, greeting, remote) = tokio::join!(
+            self.version(patient, program.as_deref(), deadline_ms),
+            self.handshake(patient, program.as_deref(), deadline_ms),
+            self.remote(patient, deadline_ms),
+        );
+        checks.extend(hanging(program.as_deref(), version.as_ref(), greeting.as_ref()));
+        let (mut found_version, mut trials) = (None, None);
+        if let Some(VersionProbe { check, version, .. }) = version {
+            checks.push(check);
+            found_version = version;
         }
-        if let Some(remote) = &patient.adapter.remote {
-            checks.extend(self.remote(patient, remote).await);
+        if let Some(Greeting { check, trials: tried, .. }) = greeting {
+            checks.push(check);
+            trials = tried;
         }
+        checks.extend(remote);
         let named = environment::named_by_agent(&patient.card, &self.vars);
         if let Some(login) = &patient.card.login {
             checks.extend(logged_in(login, &named, &self.vars_of(patient)));
@@ -155,6 +184,15 @@ impl Practice {
             let message = "follows its documentation; not tested with the program itself";
             checks.push(Check::new(CheckCode::OnlyDocumented, message));
         }
+        checks.extend(patient.remarks.iter().cloned());
+        Diagnosis::new(&patient.name, &patient.card.id, checks, clock::now().wall)
+            .with_version(found_version)
+    }
+
+    /// Whether the program of a name is there. Nothing is started.
+    pub fn find(&self, patient: &Patient) -> Diagnosis {
+        let mut checks = Vec::new();
+        self.binary(patient, &mut checks);
         Diagnosis::new(&patient.name, &patient.card.id, checks, clock::now().wall)
     }
 
@@ -183,21 +221,29 @@ impl Practice {
         }
     }
 
-    async fn version(&self, patient: &Patient, program: &Path, checks: &mut Vec<Check>) {
-        let Some(Requirement { version_args, .. }) = patient.card.requires.first() else { return };
+    /// What the program says of its version; `None` when it is not asked.
+    async fn version(
+        &self,
+        patient: &Patient,
+        program: Option<&Path>,
+        deadline_ms: u64,
+    ) -> Option<VersionProbe> {
+        let program = program?;
+        let Requirement { version_args, .. } = patient.card.requires.first()?;
         if version_args.is_empty() {
-            return;
+            return None;
         }
         let asked = format!("{} {}", program.display(), version_args.join(" "));
         let env = self.environment(patient);
         let program = program.display().to_string();
-        let probed = self.probe(program, version_args.clone(), env, None).await;
-        let found = probed.as_ref().and_then(|probed| {
+        let probed = self.probe(program, version_args.clone(), env, None, deadline_ms).await;
+        let version = probed.as_ref().and_then(|probed| {
             version_in(&probed.stdout).or_else(|| version_in(&probed.stderr)).map(str::to_owned)
         });
+        let is_late = probed.as_ref().is_some_and(|probed| probed.is_late) && version.is_none();
         let recorded = &patient.card.versions_recorded;
-        checks.push(match (found, probed) {
-            (Some(version), _) if recorded.contains(&version) => {
+        let check = match (&version, probed) {
+            (Some(version), _) if recorded.contains(version) => {
                 Check::new(CheckCode::VersionRecorded, version)
             }
             (Some(version), _) if recorded.is_empty() => {
@@ -218,14 +264,27 @@ impl Practice {
                     None => check,
                 }
             }
-        });
+        };
+        Some(VersionProbe { check, version, is_late })
     }
 
     /// Whether a remote is there and takes our token. It is asked for nothing that costs.
-    async fn remote(&self, patient: &Patient, remote: &Remote) -> Vec<Check> {
+    async fn remote(&self, patient: &Patient, deadline_ms: u64) -> Vec<Check> {
+        let Some(remote) = &patient.adapter.remote else { return Vec::new() };
         let mut env = self.environment(patient);
         if let Some(name) = remote.auth.token_env() {
-            match self.vars.get(name).filter(|token| !token.trim().is_empty()) {
+            let of_file = match remote.auth.token_file() {
+                Some(file) => match token_file::read_aside(file.to_owned()).await {
+                    Ok(token) => Some(token),
+                    Err(fault) => {
+                        let check = Check::new(CheckCode::LoginNotSeen, &fault.message);
+                        return vec![check.with_hint(fault.hint())];
+                    }
+                },
+                None => None,
+            };
+            let token = of_file.as_ref().or_else(|| self.vars.get(name));
+            match token.filter(|token| !token.trim().is_empty()) {
                 Some(token) => env.push((name.to_owned(), token.clone())),
                 None => {
                     let message = format!("the variable {name}, which holds its token, is not set");
@@ -236,7 +295,7 @@ impl Practice {
         }
         let program = self.own_program.display().to_string();
         let args = runtimes::remote::greeting(remote);
-        let probed = self.probe(program, args, env, None).await;
+        let probed = self.probe(program, args, env, None, deadline_ms).await;
         let well = |probed: &Probed| {
             let line: Option<serde_json::Value> = serde_json::from_str(probed.stdout.trim()).ok();
             line.and_then(|line| line["message"].as_str().map(str::to_owned))
@@ -258,31 +317,23 @@ impl Practice {
         }]
     }
 
-    /// Greets it as somebody nobody knows: without its keys and in a home of its own, so that it
-    /// can reach no account and leaves nothing behind. Gives what its session told of policies too.
+    /// Greets the program without its keys and in a home of its own, so that it reaches no account and
+    /// leaves nothing behind. Gives what its session told of policies too. `None` when the card has no
+    /// greeting.
     async fn handshake(
         &self,
         patient: &Patient,
-        program: &Path,
-        with: &Handshake,
-    ) -> (Check, Option<PolicyTrials>) {
-        let home = ("HOME".to_owned(), self.root.display().to_string());
-        let kept = |(name, _): &(String, String)| HANDSHAKE_ENV.contains(&name.as_str());
-        let env = self.environment(patient).into_iter().filter(kept).chain([home]).collect();
-        let program = program.display().to_string();
-        let answered = |line: &str| {
-            let line: Option<serde_json::Value> = serde_json::from_str(line).ok();
-            line.is_some_and(|line| line.pointer(&with.answer).is_some())
-        };
-        let cwd = serde_json::Value::from(self.root.display().to_string()).to_string();
-        let session = with.session.as_ref().map(|line| line.replace("\"{{cwd}}\"", &cwd));
-        let talk = Talk { say: &with.say, answered: &answered, then: session.as_deref() };
-        let probed = self.probe(program, with.args.clone(), env, Some(talk)).await;
+        program: Option<&Path>,
+        deadline_ms: u64,
+    ) -> Option<Greeting> {
+        let (program, with) = (program?, patient.card.handshake.as_ref()?);
+        let probed = self.greeted(patient, program, with, deadline_ms).await;
         let check = match &probed {
-            Some(said) if said.stdout.lines().any(answered) => {
+            Some(said) if said.stdout.lines().any(|line| is_answer(line, &with.answer)) => {
                 let check = "it answers the first request";
                 let trials = mode_trial::policies_tried(&said.stdout);
-                return (Check::new(CheckCode::HandshakeAnswered, check), trials);
+                let check = Check::new(CheckCode::HandshakeAnswered, check);
+                return Some(Greeting { check, trials, is_late: false });
             }
             _ => {
                 let how = how_it_failed(probed.as_ref());
@@ -291,12 +342,100 @@ impl Practice {
                     "check that this command speaks the protocol, or try `ostler run {} hello`",
                     patient.name
                 );
+                let detail = probed.as_ref().map(|probed| probed.stderr.clone());
                 Check::new(CheckCode::HandshakeFailed, message)
                     .with_hint(hint)
-                    .with_detail(probed.map(|probed| probed.stderr).unwrap_or_default())
+                    .with_detail(detail.unwrap_or_default())
             }
         };
-        (check, None)
+        let is_late = probed.is_some_and(|probed| probed.is_late);
+        Some(Greeting { check, trials: None, is_late })
+    }
+
+    /// Says the greeting and, once it is answered, the request that opens a session.
+    async fn greeted(
+        &self,
+        patient: &Patient,
+        program: &Path,
+        with: &Handshake,
+        deadline_ms: u64,
+    ) -> Option<Probed> {
+        let home = ("HOME".to_owned(), self.root.display().to_string());
+        let kept = |(name, _): &(String, String)| HANDSHAKE_ENV.contains(&name.as_str());
+        let env = self.environment(patient).into_iter().filter(kept).chain([home]).collect();
+        let program = program.display().to_string();
+        let answered = |line: &str| is_answer(line, &with.answer);
+        let cwd = serde_json::Value::from(self.root.display().to_string()).to_string();
+        let session = with.session.as_ref().map(|line| line.replace("\"{{cwd}}\"", &cwd));
+        let talk = Talk {
+            say: &with.say,
+            answered: &answered,
+            then: session.as_deref(),
+            sets_modes: true,
+        };
+        self.probe(program, with.args.clone(), env, Some(talk), deadline_ms).await
+    }
+
+    /// The models that the program tells, in the environment that a run would have: what is set up there
+    /// decides which there are.
+    pub async fn models(&self, patient: &Patient) -> Result<ModelListing, Fault> {
+        let deadline_ms = clock::now().mono_ms + limits::MODELS_MS;
+        let name = &patient.name;
+        let Some(list) = &patient.card.model_list else {
+            let message = format!("{name} does not list its models");
+            let hint = format!("{}; name one with `model`", patient.card.models_source);
+            return Err(Fault::new(Code::NotSupported, message).with_hint(hint));
+        };
+        let mut checks = Vec::new();
+        let Some(program) = self.binary(patient, &mut checks) else {
+            let missing = checks.pop();
+            let message = missing.as_ref().map(|check| check.message.clone());
+            let fault = Fault::new(Code::NotInstalled, message.unwrap_or_else(|| name.clone()));
+            let hint = missing.and_then(|check| check.hint);
+            return Err(hint.into_iter().fold(fault, Fault::with_hint));
+        };
+        let program = program.display().to_string();
+        let cwd = serde_json::Value::from(self.root.display().to_string()).to_string();
+        let handshake = patient.card.handshake.as_ref();
+        let then = match list {
+            ModelList::Command { .. } => None,
+            ModelList::Session => handshake
+                .and_then(|with| with.session.as_ref())
+                .map(|line| line.replace("\"{{cwd}}\"", &cwd)),
+            ModelList::Request { say } => Some(format!("{INITIALIZED}\n{say}")),
+        };
+        let answered = |line: &str| handshake.is_some_and(|with| is_answer(line, &with.answer));
+        let (args, talk) = match (list, handshake) {
+            (ModelList::Command { args, .. }, _) => (args.clone(), None),
+            (ModelList::Session | ModelList::Request { .. }, Some(with)) => {
+                let (say, then) = (with.say.as_str(), then.as_deref());
+                let talk = Talk { say, answered: &answered, then, sets_modes: false };
+                (with.args.clone(), Some(talk))
+            }
+            (ModelList::Session | ModelList::Request { .. }, None) => {
+                let message = format!("the command of {name} is known only in a run");
+                return Err(Fault::new(Code::NotSupported, message));
+            }
+        };
+        let env = self.environment(patient);
+        let probed = self.probe(program, args, env, talk, deadline_ms).await;
+        let found = probed.as_ref().map(|probed| models::listing(list, &probed.stdout));
+        match found.filter(|found| !found.models.is_empty()) {
+            Some(found) => Ok(found),
+            None => {
+                let how = match &probed {
+                    Some(probed) if probed.is_late => {
+                        format!("took longer than {} s and was ended", limits::MODELS_MS / 1000)
+                    }
+                    Some(Probed { exit_code: Some(0), .. }) => "named no model".to_owned(),
+                    probed => how_it_failed(probed.as_ref()),
+                };
+                let mut fault = Fault::new(Code::AgentFailed, format!("{name} {how}"));
+                fault.detail = probed.map(|probed| probed.stderr).filter(|said| !said.is_empty());
+                Err(fault
+                    .with_hint(format!("`ostler doctor {name}` shows what keeps it from running")))
+            }
+        }
     }
 
     /// The variables that the agent would see, the configured ones over the caller's.
@@ -341,8 +480,7 @@ impl Practice {
         Ok(Start::default().plan(&spec, &patient.card)?.env)
     }
 
-    /// Runs a program for at most `PROBE_MS_MAX`, or, when something is said to it, for as long as
-    /// the answer to an `initialize` may take, and no longer than the answers take. `None` when no
+    /// Runs a program until the deadline at most, and no longer than its answers take. `None` when no
     /// keeper could be had.
     async fn probe(
         &self,
@@ -350,9 +488,12 @@ impl Practice {
         args: Vec<String>,
         env: Vec<(String, String)>,
         talk: Option<Talk<'_>>,
+        deadline_ms: u64,
     ) -> Option<Probed> {
         let say = talk.as_ref().map(|talk| format!("{}\n", talk.say).into_bytes());
-        let wall_ms = if say.is_some() { limits::ACP_INITIALIZE_MS } else { limits::PROBE_MS_MAX };
+        // The keeper's own clock is the second belt: it comes after our deadline.
+        let left_ms = deadline_ms.saturating_sub(clock::now().mono_ms);
+        let wall_ms = left_ms + limits::PROBE_TERM_MS;
         let name = chance::run_id().uuid().simple().to_string();
         let cwd = self.root.join(&name);
         // A temporary directory of doctor, which hosts nobody meanwhile.
@@ -372,11 +513,10 @@ impl Practice {
         };
         let mut aside = Aside::start(&self.own_program, launch).ok()?;
         let (mut out, mut err) = (Vec::new(), Vec::new());
-        let begun_ms = clock::now().mono_ms;
-        // The request that waits for its reply, and since when; the greeting is none of them.
-        let mut asked: Option<(u64, u64)> = None;
+        // The request that waits for its reply; the greeting is none of them.
+        let mut asked: Option<u64> = None;
         let mut to_set = VecDeque::new();
-        loop {
+        let is_late = loop {
             let seen = aside.look().ok()?;
             for (stream, chunk) in seen.chunks {
                 match stream {
@@ -384,40 +524,38 @@ impl Practice {
                     Stream::Stderr => err.extend(chunk),
                 }
             }
-            let late = clock::now().mono_ms.saturating_sub(begun_ms) >= wall_ms;
-            if seen.over || late {
-                break;
+            let is_late = clock::now().mono_ms >= deadline_ms;
+            if seen.over || is_late {
+                break is_late;
             }
             let text = String::from_utf8_lossy(&out);
-            let now_ms = clock::now().mono_ms;
             let reply = |id: u64| text.lines().find(|line| mode_trial::answers(line, id));
             match (&talk, asked) {
                 (Some(talk), None) if text.lines().any(talk.answered) => {
-                    let Some(then) = talk.then else { break };
+                    let Some(then) = talk.then else { break false };
                     aside.say(format!("{then}\n").into_bytes());
-                    asked = Some((mode_trial::OPEN_ID, now_ms));
+                    asked = Some(mode_trial::OPEN_ID);
                 }
-                (_, Some((id, since_ms))) => match reply(id) {
-                    Some(reply) => {
-                        if id == mode_trial::OPEN_ID {
+                (_, Some(id)) => {
+                    if let Some(reply) = reply(id) {
+                        let sets_modes = talk.as_ref().is_some_and(|talk| talk.sets_modes);
+                        if id == mode_trial::OPEN_ID && sets_modes {
                             to_set.extend(mode_trial::mode_requests(reply));
                         }
-                        let Some(request) = to_set.pop_front() else { break };
+                        let Some(request) = to_set.pop_front() else { break false };
                         aside.say(request);
-                        asked = Some((id + 1, now_ms));
+                        asked = Some(id + 1);
                     }
-                    None if now_ms.saturating_sub(since_ms) >= limits::PROBE_MS_MAX => break,
-                    None => {}
-                },
+                }
                 (_, None) => {}
             }
             tokio::time::sleep(LOOK).await;
-        }
+        };
         let testimony = aside.testimony().cloned().unwrap_or_default();
         let isolation = aside.begin().map(|begin| (begin.isolation, begin.isolation_note.clone()));
         aside.leave().await;
         Some(Probed {
-            wall_ms,
+            is_late: is_late && testimony.exit_code.is_none(),
             stdout: String::from_utf8_lossy(&out).into_owned(),
             stderr: tail(&String::from_utf8_lossy(&err)),
             exit_code: testimony.exit_code,
@@ -427,14 +565,44 @@ impl Practice {
     }
 }
 
+/// Whether a line is JSON with something at the place of the answer.
+fn is_answer(line: &str, pointer: &str) -> bool {
+    let line: Option<serde_json::Value> = serde_json::from_str(line).ok();
+    line.is_some_and(|line| line.pointer(pointer).is_some())
+}
+
+/// An error for a program that answered none of the probes that were made of it.
+fn hanging(
+    program: Option<&Path>,
+    version: Option<&VersionProbe>,
+    greeting: Option<&Greeting>,
+) -> Option<Check> {
+    let program = program?;
+    let waits = [version.map(|probe| probe.is_late), greeting.map(|probe| probe.is_late)];
+    let mut made = waits.iter().flatten().peekable();
+    made.peek()?;
+    if !made.all(|is_late| *is_late) {
+        return None;
+    }
+    let probes = match (version, greeting) {
+        (Some(_), Some(_)) => "neither a question for its version nor the first request",
+        (None, Some(_)) => "not the first request",
+        (Some(_), None) | (None, None) => "not a question for its version",
+    };
+    let seconds = limits::DOCTOR_MS / 1000;
+    let message = format!("{} hangs: it answered {probes} within {seconds} s", program.display());
+    let hint = "run it by hand; it may wait for a terminal, a login or the network";
+    Some(Check::new(CheckCode::ProgramHangs, message).with_hint(hint))
+}
+
 fn how_it_failed(probed: Option<&Probed>) -> String {
     match probed {
         None => "could not be held by a keeper".to_owned(),
         Some(Probed { spawn_error: Some(error), .. }) => format!("could not be started: {error}"),
         Some(Probed { exit_code: Some(0), .. }) => "printed no version".to_owned(),
         Some(Probed { exit_code: Some(code), .. }) => format!("ended with exit status {code}"),
-        Some(Probed { exit_code: None, wall_ms, .. }) => {
-            format!("took longer than {} s and was ended", wall_ms / 1000)
+        Some(Probed { exit_code: None, .. }) => {
+            format!("took longer than {} s and was ended", limits::DOCTOR_MS / 1000)
         }
     }
 }

@@ -13,21 +13,22 @@ use crate::cleanup;
 use crate::clock;
 use crate::intake::{Heard, Intake};
 use crate::keeping::{Keeping, SEGMENT_BYTES};
+use crate::lost_secrets::{unkept_note, unseal};
 use crate::metrics::metrics;
 use crate::missing;
 use crate::ops::ask::{AskKind, OpenAsk};
 use crate::ops::relay::{Asked, Called, Callers};
 use crate::ops::tool::{self, Bench};
-use crate::ops::worktrees;
+use crate::ops::{mention, worktrees};
 use crate::perform::Mouth;
-use crate::share::Share;
+use crate::share::{self, Share};
 use crate::skills::Mounts;
-use crate::trace::{Tracer, warning};
+use crate::trace::Tracer;
 use crate::trouble::STORE_RETRY;
 use crate::workspace_check::Comparison;
 use crate::{Host, Inner, Shown};
 use contract::event::{
-    Body, Lease, LeaseAction, PermissionOption, PermissionRequest, ToolUse, Via,
+    Body, Lease, LeaseAction, PermissionOption, PermissionRequest, RunReport, Session, ToolUse, Via,
 };
 use contract::limits::{BATCH_BYTES_MAX, BATCH_EVENTS_MAX, FAREWELL_MS, TERM_MS};
 use contract::plan::{PlanFile, QuotaSource};
@@ -73,6 +74,8 @@ pub struct Drive {
     pub(crate) errand: Option<crate::ops::errand::Errand>,
     pub(crate) cost_model: Option<String>,
     pub(crate) quota: Option<QuotaSource>,
+    /// The tokens, the model and the billing as the last Batch had them.
+    pub(crate) reported: RunReport,
     /// What it shares with other runs: the quota of its account, and budgets.
     pub(crate) share: Share,
     /// Where the agent was told to find the host that started it.
@@ -120,6 +123,9 @@ pub struct Again {
     pub dialect: Box<dyn Dialect>,
     pub files: Vec<PlanFile>,
     pub mounts: Mounts,
+    /// The prompt of a new conversation, with what is known of the earlier one; `None` where the
+    /// conversation stays the same.
+    pub fresh_prompt: Option<String>,
 }
 
 /// What the keeper has been given, before its agent is launched.
@@ -400,6 +406,7 @@ impl Drive {
                     forced: testimony.forced,
                     stderr_tail,
                     classified,
+                    last_error: self.share.last_error.clone(),
                     workspace,
                 })
             }
@@ -420,9 +427,16 @@ impl Drive {
         if let Some(unkept) = &mut self.blind {
             *unkept += unseal(out);
         }
+        // Usage that came with it is marked by it.
+        for signal in &out.signals {
+            if let Signal::Billing { .. } = signal {
+                self.step(now, Input::Signal(signal.clone()));
+            }
+        }
         for hello in self.abroad.hellos(&out.signals) {
             self.draft(now, hello);
         }
+        share::add_told_resets(out, now.wall);
         for draft in out.drafts.drain(..) {
             self.draft(now, draft);
         }
@@ -443,10 +457,14 @@ impl Drive {
         if let Body::Usage(usage) = &mut draft.body {
             self.price(now, usage);
         }
+        if let Body::Session(Session { model: Some(model), .. }) = &draft.body {
+            let signal = Signal::Model { model: model.clone() };
+            self.step(now, Input::Signal(signal));
+        }
         if matches!(draft.body, Body::Quota(_)) && self.quota == Some(QuotaSource::Off) {
             return;
         }
-        self.share.note(&draft.body);
+        self.share.note(&draft);
         self.standing.note(&draft.body);
         self.joiner.push(draft, joined_at(now), &mut self.pending.drafts);
     }
@@ -462,6 +480,7 @@ impl Drive {
 
     fn price(&self, now: Now, usage: &mut contract::event::Usage) {
         self.house.prices.price(usage, self.cost_model.as_deref(), now.wall);
+        usage.billing = self.machine.terms().billing;
     }
 
     pub(crate) fn step(&mut self, now: Now, input: Input) {
@@ -556,7 +575,7 @@ impl Drive {
     /// A call that came by MCP is one that the agent made: an event, then an obligation.
     fn take_call(&mut self, now: Now, called: Called) {
         let Called { tool, args, answer, progress } = called;
-        self.dialect.note_relayed(&tool);
+        let parent = self.dialect.note_relayed(&tool);
         let tool_call_id = crate::chance::call_id();
         self.callers.wait(tool_call_id.clone(), answer, progress);
         let called = Body::ToolUse(ToolUse {
@@ -567,7 +586,8 @@ impl Drive {
             title: None,
             tool_kind: None,
             locations: Vec::new(),
-            parent: None,
+            // The agent's own report of this call, so that a reader counts it once.
+            parent,
         });
         let call = contract::speech::ToolCall { tool_call_id, tool, args };
         self.spread(
@@ -595,7 +615,8 @@ impl Drive {
                 Wish::Stop { .. }
                 | Wish::Answer { .. }
                 | Wish::ToolResult { .. }
-                | Wish::Budget { .. } => false,
+                | Wish::Budget { .. }
+                | Wish::Unknown => false,
             };
             if waits {
                 continue;
@@ -722,7 +743,8 @@ impl Drive {
                 | Wish::Interrupt
                 | Wish::Answer { .. }
                 | Wish::ToolResult { .. }
-                | Wish::Budget { .. } => continue,
+                | Wish::Budget { .. }
+                | Wish::Unknown => continue,
             };
             self.stop(reason, farewell_ms, term_ms);
             return true;
@@ -742,6 +764,7 @@ impl Drive {
         for record in deeds.records {
             record.log();
         }
+        mention::heed(&self.house, self.bench.task.id, deeds.comments);
         // As it was committed: an effect that fails may settle it here, and nothing of that is durable yet.
         let settled = self.machine.is_settled();
         // The answer may have come late: then whoever is next does what is to be done.
@@ -867,27 +890,6 @@ pub(crate) async fn next_report(keeping: &mut Option<Keeping>) -> Option<Report>
         Some(keeping) => keeping.next().await.ok().flatten(),
         None => std::future::pending().await,
     }
-}
-
-fn unkept_note(unkept: u64) -> Draft {
-    let text = format!(
-        "{unkept} events were not stored, because the secrets to remove from them are no longer \
-         known"
-    );
-    warning(text)
-}
-
-/// Takes every word of the agent out of what was heard: its secrets went with its keeper, so nothing
-/// can be kept that might hold one. Figures and the fact of an end stay. Gives how many were taken.
-fn unseal(out: &mut Out) -> u64 {
-    let before = out.drafts.len();
-    out.drafts.retain(|draft| matches!(draft.body, Body::Usage(_) | Body::Turn(_)));
-    for signal in &mut out.signals {
-        if let Signal::Ended(ending) | Signal::Result(ending) = signal {
-            (ending.text, ending.output, ending.detail) = (None, None, None);
-        }
-    }
-    (before - out.drafts.len()) as u64
 }
 
 /// The joiner counts on the monotonic clock, written as a timestamp.

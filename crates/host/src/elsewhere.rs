@@ -9,10 +9,11 @@ use crate::drive::{Again, Drive};
 use crate::environment;
 use crate::keepsake;
 use crate::ops::start::own_program;
+use crate::token_file;
 use contract::event::{Body, Lifecycle, Phase};
 use contract::limits::{self, ATTEMPTS_MAX, REMOTE_ATTACHES_MAX};
 use contract::plan::{EnvEntry, EnvSource};
-use contract::{Code, Draft};
+use contract::{Code, Draft, Fault};
 use engine::{Input, Now};
 use keeper::plan::{LeaseClock, Plan, StdinMode};
 use runtimes::passed_env::{ENV_ALLOWLIST, ENV_ALLOWLIST_PREFIXES};
@@ -34,8 +35,18 @@ impl Drive {
 
     /// Holds it again. All that was heard of it is committed.
     pub(crate) async fn take_up_elsewhere(&mut self, now: Now) {
+        let left = self.left();
+        let file = left.as_ref().and_then(|left| left.token_file.clone());
+        let new_token = match file {
+            // Without it the token that the run began with may still be good.
+            Some(file) => token_file::read_aside(file).await.inspect_err(|fault| {
+                tracing::warn!(error = fault.message, "the token before is used again");
+            }),
+            None => Err(Fault::new(Code::AuthRequired, "no token file")),
+        };
+        let new_token = new_token.ok(); // Logged above.
         let Some((left, again)) =
-            self.left().and_then(|left| Some((left.fence, self.again(left)?)))
+            left.and_then(|left| Some((left.fence, self.again(left, new_token)?)))
         else {
             return self.lose(now, "its session could not be resumed".to_owned());
         };
@@ -66,7 +77,7 @@ impl Drive {
     }
 
     /// The same conversation with another courier.
-    fn again(&mut self, left: Left) -> Option<Again> {
+    fn again(&mut self, left: Left, new_token: Option<String>) -> Option<Again> {
         let house = &self.house;
         let attempt = self.attempt + 1;
         let secret = house.keepsake_secret(self.run, self.attempt);
@@ -76,7 +87,8 @@ impl Drive {
         if let Some(name) = left.token_env {
             let kept = secrets.iter().find(|(kept, _)| *kept == name).map(|(_, value)| value);
             // It may have been changed since.
-            let token = house.environment.get(&name).or(kept).cloned().unwrap_or_default();
+            let own = house.environment.get(&name);
+            let token = new_token.as_ref().or(own).or(kept).cloned().unwrap_or_default();
             if !secrets.iter().any(|(_, known)| *known == token) {
                 secrets.push((name.clone(), token.clone()));
             }
@@ -115,7 +127,13 @@ impl Drive {
         };
         self.tracer.reseal(seal.clone());
         (self.words.seal, self.bench.seal) = (seal.clone(), seal);
-        Some(Again { plan, dialect, files: Vec::new(), mounts: Default::default() })
+        Some(Again {
+            plan,
+            dialect,
+            files: Vec::new(),
+            mounts: Default::default(),
+            fresh_prompt: None,
+        })
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Reserved<'a> {
     pub wake_reason: &'a str,
     /// What woke it, when that was a comment.
     pub wake_comment: Option<&'a str>,
+    /// The run about which a person decided, and the decision, when that woke it.
+    pub approval: Option<&'a (RunId, String)>,
     /// The tasks that its own has to do with.
     pub linked_tasks: &'a [TaskId],
     /// Families of foreign names that are given too, such as `paperclip`.
@@ -156,8 +158,12 @@ impl Reserved<'_> {
         if let Some(comment) = self.wake_comment {
             entries.push(("OSTLER_WAKE_COMMENT_ID", comment.to_owned()));
         }
-        if !self.linked_tasks.is_empty() {
-            let linked: Vec<_> = self.linked_tasks.iter().map(TaskId::to_string).collect();
+        if let Some((about, status)) = self.approval {
+            entries.push(("OSTLER_APPROVAL_ID", about.to_string()));
+            entries.push(("OSTLER_APPROVAL_STATUS", status.clone()));
+        }
+        let linked: Vec<_> = self.linked_tasks.iter().map(TaskId::to_string).collect();
+        if !linked.is_empty() {
             entries.push(("OSTLER_LINKED_TASK_IDS", linked.join(",")));
         }
         if self.compat.iter().any(|family| family == "paperclip") {
@@ -170,6 +176,16 @@ impl Reserved<'_> {
                 ("PAPERCLIP_COMPANY_ID", self.organization.to_owned()),
                 ("PAPERCLIP_WAKE_REASON", self.wake_reason.to_owned()),
             ]);
+            if let Some(comment) = self.wake_comment {
+                entries.push(("PAPERCLIP_WAKE_COMMENT_ID", comment.to_owned()));
+            }
+            if let Some((about, status)) = self.approval {
+                entries.push(("PAPERCLIP_APPROVAL_ID", about.to_string()));
+                entries.push(("PAPERCLIP_APPROVAL_STATUS", status.clone()));
+            }
+            if !linked.is_empty() {
+                entries.push(("PAPERCLIP_LINKED_ISSUE_IDS", linked.join(",")));
+            }
         }
         entries.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }
@@ -197,8 +213,9 @@ mod tests {
             organization: "default",
             workspace: Path::new("/w"),
             wake_reason: "run",
-            wake_comment: None,
-            linked_tasks: &[],
+            wake_comment: Some("command_1"),
+            approval: Some(&(format!("run_{nil}").parse().unwrap(), "rejected".to_owned())),
+            linked_tasks: &[format!("task_{nil}").parse().unwrap()],
             compat,
         };
         build(entries, &["LC_"], &caller, &reserved).into_iter().collect()
@@ -252,9 +269,35 @@ mod tests {
     }
 
     #[test]
+    fn every_name_that_a_run_sets_is_known_as_reserved() {
+        let all = built(&[], &[], &["paperclip".to_owned()]);
+        let known = passed_env::RUN_VARIABLES.len() + passed_env::PAPERCLIP_VARIABLES.len();
+        assert_eq!(all.len(), known, "{all:?}");
+        let is_set = passed_env::is_set_by_run;
+        assert!(all.keys().all(|name| is_set(name, &["paperclip"])), "{all:?}");
+        assert!(!is_set("PAPERCLIP_API_KEY", &[]) && !is_set("PATH", &["paperclip"]));
+    }
+
+    #[test]
     fn foreign_families_are_given_only_when_asked_for() {
         assert!(!built(&[], &[], &[]).keys().any(|name| name.starts_with("PAPERCLIP_")));
         let compat = built(&[], &[], &["paperclip".to_owned()]);
-        assert_eq!(compat["PAPERCLIP_RUN_ID"], compat["OSTLER_RUN_ID"]);
+        // Every variable that the source names, each with the value of ours.
+        for (theirs, ours) in [
+            ("AGENT_ID", "AGENT_ID"),
+            ("COMPANY_ID", "ORGANIZATION"),
+            ("API_URL", "API_URL"),
+            ("RUN_ID", "RUN_ID"),
+            ("TASK_ID", "TASK_ID"),
+            ("WAKE_REASON", "WAKE_REASON"),
+            ("WAKE_COMMENT_ID", "WAKE_COMMENT_ID"),
+            ("APPROVAL_ID", "APPROVAL_ID"),
+            ("APPROVAL_STATUS", "APPROVAL_STATUS"),
+            ("LINKED_ISSUE_IDS", "LINKED_TASK_IDS"),
+            ("API_KEY", "API_KEY"),
+        ] {
+            let (theirs, ours) = (format!("PAPERCLIP_{theirs}"), format!("OSTLER_{ours}"));
+            assert_eq!(compat[&theirs], compat[&ours], "{theirs}");
+        }
     }
 }

@@ -2,10 +2,13 @@
 //! lines that come out are the same however the bytes were cut. A line longer than the limit is
 //! handed on once, as its head with `cut` set, and the rest of it is passed over.
 //!
+//! Of an unfinished line that is longer than `LINE_BYTES_HELD_MAX` only the head stays in memory.
+//! When such a line is whole, the caller reads it back from the spool (`intake.rs`).
+//!
 //! Also keeps, for each stream, where in the spool its unfinished line began, so that a successor
 //! can go on from there without our memory.
 
-use contract::limits::LINE_BYTES_MAX;
+use contract::limits::{LINE_BYTES_HELD_MAX, LINE_BYTES_MAX};
 use serde::{Deserialize, Serialize};
 
 /// Where the first byte that is not yet part of a heard line stands: the record it came in, how far
@@ -24,21 +27,36 @@ pub struct Mark {
 #[derive(Debug, Default)]
 pub struct Lines {
     mark: Mark,
+    /// The unfinished line, or its head when `spooled`.
     held: Vec<u8>,
+    /// Length of the unfinished line.
+    length: usize,
+    /// Set while the unfinished line is too long to be held.
+    spooled: bool,
 }
 
 /// One line, without its newline.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Line<'a> {
     pub number: u64,
+    /// The whole line, or its head when `cut` or `spooled` says so.
     pub bytes: &'a [u8],
     pub cut: bool,
+    /// Where the whole line is, when it was too long to be held.
+    pub spooled: Option<SpooledLine>,
+}
+
+/// A line in the spool: its first byte, and its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SpooledLine {
+    pub from: Mark,
+    pub length: usize,
 }
 
 impl Lines {
     /// Goes on where a predecessor stopped.
     pub fn from_mark(mark: Mark) -> Self {
-        Self { mark, held: Vec::new() }
+        Self { mark, ..Self::default() }
     }
 
     pub fn mark(&self) -> Mark {
@@ -80,7 +98,7 @@ impl Lines {
             self.finish(&[], &mut hear);
             self.mark.line += 1;
         }
-        self.held = Vec::new();
+        self.forget();
     }
 
     fn finish(&mut self, tail: &[u8], hear: &mut impl FnMut(Line<'_>)) {
@@ -92,34 +110,64 @@ impl Lines {
             hear(bounded(number, tail));
             return;
         }
-        self.held.extend_from_slice(tail);
-        hear(bounded(number, &self.held));
+        let length = self.length + tail.len();
+        if self.spooled && length <= LINE_BYTES_MAX {
+            let spooled = Some(SpooledLine { from: self.mark, length });
+            hear(Line { number, bytes: &self.held, cut: false, spooled });
+        } else if self.spooled {
+            hear(head(number, &self.held));
+        } else {
+            self.held.extend_from_slice(tail);
+            hear(bounded(number, &self.held));
+        }
         self.held.clear();
         // One huge line must not hold its memory for the rest of the run.
         self.held.shrink_to(contract::limits::TEXT_BYTES_MAX);
+        (self.length, self.spooled) = (0, false);
     }
 
     fn hold(&mut self, tail: &[u8], hear: &mut impl FnMut(Line<'_>)) {
         if self.mark.overlong {
             return;
         }
-        self.held.extend_from_slice(tail);
-        if self.held.len() > LINE_BYTES_MAX {
-            hear(bounded(self.mark.line + 1, &self.held));
-            self.held = Vec::new();
+        self.length += tail.len();
+        if !self.spooled {
+            self.held.extend_from_slice(tail);
+            self.spooled = self.held.len() > LINE_BYTES_HELD_MAX;
+            if self.spooled {
+                self.held.truncate(OVERLONG_HEAD_BYTES);
+                self.held.shrink_to_fit();
+            }
+        }
+        if self.length > LINE_BYTES_MAX {
+            hear(head(self.mark.line + 1, &self.held));
+            self.forget();
             self.mark.overlong = true;
         }
+    }
+
+    /// Lets go of the unfinished line.
+    fn forget(&mut self) {
+        (self.held, self.length, self.spooled) = (Vec::new(), 0, false);
     }
 }
 
 /// What is handed on of a line that is longer than allowed.
 const OVERLONG_HEAD_BYTES: usize = contract::limits::TEXT_BYTES_MAX;
 
-fn bounded(number: u64, bytes: &[u8]) -> Line<'_> {
-    match bytes.len() > LINE_BYTES_MAX {
-        true => Line { number, bytes: &bytes[..OVERLONG_HEAD_BYTES], cut: true },
-        false => Line { number, bytes: bytes.strip_suffix(b"\r").unwrap_or(bytes), cut: false },
+/// A line that is longer than allowed.
+fn head(number: u64, bytes: &[u8]) -> Line<'_> {
+    let bytes = &bytes[..bytes.len().min(OVERLONG_HEAD_BYTES)];
+    Line { number, bytes, cut: true, spooled: None }
+}
+
+/// A whole line, bounded.
+pub fn bounded(number: u64, bytes: &[u8]) -> Line<'_> {
+    if bytes.len() > LINE_BYTES_MAX {
+        return head(number, bytes);
     }
+    let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+    Line { number, bytes, cut: false, spooled: None }
 }
 
 #[cfg(test)]
@@ -167,6 +215,27 @@ mod tests {
             heard.push((line.number, line.bytes.len(), line.cut))
         });
         assert_eq!(heard, [(1, OVERLONG_HEAD_BYTES, true), (2, 4, false)]);
+    }
+
+    #[test]
+    fn an_unfinished_line_holds_no_more_than_its_head() {
+        let mut lines = Lines::default();
+        let chunk = vec![b'x'; 64 * 1024];
+        let records = 4 * LINE_BYTES_HELD_MAX / chunk.len();
+        let mut heard = Vec::new();
+        for record in 0..records as u64 {
+            lines.push(record, record + 1, &chunk, |line| heard.push(line.number));
+            let held = lines.held.capacity();
+            assert!(held <= 2 * LINE_BYTES_HELD_MAX, "{held} bytes held at record {record}");
+        }
+        assert!(lines.held.capacity() <= OVERLONG_HEAD_BYTES && heard.is_empty());
+        let mut whole = None;
+        lines.push(9_999, 10_000, b"end\nnext\n", |line| match line.number {
+            1 => whole = line.spooled,
+            _ => assert_eq!((line.number, line.bytes, line.spooled), (2, &b"next"[..], None)),
+        });
+        let length = records * chunk.len() + 3;
+        assert_eq!(whole, Some(SpooledLine { from: Mark::default(), length }));
     }
 
     #[test]

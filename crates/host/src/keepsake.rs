@@ -4,9 +4,8 @@
 //! derived from the data directory's token and used for this one file, and are removed with the spool.
 //! Nothing here decides what is a secret. See `docs/decisions/0009-secrets-outlive-their-keeper.md`.
 
+use crate::aead::Purpose;
 use crate::data::write_private_unsynced;
-use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::error::Unspecified;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,7 +15,8 @@ const NAME: &str = "keepsake";
 const BYTES_MAX: u64 = 64 << 20;
 /// The beginning of a file whose values are encrypted with AES-256-GCM. A nonce, the ciphertext and its
 /// tag follow. A file of an earlier version begins with a hash instead (`earlier`).
-const MAGIC: &[u8; 16] = b"ostler secrets 2";
+const MAGIC: &[u8] = b"ostler secrets 2";
+const PURPOSE: Purpose = Purpose { context: "ostler 2026-11 keepsake key", magic: MAGIC };
 
 fn path(spool: &Path) -> PathBuf {
     spool.join(NAME)
@@ -24,12 +24,7 @@ fn path(spool: &Path) -> PathBuf {
 
 /// Leaves the values in the spool's folder. The secret is used for nothing else.
 pub fn leave(spool: &Path, secret: &str, values: &[(String, String)]) -> io::Result<()> {
-    let mut bytes = serde_json::to_vec(values)?;
-    let encrypted = key(secret).and_then(|key| {
-        let nonce = key.seal_in_place_append_tag(Aad::from(MAGIC), &mut bytes)?;
-        Ok([MAGIC.as_slice(), nonce.as_ref(), &bytes].concat())
-    });
-    let file = encrypted.map_err(|_unspecified| io::Error::other("encrypting secrets failed"))?;
+    let file = PURPOSE.encrypt(secret, serde_json::to_vec(values)?)?;
     // As little synced as the spool: both serve only for as long as the machine runs.
     write_private_unsynced(&path(spool), &file)
 }
@@ -38,23 +33,11 @@ pub fn leave(spool: &Path, secret: &str, values: &[(String, String)]) -> io::Res
 pub fn find(spool: &Path, secret: &str) -> Option<Vec<(String, String)>> {
     let mut file = Vec::new();
     File::open(path(spool)).ok()?.take(BYTES_MAX).read_to_end(&mut file).ok()?;
-    let bytes = match file.strip_prefix(MAGIC) {
-        Some(encrypted) => decrypted(secret, encrypted).ok()?,
-        None => earlier::decrypted(secret, &file)?,
+    let bytes = match file.starts_with(MAGIC) {
+        true => PURPOSE.decrypt(secret, &file)?,
+        false => earlier::decrypted(secret, &file)?,
     };
     serde_json::from_slice(&bytes).ok()
-}
-
-fn decrypted(secret: &str, encrypted: &[u8]) -> Result<Vec<u8>, Unspecified> {
-    let (nonce, bytes) = encrypted.split_at_checked(NONCE_LEN).ok_or(Unspecified)?;
-    let nonce = Nonce::try_assume_unique_for_key(nonce)?;
-    let mut bytes = bytes.to_vec();
-    Ok(key(secret)?.open_in_place(nonce, Aad::from(MAGIC), &mut bytes)?.to_vec())
-}
-
-fn key(secret: &str) -> Result<RandomizedNonceKey, Unspecified> {
-    let key = blake3::derive_key("ostler 2026-11 keepsake key", secret.as_bytes());
-    RandomizedNonceKey::new(&AES_256_GCM, &key)
 }
 
 /// Files of version 0.1 and before: a keyed hash of the ciphertext, and the ciphertext, which is the

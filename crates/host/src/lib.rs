@@ -9,13 +9,16 @@ mod abroad;
 mod activity;
 pub mod adopt;
 pub mod adoption;
+mod aead;
 pub mod aside;
 pub mod audit;
 mod batch;
+mod billing;
 pub mod blocking;
 pub mod chance;
 mod cleanup;
 pub mod clock;
+pub mod configuration;
 pub mod data;
 pub mod diagnose;
 mod dispatch;
@@ -29,6 +32,7 @@ mod keeping;
 mod keepsake;
 pub mod log_secrets;
 mod lost_keeper;
+mod lost_secrets;
 pub mod metrics;
 mod missing;
 pub mod notify;
@@ -44,6 +48,7 @@ pub mod skills;
 pub mod snapshot;
 mod spare;
 pub mod supervise;
+pub mod token_file;
 mod told;
 mod trace;
 pub mod trees;
@@ -75,6 +80,7 @@ use store::{Seal, Seen, Store};
 use tokio::sync::watch;
 use tracing::Instrument as _;
 pub use trouble::Trouble;
+pub use upstream::{LoginConfig, LoginSession, LoginState, Logins};
 
 /// How long drivers may take to let go of their runs.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
@@ -157,6 +163,7 @@ pub(crate) struct Inner {
     pub environment: BTreeMap<String, String>,
     pub resolve: Resolve,
     pub book: Box<dyn ops::agents::Book>,
+    configuration: Mutex<configuration::ConfigurationState>,
     notifier: Option<Arc<notify::Notifier>>,
     retention: ops::remove::Retention,
     /// Whoever takes a run away does it alone: a look at what is too old would else be taken for a
@@ -250,6 +257,7 @@ impl Host {
             environment,
             resolve,
             book,
+            configuration: Mutex::new(configuration::ConfigurationState::loaded(None, Vec::new())),
             notifier,
             retention,
             deleting: Default::default(),

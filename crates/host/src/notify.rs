@@ -9,7 +9,7 @@ use crate::supervise;
 use crate::{Attached, Inner};
 use contract::event::Outcome;
 use contract::limits::{NOTICES_MAX, NOTIFY_MS};
-use contract::{AskId, Code, RunId, TaskState};
+use contract::{AskId, Code, RunId, TaskId, TaskState};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, Write as _};
@@ -33,6 +33,8 @@ pub enum Notice {
         code: Option<Code>,
         task: TaskState,
     },
+    /// An agent mentions someone who is no agent.
+    Mention { run_id: RunId, task_id: TaskId, agent: String, mentions: Vec<String>, text: String },
     /// A budget or a quota is used up; nothing of its scope starts for now.
     Limit {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,13 +49,16 @@ impl Notice {
         match self {
             Self::Ask { .. } => "ask",
             Self::Run { .. } => "run",
+            Self::Mention { .. } => "mention",
             Self::Limit { .. } => "limit",
         }
     }
 
     fn run(&self) -> Option<RunId> {
         match self {
-            Self::Ask { run_id, .. } | Self::Run { run_id, .. } => Some(*run_id),
+            Self::Ask { run_id, .. } | Self::Run { run_id, .. } | Self::Mention { run_id, .. } => {
+                Some(*run_id)
+            }
             Self::Limit { run_id, .. } => *run_id,
         }
     }
@@ -61,7 +66,7 @@ impl Notice {
     fn ask(&self) -> Option<AskId> {
         match self {
             Self::Ask { ask_id, .. } => Some(*ask_id),
-            Self::Run { .. } | Self::Limit { .. } => None,
+            Self::Run { .. } | Self::Mention { .. } | Self::Limit { .. } => None,
         }
     }
 }
@@ -247,7 +252,7 @@ impl Inner {
         self.notice(notice);
     }
 
-    fn notice(&self, notice: Notice) {
+    pub(crate) fn notice(&self, notice: Notice) {
         if let Some(notifier) = &self.notifier {
             notifier.tell(notice, self.attach());
         }
@@ -299,7 +304,7 @@ fn ended(
 ) -> Option<Notice> {
     let bad = match outcome {
         Outcome::Failed | Outcome::TimedOut | Outcome::Lost => true,
-        Outcome::Succeeded | Outcome::Cancelled => false,
+        Outcome::Succeeded | Outcome::Cancelled | Outcome::Unknown => false,
     };
     match code {
         Some(code @ Code::BudgetExceeded) => Some(Notice::Limit {

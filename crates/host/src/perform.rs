@@ -6,7 +6,7 @@ use crate::batch::{Frame, Intent};
 use crate::blocking::{self, Bulkhead};
 use crate::cleanup;
 use crate::drive::{Answered, Drive, Ending, Handing};
-use crate::ops::tool;
+use crate::ops::tool::{self, TaskSheet};
 use crate::supervise;
 use crate::upstream;
 use crate::workspace_check;
@@ -263,6 +263,11 @@ impl Drive {
                 self.dialect = again.dialect;
                 self.files = again.files;
                 self.mounts = again.mounts;
+                if let Some(prompt) = again.fresh_prompt {
+                    let sheet = TaskSheet::clone(&self.bench.task);
+                    let sheet = TaskSheet { session: None, prompt, ..sheet };
+                    self.bench.task = Arc::new(sheet);
+                }
                 let deadline_ms = self.lease.until_ms();
                 self.plan = Handing::To(Box::new(Plan { deadline_ms, ..again.plan }));
                 self.mouth.start_over();
@@ -375,6 +380,11 @@ impl Drive {
             let (host, run) = (Host { inner: Arc::clone(&self.house) }, self.run);
             self.answer(now, effect, tool_call_id, async move {
                 Some(tool::hired(&host, run, &bench.seal, &call).await)
+            });
+        } else if call.tool == "list_runtimes" {
+            let host = Host { inner: Arc::clone(&self.house) };
+            self.answer(now, effect, tool_call_id, async move {
+                Some(tool::runtimes_listed(&host, &call).await)
             });
         } else {
             let workspace = Arc::clone(&bench.workspace);

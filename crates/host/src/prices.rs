@@ -22,14 +22,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::sync::watch;
 
 const FILE: &str = "prices.json";
 
 /// All prices of one host.
 pub struct Prices {
-    user: PriceTable,
+    user: RwLock<Arc<PriceTable>>,
     path: PathBuf,
     tables: watch::Sender<Tables>,
 }
@@ -55,25 +55,42 @@ pub struct Listed {
     pub version: Option<String>,
 }
 
-/// Whether the built-in table has a price for a `provider/model`. Decodes the table, which takes a
-/// moment.
-pub fn built_in_has(model: &str) -> bool {
-    let tokens = contract::Tokens { input_uncached: 1_000, ..contract::Tokens::default() };
-    let asked = price::Asked {
-        provider: None,
-        model,
-        tokens: &tokens,
-        basis: contract::money::Basis::Increment,
-        service_tier: None,
-        at: crate::clock::now().wall,
-    };
+/// Whether a `costModel` has a price in the built-in table or in the one that was imported into this
+/// data directory (if one is given), by its own name or as a family of models. Decodes the tables, which takes a moment.
+pub fn has_cost_model(model: &str, data: Option<&Path>) -> bool {
     // Without a table nothing can be said against a name.
-    Catalogue::load().is_none_or(|built_in| built_in.cost(&asked).is_some())
+    let Some(built_in) = Catalogue::load() else { return true };
+    // A file that cannot be read is told of by `ostler prices list`.
+    let imported = data.and_then(|data| kept(&data.join(FILE)).ok().flatten());
+    let mut usage = Usage {
+        tokens: Some(contract::Tokens { input_uncached: 1_000, ..Default::default() }),
+        ..Usage::default()
+    };
+    let (user, at) = (PriceTable::default(), crate::clock::now().wall);
+    let prices = price::Prices {
+        user: &user,
+        imported: imported.as_deref(),
+        built_in: Some(&built_in),
+        cost_model: Some(model),
+        at,
+    };
+    price::price(&mut usage, &prices);
+    usage.effective_nanousd.is_some()
 }
 
 impl Prices {
     pub fn new(user: PriceTable, data: &Path) -> Self {
+        let user = RwLock::new(Arc::new(user));
         Self { user, path: data.join(FILE), tables: watch::Sender::new(Tables::NotAskedFor) }
+    }
+
+    /// Puts other prices of the person in the place of those before.
+    pub fn set_own(&self, user: PriceTable) {
+        *self.user.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(user);
+    }
+
+    fn own(&self) -> Arc<PriceTable> {
+        Arc::clone(&self.user.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Begins to load, once; returns at once.
@@ -118,7 +135,7 @@ impl Prices {
 
     /// Waits until this usage can be priced right, which most can at once.
     pub async fn ready_for(&self, usage: &Usage, cost_model: Option<&str>) {
-        if !price::needs_no_table(usage, &self.user, cost_model) {
+        if !price::needs_no_table(usage, &self.own(), cost_model) {
             self.loaded().await;
         }
     }
@@ -133,10 +150,8 @@ impl Prices {
             }
         };
         let built_in = built_in.map(|built_in| built_in as &dyn BuiltIn);
-        price::price(
-            usage,
-            &price::Prices { user: &self.user, imported, built_in, cost_model, at },
-        );
+        let user = self.own();
+        price::price(usage, &price::Prices { user: &user, imported, built_in, cost_model, at });
     }
 
     /// The price that counts for each name, by name: so many behind `after`. `part` is in the name.
@@ -169,7 +184,8 @@ impl Prices {
                 listed_of(model.clone(), *price, CostSource::UserTable, version)
             }));
         }
-        let own = self.user.0.iter();
+        let own = self.own();
+        let own = own.0.iter();
         listed.extend(
             own.map(|(model, price)| listed_of(model.clone(), *price, CostSource::UserTable, None)),
         );

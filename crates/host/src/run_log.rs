@@ -139,7 +139,7 @@ impl RunEnd {
         }
         match self.outcome {
             Outcome::Succeeded | Outcome::Cancelled => record!(info),
-            Outcome::Failed | Outcome::TimedOut | Outcome::Lost => record!(warn),
+            Outcome::Failed | Outcome::TimedOut | Outcome::Lost | Outcome::Unknown => record!(warn),
         }
     }
 }

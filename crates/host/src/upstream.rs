@@ -10,12 +10,15 @@
 mod bounded;
 mod client;
 mod http;
+mod login;
 mod machines;
 mod progress;
 
 pub(crate) use http::{causes, client_with_secret};
+pub use login::{LoginConfig, LoginSession, LoginState, Logins};
 
 use client::{CallError, Opening};
+use login::Login;
 
 use crate::ops::permission;
 use crate::ops::relay::{Asked, CallProgress, CallerLine, Listed};
@@ -58,6 +61,8 @@ pub(crate) const MARK: &str = "OSTLER_MCP_SERVER_OF";
 #[derive(Default)]
 pub(crate) struct Upstream {
     servers: BTreeMap<String, Server>,
+    /// The logins of people at those at an address.
+    logins: Logins,
     /// Where the run is told how they fare.
     tell: OnceLock<mpsc::Sender<Asked>>,
 }
@@ -83,6 +88,7 @@ struct Server {
 /// A server that answers.
 struct Link {
     connection: client::Connection,
+    login: Option<Arc<Login>>,
     tools: Vec<Tool>,
     _group: Option<Group>,
 }
@@ -115,7 +121,7 @@ impl Drop for Group {
 
 impl Upstream {
     /// The servers of a run, with every value resolved, before anything is started.
-    pub fn of(spec: &Spec, run: RunId, cwd: &Path) -> Result<Self, Fault> {
+    pub fn of(spec: &Spec, run: RunId, cwd: &Path, logins: Logins) -> Result<Self, Fault> {
         let environment = spec.caller_env.iter().filter(|(name, _)| is_common(name));
         let environment: BTreeMap<_, _> =
             environment.map(|(name, value)| (name.clone(), value.clone())).collect();
@@ -137,7 +143,7 @@ impl Upstream {
             let server = Server { how, run, cwd, environment, link: OnceCell::new() };
             servers.insert(name.clone(), server);
         }
-        Ok(Self { servers, tell: OnceLock::new() })
+        Ok(Self { servers, logins, tell: OnceLock::new() })
     }
 
     /// What is sent in their headers: the seal must know it.
@@ -167,14 +173,14 @@ impl Upstream {
     }
 
     /// The servers of a run that another host packed.
-    pub fn unpacked(packed: &str, run: RunId) -> Option<Self> {
+    pub fn unpacked(packed: &str, run: RunId, logins: Logins) -> Option<Self> {
         let Packed { cwd, environment, servers } = serde_json::from_str(packed).ok()?;
         let server = |how| {
             let (cwd, environment) = (cwd.clone(), environment.clone());
             Server { how, run, cwd, environment, link: OnceCell::new() }
         };
         let servers = servers.into_iter().map(|(name, how)| (name, server(how))).collect();
-        Some(Self { servers, tell: OnceLock::new() })
+        Some(Self { servers, logins, tell: OnceLock::new() })
     }
 
     pub fn tells(&self, to: mpsc::Sender<Asked>) {
@@ -251,10 +257,16 @@ impl Upstream {
         let result = tokio::time::timeout(CALL_MAX, calling)
             .await
             .map_err(|_| unavailable("it did not answer in time"))?
-            .map_err(|error| unavailable(&not_called(name, &error)))?;
+            .map_err(|error| unavailable(&link.redacted(not_called(name, &error))))?;
         let mut value = serde_json::to_value(result)
             .map_err(|error| Fault::new(Code::ParseFailed, error.to_string()))?;
-        let text = value.to_string();
+        let text = link.redacted(value.to_string());
+        if let Some(login) = &link.login
+            && login.is_echoed_by(&value.to_string())
+        {
+            value = serde_json::from_str(&text)
+                .map_err(|error| Fault::new(Code::ParseFailed, error.to_string()))?;
+        }
         if text.len() > ANSWER_BYTES_MAX {
             let message = format!("the answer has more than {ANSWER_BYTES_MAX} bytes");
             return Err(Fault::new(Code::TooLarge, message));
@@ -268,7 +280,7 @@ impl Upstream {
     /// The connection, made once for the run.
     async fn link<'a>(&self, name: &str, server: &'a Server) -> Result<&'a Link, &'a str> {
         let link = server.link.get_or_init(async || {
-            let link = server.connect(name).await;
+            let link = server.connect(name, &self.logins).await;
             let (text, level) = match &link {
                 Ok(link) => (
                     format!("the MCP server '{name}' is connected: {} tools", link.tools.len()),
@@ -292,22 +304,37 @@ impl Upstream {
     }
 }
 
+impl Link {
+    /// Text of the server without the tokens that it was sent.
+    fn redacted(&self, text: String) -> String {
+        match &self.login {
+            Some(login) => login.redacted(text),
+            None => text,
+        }
+    }
+}
+
 impl Server {
-    async fn connect(&self, name: &str) -> Result<Link, String> {
-        match self.opened(name, Opening::DiscoverFirst).await {
+    async fn connect(&self, name: &str, logins: &Logins) -> Result<Link, String> {
+        match self.opened(name, logins, Opening::DiscoverFirst).await {
             Ok(link) => Ok(link),
             Err(NotOpened { why, again: None }) => Err(why),
             Err(NotOpened { again: Some(opening), .. }) => {
-                self.opened(name, opening).await.map_err(|failed| failed.why)
+                self.opened(name, logins, opening).await.map_err(|failed| failed.why)
             }
         }
     }
 
     /// A connection, opened in this way.
-    async fn opened(&self, name: &str, opening: Opening) -> Result<Link, NotOpened> {
+    async fn opened(
+        &self,
+        name: &str,
+        logins: &Logins,
+        opening: Opening,
+    ) -> Result<Link, NotOpened> {
         let late = |_| NotOpened::from("it was not ready in time".to_owned());
         let opening = async {
-            let (connection, group) = match (&self.how.command, &self.how.url) {
+            let (connection, group, login) = match (&self.how.command, &self.how.url) {
                 (Some(command), _) => {
                     let (group, stdout, stdin) =
                         self.start(command).map_err(|error| format!("{command}: {error}"))?;
@@ -317,16 +344,20 @@ impl Server {
                         again: client::another_opening(&error)
                             .filter(|again| opening == Opening::DiscoverFirst || *again != opening),
                     };
-                    (opened.map_err(failed)?, Some(group))
+                    (opened.map_err(failed)?, Some(group), None)
                 }
-                (None, Some(url)) => (http::dial(name, &self.how, url, opening).await?, None),
+                (None, Some(url)) => {
+                    let (connection, login) =
+                        http::dial(name, &self.how, url, opening, logins).await?;
+                    (connection, None, login)
+                }
                 (None, None) => {
                     return Err("it has neither a command nor a url".to_owned().into());
                 }
             };
             let tools = client::tools(connection.peer()).await;
             let tools = tools.map_err(|error| http::not_answered(name, &error))?;
-            Ok(Link { connection, tools, _group: group })
+            Ok(Link { connection, login, tools, _group: group })
         };
         tokio::time::timeout(CONNECT_MAX, opening).await.unwrap_or_else(|late_| Err(late(late_)))
     }
@@ -447,7 +478,7 @@ mod tests {
         };
         let names = ["a", "a__b", "a_", "c"];
         let servers = names.map(|name| (name.to_owned(), server())).into();
-        let upstream = Upstream { servers, tell: OnceLock::new() };
+        let upstream = Upstream { servers, ..Upstream::default() };
         let rows = [
             ("a__x", Some(("a", "x"))),
             ("a__b__x", Some(("a__b", "x"))),

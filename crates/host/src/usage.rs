@@ -9,7 +9,9 @@ use crate::diagnose::expanded;
 use crate::trace::warning;
 use crate::{clock, upstream};
 use contract::event::{Body, Quota};
-use contract::limits::{USAGE_ANSWER_BYTES_MAX, USAGE_FAILED_MS, USAGE_FRESH_MS, USAGE_MS_MAX};
+use contract::limits::{
+    USAGE_ANSWER_BYTES_MAX, USAGE_ASK_MS_MIN, USAGE_FAILED_MS, USAGE_FRESH_MS, USAGE_MS_MAX,
+};
 use contract::plan::{Adapter, QuotaSource};
 use contract::{Draft, Timestamp};
 use futures::StreamExt as _;
@@ -22,6 +24,9 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// Another address to ask, where the host was started: a mirror, or the endpoint of a test.
 const URL_VARIABLE: &str = "OSTLER_USAGE_URL";
+/// The name of a file with an answer.
+const KEPT_PREFIX: &str = "usage-";
+const KEPT_SUFFIX: &str = ".json";
 /// What the token is called where secrets are named.
 const SECRET: &str = "the token of the agent's login";
 /// A file of a login is small.
@@ -32,6 +37,8 @@ const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
 pub(crate) struct Asked {
     /// A `quota`, or a warning.
     pub drafts: Vec<Draft>,
+    /// The same quota.
+    pub quota: Option<Quota>,
     /// The token, for the seal.
     pub secret: Option<(String, String)>,
 }
@@ -43,6 +50,32 @@ struct Kept {
     /// The login it was asked with, by the time of its file.
     login_ms: u64,
     quota: Option<Quota>,
+}
+
+/// What a provider answered, and when it was asked.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub quota: Quota,
+    pub asked_at: Timestamp,
+}
+
+/// How old an answer may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Freshness {
+    /// One that is kept is good for half an hour.
+    Kept,
+    /// The provider is asked, but not twice in a moment.
+    Now,
+}
+
+impl Freshness {
+    fn good_for_ms(self, is_answer: bool) -> u64 {
+        match (self, is_answer) {
+            (Self::Kept, true) => USAGE_FRESH_MS,
+            (Self::Kept, false) => USAGE_FAILED_MS,
+            (Self::Now, _) => USAGE_ASK_MS_MIN,
+        }
+    }
 }
 
 /// Where to look and ask.
@@ -62,14 +95,13 @@ pub(crate) async fn ask(adapter: &Adapter, place: Place<'_>) -> Asked {
         Some(QuotaSource::Auto | QuotaSource::Off) | None => return Asked::default(),
     }
     let mut secret = None;
-    let drafts = match found(adapter, &place, &mut secret).await {
-        Ok(Some(mut quota)) => {
-            quota.account.clone_from(&adapter.account);
-            vec![Draft::ostler(Body::Quota(quota))]
-        }
+    let found = found(adapter, &place, Freshness::Kept, &mut secret).await;
+    let quota = found.as_ref().ok().cloned().flatten().map(|Answer { quota, .. }| quota);
+    let drafts = match (&quota, found) {
+        (Some(quota), _) => vec![Draft::ostler(Body::Quota(quota.clone()))],
         // It was said when it happened.
-        Ok(None) => Vec::new(),
-        Err(why) => {
+        (None, Ok(_)) => Vec::new(),
+        (None, Err(why)) => {
             // The reason may be in the words of the provider, which are for the run alone.
             let adapter = &adapter.name;
             tracing::warn!(
@@ -81,14 +113,48 @@ pub(crate) async fn ask(adapter: &Adapter, place: Place<'_>) -> Asked {
             ))]
         }
     };
-    Asked { drafts, secret }
+    Asked { drafts, quota, secret }
+}
+
+/// How an account stands, by a question that is asked now unless one was asked a moment ago.
+pub(crate) async fn ask_now(adapter: &Adapter, place: Place<'_>) -> Result<Answer, String> {
+    // The answer is stored without the login's token, so that no seal has to know it.
+    let mut secret = None;
+    let found = found(adapter, &place, Freshness::Now, &mut secret).await?;
+    found.ok_or_else(|| {
+        format!("the last question failed; it is repeated after {USAGE_ASK_MS_MIN} ms")
+    })
+}
+
+/// Forgets all answers that are kept, so that the next start asks again.
+pub(crate) async fn forget(data: &Path) {
+    let data = data.to_owned();
+    let removed = blocking::spawn(Bulkhead::Data, "forget usage", move || {
+        for entry in std::fs::read_dir(&data)?.flatten() {
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if name.starts_with(KEPT_PREFIX) && name.ends_with(KEPT_SUFFIX) {
+                std::fs::remove_file(entry.path())?;
+            }
+        }
+        Ok::<(), std::io::Error>(())
+    });
+    match removed.await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the kept answers about accounts cannot be removed")
+        }
+        // The panic is logged where it happened.
+        Err(_) => {}
+    }
 }
 
 async fn found(
     adapter: &Adapter,
     place: &Place<'_>,
+    freshness: Freshness,
     secret: &mut Option<(String, String)>,
-) -> Result<Option<Quota>, String> {
+) -> Result<Option<Answer>, String> {
     let account = registry::account(&adapter.runtime)
         .ok_or_else(|| format!("no endpoint is known for {}", adapter.runtime))?;
     let question = account.question();
@@ -100,8 +166,12 @@ async fn found(
     let token = token(&login, &question).await?;
     *secret = Some((SECRET.to_owned(), token.clone()));
     let now = clock::now().wall;
-    if let Some(kept) = kept(&keep, login_ms, now).await {
-        return Ok(kept.quota);
+    let answer = |asked_at: Timestamp, mut quota: Quota| {
+        quota.account.clone_from(&adapter.account);
+        Answer { quota, asked_at }
+    };
+    if let Some(kept) = kept(&keep, login_ms, now, freshness).await {
+        return Ok(kept.quota.map(|quota| answer(kept.asked_at, quota)));
     }
     let quota = asked(account, &question, url, &token).await;
     let kept = Kept { asked_at: now, login_ms, quota: quota.as_ref().ok().cloned() };
@@ -110,23 +180,23 @@ async fn found(
         let _ = blocking::spawn(Bulkhead::Data, "write login", move || write_private(&keep, &text))
             .await;
     }
-    quota.map(Some)
+    quota.map(|quota| Some(answer(now, quota)))
 }
 
 /// One file for each login, account and address.
 fn kept_at(data: &Path, login: &Path, account: Option<&str>, url: &str) -> PathBuf {
     let of = format!("{}\n{}\n{url}", login.display(), account.unwrap_or_default());
     let name = blake3::hash(of.as_bytes()).to_hex();
-    data.join(format!("usage-{}.json", &name[..16]))
+    data.join(format!("{KEPT_PREFIX}{}{KEPT_SUFFIX}", &name[..16]))
 }
 
 /// What was answered not long ago with the same login.
-async fn kept(path: &Path, login_ms: u64, now: Timestamp) -> Option<Kept> {
+async fn kept(path: &Path, login_ms: u64, now: Timestamp, freshness: Freshness) -> Option<Kept> {
     let file = path.to_owned();
     let read = blocking::spawn(Bulkhead::Data, "read quota", move || std::fs::read(file));
     let bytes = read.await.ok()?.ok()?;
     let kept: Kept = serde_json::from_slice(&bytes).ok()?;
-    let fresh_ms = if kept.quota.is_some() { USAGE_FRESH_MS } else { USAGE_FAILED_MS };
+    let fresh_ms = freshness.good_for_ms(kept.quota.is_some());
     let past = kept.asked_at <= now;
     (past && now.since(kept.asked_at) < fresh_ms && kept.login_ms == login_ms).then_some(kept)
 }

@@ -20,6 +20,8 @@ pub const FENCE: &str = "Ostler-Fence";
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 /// The code of a refusal whose reason is that someone else owns the work by now.
 pub const FENCE_STALE: &str = "fence_stale";
+/// The code of a refusal whose reason is that the session to be resumed is not known.
+pub const SESSION_UNKNOWN: &str = "native_session_unknown";
 
 /// What a session is asked for with.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -24,8 +24,11 @@ pub(crate) struct Product {
     pub env: &'static [&'static str],
     pub retries: Retries,
     pub closing: &'static str,
-    pub use_when: &'static str,
-    pub dont_use_when: &'static str,
+    /// Where its models are known from.
+    pub models: &'static str,
+    /// One reason per line, the most important first.
+    pub use_when: &'static [&'static str],
+    pub dont_use_when: &'static [&'static str],
 }
 
 /// What becomes of each policy on the native lane.
@@ -87,7 +90,10 @@ impl Product {
             }],
             lanes: lane::lanes(self.id),
             models: Vec::new(),
+            models_source: self.models.to_owned(),
+            default_model: None,
             context_window: None,
+            model_list: None,
             reports: REPORTS,
             can: CAN,
             env: launch::words(self.env),
@@ -99,8 +105,8 @@ impl Product {
             skills: None,
             login: None,
             handshake: None,
-            use_when: self.use_when.to_owned(),
-            dont_use_when: self.dont_use_when.to_owned(),
+            use_when: self.use_when.join("\n"),
+            dont_use_when: self.dont_use_when.join("\n"),
             config_schema: launch::cli_schema(),
         }
     }

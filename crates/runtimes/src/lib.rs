@@ -7,8 +7,10 @@
 
 pub mod account;
 pub mod acp;
+pub mod adapter_judge;
 pub mod aider;
 mod card;
+pub mod catalogue;
 pub mod claude;
 pub mod cline;
 pub mod codex;
@@ -27,9 +29,11 @@ pub mod kilo;
 pub mod launch;
 mod lenient;
 pub mod mapped;
+pub mod models;
 pub mod openclaw;
 pub mod opencode;
 pub mod openhands;
+pub mod page;
 pub mod passed_env;
 pub mod pi;
 pub mod process;
@@ -94,8 +98,10 @@ pub trait Dialect: Send {
     fn farewell(&self, reason: Code) -> Option<Vec<u8>>;
 
     /// Says that the agent called a tool of Ostler's own by the relay, for dialects that hold what the
-    /// agent reports against its policy.
-    fn note_relayed(&mut self, _tool: &str) {}
+    /// agent reports against its policy. Gives the id under which the agent reported the same call.
+    fn note_relayed(&mut self, _tool: &str) -> Option<String> {
+        None
+    }
 
     /// The state as JSON with a version.
     fn save(&self) -> Vec<u8>;

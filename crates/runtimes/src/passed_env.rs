@@ -179,6 +179,49 @@ pub fn missing_in(
         .find(|word| is_set(word) && !passed(word) && !is_reserved(word))
 }
 
+/// The names that a run sets, whatever the configuration says.
+pub const RUN_VARIABLES: &[&str] = &[
+    "MCP_SERVER_URL",
+    "OSTLER_RUN_ID",
+    "OSTLER_TASK_ID",
+    "OSTLER_AGENT_ID",
+    "OSTLER_LEASE_TOKEN",
+    "OSTLER_FENCING_TOKEN",
+    "OSTLER_API_URL",
+    "OSTLER_API_KEY",
+    "OSTLER_ORGANIZATION",
+    "OSTLER_WORKSPACE",
+    "OSTLER_WAKE_REASON",
+    "OSTLER_WAKE_COMMENT_ID",
+    "OSTLER_APPROVAL_ID",
+    "OSTLER_APPROVAL_STATUS",
+    "OSTLER_LINKED_TASK_IDS",
+    "CA_LEASE_TOKEN",
+    "CA_FENCING_TOKEN",
+    "CA_TASK_ID",
+    "CA_RUN_ID",
+];
+/// The same of the family `paperclip`.
+pub const PAPERCLIP_VARIABLES: &[&str] = &[
+    "PAPERCLIP_RUN_ID",
+    "PAPERCLIP_TASK_ID",
+    "PAPERCLIP_AGENT_ID",
+    "PAPERCLIP_API_URL",
+    "PAPERCLIP_API_KEY",
+    "PAPERCLIP_COMPANY_ID",
+    "PAPERCLIP_WAKE_REASON",
+    "PAPERCLIP_WAKE_COMMENT_ID",
+    "PAPERCLIP_APPROVAL_ID",
+    "PAPERCLIP_APPROVAL_STATUS",
+    "PAPERCLIP_LINKED_ISSUE_IDS",
+];
+
+/// Whether a run with these families of foreign names sets this variable itself.
+pub fn is_set_by_run(name: &str, compat: &[&str]) -> bool {
+    RUN_VARIABLES.contains(&name)
+        || (compat.contains(&"paperclip") && PAPERCLIP_VARIABLES.contains(&name))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -118,6 +118,8 @@ pub struct Left {
     pub args: Vec<String>,
     /// The variable whose value it needs.
     pub token_env: Option<String>,
+    /// The file from which that variable is filled.
+    pub token_file: Option<String>,
     /// The fence under which the session was opened, where that is known.
     pub fence: Option<u64>,
     /// The first line that it is told.

@@ -28,6 +28,18 @@ pub const FLAT_NAMES: &[&str] = &[
 /// The placeholders that have a dotted path.
 pub const ROOTS: &[&str] = &["company", "agent", "run", "task", "context"];
 
+/// The root whose names are whatever a caller hands over: a name that is not there is empty.
+const CONTEXT: &str = "context";
+/// What every run has below that root.
+const CONTEXT_FILLED: &[&str] = &["taskId", "wakeReason", "linkedTaskIds"];
+
+/// Whether a placeholder is empty in some runs.
+pub fn can_be_empty(path: &str) -> bool {
+    let mut names = path.split('.');
+    names.next() == Some(CONTEXT)
+        && names.next().is_some_and(|name| !CONTEXT_FILLED.contains(&name))
+}
+
 /// What `{{…}}` can name. A name that is known but has no value in this run is simply not set.
 /// It holds the lease token, so it has no `Debug`.
 #[derive(Clone, Default)]
@@ -66,6 +78,9 @@ impl Context {
         let mut walked = first.to_owned();
         for name in names {
             let here = value.as_object();
+            if first == CONTEXT && here.is_none_or(|here| !here.contains_key(name)) {
+                return Ok(String::new());
+            }
             value = here.and_then(|here| here.get(name)).ok_or_else(|| {
                 let siblings = here.into_iter().flat_map(Map::keys);
                 siblings.map(|sibling| format!("{walked}.{sibling}")).collect::<BTreeSet<_>>()
@@ -73,6 +88,7 @@ impl Context {
             walked = format!("{walked}.{name}");
         }
         match value {
+            Value::Null if first == CONTEXT => Ok(String::new()),
             Value::Null => Err(BTreeSet::new()),
             Value::String(text) => Ok(text.clone()),
             Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
@@ -104,8 +120,19 @@ pub fn fill(
 }
 
 /// Fills in a prompt template: a `${` stays as it stands, because a prompt is shown and stored.
+/// A model reads it too, so the lease token is refused there.
 pub fn fill_prompt(template: &str, key: &str, context: &Context) -> Result<String, Fault> {
+    if let Some(path) = paths_in(template).iter().find(|path| is_lease_token(path)) {
+        let message = format!("{key}: {{{{{path}}}}} would show a secret to the model");
+        let hint = "give it to the agent's program by the adapter's `env` instead";
+        return Err(Fault::new(Code::InvalidConfig, message).with_hint(hint));
+    }
     render(template, key, context, None)
+}
+
+/// Whether a placeholder is the run's own token.
+pub fn is_lease_token(path: &str) -> bool {
+    path.split('.').any(|part| part.trim() == "leaseToken")
 }
 
 /// Every `${NAME}` in the arguments and `env` of an adapter, its mapping and its MCP servers: the
@@ -305,7 +332,8 @@ mod tests {
             .set("taskId", "task_1")
             .set("prompt", "say {{taskId}} and ${HOME}")
             .set("task", json!({ "title": "mend it", "inputs": [1, "two"], "none": null }))
-            .set("agent", json!({ "name": "ann", "team": { "name": "blue" } }));
+            .set("agent", json!({ "name": "ann", "team": { "name": "blue" } }))
+            .set("context", json!({ "ticket": 7, "wakeCommentId": null, "of": { "x": "y" } }));
         context
     }
 
@@ -332,6 +360,8 @@ mod tests {
             "{{task.none}}",
             "{{mcpUrl}}",
             "{{something.else}}",
+            "{{context.ticket}} {{context.of.x}} {{context.of}}",
+            "[{{context.nothing}}{{context.nothing.below}}{{context.wakeCommentId}}]",
             "{{taskId",
             "{{}}",
             "{{#each task}}",

@@ -63,6 +63,9 @@ pub struct Finding {
     pub why: Option<String>,
     /// How often it was found besides.
     pub more: usize,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
 }
 
 impl Finding {
@@ -162,6 +165,7 @@ impl Case {
             text: None,
             why: None,
             more,
+            hint: None,
         };
         match (offences.into_iter().next(), seen) {
             (Some(Offence { scene, line, why }), _) => {

@@ -39,7 +39,10 @@ fn ends(signal: &Signal) -> bool {
         | Signal::Resets(_)
         | Signal::LimitLifted
         | Signal::Greeted
+        | Signal::Progress
         | Signal::FinalText
+        | Signal::Model { .. }
+        | Signal::Billing { .. }
         | Signal::Spent(_) => false,
     }
 }

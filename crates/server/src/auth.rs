@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use contract::{Code, Fault, Scope, Timestamp, TokenId, limits};
+use contract::{Code, Fault, RunId, Scope, Timestamp, TokenId, limits};
 use futures::StreamExt as _;
 use host::Host;
 use host::audit::RefusedToken;
@@ -78,6 +78,22 @@ impl Caller {
         matches!(self, Self::Person(person) if person.scope >= scope)
     }
 
+    /// The run whose own token was shown.
+    pub fn run(&self) -> Option<RunId> {
+        match self {
+            Self::Person(_) => None,
+            Self::Run(bearer) => Some(bearer.run),
+        }
+    }
+
+    /// Refuses a run that names another one than itself, before that one is looked for.
+    pub fn may_see_run(&self, named: &str) -> Result<(), Fault> {
+        match self.run() {
+            Some(own) if named.parse().ok() != Some(own) => Err(not_its_own("run")),
+            Some(_) | None => Ok(()),
+        }
+    }
+
     /// The name under which it is written down what they do.
     pub fn who(&self) -> Who {
         match self {
@@ -92,7 +108,7 @@ impl Guard {
         Self { token, names, refused: Refused::default() }
     }
 
-    async fn caller(&self, app: &App, parts: &Parts, access: Access) -> Result<Caller, Fault> {
+    async fn caller(&self, app: &App, parts: &Parts) -> Result<Caller, Fault> {
         // A browser that signed in shows its cookie, and then no other token.
         let Some(given) = shown(&parts.headers)? else {
             return self.browser(app, parts).await?.ok_or_else(missing);
@@ -107,8 +123,7 @@ impl Guard {
             return Ok(Caller::Person(Person { scope, who, until: None }));
         }
         match app.host.bearer_of(token).await {
-            Some(bearer) if access == Access::Run => return Ok(Caller::Run(bearer)),
-            Some(_) => return Err(missing()),
+            Some(bearer) => return Ok(Caller::Run(bearer)),
             None if was_good(app, parts.uri.path(), token) => {
                 let message = "the run has ended, or belongs to another host";
                 return Err(Fault::new(Code::FenceStale, message));
@@ -135,6 +150,13 @@ impl Guard {
     }
 }
 
+/// The refusal of a run that asks for what belongs to another.
+pub fn not_its_own(what: &str) -> Fault {
+    let message = format!("the token of a run opens its own {what} alone");
+    Fault::new(Code::Forbidden, message)
+        .with_hint("name it by OSTLER_RUN_ID or OSTLER_TASK_ID of its environment")
+}
+
 fn missing() -> Fault {
     Fault::new(Code::Unauthorized, "the request has no valid token")
 }
@@ -154,6 +176,16 @@ fn person(row: &TokenRow) -> Caller {
 
 /// Whether whoever asks may come here. Where persons have no business the handler says so itself.
 fn allowed(caller: &Caller, access: Access) -> Result<(), Fault> {
+    if caller.run().is_some() {
+        return match access {
+            Access::Run | Access::Own | Access::Open => Ok(()),
+            Access::Viewer | Access::Operator | Access::Admin => {
+                let message = "the token of a run does not open this";
+                let hint = "it opens /mcp, and GET of its own run, task and costs";
+                Err(Fault::new(Code::Forbidden, message).with_hint(hint))
+            }
+        };
+    }
     match access.scope() {
         Some(scope) if !caller.has(scope) => {
             let message = format!("this needs a token of the scope {}", scope.word());
@@ -248,7 +280,7 @@ async fn admit(app: &App, request: Request) -> Result<Request, Fault> {
     if access == Access::Open {
         return Ok(Request::from_parts(parts, Body::empty()));
     }
-    let caller = app.guard.caller(app, &parts, access).await;
+    let caller = app.guard.caller(app, &parts).await;
     let caller = caller.map_err(|fault| match fault.code {
         Code::Unauthorized | Code::FenceStale => {
             refused(&app.host, &app.guard.refused, &parts, fault)

@@ -78,6 +78,8 @@ pub struct Link {
 #[serde(deny_unknown_fields)]
 pub struct LinkRequest {
     /// What the browser may do.
+    #[serde(deserialize_with = "contract::known::word")]
+    #[schemars(with = "contract::Known<Scope>")]
     scope: Scope,
 }
 

@@ -204,6 +204,7 @@ fn closing(row: &RunRow, fence: u64, now: Timestamp) -> Batch {
         signal: None,
         duration_ms: now.since(row.started_at),
         totals: row.totals.unwrap_or_default(),
+        report: Box::new(row.report.clone().unwrap_or_default()),
         denials: 0,
         evidence: Evidence {
             end: EndEvidence::None,
@@ -238,9 +239,11 @@ fn closing(row: &RunRow, fence: u64, now: Timestamp) -> Batch {
         run_state: RunState::Settled,
         pid: None,
         totals: row.totals,
+        // As it is in the row.
+        report: None,
         ledger: Vec::new(),
-        model: None,
         session: None,
+        session_stale: false,
         settle: Some(Settle {
             outcome: Outcome::Lost,
             code: Some(Code::ProcessLost),
@@ -251,6 +254,11 @@ fn closing(row: &RunRow, fence: u64, now: Timestamp) -> Batch {
             message: seal.given(CLOSED),
             turns: 0,
             unspent: false,
+            is_included: row
+                .report
+                .as_ref()
+                .and_then(|report| report.billing)
+                .is_some_and(contract::Billing::is_included),
         }),
     }
 }

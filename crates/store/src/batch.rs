@@ -7,7 +7,8 @@ use crate::seal::{Sealed, SealedEvent};
 use contract::event::{Outcome, Totals};
 use contract::state::{AgentState, Review, WaitingFor};
 use contract::{
-    AgentId, Code, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens,
+    AgentId, Billing, Code, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp,
+    Tokens,
 };
 
 /// A task to be queued.
@@ -96,12 +97,24 @@ pub struct Batch {
     pub run_state: RunState,
     pub pid: Option<u32>,
     pub totals: Option<Totals>,
+    /// The tokens, the model and the billing so far, where they changed.
+    pub report: Option<ReportSoFar>,
     /// What the events of this Batch spent, to be added to the books.
     pub ledger: Vec<LedgerRow>,
-    pub model: Option<String>,
     /// The agent's own name for its conversation, which is worth keeping from now on.
     pub session: Option<Sealed>,
+    /// The agent does not know the conversation that this run takes up: every run of the same agent
+    /// that names it forgets the name.
+    pub session_stale: bool,
     pub settle: Option<Settle>,
+}
+
+/// What a run reported so far. Names of models are words of the agent.
+#[derive(Debug, Clone)]
+pub struct ReportSoFar {
+    /// A `RunReport`, as JSON.
+    pub json: Sealed,
+    pub billing: Option<Billing>,
 }
 
 /// What one usage adds to the books of its run.
@@ -154,15 +167,26 @@ pub struct Settle {
     pub turns: u64,
     /// It is known that nothing was spent: dollars that were set aside are given back.
     pub unspent: bool,
+    /// What was spent is not billed: no budget of dollars counts it.
+    pub is_included: bool,
 }
 
 impl Settle {
+    /// The dollars that budgets count, if they are known: an unpriced run keeps what was set aside for
+    /// it, because unknown is not free.
+    pub(crate) fn billed(&self, totals: &Totals) -> Option<NanoUsd> {
+        match self.is_included {
+            true => Some(NanoUsd(0)),
+            false => totals.effective_nanousd.or(self.unspent.then_some(NanoUsd(0))),
+        }
+    }
+
     /// Where the task goes: one that was recalled meanwhile is not tried again.
     pub(crate) fn becomes(&self, recalled: bool) -> TaskState {
         use TaskState::*;
         match (recalled, self.task_state) {
             (true, Queued | Waiting | Failed | Cancelled) => Cancelled,
-            (true, state @ (Running | Review | Done)) | (false, state) => state,
+            (true, state @ (Running | Review | Done | Unknown)) | (false, state) => state,
         }
     }
 }
@@ -233,8 +257,9 @@ impl TaskMove {
             Waiting => matches!(self.to, Queued | Waiting | Cancelled | Failed),
             Review => matches!(self.to, Done | Queued | Cancelled | Failed),
             Failed => self.to == Queued,
-            Running | Done | Cancelled => false,
+            Running | Done | Cancelled | Unknown => false,
         };
+        let may = may && self.to != Unknown;
         let for_slot = self.to == Waiting && self.waiting_for == Some(WaitingFor::Pool);
         match may {
             false => Some("no task may"),

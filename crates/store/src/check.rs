@@ -17,6 +17,24 @@ use std::io;
 use std::path::Path;
 use uuid::Uuid;
 
+/// A sum of whole numbers that ends at the largest one; see `sqlite/exact.rs`.
+macro_rules! exact {
+    ($column:literal) => {
+        concat!(
+            "iif(sum(",
+            $column,
+            " >> 32) + (sum(",
+            $column,
+            " & 4294967295) >> 32) > 2147483647,
+             9223372036854775807, (sum(",
+            $column,
+            " >> 32) << 32) + sum(",
+            $column,
+            " & 4294967295))"
+        )
+    };
+}
+
 /// Each rule: what is wrong with the rows it finds, and a query that gives one text per violation.
 const RULES: &[(&str, &str)] = &[
     (
@@ -134,14 +152,58 @@ const RULES: &[(&str, &str)] = &[
     (
         "the books of a run add up to its totals",
         "SELECT r.num || ' tokens ' || total(l.input_uncached + l.cache_read + l.cache_write + l.output)
-             || ', nano-dollars ' || total(l.nanousd) || ', totals ' || r.totals
+             || ', nano-dollars ' || sum(l.nanousd) || ', totals ' || r.totals
          FROM ledger l JOIN runs r ON r.num = l.run GROUP BY r.num
-         HAVING total(l.input_uncached) <> r.totals ->> '$.tokens.input_uncached'
-             OR total(l.cache_read) <> r.totals ->> '$.tokens.cache_read'
-             OR total(l.cache_write) <> r.totals ->> '$.tokens.cache_write'
-             OR total(l.output) <> r.totals ->> '$.tokens.output'
-             OR CASE WHEN max(l.priced) AND NOT max(l.unpriced) THEN total(l.nanousd) END
+         HAVING sum(l.input_uncached) <> r.totals ->> '$.tokens.input_uncached'
+             OR sum(l.cache_read) <> r.totals ->> '$.tokens.cache_read'
+             OR sum(l.cache_write) <> r.totals ->> '$.tokens.cache_write'
+             OR sum(l.output) <> r.totals ->> '$.tokens.output'
+             OR CASE WHEN max(l.priced) AND NOT max(l.unpriced) THEN sum(l.nanousd) END
                  IS NOT r.totals ->> '$.effective_nanousd'",
+    ),
+    (
+        "the totals of a scope are what its settled runs have spent",
+        concat!(
+            "SELECT coalesce(t.scope, r.scope) || ' totals ' || coalesce(t.sums, 'none') || ', runs '
+             || coalesce(r.sums, 'none')
+         FROM (SELECT scope, nanousd || ' ' || tokens || ' ' || turns || ' ' || ms AS sums
+             FROM scope_totals) t
+         FULL JOIN (SELECT scope, ",
+            exact!("nanousd"),
+            " || ' ' || ",
+            exact!("tokens"),
+            " || ' ' || ",
+            exact!("turns"),
+            " || ' ' || ",
+            exact!("ms"),
+            " AS sums FROM reservations WHERE settled_at IS NOT NULL GROUP BY scope) r
+             ON t.scope = r.scope
+         WHERE t.sums IS NOT r.sums"
+        ),
+    ),
+    (
+        "the events that are read by their task are exactly those of these kinds",
+        "SELECT e.run || ' event ' || e.id FROM events e
+             LEFT JOIN task_events t ON t.run = e.run AND t.event = e.id
+         WHERE iif(CAST(e.bytes AS TEXT) ->> '$.kind' IN ('comment', 'progress'),
+             CAST(e.bytes AS TEXT) ->> '$.kind', NULL) IS NOT t.kind
+         UNION ALL
+         SELECT run || ' event ' || event FROM task_events
+         WHERE event NOT IN (SELECT id FROM events)",
+    ),
+    (
+        "the report of a run agrees with its totals and its billing",
+        "SELECT num || ' report ' || report || ', billing ' || coalesce(billing, 'none') || ', totals '
+             || coalesce(totals, 'none')
+         FROM runs WHERE report IS NOT NULL AND (billing IS NOT report ->> '$.billing'
+             OR coalesce(report ->> '$.usage.tokens.input_uncached', 0)
+                 <> coalesce(totals ->> '$.tokens.input_uncached', 0)
+             OR coalesce(report ->> '$.usage.tokens.cache_read', 0)
+                 <> coalesce(totals ->> '$.tokens.cache_read', 0)
+             OR coalesce(report ->> '$.usage.tokens.cache_write', 0)
+                 <> coalesce(totals ->> '$.tokens.cache_write', 0)
+             OR coalesce(report ->> '$.usage.tokens.output', 0)
+                 <> coalesce(totals ->> '$.tokens.output', 0))",
     ),
     (
         "a settled run leaves no state, effect or open reservation",

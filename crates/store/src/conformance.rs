@@ -135,9 +135,10 @@ impl Holder {
             run_state: RunState::Live,
             pid: Some(42),
             totals: None,
+            report: None,
             ledger: Vec::new(),
-            model: None,
             session: None,
+            session_stale: false,
             settle: None,
         }
     }
@@ -158,6 +159,7 @@ impl Holder {
             message: Seal::default().given("it failed"),
             turns: 3,
             unspent: false,
+            is_included: false,
         });
         batch
     }
@@ -187,6 +189,7 @@ impl Holder {
             signal: None,
             duration_ms: 1,
             totals,
+            report: Default::default(),
             denials: 0,
             evidence,
         });

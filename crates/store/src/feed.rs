@@ -13,8 +13,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{broadcast, watch};
 
-/// A wake-up that got lost is made good after this long.
-const FALLBACK_POLL: Duration = Duration::from_secs(2);
+/// How long a waiter sleeps at most. Every commit wakes those who wait for its run, so no event is
+/// heard of this way. It is for what no commit tells: a store that failed while they wait, and a read
+/// of an inbox that failed and has to be tried again.
+const FALLBACK_POLL: Duration = Duration::from_secs(10);
 /// Hints that wait for one subscriber; older ones are dropped and it is told so.
 const HINTS_MAX: usize = 256;
 /// Topics nobody waits for any more are swept when there are this many.

@@ -446,12 +446,12 @@ impl Store {
 
     /// What was said about a task, over all its runs, in order: the last of it.
     pub async fn comments(&self, task: TaskId) -> Result<Vec<StoredEvent>, Error> {
-        self.shared.sqlite.of_task(task, "comment", PAGE_EVENTS_MAX).await
+        self.shared.sqlite.of_task(task, seal::TaskEvent::Comment, PAGE_EVENTS_MAX).await
     }
 
     /// The last report of how the work on a task stands.
     pub async fn last_progress(&self, task: TaskId) -> Result<Option<StoredEvent>, Error> {
-        Ok(self.shared.sqlite.of_task(task, "progress", 1).await?.pop())
+        Ok(self.shared.sqlite.of_task(task, seal::TaskEvent::Progress, 1).await?.pop())
     }
 
     /// Wishes that no Batch has taken, in the order they came.

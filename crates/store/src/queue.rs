@@ -22,6 +22,8 @@ pub struct Errand {
     pub after: Vec<TaskId>,
     /// Why it is there, in the words of the agent's environment, when that is nothing ordinary.
     pub wake: Option<String>,
+    /// What a client hands to its runs: a JSON object.
+    pub context: Option<Sealed>,
 }
 
 /// The task that another belongs to.

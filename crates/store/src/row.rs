@@ -1,9 +1,9 @@
 //! What the store's reads give back. Texts were sealed on their way in and are passed on as they
 //! are; an event is its canonical bytes.
 
-use contract::event::{Outcome, Totals};
+use contract::event::{Outcome, RunReport, Totals};
 use contract::state::{AgentState, Review, WaitingFor};
-use contract::view::RunView;
+use contract::view::{Figures, RunView};
 use contract::{AgentId, Code, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,9 @@ pub struct RunRow {
     pub pid: Option<u32>,
     pub started_at: Timestamp,
     pub totals: Option<Totals>,
+    /// Absent in runs of older versions, and while nothing was reported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<RunReport>,
     /// The agent's own name for its conversation, once a turn of it went well.
     pub native_session: Option<String>,
     /// Who does it in place of the one it was given to, and why.
@@ -42,6 +45,9 @@ pub struct RunRow {
 
 impl From<RunRow> for RunView {
     fn from(row: RunRow) -> Self {
+        let Figures { usage, cost_usd, billed_usd } =
+            Figures::of(row.totals.as_ref(), row.report.as_ref());
+        let report = row.report.unwrap_or_default();
         Self {
             run_id: row.id,
             task_id: row.task,
@@ -53,10 +59,16 @@ impl From<RunRow> for RunView {
             adapter: row.adapter,
             runtime: row.runtime,
             cwd: row.cwd,
-            model: row.model,
+            model: report.model.or_else(|| row.model.clone()),
+            requested_model: row.model,
+            provider: report.provider,
             prompt_preview: row.prompt_preview,
             started_at: row.started_at,
             totals: row.totals,
+            usage,
+            cost_usd,
+            billed_usd,
+            billing: report.billing,
             native_session: row.native_session,
             fallback: row.fallback,
             ended_at: row.ended_at,
@@ -71,7 +83,8 @@ impl From<RunRow> for RunView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conversation {
     pub run: RunId,
-    pub native_session: String,
+    /// `None` when the agent said that it does not know the conversation any more.
+    pub native_session: Option<String>,
     pub adapter: String,
     pub runtime: String,
     pub model: Option<String>,
@@ -148,6 +161,8 @@ pub struct TaskRow {
     pub wake: Option<String>,
     /// Someone cancelled it while it ran.
     pub recalled: bool,
+    /// What a client hands to its runs, as a JSON object.
+    pub context: Option<String>,
 }
 
 /// An agent that was hired, or whose standing was changed.
@@ -212,6 +227,8 @@ pub struct CostsQuery {
     pub by: Vec<By>,
     /// From the whole day (in UTC) of this moment on.
     pub since: Option<Timestamp>,
+    /// Only those of this run.
+    pub run: Option<RunId>,
     /// Only what comes behind this row.
     pub after: Option<CostKey>,
     pub limit: usize,
@@ -249,6 +266,13 @@ pub struct CostRow {
     pub priced_nanousd: Option<NanoUsd>,
     /// Whether tokens are among these that have no price.
     pub unpriced: bool,
+    /// The part of `priced_nanousd` that is not billed: of runs whose account is a subscription or
+    /// free, at list price.
+    #[serde(default)]
+    pub included_nanousd: NanoUsd,
+    /// What is billed; null as soon as any part that is billed is unpriced.
+    #[serde(default)]
+    pub billed_nanousd: Option<NanoUsd>,
 }
 
 /// The canonical bytes of one event.

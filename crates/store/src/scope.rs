@@ -39,7 +39,8 @@ pub struct QuotaStep {
 #[derive(Debug, Clone)]
 pub struct Opened {
     pub at: Timestamp,
-    pub by: RunId,
+    /// The run that was answered; `None` if the provider was asked beside all runs.
+    pub by: Option<RunId>,
     pub why: Sealed,
 }
 

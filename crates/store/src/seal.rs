@@ -55,6 +55,33 @@ pub struct SealedEvent {
     pub blobs: Vec<SealedBlob>,
     /// Whether this is the run's result, which only a settling Batch may hold.
     pub result: bool,
+    /// Set on events that are read by their task.
+    pub of_task: Option<TaskEvent>,
+}
+
+/// The kinds of events that are read by their task, over all of its runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskEvent {
+    Comment,
+    Progress,
+}
+
+impl TaskEvent {
+    fn of(body: &Body) -> Option<Self> {
+        match body {
+            Body::Comment(_) => Some(Self::Comment),
+            Body::Progress(_) => Some(Self::Progress),
+            _ => None,
+        }
+    }
+
+    /// The kind of the event.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Comment => "comment",
+            Self::Progress => "progress",
+        }
+    }
 }
 
 /// The whole of a field that was cut, named by the hash of its bytes.
@@ -92,12 +119,15 @@ impl Seal {
 
     /// The canonical bytes of an event, redacted and bounded.
     pub fn event(&self, envelope: &Envelope, body: &Body, raw: Option<Raw>) -> SealedEvent {
+        let shallow = body.with_bounded_depth();
+        let body = shallow.as_ref().unwrap_or(body);
         let mut bytes = Vec::with_capacity(512);
         envelope.write(&mut bytes);
         // The envelope ends with a comma; the body's brace is written over and becomes it again.
         bytes.pop();
         let start = bytes.len();
-        if body.write(&mut bytes).is_err() {
+        // The fields of an event of a newer version could pass for those of the envelope.
+        if matches!(body, Body::Unknown(_)) || body.write(&mut bytes).is_err() {
             // JSON cannot write some values (a map with keys that are no strings): say so.
             bytes.truncate(start);
             // A text of ours always serializes, and writing to a Vec cannot fail.
@@ -122,7 +152,8 @@ impl Seal {
             bytes.push(b'}');
         }
         let result = matches!(body, Body::Result(_));
-        SealedEvent { seq: envelope.seq, bytes: Sealed(bytes), blobs, result }
+        let of_task = TaskEvent::of(body);
+        SealedEvent { seq: envelope.seq, bytes: Sealed(bytes), blobs, result, of_task }
     }
 
     /// A text for people, by all rules.

@@ -8,6 +8,7 @@ mod corpus;
 mod corruption;
 mod interleavings;
 mod ledger;
+mod newer;
 pub(crate) mod powercut;
 mod removal;
 mod scope;

@@ -104,8 +104,9 @@ SCENARIOS: dict[str, dict] = {
     "tool_sleep": {"turns": [
         {"tools": [{"want": "shell", "command": "timeout 30 tail -f /dev/null; echo slept > slept.txt"}]},
         {"text": "Slept."}]},
+    # Still quicker than any real model, and slow enough that a busy machine stops it in time.
     "tool_loop": {"turns": [
-        {"text": "Again ({n}).", "tools": [{"want": "shell", "command": "date +%s%N >> loop.txt"}]}]},
+        {"first_byte_ms": 150, "text": "Again ({n}).", "tools": [{"want": "shell", "command": "date +%s%N >> loop.txt"}]}]},
     "delegate": {"turns": [
         {"text": "Delegating.", "tools": [{"want": "name:Agent", "args": {
             "description": "count", "prompt": "[[scenario:tool_loop]] Count.",

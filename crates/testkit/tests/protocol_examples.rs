@@ -72,7 +72,9 @@ fn task(prompt: &str) -> Value {
 #[test]
 fn the_agent_reads_its_task_looks_around_and_completes() {
     let mut talk = Talk::start("agent.py", &[]);
+    assert_eq!(talk.hear()["accepts"], json!(["resume"]));
     talk.answer("read_task", &task("good day"));
+    assert_eq!(talk.hear()["event"]["kind"], "session");
     assert_eq!(talk.hear()["type"], "progress");
     talk.answer("list_files", &json!({ "files": ["a", "b"], "truncated": false }));
     assert_eq!(talk.hear()["event"]["text"], "You said 'good day', and I see 2 files.");
@@ -82,13 +84,25 @@ fn the_agent_reads_its_task_looks_around_and_completes() {
 }
 
 #[test]
+fn agent_refuses_a_conversation_that_it_does_not_know() {
+    for session in ["6f1d3a52-0f0e-4a52-9a40-58b1ee1f4b6d", "../../etc/passwd"] {
+        let mut talk = Talk::start("agent.py", &[]);
+        assert_eq!(talk.hear()["type"], "hello");
+        talk.answer("read_task", &json!({ "title": "t", "prompt": "p", "session": session }));
+        assert_eq!(talk.hear()["reason"], "native_session_unknown", "{session}");
+    }
+}
+
+#[test]
 fn the_agent_leaves_when_told_and_fails_when_a_tool_does() {
     let mut talk = Talk::start("agent.py", &[]);
+    assert_eq!(talk.hear()["type"], "hello");
     talk.hear_call("read_task");
     talk.say(&json!({ "type": "shutdown", "reason": "cancelled" }));
     assert_eq!(talk.exit_code(), Some(0));
 
     let mut talk = Talk::start("agent.py", &[]);
+    assert_eq!(talk.hear()["type"], "hello");
     let id = talk.hear_call("read_task");
     talk.say(&json!({ "type": "tool_result", "id": id, "ok": false, "error": "unknown_tool: no" }));
     let end = talk.hear();

@@ -2,13 +2,11 @@
 //! row is a small file that a test wrote when all it asserts had held; a scenario without one has
 //! failed, and an agent without any was only installed.
 
-use contract::Timestamp;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 use testkit::agents::Pin;
 
 pub const PAGE: &str = "docs/agents/real.md";
@@ -56,7 +54,7 @@ pub fn of(pins: &[Pin], rows: &[Row]) -> String {
          {}. A row stands here when all its test asserts has held, among it \
          that the tokens are those which the model says it reported, and that no process is left. \
          Seconds are those of the run, on whatever machine it was.\n",
-        today(),
+        crate::date::today(),
         match rows.iter().all(|row| row.network == "loopback") {
             true => "no network but loopback",
             false => "the network of the machine, which only their settings kept them from",
@@ -110,12 +108,6 @@ pub fn keep(root: &Path, name: &str, page: &str) -> Result<(), String> {
         .map_err(|error| format!("writing {}: {error}", path.display()))?;
     println!("kept in {name}");
     Ok(())
-}
-
-pub fn today() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let millis = i64::try_from(since.as_millis()).unwrap_or_default();
-    Timestamp(millis).to_string().chars().take(10).collect()
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ enum Shown {
 
 use Shown::{Bench, NotBuilt, Recorded, Tested};
 
-const PROMISES: [Promise; 20] = [
+const PROMISES: [Promise; 21] = [
     Promise {
         what: "events lost or doubled: kill points, bursts, stalled watchers",
         gate: "0 in 500 points",
@@ -185,6 +185,19 @@ const PROMISES: [Promise; 20] = [
                 "slope of a commit, 1,000 runs",
                 "slope of reading a page, one run",
                 "slope of reading a page, 1,000 runs",
+            ],
+        },
+    },
+    Promise {
+        what: "lookups: short id / comments of a task / lifetime budget, slope of the logarithms, 10³ … 10⁶ runs",
+        gate: "≤ 0.05",
+        goal: "≤ 0.05",
+        shown: Bench {
+            bench: "lookups",
+            rows: &[
+                "slope of a run by its short id",
+                "slope of the comments of a task",
+                "slope of a reservation in a lifetime budget",
             ],
         },
     },

@@ -76,6 +76,7 @@ impl Maker {
             signal: None,
             duration_ms: 1,
             totals: Totals::default(),
+            report: Default::default(),
             denials: 0,
             evidence: Evidence {
                 end: EndEvidence::Explicit,
@@ -103,6 +104,7 @@ impl Maker {
                 message,
                 turns: 0,
                 unspent: false,
+                is_included: false,
             }),
             ..empty(self.stamp.run_id, first_seq)
         }
@@ -127,9 +129,10 @@ pub fn empty(run: RunId, first_seq: u64) -> Batch {
         run_state: RunState::Live,
         pid: None,
         totals: None,
+        report: None,
         ledger: Vec::new(),
-        model: None,
         session: None,
+        session_stale: false,
         settle: None,
     }
 }

@@ -1,5 +1,5 @@
 //! Makes the pages of `docs/` that are generated, and compares them with what stands there.
-//! `contract.rs` and `agents.rs` write the pages, `schema.rs` turns JSON Schema into words, and
+//! `contract.rs`, `agents.rs` and `runtimes.rs` write the pages, `schema.rs` turns JSON Schema into words, and
 //! `openapi.rs` keeps the API, against what would break it (`breaking.rs`). A page that differs
 //! from its source fails the gate, so nobody edits one by hand for long.
 
@@ -7,37 +7,44 @@ mod agents;
 mod breaking;
 mod contract;
 mod openapi;
+mod runtimes;
 mod schema;
 
+use crate::requirements;
 use std::fs;
 use std::path::Path;
 
 /// A path from the root, and what makes the page that stands there.
-type Page = (&'static str, fn() -> String);
+type Page = (&'static str, fn(&Path) -> String);
 
-const PAGES: &[Page] =
-    &[("docs/contract.md", contract::page), ("docs/agents/outcomes.md", agents::page)];
+const PAGES: &[Page] = &[
+    ("docs/contract.md", |_| contract::page()),
+    ("docs/agents/outcomes.md", |_| agents::page()),
+    (requirements::PAGE, requirements::page),
+];
 
 pub use openapi::Breaks;
 
 pub fn write(root: &Path, breaks: Breaks) -> Result<(), String> {
     for (path, page) in PAGES {
-        fs::write(root.join(path), page()).map_err(|error| format!("write {path}: {error}"))?;
+        fs::write(root.join(path), page(root)).map_err(|error| format!("write {path}: {error}"))?;
         println!("wrote {path}");
     }
+    runtimes::write(root)?;
     openapi::write(root, breaks)
 }
 
 pub fn check(root: &Path) -> Result<(), String> {
     for (path, page) in PAGES {
         let stands = fs::read_to_string(root.join(path)).unwrap_or_default();
-        if let Some(difference) = difference(&stands, &page()) {
+        if let Some(difference) = difference(&stands, &page(root)) {
             return Err(format!(
                 "{path}: {difference}\nrun `cargo xtask docs` and look at the change"
             ));
         }
         println!("{path} is as its source says");
     }
+    runtimes::check(root)?;
     openapi::check(root)
 }
 

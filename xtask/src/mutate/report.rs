@@ -8,7 +8,6 @@ use super::trial::Trial;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::Command;
 
 /// The verdict that counts for a mutation as it is now.
 pub fn verdict<'a>(verdicts: &'a Verdicts, mutation: &Mutation) -> Option<&'a Verdict> {
@@ -198,17 +197,11 @@ pub fn named(root: &Path) -> Vec<String> {
 
 /// Writes the page from all verdicts there are.
 pub fn write(root: &Path, verdicts: &Verdicts, all: &[Mutation]) -> Result<(), String> {
-    let page = page(verdicts, all, &today()?);
+    let page = page(verdicts, all, &crate::date::today());
     let path = root.join(PAGE);
     std::fs::write(&path, page).map_err(|error| format!("writing {}: {error}", path.display()))?;
     println!("docs/mutations.md is written");
     Ok(())
-}
-
-fn today() -> Result<String, String> {
-    let said = Command::new("date").args(["-u", "+%Y-%m-%d"]).output();
-    let said = said.map_err(|error| format!("asking for the date: {error}"))?;
-    Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned())
 }
 
 fn page(verdicts: &Verdicts, all: &[Mutation], date: &str) -> String {

@@ -50,6 +50,7 @@ impl Drive {
                     message: seal.given(result.message.as_deref().unwrap_or_default()),
                     turns: u64::from(self.machine.turns()),
                     unspent: false,
+                    is_included: false,
                 });
             }
             let (run_id, fence) = (self.run, self.fence);
@@ -79,9 +80,10 @@ impl Drive {
             run_state: if settle.is_some() { RunState::Settled } else { self.machine.state() },
             pid: self.pid,
             totals: Some(self.machine.totals()),
+            report: None,
             ledger: pending.booked.into_iter().map(|booked| row(seal, now, booked)).collect(),
-            model: None,
             session: None,
+            session_stale: false,
             settle,
         };
         let mut asks = Asks::default();

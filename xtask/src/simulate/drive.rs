@@ -587,7 +587,8 @@ impl Drive {
                 | Wish::Interrupt
                 | Wish::Answer { .. }
                 | Wish::ToolResult { .. }
-                | Wish::Budget { .. } => None,
+                | Wish::Budget { .. }
+                | Wish::Unknown => None,
             });
             if let Some((reason, at_once)) = stop {
                 commit.stop_told = true;

@@ -246,9 +246,11 @@ impl<'a, G: Ground> World<'a, G> {
         match row.state {
             TaskState::Running => {}
             TaskState::Queued | TaskState::Waiting => return self.cancel(task, &row),
-            TaskState::Review | TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
-                return Ok(false);
-            }
+            TaskState::Review
+            | TaskState::Done
+            | TaskState::Failed
+            | TaskState::Cancelled
+            | TaskState::Unknown => return Ok(false),
         }
         let recalled = self.env.ground.wait(self.env.ground.store().recall(task, row.fence));
         if recalled.is_ok() {
@@ -520,9 +522,11 @@ impl<'a, G: Ground> World<'a, G> {
                 TaskState::Queued | TaskState::Waiting | TaskState::Running => {
                     Some((*task, row.state))
                 }
-                TaskState::Review | TaskState::Done | TaskState::Failed | TaskState::Cancelled => {
-                    None
-                }
+                TaskState::Review
+                | TaskState::Done
+                | TaskState::Failed
+                | TaskState::Cancelled
+                | TaskState::Unknown => None,
             }
         };
         self.tasks.iter().filter_map(open).collect()

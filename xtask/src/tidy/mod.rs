@@ -7,6 +7,7 @@
 mod blocking;
 mod errors;
 mod failpoints;
+mod limits;
 mod names;
 mod ops;
 mod prose;
@@ -95,6 +96,7 @@ pub fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     }
     prose::check_decisions(files, &mut findings);
     failpoints::check(files, &mut findings);
+    limits::check(files, &mut findings);
     names::check_folders(files, &mut findings);
     ops::check(files, &mut findings);
     findings.retain(|finding| {

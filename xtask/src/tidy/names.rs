@@ -32,6 +32,11 @@ const LANES: &[&str] = &["acp"];
 /// Id, beginning of a path, and why the id may stand there.
 const NAMED: &[(&str, &str, &str)] = &[
     ("process", "crates/cli/src/", "`type: \"process\"` is a word of the configuration"),
+    (
+        "process",
+        "crates/contract/src/config/",
+        "`type: \"process\"` is a word of the configuration",
+    ),
     ("process", "crates/runtimes/src/", "any command that speaks JSON lines, not a product"),
     ("demo", "crates/cli/src/", "the demo agent lives in the binary"),
     (
@@ -50,6 +55,8 @@ const NAMED: &[(&str, &str, &str)] = &[
         "an example of a command names an agent that people have",
     ),
     ("hermes", "crates/remote/src/courier/", "hermes-runs-v1 is a protocol, whoever speaks it"),
+    ("claude", "crates/runtimes/src/droid/", "names of models that it offers begin so"),
+    ("gemini", "crates/runtimes/src/droid/", "names of models that it offers begin so"),
     ("opencode", "crates/runtimes/src/kilo/", "Kilo is made from it, and heard by its dialect"),
     (
         "cursor-agent",

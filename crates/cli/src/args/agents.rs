@@ -16,7 +16,11 @@ pub struct Costs {
 }
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Quotas {
+    /// Ask the providers now, for adapters with `quota.source: oauth`
+    #[arg(long)]
+    pub fresh: bool,
     #[command(subcommand)]
     pub what: Option<QuotasWhat>,
 }

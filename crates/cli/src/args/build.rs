@@ -1,7 +1,8 @@
 //! The arguments for authors of agents: `conformance`, `record`; and of the internal `courier`.
 
-use super::values::limit;
+use super::values::{limit, usd};
 use clap::{Args, Subcommand};
+use contract::NanoUsd;
 use contract::plan::Limit;
 use std::path::PathBuf;
 
@@ -13,6 +14,24 @@ pub enum Conformance {
     Acp(JudgedAcp),
     /// Test a server that speaks ca-http-v1
     Http(JudgedHttp),
+    /// Test an agent of the configuration by real runs, whatever its lane
+    Agent(JudgedAgent),
+}
+
+#[derive(Debug, Args)]
+pub struct JudgedAgent {
+    /// First prompt [default: asks for a code word of the system prompt]
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// Dollars that one run may spend, as far as the agent reports them
+    #[arg(long, value_name = "USD", value_parser = usd, default_value = "0.50")]
+    pub budget_usd: NanoUsd,
+    /// Time that one run may take: 90s, 5m
+    #[arg(long, value_name = "DURATION", value_parser = limit, default_value = "5m")]
+    pub timeout: Limit,
+    /// An agent, an adapter or a runtime
+    #[arg(value_name = "NAME")]
+    pub agent: String,
 }
 
 #[derive(Debug, Args)]

@@ -120,7 +120,9 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "ostler prices import api.json",
     ]),
     ("serve", &["ostler serve", "ostler serve --listen 127.0.0.1:8080"]),
-    ("mcp", &["ostler mcp", "claude mcp add ostler -- ostler mcp"]),
+    ("mcp", &["ostler mcp", "claude mcp add ostler -- ostler mcp", "ostler mcp login github"]),
+    ("mcp login", &["ostler mcp login github", "ostler mcp login github --scope repo"]),
+    ("mcp logout", &["ostler mcp logout github", "ostler mcp logout github --json"]),
     ("remote", &[
         "ostler remote --agent claude --token-env OSTLER_TOKEN",
         "ostler remote --agent demo --no-auth --listen 127.0.0.1:0",
@@ -136,6 +138,10 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
     ("conformance", &[
         "ostler conformance process -- ./my-agent",
         "ostler conformance acp -- my-agent --acp",
+    ]),
+    ("conformance agent", &[
+        "ostler conformance agent my-agent",
+        "ostler conformance agent my-agent --timeout 1m --json",
     ]),
     ("conformance process", &[
         "ostler conformance process -- ./my-agent",
@@ -154,7 +160,7 @@ pub(super) const EXAMPLES: &[(&str, &[&str])] = &[
         "ostler record --out recordings --timeout 1m -- my-agent \"say hello\"",
     ]),
     ("doctor", &["ostler doctor", "ostler doctor claude"]),
-    ("runtimes", &["ostler runtimes", "ostler runtimes --json"]),
+    ("runtimes", &["ostler runtimes", "ostler runtimes claude", "ostler runtimes codex --models"]),
     ("init", &["ostler init", "ostler init --config ./team.json"]),
     ("config", &["ostler config", "ostler config check"]),
     ("config path", &["ostler config path", "cat \"$(ostler config path)\""]),

@@ -1,6 +1,6 @@
 //! The arguments of `ostler run`.
 
-use super::values::{limit, minutes, policy, tokens, turns, usd};
+use super::values::{ContextObject, limit, minutes, object, policy, tokens, turns, usd};
 use clap::Args;
 use contract::plan::Limit;
 use contract::{NanoUsd, Policy};
@@ -34,6 +34,14 @@ pub struct Run {
     /// Continue the conversation of this run
     #[arg(long, value_name = "RUN")]
     pub resume: Option<String>,
+
+    /// With --continue or --resume: continue the conversation although it was held in another
+    /// directory; without this, a new one starts there with a summary of the old one
+    #[arg(long)]
+    pub force_cwd: bool,
+    /// A JSON object for the agent: `{{context.NAME}}` in its configuration, and part of its task
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    pub context: Option<ContextObject>,
 
     /// Return as soon as the run has started; it continues in the background (see `ostler watch`)
     #[arg(short, long, conflicts_with_all = ["trace", "debug"])]

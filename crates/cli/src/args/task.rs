@@ -1,6 +1,6 @@
 //! The arguments of `ostler task`.
 
-use super::values::{Amount, amount, minutes, review, tokens, usd};
+use super::values::{Amount, ContextObject, amount, minutes, object, review, tokens, usd};
 use clap::{Args, Subcommand};
 use contract::NanoUsd;
 use std::path::PathBuf;
@@ -65,6 +65,10 @@ pub struct TaskAdd {
     /// Earliest start: a time such as 2026-11-16T09:00:00Z, or a delay such as 90s, 10m or 2h
     #[arg(long, value_name = "TIME")]
     pub not_before: Option<String>,
+    /// A JSON object for the runs of the task: `{{context.NAME}}` in the configuration of their agent,
+    /// and part of the task that the agent reads
+    #[arg(long, value_name = "JSON", value_parser = object)]
+    pub context: Option<ContextObject>,
     /// Idempotency key: adding a task with the same key again does not create another one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,

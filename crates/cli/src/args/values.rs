@@ -87,6 +87,15 @@ pub fn turns(text: &str) -> Result<u32, String> {
     turns.ok_or_else(|| EXPECTED.to_owned())
 }
 
+/// The `context` of a run or a task, as it is given on a command line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContextObject(pub serde_json::Map<String, serde_json::Value>);
+
+pub fn object(text: &str) -> Result<ContextObject, String> {
+    let read = serde_json::from_str(text).map(ContextObject);
+    read.map_err(|error| format!("expected a JSON object such as {{\"ticket\": 7}}: {error}"))
+}
+
 pub fn review(text: &str) -> Result<contract::state::Review, String> {
     serde_json::from_value(text.into()).map_err(|_| "expected none or person".to_owned())
 }

@@ -118,7 +118,10 @@ fn check(context: &Context) -> Result<ExitCode, Stopped> {
         remark_unread(context);
         return Ok(ExitCode::SUCCESS);
     };
-    let findings = settings::check(&path, vars)?;
+    // Without a data directory there are no imported prices.
+    let place = context.place().ok();
+    let data = place.as_ref().map(|place| place.data.path());
+    let findings = settings::check(&path, vars, data)?;
     if context.global.json {
         let findings: Vec<_> = findings.iter().map(as_json).collect();
         context.print_json(&findings)?;

@@ -1,10 +1,12 @@
-//! `ostler conformance process -- CMD`, `… acp -- CMD` and `… http URL`: plays every scene of a
+//! `ostler conformance process -- CMD`, `… acp -- CMD`, `… http URL` and `… agent NAME`: plays every scene of a
 //! protocol with an agent and says, point by point and as each scene ends, what it does right. A server
 //! is judged in `http`, from outside. For the others what is said and judged is in `runtimes`; `stage`
 //! has the hands: each scene is a launch of its own under a keeper, without a store or a host, and
-//! nothing of it is left behind. `process` and `acp` bring the two together.
+//! nothing of it is left behind. `process` and `acp` bring the two together. `agent` judges a configured
+//! adapter of any lane by runs in a data directory of their own.
 
 mod acp;
+mod agent;
 mod http;
 mod process;
 mod stage;
@@ -31,6 +33,7 @@ pub async fn conformance(context: &Context, args: args::Conformance) -> Result<E
         args::Conformance::Process(judged) => process::judged(&mut progress, judged).await?,
         args::Conformance::Acp(judged) => acp::judged(&mut progress, judged).await?,
         args::Conformance::Http(judged) => http::judged(&mut progress, judged).await?,
+        args::Conformance::Agent(judged) => agent::judged(&mut progress, judged).await?,
     };
     let ok = !judged.findings.iter().any(Finding::breaks_spec);
     if context.global.json {
@@ -97,7 +100,7 @@ fn width(findings: &[Finding]) -> usize {
 
 /// One point for people, and below it what offends.
 fn lines_of(finding: &Finding, width: usize) -> String {
-    let Finding { point, verdict, scene, line, text: offends, why, more } = finding;
+    let Finding { point, verdict, scene, line, text: offends, why, more, hint } = finding;
     let sign = match (verdict, point.required) {
         (Verdict::Pass, _) => '✓',
         (Verdict::Fail, true) => '✗',
@@ -115,6 +118,9 @@ fn lines_of(finding: &Finding, width: usize) -> String {
     text.push_str(&format!("    {place}{why}{more}\n"));
     if let Some(offends) = offends {
         text.push_str(&format!("    {offends}\n"));
+    }
+    if let Some(hint) = hint {
+        text.push_str(&format!("    → {hint}\n"));
     }
     text
 }

@@ -56,7 +56,7 @@ fn config(args: args::Courier, vars: &BTreeMap<String, String>) -> Result<Config
     };
     let protocol = RemoteProtocol::from_word(&args.protocol).ok_or_else(unknown)?;
     let auth = match (args.token_env, args.cert, args.key) {
-        (Some(token_env), _, _) => RemoteAuth::Bearer { token_env },
+        (Some(token_env), _, _) => RemoteAuth::Bearer { token_env, token_file: None },
         (None, Some(cert_path), Some(key_path)) => RemoteAuth::Mtls { cert_path, key_path },
         (None, _, _) => RemoteAuth::None,
     };

@@ -1,50 +1,74 @@
 //! `ostler doctor`: what keeps agents from running. Without a name it looks at everything that
 //! `ostler run` takes, and what is simply not installed is no failure; with a name it shows every
-//! check, and a set-up that cannot work is the exit status. Probes are `host::diagnose`.
+//! check, and a set-up that cannot work is the exit status. Agents known by an ACP name are looked for
+//! and not started, unless one is named. A file with mistakes is a diagnosis too, of itself and of each
+//! name that it touches. Probes are `host::diagnose`.
 
 use super::{Context, Stopped};
 use crate::args;
-use crate::config::words::AdapterType;
-use crate::config::{self as settings, Config, Resolved, file, resolve};
+use crate::config::{self as settings, Book, Config, file};
 use crate::hosting::OWN_PROGRAM;
 use crate::render::{self, Practice as Shown};
-use contract::card::Requirement;
 use contract::diagnosis::{Check, CheckCode, Diagnosis, Status};
-use contract::plan::{Adapter, Lane, LaneChoice};
-use contract::{Card, Code, Fault, Policy, limits};
+use contract::{Code, Fault, limits};
 use futures::StreamExt as _;
-use host::diagnose::{Patient, Practice};
-use runtimes::acp::cards::{self, Known};
-use runtimes::registry::{self, Chosen};
+use host::diagnose::Practice;
+use host::ops::agents::{Book as _, DoctorSubject};
+use host::ops::doctor::invalid;
+use host::{LoginState, Logins};
+use runtimes::acp::cards;
+use runtimes::registry;
 use serde_json::json;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+
+/// The name of the diagnosis of the configuration file itself.
+const CONFIGURATION: &str = "configuration";
 
 pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, Stopped> {
     let vars = &context.surroundings.vars;
     let path = settings::locate(context.global.config.as_deref(), vars);
-    let config = settings::load(path.as_deref())?;
+    let (config, broken) = match settings::load(path.as_deref()) {
+        Ok(config) => (config, BTreeMap::new()),
+        Err(fault) => (Config::default(), mistakes(path.as_deref(), fault)),
+    };
     let level = settings::isolation(vars)?;
     let practice = Practice::open(PathBuf::from(OWN_PROGRAM), vars.clone(), level)?;
     let isolation = practice.isolation().await;
     let names = match &args.agent {
         Some(name) => vec![name.clone()],
-        None => names(&config),
+        None => names(&config, &broken),
     };
-    let looked = names.iter().map(|name| look(context, &practice, &config, name));
-    let diagnoses: Vec<Diagnosis> =
+    let is_named = args.agent.is_some();
+    let looked =
+        names.iter().map(|name| look(context, &practice, &config, &broken, (name, is_named)));
+    let mut diagnoses: Vec<Diagnosis> =
         futures::stream::iter(looked).buffered(limits::PROBES_MAX).collect().await;
+    if args.agent.is_none() {
+        let is_new = |known: &&cards::Known| !names.iter().any(|name| name == known.id);
+        let known = cards::all().filter(is_new);
+        diagnoses.extend(known.filter_map(|known| found(&practice, &config, known.id)));
+    }
     let shown = Shown {
         version: env!("CARGO_PKG_VERSION"),
         config: path.as_deref(),
         isolation: isolation.as_ref().map(|(level, note)| (level.word(), note.as_deref())),
         diagnoses: &diagnoses,
     };
+    let logins = match args.agent {
+        Some(_) => Vec::new(),
+        None => logins(context, &config)?,
+    };
     if context.global.json {
         context.print_json(&json!({
             "version": shown.version,
             "isolation": shown.isolation.map(|(level, note)| json!({ "level": level, "note": note })),
             "diagnoses": diagnoses,
+            "mcp_servers": logins
+                .iter()
+                .map(|(name, state)| json!({ "name": name, "login": state }))
+                .collect::<Vec<_>>(),
         }))?;
     } else {
         let surroundings = &context.surroundings;
@@ -52,9 +76,16 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
         let whole = args.agent.is_some();
         let columns = surroundings.columns_to_fill();
         context.print_rendered(&render::practice(&shown, whole, columns, colour))?;
+        if !logins.is_empty() {
+            context.print("\nlogins at MCP servers")?;
+        }
+        for (name, state) in &logins {
+            context.print(&format!("  {name}  {}", login_line(name, state)))?;
+        }
     }
     let is_ours = |diagnosis: &&Diagnosis| {
         args.agent.is_some()
+            || broken.contains_key(&diagnosis.name)
             || config.file.agents.contains_key(&diagnosis.name)
             || config.file.adapters.contains_key(&diagnosis.name)
     };
@@ -65,11 +96,65 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
     })
 }
 
+/// How the logins at MCP servers stand: of those with an address, without a key in `headers`.
+fn logins<'c>(
+    context: &Context,
+    config: &'c Config,
+) -> Result<Vec<(&'c str, LoginState)>, Stopped> {
+    let keyless = |server: &file::McpServer| {
+        !server.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"))
+    };
+    let servers = config.file.mcp_servers.iter().filter(|(_, server)| keyless(server));
+    let servers = servers.filter_map(|(name, server)| Some((name, server.url.as_deref()?)));
+    let servers: Vec<_> = servers.collect();
+    if servers.is_empty() {
+        return Ok(Vec::new());
+    }
+    let logins = Logins::of(&context.place()?.data)?;
+    Ok(servers.into_iter().map(|(name, url)| (name.as_str(), logins.state(name, url))).collect())
+}
+
+fn login_line(name: &str, state: &LoginState) -> String {
+    match (state.login, state.renewable, state.expires_at) {
+        ("valid", true, _) => "logged in; renewed by itself".to_owned(),
+        ("valid", false, Some(at)) => format!("logged in until {at}"),
+        ("valid", false, None) => "logged in".to_owned(),
+        ("expired", ..) => format!("the login has expired: `ostler mcp login {name}`"),
+        ("other_url", ..) => {
+            format!("the login was made for another url: `ostler mcp login {name}`")
+        }
+        _ => format!("no login; if it wants one: `ostler mcp login {name}`"),
+    }
+}
+
+/// The mistakes of a file that cannot be loaded: all of them under `CONFIGURATION`, and those of one agent
+/// or adapter under its name as well.
+fn mistakes(path: Option<&Path>, fault: Fault) -> BTreeMap<String, Vec<Check>> {
+    let invalid = |message: String, hint: Option<String>| {
+        let mut check = Check::new(CheckCode::ConfigurationInvalid, message);
+        check.hint = hint;
+        check
+    };
+    let findings = path.map(settings::mistakes).and_then(Result::ok).unwrap_or_default();
+    let mut all: BTreeMap<String, Vec<Check>> = BTreeMap::new();
+    for finding in findings {
+        let check = invalid(finding.to_string(), finding.hint.clone());
+        let mut parts = finding.path.split(['.', '[']);
+        if let (Some("agents" | "adapters"), Some(name)) = (parts.next(), parts.next()) {
+            all.entry(name.to_owned()).or_default().push(check.clone());
+        }
+        all.entry(CONFIGURATION.to_owned()).or_default().push(check);
+    }
+    // A file that cannot be read has no findings.
+    all.entry(CONFIGURATION.to_owned()).or_insert_with(|| vec![invalid(fault.message, fault.hint)]);
+    all
+}
+
 /// Every name that `ostler run` takes, what is configured first. A runtime that only configuration
 /// gives a program to is not among them by itself.
-fn names(config: &Config) -> Vec<String> {
-    let mut names: Vec<String> =
-        config.file.agents.keys().chain(config.file.adapters.keys()).cloned().collect();
+fn names(config: &Config, broken: &BTreeMap<String, Vec<Check>>) -> Vec<String> {
+    let mut names: Vec<String> = broken.keys().cloned().collect();
+    names.extend(config.file.agents.keys().chain(config.file.adapters.keys()).cloned());
     for card in registry::all().iter().map(|runtime| runtime.card()) {
         if !names.contains(&card.id) && !card.requires.is_empty() {
             names.push(card.id);
@@ -78,120 +163,47 @@ fn names(config: &Config) -> Vec<String> {
     names
 }
 
-async fn look(context: &Context, practice: &Practice, config: &Config, name: &str) -> Diagnosis {
-    match patient(config, name) {
-        Ok(patient) => {
-            let Diagnosis { adapter_type, mut checks, tested_at, .. } =
-                practice.diagnose(&patient).await;
-            checks.extend(stands_for(config, &patient));
-            checks.extend(wrong_protocol(&patient.adapter));
-            Diagnosis::new(name, &adapter_type, checks, tested_at)
+pub(super) async fn look(
+    context: &Context,
+    practice: &Practice,
+    config: &Config,
+    broken: &BTreeMap<String, Vec<Check>>,
+    (name, is_named): (&str, bool),
+) -> Diagnosis {
+    // Nothing can be started by a file with mistakes, so the name that was asked for has them all.
+    if let Some(found) = broken.get(name).or_else(|| broken.get(CONFIGURATION))
+        && (broken.contains_key(name) || registry::find(name).is_none())
+    {
+        return Diagnosis::new(name, CONFIGURATION, found.clone(), host::clock::now().wall);
+    }
+    match Book(config).patient(DoctorSubject::Name(name)) {
+        Ok(mut patient) => {
+            let of_file = broken.get(CONFIGURATION).filter(|_| is_named);
+            patient.remarks.extend(of_file.into_iter().flatten().cloned());
+            practice.diagnose(&patient).await
         }
-        Err(fault) => {
-            let mut check = Check::new(CheckCode::ConfigurationInvalid, fault.message);
+        Err(mut fault) => {
             let unread =
                 context.unread_configuration().filter(|_| fault.code == Code::UnknownAgent);
-            check.hint = unread.map(str::to_owned).or(fault.hint);
-            Diagnosis::new(name, "unknown", vec![check], host::clock::now().wall)
+            fault.hint = unread.map(str::to_owned).or(fault.hint);
+            invalid(name, fault)
         }
     }
 }
 
-/// The command or runtime that a configured name stands for.
-fn stands_for(config: &Config, patient: &Patient) -> Option<Check> {
-    let Patient { name, adapter, .. } = patient;
-    let agent = config.file.agents.get(name);
-    let configured = config.file.adapters.get(&adapter.name);
-    if agent.is_none() && configured.is_none() {
-        return None;
-    }
-    let runs = match (&adapter.remote, &adapter.binary) {
-        (Some(remote), _) => format!("http: {}", remote.base_url),
-        (None, Some(binary)) => {
-            format!("{}: {}", adapter.runtime, settings::command_shown(binary, &adapter.args))
-        }
-        (None, None) => format!("runtime {}", adapter.runtime),
-    };
-    let message = match agent {
-        Some(agent) if configured.is_some() => {
-            format!("agent on adapter {}, {runs}", agent.adapter)
-        }
-        Some(_) => format!("agent on {runs}"),
-        None => runs,
-    };
-    Some(Check::new(CheckCode::StandsFor, message))
-}
-
-/// An agent that Ostler knows, configured as a program that speaks JSON lines.
-fn wrong_protocol(adapter: &Adapter) -> Option<Check> {
-    let (message, hint) = settings::mistaken::of_adapter(adapter, true)?;
-    Some(Check::new(CheckCode::WrongProtocol, message).with_hint(hint))
-}
-
-fn patient(config: &Config, name: &str) -> Result<Patient, Fault> {
-    let Resolved { adapter, cwd, repository, permission, .. } = resolve(name, config)?;
-    let mut card = on_its_lane(registry::of(&adapter)?, &adapter, permission).card();
-    match (config.file.adapters.get(&adapter.name), cards::find(&adapter.name)) {
-        (Some(configured), _) => describe(&mut card, configured, &adapter),
-        (None, Some(known)) => introduce(&mut card, known),
-        (None, None) => {}
-    }
-    Ok(Patient {
-        name: name.to_owned(),
-        card,
-        adapter,
-        cwd: cwd.or(repository),
-        policy: permission,
-    })
-}
-
-/// The runtime on the lane that a run would take: the configured one, else the first that keeps the
-/// configured permission.
-fn on_its_lane(runtime: Chosen, adapter: &Adapter, permission: Option<Policy>) -> Chosen {
-    let card = runtime.card();
-    let lane = match adapter.lane {
-        Some(LaneChoice::Acp) => Some(Lane::Acp),
-        Some(LaneChoice::Native) => None,
-        Some(LaneChoice::Auto) | None => permission.and_then(|policy| card.lane_for(policy)),
-    };
-    match lane {
-        Some(lane) => registry::on_lane(runtime, lane),
-        None => runtime,
-    }
-}
-
-/// What configuration alone knows of an agent that speaks ACP: its program, how it tells its
-/// version, what it is called, and that it answers the greeting.
-fn describe(card: &mut Card, from: &file::Adapter, adapter: &Adapter) {
-    let (AdapterType::Acp, Some(binary)) = (from.kind, &adapter.binary) else { return };
-    let version_args = match from.version_args.is_empty() {
-        true => vec!["--version".to_owned()],
-        false => from.version_args.clone(),
-    };
-    let install_hint = host::diagnose::fix_binary(&adapter.name, binary);
-    card.requires = vec![Requirement { binary: binary.clone(), version_args, install_hint }];
-    card.id = from.id.clone().unwrap_or_else(|| card.id.clone());
-    card.label = from.name.clone().unwrap_or_else(|| card.label.clone());
-    card.handshake = runtimes::acp::handshake(&adapter.args);
-}
-
-/// What is known of an agent that speaks ACP by its name.
-fn introduce(card: &mut Card, known: &Known) {
-    let words =
-        |words: &[&str]| -> Vec<String> { words.iter().map(|word| (*word).to_owned()).collect() };
-    let version_args = words(known.version_args);
-    let (binary, install_hint) = (known.binary.to_owned(), known.install_hint.to_owned());
-    card.requires = vec![Requirement { binary, version_args, install_hint }];
-    known.id.clone_into(&mut card.id);
-    known.label.clone_into(&mut card.label);
-    card.evidence = known.evidence;
-    card.handshake = runtimes::acp::handshake(&words(known.args));
+/// Whether the program of an agent that is known by an ACP name is there; nothing is started.
+fn found(practice: &Practice, config: &Config, name: &str) -> Option<Diagnosis> {
+    // A known name always stands for something.
+    let patient = Book(config).patient(DoctorSubject::Name(name)).ok()?;
+    Some(practice.find(&patient))
 }
 
 /// The fault that a run would end with.
 fn code(failing: &Diagnosis) -> Code {
     let has = |code: CheckCode| failing.checks.iter().any(|check| check.code == code);
     match () {
+        () if has(CheckCode::ConfigurationInvalid) => Code::InvalidConfig,
+        () if has(CheckCode::ProgramHangs) => Code::TimeoutFirstOutput,
         () if has(CheckCode::BinaryMissing) => Code::NotInstalled,
         () if has(CheckCode::DirectoryUnusable) => Code::BadWorkspace,
         () if has(CheckCode::PolicyNotPossible) => Code::PolicyNotPossible,

@@ -22,6 +22,7 @@ mod intro;
 mod keys;
 mod line;
 mod mcp;
+mod mcp_login;
 mod mcp_proxy;
 mod prices;
 mod quotas;
@@ -227,12 +228,13 @@ async fn carry_out(context: &Context, command: Command) -> Result<ExitCode, Stop
         Command::Prices { command } => prices::prices(context, command).await,
         Command::Task { command } => task::task(context, command).await,
         Command::Token { command } => token::token(context, command).await,
-        Command::Mcp => mcp::mcp(context).await,
+        Command::Mcp { command: None } => mcp::mcp(context).await,
+        Command::Mcp { command: Some(command) } => mcp_login::mcp_login(context, command).await,
         Command::Serve(args) => serve::serve(context, args).await,
         Command::Remote(args) => remote::remote(context, *args).await,
         Command::Conformance(args) => conformance::conformance(context, args).await,
         Command::Record(args) => record::record(context, args).await,
-        Command::Runtimes => runtimes::runtimes(context),
+        Command::Runtimes(args) => runtimes::runtimes(context, args).await,
         Command::Doctor(args) => doctor::doctor(context, args).await,
         Command::Init => init::init(context),
         Command::Config { command } => config::config(context, command),

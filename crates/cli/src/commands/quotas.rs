@@ -9,14 +9,14 @@ use std::process::ExitCode;
 
 pub async fn quotas(context: &Context, args: Quotas) -> Result<ExitCode, Stopped> {
     match args.what {
-        None => list(context).await,
+        None => list(context, args.fresh).await,
         Some(QuotasWhat::Clear { scope }) => clear(context, &scope).await,
     }
 }
 
-async fn list(context: &Context) -> Result<ExitCode, Stopped> {
-    let rows: Vec<QuotaView> =
-        context.ask(async |client| Ok(client.all("/api/v1/quotas").await?)).await?;
+async fn list(context: &Context, fresh: bool) -> Result<ExitCode, Stopped> {
+    let path = if fresh { "/api/v1/quotas?fresh=true" } else { "/api/v1/quotas" };
+    let rows: Vec<QuotaView> = context.ask(async |client| Ok(client.all(path).await?)).await?;
     if context.global.json {
         context.print_json(&rows)?;
         return Ok(ExitCode::SUCCESS);
@@ -30,6 +30,9 @@ async fn list(context: &Context) -> Result<ExitCode, Stopped> {
     let colour = terminal::colour(&surroundings.vars, surroundings.stdout_is_terminal);
     let now = host::clock::now().wall;
     context.print_rendered(&render::quotas_table(&rows, now, columns, colour))?;
+    for (row, why) in rows.iter().filter_map(|row| Some((row, row.error.as_ref()?))) {
+        context.print(&format!("{}: the provider could not be asked: {why}", row.scope))?;
+    }
     Ok(ExitCode::SUCCESS)
 }
 

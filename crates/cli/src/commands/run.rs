@@ -72,6 +72,14 @@ pub async fn run(context: &Context, mut args: args::Run) -> Result<ExitCode, Sto
     let mut trace = args.trace.as_deref().map(TraceFile::open).transpose()?;
     let mut request = request(context, resolved, prompt, &args.env)?;
     request.keep = args.keep;
+    if args.force_cwd && !args.go_on && args.resume.is_none() {
+        let message = "--force-cwd has no conversation to continue";
+        return Err(Fault::new(Code::Usage, message)
+            .with_hint("give it with --continue or --resume RUN")
+            .into());
+    }
+    request.force_cwd = args.force_cwd;
+    request.context = args.context.take().map(|given| given.0);
     request.resume = match (args.go_on, args.resume.take()) {
         (true, _) => Some(Resume::Newest),
         (false, run) => run.map(Resume::Run),
@@ -372,7 +380,7 @@ fn flags(args: &args::Run) -> Flags {
     }
 }
 
-fn request(
+pub(super) fn request(
     context: &Context,
     resolved: Resolved,
     prompt: String,
@@ -419,6 +427,8 @@ fn request(
         // Where someone sits who can answer, questions are asked; elsewhere the host decides.
         attended: surroundings.stdin_is_terminal,
         resume: None,
+        force_cwd: false,
+        context: None,
         environment: Some(environment),
     })
 }

@@ -1,13 +1,21 @@
-//! `ostler runtimes`: every name that `ostler run` takes, and whether its program is on PATH.
+//! `ostler runtimes`: every name that `ostler run` takes, and whether its program is on PATH; with a name
+//! its whole card, and with `--models` what its program tells of its models.
 
 use super::{Context, Stopped};
-use crate::config as settings;
+use crate::args;
+use crate::config::{self as settings, Book, Config};
+use crate::hosting::OWN_PROGRAM;
+use crate::render::clean;
 use ::runtimes::acp::cards::{self, Known};
-use contract::card::Card;
-use host::diagnose::find_program;
+use ::runtimes::{catalogue, page};
+use contract::card::{Card, Model};
+use contract::{Code, Fault};
+use host::diagnose::{Practice, find_program};
+use host::ops::agents::{Book as _, DoctorSubject};
 use serde::Serialize;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 const INSTALLED: &str = "installed";
@@ -33,9 +41,53 @@ fn ready(card: &Card, installed: &[&str]) -> Option<bool> {
     (!card.needs_adapter()).then_some(is_there)
 }
 
-pub fn runtimes(context: &Context) -> Result<ExitCode, Stopped> {
+pub async fn runtimes(context: &Context, args: args::Runtimes) -> Result<ExitCode, Stopped> {
     let path = settings::locate(context.global.config.as_deref(), &context.surroundings.vars);
     let config = settings::load(path.as_deref())?;
+    match args.name {
+        Some(name) if args.models => models(context, &config, &name).await,
+        Some(name) => one(context, &name),
+        None => all(context, &config),
+    }
+}
+
+/// The models that the program of a name tells.
+async fn models(context: &Context, config: &Config, name: &str) -> Result<ExitCode, Stopped> {
+    let vars = &context.surroundings.vars;
+    let patient = Book(config).patient(DoctorSubject::Name(name))?;
+    let level = settings::isolation(vars)?;
+    let practice = Practice::open(PathBuf::from(OWN_PROGRAM), vars.clone(), level)?;
+    let listed = practice.models(&patient).await?;
+    if context.global.json {
+        context.print_json(&listed)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let room = listed.models.iter().map(|model| model.id.chars().count()).max().unwrap_or(0);
+    let line = |model: &Model| {
+        let label = if model.label == model.id { "" } else { model.label.as_str() };
+        let is_default = listed.default_model.as_ref() == Some(&model.id);
+        let mark = if is_default { "(default)" } else { "" };
+        format!("{:<room$}  {label} {mark}", model.id).trim_end().to_owned()
+    };
+    let lines: Vec<String> = listed.models.iter().map(line).collect();
+    context.print_rendered(&clean(&lines.join("\n")))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The whole card of one, as a page.
+fn one(context: &Context, name: &str) -> Result<ExitCode, Stopped> {
+    let Some(card) = catalogue::find(name) else {
+        let fault = Fault::new(Code::NotFound, format!("there is no runtime '{name}'"));
+        return Err(fault.with_hint("`ostler runtimes` lists them").into());
+    };
+    match context.global.json {
+        true => context.print_json(&card)?,
+        false => context.print(page::of(&card).trim_end())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn all(context: &Context, config: &Config) -> Result<ExitCode, Stopped> {
     let cards: Vec<_> = ::runtimes::registry::all().iter().map(|runtime| runtime.card()).collect();
     let agents: Vec<_> = config.file.agents.keys().collect();
     let adapters: Vec<_> = config.file.adapters.keys().collect();

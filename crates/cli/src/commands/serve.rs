@@ -52,7 +52,7 @@ pub async fn serve(context: &Context, args: args::Serve) -> Result<ExitCode, Sto
         }
         // The next process reads the disk afresh; until then the keepers hold the runs.
         fault = hosting.broken() => Err(fault.into()),
-        () = reload::follow(hosting.host().clone(), place.config.path.clone(), hangup) => {
+        () = reload::follow(hosting.host().clone(), hosting.live().clone(), hangup) => {
             Ok(ExitCode::SUCCESS)
         }
     };

@@ -10,6 +10,7 @@ use contract::event::BudgetLevel;
 use contract::view::RunView;
 use contract::{Fault, Outcome, TaskState, limits};
 use host::HostRole;
+use host::configuration::ConfigurationState;
 use host::ops::limits::BudgetView;
 use host::ops::quota::{QuotaState, QuotaView};
 use host::ops::task::TaskView;
@@ -35,6 +36,7 @@ struct Status {
     budgets_used_up: Vec<BudgetView>,
     store: Value,
     host: Option<HostRole>,
+    configuration: Option<ConfigurationState>,
 }
 
 pub async fn status(context: &Context) -> Result<ExitCode, Stopped> {
@@ -80,6 +82,8 @@ async fn look(client: &Client) -> Result<Status, Fault> {
         budgets_used_up: budgets.into_iter().filter(|row| row.level == BudgetLevel::Hard).collect(),
         store: host["store"].clone(),
         host: serde_json::from_value(host["role"].clone()).ok(),
+        // An older host does not say.
+        configuration: serde_json::from_value(host["configuration"].clone()).ok(),
     })
 }
 
@@ -88,6 +92,12 @@ fn attention(status: &Status) -> Vec<Attention> {
     let mut found = Vec::new();
     if let Some(code) = status.store["code"].as_str() {
         found.push(Attention::StoreFailed { code: code.to_owned() });
+    }
+    if let Some(configuration) = &status.configuration {
+        if let Some(refused) = &configuration.refused {
+            found.push(Attention::ConfigurationRefused { message: refused.message.clone() });
+        }
+        found.push(Attention::RestartNeeded(configuration.restart_for.clone()));
     }
     found.push(Attention::Approvals(status.approvals));
     found.push(Attention::Reviews(status.review.len()));

@@ -91,6 +91,7 @@ async fn add(context: &Context, args: args::TaskAdd) -> Result<ExitCode, Stopped
             ms: args.budget_ms,
             best_effort: args.budget_best_effort,
         },
+        context: args.context.map(|given| given.0),
     };
     let added = way
         .ask(async |client: &Client| {

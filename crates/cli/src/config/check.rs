@@ -10,7 +10,9 @@ use super::{log_level, mistaken, placeholder};
 use contract::Code;
 use contract::limits::LEASE_MS_MIN;
 use contract::plan::MCP_TOOL_SEPARATOR;
+use engine::rules::price::plain_members;
 use runtimes::mapped::{Mistake, mistakes};
+use runtimes::template;
 use std::collections::BTreeMap;
 
 /// Everything to be said about a text, errors first.
@@ -44,20 +46,31 @@ pub fn findings(text: &str, vars: &BTreeMap<String, String>) -> Vec<Finding> {
 }
 
 /// The cost models without a price, which would leave every run without a cost.
-pub fn unpriced(reading: &Reading, built_in_has: impl Fn(&str) -> bool) -> Vec<Finding> {
+pub fn unpriced(reading: &Reading, has_price: impl Fn(&str) -> bool) -> Vec<Finding> {
     let mut notes = Notes { reading, found: Vec::new() };
     for (name, adapter) in &reading.file.adapters {
         let Some(model) = &adapter.cost_model else { continue };
-        if !reading.file.prices.contains_key(model) && !built_in_has(model) {
+        if !has_own_price(&reading.file, model) && !has_price(model) {
             let hint = format!(
                 "add \"prices\": {{ \"{model}\": {{ \"input\": …, \"output\": … }} }}, in dollars per \
                  million tokens, or import a table that has it"
             );
-            let message = format!("there is no built-in price for '{model}'");
+            let message =
+                format!("there is no price for '{model}', so runs that need it have no cost");
             notes.warning(&format!("adapters.{name}.costModel"), &message, &hint);
         }
     }
     notes.found
+}
+
+/// Whether the file itself prices a `provider/model`, or a model of that family.
+fn has_own_price(file: &File, model: &str) -> bool {
+    let Some((provider, family)) = model.split_once('/') else {
+        return file.prices.contains_key(model);
+    };
+    let prefix = format!("{provider}/");
+    let models = file.prices.keys().filter_map(|key| key.strip_prefix(&prefix));
+    file.prices.contains_key(model) || !plain_members(family, models).is_empty()
 }
 
 /// The file and the mistakes that no file may have.
@@ -97,8 +110,20 @@ impl Notes<'_> {
                 let path = format!("mcpServers.{name}");
                 self.error(&path, "expected either a command or a url", None);
             }
+            if let Some(oauth) = &server.oauth {
+                let path = format!("mcpServers.{name}.oauth");
+                if server.url.is_none() {
+                    self.error(&path, "a login is for a server with a url", None);
+                }
+                if oauth.client_secret.is_some() && oauth.client_id.is_none() {
+                    self.error(&path, "expected a clientId with the clientSecret", None);
+                }
+            }
         }
         self.ambiguous_servers();
+        for (name, agent) in &self.reading.file.agents {
+            self.secrets_in_prompts(name, agent);
+        }
         self.passed_through();
         let lease = self.reading.file.server.as_ref().and_then(|server| server.lease_sec);
         if lease.and_then(|seconds| seconds.ms()).is_some_and(|ms| ms < LEASE_MS_MIN) {
@@ -159,6 +184,22 @@ impl Notes<'_> {
         }
         if given.get("binary").is_some_and(|value| value == "") {
             self.error(&format!("adapters.{name}.binary"), "expected a program", None);
+        }
+    }
+
+    /// A prompt is read by a model, shown and stored, so no secret may stand in it.
+    fn secrets_in_prompts(&mut self, name: &str, agent: &Agent) {
+        let texts = [
+            ("promptTemplate", agent.prompt_template.as_deref()),
+            ("systemPrompt", agent.system_prompt.as_deref()),
+        ];
+        for (key, text) in texts.iter().filter_map(|(key, text)| Some((key, (*text)?))) {
+            let path = format!("agents.{name}.{key}");
+            for secret in placeholder::secrets_for_a_model(text) {
+                let message = format!("{secret} would show a secret to the model");
+                let hint = "give it to the agent's program by the adapter's `env` instead";
+                self.error(&path, &message, Some(hint.to_owned()));
+            }
         }
     }
 
@@ -285,10 +326,22 @@ impl Notes<'_> {
             self.error(&path("baseUrl"), message, None);
         }
         let Some(auth) = &adapter.auth else { return };
+        if auth.token_file.is_some() && auth.kind != AuthType::Bearer {
+            let message = "only type bearer takes it";
+            self.error(&path("auth.tokenFile"), message, None);
+        }
         match auth.kind {
             AuthType::Bearer => {
-                if auth.token_env.is_none() {
-                    self.error(&path("auth.tokenEnv"), "missing: type bearer needs it", None);
+                match (&auth.token_env, &auth.token_file) {
+                    (None, None) => {
+                        let message = "missing: type bearer needs it, or tokenFile";
+                        self.error(&path("auth.tokenEnv"), message, None);
+                    }
+                    (Some(_), Some(_)) => {
+                        let message = "expected either tokenEnv or tokenFile";
+                        self.error(&path("auth.tokenFile"), message, None);
+                    }
+                    (Some(_), None) | (None, Some(_)) => {}
                 }
                 let plain = url.is_some_and(|url| url.starts_with("http://") && !loopback(url));
                 if plain && adapter.allow_insecure != Some(true) {
@@ -327,6 +380,7 @@ impl Notes<'_> {
         for (variable, text) in &adapter.env {
             let path = format!("adapters.{name}.env.{variable}");
             self.placeholders(&path, text);
+            self.reserved(&path, variable, adapter);
             self.unset(&path, text, vars);
         }
         let token = adapter.auth.as_ref().and_then(|auth| auth.token_env.as_deref());
@@ -372,6 +426,12 @@ impl Notes<'_> {
                 let code = Code::UnknownPlaceholder;
                 self.note(Level::Error, code, path, &message, Some(hint));
             }
+            if template::can_be_empty(name) {
+                let message = format!("{{{{{name}}}}} is empty in runs that are not given it");
+                let hint = "give it with --context, or `context` in the API; `config check` cannot \
+                            know whether every run has it";
+                self.warning(path, &message, hint);
+            }
         }
     }
 
@@ -384,6 +444,17 @@ impl Notes<'_> {
         }
         for name in placeholder::references(text) {
             let message = format!("the value of {name} is visible in the process list");
+            self.warning(path, &message, hint);
+        }
+    }
+
+    /// Ostler sets these itself for every run, so what the file says has no effect.
+    fn reserved(&mut self, path: &str, variable: &str, adapter: &Adapter) {
+        let compat: Vec<&str> = adapter.env_compat.iter().map(|family| family.word()).collect();
+        if runtimes::passed_env::is_set_by_run(variable, &compat) {
+            let message =
+                format!("{variable} is set by Ostler for every run; this value is not used");
+            let hint = "remove it, or pass the value under another name";
             self.warning(path, &message, hint);
         }
     }

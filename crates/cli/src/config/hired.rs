@@ -3,38 +3,41 @@
 //! What no file may have is refused; what a person should only know of is a warning and keeps nobody
 //! from saving. Directories are whole paths, because a spec lies beside no file.
 
-use super::file::Agent;
+use super::file::{self, Agent};
 use super::resolve::{self, Config, Flags};
-use super::words::Workspace;
-use super::{check, placeholder, skills};
+use super::words::{AdapterType, Workspace};
+use super::{check, patient, placeholder, skills};
 use crate::hosting;
 use contract::{Code, Fault};
-use host::ops::agents::{Known, PROMPT_TEMPLATE, Read};
+use host::diagnose::Patient;
+use host::ops::agents::{DoctorSubject, Known, KnownAdapter, PROMPT_TEMPLATE, Read};
 use host::ops::catalog;
 use host::ops::run::Named;
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// The configuration as the host asks it about agents.
-pub struct Book(pub Config);
+pub struct Book<C = Config>(pub C);
 
-impl host::ops::agents::Book for Book {
+impl<C: std::borrow::Borrow<Config> + Send + Sync> host::ops::agents::Book for Book<C> {
     fn own(&self) -> Vec<Known> {
         let known = |(name, agent): (&String, &Agent)| Known {
             name: name.clone(),
             adapter: agent.adapter.clone(),
             model: agent.model.clone(),
         };
-        self.0.file.agents.iter().map(known).collect()
+        self.config().file.agents.iter().map(known).collect()
     }
 
     fn has(&self, name: &str) -> bool {
-        self.0.file.agents.contains_key(name) || self.0.file.adapters.contains_key(name)
+        self.config().file.agents.contains_key(name)
+            || self.config().file.adapters.contains_key(name)
     }
 
     fn read(&self, name: &str, spec: &Value) -> Result<Read, Fault> {
         let agent = agent(name, spec)?;
-        let resolved = resolve::resolve_agent(name, Some(&agent), &self.0, &Flags::default())?;
+        let resolved =
+            resolve::resolve_agent(name, Some(&agent), self.config(), &Flags::default())?;
         let mut warnings = self.warnings(&agent);
         if let Err(missing) = skills::known(name, &resolved.adapter) {
             warnings.push(missing.message);
@@ -49,9 +52,58 @@ impl host::ops::agents::Book for Book {
         skills::known(name, &resolved.adapter)?;
         Ok(hosting::named(resolved))
     }
+
+    fn adapters(&self) -> Vec<KnownAdapter> {
+        let config = self.config();
+        let known = |(name, from): (&String, &file::Adapter)| {
+            let resolved = resolve::resolve(name, config).map(|resolved| resolved.adapter);
+            let program = resolve::program(name, config);
+            KnownAdapter {
+                name: name.clone(),
+                kind: from.kind,
+                runtime: match &resolved {
+                    Ok(adapter) => adapter.runtime.clone(),
+                    // Its problem is told below.
+                    Err(_) => from.runtime.clone().unwrap_or_else(|| from.kind.word().to_owned()),
+                },
+                label: from.name.clone(),
+                model: from.model.clone(),
+                permission: from.permission,
+                account: from.account.clone(),
+                problem: program.as_ref().err().map(|fault| fault.message.clone()),
+                // What keeps it from being resolved is its problem.
+                program: program.ok().flatten().filter(|_| from.kind != AdapterType::Http),
+            }
+        };
+        config.file.adapters.iter().map(known).collect()
+    }
+
+    fn patient(&self, subject: DoctorSubject<'_>) -> Result<Patient, Fault> {
+        let (config, flags) = (self.config(), Flags::default());
+        match subject {
+            DoctorSubject::Name(name) => {
+                let agent = config.file.agents.get(name);
+                patient::patient(name, resolve::resolve(name, config)?, agent, config)
+            }
+            DoctorSubject::Hired(name, spec) => {
+                let agent = agent(name, spec)?;
+                let resolved = resolve::resolve_agent(name, Some(&agent), config, &flags)?;
+                patient::patient(name, resolved, Some(&agent), config)
+            }
+            DoctorSubject::Adapter(name, given) => {
+                let mut config = config.clone();
+                config.file.adapters.insert(name.to_owned(), adapter(name, given)?);
+                patient::patient(name, resolve::resolve(name, &config)?, None, &config)
+            }
+        }
+    }
 }
 
-impl Book {
+impl<C: std::borrow::Borrow<Config>> Book<C> {
+    fn config(&self) -> &Config {
+        self.0.borrow()
+    }
+
     /// What to run for a hired agent, under what the command line says.
     pub fn resolved(
         &self,
@@ -61,7 +113,7 @@ impl Book {
     ) -> Result<resolve::Resolved, Fault> {
         let mut agent = agent(name, spec)?;
         agent.prompt_template.get_or_insert_with(|| PROMPT_TEMPLATE.to_owned());
-        resolve::resolve_agent(name, Some(&agent), &self.0, flags)
+        resolve::resolve_agent(name, Some(&agent), self.config(), flags)
     }
 
     /// What should be known before the first run.
@@ -89,7 +141,7 @@ impl Book {
             found.push(format!("tools: no tool is called '{tool}'"));
         }
         for other in agent.fallback.iter().filter_map(|fallback| fallback.adapter.as_deref()) {
-            if resolve::resolve(other, &self.0).is_err() {
+            if resolve::resolve(other, self.config()).is_err() {
                 found.push(format!("fallback: there is no adapter '{other}'"));
             }
         }
@@ -101,6 +153,19 @@ impl Book {
         }
         found
     }
+}
+
+/// An adapter that is in no file, as the file's own reader understands it.
+fn adapter(name: &str, given: &Value) -> Result<file::Adapter, Fault> {
+    let text = json!({ "adapters": { name: given } }).to_string();
+    let (mut file, findings) = check::formed(&text);
+    if let Some(finding) = findings.first() {
+        let mut fault = Fault::new(finding.code, format!("{}: {}", finding.path, finding.message));
+        fault.hint = finding.hint.clone();
+        return Err(fault);
+    }
+    let adapter = file.adapters.remove(name);
+    adapter.ok_or_else(|| Fault::new(Code::InvalidConfig, "the adapter is not an object"))
 }
 
 /// A spec as the file's own reader understands it.

@@ -3,7 +3,8 @@
 //! `runtimes::template`, and its lists of names decide. Pure.
 
 use super::nearest::did_you_mean;
-use runtimes::template::{FLAT_NAMES, ROOTS};
+use runtimes::launch::sounds_secret;
+use runtimes::template::{FLAT_NAMES, ROOTS, is_lease_token};
 
 /// The `{{…}}` of a text, without braces and blanks.
 pub fn placeholders(text: &str) -> Vec<&str> {
@@ -16,6 +17,15 @@ pub fn references(text: &str) -> Vec<&str> {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
     };
     between(text, "${", "}").into_iter().filter(is_name).collect()
+}
+
+/// What of a prompt would be a secret: the lease token, and a `${NAME}` whose name is that of one. Other
+/// names are left alone, because a prompt may speak of a shell.
+pub fn secrets_for_a_model(text: &str) -> Vec<String> {
+    let tokens = placeholders(text).into_iter().filter(|path| is_lease_token(path));
+    let named = references(text).into_iter().filter(|name| sounds_secret(name));
+    let tokens = tokens.map(|path| format!("{{{{{path}}}}}"));
+    tokens.chain(named.map(|name| format!("${{{name}}}"))).collect()
 }
 
 /// Why a placeholder does not exist: the message and the hint.
@@ -59,6 +69,20 @@ mod tests {
             ["workspacePath", "task.title"]
         );
         assert_eq!(references("${HOME}/x ${}:${A_1} $HOME ${not a name}"), ["HOME", "A_1"]);
+    }
+
+    #[test]
+    fn secrets_in_prompts_are_found() {
+        for (text, found) in [
+            (
+                "do {{ leaseToken }} and {{run.leaseToken}}",
+                vec!["{{leaseToken}}", "{{run.leaseToken}}"],
+            ),
+            ("call it with ${API_KEY}", vec!["${API_KEY}"]),
+            ("{{prompt}} in ${HOME}, for {{agent.name}}", vec![]),
+        ] {
+            assert_eq!(secrets_for_a_model(text), found, "{text}");
+        }
     }
 
     #[test]

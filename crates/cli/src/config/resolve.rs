@@ -7,8 +7,8 @@ use super::file::{
 };
 use super::nearest::nearest;
 use super::words::{
-    AdapterType, AuthType, AutoOff, LaneChoice, OnOff, ProjectContext, Protocol, QuotaSource,
-    TurnEnd, Window, Workspace,
+    AdapterType, AuthType, AutoOff, Billing, LaneChoice, OnOff, ProjectContext, Protocol,
+    QuotaSource, TurnEnd, Window, Workspace,
 };
 use super::{command_line, mistaken, placeholder};
 use contract::money::Budget as RunBudget;
@@ -164,7 +164,7 @@ pub fn acp_adapter(command: &str) -> Result<plan::Adapter, Fault> {
 /// The adapter of `--http URL`.
 pub fn http_adapter(url: &str, token_env: Option<&str>) -> plan::Adapter {
     let auth = match token_env {
-        Some(name) => plan::RemoteAuth::Bearer { token_env: name.to_owned() },
+        Some(name) => plan::RemoteAuth::Bearer { token_env: name.to_owned(), token_file: None },
         None => plan::RemoteAuth::None,
     };
     let remote = plan::Remote { base_url: url.to_owned(), auth, ..plan::Remote::default() };
@@ -216,6 +216,9 @@ fn overlay(
         let place = |path: &mut String| *path = own(path).display().to_string();
         if let plan::RemoteAuth::Mtls { cert_path, key_path } = &mut remote.auth {
             [cert_path, key_path].into_iter().for_each(place);
+        }
+        if let plan::RemoteAuth::Bearer { token_file: Some(path), .. } = &mut remote.auth {
+            place(path);
         }
         remote.ca_path.iter_mut().for_each(place);
     }
@@ -284,6 +287,11 @@ fn adapter(name: &str, from: &Adapter) -> plan::Adapter {
             TurnEnd::Update => plan::TurnEnd::Update,
         }),
         cost_model: from.cost_model.clone(),
+        billing: from.billing.map(|billing| match billing {
+            Billing::Metered => contract::Billing::Metered,
+            Billing::Subscription => contract::Billing::Subscription,
+            Billing::Free => contract::Billing::Free,
+        }),
         env_compat: from.env_compat.iter().map(|compat| compat.word().to_owned()).collect(),
         clocks: clocks(from),
         output_bytes_max: from.max_output_bytes.filter(|bytes| *bytes > 0),
@@ -336,7 +344,15 @@ fn remote(from: &Adapter) -> plan::Remote {
         },
         auth: match auth.map_or(AuthType::None, |auth| auth.kind) {
             AuthType::None => plan::RemoteAuth::None,
-            AuthType::Bearer => plan::RemoteAuth::Bearer { token_env: text(|a| &a.token_env) },
+            AuthType::Bearer => match auth.and_then(|auth| auth.token_file.clone()) {
+                Some(file) => plan::RemoteAuth::Bearer {
+                    token_env: plan::FILE_TOKEN_ENV.to_owned(),
+                    token_file: Some(file),
+                },
+                None => {
+                    plan::RemoteAuth::Bearer { token_env: text(|a| &a.token_env), token_file: None }
+                }
+            },
             AuthType::Mtls => plan::RemoteAuth::Mtls {
                 cert_path: text(|a| &a.cert_path),
                 key_path: text(|a| &a.key_path),
@@ -409,6 +425,7 @@ fn bare(name: &str) -> plan::Adapter {
         fallback_models: Vec::new(),
         turn_end: None,
         cost_model: None,
+        billing: None,
         env_compat: Vec::new(),
         clocks: Clocks::default(),
         output_bytes_max: None,

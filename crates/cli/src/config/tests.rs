@@ -169,7 +169,7 @@ fn a_mapping_is_checked_key_by_key_where_it_stands() {
     ostler.json: adapters.a.mapping.prompt: expected "stdin", "argument" or "file", found "stdn" (line 3, column 23)
     ostler.json: adapters.a.mapping.rules[0].when.type: expected a string, true or false, a number or an object, found null (line 4, column 41)
     ostler.json: adapters.a.mapping.rules[0].txt: unknown key (line 4, column 48)
-    ostler.json: adapters.a.mapping.rules[0].end.code: expected one of 57 words such as "internal_error", "usage", "method_not_allowed", found "agent_fail" (line 4, column 84)
+    ostler.json: adapters.a.mapping.rules[0].end.code: expected one of 59 words such as "internal_error", "usage", "method_not_allowed", found "agent_fail" (line 4, column 84)
     "#);
     let visible = r#"{"adapters": {"a": {"type": "cli", "binary": "x", "mapping": {
         "args": ["${KEY}"], "policies": {"allow-all": []},
@@ -274,7 +274,7 @@ fn keys_of_another_type_are_refused() {
     ostler.json: adapters.c.baseUrl: expected an address that begins with http:// or https:// (line 4, column 31)
     ostler.json: adapters.c.protocol: type http does not speak json-lines (line 4, column 53)
     ostler.json: adapters.d.baseUrl: a bearer token would cross the network in the clear (line 5, column 31)
-    ostler.json: adapters.d.auth.tokenEnv: missing: type bearer needs it (line 5, column 68)
+    ostler.json: adapters.d.auth.tokenEnv: missing: type bearer needs it, or tokenFile (line 5, column 68)
     ostler.json: adapters.f.auth.keyPath: missing: type mtls needs it (line 7, column 55)
     "#);
 }
@@ -471,7 +471,7 @@ fn mistakes_in_good_faith_get_the_line_that_was_meant() {
       did you mean "binary": "gemini", "args": ["--acp"]?
 
     Error: invalid_config: adapters.a.colour: unknown key (line 1, column 61)
-      the keys of type http are account, allowInsecure, askTimeoutSec, auth, baseUrl, costModel, env, envCompat, envPassthrough, firstOutputSec, graceSec, lingerSec, maxConcurrent, maxConcurrentSessions, maxOutputBytes, mcp, model, patienceSec, permission, protocol, quota, rotation, silenceSec, skills, timeoutSec, trace, type
+      the keys of type http are account, allowInsecure, askTimeoutSec, auth, baseUrl, billing, costModel, env, envCompat, envPassthrough, firstOutputSec, graceSec, lingerSec, maxConcurrent, maxConcurrentSessions, maxOutputBytes, mcp, model, patienceSec, permission, protocol, quota, rotation, silenceSec, skills, timeoutSec, trace, type
 
     Error: invalid_config: adapters.a.timeoutSec: expected a number or "unlimited", found "10 minutes" (line 1, column 69)
       give a number of seconds, or a duration such as "90s", "10m" or "2h"
@@ -529,10 +529,24 @@ fn cost_model_without_a_price_is_a_warning() {
     let text = r#"{"prices": {"own/m": {"input": 1, "output": 2}}, "adapters": {
         "a": {"type": "process", "binary": "x", "costModel": "nobody/knows"},
         "b": {"type": "process", "binary": "x", "costModel": "own/m"},
-        "c": {"type": "process", "binary": "x", "costModel": "anthropic/claude-sonnet-4-5"}}}"#;
-    let found = check::unpriced(&read::read(text), host::prices::built_in_has);
+        "c": {"type": "process", "binary": "x", "costModel": "anthropic/claude-sonnet-4-5"},
+        "d": {"type": "process", "binary": "x", "costModel": "google/gemini-2.0"},
+        "e": {"type": "process", "binary": "x", "costModel": "own/"}}}"#;
+    let has_price = |model: &str| host::prices::has_cost_model(model, None);
+    let found = check::unpriced(&read::read(text), has_price);
     let paths: Vec<&str> = found.iter().map(|finding| finding.path.as_str()).collect();
-    assert_eq!(paths, ["adapters.a.costModel"]);
+    assert_eq!(paths, ["adapters.a.costModel", "adapters.e.costModel"]);
+}
+
+#[test]
+fn what_a_run_may_lack_or_sets_itself_is_a_warning() {
+    let text = r#"{"adapters": {
+      "a": {"type": "process", "binary": "x", "args": ["{{context.ticket}}", "{{context.taskId}}"],
+        "env": {"CA_RUN_ID": "1", "PAPERCLIP_API_KEY": "2"}},
+      "b": {"type": "process", "binary": "x", "env": {"PAPERCLIP_API_KEY": "3"},
+        "envCompat": ["paperclip"]}},
+      "agents": {"c": {"adapter": "a", "promptTemplate": "{{prompt}} {{context.approvalId}}"}}}"#;
+    insta::assert_snapshot!(findings(text, &Vars::new()));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub fn agent_sheet(agent: &AgentView, now: Timestamp, columns: usize, colour: Co
     let tone = match agent.state {
         AgentState::Active => Tone::Good,
         AgentState::Paused => Tone::Tool,
-        AgentState::Retired => Tone::Gray,
+        AgentState::Retired | AgentState::Unknown => Tone::Gray,
     };
     page.painted("state", tone, agent.state.word());
     page.say("adapter", &one_line(&agent.adapter));
@@ -84,7 +84,7 @@ fn steps(agent: &AgentView, name: &str) -> Vec<String> {
             format!("ostler agents pause {name}"),
         ],
         AgentState::Paused => vec![format!("ostler agents resume {name}")],
-        AgentState::Retired => Vec::new(),
+        AgentState::Retired | AgentState::Unknown => Vec::new(),
     }
 }
 

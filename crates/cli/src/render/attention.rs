@@ -10,13 +10,33 @@ use host::ops::quota::QuotaState;
 /// Something that a person should know now. A count of zero makes no line.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attention {
-    StoreFailed { code: String },
+    StoreFailed {
+        code: String,
+    },
+    /// The configuration file has a mistake, and an older state of it is in force.
+    ConfigurationRefused {
+        message: String,
+    },
+    /// Keys of the configuration that count only after a restart.
+    RestartNeeded(Vec<String>),
     Approvals(usize),
     Reviews(usize),
     Failed(usize),
-    Quota { scope: String, state: QuotaState },
-    Budget { scope: String, window: &'static str, ends_at: Option<Timestamp> },
-    Waiting { queued: usize, waiting: usize, oldest: Option<Timestamp>, is_served: bool },
+    Quota {
+        scope: String,
+        state: QuotaState,
+    },
+    Budget {
+        scope: String,
+        window: &'static str,
+        ends_at: Option<Timestamp>,
+    },
+    Waiting {
+        queued: usize,
+        waiting: usize,
+        oldest: Option<Timestamp>,
+        is_served: bool,
+    },
 }
 
 /// One line for each, without a newline at the end.
@@ -32,6 +52,18 @@ fn line(attention: &Attention, now: Timestamp) -> Option<(Tone, String)> {
     Some(match attention {
         Attention::StoreFailed { code } => {
             (Tone::Bad, format!("! the store has failed ({code}): no runs are started"))
+        }
+        Attention::ConfigurationRefused { message } => {
+            let text = format!(
+                "! the configuration was not reloaded: {}: ostler config check",
+                one_line(message)
+            );
+            (Tone::Bad, text)
+        }
+        Attention::RestartNeeded(keys) if keys.is_empty() => return None,
+        Attention::RestartNeeded(keys) => {
+            let keys = one_line(&keys.join(", "));
+            (Tone::Tool, format!("! changed {keys}: restart ostler serve to take it over"))
         }
         Attention::Approvals(0) | Attention::Reviews(0) | Attention::Failed(0) => return None,
         Attention::Approvals(open) => {
@@ -97,6 +129,9 @@ mod tests {
         let now = Timestamp(1_795_000_000_000);
         let all = [
             Attention::StoreFailed { code: "disk_full".into() },
+            Attention::ConfigurationRefused { message: "ostler.json: agents.a: missing".into() },
+            Attention::RestartNeeded(vec!["server.listen".into()]),
+            Attention::RestartNeeded(Vec::new()),
             Attention::Approvals(1),
             Attention::Approvals(0),
             Attention::Reviews(2),
@@ -112,6 +147,8 @@ mod tests {
         ];
         insta::assert_snapshot!(attention_lines(&all, now, Colour::Off), @"
         ! the store has failed (disk_full): no runs are started
+        ! the configuration was not reloaded: ostler.json: agents.a: missing: ostler config check
+        ! changed server.listen: restart ostler serve to take it over
         ? 1 request waits for your approval: ostler approvals
         ? 2 tasks wait for your review: ostler task list --state review
         ✗ 3 runs failed in the last 24 hours: ostler runs --failed --since 24h

@@ -1,6 +1,6 @@
 //! Numbers as people read them: how long, how many, how much, when. Pure; the clock is passed in.
 
-use contract::{NanoUsd, Timestamp, amount};
+use contract::{Billing, NanoUsd, Timestamp, amount};
 
 /// `850 ms`, `1.3 s`, `2 min 05 s`, `1 h 02 min`.
 pub fn duration(ms: u64) -> String {
@@ -132,6 +132,19 @@ pub fn cost(amount: Option<NanoUsd>, tokens: u64) -> Option<String> {
     }
 }
 
+/// The cost of a run: what is included in a subscription or free is called that, with its list price.
+pub fn paid(amount: Option<NanoUsd>, tokens: u64, billing: Option<Billing>) -> Option<String> {
+    let word = match billing {
+        None | Some(Billing::Metered | Billing::Unknown) => return cost(amount, tokens),
+        Some(Billing::Subscription) => "included",
+        Some(Billing::Free) => "free",
+    };
+    match amount {
+        Some(amount) => Some(format!("{word} ({})", money(amount))),
+        None => (tokens > 0).then(|| word.to_owned()),
+    }
+}
+
 /// How long ago: `now`, `5 min ago`, `3 h ago`, `2 d ago`, then the date.
 pub fn ago(then: Timestamp, now: Timestamp) -> String {
     let minutes = now.since(then) / 60_000;
@@ -210,6 +223,18 @@ mod tests {
         );
         assert_eq!(cost(None, 5).as_deref(), Some("unpriced"));
         assert_eq!(cost(None, 0), None);
+        let amount = Some(NanoUsd(420_000_000));
+        for (billing, shown) in [
+            (None, "$0.42"),
+            (Some(Billing::Metered), "$0.42"),
+            (Some(Billing::Subscription), "included ($0.42)"),
+            (Some(Billing::Free), "free ($0.42)"),
+        ] {
+            assert_eq!(paid(amount, 5, billing).as_deref(), Some(shown));
+        }
+        let included = Some(Billing::Subscription);
+        assert_eq!(paid(None, 5, included).as_deref(), Some("included"));
+        assert_eq!(paid(None, 0, included), None);
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Renderer {
                 let text = format!("! {}", one_line(&log.text));
                 self.paragraph(Group::System, Tone::System, &text, out);
             }
-            Stream::Stdout | Stream::Ostler => {
+            Stream::Stdout | Stream::Ostler | Stream::Unknown => {
                 if debug {
                     self.gray(&clean(&log.text), out);
                 }

@@ -9,7 +9,7 @@ use contract::Timestamp;
 use contract::amount::counted;
 use contract::event::{BudgetLevel, QuotaWindow};
 use host::ops::limits::{BudgetView, SharedAmounts};
-use host::ops::quota::{QuotaState, QuotaView};
+use host::ops::quota::{QuotaState, QuotaView, WindowsSource};
 
 const MINUTE_MS: u64 = 60_000;
 
@@ -21,6 +21,7 @@ pub fn quotas_table(rows: &[QuotaView], now: Timestamp, columns: usize, colour: 
         left("UNTIL"),
         right("LIVE"),
         left("WINDOWS"),
+        left("AS OF"),
         left("WHY"),
     ];
     let cells = rows.iter().map(|row| {
@@ -39,10 +40,21 @@ pub fn quotas_table(rows: &[QuotaView], now: Timestamp, columns: usize, colour: 
             until.map_or_else(|| "–".to_owned(), |until| figures::moment(until, now)),
             figures::count(row.live as u64),
             if windows.is_empty() { "–".to_owned() } else { windows.join(" · ") },
+            as_of(row, now),
             why.map(|why| figures::with_moments(&one_line(why), now)).unwrap_or_default(),
         ]
     });
     table(heads, cells.collect(), columns, colour)
+}
+
+/// When the windows were told, and by whom.
+fn as_of(row: &QuotaView, now: Timestamp) -> String {
+    let source = match row.source {
+        Some(WindowsSource::Agent) => ", agent",
+        Some(WindowsSource::Provider) => ", provider",
+        None => "",
+    };
+    row.told_at.map_or_else(|| "–".to_owned(), |at| format!("{}{source}", figures::moment(at, now)))
 }
 
 fn window(window: &QuotaWindow) -> String {
@@ -127,9 +139,9 @@ mod tests {
         // The clock of the machine is wherever it is.
         let shown = shown.replace(&figures::moment(until, now), "hh:mm (in 60 min)");
         insta::assert_snapshot!(shown, @r"
-        SCOPE      RUNS   UNTIL              LIVE  WINDOWS                   WHY
-        acme/work  wait   hh:mm (in 60 min)     2  five_hour 100 % · 7 days  You've hit your limit
-        acme/own   start  –                     0  –
+        SCOPE      RUNS   UNTIL              LIVE  WINDOWS                   AS OF  WHY
+        acme/work  wait   hh:mm (in 60 min)     2  five_hour 100 % · 7 days  –      You've hit your limit
+        acme/own   start  –                     0  –                         –
         ");
     }
 

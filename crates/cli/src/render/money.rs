@@ -40,15 +40,19 @@ pub fn costs_table(rows: &[CostRow], columns: usize, colour: Colour) -> String {
         (left("MODEL"), |row| &row.model),
     ];
     let names: Vec<_> = names.into_iter().filter(|(_, name)| named(*name)).collect();
+    // Most people have only one of both.
+    let has_included = rows.iter().any(has_included);
     let mut cells = Vec::new();
     for row in rows {
         let mut line: Vec<String> =
             names.iter().map(|(_, name)| shown(name(row).as_deref())).collect();
         line.extend(figures_of(row));
+        line.extend(has_included.then(|| included(row)));
         cells.push(line);
     }
     let heads = names.into_iter().map(|(column, _)| column);
-    let heads = heads.chain([right("RUNS"), right("TOKENS"), right("COST")]).collect();
+    let heads = heads.chain([right("RUNS"), right("TOKENS"), right("COST")]);
+    let heads = heads.chain(has_included.then_some(right("INCLUDED"))).collect();
     table(heads, cells, columns, colour)
 }
 
@@ -79,19 +83,55 @@ pub fn agents_table(rows: &[AgentView], columns: usize, colour: Colour) -> Strin
 /// All rows as one line; runs are not added up, because one run may stand in several rows.
 pub fn costs_total(rows: &[CostRow]) -> String {
     let tokens = rows.iter().map(|row| row.tokens.total()).fold(0, u64::saturating_add);
-    let priced = rows.iter().filter_map(|row| row.priced_nanousd);
-    let paid = priced.fold(None, |sum: Option<NanoUsd>, amount| {
+    let add = |sum: Option<NanoUsd>, amount: NanoUsd| {
         Some(sum.unwrap_or_default().saturating_add(amount))
-    });
-    let unpriced = rows.iter().any(|row| row.unpriced);
-    format!("total {} · {}", figures::tokens(tokens), money(paid, unpriced))
+    };
+    let paid = rows.iter().filter_map(billed).fold(None, add);
+    let unpriced = rows.iter().any(is_billed_unpriced);
+    let included = rows.iter().map(|row| row.included_nanousd).fold(None, add);
+    let included = included.filter(|_| rows.iter().any(has_included));
+    let included =
+        included.map(|amount| format!(" · {} included (list price)", figures::money(amount)));
+    let paid = match (paid, unpriced, &included) {
+        (None, false, Some(_)) => "nothing billed".to_owned(),
+        _ => money(paid, unpriced),
+    };
+    let tokens = figures::tokens(tokens);
+    format!("total {tokens} · {paid}{}", included.unwrap_or_default())
+}
+
+/// Whether a part of it is not billed: of a subscription, or free.
+fn has_included(row: &CostRow) -> bool {
+    row.included_nanousd > NanoUsd(0) || (row.unpriced && !is_billed_unpriced(row))
+}
+
+/// The part that is not billed, at list price.
+fn included(row: &CostRow) -> String {
+    match has_included(row) {
+        false => "–".to_owned(),
+        true => money(
+            Some(row.included_nanousd).filter(|amount| *amount > NanoUsd(0)),
+            row.unpriced && !is_billed_unpriced(row),
+        ),
+    }
+}
+
+/// The part that is billed and has a price.
+fn billed(row: &CostRow) -> Option<NanoUsd> {
+    let billed = row.priced_nanousd?.saturating_sub(row.included_nanousd);
+    (billed > NanoUsd(0) || !has_included(row)).then_some(billed)
+}
+
+/// Whether a part is billed and has no price.
+fn is_billed_unpriced(row: &CostRow) -> bool {
+    row.unpriced && row.billed_nanousd.is_none()
 }
 
 fn figures_of(row: &CostRow) -> [String; 3] {
     [
         figures::count(row.runs),
         figures::count(row.tokens.total()),
-        money(row.priced_nanousd, row.unpriced),
+        money(billed(row), is_billed_unpriced(row)),
     ]
 }
 
@@ -206,7 +246,40 @@ mod tests {
             effective_nanousd: paid.filter(|_| !unpriced),
             priced_nanousd: paid,
             unpriced,
+            included_nanousd: NanoUsd(0),
+            billed_nanousd: paid.filter(|_| !unpriced),
         }
+    }
+
+    #[test]
+    fn included_use_is_shown_apart() {
+        let included = |row: CostRow, nano: i64, billed: Option<i64>| CostRow {
+            included_nanousd: NanoUsd(nano),
+            billed_nanousd: billed.map(NanoUsd),
+            ..row
+        };
+        let day = "2026-11-15";
+        let rows = [
+            row(day, "billed", 10, Some(2_000_000_000), false),
+            included(row(day, "plan", 10, Some(3_000_000_000), false), 3_000_000_000, Some(0)),
+            included(
+                row(day, "both", 10, Some(5_000_000_000), false),
+                1_000_000_000,
+                Some(4_000_000_000),
+            ),
+            included(row(day, "no-price", 10, None, true), 0, Some(0)),
+        ];
+        let table = costs_table(&rows, 80, Colour::Off);
+        insta::assert_snapshot!(format!("{table}\n{}", costs_total(&rows)), @"
+        DAY         MODEL     RUNS  TOKENS   COST  INCLUDED
+        2026-11-15  billed       2      10  $2.00         –
+        2026-11-15  plan         2      10      –     $3.00
+        2026-11-15  both         2      10  $4.00     $1.00
+        2026-11-15  no-price     2      10      –  unpriced
+        total 40 tokens · $6.00 · $4.00 included (list price)
+        ");
+        let total = costs_total(&rows[1..2]);
+        assert_eq!(total, "total 10 tokens · nothing billed · $3.00 included (list price)");
     }
 
     #[test]

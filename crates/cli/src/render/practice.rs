@@ -82,10 +82,7 @@ fn title(diagnosis: &Diagnosis, room: usize, columns: usize, colour: Colour) -> 
         Status::Warn => ("!", Tone::Tool),
         Status::Fail => ("✗", Tone::Bad),
     };
-    let version = of(diagnosis, CheckCode::VersionRecorded)
-        .or_else(|| of(diagnosis, CheckCode::VersionNotRecorded))
-        .map(|check| check.message.split(';').next().unwrap_or_default())
-        .unwrap_or_default();
+    let version = diagnosis.version.as_deref().unwrap_or_default();
     let place = of(diagnosis, CheckCode::StandsFor)
         .or_else(|| of(diagnosis, CheckCode::BinaryFound))
         .map(|check| check.message.as_str());

@@ -4,7 +4,7 @@
 use super::clean::one_line;
 use super::{Detail, figures, totals};
 use contract::event::{
-    Body, BudgetLevel, LeaseAction, Phase, Quota, Remaining, StopReason, TurnPhase,
+    Body, BudgetLevel, LeaseAction, Phase, Quota, Remaining, StopReason, TurnPhase, unknown_text,
 };
 use contract::{Timestamp, amount};
 
@@ -60,6 +60,7 @@ pub fn line(
             let phase = totals::phase(lifecycle.phase);
             (telling || debug).then(|| format!("· {phase}{}", why.unwrap_or_default()))
         }
+        Body::Unknown(fields) => Some(format!("! {}", one_line(&unknown_text(fields)))),
         Body::ToolUpdate(_) | Body::Usage(_) => None,
         Body::AssistantText(_)
         | Body::Thinking(_)

@@ -7,7 +7,7 @@ use super::figures;
 use super::measure::{fit, pad, pad_left, width};
 use super::tone::{Colour, Tone};
 use super::totals::mark;
-use contract::{NanoUsd, Outcome, RunId, Timestamp};
+use contract::{Billing, NanoUsd, Outcome, RunId, Timestamp};
 use std::path::Path;
 
 /// One run, as the table shows it.
@@ -21,7 +21,9 @@ pub struct RunRow {
     /// Its place in line while it waits for a slot.
     pub place: Option<u64>,
     pub duration_ms: u64,
-    pub tokens: u64,
+    /// `None` when the agent reported none.
+    pub tokens: Option<u64>,
+    pub billing: Option<Billing>,
     pub effective_nanousd: Option<NanoUsd>,
     pub prompt: String,
     /// The directory that it was started in.
@@ -95,15 +97,16 @@ fn cells(row: &RunRow, now: Timestamp) -> [String; COLUMNS] {
             None => "● live".to_owned(),
         },
     };
-    let spent = |text: String| if row.tokens > 0 { text } else { "–".to_owned() };
+    let none = || "–".to_owned();
+    let paid = figures::paid(row.effective_nanousd, row.tokens.unwrap_or(0), row.billing);
     [
         tail(&row.id.to_string()).to_owned(),
         figures::ago(row.started_at, now),
         fit(&one_line(&row.agent), AGENT_COLUMNS_MAX),
         outcome,
         figures::duration(row.duration_ms),
-        spent(figures::count(row.tokens)),
-        figures::cost(row.effective_nanousd, row.tokens).unwrap_or_else(|| "–".to_owned()),
+        row.tokens.map_or_else(none, figures::count),
+        paid.unwrap_or_else(none),
         fit_end(&one_line(&row.dir), DIRECTORY_COLUMNS_MAX),
         one_line(&row.prompt),
     ]

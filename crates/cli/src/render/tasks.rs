@@ -89,6 +89,7 @@ fn state(row: &TaskView, now: Timestamp) -> String {
         TaskState::Done => "✓",
         TaskState::Failed => "✗",
         TaskState::Cancelled => "–",
+        TaskState::Unknown => "·",
     };
     let word = row.state.word();
     let why = row.waiting_for.map_or("waits", in_words);
@@ -114,6 +115,7 @@ fn in_words(waiting: WaitingFor) -> &'static str {
         WaitingFor::Approval => "waits for approval",
         WaitingFor::Answer => "waits for your answer",
         WaitingFor::Budget => "waits for budget",
+        WaitingFor::Unknown => "waits (a newer version says for what)",
     }
 }
 
@@ -125,7 +127,8 @@ fn tone(state: TaskState) -> Tone {
         | TaskState::Waiting
         | TaskState::Running
         | TaskState::Review
-        | TaskState::Cancelled => Tone::System,
+        | TaskState::Cancelled
+        | TaskState::Unknown => Tone::System,
     }
 }
 
@@ -215,9 +218,9 @@ fn one_run(run: &RunView, now: Timestamp) -> String {
         None => "● live".to_owned(),
     };
     let code = run.code.map(|code| format!(" ({})", code.word())).unwrap_or_default();
-    let spent = run
-        .totals
-        .and_then(|totals| figures::cost(totals.effective_nanousd, totals.tokens.total()));
+    let spent = run.totals.and_then(|totals| {
+        figures::paid(totals.effective_nanousd, totals.tokens.total(), run.billing)
+    });
     let spent = spent.map(|spent| format!("  {spent}")).unwrap_or_default();
     let time = figures::duration(run.ended_at.unwrap_or(now).since(run.started_at));
     let instead = run.fallback.as_deref().map(|who| format!("  {}", one_line(who)));
@@ -267,7 +270,7 @@ fn steps(sheet: &TaskSheet, asks: &[OpenAsk], paused: bool) -> Vec<String> {
         // A slot cannot be had by asking for it.
         (TaskState::Waiting, Some(WaitingFor::Pool)) => {}
         (TaskState::Waiting, _) => steps.push(format!("ostler task retry {id}   to try it now")),
-        (TaskState::Queued | TaskState::Done | TaskState::Cancelled, _) => {}
+        (TaskState::Queued | TaskState::Done | TaskState::Cancelled | TaskState::Unknown, _) => {}
     }
     steps
 }

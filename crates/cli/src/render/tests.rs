@@ -3,10 +3,9 @@
 
 mod ends;
 mod known_run;
-
 use super::measure::width;
 use super::*;
-use contract::{NanoUsd, Outcome, RunId, Timestamp};
+use contract::{Billing, NanoUsd, Outcome, RunId, Timestamp};
 use serde_json::{Value, json};
 
 fn event(body: Value) -> Event {
@@ -359,6 +358,39 @@ fn a_run_that_is_left_early_says_how_to_come_back() {
 }
 
 #[test]
+fn the_table_tells_included_free_and_silent_runs_apart() {
+    let row = |tokens, cost: Option<i64>, billing| RunRow {
+        id: RunId::new(uuid::Uuid::from_u128(7)),
+        started_at: Timestamp(0),
+        agent: "demo".to_owned(),
+        outcome: Some(Outcome::Succeeded),
+        place: None,
+        duration_ms: 1_300,
+        tokens,
+        billing,
+        effective_nanousd: cost.map(NanoUsd),
+        prompt: "hello".to_owned(),
+        dir: String::new(),
+    };
+    for (row, tokens, cost) in [
+        (row(None, None, None), "–", "–"),
+        (row(Some(0), None, None), "0", "–"),
+        (row(None, Some(0), None), "–", "$0.00"),
+        (row(Some(9), None, None), "9", "unpriced"),
+        (row(Some(9), Some(420_000_000), Some(Billing::Metered)), "9", "$0.42"),
+        (row(Some(9), Some(420_000_000), Some(Billing::Subscription)), "9", "included ($0.42)"),
+        (row(Some(9), Some(420_000_000), Some(Billing::Free)), "9", "free ($0.42)"),
+        (row(Some(9), None, Some(Billing::Subscription)), "9", "included"),
+    ] {
+        let table = runs_table(&[row], Timestamp(0), 100, Colour::Off);
+        let line = table.lines().nth(1).expect("a run");
+        let words: Vec<&str> =
+            line.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+        assert_eq!(words[words.len() - 3..], [tokens, cost, "hello"], "{table}");
+    }
+}
+
+#[test]
 fn runs_are_a_table() {
     let row = |n: u128, outcome, tokens, cost: Option<i64>, prompt: &str| RunRow {
         id: RunId::new(uuid::Uuid::from_u128(0x0190_c8f2_a1b4_7c3d_8e9f_0011_2233_0000 + n)),
@@ -367,7 +399,8 @@ fn runs_are_a_table() {
         outcome,
         place: None,
         duration_ms: 1_300 * n as u64,
-        tokens,
+        tokens: Some(tokens).filter(|tokens| *tokens > 0),
+        billing: None,
         effective_nanousd: cost.map(NanoUsd),
         prompt: prompt.to_owned(),
         dir: "/srv/uu/project".to_owned(),

@@ -7,10 +7,10 @@ use super::measure::{fit, width};
 use super::tone::{Colour, Tone};
 use super::{RunIntro, SilentLimit, figures, tools};
 use contract::event::{
-    BudgetLevel, DecidedBy, Decision, EndEvidence, Error, Origin, Phase, RunResult, TurnPhase,
-    WorkspaceEvidence,
+    self, BudgetLevel, DecidedBy, Decision, EndEvidence, Error, Origin, Phase, RunResult,
+    TurnPhase, WorkspaceEvidence,
 };
-use contract::{Body, Code, Event, NanoUsd, Outcome, RunId, Timestamp};
+use contract::{Billing, Body, Code, Event, Outcome, RunId, Timestamp};
 use engine::Ledger;
 use std::collections::VecDeque;
 
@@ -23,6 +23,7 @@ pub struct Totals {
     has_output: bool,
     /// What was spent so far, counted as the host counts it.
     spent: Ledger,
+    billing: Option<Billing>,
     doing: String,
     result: Option<RunResult>,
     ended_at: Timestamp,
@@ -53,6 +54,7 @@ impl Totals {
         self.has_output |= event.origin == Origin::Agent;
         match &event.body {
             Body::Usage(usage) => {
+                self.billing = usage.billing.or(self.billing);
                 self.spent.book(usage);
             }
             Body::Result(result) => (self.result, self.ended_at) = (Some(result.clone()), event.ts),
@@ -105,7 +107,8 @@ impl Totals {
             | Body::Diff(_)
             | Body::Comment(_)
             | Body::Quota(_)
-            | Body::Lease(_) => {}
+            | Body::Lease(_)
+            | Body::Unknown(_) => {}
             Body::Log(log) => {
                 if log.level.as_deref() == Some(UNRECOGNISED) {
                     self.not_understood += 1;
@@ -124,9 +127,10 @@ impl Totals {
         }
     }
 
-    fn figures(&self, tokens: u64, cost: Option<NanoUsd>) -> Vec<String> {
+    fn figures(&self, totals: &event::Totals, billing: Option<Billing>) -> Vec<String> {
+        let tokens = totals.tokens.total();
         let spent = (tokens > 0).then(|| figures::tokens(tokens));
-        spent.into_iter().chain(figures::cost(cost, tokens)).collect()
+        spent.into_iter().chain(figures::paid(totals.effective_nanousd, tokens, billing)).collect()
     }
 
     /// One line that says that and what something is happening.
@@ -134,8 +138,7 @@ impl Totals {
         const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
         let frame = FRAMES[(elapsed_ms / 100 % 10) as usize];
         let mut parts = vec![figures::elapsed(elapsed_ms)];
-        let spent = self.spent.totals();
-        parts.extend(self.figures(spent.tokens.total(), spent.effective_nanousd));
+        parts.extend(self.figures(&self.spent.totals(), self.billing));
         let doing = self.silence(elapsed_ms).unwrap_or_else(|| self.doing.clone());
         parts.extend(Some(doing).filter(|doing| !doing.is_empty()));
         let text = fit(&parts.join(" · "), columns.saturating_sub(width(frame) + 2));
@@ -169,8 +172,7 @@ impl Totals {
         let outcome = result.outcome.word().replace('_', " ");
         let outcome = [Some(outcome), denied].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let mut parts = vec![outcome, figures::duration(result.duration_ms)];
-        let totals = &result.totals;
-        parts.extend(self.figures(totals.tokens.total(), totals.effective_nanousd));
+        parts.extend(self.figures(&result.totals, result.report.billing));
         let head = format!("{mark} {}", parts.join(" · "));
         let mut lines = vec![colour.paint(tone, &fit(&head, columns))];
         let mut add = |tone, text: &str| {
@@ -388,6 +390,7 @@ pub fn mark(outcome: Outcome) -> (&'static str, Tone) {
         Outcome::TimedOut => ("◷", Tone::Bad),
         Outcome::Lost => ("?", Tone::Bad),
         Outcome::Cancelled => ("■", Tone::Tool),
+        Outcome::Unknown => ("·", Tone::System),
     }
 }
 

@@ -15,8 +15,6 @@ use testkit::{Model, agents, find_marked, until};
 
 /// Words that no CLI has of its own.
 const WORD: &str = "heron-48-at-the-weir";
-/// How long an agent is waited for that says nothing when its quota is used up.
-const SILENT_SEC: u32 = 12;
 
 /// One agent, and what is peculiar to it over ACP.
 struct Row {
@@ -28,7 +26,6 @@ struct Row {
     model: Option<&'static str>,
     denied: Denied,
     resumes: Resumes,
-    quota: Quota,
     speaks: Speaks,
 }
 
@@ -62,14 +59,6 @@ enum Speaks {
     Whole,
 }
 
-/// What it tells of a quota that is used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Quota {
-    Named,
-    /// It waits without a word, and a clock of ours ends it.
-    Silent,
-}
-
 const ROWS: &[Row] = &[
     Row {
         runtime: "gemini",
@@ -80,7 +69,6 @@ const ROWS: &[Row] = &[
         // This version names the file of a session by the minute: what is to be loaded in the minute in
         // which it was kept is "No previous sessions found for this project", and later it is found.
         resumes: Resumes::Either,
-        quota: Quota::Named,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -90,7 +78,6 @@ const ROWS: &[Row] = &[
         model: None,
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Silent,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -100,7 +87,6 @@ const ROWS: &[Row] = &[
         model: None,
         denied: Denied::GoesOn,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Named,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -110,7 +96,6 @@ const ROWS: &[Row] = &[
         model: None,
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Named,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -131,7 +116,6 @@ const ROWS: &[Row] = &[
         model: None,
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Named,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -153,7 +137,6 @@ const ROWS: &[Row] = &[
         model: None,
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Silent,
         speaks: Speaks::InPieces,
     },
     Row {
@@ -172,7 +155,6 @@ const ROWS: &[Row] = &[
         model: Some("custom:fake"),
         denied: Denied::Ends,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Named,
         speaks: Speaks::Whole,
     },
     Row {
@@ -183,7 +165,6 @@ const ROWS: &[Row] = &[
         // It asks before it edits a file, and runs commands unasked.
         denied: Denied::NotStarted,
         resumes: Resumes::ItsOwn,
-        quota: Quota::Silent,
         speaks: Speaks::InPieces,
     },
 ];
@@ -223,9 +204,6 @@ impl Stage {
         let mut adapter = json!({ "type": "cli", "lane": "acp", "env": given });
         if let Some(model) = row.model {
             adapter["model"] = json!(model);
-        }
-        if row.quota == Quota::Silent && scenario == crate::stage::QUOTA {
-            adapter["silenceSec"] = json!(SILENT_SEC);
         }
         let config = json!({ "adapters": { (row.runtime): adapter } });
         stage.ostler.instance.write_config(&config.to_string());
@@ -458,12 +436,8 @@ pub fn quota(runtime: &str) {
     let events = said.events();
     assert_gap_free(&events);
     let end = result(&events);
-    let (exit, outcome, code) = match stage.row.quota {
-        Quota::Named => (6, "failed", "provider_quota"),
-        Quota::Silent => (8, "timed_out", "timeout_silence"),
-    };
     let seen = (said.code, &end["outcome"], &end["code"]);
-    assert_eq!(seen, (exit, &outcome.into(), &code.into()), "{events:#?}");
+    assert_eq!(seen, (6, &"failed".into(), &"provider_quota".into()), "{events:#?}");
     stage.held("a used-up quota", said.code, &events);
 }
 

@@ -74,8 +74,8 @@ fn held(cli: &str, limit: &Limit) {
     let answers = answers(&requests);
     let most: f64 = limit.value.parse().expect("a number");
     let used = (limit.count)(end, &answers);
-    // One answer, and the one in flight when the stop comes: the model answers in 30 ms, so in one run
-    // of eight Codex has it whole before it is interrupted.
+    // One answer, and the one in flight when the stop comes: the model answers in 180 ms, so now
+    // and then Codex has it whole before it is interrupted.
     let one_more = match limit.flag {
         "--budget-turns" => 2.0,
         _ => used / answers.len().max(1) as f64 * 2.0,

@@ -194,7 +194,6 @@ wire_api = "responses"
         ],
         given: &[("XDG_CONFIG_HOME", "{home}/.config"), ("OPENCODE_DISABLE_SHARE", "1")],
         thinking: Thinking::Shown,
-        quota: Quota::Silent,
         side_calls: false,
         tools: Some(OUR_TOOL),
         obeys: false,
@@ -258,7 +257,6 @@ wire_api = "responses"
             ("KILO_TELEMETRY_LEVEL", "off"),
         ],
         given: &[("XDG_CONFIG_HOME", "{home}/.config")],
-        quota: Quota::Silent,
         side_calls: false,
         tools: Some(OUR_TOOL),
         ..OPEN

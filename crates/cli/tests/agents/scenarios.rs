@@ -207,6 +207,11 @@ pub fn quota(cli: &str) {
     assert_eq!(told, stage.cli.quota == Quota::WithReset, "whether the reset is told: {events:#?}");
     stage.assert_nothing_left();
     stage.held("a used-up quota", said.code, &events);
+    if code == "provider_quota" {
+        let next = stage.run(&[], "Say hello again.");
+        assert_eq!(next.code, 6, "{next:?}");
+        assert!(next.events().is_empty(), "the next run of that account does not start: {next:?}");
+    }
 }
 
 /// A subscription whose window is used up until a time that is told.

@@ -166,7 +166,10 @@ fn a_task_that_was_handed_over_waits_for_words_and_goes_on_with_them() {
     let asked = sheet["next_prompt"].as_str().unwrap_or_default();
     assert_eq!(asked, "the one we have", "{sheet}");
     let events = ostler.events(&["show", "it", "--json"]);
-    assert_eq!(events[0]["text"], "make it\n\nthe one we have", "{events:#?}");
+    // The agent cannot resume its conversation, so it is told what is known of it.
+    let text = events[0]["text"].as_str().unwrap_or_default();
+    assert!(text.starts_with("You are continuing work"), "{events:#?}");
+    assert!(text.ends_with("make it\n\nthe one we have"), "{events:#?}");
     serve.child.kill().unwrap();
     serve.child.wait().unwrap();
 }
@@ -327,9 +330,11 @@ fn an_agent_can_look_up_when_to_use_each_runtime_and_when_not() {
     let agent = ostler.fake("--tool list_runtimes {}");
     let events = ostler.events(&["run", "--process", &agent, "x", "--json"]);
     let found = answered(&events);
-    let run = found["run_id"].as_str().unwrap();
-    let events = ostler.says(&["show", run, "--json", "--full"]).events();
-    let runtimes = answered(&events)["output"]["runtimes"].as_array().unwrap().clone();
+    // A model reads it whole, so it is no blob.
+    assert!(found["output"].is_object(), "{found}");
+    assert!(found["output"]["acp"].as_array().is_some_and(|acp| acp.len() >= 10), "{found}");
+    assert!(found["output"]["adapters"].is_array() && found["output"]["agents"].is_array());
+    let runtimes = found["output"]["runtimes"].as_array().unwrap().clone();
     assert!(runtimes.len() >= 14, "{}", runtimes.len());
     for runtime in &runtimes {
         for line in ["use_when", "dont_use_when"] {

@@ -44,15 +44,17 @@ fn an_assistant_hands_tasks_over_and_decides_about_them() {
     assert_eq!(listed["tasks"][0]["task_id"], task.as_str());
     assert!(done("list_agents", json!({}))["agents"].is_array());
     waits_for(&mut assistant, &task, "review");
+    // A comment on a task in review wakes its agent, like a rejection.
     for (tool, args) in [
         ("comment_task", json!({ "task": task, "text": "nicely put" })),
         ("reject_task", json!({ "task": task, "reason": "look again" })),
     ] {
         let (told, failed) = assistant.call(tool, args);
         assert!(!failed, "{tool}: {told}");
+        waits_for(&mut assistant, &task, "review");
     }
     let sheet = waits_for(&mut assistant, &task, "review");
-    assert_eq!(sheet["runs"].as_array().unwrap().len(), 2, "{sheet}");
+    assert_eq!(sheet["runs"].as_array().unwrap().len(), 3, "{sheet}");
     assert!(sheet["comments"].to_string().contains("nicely put"), "{sheet}");
     let (told, failed) = assistant.call("approve_task", json!({ "task": task }));
     assert!(!failed && told["task"]["state"] == "done", "{told}");
@@ -101,7 +103,7 @@ fn the_official_sdk_finds_every_tool_and_hands_a_task_over() {
         let said = sdk_client(&mut client, &["stdio", mode, &ostler, "mcp"], &calls);
         assert_eq!((&said["revision"], &said["server"]), (&revision.into(), &"ostler".into()));
         let tools = said["tools"].as_array().unwrap();
-        assert_eq!(tools.len(), 22, "{tools:#?}");
+        assert_eq!(tools.len(), 23, "{tools:#?}");
         let hinted = |name: &str| {
             let tool = tools.iter().find(|tool| tool["name"] == name).unwrap();
             tool["annotations"].clone()
@@ -236,6 +238,20 @@ fn assistant_finds_configured_adapters() {
             { "name": "mine", "ready": true, "type": "process" },
         ])
     );
+    let acp = listed["acp"].as_array().expect("names of ACP");
+    assert!(acp.iter().any(|one| one["name"] == "kimi-acp" && one["ready"] == false), "{listed}");
+    let (one, failed) =
+        assistant.call("list_runtimes", json!({ "name": "codex", "detail": "full" }));
+    assert!(!failed && one["runtime"]["config_schema"]["model"].is_object(), "{one}");
+    let spec = json!({ "name": "rev", "adapter": "mine", "system_prompt": "be brief",
+        "budget_usd_per_run": 0.5 });
+    let (hired, failed) = assistant.call("hire_agent", spec);
+    assert!(
+        !failed && hired["agent"]["name"] == "rev" && hired["warnings"] == json!([]),
+        "{hired}"
+    );
+    let odd = json!({ "name": "odd", "adapter": "nobody" });
+    assert!(assistant.call("hire_agent", odd).1, "an unknown adapter was taken");
     let request = json!({ "agent": "gone", "prompt": "x" });
     assistant.call("start_run", request.clone());
     let run = assistant.call("start_run", request).0["run_id"].clone();

@@ -36,20 +36,19 @@ class Bad(Remote):
         answer(self, status, *kind, **body)
 
     def do(self):
-        if FAULT == "health" or self.path != "/healthz":
-            if FAULT == "delete.gone" and self.command == "DELETE" and "no-such" not in self.path:
-                return self.answer(204)
-            stale = self.headers["Ostler-Fence"] == "1"
-            if stale and FAULT != "input.fence":
-                return self.answer(409, code="fence_stale")
-            return do(self)
-        self.answer(200, ok=True)
+        if FAULT == "health" and self.path == "/healthz":
+            return self.answer(404)
+        if FAULT == "delete.gone" and self.command == "DELETE" and "no-such" not in self.path:
+            return self.answer(204)
+        do(self)
 
     do_GET = do_POST = do_DELETE = do
 
     def create(self, body, run):
         if FAULT == "create.again":
             body["runId"] = run = f"{run}-{len(remote.SESSIONS)}"
+        if FAULT == "resume":
+            body["sessionResume"] = None
         Remote.create(self, body, run)
 
     def stream(self, session, at):
@@ -100,6 +99,8 @@ def bad_hear(self, line, number=None):
 
 
 Session.say, Session.hear = bad_say, bad_hear
+if FAULT == "input.fence":
+    Session.admits = lambda self, fence: True
 server = remote.http.server.ThreadingHTTPServer(("127.0.0.1", 0), Bad)
 server.daemon_threads = True
 print(f"listening on http://127.0.0.1:{server.server_port}", flush=True)

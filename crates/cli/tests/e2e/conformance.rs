@@ -48,7 +48,10 @@ fn assert_swept(ostler: &Ostler) {
 fn the_demo_agent_conforms() {
     let ostler = Ostler::new();
     let own = program().display().to_string();
-    insta::assert_snapshot!(verdict(&ostler, &[&own, "demo-agent"]), @"exit 0, ok true");
+    insta::assert_snapshot!(verdict(&ostler, &[&own, "demo-agent"]), @"
+    exit 0, ok true
+    not_seen hears.resume -:- no hello accepts to be resumed
+    ");
     assert_swept(&ostler);
 }
 
@@ -66,12 +69,14 @@ fn the_agents_of_the_pages_conform() {
     exit 0, ok true
     not_seen costs -:- it reported no cost
     not_seen hears.spoken -:- no hello accepts a message or an interrupt
+    not_seen hears.resume -:- no hello accepts to be resumed
     ");
     let printed = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/printed_agent.py");
     insta::assert_snapshot!(verdict(&ostler, &["python3", printed]), @"
     exit 0, ok true
     fail hears.refused refused:- it exited with 1
     not_seen hears.spoken -:- no hello accepts a message or an interrupt
+    not_seen hears.resume -:- no hello accepts to be resumed
     ");
     assert_swept(&ostler);
 }

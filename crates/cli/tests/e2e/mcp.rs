@@ -354,8 +354,8 @@ fn a_token_that_is_not_this_runs_own_is_refused() {
     // The run's token opens no other door, and the door no other house.
     let address = guest.url.strip_prefix("http://").unwrap().strip_suffix("/mcp").unwrap();
     for (method, path, host, status) in [
-        ("GET", "/api/v1/runs", address, 401),
-        ("GET", "/api/v1/host", address, 401),
+        ("GET", "/api/v1/runs", address, 403),
+        ("GET", "/api/v1/host", address, 403),
         ("POST", "/mcp", "evil.example", 403),
         ("GET", "/mcp", address, 405),
         ("DELETE", "/mcp", address, 405),

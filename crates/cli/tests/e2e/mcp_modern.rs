@@ -110,6 +110,17 @@ fn unusable_servers_are_told_in_words() {
 }
 
 #[test]
+fn server_that_ends_at_discover_is_started_again() {
+    let ostler = Ostler::new();
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e/mcp_server.py");
+    let strict = json!({ "command": "python3", "args": [script], "env": { "STRICT": "1" } });
+    let guest = run(&ostler, &json!({ "strict": strict }));
+    let (_, answer) = guest.post(&tool_call("strict__add", &json!({ "a": 3, "b": 4 })));
+    assert_eq!(answer["result"]["content"][0]["text"], "7", "{answer}");
+    guest.finish();
+}
+
+#[test]
 fn ambiguous_server_names_are_refused() {
     let ostler = Ostler::new();
     let server = json!({ "command": "true" });

@@ -1,5 +1,6 @@
 """A small MCP server on standard input and output, with four tools: `add` only reads, `env` tells
-what it sees of its environment, `fail` fails and so does `look`, which only reads."""
+what it sees of its environment, `fail` fails and so does `look`, which only reads. With `STRICT` in its
+environment it ends at a first message that is not `initialize`."""
 
 import json
 import os
@@ -37,6 +38,9 @@ for line in sys.stdin:
     message = json.loads(line)
     if "id" not in message:
         continue
+    if message["method"] == "server/discover" and "STRICT" in os.environ:
+        # As servers do that take nothing but `initialize` first.
+        sys.exit(1)
     reply = {"jsonrpc": "2.0", "id": message["id"]}
     result = answer(message["method"], message.get("params") or {})
     if result is None:

@@ -217,3 +217,182 @@ fn a_run_that_changes_hosts_is_priced_and_booked_as_if_it_had_not() {
     assert_eq!(books[0]["effective_nanousd"], 12_000_000, "{books}");
     assert_eq!(store::check(&ostler.instance.data()).unwrap(), [] as [String; 0]);
 }
+
+fn listed(ostler: &Ostler) -> Vec<Value> {
+    json(&ostler.says(&["runs", "--json"])).as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_run_tells_its_tokens_model_and_cost_as_one_object() {
+    let ostler = Ostler::new();
+    let tier = r#"{"provider":"acme","model":"a","usd":0.5,"inputTokens":7,"outputTokens":2}"#;
+    let dear = r#"{"provider":"acme","model":"b","usd":1.5,"inputTokens":1,"outputTokens":1}"#;
+    let events =
+        run(&ostler, &format!("--step-cost '{tier}' --steps 1 --step-cost '{dear}' --steps 1"));
+    let told = result(&events);
+    assert_eq!(told["usage"]["tokens"]["input_uncached"], 8, "{told}");
+    assert_eq!((&told["model"], &told["provider"]), (&"b".into(), &"acme".into()), "{told}");
+    let row = &listed(&ostler)[0];
+    assert_eq!(row["usage"]["total_tokens"], 11, "{row}");
+    assert_eq!((&row["cost_usd"], &row["billed_usd"]), (&2.0.into(), &2.0.into()), "{row}");
+    assert_eq!((&row["model"], &row["requested_model"]), (&"b".into(), &Value::Null), "{row}");
+    assert_eq!((&row["provider"], &row["billing"]), (&"acme".into(), &Value::Null), "{row}");
+
+    let events = run(&ostler, "");
+    let told = result(&events);
+    assert_eq!(told.get("usage"), Some(&Value::Null), "nothing was reported: {told}");
+    assert!(told["totals"]["tokens"]["output"] == 0, "the older field stays: {told}");
+    let row = &listed(&ostler)[0];
+    assert_eq!((&row["usage"], &row["cost_usd"]), (&Value::Null, &Value::Null), "{row}");
+    let newest = ostler.says(&["runs"]);
+    let newest = newest.stdout.lines().nth(1).expect("a run").to_owned();
+    assert_eq!(newest.matches('–').count(), 2, "neither tokens nor a cost: {newest}");
+
+    let events = run(&ostler, r#"--cost '{"usd":0.25}'"#);
+    assert_eq!(result(&events).get("usage"), Some(&Value::Null), "dollars are no tokens");
+    let row = &listed(&ostler)[0];
+    assert_eq!((&row["usage"], &row["cost_usd"]), (&Value::Null, &0.25.into()), "{row}");
+}
+
+#[test]
+fn included_spending_is_shown_apart_and_counts_for_no_budget() {
+    let ostler = Ostler::new();
+    let adapter = |name: &str, billing: &str| {
+        format!(
+            r#""{name}": {{ "type": "process", "binary": "{}", {billing} "args": ["--cost", {}] }}"#,
+            testkit::fake_agent().display(),
+            Value::from(KNOWN)
+        )
+    };
+    ostler.instance.write_config(&format!(
+        r#"{{ "budgets": [{{ "window": "day", "usd": 0.001 }}], "adapters": {{ {}, {}, {} }} }}"#,
+        adapter("plan", r#""billing": "subscription","#),
+        adapter("gift", r#""billing": "free","#),
+        adapter("paid", r#""billing": "metered","#),
+    ));
+    for (agent, word) in [("plan", "subscription"), ("plan", "subscription"), ("gift", "free")] {
+        let events = ostler.events(&["run", agent, "x", "--json"]);
+        let told = result(&events);
+        assert_eq!(
+            (&told["outcome"], &told["billing"]),
+            (&"succeeded".into(), &word.into()),
+            "{told}"
+        );
+        assert_eq!(usage(&events)["billing"], word);
+        let row = &listed(&ostler)[0];
+        assert_eq!((&row["cost_usd"], &row["billed_usd"]), (&0.003.into(), &0.0.into()), "{row}");
+        let said = events.iter().filter_map(|event| event["text"].as_str());
+        let said = said.filter(|text| text.contains("do not count this run")).count();
+        assert_eq!(said, 1, "the run says that the dollars do not count it: {events:#?}");
+    }
+    let shown = ostler.says(&["runs"]);
+    assert!(shown.stdout.contains("included ($0.003)"), "{shown:#?}");
+    assert!(shown.stdout.contains("free ($0.003)"), "{shown:#?}");
+    let shown = ostler.says(&["show"]);
+    assert!(shown.stdout.contains("free ($0.003)"), "{shown:#?}");
+
+    // The same spending is stopped where it is billed, and is then in the books as that.
+    let said = ostler.says(&["run", "paid", "x", "--json"]);
+    assert_eq!(result(&said.events())["totals"]["effective_nanousd"], 3_000_000, "{said:#?}");
+    let said = ostler.says(&["run", "paid", "x", "--json"]);
+    assert_eq!(said.code, 7, "the budget of the day is used up: {said:#?}");
+    assert_eq!(
+        ostler.events(&["run", "plan", "x", "--json"]).last().unwrap()["outcome"],
+        "succeeded"
+    );
+
+    let rows = json(&ostler.says(&["costs", "--json"]));
+    let row = &rows[0];
+    assert_eq!(row["effective_nanousd"], 15_000_000, "{rows}");
+    assert_eq!(
+        (&row["included_nanousd"], &row["billed_nanousd"]),
+        (&12_000_000.into(), &3_000_000.into())
+    );
+    let table = ostler.says(&["costs"]).stdout;
+    assert!(
+        table.contains("INCLUDED") && table.contains("$0.012 included (list price)"),
+        "{table}"
+    );
+}
+
+#[test]
+fn the_own_budget_of_a_run_holds_at_list_price() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "plan": {{ "type": "process", "binary": "{}", "billing": "subscription",
+              "args": ["--step-asks", "--step-cost", {}, "--steps", "50"] }} }} }}"#,
+        testkit::fake_agent().display(),
+        Value::from(KNOWN)
+    ));
+    let said = ostler.says(&["run", "plan", "x", "--json", "--budget-usd", "0.006"]);
+    assert_eq!(said.code, 7, "{said:#?}");
+    assert_eq!(result(&said.events())["code"], "budget_exceeded");
+}
+
+#[test]
+fn a_family_is_priced_as_its_plain_member() {
+    let ostler = Ostler::new();
+    ostler.instance.write_config(&format!(
+        r#"{{ "adapters": {{ "gemini-cli": {{ "type": "process", "binary": "{}",
+              "costModel": "google/gemini-2.0", "args": ["--cost", {}] }} }} }}"#,
+        testkit::fake_agent().display(),
+        Value::from(UNKNOWN)
+    ));
+    let events = ostler.events(&["run", "gemini-cli", "x", "--json"]);
+    let spent = usage(&events);
+    // gemini-2.0-flash: 0.10 and 0.40 dollars for a million tokens.
+    assert_eq!(
+        (&spent["effective_nanousd"], &spent["approximate"], &spent["cost_source"]),
+        (&140_000.into(), &true.into(), &"built_in".into()),
+        "{spent}"
+    );
+    let checked = ostler.says(&["config", "check"]);
+    assert_eq!(checked.code, 0, "{checked:#?}");
+    assert!(!checked.stdout.contains("costModel"), "{checked:#?}");
+}
+
+/// A stand-in for Claude Code that prints a recording, with this source of its key.
+fn claude(ostler: &Ostler, key_source: &str) -> std::path::PathBuf {
+    let recording =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../runtimes/src/claude/recordings/hello.ndjson");
+    let path = ostler.instance.root().join(format!("claude-{key_source}"));
+    let script = format!(
+        "#!/bin/sh\nsed 's/\"apiKeySource\":\"ANTHROPIC_API_KEY\"/\"apiKeySource\":\"{key_source}\"/' {recording}\n"
+    );
+    std::fs::write(&path, script).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&path, mode).unwrap();
+    path
+}
+
+#[test]
+fn a_login_that_the_runtime_tells_is_included() {
+    let ostler = Ostler::new();
+    let adapter = |key_source: &str| {
+        let binary = claude(&ostler, key_source).display().to_string();
+        serde_json::json!({ "type": "cli", "runtime": "claude", "binary": binary })
+    };
+    let config = serde_json::json!({
+        "budgets": [{ "window": "day", "usd": 0.01 }],
+        "adapters": { "plan": adapter("none"), "key": adapter("apiKeyHelper") },
+    });
+    ostler.instance.write_config(&config.to_string());
+    for _ in 0..2 {
+        let events = ostler.events(&["run", "plan", "x", "--json", "--permission=allow-all"]);
+        let told = result(&events);
+        assert_eq!(
+            (&told["outcome"], &told["billing"], &told["model"]),
+            (&"succeeded".into(), &"subscription".into(), &"claude-opus-5-5".into()),
+            "{told}"
+        );
+        assert_eq!(told["totals"]["effective_nanousd"], 59_418_000, "the list price is known");
+        assert_eq!(usage(&events)["billing"], "subscription");
+    }
+    let budgets = ostler.says(&["costs"]).stdout;
+    assert!(budgets.contains("$0.00"), "nothing of the day's budget is used: {budgets}");
+
+    let events = ostler.says(&["run", "key", "x", "--json", "--permission=allow-all"]).events();
+    assert_eq!(result(&events)["billing"], "metered");
+    let refused = ostler.says(&["run", "key", "x", "--json", "--permission=allow-all"]);
+    assert_eq!(refused.code, 7, "the same use is billed by a key: {refused:#?}");
+}

@@ -143,6 +143,8 @@ fn who_decided_about_a_task_is_told_by_its_token_and_not_by_its_words() {
     let task = ci.new_task("look around");
     owner.waits_for(&task, "review");
     ci.posts(&format!("/api/v1/tasks/{task}/comment"), &json!({ "text": "closer" }));
+    // The comment woke its agent.
+    owner.waits_for(&task, "review");
     let sent_back =
         ci.posts(&format!("/api/v1/tasks/{task}/reject"), &json!({ "text": "look again" }));
     assert!(["queued", "running"].contains(&sent_back["state"].as_str().unwrap()), "{sent_back}");
@@ -267,6 +269,10 @@ fn every_change_of_the_board_makes_a_hint_and_what_it_leads_to_is_there_by_then(
         feed.seen.clear();
         owner.posts(&format!("/api/v1/tasks/{task}/{verb}"), &words);
         assert!(feed.reads(&hint), "{verb}");
+        if verb == "comment" {
+            // It woke the agent of the task.
+            owner.waits_for(&task, "review");
+        }
     }
 }
 

@@ -26,6 +26,7 @@ const OWN: &[&str] = &[
     "ms",
     "id",
     "native_session",
+    "taskId",
 ];
 
 /// An instance that calls, and one that serves an agent to it.

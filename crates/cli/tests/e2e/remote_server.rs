@@ -250,7 +250,11 @@ async fn there_is_a_limit_to_sessions_to_bodies_and_to_what_may_be_asked() {
         (json!({ "runId": "x".repeat(300), "prompt": "p" }), 400, "usage"),
         (json!({ "runId": "x" }), 400, "usage"),
         (json!({ "runId": "x", "prompt": "p", "protocol": "other-v9" }), 422, "not_supported"),
-        (json!({ "runId": "x", "prompt": "p", "sessionResume": "s" }), 422, "not_supported"),
+        (
+            json!({ "runId": "x", "prompt": "p", "sessionResume": "s" }),
+            409,
+            "native_session_unknown",
+        ),
         (json!({ "runId": "x", "prompt": "p", "fencingToken": "soon" }), 400, "usage"),
     ];
     for (body, status, code) in rows {

@@ -17,11 +17,18 @@ const SEED: &str = "20261116";
 /// address are told to wait, and `security/strangers.rs` knocks at every route from many.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
     response_headers_conformance,response_schema_conformance,negative_data_rejection,\
+    positive_data_acceptance,\
     unsupported_method";
 /// What is tried with every token.
 const EVERY: [&str; 4] = ["--phases", "examples,fuzzing", "--max-examples", "5"];
 /// What is tried with the one that opens everything: every shape of the document, one by one.
 const WHOLE: [&str; 4] = ["--phases", "examples,coverage,fuzzing", "--max-examples", "5"];
+/// Whether a run has a worktree, and so changes to show and apply, is its state and no bound of a request.
+const CONFIG: &str = r#"
+[[operations]]
+include-path = ["/api/v1/runs/{run}/diff", "/api/v1/runs/{run}/apply"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+"#;
 /// It has no end that could be waited for; `api.rs` reads it.
 const ENDLESS: &str = "/api/v1/feed";
 /// Its answers are those of MCP, whose own client tries them; here only that none is a server's fault.
@@ -69,6 +76,36 @@ fn assert_clean(name: &str, (clean, said): (bool, String)) {
     assert!(said.contains(&format!("Seed: {SEED}")), "as {name}:\n{said}");
 }
 
+/// Puts names of what exists into the document where a request names something: an agent, a directory, a
+/// row of a listing, a table of prices. What does not exist is refused, which no schema can say.
+fn name_what_is_there(document: &mut Value, work: &Path) {
+    let schemas = &mut document["components"]["schemas"];
+    let spec = json!({ "adapter": "demo", "cwd": work });
+    schemas["Hire"]["properties"]["spec"] = json!({ "const": spec });
+    schemas["Edit"]["properties"]["spec"] = json!({ "enum": [{}, { "model": "m" }] });
+    for schema in ["RunRequest", "NewTask"] {
+        schemas[schema]["properties"]["agent"] = json!({ "enum": ["demo"] });
+        schemas[schema]["properties"]["cwd"] = json!({ "enum": [work] });
+    }
+    // This agent has no directory of its own in the configuration.
+    schemas["NewTask"]["required"] = json!(["title", "cwd"]);
+    for property in ["adapter", "environment"] {
+        schemas["RunRequest"]["properties"][property] = json!({ "type": "null" });
+    }
+    let price = json!({ "litellm_provider": "openai", "input_cost_per_token": 1e-6 });
+    let body = "/paths/~1api~1v1~1prices/post/requestBody/content/application~1json/schema";
+    *document.pointer_mut(body).unwrap() = json!({ "const": { "m": price } });
+    let costs = document["paths"]["/api/v1/costs"]["get"]["parameters"].as_array_mut().unwrap();
+    for parameter in costs {
+        let named = match parameter["name"].as_str().unwrap() {
+            "after" => json!(["[\"2026-11-15\"]"]),
+            "by" => json!(["day"]),
+            _ => continue,
+        };
+        parameter["schema"] = json!({ "enum": named });
+    }
+}
+
 #[test]
 fn every_answer_is_as_the_document_says_whoever_asks() {
     let Some(tool) = tool() else {
@@ -105,7 +142,9 @@ fn every_answer_is_as_the_document_says_whoever_asks() {
             method["parameters"][0]["example"] = known.clone();
         }
     }
+    name_what_is_there(&mut told, &work);
     std::fs::write(&document, told.to_string()).unwrap();
+    std::fs::write(door.ostler.instance.root().join("schemathesis.toml"), CONFIG).unwrap();
     let body = json!({ "name": "viewer", "scope": "viewer" }).to_string();
     let viewer: Value =
         serde_json::from_str(&door.owner("POST", "/api/v1/tokens", &body).body).unwrap();

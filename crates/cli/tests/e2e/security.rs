@@ -92,6 +92,7 @@ impl Place {
             ("POST", "/api/v1/tokens/{token}/revoke"),
             ("POST", "/api/v1/runs/{run}/interrupt"),
             ("POST", "/api/v1/worktrees/prune"),
+            ("POST", "/api/v1/runtimes/{runtime}/models"),
             ("DELETE", "/api/v1/worktrees/{run}"),
         ];
         !wordless.contains(&(self.method.as_str(), self.route))

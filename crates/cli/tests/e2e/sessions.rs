@@ -237,6 +237,65 @@ fn an_account_is_asked_for_its_quota_once_in_half_an_hour_and_its_token_kept_now
     assert_kept_nowhere(&ostler);
 }
 
+const FULL: &str = "HTTP/1.1 200 OK\r\ncontent-length: LENGTH\r\nconnection: close\r\n\r\n\
+    {\"five_hour\":{\"utilization\":100.0,\"resets_at\":\"2099-01-01T00:00:00+00:00\"}}";
+
+#[test]
+fn used_up_account_is_refused_before_the_start() {
+    let ostler = Ostler::new();
+    tells_its_login(&ostler);
+    let (url, asked) = endpoint(FULL, 3);
+    let refused = || {
+        let mut command = ostler.command(&["run", "mine", "x"]);
+        let said = Said::from(command.env("OSTLER_USAGE_URL", &url).output().unwrap());
+        assert_eq!(said.code, 6, "{said:#?}");
+        assert!(said.stderr.contains("resets at"), "{said:#?}");
+    };
+    refused();
+    refused();
+    assert_eq!(asked.try_iter().count(), 1, "a blocked account is not asked again");
+    assert_eq!(ostler.says(&["runs", "--json"]).stdout.trim(), "[]", "nothing was started");
+    let listed: Value = serde_json::from_str(&ostler.says(&["quotas", "--json"]).stdout).unwrap();
+    let quota = &listed[0];
+    assert_eq!((&quota["state"], &quota["blocked_by"]), (&json!("blocked"), &Value::Null));
+    assert_eq!(quota["windows"][0]["used_percent"], 100.0, "{quota}");
+    // A person's word holds until the provider is asked anew.
+    assert_eq!(ostler.says(&["quotas", "clear", "claude/work"]).code, 0);
+    refused();
+    assert_eq!(asked.try_iter().count(), 1);
+    assert_kept_nowhere(&ostler);
+}
+
+#[test]
+fn fresh_quotas_ask_the_provider() {
+    let ostler = Ostler::new();
+    tells_its_login(&ostler);
+    let fresh = |url: &str, more: &[&str]| {
+        let mut command = ostler.command(&[&["quotas", "--fresh"], more].concat());
+        let said = Said::from(command.env("OSTLER_USAGE_URL", url).output().unwrap());
+        assert_eq!(said.code, 0, "{said:#?}");
+        assert!(!said.stdout.contains(TOKEN) && !said.stderr.contains(TOKEN), "{said:#?}");
+        said.stdout
+    };
+    let rows = |text: &str| -> Vec<Value> { serde_json::from_str(text).unwrap() };
+    // A trouble is told with its account, of which nothing was known before.
+    let (refuses, _asked) = endpoint(REFUSES, 1);
+    let failed = rows(&fresh(&refuses, &["--json"]));
+    assert_eq!((&failed[0]["scope"], &failed[0]["state"]), (&json!("claude/work"), &json!("open")));
+    assert!(failed[0]["error"].as_str().unwrap().contains("429"), "{failed:?}");
+    let (url, asked) = endpoint(STANDS, 2);
+    for _ in 0..2 {
+        let told = rows(&fresh(&url, &["--json"]));
+        let row = &told[0];
+        assert_eq!((&row["scope"], &row["source"]), (&json!("claude/work"), &json!("provider")));
+        assert_eq!(row["windows"][0]["used_percent"], 37.0, "{row}");
+        assert!(row["told_at"].is_string() && row["error"].is_null(), "{row}");
+    }
+    assert_eq!(asked.try_iter().count(), 1, "an account is not asked twice in a moment");
+    assert!(fresh(&url, &[]).contains("37 %"), "the table has it");
+    assert_kept_nowhere(&ostler);
+}
+
 #[test]
 fn an_account_that_cannot_be_asked_costs_a_warning_and_no_run() {
     let ostler = Ostler::new();

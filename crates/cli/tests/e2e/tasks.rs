@@ -157,7 +157,7 @@ fn tasks_that_waited_for_a_server_are_done_by_priority_and_arrival() {
         yard.until_is(task, "done");
     }
     let asked: Vec<_> = yard.log().into_iter().map(|(_, task, prompt)| (task, prompt)).collect();
-    let expected = [(&urgent, "ok all of it"), (&first, "ok 1"), (&second, "ok 2")];
+    let expected = [(&urgent, "ok 3  ok all of it"), (&first, "ok 1"), (&second, "ok 2")];
     assert_eq!(asked, expected.map(|(task, prompt)| (task.clone(), prompt.to_owned())));
     let labelled = yard.json(&["list", "--label", "x"]);
     assert_eq!(labelled.as_array().unwrap().len(), 1, "{labelled}");
@@ -210,7 +210,11 @@ fn a_result_is_looked_at_sent_back_with_its_reason_and_taken() {
     });
     let log = yard.log();
     assert_eq!(log[0].0, "task");
-    assert_eq!((log[1].0.as_str(), log[1].2.as_str()), ("rejected", "ok try  ok but shorter"));
+    assert_eq!(log[1].0, "rejected");
+    // It names no conversation, so it is told what is known.
+    let asked = &log[1].2;
+    assert!(asked.starts_with("You are continuing work") && asked.contains("done"), "{asked}");
+    assert!(asked.ends_with("ok try  ok but shorter"), "{asked}");
     assert!(sheet["runs"][0]["fence"].is_null(), "fences are internal: {sheet}");
     assert_eq!(yard.json(&["approve", &task])["state"], "done");
     assert_eq!(yard.json(&["approve", &task])["state"], "done", "said again it is what it was");

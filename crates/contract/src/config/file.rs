@@ -132,6 +132,9 @@ pub struct Adapter {
     /// The `provider/model` whose price is used when the agent's own model is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_model: Option<String>,
+    /// How the account is paid for; without it, what the runtime or its login tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<Billing>,
     /// Wall time of a run; 0 is the default of two hours.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_sec: Option<Patience>,
@@ -261,6 +264,30 @@ pub struct McpServer {
     pub url: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
+    /// The login at a server with an address (`ostler mcp login`). Absent, everything is discovered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oauth: Option<McpLogin>,
+}
+
+/// How `ostler mcp login` logs in at an MCP server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct McpLogin {
+    /// A client that was registered by hand, where the authorization server registers none by itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<String>,
+    /// `${NAME}` stands for a variable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_secret: Option<String>,
+    /// An https address at which a document describes this client.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_metadata_url: Option<String>,
+    /// Asked for in place of what the server suggests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<String>,
+    /// The loopback port of the redirect address, where a registered client has a fixed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redirect_port: Option<u16>,
 }
 
 /// What may be spent in a window. A unit that is absent has no limit.
@@ -382,6 +409,10 @@ pub struct Auth {
     /// The variable that holds the bearer token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_env: Option<String>,
+    /// The file that holds the bearer token, instead of a variable: it is read by each session, so that a
+    /// new token counts without a restart. Only its owner may read it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cert_path: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -41,6 +41,7 @@ choices! {
     OnOff { On = "on", Off = "off" }
     Off { Off = "off" }
     EnvCompat { Paperclip = "paperclip" }
+    Billing { Metered = "metered", Subscription = "subscription", Free = "free" }
     QuotaSource { Auto = "auto", Oauth = "oauth", Off = "off" }
     Workspace { Here = "here", Worktree = "worktree", Temporary = "temporary" }
     Window { Run = "run", Day = "day", Month = "month", Lifetime = "lifetime" }

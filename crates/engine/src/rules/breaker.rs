@@ -3,6 +3,7 @@
 //! another for a while. A rule over a small state: who keeps it writes what comes out only if nobody
 //! else changed it meanwhile. Live runs are nobody's business here: they are left to their own end.
 
+use contract::event::Quota;
 use contract::limits::{QUOTA_PROBE_MS, QUOTA_RAMP_MS, QUOTA_STAGGER_MS};
 use contract::{RunId, Timestamp};
 use schemars::JsonSchema;
@@ -48,6 +49,18 @@ pub fn trip(breaker: Breaker, until: Timestamp) -> Breaker {
             Breaker::Open { until }
         }
     }
+}
+
+/// Until when nothing of an account is left, as it was reported; `None` if something is left or if no
+/// reset ahead is known.
+pub fn reported(quota: &Quota, now: Timestamp) -> Option<Timestamp> {
+    if !quota.rate_limited {
+        return None;
+    }
+    let full = quota.windows.iter().filter(|window| window.exhausted);
+    // What is full in two windows is free again when the later one resets.
+    let reset = quota.resets_at.or_else(|| full.filter_map(|window| window.resets_at).max());
+    reset.filter(|at| *at > now).map(|at| super::reset::until(Some(at), now))
 }
 
 /// Whether `run` may start now. `probe` is what became of the run that asked first.
@@ -99,6 +112,7 @@ pub fn scope(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::event::QuotaWindow;
     use uuid::Uuid;
 
     const SECOND_MS: i64 = 1_000;
@@ -161,6 +175,36 @@ mod tests {
         assert_eq!(trip(probing, at(50)), Breaker::Open { until: at(50) });
         assert_eq!(trip(Breaker::Open { until: at(90) }, at(50)), Breaker::Open { until: at(90) });
         assert_eq!(trip(Breaker::Closed, at(50)), Breaker::Open { until: at(50) });
+    }
+
+    #[test]
+    fn a_report_holds_until_its_reset() {
+        let window = |exhausted: bool, resets_at: Option<i64>| QuotaWindow {
+            id: "w".to_owned(),
+            label: None,
+            used_percent: None,
+            resets_at: resets_at.map(at),
+            exhausted,
+        };
+        let rows = [
+            ("its own reset", true, Some(90), vec![], Some(90)),
+            (
+                "of the windows",
+                true,
+                None,
+                vec![window(true, Some(70)), window(true, Some(80))],
+                Some(80),
+            ),
+            ("not of one that is not full", true, None, vec![window(false, Some(70))], None),
+            ("past", true, Some(50), vec![], None),
+            ("without a reset", true, None, vec![window(true, None)], None),
+            ("something is left", false, Some(90), vec![window(true, Some(70))], None),
+        ];
+        for (why, rate_limited, resets_at, windows, expected) in rows {
+            let (provider, account, resets_at) = ("p".to_owned(), None, resets_at.map(at));
+            let quota = Quota { provider, account, windows, rate_limited, resets_at };
+            assert_eq!(reported(&quota, at(60)), expected.map(at), "{why}");
+        }
     }
 
     #[test]

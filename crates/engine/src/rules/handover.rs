@@ -16,6 +16,16 @@ pub struct Past {
     pub files: Vec<String>,
     /// Questions that were still open at its end.
     pub questions: Vec<String>,
+    /// Why its last run ended before its work was done.
+    pub ended: Option<String>,
+}
+
+impl Past {
+    /// Whether nothing came of the work.
+    pub fn is_empty(&self) -> bool {
+        let Self { task: _, progress, answer, files, questions, ended: _ } = self;
+        progress.is_none() && answer.is_none() && files.is_empty() && questions.is_empty()
+    }
 }
 
 /// The words before the new prompt.
@@ -42,6 +52,7 @@ pub fn handover(past: &Past, prompt: &str) -> String {
             words.push_str(&format!("- {question}\n"));
         }
     }
+    part(&mut words, "How it ended", past.ended.as_deref());
     words.push_str("\nYour task now:\n\n");
     words.push_str(prompt);
     words
@@ -67,6 +78,7 @@ mod tests {
             answer: None,
             files: vec!["gate.rs".to_owned()],
             questions: vec!["may it use write_file?".to_owned()],
+            ended: Some("process_crashed: the agent exited with 3".to_owned()),
         };
         insta::assert_snapshot!(handover(&past, "go on"), @r"
         You are continuing work from an earlier conversation, which cannot be resumed. This is what is known about it.
@@ -82,6 +94,9 @@ mod tests {
 
         Questions without an answer:
         - may it use write_file?
+
+        How it ended:
+        process_crashed: the agent exited with 3
 
         Your task now:
 

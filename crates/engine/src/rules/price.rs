@@ -52,6 +52,8 @@ pub trait BuiltIn {
     /// Whose model this is, when the name alone tells.
     fn provider_of(&self, model: &str) -> Option<String>;
     fn cost(&self, asked: &Asked<'_>) -> Option<Cost>;
+    /// The plain members of a family of models (`plain_members`).
+    fn family(&self, provider: &str, family: &str) -> Vec<String>;
 }
 
 /// What is to be priced by the built-in table.
@@ -160,10 +162,65 @@ fn by_cost_model<'a>(usage: &Usage, tokens: &Tokens, prices: &Prices<'a>) -> Opt
         Some(Found::in_table(price, tokens, Some(&imported.version)))
     };
     let (provider, model) = key.split_once('/').map_or((None, key), |(p, m)| (Some(p), m));
-    let mut found =
-        user.or_else(imported).or_else(|| built_in(prices, usage, tokens, provider, model))?;
+    let mut found = user
+        .or_else(imported)
+        .or_else(|| built_in(prices, usage, tokens, provider, model))
+        .or_else(|| by_family(usage, tokens, prices, provider?, model))?;
     found.cost.approximate = true;
     Some(found)
+}
+
+/// The price of a family of models, such as `google/gemini-2.0`: of its plain members the dearest, so
+/// that a budget errs on the safe side.
+fn by_family<'a>(
+    usage: &Usage,
+    tokens: &Tokens,
+    prices: &Prices<'a>,
+    provider: &str,
+    family: &str,
+) -> Option<Found<'a>> {
+    let in_table = |table: &'a PriceTable, version: Option<&'a str>| {
+        let prefix = format!("{provider}/");
+        let names = table.0.keys().filter_map(|key| key.strip_prefix(&prefix));
+        let members = plain_members(family, names).into_iter();
+        let found = members.filter_map(|model| {
+            let price = table.0.get(&format!("{provider}/{model}"))?;
+            Some(Found::in_table(price, tokens, version))
+        });
+        found.max_by_key(|found| found.cost.nanousd)
+    };
+    let imported = || prices.imported.and_then(|it| in_table(&it.prices, Some(&it.version)));
+    let table = || {
+        let members = prices.built_in?.family(provider, family);
+        let found = members
+            .iter()
+            .filter_map(|model| built_in(prices, usage, tokens, Some(provider), model));
+        found.max_by_key(|found| found.cost.nanousd)
+    };
+    in_table(prices.user, None).or_else(imported).or_else(table)
+}
+
+/// Whether a part of a model's name only tells its edition.
+fn is_edition(part: &str) -> bool {
+    let is_number = part.chars().all(|c| c.is_ascii_digit());
+    is_number || matches!(part, "exp" | "experimental" | "preview" | "latest")
+}
+
+/// The members of a family of models that have the fewest further parts in their names:
+/// `gemini-2.0-flash` is one of `gemini-2.0`, and `gemini-2.0-flash-lite` is not. Editions are none.
+pub fn plain_members<'a>(family: &str, models: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let parts = |model: &'a str| {
+        let rest = model.strip_prefix(family)?.strip_prefix('-')?;
+        let is_member = !family.is_empty() && !rest.split('-').any(is_edition);
+        is_member.then(|| (rest.split('-').count(), model))
+    };
+    let members: Vec<_> = models.filter_map(parts).collect();
+    let fewest = members.iter().map(|(count, _)| *count).min();
+    members
+        .into_iter()
+        .filter(|(count, _)| Some(*count) == fewest)
+        .map(|(_, model)| model)
+        .collect()
 }
 
 fn built_in<'a>(

@@ -469,6 +469,7 @@ impl Machine {
             signal: testimony.and_then(|testimony| testimony.signal),
             duration_ms: self.watch.duration_ms(now),
             totals: self.totals(),
+            report: Box::new(self.report()),
             denials: self.denials.count(),
             evidence: verdict.evidence,
         }))));

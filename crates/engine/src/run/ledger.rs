@@ -9,11 +9,11 @@
 
 use super::{RunBudget, SessionSpent};
 use contract::amount::{self, counted, span};
-use contract::event::{BudgetLevel, Remaining, Totals, Usage};
+use contract::event::{BudgetLevel, Remaining, RunReport, RunUsage, Totals, Usage};
 use contract::money::Basis;
 use contract::{NanoUsd, Tokens};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The agent is told once when it has used this share of any unit of its budget.
 const SOFT_PERCENT: u128 = 80;
@@ -87,6 +87,22 @@ pub struct Ledger {
     /// The agent reported a usage with tokens or money in it, be it zero.
     #[serde(default)]
     was_told: bool,
+    /// The agent reported tokens, be it none.
+    #[serde(default)]
+    has_tokens: bool,
+    /// The key of the first usage that named a model.
+    #[serde(default)]
+    first_model: Option<String>,
+    /// The provider and the model of each key. A name may hold a slash, so a key is never split: half of
+    /// a name that is a secret would not be recognised by the seal.
+    #[serde(default)]
+    named: BTreeMap<String, (String, String)>,
+    /// The model that the agent named for its conversation.
+    #[serde(default)]
+    session_model: Option<String>,
+    /// As it was last reported.
+    #[serde(default)]
+    service_tier: Option<String>,
 }
 
 /// What one model has cost so far.
@@ -130,7 +146,9 @@ impl Ledger {
         let tokens = usage.tokens.unwrap_or_default();
         let nanousd = usage.effective_nanousd.map(|amount| amount.max(NanoUsd(0)));
         self.was_told |= usage.tokens.is_some() || nanousd.is_some();
+        self.has_tokens |= usage.tokens.is_some();
         let key = self.key(usage);
+        self.note_names(usage, &key);
         let (provider, model) = names(&key, usage);
         let total = match usage.basis {
             Basis::Increment => false,
@@ -199,6 +217,54 @@ impl Ledger {
     /// The agent reported tokens or money, be it none.
     pub fn was_told(&self) -> bool {
         self.was_told
+    }
+
+    /// Keeps what a usage says beside its figures.
+    fn note_names(&mut self, usage: &Usage, key: &str) {
+        if key != OTHERS && usage.model.as_ref().is_some_and(|model| !model.is_empty()) {
+            self.named.entry(key.to_owned()).or_insert_with(|| names(key, usage));
+            self.first_model.get_or_insert_with(|| key.to_owned());
+        }
+        if let Some(tier) = usage.service_tier.as_deref().filter(|tier| !tier.is_empty()) {
+            self.service_tier = Some(tier.chars().take(MODEL_CHARS_MAX).collect());
+        }
+    }
+
+    /// The agent named the model of its conversation.
+    pub(super) fn name_model(&mut self, model: &str) {
+        self.session_model = Some(model.chars().take(MODEL_CHARS_MAX).collect());
+    }
+
+    /// The tokens and the model of the run. Of several models the one counts that cost most; where
+    /// one has no price, the one with the most tokens; without any tokens, the first one reported.
+    pub fn report(&self) -> RunReport {
+        let tokens = self.sum().tokens;
+        let service_tier = self.service_tier.clone();
+        // The state of a run from before this was kept has its tokens alone.
+        let has_tokens = self.has_tokens || tokens.total() > 0;
+        let usage = has_tokens.then_some(RunUsage { tokens, service_tier });
+        let spent = |key: &String| {
+            let of =
+                |models: &BTreeMap<String, Spent>| models.get(key).copied().unwrap_or_default();
+            of(&self.models).plus(&of(&self.approximate))
+        };
+        let keys: BTreeSet<&String> = self.models.keys().chain(self.approximate.keys()).collect();
+        let is_named = |key: &&String| self.named.contains_key(*key);
+        let named = keys.into_iter().filter(is_named).map(|key| (key, spent(key)));
+        let named: Vec<_> = named.collect();
+        let is_priced = !named.iter().any(|(_, spent)| spent.unpriced);
+        let most = named.into_iter().max_by_key(|(_, spent)| {
+            let paid = if is_priced { spent.nanousd } else { NanoUsd(0) };
+            (paid, spent.tokens.total())
+        });
+        let most = most.filter(|(_, spent)| spent.nanousd > NanoUsd(0) || spent.tokens.total() > 0);
+        let key = most.map(|(key, _)| key).or(self.first_model.as_ref());
+        let (provider, model) = match key.and_then(|key| self.named.get(key)) {
+            Some((provider, model)) => (provider.as_str(), Some(model.clone())),
+            None => ("", self.session_model.clone()),
+        };
+        let provider = (!provider.is_empty()).then(|| provider.to_owned());
+        RunReport { usage, model, provider, billing: None }
     }
 
     pub fn totals(&self) -> Totals {
@@ -350,6 +416,53 @@ mod tests {
             basis,
             effective_nanousd: nanousd.map(NanoUsd),
             ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn the_report_names_the_model_that_counts_most() {
+        use Basis::Increment;
+        let spent = |model: &str, output: u64, paid: Option<i64>| Usage {
+            provider: Some("acme".to_owned()),
+            ..usage(model, Increment, output, paid)
+        };
+        let nameless = usage("", Increment, 5, Some(9));
+        let only_dollars = Usage { tokens: None, ..usage("", Increment, 0, Some(9)) };
+        for (why, session, usages, model, tokens) in [
+            ("nothing was reported", None, vec![], None, None),
+            ("the session names it", Some("s"), vec![], Some("s"), None),
+            ("dollars are not tokens", Some("s"), vec![only_dollars], Some("s"), None),
+            ("a report of zero is one", None, vec![spent("a", 0, None)], Some("acme/a"), Some(0)),
+            (
+                "the highest spend, not the most tokens",
+                Some("s"),
+                vec![spent("a", 9, Some(1)), spent("b", 1, Some(5))],
+                Some("acme/b"),
+                Some(10),
+            ),
+            (
+                "without all prices the most tokens",
+                None,
+                vec![spent("a", 9, None), spent("b", 1, Some(5))],
+                Some("acme/a"),
+                Some(10),
+            ),
+            ("usage without a model", Some("s"), vec![nameless], Some("s"), Some(5)),
+        ] {
+            let mut ledger = Ledger::default();
+            if let Some(model) = session {
+                ledger.name_model(model);
+            }
+            for usage in &usages {
+                ledger.book(usage);
+            }
+            let report = ledger.report();
+            let named = match (report.provider, report.model) {
+                (Some(provider), Some(model)) => Some(format!("{provider}/{model}")),
+                (_, model) => model,
+            };
+            let told = report.usage.map(|usage| usage.tokens.total());
+            assert_eq!((named.as_deref(), told), (model, tokens), "{why}");
         }
     }
 

@@ -29,10 +29,11 @@ use contract::amount::span;
 use contract::command::{Command, Wish};
 use contract::event::{
     self, Body, BudgetLevel, EndEvidence, Lease, LeaseAction, Lifecycle, Phase, Remaining,
-    StopReason, Stream, Totals, UserText,
+    RunReport, StopReason, Stream, Totals, UserText,
 };
+use contract::reset::Reset;
 use contract::speech::{Draft, Ending, Limited, Signal, ToolAnswer, ToolCall, Utterance};
-use contract::{Code, RunState, Timestamp};
+use contract::{Billing, Code, RunState, Timestamp};
 use denials::Denials;
 use end::{Graces, Reached, Said, Stdin, StopHeld, Stopped};
 use ledger::{Standing, Used};
@@ -133,6 +134,9 @@ pub struct Testimony {
     pub stderr_tail: String,
     /// What the runtime makes of its own exit code and last words.
     pub classified: Option<Code>,
+    /// The last error that the agent told, with its words.
+    #[serde(default)]
+    pub last_error: Option<(Code, String)>,
     /// How the workspace compares with its beginning, where the permission policy forbids to change
     /// it.
     #[serde(default)]
@@ -278,7 +282,7 @@ impl Turns {
     fn trouble(&self) -> Option<Code> {
         match self.stop? {
             StopReason::EndTurn => None,
-            StopReason::MaxTokens => Some(Code::EndedWithoutResult),
+            StopReason::MaxTokens => Some(Code::AnswerCut),
             StopReason::MaxTurns => Some(Code::MaxTurns),
             StopReason::Refusal => Some(Code::ModelRefusal),
             StopReason::Cancelled => Some(Code::Cancelled),
@@ -327,6 +331,29 @@ impl Machine {
 
     pub fn totals(&self) -> Totals {
         self.ledger.totals()
+    }
+
+    /// The tokens, the model and the billing of the run, as far as they are known.
+    pub fn report(&self) -> RunReport {
+        RunReport { billing: self.terms.billing, ..self.ledger.report() }
+    }
+
+    /// Whether nothing is billed for what this run uses.
+    pub fn is_included(&self) -> bool {
+        self.terms.billing.is_some_and(Billing::is_included)
+    }
+
+    /// Takes the first word on how the account is paid for. What is included is not held against the
+    /// dollars of shared budgets; the run's own budget stays, at list price.
+    fn take_billing(&mut self, billing: Billing) {
+        if self.terms.billing.is_some() {
+            return;
+        }
+        self.terms.billing = Some(billing);
+        if billing.is_included() {
+            self.terms.budget.nanousd = self.terms.own_nanousd;
+            self.terms.must_count.dollars &= self.terms.own_nanousd.is_some();
+        }
     }
 
     /// What is left of each limit of the run, time included.
@@ -383,7 +410,7 @@ impl Machine {
                 let due_ms = self.due().map(|due| due.at_ms);
                 due_ms.into_iter().chain(self.asks.deadline_ms()).min()
             }
-            RunState::Planned | RunState::Stopping | RunState::Settled => None,
+            RunState::Planned | RunState::Stopping | RunState::Settled | RunState::Unknown => None,
         }
     }
 
@@ -392,7 +419,8 @@ impl Machine {
         let begun = match self.state {
             RunState::Planned => false,
             RunState::Live | RunState::Stopping => true,
-            RunState::Settled => return,
+            // The state of a newer version is refused when the machine is read back.
+            RunState::Settled | RunState::Unknown => return,
         };
         match (input, begun) {
             (Input::Begin, false) => self.begin(now, out),
@@ -457,6 +485,8 @@ impl Machine {
                 self.demand_usage(now, out);
             }
             Signal::FinalText => self.turns.is_ending = true,
+            Signal::Model { model } => self.ledger.name_model(&model),
+            Signal::Billing { billing } => self.take_billing(billing),
             Signal::ToolClosed { tool_call_id, denied } => {
                 if denied {
                     self.count_denial(Some(&tool_call_id));
@@ -467,7 +497,7 @@ impl Machine {
             }
             Signal::ToolCalled(call) => {
                 // A call over MCP is output too: an agent may print nothing until it is done.
-                self.watch.hear(now);
+                self.watch.called(now);
                 self.take_call(now, call, out);
             }
             Signal::Asked(question) => self.take_question(now, question, out),
@@ -481,7 +511,12 @@ impl Machine {
             Signal::Resets(told) => {
                 self.resets_at = rules::reset::moment(&told, now.wall).or(self.resets_at);
             }
-            Signal::LimitLifted => (self.held, self.resets_at) = (None, None),
+            // The end of a turn that was stopped for its limit lifts nothing.
+            Signal::LimitLifted if self.stopped.is_some() => {}
+            Signal::LimitLifted => {
+                (self.held, self.resets_at) = (None, None);
+                self.watch.stir(now);
+            }
             Signal::ModelAnswer => {
                 self.stop_now(now, out);
                 self.answers = self.answers.saturating_add(1);
@@ -496,6 +531,7 @@ impl Machine {
             Signal::Forced => self.forced = true,
             Signal::PolicyBroken { what } => self.break_policy(now, what, out),
             Signal::Greeted => self.watch.greet(),
+            Signal::Progress => self.watch.progress(now),
         }
     }
 
@@ -522,23 +558,34 @@ impl Machine {
     }
 
     /// An agent that waits for its provider is given as much time as its patience, unless it is
-    /// known already that the wait is longer or in vain.
+    /// known already that the wait is longer or in vain. A rate limit that lasts longer than the
+    /// patience is a used-up quota: its reset is known, and nothing else of the account can start
+    /// before it.
     fn bear(&mut self, now: Now, limited: Limited, out: &mut Vec<Step>) {
         let Limited { code, terminal, wait_ms, resets_at } = limited;
+        let longer = wait_ms.filter(|wait_ms| *wait_ms > self.terms.patience_ms);
+        let (code, resets_at) = match (code, longer) {
+            (Code::RateLimited | Code::ProviderQuota, Some(ms)) => {
+                let told = rules::reset::moment(&Reset::After { ms }, now.wall);
+                (Code::ProviderQuota, resets_at.or(told))
+            }
+            _ => (code, resets_at),
+        };
         let since_ms = self.held.map_or(now.mono_ms, |held| held.since_ms);
         let resets_at = resets_at.or(self.held.and_then(|held| held.resets_at));
         self.held = Some(Held { code, since_ms, resets_at });
         if self.said.is_some() || self.stopped.is_some() {
             return;
         }
-        let longer = wait_ms.filter(|wait_ms| *wait_ms > self.terms.patience_ms);
-        match (terminal, longer) {
-            (true, _) => self.stop(now, code, None, Graces::Full, out),
-            (false, Some(_)) => {
+        match (terminal, longer, code) {
+            (true, _, _) | (false, Some(_), Code::ProviderQuota) => {
+                self.stop(now, code, None, Graces::Full, out);
+            }
+            (false, Some(_), _) => {
                 let limit = Reached::new(Clock::Patience.name(), span(self.terms.patience_ms));
                 self.stop(now, code, Some(limit), Graces::Full, out);
             }
-            (false, None) => {}
+            (false, None, _) => {}
         }
     }
 
@@ -675,6 +722,15 @@ impl Machine {
             // The host makes it the answer of a call that it knows, before it comes here.
             Wish::ToolResult { .. } => {}
             Wish::Budget { remaining } => self.allow(now, remaining, out),
+            Wish::Unknown => {
+                let particulars = "the request was made by a newer version of Ostler";
+                out.push(Step::Append(complaint(
+                    Code::NotSupported,
+                    Some(particulars),
+                    None,
+                    None,
+                )));
+            }
         }
     }
 

@@ -169,7 +169,16 @@ fn by_process(facts: &Facts<'_>) -> Judged {
     };
     let mute = facts.ungreeted && matches!(code, Code::EndedWithoutResult | Code::ProcessCrashed);
     let left = testimony.left();
-    judged(code, if mute { Some(ended_ungreeted(left.as_deref())) } else { left })
+    let told = testimony.last_error.as_ref().filter(|(told, _)| *told == code);
+    let particulars = match (mute, told) {
+        (true, _) => Some(ended_ungreeted(left.as_deref())),
+        (false, Some((_, words))) => {
+            let left = left.map_or_else(String::new, |left| format!(" ({left})"));
+            Some(format!("{}{left}", bounded(words.trim())))
+        }
+        (false, None) => left,
+    };
+    judged(code, particulars)
 }
 
 /// A program that ends without an answer to the first request may not speak the protocol at all.

@@ -4,7 +4,7 @@
 use contract::card::Policy;
 use contract::limits;
 use contract::plan::{Clocks, Limit};
-use contract::{AskId, NanoUsd, Tokens};
+use contract::{AskId, Billing, NanoUsd, Tokens};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -32,6 +32,13 @@ pub struct Terms {
     pub patience_ms: u64,
     pub lease_ms: u64,
     pub budget: RunBudget,
+    /// How the account is paid for, as far as it was known before the start. The first word of the
+    /// runtime counts where nothing was known.
+    #[serde(default)]
+    pub billing: Option<Billing>,
+    /// The dollars of the run's own budget; `budget` may hold what was set aside of shared ones.
+    #[serde(default)]
+    pub own_nanousd: Option<NanoUsd>,
     /// The user accepts that a budget may not be counted.
     #[serde(default)]
     pub budget_best_effort: bool,
@@ -115,6 +122,8 @@ impl Terms {
             patience_ms: grace(clocks.patience_ms, limits::PATIENCE_MS),
             lease_ms: limits::LEASE_MS,
             budget: RunBudget::default(),
+            billing: None,
+            own_nanousd: None,
             budget_best_effort: false,
             must_count: MustCount::default(),
             usage_is_uncertain: false,

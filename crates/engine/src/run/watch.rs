@@ -20,6 +20,9 @@ pub(super) struct Watch {
     greeted: bool,
     /// The last byte or call, or the end of the last open call: silence counts from here.
     quiet_since_ms: u64,
+    /// The agent's protocol tells what shows that it goes on: other output does not.
+    #[serde(default)]
+    tells_progress: bool,
     /// Set when the agent said that it is done, moved to when its input was closed, cleared when a new
     /// turn follows a mere result.
     done_ms: Option<u64>,
@@ -73,6 +76,7 @@ impl Watch {
             heard: false,
             greeted: false,
             quiet_since_ms: now.mono_ms,
+            tells_progress: false,
             done_ms: None,
         }
     }
@@ -90,10 +94,25 @@ impl Watch {
         self.quiet_since_ms = now.mono_ms;
     }
 
-    /// The agent printed something, or called a tool.
+    /// The agent printed something. Where its protocol tells what shows that it goes on, that counts
+    /// and not the output: an agent may log its retries without end.
     pub fn hear(&mut self, now: Now) {
         self.heard = true;
-        self.quiet_since_ms = now.mono_ms;
+        if !self.tells_progress {
+            self.quiet_since_ms = now.mono_ms;
+        }
+    }
+
+    /// The agent said something that shows that it goes on.
+    pub fn progress(&mut self, now: Now) {
+        self.tells_progress = true;
+        self.stir(now);
+    }
+
+    /// The agent called a tool beside its own output.
+    pub fn called(&mut self, now: Now) {
+        self.heard = true;
+        self.stir(now);
     }
 
     /// The first request of the agent's protocol was answered.
@@ -141,8 +160,8 @@ impl Watch {
 
     /// The clock that runs out first. Once the agent is done only its lingering is watched; `busy`
     /// says that a call or a question is open, and then nobody owes us a sound; `held_ms` is since
-    /// when its provider holds it back; `told` is the level of the budget that was announced
-    /// already.
+    /// when its provider holds it back, and then the patience counts and no silence; `told` is the
+    /// level of the budget that was announced already.
     pub fn due(
         &self,
         terms: &Terms,
@@ -174,7 +193,7 @@ impl Watch {
             let limit = terms.greeting.as_ref()?.limit_ms;
             Some(due(Clock::Greeting, launched_ms, limit))
         });
-        let silence = (self.heard && !busy)
+        let silence = (self.heard && !busy && held_ms.is_none())
             .then_some(terms.silence_ms)
             .flatten()
             .map(|limit| due(Clock::Silence, self.quiet_since_ms, limit));

@@ -113,6 +113,10 @@ fn testimony(words: &Words<'_>) -> Testimony {
         forced: words.has("forced"),
         stderr_tail: words.get("stderr").map(sentence).unwrap_or_default(),
         classified: words.get("classified").map(code),
+        last_error: words.get("last_error").map(|told| {
+            let (of, said) = told.split_once(':').unwrap_or_else(|| panic!("{told} has no words"));
+            (code(of), sentence(said))
+        }),
         workspace: words.get("changed").map(|what| WorkspaceCheck::Changed(sentence(what))),
     }
 }
@@ -187,6 +191,7 @@ fn signal(words: &Words<'_>) -> Signal {
         "result_at_exit" => Signal::ResultAtExit(ending(words)),
         "forced" => Signal::Forced,
         "greeted" => Signal::Greeted,
+        "progress" => Signal::Progress,
         "final_text" => Signal::FinalText,
         "policy_broken" => Signal::PolicyBroken { what: sentence(words.bare(1)) },
         unknown => panic!("no signal is called {unknown}"),

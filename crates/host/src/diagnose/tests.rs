@@ -17,6 +17,7 @@ fn login() -> Login {
         files: vec!["${A_HOME:-~/.a}/auth.json".to_owned()],
         billed: vec!["A_KEY".to_owned()],
         hint: "run `a login`".to_owned(),
+        ..Login::default()
     }
 }
 

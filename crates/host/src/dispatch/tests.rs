@@ -216,6 +216,7 @@ impl Yard {
             signal: None,
             duration_ms: 1,
             totals,
+            report: Default::default(),
             denials: 0,
             evidence,
         };
@@ -311,7 +312,8 @@ async fn what_an_agent_says_of_its_quota_is_kept_without_its_secrets() {
     quota::trip(house, run, BEGIN, &format!("nothing is left for {secret}"), &seal).await.unwrap();
     let window = serde_json::json!([{ "id": secret, "label": format!("of {secret}") }]);
     let windows: Vec<contract::event::QuotaWindow> = serde_json::from_value(window).unwrap();
-    quota::tell(house, run, &windows, BEGIN, &seal).await.unwrap();
+    let source = quota::WindowsSource::Agent;
+    quota::tell(house, run, &windows, source, BEGIN, &seal).await.unwrap();
     let row = yard.host.store().quota("process/work").await.unwrap().unwrap();
     let (why, windows) = (row.why.unwrap(), row.windows.unwrap());
     assert!(why.starts_with("nothing is left for ") && windows.contains("of "), "{why} {windows}");

@@ -9,11 +9,13 @@ use super::budgets;
 use super::gate::Candidate;
 use super::run::{Named, stored};
 use super::who::Who;
+use crate::diagnose::Patient;
 use crate::{Host, chance, clock};
 use books::Books;
+use contract::config::words::AdapterType;
 use contract::limits::{AGENT_NAME_BYTES_MAX, PAGE_ROWS_MAX};
 use contract::state::{AgentState, WaitingFor};
-use contract::{AgentId, Code, Fault, NanoUsd, Timestamp};
+use contract::{AgentId, Code, Fault, NanoUsd, Policy, Timestamp};
 use engine::rules::hold::Hold;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -33,6 +35,47 @@ pub trait Book: Send + Sync {
 
     /// What to run for a name with this spec.
     fn named(&self, name: &str, spec: &Value) -> Result<Named, Fault>;
+
+    /// Its adapters, by name.
+    fn adapters(&self) -> Vec<KnownAdapter> {
+        Vec::new()
+    }
+
+    /// What doctor looks at for a name.
+    fn patient(&self, subject: DoctorSubject<'_>) -> Result<Patient, Fault> {
+        let (DoctorSubject::Name(name)
+        | DoctorSubject::Hired(name, _)
+        | DoctorSubject::Adapter(name, _)) = subject;
+        Err(Fault::new(Code::UnknownAgent, name))
+    }
+}
+
+/// Whom doctor is asked about.
+#[derive(Debug, Clone, Copy)]
+pub enum DoctorSubject<'a> {
+    /// An agent, an adapter or a runtime, by its name.
+    Name(&'a str),
+    /// An agent that was hired, with its spec.
+    Hired(&'a str, &'a Value),
+    /// An adapter that is in no file yet, with the name that it is to have.
+    Adapter(&'a str, &'a Value),
+}
+
+/// An adapter of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownAdapter {
+    pub name: String,
+    pub kind: AdapterType,
+    /// The runtime that drives it.
+    pub runtime: String,
+    pub label: Option<String>,
+    pub model: Option<String>,
+    pub permission: Option<Policy>,
+    pub account: Option<String>,
+    /// The program that it starts; absent for an agent elsewhere, and for what is built in.
+    pub program: Option<String>,
+    /// Why nothing can be run by it.
+    pub problem: Option<String>,
 }
 
 /// A configuration that has no agents and reads none.
@@ -150,6 +193,19 @@ pub async fn list(host: &Host, after: &str, limit: usize) -> Result<Vec<AgentVie
             && last.is_none_or(|last| name < last)
             && rows.iter().all(|row| row.name != name)
     });
+    let mut views: Vec<_> = unchanged.map(|own| books.configured(own, None)).collect();
+    views.extend(rows.iter().filter_map(|row| books.view(host, row)));
+    views.sort_by(|a, b| a.name.cmp(&b.name));
+    views.truncate(limit);
+    Ok(views)
+}
+
+/// All of them by name, without their figures: so many at most.
+pub(super) async fn names(host: &Host, limit: usize) -> Result<Vec<AgentView>, Fault> {
+    let books = Books::closed();
+    let rows = host.store().agents("", limit).await.map_err(stored)?;
+    let own = host.inner.book.own();
+    let unchanged = own.iter().filter(|own| rows.iter().all(|row| row.name != own.name));
     let mut views: Vec<_> = unchanged.map(|own| books.configured(own, None)).collect();
     views.extend(rows.iter().filter_map(|row| books.view(host, row)));
     views.sort_by(|a, b| a.name.cmp(&b.name));
@@ -278,6 +334,7 @@ pub async fn stand(
                 AgentState::Active => "resumed",
                 AgentState::Paused => "paused",
                 AgentState::Retired => "retired",
+                AgentState::Unknown => "changed",
             };
             host.inner.audit.agent(clock::now().wall, by, what, name);
             host.inner.stirred.notify_one();
@@ -294,7 +351,13 @@ pub(crate) fn may_run(name: &str, row: Option<&AgentRow>) -> Result<(), Fault> {
         AgentState::Paused => Err(Fault::new(Code::Conflict, format!("'{name}' is paused"))
             .with_hint(format!("`ostler agents resume {name}` resumes it"))),
         AgentState::Retired => Err(retired(name)),
+        AgentState::Unknown => Err(of_newer_version(name)),
     }
+}
+
+fn of_newer_version(name: &str) -> Fault {
+    let message = format!("the state of '{name}' was set by a newer version of Ostler");
+    Fault::new(Code::Conflict, message).with_hint("use that version or a newer one")
 }
 
 /// Whether work may be handed to this name: one that is paused comes back, one that is retired does
@@ -302,6 +365,7 @@ pub(crate) fn may_run(name: &str, row: Option<&AgentRow>) -> Result<(), Fault> {
 pub(crate) async fn is_here(host: &Host, name: &str) -> Result<(), Fault> {
     match host.store().agent(name).await.map_err(stored)?.map(|row| row.state) {
         Some(AgentState::Retired) => Err(retired(name)),
+        Some(AgentState::Unknown) => Err(of_newer_version(name)),
         Some(AgentState::Active | AgentState::Paused) | None => Ok(()),
     }
 }
@@ -413,7 +477,7 @@ fn own(host: &Host, name: &str) -> Option<Known> {
     host.inner.book.own().into_iter().find(|own| own.name == name)
 }
 
-fn spec_of(row: &AgentRow) -> Option<Value> {
+pub(super) fn spec_of(row: &AgentRow) -> Option<Value> {
     row.spec.as_deref().and_then(|spec| serde_json::from_str(spec).ok())
 }
 

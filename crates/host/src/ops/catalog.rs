@@ -204,9 +204,13 @@ pub const ALL: &[Tool] = &[
     },
     Tool {
         name: "list_runtimes",
-        description: "The agents that could be hired, and when to use each and when not.",
+        description: "The runtimes that an agent can be hired onto, with when to use each and when not and whether it is installed; the configured adapters, the agents that are here, and the names of agents that speak ACP. With `name` and detail=full it gives the whole card of one: its models, permissions and every key of its adapter.",
         writes: false,
-        schema: nothing,
+        schema: || {
+            let detail = json!({ "enum": ["short", "full"], "default": "short" });
+            let name = json!({ "type": "string", "description": "one of them alone" });
+            json!({ "properties": { "detail": detail, "name": name } })
+        },
     },
     Tool {
         name: "propose_agent",

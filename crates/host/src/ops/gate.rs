@@ -5,7 +5,7 @@
 
 use crate::Host;
 use crate::blocking;
-use contract::{Fault, TaskId};
+use contract::{Billing, Fault, TaskId};
 use engine::rules::hold::Hold;
 use std::path::PathBuf;
 
@@ -18,6 +18,8 @@ pub struct Candidate {
     pub runtime: String,
     pub provider: Option<String>,
     pub account: Option<String>,
+    /// How the account is paid for, as the configuration says.
+    pub billing: Option<Billing>,
     pub cwd: PathBuf,
 }
 

@@ -13,7 +13,7 @@ use contract::event::{self, Body, QuotaWindow, Remaining};
 use contract::limits::{QUOTA_RESET_MS, RESERVE_MORE_PERCENT};
 use contract::plan::Adapter;
 use contract::state::WaitingFor;
-use contract::{Card, Code, Draft, Fault, NanoUsd, RunId, TaskId, Timestamp};
+use contract::{Billing, Card, Code, Draft, Fault, NanoUsd, RunId, TaskId, Timestamp};
 use engine::rules::breaker;
 use engine::rules::budget::{self, Amounts, Used};
 use engine::rules::countable;
@@ -22,7 +22,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::limits::AGAIN_ROWS_MAX;
 use store::{
-    Again, Batch, Claim, Committed, NewTask, Reserve, ScopeSum, StartLook, Surroundings, Within,
+    Again, Batch, Claim, Committed, NewTask, Reserve, ScopeSum, Seal, StartLook, Surroundings,
+    Within,
 };
 
 pub use engine::rules::budget::{Amounts as SharedAmounts, Budget as SharedBudget, Window};
@@ -61,6 +62,9 @@ pub(crate) struct Fund {
     /// It was told that nothing more can be had.
     #[serde(default)]
     pub closed: bool,
+    /// What it uses is not billed: it spends no dollars of the budgets.
+    #[serde(default)]
+    is_included: bool,
     /// The version of the house's budgets that it has seen; another host has others.
     #[serde(skip)]
     version: u64,
@@ -127,7 +131,10 @@ pub async fn hold(host: &Host, candidate: &Candidate) -> Result<Option<Hold>, Fa
         let note = fault.message;
         return Ok(Some(Hold { why: WaitingFor::Quota, until: Some(until), note, of: None }));
     }
-    let (budgets, _) = budgets::charged(host, &candidate.agent, candidate.task).await?;
+    let (mut budgets, _) = budgets::charged(host, &candidate.agent, candidate.task).await?;
+    if candidate.billing.is_some_and(Billing::is_included) {
+        without_dollars(&mut budgets);
+    }
     for budget in budgets {
         let stands = standing(&host.inner, &budget, now).await?;
         if let Some(hold) = full(&host.inner, &budget, &stands, &seen, now) {
@@ -241,8 +248,19 @@ pub(crate) async fn look(
     Ok(Around { rows, version })
 }
 
+/// Refuses the start of an adapter whose provider answered just now that nothing is left.
+pub(crate) async fn heed_report(
+    host: &Host,
+    adapter: &Adapter,
+    report: Option<event::Quota>,
+    seal: &Seal,
+) -> Result<(), Fault> {
+    let Some(report) = report else { return Ok(()) };
+    quota::heed_report(host, &scope(adapter), &report, seal).await?.map_or(Ok(()), Err)
+}
+
 /// The quota that a run of this adapter spends.
-fn scope(adapter: &Adapter) -> String {
+pub(super) fn scope(adapter: &Adapter) -> String {
     breaker::scope(None, &adapter.runtime, &adapter.name, adapter.account.as_deref())
 }
 
@@ -262,7 +280,9 @@ pub(crate) async fn admit(
         return Err(refused);
     }
     let tree = budgets::tree(task, request.task_budget, &rows.lineage);
-    let budgets = budgets::spent_from(host, &request.agent, rows.agent.as_ref(), &tree);
+    let mut budgets = budgets::spent_from(host, &request.agent, rows.agent.as_ref(), &tree);
+    let is_included = adapter.billing.is_some_and(Billing::is_included);
+    let uncounted = if is_included { without_dollars(&mut budgets) } else { Vec::new() };
     let mut own = amounts(request.budget);
     let mut lefts = Vec::with_capacity(budgets.len());
     for budget in &budgets {
@@ -282,11 +302,16 @@ pub(crate) async fn admit(
     let limited = budgets.iter().any(|budget| budget.limit != Amounts::default());
     let drafts =
         budgets.iter().zip(&lefts).filter(|(budget, _)| budget.limit != Amounts::default());
-    let drafts = drafts.map(|(budget, left)| told(budget, left)).collect();
+    let drafts = drafts.map(|(budget, left)| told(budget, left));
+    let drafts = drafts.chain(not_billed(&uncounted)).collect();
     let agent = request.agent.clone();
-    let of_task = tree.first().map(|(_, own)| *own).unwrap_or_default();
+    let mut of_task = tree.first().map(|(_, own)| *own).unwrap_or_default();
+    if is_included {
+        of_task.nanousd = None;
+    }
     let tree = tree.into_iter().map(|(task, _)| task).collect();
-    let fund = Fund { own, aside, budgets, agent, tree, closed: false, version: *version };
+    let (closed, version) = (false, *version);
+    let fund = Fund { own, aside, budgets, agent, tree, closed, is_included, version };
     Ok(Admission {
         budget: capped(&own, &aside),
         of_task,
@@ -419,8 +444,31 @@ impl Fund {
             return Ok(());
         };
         (self.budgets, _) = budgets::charged(host, &self.agent, *task).await?;
+        if self.is_included {
+            without_dollars(&mut self.budgets);
+        }
         (self.closed, self.version) = (false, version);
         Ok(())
+    }
+
+    /// Gives back the dollars that were set aside for a run whose use turned out not to be billed. Says
+    /// which budgets do not count it.
+    pub async fn release_dollars(
+        &mut self,
+        house: &Inner,
+        (run, fence): (RunId, u64),
+    ) -> Result<Vec<Draft>, store::Error> {
+        if self.is_included {
+            return Ok(Vec::new());
+        }
+        let mut freed = self.clone();
+        freed.is_included = true;
+        freed.aside.nanousd = None;
+        let uncounted = without_dollars(&mut freed.budgets);
+        let reserves = freed.reserves(&freed.aside, run, fence, clock::now().wall);
+        house.store.reserve_all(reserves).await?;
+        *self = freed;
+        Ok(not_billed(&uncounted).collect())
     }
 
     /// Sets aside that much in all. What is left for the run then, or how the budget stands that
@@ -454,6 +502,34 @@ impl Fund {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Takes the dollars out of budgets, for a run of which nothing is billed. The names of those that had
+/// some.
+fn without_dollars(budgets: &mut [SharedBudget]) -> Vec<String> {
+    let limited = budgets.iter_mut().filter(|budget| budget.limit.nanousd.is_some());
+    limited
+        .map(|budget| {
+            budget.limit.nanousd = None;
+            budget.name()
+        })
+        .collect()
+}
+
+/// Says which budgets of dollars do not count a run.
+fn not_billed(budgets: &[String]) -> impl Iterator<Item = Draft> {
+    let text = (!budgets.is_empty()).then(|| {
+        format!(
+            "this account is not billed by use: the dollars of the budget {} do not count this run; \
+             limit it by tokens, turns, minutes or quotaPercent",
+            budgets.join(" and ")
+        )
+    });
+    text.into_iter().map(|text| {
+        let log =
+            event::Log { stream: event::Stream::Ostler, text, level: Some("info".to_owned()) };
+        Draft::ostler(Body::Log(log))
+    })
 }
 
 /// What is left after more was set aside, of each unit that is limited for this run alone.

@@ -161,7 +161,11 @@ fn stands(run: RunId, row: &TaskRow) -> Result<(), Fault> {
             let message = format!("{run} was cancelled while it waited for a slot");
             Err(Fault::new(Code::Cancelled, message))
         }
-        TaskState::Running | TaskState::Review | TaskState::Done | TaskState::Failed => {
+        TaskState::Running
+        | TaskState::Review
+        | TaskState::Done
+        | TaskState::Failed
+        | TaskState::Unknown => {
             let message = format!("{run} could not be started when its turn came");
             Err(Fault::new(Code::Conflict, message).with_hint("start a new run"))
         }

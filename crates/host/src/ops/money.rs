@@ -6,7 +6,7 @@ use super::who::Who;
 use crate::blocking::{self, Bulkhead};
 use crate::prices::{self, Listed};
 use crate::{Host, clock};
-use contract::{Code, Fault, Timestamp};
+use contract::{Code, Fault, RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +28,8 @@ pub struct Asked<'a> {
     pub by: Option<&'a str>,
     /// A day such as `2026-11-01`, or the last days as `7d`. Days are those of UTC.
     pub since: Option<&'a str>,
+    /// Only those of this run.
+    pub run: Option<RunId>,
     /// Behind this row, as `place` names it.
     pub after: Option<&'a str>,
 }
@@ -37,7 +39,8 @@ pub async fn costs(host: &Host, asked: Asked<'_>, limit: usize) -> Result<Vec<Co
     let by = asked.by.map_or(Ok(vec![By::Day]), keys)?;
     let after = asked.after.map(|after| behind(after, &by)).transpose()?;
     let since = asked.since.map(|since| moment(since, clock::now().wall)).transpose()?;
-    host.store().costs(CostsQuery { by, since, after, limit }).await.map_err(stored)
+    let query = CostsQuery { by, since, run: asked.run, after, limit };
+    host.store().costs(query).await.map_err(stored)
 }
 
 /// The place of a row among its like: what it is told apart by, in the order of the columns.
@@ -155,6 +158,8 @@ mod tests {
             effective_nanousd: None,
             priced_nanousd: None,
             unpriced: true,
+            included_nanousd: Default::default(),
+            billed_nanousd: None,
         };
         let by = [By::Model, By::Day, By::Adapter];
         let named = behind(&place(&row), &by).unwrap();

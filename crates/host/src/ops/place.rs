@@ -190,3 +190,9 @@ async fn open(dir: &Path) -> Result<Workspace, Fault> {
     let opened = dir.to_owned();
     blocking::probe(dir, "open the working directory", move || Workspace::open(&opened)).await?
 }
+/// Takes away a workspace that was made for a run that does not start.
+pub(super) async fn discard(fresh: Option<Fresh>) {
+    if let Some(fresh) = fresh {
+        fresh.discard().await;
+    }
+}

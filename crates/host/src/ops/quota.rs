@@ -7,19 +7,26 @@ use super::relay::Asked;
 use super::run::stored;
 use super::who::Who;
 use crate::trace::warning;
-use crate::{Host, Inner, clock};
-use contract::event::QuotaWindow;
-use contract::limits::{PAGE_ROWS_MAX, QUOTA_WHY_BYTES_MAX, QUOTA_WINDOWS_MAX};
+use crate::{Host, Inner, clock, usage};
+use contract::event::{Quota, QuotaWindow};
+use contract::limits::{PAGE_ROWS_MAX, QUOTA_WHY_BYTES_MAX, QUOTA_WINDOWS_MAX, USAGE_ASKS_MAX};
+use contract::plan::QuotaSource;
 use contract::state::WaitingFor;
 use contract::{Code, Fault, RunId, Timestamp};
 use engine::rules::breaker::{self, Breaker, Passage, Probe};
+use futures::StreamExt as _;
 use runtimes::registry;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use store::{Opened, QuotaRow, QuotaStep, Seal, Store};
 
 /// How often a breaker that others change at the same time is looked at again.
 const TRIES_MAX: usize = 64;
+/// What was asked for, and not told by an agent.
+const FROM_PROVIDER: WindowsSource = WindowsSource::Provider;
+/// Why a scope is blocked whose used-up quota was reported and did not end a run.
+pub(crate) const REPORTED: &str = "the provider reported that the quota is used up";
 
 /// Whether runs may start in the scope of a quota.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -67,6 +74,96 @@ pub struct QuotaView {
     pub windows: Vec<QuotaWindow>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told_at: Option<Timestamp>,
+    /// Who told the windows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<WindowsSource>,
+    /// Why the provider could not be asked, where a fresh answer was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Who told how the windows of an account stand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WindowsSource {
+    /// An agent, during a run.
+    Agent,
+    /// The provider, when it was asked.
+    Provider,
+}
+
+/// The windows as they are stored. Rows of earlier versions have the list alone.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum KeptWindows {
+    Told { source: WindowsSource, windows: Vec<QuotaWindow> },
+    Bare(Vec<QuotaWindow>),
+}
+
+/// Asks the providers now that have a source of quotas, for adapters with `quota.source: oauth`: one
+/// question for each account, all at once, none more often than the limit allows. What they answer is
+/// kept and heeded like before a start. Gives the accounts that could not be asked, each with why.
+async fn refresh(host: &Host) -> Result<BTreeMap<String, String>, Fault> {
+    let mut accounts = BTreeMap::new();
+    for name in host.inner.book.adapters().into_iter().map(|adapter| adapter.name) {
+        // An adapter that cannot be resolved is named by `ostler config check`; no run of it starts.
+        let Ok(named) = (host.inner.resolve)(&name) else { continue };
+        if named.adapter.quota == Some(QuotaSource::Oauth) {
+            accounts.entry(super::limits::scope(&named.adapter)).or_insert(named.adapter);
+        }
+    }
+    let asked = accounts.into_iter().map(async |(scope, adapter)| {
+        let mut agent = host.inner.environment.clone();
+        agent.extend(adapter.env.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let (data, environment) = (host.inner.data.path(), &host.inner.environment);
+        let place = usage::Place { data, host: environment, agent: &agent };
+        let answer = usage::ask_now(&adapter, place).await;
+        (scope, answer)
+    });
+    let answers: Vec<_> =
+        futures::stream::iter(asked).buffer_unordered(USAGE_ASKS_MAX).collect().await;
+    let mut failed = BTreeMap::new();
+    for (scope, answer) in answers {
+        match answer {
+            Ok(answer) => {
+                let (seal, at) = (Seal::default(), answer.asked_at);
+                let kept = keep_windows(
+                    &host.inner,
+                    &scope,
+                    &answer.quota.windows,
+                    FROM_PROVIDER,
+                    at,
+                    &seal,
+                );
+                host.inner.heed(kept.await).map_err(stored)?;
+                heed_report(host, &scope, &answer.quota, &seal).await?;
+            }
+            Err(why) => {
+                failed.insert(scope, why);
+            }
+        }
+    }
+    Ok(failed)
+}
+
+/// The quotas that are known after a refresh: those whose provider could not be asked say so.
+pub async fn list_fresh(host: &Host, after: &str, limit: usize) -> Result<Vec<QuotaView>, Fault> {
+    // A later page belongs to the answers of the first one.
+    let mut failed = match after {
+        "" => refresh(host).await?,
+        _ => BTreeMap::new(),
+    };
+    let mut views = list(host, after, limit).await?;
+    for view in &mut views {
+        view.error = failed.remove(&view.scope);
+    }
+    for (scope, why) in failed {
+        let row = QuotaRow { scope, ..QuotaRow::default() };
+        views.push(QuotaView { error: Some(why), ..view(host, row).await? });
+    }
+    views.sort_by(|one, other| one.scope.cmp(&other.scope));
+    views.truncate(limit);
+    Ok(views)
 }
 
 /// The quotas that are known, by their scopes: so many that come after this one.
@@ -84,6 +181,11 @@ async fn view(host: &Host, row: QuotaRow) -> Result<QuotaView, Fault> {
         state: read(&row).into(),
         live,
         windows: windows(&row),
+        source: kept_windows(&row).map(|kept| match kept {
+            KeptWindows::Told { source, .. } => source,
+            KeptWindows::Bare(_) => WindowsSource::Agent,
+        }),
+        error: None,
         scope: row.scope,
         why: row.why,
         blocked_at: row.opened_at,
@@ -108,6 +210,8 @@ pub async fn clear(host: &Host, scope: &str, by: &Who) -> Result<QuotaView, Faul
             Ok(()) => {
                 let about = serde_json::json!({ "scope": row.scope });
                 host.inner.audit.did(clock::now().wall, by, "quota_cleared", about);
+                // What was answered before would block it again.
+                usage::forget(host.inner.data.path()).await;
                 super::limits::look_again(host, WaitingFor::Quota).await?;
                 return view(host, QuotaRow { breaker: None, version: seen + 1, ..row }).await;
             }
@@ -216,26 +320,60 @@ pub(crate) async fn trip(
     why: &str,
     seal: &Seal,
 ) -> Result<(), store::Error> {
-    let Some(scope) = house.store.quota_of(run).await? else { return Ok(()) };
+    match house.store.quota_of(run).await? {
+        Some(scope) => close(house, &scope, Some(run), until, why, seal).await,
+        None => Ok(()),
+    }
+}
+
+/// Takes the answer of a provider that was asked before a start: it is kept, and when nothing is left
+/// before a reset ahead, no run starts in this scope until then. Gives why the start is refused.
+pub(super) async fn heed_report(
+    host: &Host,
+    scope: &str,
+    quota: &Quota,
+    seal: &Seal,
+) -> Result<Option<Fault>, Fault> {
+    let (house, now) = (&host.inner, clock::now().wall);
+    let Some(until) = breaker::reported(quota, now) else { return Ok(None) };
+    let kept = keep_windows(house, scope, &quota.windows, FROM_PROVIDER, now, seal).await;
+    house.heed(kept).map_err(stored)?;
+    let closed = close(house, scope, None, until, REPORTED, seal).await;
+    house.heed(closed).map_err(stored)?;
+    // No run has this id, so that no probe is taken for it.
+    let nobody = RunId::new(uuid::Uuid::nil());
+    Ok(look(host.store(), scope, nobody, now).await?.refusal())
+}
+
+/// Blocks a scope until then, and tells its live runs.
+async fn close(
+    house: &Inner,
+    scope: &str,
+    by: Option<RunId>,
+    until: Timestamp,
+    why: &str,
+    seal: &Seal,
+) -> Result<(), store::Error> {
     let at = clock::now().wall;
     let why = &why[..why.floor_char_boundary(QUOTA_WHY_BYTES_MAX)];
     for _ in 0..TRIES_MAX {
-        let row = house.store.quota(&scope).await?;
-        let row = row.unwrap_or_else(|| QuotaRow { scope: scope.clone(), ..QuotaRow::default() });
+        let row = house.store.quota(scope).await?;
+        let row =
+            row.unwrap_or_else(|| QuotaRow { scope: scope.to_owned(), ..QuotaRow::default() });
         let step = QuotaStep {
-            scope: scope.clone(),
+            scope: scope.to_owned(),
             seen: row.version,
             breaker: written(breaker::trip(read(&row), until)),
-            opened: Some(Opened { at, by: run, why: seal.given(why) }),
+            opened: Some(Opened { at, by, why: seal.given(why) }),
         };
         match house.store.step_quota(step).await {
             Err(store::Error::Conflict { .. }) => {}
             Ok(()) => {
-                mark(house, &scope, run, until).await?;
+                mark(house, scope, by, until).await?;
                 // Several runs of an account hear the same answer; people hear it once.
                 if !matches!(read(&row), Breaker::Open { .. }) {
                     let note = format!("the quota of {scope} is used up until {until}");
-                    house.limit_closed(Some(run), &scope, &note);
+                    house.limit_closed(by, scope, &note);
                 }
                 return Ok(());
             }
@@ -246,12 +384,18 @@ pub(crate) async fn trip(
 }
 
 /// Tells the other live runs of a scope that its quota is used up.
-async fn mark(house: &Inner, scope: &str, by: RunId, until: Timestamp) -> Result<(), store::Error> {
+async fn mark(
+    house: &Inner,
+    scope: &str,
+    by: Option<RunId>,
+    until: Timestamp,
+) -> Result<(), store::Error> {
     let others = house.store.quota_runs(scope, PAGE_ROWS_MAX).await?;
     let live = house.live();
-    for live in others.iter().filter(|run| **run != by).filter_map(|run| live.get(run)) {
+    let whose = by.map_or_else(|| "the provider".to_owned(), |by| by.to_string());
+    for live in others.iter().filter(|run| Some(**run) != by).filter_map(|run| live.get(run)) {
         let text = format!(
-            "{by} reported that the quota of {scope} is used up until {until}; new runs wait, and \
+            "{whose} reported that the quota of {scope} is used up until {until}; new runs wait, and \
              this one continues as long as it can"
         );
         // A run that takes no more calls needs no more news.
@@ -265,12 +409,27 @@ pub(crate) async fn tell(
     house: &Inner,
     run: RunId,
     windows: &[QuotaWindow],
+    source: WindowsSource,
     at: Timestamp,
     seal: &Seal,
 ) -> Result<(), store::Error> {
-    let Some(scope) = house.store.quota_of(run).await? else { return Ok(()) };
-    let kept = &windows[..windows.len().min(QUOTA_WINDOWS_MAX)];
-    house.store.tell_quota(scope, seal.json(&kept), at).await
+    match house.store.quota_of(run).await? {
+        Some(scope) => keep_windows(house, &scope, windows, source, at, seal).await,
+        None => Ok(()),
+    }
+}
+
+async fn keep_windows(
+    house: &Inner,
+    scope: &str,
+    windows: &[QuotaWindow],
+    source: WindowsSource,
+    at: Timestamp,
+    seal: &Seal,
+) -> Result<(), store::Error> {
+    let windows = windows[..windows.len().min(QUOTA_WINDOWS_MAX)].to_vec();
+    let kept = KeptWindows::Told { source, windows };
+    house.store.tell_quota(scope.to_owned(), seal.json(&kept), at).await
 }
 
 /// The breaker that is kept. What cannot be read holds nobody up.
@@ -290,8 +449,15 @@ fn written(breaker: Breaker) -> Option<String> {
 
 /// The windows that are kept of a quota.
 pub(super) fn windows(row: &QuotaRow) -> Vec<QuotaWindow> {
-    let kept = row.windows.as_deref();
-    kept.and_then(|kept| serde_json::from_str(kept).ok()).unwrap_or_default()
+    match kept_windows(row) {
+        Some(KeptWindows::Told { windows, .. } | KeptWindows::Bare(windows)) => windows,
+        None => Vec::new(),
+    }
+}
+
+/// What was told last. What cannot be read is as if it had not been told.
+fn kept_windows(row: &QuotaRow) -> Option<KeptWindows> {
+    serde_json::from_str(row.windows.as_deref()?).ok()
 }
 
 pub(super) fn busy(scope: &str) -> Fault {

@@ -8,7 +8,7 @@ use crate::blocking;
 use crate::clock;
 use crate::trace::warning;
 use contract::event::{Body, Event};
-use contract::plan::{Adapter, LaunchPlan};
+use contract::plan::{Adapter, Lane, LaunchPlan};
 use contract::{Card, Code, Draft, Fault, RunId, limits};
 use engine::SessionSpent;
 use engine::rules::handover::{Past, handover};
@@ -54,6 +54,19 @@ pub(super) struct Here<'a> {
     pub source: &'a Path,
     /// Where the run works.
     pub cwd: &'a Path,
+    /// Whether a conversation of another directory is resumed all the same.
+    pub force_cwd: bool,
+}
+
+/// Whether an agent of this card may resume a conversation. One that speaks the protocols of Ostler
+/// says so by itself (`hello`, or the capabilities of a remote), so that a conversation of it that was
+/// kept can be resumed.
+pub(super) fn is_possible(card: &Card) -> bool {
+    card.can.resume || says_so_itself(card)
+}
+
+fn says_so_itself(card: &Card) -> bool {
+    card.lanes.iter().any(|lane| matches!(lane, Lane::Process | Lane::Http))
 }
 
 /// The workspace of ours that the conversation was held in which a request wants to take up, if it is
@@ -106,12 +119,12 @@ pub(super) async fn take_up(
     agent: &str,
     adapter: &Adapter,
     runtime: &Chosen,
-    Here { source, cwd }: Here<'_>,
+    Here { source, cwd, force_cwd }: Here<'_>,
     prompt: &str,
 ) -> Result<TakenUp, Fault> {
     let Some(resume) = resume else { return Ok(TakenUp::default()) };
     let card = &runtime.card();
-    if !card.can.resume {
+    if !is_possible(card) {
         let message = format!("{} cannot resume a conversation", card.label);
         return Err(Fault::new(Code::NotSupported, message)
             .with_hint("run it without --continue or --resume"));
@@ -121,7 +134,12 @@ pub(super) async fn take_up(
         Resume::Newest => host.store().conversation(agent, &source.display().to_string()).await,
         Resume::Run(run) => host.store().conversation_of(find(host, run).await?).await,
     };
-    let Some(conversation) = found.map_err(stored)? else { return Err(nothing(&resume, agent)) };
+    let Some(conversation) = found.map_err(stored)? else {
+        return Err(match says_so_itself(card) {
+            true => unnamed(&resume, agent),
+            false => nothing(&resume, agent),
+        });
+    };
     let (had, has) = (&conversation.runtime, &registry::kept_as(runtime, adapter));
     let other_lane = registry::differ_by_lane(had, has);
     if had != has && !other_lane {
@@ -133,9 +151,9 @@ pub(super) async fn take_up(
     }
     let past = past(host, &[conversation.run]).await?;
     let mut taken = TakenUp {
-        session: Some(conversation.native_session.clone()),
+        session: conversation.native_session.clone(),
         fresh_prompt: Some(handover(&past, prompt)),
-        warnings: differences(host, &conversation, adapter, &here).await?,
+        warnings: differences(host, &conversation, adapter).await?,
         spent: spent(&conversation),
     };
     // Who names a run means that conversation, however long it has become.
@@ -152,6 +170,25 @@ pub(super) async fn take_up(
         taken.warnings.push(warning(format!(
             "the conversation has reached its limit of {had}: a new one starts with a hand-over"
         )));
+    }
+    if conversation.native_session.is_none() {
+        taken.warnings.push(warning(format!(
+            "the agent no longer knows the conversation of {}: a new one starts with a hand-over",
+            conversation.run
+        )));
+    }
+    match other_directory(host, &conversation, &here).await? {
+        Some(had) if force_cwd => taken
+            .warnings
+            .push(warning(format!("the conversation began with the directory {had}, not {here}"))),
+        Some(had) => {
+            (taken.session, taken.spent) = (None, Vec::new());
+            taken.warnings.push(warning(format!(
+                "the conversation was held in {had}, and this run works in {here}: a new one \
+                 starts with a hand-over (--force-cwd resumes the old one)"
+            )));
+        }
+        None => {}
     }
     if other_lane {
         // The two lanes need not know each other's conversations.
@@ -170,6 +207,27 @@ pub(super) async fn take_up(
         taken.warnings.push(warning(text));
     }
     Ok(taken)
+}
+
+/// The directory of a conversation, where that is another than this one. Links are followed; a
+/// conversation without a directory fits everywhere.
+async fn other_directory(
+    host: &Host,
+    conversation: &Conversation,
+    here: &str,
+) -> Result<Option<String>, Fault> {
+    let row = host.store().run(conversation.run).await.map_err(stored)?;
+    let Some(had) = row.map(|row| row.cwd).filter(|had| !had.is_empty() && had != here) else {
+        return Ok(None);
+    };
+    let (old, new) = (PathBuf::from(&had), PathBuf::from(here));
+    // The directory here was opened before; the other one may be on a file system that hangs.
+    let looked = blocking::probe(Path::new(&had), "resolve directories", move || {
+        // A directory that is gone is no other name of one that is there.
+        matches!((old.canonicalize(), new.canonicalize()), (Ok(old), Ok(new)) if old == new)
+    });
+    let is_same = looked.await?;
+    Ok((!is_same).then_some(had))
 }
 
 /// Whether the conversation is to be left, by its length and age.
@@ -193,7 +251,6 @@ async fn differences(
     host: &Host,
     conversation: &Conversation,
     adapter: &Adapter,
-    here: &str,
 ) -> Result<Vec<Draft>, Fault> {
     let mut warnings = Vec::new();
     let mut differs = |what: &str, had: &str, has: &str| {
@@ -204,9 +261,6 @@ async fn differences(
     differs("the adapter", &conversation.adapter, &adapter.name);
     if let (Some(had), Some(has)) = (&conversation.model, &adapter.model) {
         differs("the model", had, has);
-    }
-    if let Some(row) = host.store().run(conversation.run).await.map_err(stored)? {
-        differs("the directory", &row.cwd, here);
     }
     let had = skills_of(host, conversation.run).await?;
     let has: BTreeSet<String> = adapter.skills.iter().map(|skill| skill.name.clone()).collect();
@@ -244,6 +298,18 @@ fn nothing(resume: &Resume, agent: &str) -> Fault {
         ),
     };
     Fault::new(Code::NotFound, message).with_hint(hint)
+}
+
+/// The same of an agent that names its conversations by itself.
+fn unnamed(resume: &Resume, agent: &str) -> Fault {
+    let what = match resume {
+        Resume::Newest => format!("{agent} named no conversation in this directory"),
+        Resume::Run(run) => format!("the agent of {run} named no conversation"),
+    };
+    Fault::new(Code::NotSupported, what).with_hint(
+        "an agent of this kind can be resumed when it says so: `accepts: [\"resume\"]` in its hello \
+         and a `native_session` in its session event, or `resume` in the capabilities of a remote",
+    )
 }
 
 /// What the events of runs tell of their work, the oldest run first: what a later one says counts.
@@ -296,7 +362,13 @@ impl Told {
                 *open = said.delta.then_some(said.block);
             }
             Body::ToolUse(_) | Body::Turn(_) => *open = None,
-            Body::Result(result) => past.answer = result.text.or(past.answer.take()),
+            Body::Result(result) => {
+                past.answer = result.text.or(past.answer.take());
+                past.ended = result.code.map(|code| match result.message {
+                    Some(message) => format!("{}: {message}", code.word()),
+                    None => code.word().to_owned(),
+                });
+            }
             _ => {}
         }
     }

@@ -87,6 +87,13 @@ pub struct RunRequest {
     /// The conversation of an earlier run that this one takes up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resume: Option<Resume>,
+    /// Resumes that conversation although it was held in another directory; without this a new
+    /// conversation starts there, with a hand-over.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force_cwd: bool,
+    /// What the caller hands to the run: `{{context.name}}` in the configuration of its agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<serde_json::Map<String, serde_json::Value>>,
     /// The caller's environment, as far as the agent may need it. Never stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub environment: Option<BTreeMap<String, String>>,
@@ -381,9 +388,11 @@ fn possible(host: &Host, run: RunId, wish: &Wish) -> Result<(), Fault> {
     let (taken, what) = match wish {
         Wish::Say { .. } => (live.takes_messages, "messages"),
         Wish::Interrupt => (live.takes_interrupts, "interrupts"),
-        Wish::Stop { .. } | Wish::Answer { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => {
-            return Ok(());
-        }
+        Wish::Stop { .. }
+        | Wish::Answer { .. }
+        | Wish::ToolResult { .. }
+        | Wish::Budget { .. }
+        | Wish::Unknown => return Ok(()),
     };
     match taken {
         true => Ok(()),
@@ -407,6 +416,9 @@ pub async fn wish(
     wish: Wish,
     by: &Who,
 ) -> Result<(), Fault> {
+    if wish == Wish::Unknown {
+        return Err(Fault::new(Code::Usage, "the command is not known to this version"));
+    }
     // A stop is kept for whoever takes the run over. Anything else may hold secrets, which only its
     // driver knows.
     if !matches!(wish, Wish::Stop { .. }) {
@@ -454,7 +466,8 @@ pub async fn wish(
         | Wish::Interrupt
         | Wish::Answer { .. }
         | Wish::ToolResult { .. }
-        | Wish::Budget { .. } => host.store().command(new).await.map(|()| Room::Ordinary),
+        | Wish::Budget { .. }
+        | Wish::Unknown => host.store().command(new).await.map(|()| Room::Ordinary),
     };
     host.inner.heed_room(put).map_err(|error| match error.code() {
         Code::Conflict => Fault::new(Code::Conflict, format!("{run} has already ended"))

@@ -8,17 +8,20 @@ mod kept;
 
 pub use kept::{Mark, Reading, Session};
 
+use super::agents;
+use super::resume::{self, Resume};
 use super::run::{self, Budget, RunRequest, ToolsBy, Where};
 use super::who::Who;
 use crate::blocking::{self, Bulkhead};
 use crate::supervise;
 use crate::{Host, chance, cleanup, clock};
 use contract::limits::{
-    SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_CLOSED_MAX, SESSIONS_KEPT_MAX,
-    SESSIONS_MAX,
+    SESSION_CLOSE_MS, SESSION_NAME_BYTES_MAX, SESSION_SILENCE_MS, SESSIONS_CLOSED_MAX,
+    SESSIONS_KEPT_MAX, SESSIONS_MAX,
 };
 use contract::{Code, CommandId, Fault, Policy, RunId, Wish};
-use kept::{Kept, workspace, write};
+use kept::{Kept, is_session_dir, workspace, workspace_of, write};
+use runtimes::registry;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
@@ -27,6 +30,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use store::RunRow;
 
 /// How often silent sessions are looked for, at most.
 const LOOK_MS_MAX: u64 = 5_000;
@@ -73,6 +77,8 @@ pub struct Wanted {
     pub title: Option<String>,
     pub system_prompt: Option<String>,
     pub model: Option<String>,
+    /// The id of an earlier session whose conversation is resumed.
+    pub resume: Option<String>,
     pub budget: Budget,
 }
 
@@ -171,7 +177,11 @@ impl Sessions {
             let message = format!("runId must have 1 to {SESSION_NAME_BYTES_MAX} bytes");
             return Err(Fault::new(Code::Usage, message));
         }
-        let Opened { session, made } = self.enter(&wanted).await?;
+        let earlier = match &wanted.resume {
+            Some(id) => Some(self.earlier(&wanted.name, id).await?),
+            None => None,
+        };
+        let Opened { session, made } = self.enter(&wanted, earlier.as_ref()).await?;
         let request = self.request(&wanted, &session);
         session.starting.store(true, Ordering::Relaxed);
         let started = run::start(&self.host, request).await;
@@ -189,8 +199,58 @@ impl Sessions {
         }
     }
 
+    /// Whether a later session can resume the conversation of one of these, as far as that is known
+    /// before an agent runs.
+    pub async fn can_resume(&self) -> bool {
+        let named = agents::named(&self.host, &self.terms.agent).await;
+        let runtime = named.and_then(|named| registry::of(&named.adapter));
+        runtime.is_ok_and(|runtime| resume::is_possible(&runtime.card()))
+    }
+
+    /// The run of an earlier session whose conversation can be resumed. Only sessions of callers can:
+    /// the runs that the owner of this machine started are nobody else's.
+    async fn earlier(&self, name: &str, id: &str) -> Result<RunRow, Fault> {
+        let shown: String = id.chars().take(80).collect();
+        let unknown = |why: &str| {
+            Fault::new(Code::NativeSessionUnknown, format!("the session '{shown}' {why}"))
+        };
+        let run: RunId = id.parse().map_err(|_| unknown("is not known"))?;
+        let store = self.host.store();
+        let row = store.run(run).await.map_err(run::stored)?;
+        let row = row.filter(|row| row.agent == self.terms.agent);
+        let row = row.ok_or_else(|| unknown("is not known"))?;
+        let task = store.task(row.task).await.map_err(run::stored)?;
+        if task.and_then(|task| task.key) != Some(task_key(run)) {
+            return Err(unknown("is not known"));
+        }
+        let held = store.conversation_of(run).await.map_err(run::stored)?;
+        if held.is_none_or(|held| held.native_session.is_none()) {
+            return Err(unknown("left no conversation"));
+        }
+        // Whoever deleted it is answered before it is gone, and its directory is wanted again.
+        let asked_ms = clock::now().mono_ms;
+        loop {
+            let open = self.known().values().find(|session| session.run == run).map(Arc::clone);
+            match open {
+                None => return Ok(row),
+                // It is asked for again.
+                Some(session) if session.kept().name == name => return Ok(row),
+                Some(session) if !session.kept().closed => {
+                    let message = format!("the session '{shown}' is still open");
+                    return Err(Fault::new(Code::Conflict, message)
+                        .with_hint("close it, then open the one that resumes it"));
+                }
+                Some(_) if clock::now().mono_ms.saturating_sub(asked_ms) > SESSION_CLOSE_MS => {
+                    let message = format!("the session '{shown}' is being closed");
+                    return Err(Fault::new(Code::Overloaded, message).with_hint("try again later"));
+                }
+                Some(_) => tokio::time::sleep(CLOSE_PAUSE).await,
+            }
+        }
+    }
+
     /// The session of this name, made durable when it is new.
-    async fn enter(&self, wanted: &Wanted) -> Result<Opened, Fault> {
+    async fn enter(&self, wanted: &Wanted, earlier: Option<&RunRow>) -> Result<Opened, Fault> {
         let _entering = self.entering.lock().await;
         let found = self.known().get(&wanted.name).map(Arc::clone);
         if let Some(session) = found {
@@ -219,7 +279,11 @@ impl Sessions {
             Some(dir) => (dir.clone(), false),
             None => {
                 let temporary = self.terms.temporary.clone();
-                let make = move || workspace(&temporary, run);
+                let earlier = earlier.map(|earlier| PathBuf::from(&earlier.cwd));
+                let make = move || {
+                    let again = earlier.filter(|dir| is_session_dir(&temporary, dir));
+                    workspace(again.unwrap_or_else(|| workspace_of(&temporary, run)))
+                };
                 (blocking::probe(&self.terms.temporary, "make a directory", make).await??, true)
             }
         };
@@ -265,7 +329,9 @@ impl Sessions {
             workspace: Some(Where::Here),
             keep: false,
             attended: false,
-            resume: None,
+            resume: wanted.resume.clone().map(Resume::Run),
+            force_cwd: false,
+            context: None,
             environment: None,
         }
     }
@@ -302,7 +368,7 @@ impl Sessions {
         // What only helps a run along is in time for one that has just ended, too.
         let helps = match &wish {
             Wish::Stop { .. } | Wish::ToolResult { .. } | Wish::Budget { .. } => true,
-            Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } => false,
+            Wish::Say { .. } | Wish::Interrupt | Wish::Answer { .. } | Wish::Unknown => false,
         };
         match run::wish(&self.host, session.run, id, wish, &Who::Caller).await {
             Err(fault) if fault.code == Code::Conflict => {
@@ -389,14 +455,17 @@ impl Sessions {
     }
 }
 
+/// The key of the task of a session, by which it is told from a run of this machine's owner.
+pub(super) fn task_key(run: RunId) -> String {
+    format!("session {run}")
+}
+
 /// The number of the wish by which a closed session's run is ended; no caller counts this far.
 const CLOSING: u64 = u64::MAX;
 
 /// The id of the input of this number: the same whoever serves.
 fn numbered(run: RunId, number: u64) -> CommandId {
-    let hash = blake3::hash(format!("input {number} of {run}").as_bytes());
-    let bytes: [u8; 16] = std::array::from_fn(|i| hash.as_bytes()[i]);
-    CommandId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+    chance::command_id_of(&format!("input {number} of {run}"))
 }
 
 async fn look(sessions: std::sync::Weak<Sessions>) {

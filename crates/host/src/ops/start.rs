@@ -10,26 +10,30 @@ use super::errand::{self, Errand};
 use super::limits::{self as within, Newcomer};
 use super::line;
 use super::locks;
-use super::place::{Fresh, Placed, Purpose, Site};
+use super::place::{Fresh, Placed, Purpose, Site, discard};
 use super::resume::{self, TakenUp};
 use super::run::{RunRequest, Started, ToolsBy, stored};
+use super::session;
 use super::snapshot;
+use super::task::add;
 use super::tool::{self, Bench, TaskSheet};
 use crate::abroad::Abroad;
 use crate::batch::{Made, Words};
+use crate::billing;
 use crate::blocking::{self, Bulkhead};
 use crate::drive::{self, Again, Drive, Ending, Handing};
 use crate::environment::{self, Reserved};
 use crate::keeping::Keeping;
 use crate::perform::Mouth;
 use crate::skills::{self, Mounts, Skill};
+use crate::token_file;
 use crate::trace::{Tracer, warning};
-use crate::upstream::Upstream;
+use crate::upstream::{Logins, Upstream};
 use crate::usage;
 use crate::workspace::Workspace;
 use crate::workspace_check::{self, Beginning, Comparison};
 use crate::{Host, chance, clock};
-use contract::event::{Body, UserText};
+use contract::event::{Body, Quota, UserText};
 use contract::plan::{self, Adapter, Lane, LaneChoice, LaunchPlan};
 use contract::state::Review;
 use contract::{Card, Code, Draft, Fault, Policy, RunId, TaskId, limits};
@@ -97,9 +101,9 @@ struct Prepared {
     upstream: Upstream,
     dialect: Box<dyn runtimes::Dialect>,
     again: Option<Box<Again>>,
-    /// What is not as it was when the conversation was left that this run takes up, and how the
-    /// account stands.
+    /// What changed since the conversation that this run takes up, and how the account stands.
     warnings: Vec<Draft>,
+    account: Option<Quota>,
     /// What that conversation has cost so far.
     session_spent: Vec<SessionSpent>,
     /// The workspace, where one was made for this run.
@@ -129,7 +133,11 @@ async fn prepare(
         &request.agent,
         &checked.adapter,
         &checked.runtime,
-        resume::Here { source: &checked.source, cwd: checked.workspace.path() },
+        resume::Here {
+            source: &checked.source,
+            cwd: checked.workspace.path(),
+            force_cwd: request.force_cwd,
+        },
         &request.prompt,
     )
     .await?;
@@ -139,7 +147,10 @@ async fn prepare(
     }
     let plan = checked.runtime.plan(&spec)?;
     let upstream = match request.tools_by {
-        ToolsBy::Host => Upstream::of(&spec, identity.run, checked.workspace.path())?,
+        ToolsBy::Host => {
+            let logins = Logins::at(host.inner.data.path(), host.inner.token.clone());
+            Upstream::of(&spec, identity.run, checked.workspace.path(), logins)?
+        }
         // The tools of such a run are its caller's, all of them.
         ToolsBy::Caller => Upstream::default(),
     };
@@ -184,6 +195,7 @@ async fn prepare(
         dialect,
         again,
         warnings,
+        account: account.quota,
         session_spent,
         fresh,
         comparison,
@@ -216,6 +228,7 @@ pub(super) async fn drive_again(
     row: &RunRow,
 ) -> Result<Drive, Fault> {
     let (request, adapter) = request.completed(host).await?;
+    let adapter = billing::found_out(host, &request, adapter).await;
     let identity = Identity {
         task: row.task,
         fence: row.fence,
@@ -305,7 +318,8 @@ pub(super) async fn line_up(
     let identity = identity(host, &request, run);
     let pool = adapter.name.clone();
     let prepared = prepare(host, &request, adapter, &identity, Purpose::Line).await?;
-    let Prepared { spec, seal, .. } = prepared;
+    let Prepared { spec, seal, checked, account, .. } = prepared;
+    within::heed_report(host, &checked.adapter, account, &seal).await?;
     let task = new_task(&request, &identity, &spec, &seal);
     let task = NewTask { line: Some(InLine { pool, run }), ..task };
     host.inner.heed(host.store().enqueue(task).await).map_err(stored)
@@ -315,7 +329,7 @@ pub(super) async fn line_up(
 fn new_task(request: &RunRequest, identity: &Identity, spec: &Spec, seal: &Seal) -> NewTask {
     NewTask {
         id: identity.task,
-        key: None,
+        key: (request.tools_by == ToolsBy::Caller).then(|| session::task_key(identity.run)),
         agent: request.agent.clone(),
         title: seal.given(&title(request)),
         body: seal.given(&request.prompt),
@@ -353,6 +367,7 @@ async fn begin_new(
         return Err(trouble.fault());
     }
     let (request, adapter) = request.completed(host).await?;
+    let adapter = billing::found_out(host, &request, adapter).await;
     let mut around = within::look(host, &request.agent, &adapter, in_line).await?;
     agents::may_run(&request.agent, around.rows.agent.as_ref())?;
     let mut identity = identity(host, &request, run);
@@ -377,14 +392,14 @@ async fn begin_new(
     );
     let (cwd, secrets) = prepared.to_be_left();
     let live = std::mem::take(&mut around.rows.live);
-    let readied = match locks::warned(host, live, &cwd, run).await {
-        Ok(met) => {
-            warnings.extend(met);
-            leave_secrets(host, &cwd, secrets, run).await
-        }
-        Err(fault) => Err(fault),
+    let account = prepared.account.take();
+    let (adapter, seal) = (&prepared.checked.adapter, &prepared.seal);
+    let readied = async {
+        within::heed_report(host, adapter, account, seal).await?;
+        warnings.extend(locks::warned(host, live, &cwd, run).await?);
+        leave_secrets(host, &cwd, secrets, run).await
     };
-    if let Err(fault) = readied {
+    if let Err(fault) = readied.await {
         drive::let_go(keeper.control, keeper.child);
         house.keepers.refill();
         discard(fresh).await;
@@ -422,7 +437,7 @@ async fn begin_new(
     drive.pending.drafts.extend(fallback.map(warning));
     drive.pending.drafts.append(&mut admission.drafts);
     drive.pending.drafts.extend(short.into_iter().map(terms::too_short));
-    warnings.iter().for_each(|draft| drive.share.note(&draft.body));
+    warnings.iter().for_each(|draft| drive.share.note(draft));
     drive.pending.drafts.extend(warnings);
     drive.step(now, Input::Begin);
     let Made { batch, deeds } = drive.make_batch(now);
@@ -465,12 +480,6 @@ async fn begin_new(
     Ok(Begun::Started(Started { run_id: identity.run, task_id: identity.task }))
 }
 
-async fn discard(fresh: Option<Fresh>) {
-    if let Some(fresh) = fresh {
-        fresh.discard().await;
-    }
-}
-
 /// The same once more without the conversation, should the agent not know it any more.
 fn again(
     host: &Host,
@@ -483,12 +492,18 @@ fn again(
     let attempt = ATTEMPT + 1;
     let files = host.inner.data.files(identity.run, attempt).display().to_string();
     let prompt = checked.introduced(&prompt, &files);
-    let spec = Spec { session: None, prompt, files, ..spec.clone() };
+    let spec = Spec { session: None, prompt: prompt.clone(), files, ..spec.clone() };
     let plan = checked.runtime.plan(&spec)?;
     let mut dialect = checked.runtime.dialect(&spec);
     let kept = kept_plan(host, checked, identity, attempt, &plan, &mut *dialect)?;
     let mounts = Mounts { skills: Arc::clone(&checked.skills), mounts: plan.mounts };
-    Ok(Some(Box::new(Again { plan: kept, dialect, files: plan.files, mounts })))
+    Ok(Some(Box::new(Again {
+        plan: kept,
+        dialect,
+        files: plan.files,
+        mounts,
+        fresh_prompt: Some(prompt),
+    })))
 }
 
 fn identity(host: &Host, request: &RunRequest, run: RunId) -> Identity {
@@ -577,6 +592,8 @@ fn drive(
                 },
                 prompt: spec.prompt.clone(),
                 system_prompt: request.system_prompt.clone(),
+                session: spec.session.clone(),
+                context: terms::told_context(request, identity),
             }),
             workspace: checked.workspace,
             policy,
@@ -588,6 +605,7 @@ fn drive(
         errand: identity.errand.clone(),
         cost_model: checked.adapter.cost_model,
         quota: checked.adapter.quota,
+        reported: Default::default(),
         share: Default::default(),
         told: Some(house.address().to_owned()),
         spool: house.data.spool(identity.run, ATTEMPT),
@@ -635,16 +653,21 @@ async fn check(
         );
         return Err(Fault::new(Code::TooLarge, message));
     }
+    if let Some(context) = &request.context {
+        add::check_context(context)?;
+    }
     let runtime = registry::of(&adapter)?;
     let site = Site::of(host, request).await?;
     let (environment, adapter) = match &request.environment {
         Some(environment) => (environment.clone(), adapter),
         None => with_own_environment(host, adapter, runtime.card()).await,
     };
-    let policy = policy(host, request, &adapter, &site);
+    let mut environment = environment;
+    token_file::fill(&adapter, &mut environment).await?;
+    let policy = terms::policy(host, request, &adapter, &site);
     let lane = lane(&runtime.card(), &adapter, policy, &site).await?;
     let is_given = request.permission.or(adapter.permission).is_some();
-    let coverage = is_given.then(|| coverage(policy, lane)).flatten();
+    let coverage = is_given.then(|| terms::coverage(policy, lane)).flatten();
     let runtime = registry::on_lane(runtime, lane);
     rules::countable::check(&runtime.card(), &request.counted_budget)?;
     let (skills, adapter) = skilled(adapter).await?;
@@ -732,6 +755,12 @@ fn spec(
 ) -> Result<Spec, Fault> {
     let model = request.model.clone().or_else(|| checked.adapter.model.clone());
     let organization = &host.inner.organization;
+    let agent = json!({
+        "id": identity.agent,
+        "name": request.agent,
+        "companyId": organization,
+        "adapterType": checked.adapter.runtime,
+    });
     let mut context = template::Context::new();
     context
         .set("workspacePath", checked.workspace.path().display().to_string())
@@ -744,13 +773,13 @@ fn spec(
         .set("agentId", identity.agent.to_string())
         .set("companyId", organization.as_str())
         .set("company", json!({ "id": organization, "name": organization }))
-        .set("agent", json!({ "id": identity.agent, "name": request.agent }))
+        .set("agent", agent)
         .set("run", json!({ "id": identity.run, "attempt": 1 }))
         .set(
             "task",
             json!({ "id": identity.task, "title": title(request), "body": request.prompt }),
         )
-        .set("context", json!({}))
+        .set("context", terms::told_context(request, identity))
         .set("leaseExpiresAt", terms::lease_end(host).to_string())
         .set("budgetEnvelope", terms::envelope(&request.budget));
     // A conversation that must begin afresh is told of the old one.
@@ -809,9 +838,10 @@ fn kept_plan(
         api_url: house.address(),
         organization: &house.organization,
         workspace: checked.workspace.path(),
-        wake_reason: wake.map_or("run", |wake| wake.reason.as_str()),
+        wake_reason: wake.map_or(errand::wake::RUN, |wake| wake.reason.as_str()),
         wake_comment: wake.and_then(|wake| wake.comment.as_deref()),
-        linked_tasks: wake.map_or(&[], |wake| &wake.linked),
+        approval: wake.and_then(|wake| wake.approval.as_ref()),
+        linked_tasks: identity.errand.as_ref().map_or(&[], |errand| &errand.linked),
         compat: &checked.adapter.env_compat,
     };
     let env = environment::build(
@@ -822,14 +852,8 @@ fn kept_plan(
     );
     let clocks = &checked.adapter.clocks;
     let term_ms = clocks.term_ms.unwrap_or(limits::TERM_MS);
-    // A courier has to end its session at the remote, however short the lease is.
-    let (lease_farewell_ms, lease_term_ms, lease_overrun_ms) = match plan.lane {
-        Lane::Http => {
-            let (farewell_ms, term_ms) = (limits::REMOTE_FAREWELL_MS, limits::REMOTE_TERM_MS_MIN);
-            (farewell_ms, term_ms, farewell_ms + term_ms)
-        }
-        Lane::Native | Lane::Acp | Lane::Process => (limits::FAREWELL_MS, term_ms, 0),
-    };
+    let (lease_farewell_ms, lease_term_ms, lease_overrun_ms) =
+        terms::lease_stop(plan.lane, term_ms);
     Ok(keeper::plan::Plan {
         version: keeper::wire::VERSION,
         run_id: identity.run.to_string(),
@@ -865,32 +889,6 @@ fn kept_plan(
         mark: (crate::adopt::MARK.to_owned(), identity.run.to_string()),
         level: house.isolation,
     })
-}
-
-/// The policy that was asked for; else everything in a workspace of ours, else to ask where someone
-/// can answer, else to let it read only.
-fn policy(host: &Host, request: &RunRequest, adapter: &Adapter, site: &Site) -> Policy {
-    let unasked = match host.inner.serves || request.attended {
-        _ if site.is_owned() => Policy::AllowAll,
-        true => Policy::Ask,
-        false => Policy::AllowReads,
-    };
-    request.permission.or(adapter.permission).unwrap_or(unasked)
-}
-
-/// Says of a policy that somebody chose what it does not cover on this lane: the process and http lanes
-/// have no way to hold the agent itself to it.
-fn coverage(policy: Policy, lane: Lane) -> Option<Draft> {
-    match (policy, lane) {
-        (Policy::AllowAll, _) | (_, Lane::Native | Lane::Acp) => None,
-        (Policy::Deny | Policy::Ask | Policy::AllowReads, Lane::Process | Lane::Http) => {
-            Some(warning(format!(
-                "--permission {} covers only the tools that Ostler offers to this agent; what it \
-                 does by itself is not restricted",
-                policy.word()
-            )))
-        }
-    }
 }
 
 fn title(request: &RunRequest) -> String {

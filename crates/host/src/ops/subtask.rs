@@ -61,6 +61,7 @@ pub(super) fn create(
         parent: Some(task.id),
         not_before: None,
         budget: Budget::default(),
+        context: None,
     };
     add::check(&new)?;
     let runtime = tokio::runtime::Handle::try_current().map_err(|error| {

@@ -14,6 +14,7 @@ use contract::view::RunView;
 use contract::{Code, CommandId, Fault, RunId, TaskId, TaskState, Timestamp, limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use store::{RunRow, TaskRow, TasksPage};
 
 /// Runs of a task that are shown with it: the newest.
@@ -69,6 +70,9 @@ pub struct TaskSheet {
     #[serde(flatten)]
     pub task: TaskView,
     pub body: String,
+    /// What its runs are handed: `{{context.name}}` in the configuration of their agent.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub context: Map<String, Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<String>,
     /// What its next run is asked, when that is not what the task says.
@@ -154,6 +158,11 @@ pub async fn list(host: &Host, page: TasksPage) -> Result<Vec<TaskView>, Fault> 
         .collect())
 }
 
+/// The task of a run.
+pub async fn of_run(host: &Host, run: RunId) -> Result<TaskId, Fault> {
+    Ok(super::run::get(host, run).await?.task)
+}
+
 /// One task, by its own id, a beginning or an end of it, or by what a person says of a run of it.
 pub async fn get(host: &Host, given: &str) -> Result<TaskView, Fault> {
     let row = find(host, given).await?;
@@ -205,6 +214,7 @@ pub async fn show(host: &Host, given: &str) -> Result<TaskSheet, Fault> {
     Ok(TaskSheet {
         answer,
         worktree_of,
+        context: super::errand::context_of(&row),
         body: row.body.clone(),
         cwd: row.cwd.clone(),
         next_prompt: row.next_prompt.clone(),

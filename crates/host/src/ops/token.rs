@@ -5,7 +5,7 @@
 use super::run::stored;
 use super::who::Who;
 use crate::{Host, chance, clock};
-use contract::limits::{SIGNED_IN_MS, TOKEN_NAME_BYTES_MAX, TOKENS_MAX};
+use contract::limits::{SIGNED_IN_MS, TOKEN_NAME_CHARS_MAX, TOKENS_MAX};
 use contract::{Code, Fault, Scope, TokenId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,8 @@ const BYTES: usize = PREFIX.len() + 64;
 pub struct TokenRequest {
     /// What it is for, in a word; no two tokens have the same.
     pub name: String,
+    #[serde(deserialize_with = "contract::known::word")]
+    #[schemars(with = "contract::Known<Scope>")]
     pub scope: Scope,
     /// How long it is good for; for ever when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,11 +43,11 @@ pub struct GivenToken {
 pub async fn add(host: &Host, request: TokenRequest, by: &Who) -> Result<GivenToken, Fault> {
     let TokenRequest { name, scope, expires_ms } = request;
     let odd = name.is_empty()
-        || name.len() > TOKEN_NAME_BYTES_MAX
+        || name.chars().count() > TOKEN_NAME_CHARS_MAX
         || name.trim() != name
         || name.chars().any(char::is_control);
     if odd {
-        let message = format!("a token has a name of 1 to {TOKEN_NAME_BYTES_MAX} bytes");
+        let message = format!("a token has a name of 1 to {TOKEN_NAME_CHARS_MAX} characters");
         return Err(Fault::new(Code::Usage, message).with_hint("such as dashboard or ci"));
     }
     if expires_ms == Some(0) {
@@ -201,11 +203,11 @@ mod tests {
             let request = TokenRequest { name: name.to_owned(), scope: Scope::Viewer, expires_ms };
             add(&host, request, &Who::Owner).await.map(|given| given.row.name)
         };
-        let longest = "n".repeat(TOKEN_NAME_BYTES_MAX);
+        let longest = "n".repeat(TOKEN_NAME_CHARS_MAX);
         for name in ["ci", "the board in the hall", &longest] {
             assert_eq!(asked(name, None).await.unwrap(), name);
         }
-        let longer = "n".repeat(TOKEN_NAME_BYTES_MAX + 1);
+        let longer = "n".repeat(TOKEN_NAME_CHARS_MAX + 1);
         for name in ["", " ", " ci2", "ci2 ", "c\ni", "\u{1b}[31mci", "c\u{9b}i", &longer] {
             assert_eq!(asked(name, None).await.unwrap_err().code, Code::Usage, "{name:?}");
         }

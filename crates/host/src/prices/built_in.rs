@@ -4,7 +4,7 @@
 
 use contract::money::Basis;
 use contract::{NanoUsd, Timestamp, Tokens};
-use engine::rules::price::{Asked, BuiltIn, Cost, Price};
+use engine::rules::price::{Asked, BuiltIn, Cost, Price, plain_members};
 use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
 use std::time::{Duration, SystemTime};
 
@@ -102,6 +102,14 @@ impl BuiltIn for Catalogue {
     fn provider_of(&self, model: &str) -> Option<String> {
         let none = Usage::new();
         self.0.calculate(&PriceRequest::new(model, &none)).ok().map(|found| found.provider_id)
+    }
+
+    fn family(&self, provider: &str, family: &str) -> Vec<String> {
+        let Some(provider) = self.0.find_provider(Some(provider), None).ok().flatten() else {
+            return Vec::new();
+        };
+        let models = provider.models().map(|model| model.id());
+        plain_members(family, models).into_iter().map(str::to_owned).collect()
     }
 
     /// Where a long prompt costs more, that holds for one call. Totals, and more than fits into a

@@ -2,13 +2,14 @@
 //! JSON answer whole before anyone can look at its size, so posting is done here, and an answer is
 //! given up as soon as it is too long. Where to post, and what may be sent there, is `http.rs`.
 
+use super::login::Login;
 use contract::limits::MCP_ANSWER_BYTES_MAX;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
 };
-use reqwest::{Response, StatusCode};
+use reqwest::{RequestBuilder, Response, StatusCode};
 use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ErrorData, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, HttpStatusError, InsufficientScopeError, SseError, StreamableHttpClient,
@@ -28,9 +29,12 @@ const PREVIEW_CHARS: usize = 200;
 
 type Failure = StreamableHttpError<reqwest::Error>;
 
-/// A client whose answers are bounded.
+/// A client whose answers are bounded, and which sends the token of a login.
 #[derive(Clone)]
-pub(super) struct Bounded(pub reqwest::Client);
+pub(super) struct Bounded {
+    pub client: reqwest::Client,
+    pub login: Option<Arc<Login>>,
+}
 
 impl StreamableHttpClient for Bounded {
     type Error = reqwest::Error;
@@ -43,10 +47,7 @@ impl StreamableHttpClient for Bounded {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<StreamableHttpPostResponse, Failure> {
-        let mut request = self.0.post(&*uri).header(ACCEPT, format!("{EVENTS}, {JSON}"));
-        if let Some(token) = token {
-            request = request.bearer_auth(token);
-        }
+        let mut request = self.client.post(&*uri).header(ACCEPT, format!("{EVENTS}, {JSON}"));
         for (name, value) in headers {
             if RESERVED.contains(&name.as_str()) {
                 return Err(Failure::ReservedHeaderConflict(name.to_string()));
@@ -56,7 +57,16 @@ impl StreamableHttpClient for Bounded {
         if let Some(session) = &session {
             request = request.header(SESSION, &**session);
         }
-        let response = request.json(&message).send().await?;
+        let request = request.json(&message);
+        let token = self.token(token).await?;
+        let response = sent(&request, token.as_deref()).await?;
+        let response = match (&self.login, token) {
+            (Some(login), Some(refused)) if response.status() == StatusCode::UNAUTHORIZED => {
+                let renewed = login.renewed(&refused).await.map_err(unexpected)?;
+                sent(&request, Some(&renewed)).await?
+            }
+            _ => response,
+        };
         taken(response, &message, session.is_some()).await
     }
 
@@ -67,7 +77,8 @@ impl StreamableHttpClient for Bounded {
         token: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<(), Failure> {
-        self.0.delete_session(uri, session, token, headers).await
+        let token = self.token(token).await?;
+        self.client.delete_session(uri, session, token, headers).await
     }
 
     async fn get_stream(
@@ -79,11 +90,29 @@ impl StreamableHttpClient for Bounded {
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Failure> {
         let bytes_max = MCP_ANSWER_BYTES_MAX;
-        let client = &self.0;
+        let client = &self.client;
+        let token = self.token(token).await?;
         client
             .get_stream_with_max_sse_event_size(uri, session, last_event, token, headers, bytes_max)
             .await
     }
+}
+
+impl Bounded {
+    /// The token of the login, if there is one.
+    async fn token(&self, configured: Option<String>) -> Result<Option<String>, Failure> {
+        match &self.login {
+            Some(login) => login.token().await.map(Some).map_err(unexpected),
+            None => Ok(configured),
+        }
+    }
+}
+
+async fn sent(request: &RequestBuilder, token: Option<&str>) -> Result<Response, Failure> {
+    let request =
+        request.try_clone().ok_or_else(|| unexpected("a stream was posted".to_owned()))?;
+    let request = token.into_iter().fold(request, RequestBuilder::bearer_auth);
+    Ok(request.send().await?)
 }
 
 /// What an answer says.
@@ -103,7 +132,10 @@ async fn taken(
     let session = text(SESSION).map(str::to_owned);
     let kind = text(CONTENT_TYPE.as_str()).unwrap_or_default().to_owned();
     if status.is_success() && kind.starts_with(EVENTS) {
-        return Ok(StreamableHttpPostResponse::Sse(events(response), session));
+        return Ok(StreamableHttpPostResponse::Sse(
+            events(response, MCP_ANSWER_BYTES_MAX),
+            session,
+        ));
     }
     let headers = response.headers().clone();
     let body = whole(response).await?;
@@ -183,9 +215,12 @@ async fn whole(response: Response) -> Result<Vec<u8>, Failure> {
     Ok(body)
 }
 
-/// An answer that comes as a stream of events, which together are not too long.
-fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
-    let mut left = MCP_ANSWER_BYTES_MAX;
+/// An answer that comes as a stream of events, which together have no more than these bytes.
+pub(super) fn events(
+    response: Response,
+    bytes_max: usize,
+) -> BoxStream<'static, Result<Sse, SseError>> {
+    let mut left = bytes_max;
     let pieces = response.bytes_stream().map(move |piece| {
         let piece = piece.map_err(std::io::Error::other)?;
         left = left.checked_sub(piece.len()).ok_or_else(|| std::io::Error::other(too_long()))?;

@@ -3,7 +3,7 @@
 //!
 //! A connection is opened by `server/discover` of revision 2026-07-28. A server that does not know it is
 //! opened by `initialize` of revision 2025-11-25. No capability is declared, so a server may ask nothing
-//! of this client; a result that asks for input is an error.
+//! of this client; a question to a person is declined all the same, and any other is an error.
 
 use super::progress::{Listeners, Ordered, ProgressTo};
 use crate::ops::relay::CallProgress;
@@ -11,8 +11,9 @@ use crate::supervise;
 use contract::limits::MCP_TOOLS_MAX;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientConfig, ClientRequest, Implementation,
-    PaginatedRequestParams, ProgressToken, ProtocolVersion, RequestId, ServerResult, Tool,
+    CancelledNotificationParam, ClientConfig, ClientRequest, Implementation, InputRequest,
+    InputRequests, InputResponses, PaginatedRequestParams, ProgressToken, ProtocolVersion,
+    RequestId, ServerResult, Tool,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, ClientServiceExt as _, Peer, PeerRequestOptions,
@@ -21,8 +22,8 @@ use rmcp::service::{
 use rmcp::transport::IntoTransport;
 use tokio::sync::mpsc;
 
-/// Rounds in which a server may answer with nothing but a state to send back.
-const STATE_ROUNDS_MAX: usize = 8;
+/// Rounds in which a server may ask again before it answers.
+const ROUNDS_MAX: usize = 8;
 
 /// A connection that was opened.
 pub(super) type Connection = RunningService<RoleClient, Client>;
@@ -83,7 +84,7 @@ pub(super) fn another_opening(error: &ClientInitializeError) -> Option<Opening> 
         | ClientInitializeError::ExpectedInitResponse(_)
         | ClientInitializeError::ExpectedInitResult(_)
         | ClientInitializeError::UncorrelatedErrorResponse { .. } => Some(Opening::Initialize),
-        ClientInitializeError::TransportError { .. } if !error.is_authorization_required() => {
+        ClientInitializeError::TransportError { .. } if error.auth_challenge().is_none() => {
             Some(Opening::Initialize)
         }
         _ => None,
@@ -123,14 +124,15 @@ pub(super) async fn call(
     mut params: CallToolRequestParams,
     progress: Option<mpsc::Sender<CallProgress>>,
 ) -> Result<CallToolResult, CallError> {
-    for _ in 0..STATE_ROUNDS_MAX {
+    for _ in 0..ROUNDS_MAX {
         match call_once(connection, params.clone(), progress.clone()).await {
             Ok(ServerResult::CallToolResult(result)) => return Ok(result),
             Ok(ServerResult::InputRequiredResult(result)) => {
-                let asks = result.input_requests.is_some_and(|requests| !requests.is_empty());
-                if asks || result.request_state.is_none() {
+                let responses = declined(result.input_requests.unwrap_or_default())?;
+                if responses.is_empty() && result.request_state.is_none() {
                     return Err(CallError::WantsInput);
                 }
+                params.input_responses = (!responses.is_empty()).then_some(responses);
                 params.request_state = result.request_state;
             }
             Ok(_) => return Err(CallError::Service(ServiceError::UnexpectedResponse)),
@@ -138,6 +140,16 @@ pub(super) async fn call(
         }
     }
     Err(CallError::WantsInput)
+}
+
+/// The answers to what a server asks of the person who called: there is none to ask, so each question
+/// is declined, as over the older revisions. What a model or a file system is asked for is an error.
+fn declined(requests: InputRequests) -> Result<InputResponses, CallError> {
+    let declined = requests.into_iter().map(|(key, request)| match request {
+        InputRequest::Elicitation(_) => Ok((key, serde_json::json!({ "action": "decline" }))),
+        _ => Err(CallError::WantsInput),
+    });
+    declined.collect()
 }
 
 async fn call_once(

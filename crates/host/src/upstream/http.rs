@@ -7,8 +7,9 @@
 //! `machines.rs`. What is refused is refused before anything is sent, in words that say what to change.
 
 use super::NotOpened;
-use super::bounded::Bounded;
+use super::bounded::{self, Bounded};
 use super::client::{self, Connection, Opening};
+use super::login::{Login, Logins};
 use super::machines::{LookedAt, System, may_be_reached};
 use crate::blocking::{self, Bulkhead};
 use contract::plan::McpServer;
@@ -21,18 +22,23 @@ use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransportConfig, StreamableHttpError,
 };
 use rmcp::transport::{DynamicTransportError, StreamableHttpClientTransport};
-use sse_stream::SseStream;
 use std::collections::HashMap;
 use std::error::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// How long a server is asked what login it wants.
+const CHALLENGE_MAX: Duration = Duration::from_secs(15);
 /// How long a server is asked whether it speaks the transport of 2024.
 const SSE_LOOK_MAX: Duration = Duration::from_secs(3);
 const SSE_ONLY: &str = "it speaks the retired SSE transport, which is not supported: use its address for \
                         streamable HTTP (often /mcp in place of /sse), or a newer version of the server";
 
+/// Scopes that are named to a person.
+const SCOPES_SHOWN_MAX: usize = 20;
+/// Of the stream that tells whether a server speaks the transport of 2024: its first event is an address.
+const SSE_LOOK_BYTES_MAX: usize = 64 * 1024;
 /// Redirects that are followed, one after the other.
 const REDIRECTS_MAX: usize = 3;
 
@@ -42,30 +48,53 @@ pub(super) async fn dial(
     server: &McpServer,
     url: &str,
     opening: Opening,
-) -> Result<Connection, NotOpened> {
-    let address = address(url, !server.headers.is_empty())?;
+    logins: &Logins,
+) -> Result<(Connection, Option<Arc<Login>>), NotOpened> {
+    let has_own = server.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization"));
+    // A key of the configuration is meant to be sent, whatever login there is.
+    let login = match has_own {
+        true => None,
+        false => Login::find(logins, name, url).await?.map(Arc::new),
+    };
+    let address = address(url, !server.headers.is_empty() || login.is_some())?;
     let mut headers = HashMap::new();
     for (name, value) in &server.headers {
         let name = name.parse().map_err(|_| format!("'{name}' is not the name of a header"))?;
         let value = value.parse().map_err(|_| format!("the header '{name}' cannot be sent"))?;
         headers.insert(name, value);
     }
-    let secret = !headers.is_empty() || names_a_user(&address);
+    let secret = !headers.is_empty() || login.is_some() || names_a_user(&address);
     // The authorities of the system are read from files.
     let http =
         blocking::spawn(Bulkhead::Data, "build MCP client", move || client(&address, secret))
             .await
             .map_err(|error| error.to_string())??;
     let config = StreamableHttpClientTransportConfig::with_uri(url).custom_headers(headers.clone());
-    let transport = StreamableHttpClientTransport::with_client(Bounded(http.clone()), config);
+    let bounded = Bounded { client: http.clone(), login: login.clone() };
+    let transport = StreamableHttpClientTransport::with_client(bounded, config);
     let error = match client::open(transport, opening).await {
-        Ok(connection) => return Ok(connection),
+        Ok(connection) => return Ok((connection, login)),
         Err(error) => error,
     };
     if speaks_sse(&http, url, headers, &error).await {
         return Err(SSE_ONLY.to_owned().into());
     }
     Err(NotOpened { why: not_begun(name, &error), again: client::another_opening(&error) })
+}
+
+/// What a server that wants a login says of it, asked as a run asks it; none when it wants none, or
+/// cannot be asked.
+pub(super) async fn challenge(url: &str) -> Option<String> {
+    let to = address(url, false).ok()?; // the login itself says what is wrong with it
+    let made =
+        blocking::spawn(Bulkhead::Data, "build MCP client", move || client(&to, false)).await;
+    let http = made.ok()?.ok()?; // the same
+    let config = StreamableHttpClientTransportConfig::with_uri(url);
+    let bounded = Bounded { client: http, login: None };
+    let transport = StreamableHttpClientTransport::with_client(bounded, config);
+    let opened = client::open(transport, Opening::DiscoverFirst);
+    let opened = tokio::time::timeout(CHALLENGE_MAX, opened).await.ok()?; // it says nothing
+    opened.err()?.auth_challenge().map(str::to_owned)
 }
 
 /// Whether a server that could not be opened is one of the transport of 2024: asked by GET it answers
@@ -76,7 +105,7 @@ async fn speaks_sse(
     headers: HashMap<HeaderName, HeaderValue>,
     error: &ClientInitializeError,
 ) -> bool {
-    if error.is_authorization_required() {
+    if error.auth_challenge().is_some() {
         return false;
     }
     let headers = headers.into_iter().collect::<HeaderMap>();
@@ -87,7 +116,7 @@ async fn speaks_sse(
         if !response.status().is_success() || !kind.starts_with("text/event-stream") {
             return None;
         }
-        let first = SseStream::from_bytes_stream(response.bytes_stream()).next().await?;
+        let first = bounded::events(response, SSE_LOOK_BYTES_MAX).next().await?;
         Some(first.ok()?.event.as_deref() == Some("endpoint")) // a broken stream says nothing
     };
     tokio::time::timeout(SSE_LOOK_MAX, look).await.ok().flatten().unwrap_or(false) // it is silent
@@ -103,7 +132,7 @@ pub(crate) async fn client_with_secret(url: String) -> Result<(Client, Url), Str
 }
 
 /// The address, when it may be sent what is to be sent there.
-fn address(url: &str, headers: bool) -> Result<Url, String> {
+pub(super) fn address(url: &str, headers: bool) -> Result<Url, String> {
     let address = Url::parse(url).map_err(|error| format!("its url cannot be read: {error}"))?;
     let secret = headers || names_a_user(&address);
     if let Some(ip) = by_number(&address) {
@@ -122,9 +151,18 @@ fn address(url: &str, headers: bool) -> Result<Url, String> {
 }
 
 fn client(address: &Url, secret: bool) -> Result<Client, String> {
+    client_with(address, redirects(secret))
+}
+
+/// A client that gives a redirect to its caller.
+pub(super) fn client_without_redirects(address: &Url) -> Result<Client, String> {
+    client_with(address, Policy::none())
+}
+
+fn client_with(address: &Url, redirects: Policy) -> Result<Client, String> {
     let mut builder = Client::builder()
         .referer(false)
-        .redirect(redirects(secret))
+        .redirect(redirects)
         .dns_resolver(Arc::new(LookedAt(System)));
     let tls = address.scheme() == "https";
     builder = match tls {
@@ -140,7 +178,7 @@ fn client(address: &Url, secret: bool) -> Result<Client, String> {
     builder.build().map_err(|error| causes(&error))
 }
 
-fn is_loopback(address: &Url) -> bool {
+pub(super) fn is_loopback(address: &Url) -> bool {
     address.host_str() == Some("localhost") || by_number(address).is_some_and(|ip| ip.is_loopback())
 }
 
@@ -218,7 +256,10 @@ fn carried(name: &str, error: &DynamicTransportError) -> String {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>() {
         Some(StreamableHttpError::Client(error)) => causes(error),
         Some(StreamableHttpError::AuthRequired(_)) => wants_a_login(name),
-        Some(StreamableHttpError::InsufficientScope(_)) => wants_a_login(name),
+        Some(StreamableHttpError::InsufficientScope(error)) => {
+            wants_scopes(name, &error.www_authenticate_header)
+        }
+        Some(StreamableHttpError::UnexpectedServerResponse(told)) => refused(name, told),
         Some(StreamableHttpError::HttpStatus(error)) => {
             format!("it answered HTTP {}", error.status)
         }
@@ -232,6 +273,16 @@ fn wants_a_login(name: &str) -> String {
         "it wants a login (HTTP 401 or 403): run `ostler mcp login {name}`, or set its key in \
          `headers` of this server"
     )
+}
+
+/// The scopes that a server wants, in the words of the command that asks for them.
+fn wants_scopes(name: &str, challenge: &str) -> String {
+    let told = challenge.split_once("scope=\"").and_then(|(_, rest)| rest.split('"').next());
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || ":._/-".contains(letter);
+    let scopes = told.unwrap_or_default().split_whitespace();
+    let scopes = scopes.filter(|scope| scope.chars().all(plain)).take(SCOPES_SHOWN_MAX);
+    let flags: String = scopes.map(|scope| format!(" --scope {scope}")).collect();
+    format!("it wants more than the login was given: run `ostler mcp login {name}{flags}`")
 }
 
 /// Why a server refused, in words for the person who configured it.

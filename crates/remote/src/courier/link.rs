@@ -167,6 +167,10 @@ async fn refused(response: Response, token_env: Option<&str>) -> Trouble {
         Some(message) => format!("it answered {status}: {}", shown(message)),
         None => format!("it answered {status}"),
     };
+    let code = said.code.as_deref();
+    if status.is_client_error() && code == Some(crate::wire::SESSION_UNKNOWN) {
+        return Trouble::Lasting(Fault::new(Code::NativeSessionUnknown, words));
+    }
     match status {
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
             let token = match token_env {
@@ -177,7 +181,7 @@ async fn refused(response: Response, token_env: Option<&str>) -> Trouble {
         }
         StatusCode::NOT_FOUND | StatusCode::GONE => Trouble::Gone,
         StatusCode::CONFLICT
-            if said.code.as_deref().is_some_and(|code| {
+            if code.is_some_and(|code| {
                 [crate::wire::FENCE_STALE, "fencing_token_stale"].contains(&code)
             }) =>
         {

@@ -25,7 +25,7 @@ fn config(remote: &Remote) -> Config {
     Config {
         base_url: remote.url(),
         protocol: RemoteProtocol::CaHttpV1,
-        auth: RemoteAuth::Bearer { token_env: "T".to_owned() },
+        auth: RemoteAuth::Bearer { token_env: "T".to_owned(), token_file: None },
         token: Some("hush-token".to_owned()),
         ca_path: None,
         allow_insecure: false,

@@ -84,6 +84,8 @@ pub fn line(event: &Event) -> Option<Line<'_>> {
         Body::Error(error) => trouble(error, by_agent),
         Body::Permission(permission) => asked(permission),
         Body::Result(result) => Some(ended(result)),
+        // Only the reader of a newer version knows what it is.
+        Body::Unknown(_) => None,
         Body::Budget(_) | Body::Lease(_) | Body::Lifecycle(_) => None,
     }
 }

@@ -3,7 +3,6 @@
 //! that some send as texts are read as either. Nothing here decides what a session is.
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
 
 /// The name of the protocol, under which number an input is sent, so that the same one sent again is
 /// not taken twice, and the caller's fencing token on it: the same words as on the caller's side.
@@ -27,7 +26,7 @@ pub struct SessionBody {
     pub budget_envelope: Option<Remaining>,
     /// A conversation to be taken up, by the name that an earlier session gave it.
     #[serde(default)]
-    pub session_resume: Value,
+    pub session_resume: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]

@@ -5,6 +5,7 @@
 
 use super::call;
 use super::ear::{Ear, UNRECOGNISED};
+use super::lane::ToldRetry;
 use super::policy;
 use super::state::{Asked, Ours, State, frame, short};
 use super::turn::cancelled;
@@ -24,12 +25,8 @@ const PROTOCOL: u64 = 1;
 const METHOD_NOT_FOUND: i32 = -32_601;
 /// The option kinds that allow something.
 const ALLOWING: [&str; 2] = ["allow_once", "allow_always"];
-/// Words with which an unknown notification tells that the provider limits the rate.
-const LIMIT_WORDS: [&str; 4] = ["rate_limit", "rate limit", "http 429", "too many requests"];
-/// Words of a notification that tells how much of a limit is left.
-const NOTICE_WORDS: [&str; 3] = ["used_percent", "remaining", "\"allowed\""];
-/// The longest unknown notification that is read for them: a longer one may quote a conversation.
-const LIMIT_NOTICE_BYTES_MAX: usize = 2048;
+/// The level of an agent's own log about its retries.
+const DEBUG: &str = "debug";
 
 /// A conversation with the agent.
 pub(super) struct Acp {
@@ -82,10 +79,7 @@ impl Dialect for Acp {
         let raw = Raw { stream: frame.stream.into(), line: frame.line };
         let mut ear = Ear { state: &mut self.state, out, raw: Some(raw), line };
         match frame.stream {
-            Stream::Stderr => {
-                let (stream, text) = (raw.stream, line.to_owned());
-                ear.push(Body::Log(Log { stream, text, level: None }));
-            }
+            Stream::Stderr => ear.logged(raw),
             Stream::Stdout if frame.cut => ear.unrecognised(),
             Stream::Stdout => match lenient::object::<Line>(line) {
                 Some(heard) => ear.hear(heard),
@@ -142,8 +136,8 @@ impl Dialect for Acp {
         Some(lines)
     }
 
-    fn note_relayed(&mut self, tool: &str) {
-        self.state.note_relayed(tool);
+    fn note_relayed(&mut self, tool: &str) -> Option<String> {
+        self.state.note_relayed(tool)
     }
 
     fn save(&self) -> Vec<u8> {
@@ -154,6 +148,13 @@ impl Dialect for Acp {
 impl Ear<'_> {
     fn hear(&mut self, line: Line) {
         let Line { method, id, params, result, error } = line;
+        // What an extension tells is no progress of the turn: some tell their retries so, without end.
+        let is_known = match (&method, &id) {
+            (Some(method), None) => method == "session/update",
+            (Some(_), Some(_)) => true,
+            (None, Some(id)) => self.state.awaits(id),
+            (None, None) => false,
+        };
         match (method.as_deref(), id) {
             (Some("session/update"), None) => match read::<Updated>(params) {
                 Some(updated) => self.updated(updated),
@@ -165,24 +166,45 @@ impl Ear<'_> {
             (None, Some(id)) => self.reply(&id, result, error),
             (None, None) => self.unrecognised(),
         }
+        if is_known && !self.state.limited {
+            self.signal(Signal::Progress);
+        }
     }
 
-    /// A notification that the protocol does not have. Some agents tell so that their provider limits
-    /// the rate, and then the clock of patience runs instead of the one of silence.
-    fn unknown_notification(&mut self) {
+    /// A notification or an update that the protocol does not have. Some agents tell so that their
+    /// provider limits the rate, and then the clock of patience runs instead of the one of silence.
+    pub(super) fn unknown_notification(&mut self) {
         self.unrecognised();
-        let told = Some(self.line).filter(|line| line.len() <= LIMIT_NOTICE_BYTES_MAX);
-        let told = told.map(str::to_lowercase);
-        // A notice of how much is left names the limit too.
-        let is_limit = told.is_some_and(|told| {
-            let is_notice = NOTICE_WORDS.iter().any(|word| told.contains(word));
-            !is_notice && LIMIT_WORDS.iter().any(|word| told.contains(word))
-        });
-        if is_limit {
-            self.state.limited = true;
-            let (code, terminal, wait_ms, resets_at) = (Code::RateLimited, false, None, None);
-            self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at }));
+        if words::tells_limit(self.line) {
+            self.held_back(Code::RateLimited, None, false);
         }
+    }
+
+    /// A line on stderr, where some log their retries and nothing else tells them.
+    fn logged(&mut self, raw: Raw) {
+        let mut lanes = registry::by_acp().iter();
+        let told = lanes.find_map(|laned| (laned.aside.stderr)(self.line));
+        let level = told.as_ref().map(|_| DEBUG.to_owned());
+        let (stream, text) = (raw.stream, self.line.to_owned());
+        self.push(Body::Log(Log { stream, text, level }));
+        match told {
+            Some(ToldRetry { code, said, wait_ms, is_limit, terminal }) => {
+                self.trouble(code, said, true);
+                if is_limit {
+                    self.held_back(code, wait_ms, terminal);
+                }
+            }
+            None if self.state.in_turn() && words::tells_retry(self.line) => {
+                self.held_back(Code::RateLimited, None, false);
+            }
+            None => {}
+        }
+    }
+
+    /// The provider holds the agent back, and the agent tries again by itself.
+    fn held_back(&mut self, code: Code, wait_ms: Option<u64>, terminal: bool) {
+        self.state.limited = true;
+        self.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at: None }));
     }
 
     /// The reply to a request of ours: each leads to the next. One that nobody waits for is noise.

@@ -69,6 +69,8 @@ impl Ear<'_> {
             "agent_message_chunk" => self.piece(update, false),
             "agent_thought_chunk" => self.piece(update, true),
             "user_message_chunk" => match text_of(update.content.as_ref()) {
+                // The prompt said back: it is an event already.
+                Some(text) if self.state.is_echo(&text) => {}
                 Some(text) => self.push(Body::UserText(UserText { text })),
                 None => self.unrecognised(),
             },
@@ -101,7 +103,7 @@ impl Ear<'_> {
             "session_info_update" => self.info(update.call.title, update.meta.as_ref()),
             "usage_update" => self.fill(update),
             "turn_end" if self.state.wanted.turn_end == TurnEnd::Update => self.over(update),
-            _ => self.unrecognised(),
+            _ => self.unknown_notification(),
         }
     }
 

@@ -8,7 +8,7 @@ use super::cards::Known;
 use super::{Acp, handshake, mode};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, registry};
-use contract::card::{PolicyRow, Requirement};
+use contract::card::{ModelList, PolicyRow, Requirement};
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
 use serde_json::Value;
@@ -52,12 +52,19 @@ pub struct Aside {
     pub tells_late: Option<&'static str>,
     /// What it says of its model beside the title of its session.
     pub meta: fn(&Value) -> Option<Told>,
+    /// What a line of its log on stderr tells of a retry.
+    pub stderr: fn(&str) -> Option<ToldRetry>,
 }
 
 impl Aside {
     /// Nothing.
-    pub const NONE: Self =
-        Self { confession: None, asks_as: None, tells_late: None, meta: nothing_told };
+    pub const NONE: Self = Self {
+        confession: None,
+        asks_as: None,
+        tells_late: None,
+        meta: nothing_told,
+        stderr: nothing_logged,
+    };
 }
 
 /// How an agent confesses in text that its model failed, and then ends the turn as if all were well.
@@ -89,6 +96,20 @@ pub struct ToldError {
     pub tries_again: bool,
 }
 
+/// A request to the model's provider that failed and is sent again by the agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToldRetry {
+    pub code: Code,
+    /// The provider's words.
+    pub said: String,
+    /// How long the agent waits before it sends the request again.
+    pub wait_ms: Option<u64>,
+    /// The provider holds the agent back.
+    pub is_limit: bool,
+    /// Waiting is in vain.
+    pub terminal: bool,
+}
+
 impl Laned {
     /// A lane on which nothing is to be set and nothing is told beside the protocol.
     pub const fn new(runtime: &'static str, known: Known, held: Held) -> Self {
@@ -101,6 +122,10 @@ fn nothing_set(_: &Spec) -> Vec<(String, String)> {
 }
 
 fn nothing_told(_: &Value) -> Option<Told> {
+    None
+}
+
+fn nothing_logged(_: &str) -> Option<ToldRetry> {
     None
 }
 
@@ -229,6 +254,7 @@ impl Runtime for ByAcp {
             policies: self.laned.held.policies(),
             skills: None,
             handshake: handshake(&words(self.laned.known.args)),
+            model_list: Some(ModelList::Session),
             ..native
         }
     }

@@ -29,7 +29,8 @@ mod tests;
 use crate::launch::{self, Start, with_system_prompt};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider, template};
 use contract::card::{
-    Can, CardEvidence, Dollars, Handshake, Mcp, PolicyRow, Reports, Retries, SystemPrompt, Told,
+    Can, CardEvidence, Dollars, Handshake, Mcp, ModelList, PolicyRow, Reports, Retries,
+    SystemPrompt, Told,
 };
 use contract::plan::{Lane, StdinMode, TurnEnd};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -49,7 +50,11 @@ impl Runtime for Acp {
             requires: Vec::new(),
             lanes: vec![Lane::Acp],
             models: Vec::new(),
+            models_source: "each agent names its models when a session opens: \
+                 `ostler runtimes NAME --models` asks it".to_owned(),
+            default_model: None,
             context_window: None,
+            model_list: Some(ModelList::Session),
             reports: Reports {
                 tokens: true,
                 usage: Told::ByAgent,
@@ -81,8 +86,12 @@ impl Runtime for Acp {
             skills: None,
             login: None,
             handshake: None,
-            use_when: "the agent speaks ACP on its standard input and output".to_owned(),
-            dont_use_when: "the agent has a runtime of its own here that tells more".to_owned(),
+            use_when: "the agent speaks ACP on its standard input and output\n\
+             you want its permission questions answered by Ostler, or messages and interrupts during the run\n\
+             the agent is known by one of the names that end in -acp: then nothing has to be configured".to_owned(),
+            dont_use_when: "the agent has a runtime of its own here that tells more\n\
+             tokens and dollars must be known: ACP has a place for them, and many agents leave it empty\n\
+             the success of a turn must be certain: some agents end a turn after an error of their model as if it went well".to_owned(),
             config_schema: [
                 ("binary", json!({ "type": "string", "description": "a name on PATH, or a path" })),
                 ("args", json!({ "type": "array", "items": { "type": "string" } })),

@@ -221,12 +221,7 @@ impl Ear<'_> {
     /// Whether this is a call of one of Ostler's own tools: only of one that came by the relay in this
     /// run, because a title may begin like it, for example with the name of a file.
     fn is_relayed(&self, call: &OpenCall) -> bool {
-        call.own_tool.as_deref().is_some_and(|text| {
-            let named = OWN_TOOLS.iter().filter_map(|own| text.strip_prefix(own));
-            let named = named.chain(text.strip_suffix(OWN_SERVER)).map(plain_tool);
-            let mut named = named.filter(|name| self.state.relayed.contains(name));
-            named.next().is_some()
-        })
+        call.own_names().any(|name| self.state.relayed.contains(&name))
     }
 
     /// Takes up an answer that names no reported call, or one that was given for always.
@@ -275,14 +270,27 @@ impl Ear<'_> {
     }
 }
 
+impl OpenCall {
+    /// The names of a tool of Ostler's own that this call may be of.
+    fn own_names(&self) -> impl Iterator<Item = String> {
+        let text = self.own_tool.as_deref().unwrap_or_default();
+        let named = OWN_TOOLS.iter().filter_map(move |own| text.strip_prefix(own));
+        named.chain(text.strip_suffix(OWN_SERVER)).map(plain_tool)
+    }
+}
+
 impl State {
-    /// Remembers that a tool of Ostler's own was called by the relay.
-    pub(super) fn note_relayed(&mut self, tool: &str) {
+    /// Remembers that a tool of Ostler's own was called by the relay. Gives the call that the agent
+    /// reported of it, if only one can be meant.
+    pub(super) fn note_relayed(&mut self, tool: &str) -> Option<String> {
         let tool = plain_tool(tool);
+        let mut calls = self.open.iter().filter(|call| call.own_names().any(|name| name == tool));
+        let call = calls.next().filter(|_| calls.next().is_none()).map(|call| call.id.clone());
         let room = self.relayed.len() < RELAYED_MAX && tool.len() <= NAME_BYTES_MAX;
         if room && !self.relayed.contains(&tool) {
             self.relayed.push(tool);
         }
+        call
     }
 }
 

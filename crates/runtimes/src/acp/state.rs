@@ -173,6 +173,9 @@ pub(super) struct State {
     /// The last text of this turn, when it reads like an error of the model's provider.
     pub confession: Option<String>,
     pub limited: bool,
+    /// What is left of the prompt of this turn for an agent that says it back.
+    #[serde(default)]
+    echo: String,
     pub context: Option<(u64, u64)>,
     /// The dollars of the session as last told.
     pub cost: Option<NanoUsd>,
@@ -286,6 +289,7 @@ impl State {
             failing: false,
             confession: None,
             limited: false,
+            echo: String::new(),
             context: None,
             cost: None,
             told_in_turn: Tokens::default(),
@@ -330,6 +334,11 @@ impl State {
     pub(super) fn is_opening(&self) -> bool {
         let opening = [Ours::Initialize, Ours::New, Ours::Load, Ours::Echo, Ours::Setting];
         matches!(self.waiting, Some((_, ours)) if opening.contains(&ours))
+    }
+
+    /// Whether a request of ours has this id and waits for its reply.
+    pub(super) fn awaits(&self, id: &Value) -> bool {
+        number(id).is_some_and(|id| self.waiting.is_some_and(|(waiting, _)| waiting == id))
     }
 
     /// Takes the request that this id answers.
@@ -441,6 +450,30 @@ impl State {
             self.answer.clear();
         }
         block
+    }
+
+    /// Remembers a prompt, or its beginning, to know it when the agent says it back.
+    pub(super) fn expect_echo(&mut self, prompt: &str) {
+        self.echo.clear();
+        append(&mut self.echo, prompt.trim(), limits::TEXT_BYTES_MAX);
+    }
+
+    /// Whether a text of the user's side is the prompt of this turn, or the next part of it.
+    pub(super) fn is_echo(&mut self, text: &str) -> bool {
+        let part = text.trim();
+        if self.echo.is_empty() || part.is_empty() {
+            return false;
+        }
+        if let Some(rest) = self.echo.strip_prefix(part) {
+            self.echo = rest.trim_start().to_owned();
+            return true;
+        }
+        // Of a longer prompt only the beginning is remembered.
+        let is_whole = part.starts_with(&self.echo);
+        if is_whole {
+            self.echo.clear();
+        }
+        is_whole && part.len() >= limits::TEXT_BYTES_MAX
     }
 
     pub(super) fn keep_answer(&mut self, text: &str) {

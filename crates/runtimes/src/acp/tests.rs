@@ -46,8 +46,15 @@ pub(super) fn spec() -> Spec {
 }
 
 fn hear(dialect: &mut dyn Dialect, line: &str) -> Out {
+    let mut out = heard(dialect, Stream::Stdout, line);
+    // Nearly every line shows progress; one test is about which.
+    out.signals.retain(|signal| *signal != Signal::Progress);
+    out
+}
+
+fn heard(dialect: &mut dyn Dialect, stream: Stream, line: &str) -> Out {
     let mut out = Out::default();
-    let (stream, bytes, cut) = (Stream::Stdout, line.as_bytes(), false);
+    let (bytes, cut) = (line.as_bytes(), false);
     dialect.hear(&Frame { stream, line: 1, bytes, cut }, &mut out);
     out
 }
@@ -610,11 +617,7 @@ fn an_answer_of_several_hundred_kilobytes_is_ordinary() {
 fn every_stop_reason_has_its_outcome() {
     let rows = [
         (json!({ "stopReason": "end_turn" }), StopReason::EndTurn, None),
-        (
-            json!({ "stopReason": "max_tokens" }),
-            StopReason::MaxTokens,
-            Some(Code::EndedWithoutResult),
-        ),
+        (json!({ "stopReason": "max_tokens" }), StopReason::MaxTokens, Some(Code::AnswerCut)),
         (json!({ "stopReason": "max_turn_requests" }), StopReason::MaxTurns, Some(Code::MaxTurns)),
         (json!({ "stopReason": "refusal" }), StopReason::Refusal, Some(Code::ModelRefusal)),
         (json!({ "stopReason": "cancelled" }), StopReason::Cancelled, Some(Code::Cancelled)),
@@ -684,6 +687,72 @@ fn an_unknown_notification_that_tells_of_a_limit_counts_as_one() {
         );
         assert_eq!(out.signals.contains(&Signal::LimitLifted), limits, "{line}");
     }
+}
+
+#[test]
+fn only_what_the_protocol_knows_is_progress() {
+    let chunk = json!({ "type": "text", "text": "x" });
+    let rows = [
+        (update(json!({ "sessionUpdate": "agent_message_chunk", "content": chunk })), true),
+        (update(json!({ "sessionUpdate": "a_kind_of_tomorrow" })), true),
+        (json!({ "jsonrpc": "2.0", "id": 9, "method": "fs/read_text_file", "params": {} }), true),
+        (json!({ "jsonrpc": "2.0", "method": "_session/alive", "params": {} }), false),
+        (json!({ "jsonrpc": "2.0", "method": "_session/retrying", "params": "HTTP 429" }), false),
+        (update(json!({ "sessionUpdate": "retrying", "reason": "HTTP 429" })), false),
+        (json!({ "progress": 3 }), false),
+        (json!({ "jsonrpc": "2.0", "id": 77, "result": {} }), false),
+    ];
+    for (line, progress) in rows {
+        let out = heard(&mut *in_turn(), Stream::Stdout, &line.to_string());
+        assert_eq!(out.signals.contains(&Signal::Progress), progress, "{line}");
+    }
+    assert_eq!(heard(&mut *in_turn(), Stream::Stdout, "not JSON").signals, []);
+    assert_eq!(heard(&mut *in_turn(), Stream::Stderr, "thinking hard").signals, []);
+}
+
+#[test]
+fn retries_in_a_log_count_as_a_limit() {
+    let opencode = "timestamp=2026-11-19T22:43:08.612Z level=ERROR run=9ee9a506 \
+        message=\"stream error\" providerID=scripted modelID=fake-model session.id=ses_x small=false \
+        agent=build mode=primary error.error=\"AI_APICallError: You exceeded your current quota, please \
+        check your plan and billing details.\"";
+    let hermes = "2026-11-19 22:49:37 [WARNING] agent.conversation_loop: Retrying API call in 600s \
+        (attempt 1/3) thread=acp-agent_0:1 provider=custom base_url=http://127.0.0.1:1/v1 \
+        model=fake-model policy=default error=Error code: 429 - {'error': {'message': 'You exceeded your \
+        current quota', 'code': 'insufficient_quota'}}";
+    let rows = [
+        (opencode, Some((Code::ProviderQuota, true, None))),
+        (hermes, Some((Code::ProviderQuota, false, Some(600_000)))),
+        ("WARN 429: rate limit reached, attempt 2 of 10", Some((Code::RateLimited, false, None))),
+        ("the docs of the API tell of its rate limit", None),
+        ("retrying: the connection was reset", None),
+    ];
+    for (line, expected) in rows {
+        let mut dialect = in_turn();
+        let out = heard(&mut *dialect, Stream::Stderr, line);
+        let limited = out.signals.iter().find_map(|signal| match signal {
+            Signal::Limited(told) => Some((told.code, told.terminal, told.wait_ms)),
+            _ => None,
+        });
+        assert_eq!(limited, expected, "{line}");
+        assert_eq!(bodies(&out)[0]["kind"], "log", "{line}");
+    }
+}
+
+#[test]
+fn the_prompt_said_back_is_no_event() {
+    let piece = |text: &str| {
+        let content = json!({ "type": "text", "text": text });
+        update(json!({ "sessionUpdate": "user_message_chunk", "content": content }))
+    };
+    let shown = |texts: &[&str]| -> usize {
+        let mut dialect = in_turn();
+        texts.iter().map(|text| told(&mut *dialect, &piece(text)).drafts.len()).sum()
+    };
+    assert_eq!(shown(&["mend it"]), 0);
+    assert_eq!(shown(&["mend ", "it\n"]), 0);
+    assert_eq!(shown(&["mend it", "mend it"]), 1, "it is said back once");
+    assert_eq!(shown(&["break it"]), 1);
 }
 
 #[test]

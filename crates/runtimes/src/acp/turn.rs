@@ -121,6 +121,7 @@ impl Ear<'_> {
         state.confession = None;
         // An interrupt that came too late is not for this turn.
         state.interrupting = false;
+        state.expect_echo(&prompt);
         let prompt = json!([{ "type": "text", "text": prompt }]);
         let params = json!({ "sessionId": state.session, "prompt": prompt });
         let request = state.request(Ours::Prompt, "session/prompt", &params);
@@ -144,7 +145,7 @@ impl Ear<'_> {
         }
         match reply.stop_reason.as_deref() {
             Some("end_turn") => self.ended_well(counted),
-            Some("max_tokens") => self.cut_short(StopReason::MaxTokens, Code::EndedWithoutResult),
+            Some("max_tokens") => self.cut_short(StopReason::MaxTokens, Code::AnswerCut),
             Some("max_turn_requests") => self.cut_short(StopReason::MaxTurns, Code::MaxTurns),
             Some("refusal") => self.cut_short(StopReason::Refusal, Code::ModelRefusal),
             Some("cancelled") => self.cancelled(),

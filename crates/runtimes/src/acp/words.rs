@@ -24,6 +24,32 @@ const PHRASES: &[(&str, Code)] = &[
     ("prompt as too long", Code::ContextOverflow),
 ];
 
+/// Words with which a line tells that the provider limits the rate.
+const LIMIT_WORDS: [&str; 4] = ["rate_limit", "rate limit", "http 429", "too many requests"];
+/// Words of a line that tells how much of a limit is left.
+const NOTICE_WORDS: [&str; 3] = ["used_percent", "remaining", "\"allowed\""];
+/// Words of a line about a request that is sent again.
+const RETRY_WORDS: [&str; 4] = ["retry", "retries", "attempt", "backoff"];
+/// The longest line that is read for them: a longer one may quote a conversation.
+const LIMIT_NOTICE_BYTES_MAX: usize = 2048;
+
+/// Whether a line that the protocol does not have tells that the provider limits the rate. A notice of
+/// how much is left names the limit too, and is none.
+pub(super) fn tells_limit(line: &str) -> bool {
+    let Some(line) = Some(line).filter(|line| line.len() <= LIMIT_NOTICE_BYTES_MAX) else {
+        return false;
+    };
+    let lower = line.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    says(&LIMIT_WORDS) && !says(&NOTICE_WORDS)
+}
+
+/// Whether a line of a log tells that a request is sent again because the provider limits the rate.
+pub(super) fn tells_retry(line: &str) -> bool {
+    let lower = line.to_lowercase();
+    tells_limit(line) && RETRY_WORDS.iter().any(|word| lower.contains(word))
+}
+
 /// What a refusal means; `None` of the words and the code alike is the agent's own failure.
 pub(super) fn code(refusal: &Refusal) -> Code {
     let number = refusal.code.unwrap_or_default();

@@ -161,7 +161,7 @@ impl State {
     fn trouble(&mut self, code: Code, ear: &mut Ear<'_>) {
         // A limit of tokens after a part of the answer is one of the answer and not of the context.
         let cut = std::mem::take(&mut self.speaking) && trouble::is_limit_of_tokens(ear.line);
-        let code = if cut { Code::EndedWithoutResult } else { code };
+        let code = if cut { Code::AnswerCut } else { code };
         self.explaining = true;
         ear.error(code, ear.line);
         self.trouble = Some((code, preview(ear.line)));

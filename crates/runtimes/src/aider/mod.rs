@@ -75,10 +75,20 @@ const PRODUCT: Product = Product {
     retries: Retries::Bounded,
     closing: "a message that is closed by its line of tokens, nothing wrong after it, and \
                     `Completed --message-file` in its log; exit 0 alone is none",
-    use_when: "any model that LiteLLM knows can make the change in one step, in a git \
-                    repository, without tools",
-    dont_use_when: "the agent must run commands or continue a conversation, or the \
-                    workspace is not a git repository",
+    models: "any model that LiteLLM knows, named by `model` or AIDER_MODEL; `aider --list-models` \
+         tells their names, and its default depends on the keys that are set",
+    use_when: &[
+        "any model that LiteLLM knows can make the change in one step, in a git repository, \
+         without tools",
+        "the files to change are known and few, and its map of the repository is enough context",
+        "a weak or small model has to do: it needs no calls of tools",
+    ],
+    dont_use_when: &[
+        "the agent must run commands or continue a conversation, or the workspace is not a git \
+         repository",
+        "you want to be asked before each change, or tools by MCP",
+        "exact tokens matter: it prints rounded figures",
+    ],
 };
 
 /// It asks in a terminal or says yes to everything; there is nothing between.

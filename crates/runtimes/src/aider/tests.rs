@@ -116,11 +116,7 @@ fn only_a_closed_message_and_the_word_of_a_completed_exit_are_a_success() {
         (wrong, DONE, vec![(Some(Code::RateLimited), None)]),
         (&retried, DONE, vec![(None, Some("Done."))]),
         (&twice, DONE, vec![(None, Some("Done."))]),
-        (
-            "Half\nModel x has hit a token limit!\n",
-            DONE,
-            vec![(Some(Code::EndedWithoutResult), None)],
-        ),
+        ("Half\nModel x has hit a token limit!\n", DONE, vec![(Some(Code::AnswerCut), None)]),
         ("Model x has hit a token limit!\n", DONE, vec![(Some(Code::ContextOverflow), None)]),
         ("Done.\n", &broken_off, vec![(Some(Code::AgentFailed), None)]),
     ];

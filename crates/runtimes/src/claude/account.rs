@@ -41,7 +41,7 @@ impl Account for Usage {
             |window: &&QuotaWindow| window.exhausted && GENERAL.contains(&window.id.as_str());
         // What is full in two windows is free again when the later one resets.
         let resets_at = windows.iter().filter(full).filter_map(|window| window.resets_at).max();
-        let rate_limited = windows.iter().any(|window| full(&window));
+        let rate_limited = windows.iter().any(|window| full(&window)) && !has_extra(&answer[EXTRA]);
         let provider = "anthropic".to_owned();
         let quota = Quota { provider, account: None, windows, rate_limited, resets_at };
         (!quota.windows.is_empty()).then_some(quota)
@@ -68,6 +68,12 @@ fn window(name: &str, value: &Value) -> Option<QuotaWindow> {
 
 /// Bought on top of the windows: no window itself.
 const EXTRA: &str = "extra_usage";
+
+/// Whether requests go on beyond full windows, because more was bought and is not used up.
+fn has_extra(extra: &Value) -> bool {
+    let left = extra["utilization"].as_f64().is_none_or(|used| used < 100.0);
+    extra["is_enabled"] == true && left
+}
 
 #[cfg(test)]
 mod tests {
@@ -111,6 +117,19 @@ mod tests {
             json!({"five_hour": {"utilization": 1}, "seven_day_opus": {"utilization": 100}});
         let (windows, rate_limited, _) = read(&answer).unwrap();
         assert_eq!((windows.len(), rate_limited), (2, false));
+    }
+
+    #[test]
+    fn bought_usage_goes_on_beyond_a_full_window() {
+        for (extra, rate_limited) in [
+            (json!({"is_enabled": true, "utilization": 3.0}), false),
+            (json!({"is_enabled": true}), false),
+            (json!({"is_enabled": true, "utilization": 100.0}), true),
+            (json!({"is_enabled": false, "utilization": 3.0}), true),
+        ] {
+            let answer = json!({"five_hour": {"utilization": 100}, "extra_usage": extra});
+            assert_eq!(read(&answer).unwrap().1, rate_limited, "{extra}");
+        }
     }
 
     #[test]

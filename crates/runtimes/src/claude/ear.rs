@@ -109,6 +109,10 @@ impl Ear<'_> {
                 native_session: line.session_id.clone(),
                 resumed: self.state.resumes,
             }));
+            let billing = line.api_key_source.as_deref().and_then(result::billing);
+            if let Some(billing) = billing {
+                self.signal(Signal::Billing { billing });
+            }
         }
         self.accepts();
         if let Some(id) = line.session_id.clone() {
@@ -200,7 +204,7 @@ impl Ear<'_> {
     fn api_error(&mut self, line: &Line, parent: Option<&str>) {
         let said = line.text();
         let verdict = match line.error.as_ref().and_then(Value::as_str) {
-            Some("max_output_tokens") => Code::EndedWithoutResult,
+            Some("max_output_tokens") => Code::AnswerCut,
             _ if said.contains("safeguards") => Code::ModelRefusal,
             _ => result::of_provider(line, &said).unwrap_or(Code::UpstreamError),
         };
@@ -429,7 +433,10 @@ impl Ear<'_> {
 
     /// The end of a turn, and of the run unless a message waits.
     fn result(&mut self, line: Line) {
-        let spent = result::spent(&line, self.state.resumes, self.state.model.as_deref());
+        let (resumes, model) = (self.state.resumes, self.state.model.as_deref());
+        let told = self.state.dollars_told;
+        let spent = result::spent(&line, resumes, model, told);
+        self.state.dollars_told = result::dollars(&line).or(told);
         // An interrupted turn tells no figures; what its answers told stands until a result has some.
         let spent = match spent.is_empty() {
             true => self.state.spending.report(None),

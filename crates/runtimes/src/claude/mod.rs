@@ -95,10 +95,23 @@ const PRODUCT: Product = Product {
     retries: Retries::Bounded,
     closing: "a result line without error whose terminal reason is `completed`, after something \
               was said or done",
-    use_when: "you want Anthropic's models to read, change and test code, with \
-                    questions, messages and interrupts during the work",
-    dont_use_when: "the model is another vendor's, or the agent must not touch any file or \
-                    command",
+    models: "recorded with 2.1.325: the default is that of an account with an API key, and a login \
+         can have another; the aliases follow the newest of each family",
+    use_when: &[
+        "you want Anthropic's models to read, change and test code, with questions, messages and \
+         interrupts during the work",
+        "dollars and tokens must be known with each answer, so that a budget can stop the run in \
+         time",
+        "the account's quota must be seen before it is used up: it reports its windows",
+        "each change is to be asked about first: its own lane asks, and no bridge is needed",
+    ],
+    dont_use_when: &[
+        "the model is another vendor's, or the agent must not touch any file or command",
+        "a failed key must end the run at once: it retries a 401 for three minutes, unless \
+         `patienceSec` is shorter",
+        "you run as root without a sandbox and need allow-all: it refuses its flag there unless \
+         IS_SANDBOX is set",
+    ],
 };
 
 /// By ACP it is driven through a bridge, which is a program of its own.
@@ -120,6 +133,9 @@ impl Runtime for Claude {
     fn card(&self) -> Card {
         Card {
             models: models(),
+            default_model: Some("claude-opus-5-5".to_owned()),
+            // Told in `modelUsage` of its result.
+            context_window: Some(1_000_000),
             reports: Reports { dollars: Dollars::Trusted, quota: true, ..REPORTS_ANSWERS },
             can: Can {
                 resume: true,
@@ -144,7 +160,7 @@ impl Runtime for Claude {
                     "run `claude` and type /login; on macOS the keychain holds it, which is not \
                      looked into",
                 )
-                .billed_by(&["ANTHROPIC_API_KEY"]),
+                .billed_by(&["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]),
             ),
             env_modes: env_modes(),
             handshake: Some(Handshake {
@@ -298,6 +314,7 @@ fn models() -> Vec<Model> {
         ("opus", "the newest Opus"),
         ("sonnet", "the newest Sonnet"),
         ("haiku", "the newest Haiku"),
+        ("fable", "the newest Fable"),
         ("claude-opus-5-5", "Opus 5.5"),
     ]
     .map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() })

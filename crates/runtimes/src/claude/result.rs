@@ -7,7 +7,7 @@ use super::wire::{Line, ModelSpent, TurnSpent};
 use crate::provider;
 use contract::event::{StopReason, Usage};
 use contract::money::{Basis, CostSource};
-use contract::{Code, NanoUsd, Timestamp, Tokens};
+use contract::{Billing, Code, NanoUsd, Timestamp, Tokens};
 use serde_json::Value;
 
 /// The terminal reason of a turn that went to its end.
@@ -94,7 +94,7 @@ fn trouble(line: &Line, said: &str) -> Option<Code> {
         _ => {}
     }
     match line.api_error.as_deref() {
-        Some("max_output_tokens") => Some(Code::EndedWithoutResult),
+        Some("max_output_tokens") => Some(Code::AnswerCut),
         Some("connection_failed") => Some(Code::UpstreamError),
         _ => Some(of_provider(line, said).unwrap_or(match ended {
             Some("api_error") => Code::UpstreamError,
@@ -123,15 +123,42 @@ pub(super) fn at_second(seconds: f64) -> Option<Timestamp> {
     (ms.is_finite() && ms > 0.0 && ms < 1e15).then_some(Timestamp(ms as i64))
 }
 
+/// The dollars of the whole conversation, as the line tells them.
+pub(super) fn dollars(line: &Line) -> Option<NanoUsd> {
+    line.total_cost_usd.and_then(NanoUsd::from_usd)
+}
+
+/// How the account is paid for, by where the agent found its key: a login needs none.
+pub(super) fn billing(key_source: &str) -> Option<Billing> {
+    match key_source {
+        "none" | "oauth" => Some(Billing::Subscription),
+        "" => None,
+        _ => Some(Billing::Metered),
+    }
+}
+
 /// What the turn cost, model by model. The vendor's totals of a conversation that was taken up
 /// again hold what earlier processes spent, so what was added since the last result is preferred.
-pub(super) fn spent(line: &Line, resumes: bool, model: Option<&str>) -> Vec<Usage> {
+///
+/// Without figures by model, the turn's tokens and the growth of the total dollars count, for the
+/// model of the conversation. The first total of one that was taken up again holds earlier dollars.
+pub(super) fn spent(
+    line: &Line,
+    resumes: bool,
+    model: Option<&str>,
+    told: Option<NanoUsd>,
+) -> Vec<Usage> {
     let tier = line.usage.as_ref().and_then(|usage| usage.service_tier.clone());
     let (models, basis) = match (&line.model_usage_since_last_result, &line.model_usage) {
         (Some(models), _) => (models, Basis::Increment),
         (None, Some(models)) if !resumes => (models, Basis::RunTotal),
         (None, _) => {
-            let main = line.usage.as_ref().map(|usage| of_turn(usage, model));
+            let before = told.or((!resumes).then_some(NanoUsd(0)));
+            let paid = dollars(line).zip(before).map(|(now, before)| now.saturating_sub(before));
+            let paid = paid.filter(|paid| *paid >= NanoUsd(0));
+            let none = TurnSpent::default();
+            let turn = line.usage.as_ref().or(paid.map(|_| &none));
+            let main = turn.map(|turn| of_turn(turn, line.usage.is_some(), model, paid));
             return main.into_iter().filter(says_something).collect();
         }
     };
@@ -168,19 +195,29 @@ fn of_model(name: &str, spent: &ModelSpent, basis: Basis, tier: Option<String>) 
     }
 }
 
-/// The main model alone, without a price: all that an older version tells of one turn.
-fn of_turn(spent: &TurnSpent, model: Option<&str>) -> Usage {
+/// What a version without figures by model tells of one turn: tokens of the main model, and dollars
+/// of everything.
+fn of_turn(
+    spent: &TurnSpent,
+    has_tokens: bool,
+    model: Option<&str>,
+    paid: Option<NanoUsd>,
+) -> Usage {
+    let tokens = Tokens {
+        input_uncached: spent.input_tokens,
+        cache_read: spent.cache_read_input_tokens,
+        cache_write: spent.cache_creation_input_tokens,
+        output: spent.output_tokens,
+        reasoning: None,
+    };
     Usage {
         model: model.map(str::to_owned),
         provider: Some("anthropic".to_owned()),
-        tokens: Some(Tokens {
-            input_uncached: spent.input_tokens,
-            cache_read: spent.cache_read_input_tokens,
-            cache_write: spent.cache_creation_input_tokens,
-            output: spent.output_tokens,
-            reasoning: None,
-        }),
-        approximate: Some(true),
+        tokens: has_tokens.then_some(tokens),
+        reported_nanousd: paid,
+        effective_nanousd: paid,
+        cost_source: if paid.is_some() { CostSource::Runtime } else { CostSource::Unpriced },
+        approximate: paid.is_none().then_some(true),
         service_tier: spent.service_tier.clone(),
         ..Usage::default()
     }

@@ -4,7 +4,7 @@
 
 use super::spending::Spending;
 use crate::saved;
-use contract::{Fault, Timestamp, limits};
+use contract::{Fault, NanoUsd, Timestamp, limits};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -58,6 +58,9 @@ pub(super) struct State {
     /// What was spent since the agent last told its figures.
     #[serde(default)]
     pub spending: Spending,
+    /// The dollars of the whole conversation as a `result` last told them.
+    #[serde(default)]
+    pub dollars_told: Option<NanoUsd>,
 }
 
 /// A question of the agent that waits for its answer.
@@ -106,6 +109,7 @@ impl State {
             keeps_text: false,
             last_text: None,
             spending: Spending::default(),
+            dollars_told: None,
         }
     }
 

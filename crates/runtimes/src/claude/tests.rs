@@ -8,7 +8,7 @@ use contract::event::Body;
 use contract::money::{Basis, Budget};
 use contract::plan::{Adapter, EnvSource, ProjectContext};
 use contract::speech::Close;
-use contract::{NanoUsd, Signal, Tokens, Utterance};
+use contract::{Billing, NanoUsd, Signal, Tokens, Utterance};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -646,4 +646,66 @@ fn an_index_at_its_very_end_is_counted_on_from_without_a_panic() {
         event(start),
         event(json!({ "type": "content_block_start" })),
     ]);
+}
+
+/// The figures of results without `modelUsage`, one result a turn.
+fn spent_by_total(resumes: bool, results: &[Value]) -> Vec<(Option<String>, u64, Option<i64>)> {
+    let mut wanted = spec();
+    wanted.session = resumes.then(|| "s".to_owned());
+    let init = json!({"type": "system", "subtype": "init", "session_id": "s", "model": "opus",
+        "apiKeySource": "none"});
+    let mut lines = Vec::new();
+    for result in results {
+        lines.push(init.to_string().into_bytes());
+        lines.push(result.to_string().into_bytes());
+    }
+    let out = hear(&wanted, &lines);
+    let billing = Signal::Billing { billing: Billing::Subscription };
+    assert!(out.signals.contains(&billing), "a login has no key");
+    let mut spent = Vec::new();
+    for signal in &out.signals {
+        if let Signal::Spent(usage) = signal {
+            assert_eq!(usage.basis, Basis::RunTotal);
+            let tokens = usage.tokens.map_or(0, |tokens| tokens.total());
+            spent.push((usage.model.clone(), tokens, usage.effective_nanousd.map(|nano| nano.0)));
+        }
+    }
+    spent
+}
+
+#[test]
+fn total_dollars_count_where_there_are_none_by_model() {
+    let result = |dollars: Value| {
+        json!({"type": "result", "subtype": "success", "result": "done", "total_cost_usd": dollars,
+            "usage": {"input_tokens": 10, "output_tokens": 5}})
+    };
+    let opus = |tokens, nano| (Some("opus".to_owned()), tokens, nano);
+    let two = [result(json!(0.1)), result(json!(0.25))];
+    assert_eq!(
+        spent_by_total(false, &two),
+        [opus(15, Some(100_000_000)), opus(30, Some(250_000_000))],
+        "the total is that of the conversation, and each turn adds its growth"
+    );
+    assert_eq!(
+        spent_by_total(true, &two),
+        [opus(15, None), opus(30, None)],
+        "the first total of a resumed conversation holds what earlier runs spent"
+    );
+    assert_eq!(spent_by_total(false, &[result(Value::Null)]), [opus(15, None)]);
+    let dollars = json!({"type": "result", "subtype": "success", "result": "done",
+        "total_cost_usd": 0.1});
+    assert_eq!(spent_by_total(false, &[dollars]), [opus(0, Some(100_000_000))]);
+}
+
+#[test]
+fn the_source_of_the_key_tells_the_billing() {
+    for (source, billing) in [
+        ("none", Some(Billing::Subscription)),
+        ("oauth", Some(Billing::Subscription)),
+        ("ANTHROPIC_API_KEY", Some(Billing::Metered)),
+        ("apiKeyHelper", Some(Billing::Metered)),
+        ("", None),
+    ] {
+        assert_eq!(result::billing(source), billing, "{source}");
+    }
 }

@@ -42,6 +42,8 @@ pub(super) struct Line {
     // system
     pub model: Option<String>,
     pub tools: Option<Vec<Value>>,
+    #[serde(rename = "apiKeySource")]
+    pub api_key_source: Option<String>,
     pub cwd: Option<String>,
     pub attempt: Option<u64>,
     pub max_retries: Option<u64>,
@@ -77,6 +79,7 @@ pub(super) struct Line {
     pub api_error: Option<String>,
     pub api_error_status: Option<u64>,
     pub usage: Option<TurnSpent>,
+    pub total_cost_usd: Option<f64>,
     #[serde(rename = "modelUsage")]
     pub model_usage: Option<BTreeMap<String, ModelSpent>>,
     pub model_usage_since_last_result: Option<BTreeMap<String, ModelSpent>>,

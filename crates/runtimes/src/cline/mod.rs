@@ -40,10 +40,19 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Silent,
     closing: "a run_result line whose finishReason is completed",
-    use_when: "you have Cline set up with a provider and want its tokens reported",
-    dont_use_when: "the prompt is long (it goes on the command line, up to 96 KiB), no \
-                    process may stay behind after the run (it starts a daemon), or you \
-                    want to be asked before each step",
+    models: "it speaks to many providers, whose models are known to it alone; `--model` names one, \
+         and its default is that of its providers.json",
+    use_when: &[
+        "you have Cline set up with a provider and want its tokens reported",
+        "work that was begun in its editor extension's account is to go on without an editor",
+        "allow-all in a worktree is what you want: it works without questions",
+    ],
+    dont_use_when: &[
+        "the prompt is long (it goes on the command line, up to 96 KiB), no process may stay \
+         behind after the run (it starts a daemon), or you want to be asked before each step",
+        "a run must stop gently: it ignores SIGTERM and is killed",
+        "a conversation is to be resumed: its lines do not name it",
+    ],
 };
 
 /// Headless, it runs everything, and no flag is known that lets it only read.
@@ -60,8 +69,6 @@ pub struct Cline;
 impl Runtime for Cline {
     fn card(&self) -> Card {
         Card {
-            // It speaks to many providers, whose models are known to it alone.
-            models: Vec::new(),
             reports: Reports { dollars: Dollars::Shown, ..REPORTS_ANSWERS },
             can: Can {
                 // Its lines do not name the conversation by which it could be taken up again.

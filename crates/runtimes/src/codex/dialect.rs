@@ -12,7 +12,7 @@ use crate::denial::denied_because;
 use crate::{Dialect, Frame, Out, Stream, lenient};
 use contract::event::{self, Body, Log, PermissionOption, PermissionRequest, Raw};
 use contract::speech::{Close, Ending, Question};
-use contract::{Code, Draft, Signal, Timestamp, Utterance};
+use contract::{Billing, Code, Draft, Signal, Timestamp, Utterance};
 use serde_json::{Value, json};
 
 /// What we call ourselves by in the greeting: the version of this way of talking.
@@ -213,6 +213,16 @@ impl Ear<'_> {
                 self.counted(&total, &last, usage.model_context_window);
             }
             "account/rateLimits/updated" => self.quota(params.rate_limits.unwrap_or_default()),
+            "account/updated" => {
+                let billing = match params.auth_mode.as_deref() {
+                    Some("apikey" | "apiKey") => Some(Billing::Metered),
+                    Some(mode) if mode.starts_with("chatgpt") => Some(Billing::Subscription),
+                    Some(_) | None => None,
+                };
+                if let Some(billing) = billing {
+                    self.signal(Signal::Billing { billing });
+                }
+            }
             "error" => {
                 let trouble = params.error.unwrap_or_default();
                 let words = words::tries_again(trouble.message.as_deref().unwrap_or(""));

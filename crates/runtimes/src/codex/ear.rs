@@ -13,7 +13,7 @@ use contract::event::{
 };
 use contract::money::Basis;
 use contract::speech::{Ending, Limited};
-use contract::{Code, Draft, Signal, Timestamp, Tokens};
+use contract::{Billing, Code, Draft, Signal, Timestamp, Tokens};
 use serde_json::{Value, json};
 
 /// The level of a line that was not understood.
@@ -117,7 +117,7 @@ impl Ear<'_> {
     pub(super) fn failed(&mut self, trouble: &Trouble) {
         let code = words::code(&said(trouble), trouble.codex_error_info.as_ref());
         self.turn_ended(match code {
-            Code::EndedWithoutResult => StopReason::MaxTokens,
+            Code::AnswerCut => StopReason::MaxTokens,
             Code::ModelRefusal => StopReason::Refusal,
             _ => StopReason::Error,
         });
@@ -324,7 +324,12 @@ impl Ear<'_> {
     }
 
     pub(super) fn quota(&mut self, limits: RateLimits) {
-        let RateLimits { primary, secondary, rate_limit_reached_type } = limits;
+        let RateLimits { primary, secondary, rate_limit_reached_type, plan_type } = limits;
+        // An account with a key has no plan.
+        if let Some(plan) = plan_type.as_deref().filter(|plan| !plan.is_empty()) {
+            let billing = if plan == "free" { Billing::Free } else { Billing::Subscription };
+            self.signal(Signal::Billing { billing });
+        }
         let windows: Vec<_> = [("primary", primary), ("secondary", secondary)]
             .into_iter()
             .filter_map(|(id, window)| Some(quota_window(id, window?)))

@@ -13,6 +13,22 @@ mod state;
 mod wire;
 mod words;
 
+/// What it answers to `model/list`.
+fn models() -> Vec<Model> {
+    let rows = [
+        ("gpt-6.1-sol", "6.1 Sol"),
+        ("gpt-6.1-terra", "6.1 Terra"),
+        ("gpt-6-astra", "6 Astra"),
+        ("gpt-6-sol", "6 Sol"),
+        ("gpt-6-luna", "6 Luna"),
+        ("gpt-5.6-sol", "5.6 Sol"),
+        ("gpt-5.6-terra", "5.6 Terra"),
+        ("gpt-5.6-luna", "5.6 Luna"),
+        ("gpt-5.5", "5.5"),
+    ];
+    rows.map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() }).into()
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +38,8 @@ use crate::card::{CAN, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, provider};
 use contract::card::{
-    Can, CardEvidence, EnvFile, Handshake, Login, Mcp, Model, PolicyRow, Reports, Retries, Skills,
-    SystemPrompt,
+    Can, CardEvidence, EnvFile, Handshake, Login, Mcp, Model, ModelList, PolicyRow, Reports,
+    Retries, Skills, SystemPrompt,
 };
 use contract::plan::{Lane, StdinMode};
 use contract::{Card, Code, Fault, LaunchPlan, Policy};
@@ -45,9 +61,20 @@ const PRODUCT: Product = Product {
     env: &["CODEX_HOME", "CODEX_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
     retries: Retries::Unbounded,
     closing: "turn/completed with status completed",
-    use_when: "the task is code, and you want messages, interrupts or permission \
-                    questions",
-    dont_use_when: "dollars must come from the agent itself: it reports only tokens",
+    models: "0.166.0 answers `model/list` with these, and calls gpt-6.1-sol its default; `model` in its \
+         config.toml can name another; the context window is the one that it told for gpt-5.5",
+    use_when: &[
+        "the task is code, and you want messages, interrupts or permission questions",
+        "you have a ChatGPT subscription or an OpenAI key",
+        "commands of the agent should run in a sandbox of its own vendor under deny, ask and \
+         allow-reads",
+    ],
+    dont_use_when: &[
+        "dollars must come from the agent itself: it reports only tokens",
+        "the model server may be unreachable: it waits for the network without limit, so that \
+         only a clock ends the run",
+        "the model is not one of OpenAI and speaks no Responses API",
+    ],
 };
 
 /// By ACP it is driven through a bridge, which is a program of its own.
@@ -71,7 +98,8 @@ pub struct Codex;
 impl Runtime for Codex {
     fn card(&self) -> Card {
         Card {
-            models: vec![Model { id: "gpt-5.5".to_owned(), label: "GPT-5.5".to_owned() }],
+            models: models(),
+            default_model: Some("gpt-6.1-sol".to_owned()),
             context_window: Some(258_400),
             reports: Reports { quota: true, ..REPORTS_ANSWERS },
             can: Can {
@@ -108,6 +136,10 @@ impl Runtime for Codex {
                 .to_string(),
                 answer: "/result".to_owned(),
                 session: None,
+            }),
+            // Its answer has `data`, each with an `id`.
+            model_list: Some(ModelList::Request {
+                say: json!({ "id": 1, "method": "model/list", "params": {} }).to_string(),
             }),
             config_schema: [(
                 "binary",

@@ -8,7 +8,7 @@ use contract::event::Body;
 use contract::money::Basis;
 use contract::plan::{Adapter, EnvSource, ProjectContext};
 use contract::speech::{Close, Ending};
-use contract::{Signal, Timestamp, Tokens, Utterance};
+use contract::{Billing, Signal, Timestamp, Tokens, Utterance};
 use proptest::prelude::*;
 use serde_json::Value;
 use std::path::PathBuf;
@@ -573,4 +573,27 @@ fn skills_go_to_the_home_of_the_account_that_runs() {
     );
     let homeless = into(&|spec| spec.caller_env.clear()).unwrap_err();
     assert_eq!(homeless.code, Code::InvalidConfig);
+}
+
+#[test]
+fn plan_and_login_tell_the_billing() {
+    let plan = |plan: Value| {
+        note("account/rateLimits/updated", json!({ "rateLimits": { "planType": plan } }))
+    };
+    let login = |mode: Value| note("account/updated", json!({ "authMode": mode }));
+    for (line, billing) in [
+        (plan(json!("pro")), Some(Billing::Subscription)),
+        (plan(json!("free")), Some(Billing::Free)),
+        (plan(Value::Null), None),
+        (login(json!("chatgpt")), Some(Billing::Subscription)),
+        (login(json!("apikey")), Some(Billing::Metered)),
+        (login(Value::Null), None),
+    ] {
+        let out = told(&mut *in_turn(), &line);
+        let found = out.signals.iter().find_map(|signal| match signal {
+            Signal::Billing { billing } => Some(*billing),
+            _ => None,
+        });
+        assert_eq!(found, billing, "{line}");
+    }
 }

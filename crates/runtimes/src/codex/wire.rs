@@ -37,6 +37,7 @@ pub(super) struct Params {
     pub turn: Option<Turn>,
     pub token_usage: Option<TokenUsage>,
     pub rate_limits: Option<RateLimits>,
+    pub auth_mode: Option<String>,
     pub request_id: Option<Value>,
     pub command: Option<String>,
     pub cwd: Option<String>,
@@ -212,6 +213,7 @@ pub(super) struct RateLimits {
     pub primary: Option<Window>,
     pub secondary: Option<Window>,
     pub rate_limit_reached_type: Option<String>,
+    pub plan_type: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -14,7 +14,7 @@ const PHRASES: &[(&str, Code)] = &[
     ("insufficient credits", Code::Billing),
     ("at capacity", Code::Overloaded),
     ("high demand", Code::Overloaded),
-    ("reason: max_output_tokens", Code::EndedWithoutResult),
+    ("reason: max_output_tokens", Code::AnswerCut),
     ("reason: content_filter", Code::ModelRefusal),
     ("model is not supported", Code::ModelNotFound),
 ];

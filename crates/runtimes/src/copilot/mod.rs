@@ -19,7 +19,7 @@ use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Can, CardEvidence, Login, Mcp, Reports, Retries, Told};
 use contract::plan::StdinMode;
-use contract::{Card, Code, Fault, LaunchPlan, Policy};
+use contract::{Billing, Card, Code, Fault, LaunchPlan, Policy};
 use dialect::State;
 use serde_json::json;
 
@@ -53,9 +53,20 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Bounded,
     closing: "a result line with exit 0 after an answer and no abort; exit 0 alone is none",
-    use_when: "you have a GitHub account, or the work is about repositories there",
-    dont_use_when: "tokens or dollars must be known: headless it tells neither, so no budget \
-                    in them holds; or you want to be asked before each step",
+    models: "which models there are depends on the subscription, or on COPILOT_MODEL for a provider \
+         of one's own; it lists none, and a run names the one that answered",
+    use_when: &[
+        "you have a GitHub account, or the work is about repositories there",
+        "its subscription is to pay for the work: it reports premium requests, not tokens",
+        "the run is to be steered, with tokens known: `lane: acp` takes messages and reports them",
+    ],
+    dont_use_when: &[
+        "tokens or dollars must be known: headless it tells neither, so no budget in them holds; \
+         or you want to be asked before each step",
+        "a run that is killed must be resumed: headless its conversation is named in its last \
+         line alone",
+        "a rejected permission must not end the turn: by ACP it ends the turn there",
+    ],
 };
 
 /// By ACP. When its model's provider refuses, it says so in plain text and ends the turn well.
@@ -98,8 +109,6 @@ pub struct Copilot;
 impl Runtime for Copilot {
     fn card(&self) -> Card {
         Card {
-            // Which models there are depends on the subscription or on the provider of one's own.
-            models: Vec::new(),
             reports: Reports {
                 tokens: false,
                 usage: Told::Never,
@@ -107,11 +116,15 @@ impl Runtime for Copilot {
                 ..REPORTS
             },
             can: Can { resume: true, compaction: true, mcp: Mcp::Http, ..CAN },
-            login: Some(Login::seen_by(
+            login: Some(
+                Login::seen_by(
                 &["COPILOT_GITHUB_TOKEN", "GH_TOKEN", "GITHUB_TOKEN", "COPILOT_PROVIDER_BASE_URL"],
                 &["${COPILOT_HOME:-~/.copilot}/config.json"],
                 "run `copilot login`, or name a provider of your own by COPILOT_PROVIDER_BASE_URL",
-            )),
+            )
+                .billed_by(&["COPILOT_PROVIDER_BASE_URL"])
+                .paid_by(Billing::Subscription),
+            ),
             ..PRODUCT.card(POLICIES.rows())
         }
     }

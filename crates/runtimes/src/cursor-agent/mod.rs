@@ -17,7 +17,7 @@ use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
 use contract::card::{Can, Login, Model, Retries};
 use contract::plan::StdinMode;
-use contract::{Card, Code, Fault, LaunchPlan};
+use contract::{Billing, Card, Code, Fault, LaunchPlan};
 use dialect::State;
 
 /// Headless, with every line as JSON. A directory that nobody trusted before is refused without
@@ -38,9 +38,20 @@ const PRODUCT: Product = Product {
     retries: Retries::Silent,
     closing: "a result line of subtype success that is no error, after something was said \
                     or done",
-    use_when: "you have a Cursor account",
-    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                    offer it tools of your own",
+    models: "documented: `auto` is there for every account, and which others there are depends on the \
+         subscription; no version of it was recorded",
+    use_when: &[
+        "you have a Cursor account",
+        "its `auto` choice of models is what you want",
+        "tokens are to be reported at the end of a turn without a key of your own",
+    ],
+    dont_use_when: &[
+        "you want to be asked before each step, to speak during the run, or to offer it tools of \
+         your own",
+        "the behaviour must be proven: it follows the documentation, and was not tested with the \
+         program",
+        "dollars must be known: it reports none",
+    ],
 };
 
 const POLICIES: Policies = Policies {
@@ -65,12 +76,17 @@ impl Runtime for CursorAgent {
     fn card(&self) -> Card {
         Card {
             models: vec![Model { id: "auto".to_owned(), label: "chosen by Cursor".to_owned() }],
+            default_model: Some("auto".to_owned()),
             can: Can { resume: true, api: false, ..CAN },
-            login: Some(Login::seen_by(
-                &["CURSOR_API_KEY"],
-                &["~/.config/cursor/auth.json"],
-                "run `cursor-agent login`",
-            )),
+            login: Some(
+                Login::seen_by(
+                    &["CURSOR_API_KEY"],
+                    &["~/.config/cursor/auth.json"],
+                    "run `cursor-agent login`",
+                )
+                // A key of Cursor's belongs to the same plan as the login.
+                .paid_by(Billing::Subscription),
+            ),
             ..PRODUCT.card(POLICIES.rows())
         }
     }

@@ -22,7 +22,10 @@ impl Runtime for Demo {
             requires: Vec::new(),
             lanes: vec![Lane::Process],
             models: vec![Model { id: "demo".to_owned(), label: "No model at all".to_owned() }],
+            models_source: "built in: it plays a story and calls no model".to_owned(),
+            default_model: Some("demo".to_owned()),
             context_window: None,
+            model_list: None,
             reports: Reports {
                 tokens: true,
                 usage: Told::PerAnswer,
@@ -50,9 +53,14 @@ impl Runtime for Demo {
             skills: None,
             login: None,
             handshake: None,
-            use_when: "nothing is installed yet, or you want to see a whole run without a key"
+            use_when: "nothing is installed yet, or you want to see a whole run without a key\n\
+             you want to try tasks, approvals, budgets and worktrees without spending anything\n\
+             a script or a client of the API is tested: each run does the same"
                 .to_owned(),
-            dont_use_when: "you want real work done: it has no model".to_owned(),
+            dont_use_when: "you want real work done: it has no model\n\
+             a permission policy is to be tried: it asks only what its story asks\n\
+             the time or the cost of an agent is to be measured"
+                .to_owned(),
             config_schema: BTreeMap::new(),
         }
     }

@@ -7,6 +7,36 @@ mod tools;
 mod trouble;
 mod wire;
 
+/// The current ones of those that its ACP session named.
+fn models() -> Vec<Model> {
+    let rows = [
+        ("claude-fable-5.1", "Fable 5.1"),
+        ("claude-fable-5", "Fable 5"),
+        ("claude-opus-5", "Opus 5"),
+        ("claude-opus-5-fast", "Opus 5 Fast Mode"),
+        ("claude-opus-4-8", "Opus 4.8"),
+        ("claude-sonnet-5", "Sonnet 5"),
+        ("claude-sonnet-4-6", "Sonnet 4.6"),
+        ("claude-haiku-4-5-20251001", "Haiku 4.5"),
+        ("gpt-6-astra", "GPT-6 Astra"),
+        ("gpt-5.6-sol", "GPT-5.6 Sol"),
+        ("gpt-5.6-terra", "GPT-5.6 Terra"),
+        ("gpt-5.6-luna", "GPT-5.6 Luna"),
+        ("gpt-5.5", "GPT-5.5"),
+        ("gpt-5.5-pro", "GPT-5.5 Pro"),
+        ("gpt-5.4", "GPT-5.4"),
+        ("gpt-5.4-mini", "GPT-5.4 Mini"),
+        ("gemini-3.1-pro-preview", "Gemini 3.1 Pro"),
+        ("gemini-3.8-flash", "Gemini 3.8 Flash"),
+        ("inkling", "Inkling (Droid Core)"),
+        ("glm-5.3", "GLM-5.3 (Droid Core)"),
+        ("kimi-k3", "Kimi K3 (Droid Core)"),
+        ("deepseek-v4-pro", "DeepSeek V4 Pro (Droid Core)"),
+        ("grok-4.6", "Grok 4.6"),
+    ];
+    rows.map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() }).into()
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +46,7 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, CardEvidence, Login, Retries, Skills, SystemPrompt};
+use contract::card::{Can, CardEvidence, Login, Model, Retries, Skills, SystemPrompt};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
@@ -38,9 +68,20 @@ const PRODUCT: Product = Product {
     // Some are bounded, others went on for four minutes; nothing is printed of any.
     retries: Retries::Silent,
     closing: "a completion line; exit 0 is none, it comes after SIGTERM too",
-    use_when: "you have a Factory account, or set up models of your own there",
-    dont_use_when: "you want to see dollars, to be asked before each step, to speak during \
-                    the run, or tools by MCP",
+    models: "recorded with 0.215.0: the current ones among those that its ACP session named; models of \
+         one's own are `custom:NAME`, and the default is that of its settings",
+    use_when: &[
+        "you have a Factory account, or set up models of your own there",
+        "models of several vendors are to be used under one account",
+        "the run is to be steered: `lane: acp` takes messages, interrupts and questions",
+    ],
+    dont_use_when: &[
+        "you want to see dollars, to be asked before each step, to speak during the run, or tools \
+         by MCP",
+        "runs must end quickly: its process stays about six seconds after its answer",
+        "a failure must be told early: it prints nothing of a retry, some of which went on for \
+         four minutes",
+    ],
 };
 
 /// By ACP.
@@ -75,8 +116,7 @@ pub struct Droid;
 impl Runtime for Droid {
     fn card(&self) -> Card {
         Card {
-            // `droid exec --help` tells which are there; models of one's own are `custom:NAME`.
-            models: Vec::new(),
+            models: models(),
             can: Can { resume: true, system_prompt: Some(SystemPrompt::File), ..CAN },
             skills: Some(Skills::HomeLinks { dir: "~/.factory/skills".to_owned() }),
             login: Some(Login::seen_by(

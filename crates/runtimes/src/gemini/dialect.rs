@@ -11,8 +11,10 @@ use crate::headless::{
     tool_use,
 };
 use crate::lenient::Lenient;
+use crate::reset;
 use contract::event::{Body, Quota, QuotaWindow, Session, StopReason, ToolStatus, Usage};
 use contract::money::Basis;
+use contract::reset::Reset;
 use contract::speech::Close;
 use contract::{Code, Signal, Tokens};
 use serde::{Deserialize, Serialize};
@@ -252,8 +254,19 @@ impl State {
         let code = trouble::of(line).unwrap_or(Code::UpstreamError);
         let retries = line.starts_with("Attempt ");
         // What is used up for the day is not tried again; the words that say so may be cut off,
-        // because the provider's message goes on in the lines below.
+        // because the provider's message goes on in the lines below. One that is tried again may name
+        // its reset all the same: the longer of the two waits counts.
         let passes = retries && code == Code::ProviderQuota;
+        let reset = reset::read(line).filter(|_| passes);
+        let stated_ms = reset.as_ref().and_then(|reset| match reset {
+            Reset::After { ms } => Some(*ms),
+            Reset::At(_) | Reset::Clock(_) => None,
+        });
+        let wait_ms = wait_ms.max(stated_ms);
+        if let Some(reset) = reset {
+            ear.signal(Signal::Resets(reset));
+            self.quota(code, ear);
+        }
         let code = if passes { Code::RateLimited } else { code };
         ear.error(code, line);
         self.quota(code, ear);
@@ -270,7 +283,7 @@ impl State {
         }
     }
 
-    /// Says once that nothing is left; when there will be is never told.
+    /// Says once that nothing is left. When there will be is told by a signal, where it is told.
     fn quota(&mut self, code: Code, ear: &mut Ear<'_>) {
         if code != Code::ProviderQuota || std::mem::replace(&mut self.quota_told, true) {
             return;

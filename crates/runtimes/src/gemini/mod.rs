@@ -17,9 +17,11 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, CardEvidence, EnvMode, Login, Model, Reports, Retries, Skills, Told};
+use contract::card::{
+    BillingFile, Can, CardEvidence, EnvMode, Login, Model, Reports, Retries, Skills, Told,
+};
 use contract::plan::StdinMode;
-use contract::{Card, Code, Fault, LaunchPlan};
+use contract::{Billing, Card, Code, Fault, LaunchPlan};
 use dialect::State;
 
 /// Headless, an unknown folder is refused unless this says that it is meant.
@@ -50,9 +52,19 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Bounded,
     closing: "a result line of status success; exit 0 alone is none",
-    use_when: "the task needs a long context, or you have a Google account",
-    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                    see dollars",
+    models: "recorded with 0.61.0: `auto` and what its ACP session named; the aliases follow the \
+         newest of each family; the context window is that of its Pro models",
+    use_when: &[
+        "the task needs a long context, or you have a Google account",
+        "many small runs are to be cheap: its smallest models start in two seconds",
+        "tools are to be asked about by ACP: `lane: acp` can keep ask",
+    ],
+    dont_use_when: &[
+        "you want to be asked before each step, to speak during the run, or to see dollars",
+        "a rate limit must be known early: it retries for five minutes and tells it on stderr \
+         alone",
+        "a conversation must be resumed by ACP: loading a session failed every time it was tried",
+    ],
 };
 
 /// By ACP.
@@ -98,6 +110,7 @@ impl Runtime for Gemini {
     fn card(&self) -> Card {
         Card {
             models: models(),
+            default_model: Some("auto".to_owned()),
             context_window: Some(1_048_576),
             reports: Reports { quota: true, answers: Told::PerAnswer, ..REPORTS },
             can: Can { resume: true, ..CAN },
@@ -108,14 +121,15 @@ impl Runtime for Gemini {
                 "GOOGLE_GENAI_USE_VERTEXAI",
                 &["CLOUDSDK_CONFIG", "GOOGLE_CLOUD_QUOTA_PROJECT"],
             )],
-            login: Some(
-                Login::seen_by(
+            login: Some(Login {
+                billing_file: Some(kinds_of_login()),
+                ..Login::seen_by(
                     &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
                     &["~/.gemini/oauth_creds.json"],
                     "run `gemini` and choose how to log in, or set GEMINI_API_KEY",
                 )
-                .billed_by(&["GEMINI_API_KEY"]),
-            ),
+                .billed_by(&["GEMINI_API_KEY"])
+            }),
             ..PRODUCT.card(POLICIES.rows())
         }
     }
@@ -168,6 +182,24 @@ fn models() -> Vec<Model> {
         ("gemini-3.8-flash", "Gemini 3.8 Flash"),
         ("gemini-3.5-flash-lite", "Gemini 3.5 Flash-Lite"),
         ("gemini-3.1-pro-preview", "Gemini 3.1 Pro (preview)"),
+        ("gemini-2.5-pro", "Gemini 2.5 Pro"),
     ];
     rows.map(|(id, label)| Model { id: id.to_owned(), label: label.to_owned() }).into()
+}
+
+/// The setting that names the kind of login. A login with a Google account has a free tier or a
+/// subscription, and nothing is billed by use.
+fn kinds_of_login() -> BillingFile {
+    let kinds = [
+        ("oauth-personal", Billing::Free),
+        ("login-with-google", Billing::Free),
+        ("gemini-api-key", Billing::Metered),
+        ("vertex-ai", Billing::Metered),
+        ("cloud-shell", Billing::Metered),
+    ];
+    BillingFile {
+        path: "~/.gemini/settings.json".to_owned(),
+        pointers: launch::words(&["/security/auth/selectedType", "/selectedAuthType"]),
+        kinds: kinds.map(|(kind, billing)| (kind.to_owned(), billing)).into(),
+    }
 }

@@ -18,6 +18,8 @@ use serde_json::Value;
 pub(crate) const UNRECOGNISED: &str = "unrecognised";
 /// The level of a line that was understood and comes too late or twice.
 pub(crate) const REPEATED: &str = "repeated";
+/// The level of an agent's own log, which is shown to those who look for it.
+pub(crate) const DEBUG: &str = "debug";
 /// The level of what the agent tells in passing.
 pub(crate) const INFO: &str = "info";
 /// The level of what somebody should look at.

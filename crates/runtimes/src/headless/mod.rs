@@ -14,7 +14,7 @@ mod turns;
 mod tests;
 
 pub(crate) use calls::{Calls, Came, is_id};
-pub(crate) use ear::{Ear, INFO, REPEATED, Read, UNRECOGNISED, WARNING};
+pub(crate) use ear::{DEBUG, Ear, INFO, REPEATED, Read, UNRECOGNISED, WARNING};
 pub(crate) use text::{Answer, bounded, preview};
 pub(crate) use tools::{About, change, kept, part, short, todos, tool_use};
 pub(crate) use turns::{Trouble, Turns};

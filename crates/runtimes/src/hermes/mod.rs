@@ -42,16 +42,26 @@ const PRODUCT: Product = Product {
     retries: Retries::Silent,
     closing: "a report on stderr that the task was completed and did not fail, beside an \
                     answer on stdout; exit 0 with an answer alone is none",
-    use_when: "you want its own memory, skills and choice of providers, for a task \
-                    that may do everything",
-    dont_use_when: "you want to watch its steps, be asked first, continue a conversation, \
-                    or give a prompt above 96 KiB",
+    models: "it speaks to many providers: models are those of its config.yaml; its ACP session names \
+         them, and its default is `model` there",
+    use_when: &[
+        "you want its own memory, skills and choice of providers, for a task that may do \
+         everything",
+        "an estimate of the dollars at the end is enough",
+        "steps are to be seen: `lane: acp` shows them, and takes messages",
+    ],
+    dont_use_when: &[
+        "you want to watch its steps, be asked first, continue a conversation, or give a prompt \
+         above 96 KiB",
+        "the start must be quick: it needs 12 to 20 seconds for the shortest task",
+        "it must not reach the network before the first word: it asks for lists of models",
+    ],
 };
 
 /// By ACP, which is a program of its own in the same package. It asks about an edit under an id that
 /// is not the call's, and of this version never tells that the call ended.
 pub(crate) const BY_ACP: Laned = Laned {
-    aside: Aside { asks_as: Some("edit-approval-"), ..Aside::NONE },
+    aside: Aside { asks_as: Some("edit-approval-"), stderr: trouble::retry, ..Aside::NONE },
     ..Laned::new(
         PRODUCT.id,
         cards::row(

@@ -4,7 +4,7 @@
 //! agent states by `complete` or `failed`; what comes after it is still heard.
 
 use super::cost::{self, Reading};
-use super::state::{CALL_ID_BYTES_MAX, Call, State};
+use super::state::{CALL_ID_BYTES_MAX, Call, SESSION_ID_BYTES_MAX, State};
 use super::wire::{
     CallId, Comment, Complete, Event, Failed, Hello, Line, Progress, Remaining, Said, ToolCall,
     Turn,
@@ -24,7 +24,6 @@ const REPEATED: &str = "repeated";
 const WARNING: &str = "warning";
 
 /// A conversation in the process protocol.
-#[derive(Default)]
 pub(super) struct JsonLines {
     state: State,
 }
@@ -227,6 +226,8 @@ impl Ear<'_> {
         let (reason, details) = (text_of(failed.reason), text_of(failed.details));
         let code = match reason.trim().to_ascii_lowercase().replace([' ', '-'], "_").as_str() {
             "budget_exceeded" => Code::BudgetExceeded,
+            // Without a conversation to resume there is none that could be unknown.
+            "native_session_unknown" if self.state.resumes => Code::NativeSessionUnknown,
             _ => Code::AgentFailed,
         };
         let said: Vec<_> = [reason, details].into_iter().filter(|part| !part.is_empty()).collect();
@@ -239,6 +240,9 @@ impl Ear<'_> {
             hint: None,
             detail: detail.clone(),
         }));
+        if code == Code::NativeSessionUnknown {
+            self.signal(Signal::SessionUnknown);
+        }
         self.signal(Signal::Ended(Ending { code: Some(code), text: None, output: None, detail }));
     }
 
@@ -247,7 +251,27 @@ impl Ear<'_> {
         let accepts = |word: &str| accepts.iter().any(|accepted| accepted == word);
         let (message, interrupt) = (accepts("message"), accepts("interrupt"));
         (self.state.accepts_message, self.state.accepts_interrupt) = (message, interrupt);
+        self.state.accepts_resume = accepts("resume");
         self.signal(Signal::Accepts { message, interrupt });
+        self.name_session();
+    }
+
+    /// The conversation that the agent named can be resumed, when its hello says so. Hello and name may
+    /// come in either order.
+    fn name_session(&mut self) {
+        if let Some(id) = self.state.session.clone().filter(|_| self.state.accepts_resume) {
+            self.signal(Signal::Session { id });
+        }
+    }
+
+    fn session(&mut self, session: event::Session) {
+        let named = session.native_session.clone();
+        let named = named.filter(|id| !id.is_empty() && id.len() <= SESSION_ID_BYTES_MAX);
+        self.draft(Body::Session(session));
+        if named.is_some() {
+            self.state.session = named;
+            self.name_session();
+        }
     }
 
     fn event(&mut self, event: Event) {
@@ -278,7 +302,7 @@ impl Ear<'_> {
                 self.draft(Body::ToolResult(result));
                 self.signal(Signal::ToolClosed { tool_call_id, denied });
             }
-            Event::Session(session) => self.draft(Body::Session(session)),
+            Event::Session(session) => self.session(session),
             Event::Turn(turn) => self.turn(turn),
             Event::UserText(text) => self.draft(Body::UserText(text)),
             Event::Plan(plan) => self.draft(Body::Plan(plan)),

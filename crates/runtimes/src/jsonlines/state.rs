@@ -17,6 +17,8 @@ const ANSWERED_MAX: usize = 256;
 
 /// A call's id longer than this cannot be kept and is not taken.
 pub(super) const CALL_ID_BYTES_MAX: usize = 256;
+/// A conversation with a longer name cannot be resumed.
+pub(super) const SESSION_ID_BYTES_MAX: usize = 1_024;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct State {
@@ -24,6 +26,14 @@ pub(super) struct State {
     /// What the agent's last hello accepts.
     pub accepts_message: bool,
     pub accepts_interrupt: bool,
+    #[serde(default)]
+    pub accepts_resume: bool,
+    /// The agent's own name for its conversation.
+    #[serde(default)]
+    pub session: Option<String>,
+    /// The agent was given an earlier conversation to resume.
+    #[serde(default)]
+    pub resumes: bool,
     /// The number of the last turn.
     pub turns: u32,
     /// A complete or failed line was heard.
@@ -61,6 +71,9 @@ impl Default for State {
             version: VERSION,
             accepts_message: false,
             accepts_interrupt: false,
+            accepts_resume: false,
+            session: None,
+            resumes: false,
             turns: 0,
             ended: false,
             lines: 0,
@@ -73,6 +86,10 @@ impl Default for State {
 }
 
 impl State {
+    pub(super) fn opened(resumes: bool) -> Self {
+        Self { resumes, ..Self::default() }
+    }
+
     pub(super) fn load(bytes: &[u8]) -> Result<Self, Fault> {
         saved::load(bytes, VERSION)
     }

@@ -431,3 +431,43 @@ fn saved_counts_at_their_very_end_are_counted_on_from_without_a_panic() {
     let last = row(out.drafts.last().unwrap());
     assert!(last.contains("was not understood"), "{last}");
 }
+
+#[test]
+fn conversation_can_be_resumed_when_hello_says_so() {
+    let hello = r#"{"type":"hello","accepts":["resume"]}"#;
+    let names =
+        r#"{"type":"event","event":{"kind":"session","native_session":"c-1","resumed":false}}"#;
+    let nothing = r#"{"type":"event","event":{"kind":"session","resumed":false}}"#;
+    let long = names.replace("c-1", &"c".repeat(2_000));
+    let unknown = r#"{"type":"failed","reason":"native_session_unknown"}"#;
+    let signals = |dialect: &mut dyn Dialect, lines: &[&str]| {
+        let mut out = Out::default();
+        for (index, line) in lines.iter().enumerate() {
+            dialect.hear(&frame(line.as_bytes(), index), &mut out);
+        }
+        let named = out.signals.iter().filter_map(|signal| match signal {
+            Signal::Session { id } => Some(id.clone()),
+            Signal::SessionUnknown => Some("unknown".to_owned()),
+            _ => None,
+        });
+        named.collect::<Vec<_>>()
+    };
+    for (resumes, lines, expected) in [
+        (false, vec![hello, names], vec!["c-1"]),
+        (false, vec![names, hello], vec!["c-1"]),
+        (false, vec![names], vec![]),
+        (false, vec![hello, nothing], vec![]),
+        (false, vec![hello, &long], vec![]),
+        (true, vec![hello, unknown], vec!["unknown"]),
+        // Without a conversation to resume it is a failure like any other.
+        (false, vec![hello, unknown], vec![]),
+    ] {
+        let mut dialect = super::opened(resumes);
+        assert_eq!(signals(&mut *dialect, &lines), expected, "{resumes} {lines:?}");
+    }
+    // What was heard before a host died counts after it.
+    let mut dialect = super::opened(true);
+    assert_eq!(signals(&mut *dialect, &[names]), [""; 0]);
+    let mut dialect = restore(&dialect.save()).unwrap();
+    assert_eq!(signals(&mut *dialect, &[hello, unknown]), ["c-1", "unknown"]);
+}

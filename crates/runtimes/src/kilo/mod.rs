@@ -45,19 +45,30 @@ const PRODUCT: Product = Product {
     ],
     retries: family::RETRIES,
     closing: family::CLOSING,
-    use_when: "you have a Kilo account, or want its modes",
-    dont_use_when: "a start of more than ten seconds is too slow, or you want to be asked \
-                    before each step or to speak during the run",
+    models: "it speaks to many providers and its own gateway: which models there are depends on its \
+         kilo.json and its login; `kilo models` tells them",
+    use_when: &[
+        "you have a Kilo account, or want its modes",
+        "one account is to reach the models of many providers, with its dollars",
+        "the configuration of OpenCode is known: it is made from it, with the same events",
+    ],
+    dont_use_when: &[
+        "a start of more than ten seconds is too slow, or you want to be asked before each step \
+         or to speak during the run",
+        "a used-up quota must end the run by itself: it keeps the provider's wait",
+        "there is no account and no provider set up: it has no models of its own without one",
+    ],
 };
 
 /// By ACP, where it asks because of rules.
 pub(crate) const BY_ACP: Laned = Laned {
     env: asking_rules,
+    aside: family::ASIDE,
     ..Laned::new(
         PRODUCT.id,
         cards::row(
             ("kilo-acp", "Kilo"),
-            (PRODUCT.binary, &["acp"]),
+            (PRODUCT.binary, &family::ACP),
             PRODUCT.install,
             CardEvidence::Recorded,
         ),

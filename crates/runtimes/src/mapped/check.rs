@@ -50,6 +50,7 @@ pub fn mistakes(mapping: &Mapping) -> Vec<Mistake> {
 /// went wrong on our side, which no line of an agent can know.
 const CODES: &[Code] = &[
     Code::AgentFailed,
+    Code::AnswerCut,
     Code::AuthFailed,
     Code::AuthRequired,
     Code::BadWorkspace,

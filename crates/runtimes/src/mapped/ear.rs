@@ -34,7 +34,9 @@ impl Rules<'_, '_> {
         if rule.session_unknown {
             self.session_unknown();
         }
-        if rule.turn || !self.book.turn_by_rule && !rule.ignore {
+        // A turn that began after it would take back that the conversation is not known.
+        let begins = !self.book.turn_by_rule && !rule.ignore && !rule.session_unknown;
+        if rule.turn || begins {
             self.start();
         }
         for (kind, text) in [(Kind::Text, &rule.text), (Kind::Thinking, &rule.thinking)] {

@@ -105,7 +105,11 @@ impl Runtime for Mapped {
             requires: self.binary.as_deref().map(requirement).into_iter().collect(),
             lanes: vec![Lane::Native],
             models: Vec::new(),
+            models_source: "the program decides; the mapping says where it names its model"
+                .to_owned(),
+            default_model: None,
             context_window: None,
+            model_list: None,
             reports: Reports {
                 tokens: any(|rule| rule.usage.is_some()),
                 usage: if any(|rule| rule.usage.is_some()) { Told::ByAgent } else { Told::Never },

@@ -198,6 +198,8 @@ fn a_conversation_is_unknown_only_when_one_was_asked_for() {
         let out = hear(&mut *mapped.dialect(&spec), Stream::Stdout, &lines);
         let found = out.signals.iter().filter(|signal| **signal == Signal::SessionUnknown);
         assert_eq!(found.count(), unknown);
+        let begins = out.signals.contains(&Signal::TurnStarted);
+        assert!(unknown == 0 || !begins, "the run would not begin afresh: {:?}", out.signals);
         assert_eq!(out.drafts[0].body.kind(), kinds);
     }
 }

@@ -52,10 +52,19 @@ const PRODUCT: Product = Product {
     retries: Retries::Silent,
     closing: "the one document at its end, of a run that stopped by itself and was not \
                     aborted",
-    use_when: "you have OpenClaw set up and want its agent, its memory and its dollars in \
-                    the same books",
-    dont_use_when: "you want to see what it does while it does it, or its memory and persona: \
-                    a run has a workspace of its own, and those are in the user's",
+    models: "models and their names are in its own openclaw.json; `--model PROVIDER/NAME` names one",
+    use_when: &[
+        "you have OpenClaw set up and want its agent, its memory and its dollars in the same \
+         books",
+        "the answer matters and not the way to it: one document at its end has all of it",
+        "a conversation is to be resumed in the same workspace",
+    ],
+    dont_use_when: &[
+        "you want to see what it does while it does it, or its memory and persona: a run has a \
+         workspace of its own, and those are in the user's",
+        "the start must be quick: a short run takes 13 to 28 seconds",
+        "you want to be asked before each step, or tools by MCP",
+    ],
 };
 
 /// What its tools may do is in its own configuration, and no flag changes it.
@@ -77,7 +86,6 @@ impl Runtime for Openclaw {
     fn card(&self) -> Card {
         Card {
             // It speaks to the providers of its own configuration.
-            models: Vec::new(),
             reports: Reports { dollars: Dollars::Trusted, activity: false, ..REPORTS },
             can: Can { resume: true, compaction: true, ..CAN },
             login: Some(Login::seen_by(

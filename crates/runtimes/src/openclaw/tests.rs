@@ -112,10 +112,7 @@ fn only_a_run_that_stopped_by_itself_and_was_not_aborted_is_a_success() {
     let rows = [
         (document(|_| {}), None),
         (document(|run| run["meta"]["aborted"] = true.into()), Some(Code::Cancelled)),
-        (
-            document(|run| run["meta"]["stopReason"] = "length".into()),
-            Some(Code::EndedWithoutResult),
-        ),
+        (document(|run| run["meta"]["stopReason"] = "length".into()), Some(Code::AnswerCut)),
         (document(|run| run["meta"]["stopReason"] = "refusal".into()), Some(Code::ModelRefusal)),
         (document(|run| run["meta"]["stopReason"] = Value::Null), Some(Code::EndedWithoutResult)),
         (

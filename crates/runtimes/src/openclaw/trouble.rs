@@ -38,7 +38,7 @@ pub(super) fn of(error: &Value) -> (Code, String) {
 pub(super) fn of_end(reason: Option<&str>) -> (StopReason, Option<Code>) {
     match reason {
         Some("stop" | "end_turn") => (StopReason::EndTurn, None),
-        Some("length" | "max_tokens") => (StopReason::MaxTokens, Some(Code::EndedWithoutResult)),
+        Some("length" | "max_tokens") => (StopReason::MaxTokens, Some(Code::AnswerCut)),
         Some("refusal" | "content_filter") => (StopReason::Refusal, Some(Code::ModelRefusal)),
         Some("aborted") => (StopReason::Cancelled, Some(Code::Cancelled)),
         Some("error") => (StopReason::Error, Some(Code::UpstreamError)),

@@ -4,15 +4,15 @@
 //! nothing. Calls are told when they are over.
 
 use super::wire::{self, Line, StepFinish, Tool};
-use super::{tools, trouble};
+use super::{logged, tools, trouble};
 use crate::Spec;
 use crate::headless::{
-    Calls, Ear, Listener, REPEATED, Read, Trouble, Turns, UNRECOGNISED, bounded, preview,
+    Calls, DEBUG, Ear, Listener, REPEATED, Read, Trouble, Turns, UNRECOGNISED, bounded, preview,
 };
 use contract::event::{self, Body, StopReason, ToolStatus, Usage};
 use contract::limits::TEXT_BYTES_MAX;
 use contract::money::{Basis, CostSource};
-use contract::speech::Close;
+use contract::speech::{Close, Limited};
 use contract::{Code, NanoUsd, Signal, Tokens};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -40,6 +40,9 @@ pub(crate) struct Steps {
     /// A call of this step was not permitted. Where no other step follows, that was the end.
     denied: Option<String>,
     parts: VecDeque<String>,
+    /// The log told that the provider limits the rate, and no line came since.
+    #[serde(default)]
+    limited: bool,
 }
 
 impl Listener for Steps {
@@ -48,10 +51,17 @@ impl Listener for Steps {
     fn hear(&mut self, ear: &mut Ear<'_>) {
         match ear.read() {
             Read::Blank => {}
+            Read::Aside if logged::is_entry(ear.line) => self.logged(ear),
             Read::Aside | Read::Stray => {
                 ear.stray(trouble::SESSION_UNKNOWN, self.resumes.is_some());
             }
-            Read::Line(line) => self.line(line, ear),
+            Read::Line(line) => {
+                // The first line of an answer comes when the provider begins to answer.
+                if std::mem::take(&mut self.limited) {
+                    ear.signal(Signal::LimitLifted);
+                }
+                self.line(line, ear);
+            }
         }
     }
 
@@ -105,6 +115,18 @@ impl Steps {
                 self.introduce(error.session, ear);
                 self.error(&error.error, ear);
             }
+        }
+    }
+
+    /// An entry of the log: a retry, or an error that stdout tells as well.
+    fn logged(&mut self, ear: &mut Ear<'_>) {
+        ear.keep(Some(DEBUG));
+        let Some(retry) = logged::retry(ear.line) else { return };
+        ear.error(retry.code, &retry.said);
+        if retry.is_limit() {
+            self.limited = true;
+            let (code, wait_ms, terminal) = (retry.code, retry.wait_ms, retry.is_terminal());
+            ear.signal(Signal::Limited(Limited { code, terminal, wait_ms, resets_at: None }));
         }
     }
 
@@ -186,7 +208,7 @@ impl Steps {
             Some("tool-calls") => return,
             Some("stop") if self.step_worked => return,
             Some("stop") if did => (StopReason::EndTurn, None),
-            Some("length") => (StopReason::MaxTokens, Some(Code::EndedWithoutResult)),
+            Some("length") => (StopReason::MaxTokens, Some(Code::AnswerCut)),
             Some("content-filter") => (StopReason::Refusal, Some(Code::ModelRefusal)),
             Some(_) | None => (StopReason::Error, Some(Code::EndedWithoutResult)),
         };

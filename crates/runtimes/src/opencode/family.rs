@@ -3,12 +3,15 @@
 //! project's configuration are never written. Policies are rules of an agent that is made up for the
 //! run, because the rules of an agent come after all others, and the last rule that fits decides.
 
-use crate::acp::lane;
+use super::logged;
+use crate::acp::lane::{self, Aside, ToldRetry};
 use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Spec, skills};
-use contract::card::{Can, Dollars, Login, Mcp, Reports, Retries, Skills, SystemPrompt};
+use contract::card::{
+    Can, Dollars, Login, Mcp, ModelColumn, ModelList, Reports, Retries, Skills, SystemPrompt,
+};
 use contract::plan::StdinMode;
 use contract::{Card, Fault, LaunchPlan, Policy};
 use serde_json::{Map, Value, json};
@@ -26,8 +29,14 @@ pub(crate) struct Family {
     pub system_file: &'static str,
 }
 
-/// Headless, with thoughts, which are left out unless asked for.
-const HEADLESS: [&str; 4] = ["run", "--format", "json", "--thinking"];
+/// Headless, with thoughts, which are left out unless asked for, and with the errors of the log,
+/// because retries are told nowhere else.
+const HEADLESS: [&str; 7] =
+    ["run", "--format", "json", "--thinking", "--print-logs", "--log-level", "ERROR"];
+/// By ACP, with the same errors.
+pub(crate) const ACP: [&str; 4] = ["acp", "--print-logs", "--log-level", "ERROR"];
+/// What a member tells beside the protocol: the same log.
+pub(crate) const ASIDE: Aside = Aside { stderr: retry_told, ..Aside::NONE };
 /// Agents that are made up for a run, one for each policy that has rules.
 const DENIES: &str = "ostler-deny";
 const READS: &str = "ostler-allow-reads";
@@ -58,7 +67,8 @@ pub(crate) const POLICIES: Policies = Policies {
     ),
 };
 
-/// A wait that a provider asks for is kept, an hour too, without a word on either stream.
+/// A wait that a provider asks for is kept, an hour too, without a word on stdout; only the log on
+/// stderr tells the error before it.
 pub(crate) const RETRIES: Retries = Retries::Silent;
 pub(crate) const CLOSING: &str =
     "a step that finished with stop, without an error after it; exit 0 is none";
@@ -66,8 +76,10 @@ pub(crate) const CLOSING: &str =
 /// The card of a member.
 pub(crate) fn card(product: &Product, login: Login) -> Card {
     let mut card = Card {
-        // It speaks to many providers; its command `models` tells which are there.
-        models: Vec::new(),
+        model_list: Some(ModelList::Command {
+            args: launch::words(&["models"]),
+            column: ModelColumn::Line,
+        }),
         reports: Reports { dollars: Dollars::Trusted, ..REPORTS_ANSWERS },
         can: Can { resume: true, system_prompt: Some(SystemPrompt::File), mcp: Mcp::Http, ..CAN },
         skills: Some(Skills::Setting { key: "skills.paths".to_owned() }),
@@ -147,6 +159,14 @@ impl Family {
         }
         (!config.is_empty()).then_some(Value::Object(config))
     }
+}
+
+/// A retry that the log tells.
+fn retry_told(line: &str) -> Option<ToldRetry> {
+    let retry = logged::retry(line)?;
+    let (is_limit, terminal) = (retry.is_limit(), retry.is_terminal());
+    let logged::Retry { code, said, wait_ms } = retry;
+    Some(ToldRetry { code, said, wait_ms, is_limit, terminal })
 }
 
 /// Our own server. The token stays in the environment, where the agent finds it by its name.

@@ -1,10 +1,12 @@
 //! OpenCode, driven headless: the prompt on stdin, JSON lines on stdout, one process for one prompt.
-//! `wire` mirrors the lines, `dialect` hears them, `tools` knows its tools and `trouble` its errors;
+//! `wire` mirrors the lines, `dialect` hears them, `logged` reads its log on stderr, `tools` knows its
+//! tools and `trouble` its errors;
 //! `family` starts it and those made from it, which share the dialect. `NOTES.md` says where each
 //! fact was found.
 
 mod dialect;
 pub(crate) mod family;
+mod logged;
 mod tools;
 mod trouble;
 mod wire;
@@ -61,19 +63,31 @@ const PRODUCT: Product = Product {
     ],
     retries: family::RETRIES,
     closing: family::CLOSING,
-    use_when: "you want any provider's model with an open agent, and its dollars",
-    dont_use_when: "you want to be asked before each step, to speak during the run, or to \
-                    see text and commands while they come",
+    models: "it speaks to many providers: which models there are depends on its opencode.json and its \
+         logins; `opencode models` tells them, and its default is the last one used",
+    use_when: &[
+        "you want any provider's model with an open agent, and its dollars",
+        "the tools of Ostler are to be offered over MCP by HTTP",
+        "a conversation is to be resumed, or steered by ACP: `lane: acp` takes messages, \
+         interrupts and questions",
+    ],
+    dont_use_when: &[
+        "you want to be asked before each step, to speak during the run, or to see text and \
+         commands while they come",
+        "a used-up quota must end the run by itself: it keeps the provider's wait, an hour too",
+        "answers of megabytes are expected: its output can be cut at its exit",
+    ],
 };
 
 /// By ACP, where it asks because of rules.
 pub(crate) const BY_ACP: Laned = Laned {
     env: asking_rules,
+    aside: family::ASIDE,
     ..Laned::new(
         PRODUCT.id,
         cards::row(
             ("opencode-acp", PRODUCT.label),
-            (PRODUCT.binary, &["acp"]),
+            (PRODUCT.binary, &family::ACP),
             PRODUCT.install,
             CardEvidence::Recorded,
         ),

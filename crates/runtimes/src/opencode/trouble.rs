@@ -13,7 +13,7 @@ const NAMES: &[(&str, Code)] = &[
     ("ContentFilterError", Code::ModelRefusal),
     ("ProviderAuthError", Code::AuthRequired),
     ("ProviderModelNotFoundError", Code::ModelNotFound),
-    ("MessageOutputLengthError", Code::EndedWithoutResult),
+    ("MessageOutputLengthError", Code::AnswerCut),
     ("MessageAbortedError", Code::Cancelled),
 ];
 

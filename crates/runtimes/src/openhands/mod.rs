@@ -45,10 +45,20 @@ const PRODUCT: Product = Product {
     retries: Retries::Silent,
     closing: "the words `Agent finished`, without an error of the conversation before \
                     them, and then the conversation's id; exit 0 alone is none",
-    use_when: "the model is one that LiteLLM knows, and the agent may do everything \
-                    in the workspace",
-    dont_use_when: "you need tokens or dollars counted or want to be asked first, or the \
-                    prompt must not show in the process list",
+    models: "any model that LiteLLM knows, named by `model` or LLM_MODEL; it lists none and has no \
+         default of its own",
+    use_when: &[
+        "the model is one that LiteLLM knows, and the agent may do everything in the workspace",
+        "one key and one address of a model server are all that is configured: it reads both from \
+         variables",
+        "its steps are to be seen as they come, with the output of its commands",
+    ],
+    dont_use_when: &[
+        "you need tokens or dollars counted or want to be asked first, or the prompt must not \
+         show in the process list",
+        "a refused key must be told by the exit status: it exits with 0",
+        "the model may say nothing: it asks it again and again",
+    ],
 };
 
 /// Headless, it approves everything itself, and there is no switch against that.

@@ -222,7 +222,7 @@ impl State {
         let Last { stop, raw_stop, error, text } = self.last.take().unwrap_or_default();
         let (stop, code) = match stop.as_deref() {
             Some("stop") if text.is_some() || self.worked => (StopReason::EndTurn, None),
-            Some("length") => (StopReason::MaxTokens, Some(Code::EndedWithoutResult)),
+            Some("length") => (StopReason::MaxTokens, Some(Code::AnswerCut)),
             Some("aborted") => (StopReason::Cancelled, Some(Code::Cancelled)),
             Some("error") => {
                 let refused = raw_stop.as_deref() == Some("content_filter");

@@ -15,7 +15,9 @@ use crate::card::Cell::{By, Not};
 use crate::card::{CAN, Policies, Product, REPORTS_ANSWERS};
 use crate::launch::{self, Start};
 use crate::{Dialect, ExitEvidence, Runtime, Spec, headless};
-use contract::card::{Can, Dollars, Login, Reports, Retries, Seen, Skills, SystemPrompt};
+use contract::card::{
+    Can, Dollars, Login, ModelColumn, ModelList, Reports, Retries, Seen, Skills, SystemPrompt,
+};
 use contract::plan::StdinMode;
 use contract::{Card, Code, Fault, LaunchPlan};
 use dialect::State;
@@ -48,8 +50,18 @@ const PRODUCT: Product = Product {
     ],
     retries: Retries::Bounded,
     closing: "agent_settled after a message that ended with stop; exit 0 is none",
-    use_when: "you want a small agent with any provider's model, and its dollars",
-    dont_use_when: "you want to be asked before each step, or tools by MCP",
+    models: "it speaks to many providers: which models there are depends on its models.json and on \
+         the keys that are set; `pi --list-models` tells them",
+    use_when: &[
+        "you want a small agent with any provider's model, and its dollars",
+        "the start must be quick: the first line comes after half a second",
+        "restrictions by tools are enough: a policy is a choice of its tools",
+    ],
+    dont_use_when: &[
+        "you want to be asked before each step, or tools by MCP",
+        "you want to interrupt a turn or to send messages during the run",
+        "the project's own permission rules must hold: it has none",
+    ],
 };
 
 /// It has no questions, so a policy is a choice of tools.
@@ -69,8 +81,10 @@ pub struct Pi;
 impl Runtime for Pi {
     fn card(&self) -> Card {
         Card {
-            // It speaks to many providers; `pi --list-models` tells which are there.
-            models: Vec::new(),
+            model_list: Some(ModelList::Command {
+                args: launch::words(&["--list-models"]),
+                column: ModelColumn::ProviderModel,
+            }),
             reports: Reports { dollars: Dollars::Trusted, ..REPORTS_ANSWERS },
             can: Can { resume: true, system_prompt: Some(SystemPrompt::File), ..CAN },
             skills: Some(Skills::AddDir {

@@ -23,7 +23,11 @@ impl Runtime for Process {
             requires: Vec::new(),
             lanes: vec![Lane::Process],
             models: Vec::new(),
+            models_source: "the program decides; name its model with `model` and its price with `costModel`"
+                .to_owned(),
+            default_model: None,
             context_window: None,
+            model_list: None,
             reports: Reports {
                 tokens: true,
                 usage: Told::ByAgent,
@@ -32,7 +36,8 @@ impl Runtime for Process {
                 quota: false,
                 activity: true,
             },
-            // An agent may say hello and accept messages and interrupts; until it does, it cannot.
+            // An agent may say hello and accept messages, interrupts and to be resumed; until it does,
+            // it cannot.
             can: Can {
                 resume: false,
                 interrupt: false,
@@ -52,10 +57,12 @@ impl Runtime for Process {
             skills: None,
             login: None,
             handshake: None,
-            use_when: "the agent is a local program that prints JSON lines and reads them"
-                .to_owned(),
-            dont_use_when: "the agent runs on another machine, or speaks another protocol"
-                .to_owned(),
+            use_when: "the agent is a local program that prints JSON lines and reads them\n\
+             you write the agent: forty lines of any language are enough, and docs/protocols/agent.py is one\n\
+             the tools of Ostler are to be called by lines instead of MCP".to_owned(),
+            dont_use_when: "the agent runs on another machine, or speaks another protocol\n\
+             the program prints JSON lines of its own: describe them by `mapping` in an adapter of type cli\n\
+             the agent's own file changes must be governed by the policy: only relayed tools are".to_owned(),
             config_schema: [
                 ("binary", json!({ "type": "string", "description": "a name on PATH, or a path" })),
                 ("args", json!({ "type": "array", "items": { "type": "string" } })),
@@ -77,8 +84,8 @@ impl Runtime for Process {
         launch(spec, &self.card(), binary.to_owned(), Vec::new())
     }
 
-    fn dialect(&self, _: &Spec) -> Box<dyn Dialect> {
-        jsonlines::fresh()
+    fn dialect(&self, spec: &Spec) -> Box<dyn Dialect> {
+        jsonlines::opened(spec.session.is_some())
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {

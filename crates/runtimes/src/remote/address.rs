@@ -40,7 +40,7 @@ pub fn check(name: &str, remote: &Remote) -> Result<(), Fault> {
     }
     let in_the_clear = url.starts_with("http://") && !is_loopback(authority);
     match &remote.auth {
-        RemoteAuth::Bearer { token_env } if token_env.trim().is_empty() => refuse(
+        RemoteAuth::Bearer { token_env, .. } if token_env.trim().is_empty() => refuse(
             "auth.tokenEnv",
             "missing: type bearer needs it",
             "name the variable that holds the token",

@@ -36,6 +36,9 @@ struct State {
     fence: Option<u64>,
     /// The remote, or its courier, has named an end.
     over: bool,
+    /// The remote was given an earlier session to resume.
+    #[serde(default)]
+    resumes: bool,
 }
 
 /// The state with the conversation that it belongs to, as it is saved.
@@ -55,7 +58,13 @@ pub(super) struct Remotely {
 }
 
 impl Remotely {
-    pub(super) fn new(run: String, fence: Option<u64>, remote: Remote, opening: Value) -> Self {
+    pub(super) fn new(
+        run: String,
+        fence: Option<u64>,
+        remote: Remote,
+        opening: Value,
+        resumes: bool,
+    ) -> Self {
         let state = State {
             version: VERSION,
             run,
@@ -65,8 +74,9 @@ impl Remotely {
             said: 0,
             fence,
             over: false,
+            resumes,
         };
-        Self { state, opening: Some(opening), talk: jsonlines::fresh() }
+        Self { state, opening: Some(opening), talk: jsonlines::opened(resumes) }
     }
 
     pub(super) fn restore(bytes: &[u8]) -> Result<Self, Fault> {
@@ -124,6 +134,9 @@ impl Remotely {
                 self.state.over = true;
                 let code = line.code.as_deref().and_then(Code::from_word);
                 let code = Some(code.unwrap_or(Code::RemoteLost));
+                if code == Some(Code::NativeSessionUnknown) && self.state.resumes {
+                    out.signals.push(Signal::SessionUnknown);
+                }
                 let (text, output, detail) = (None, None, Some(message));
                 out.signals.push(Signal::Result(Ending { code, text, output, detail }));
             }
@@ -176,7 +189,9 @@ impl Remotely {
             return out.drafts.push(Draft { raw, ..note("the session was taken up again".into()) });
         }
         let native_session = Some(id.to_owned());
-        let body = Session { model, tools: None, cwd: None, native_session, resumed: false };
+        // A remote refuses what it cannot resume.
+        let resumed = self.state.resumes;
+        let body = Session { model, tools: None, cwd: None, native_session, resumed };
         out.drafts.push(Draft { raw, ..Draft::agent(Body::Session(body)) });
         if capabilities.unwrap_or_default().resume == Some(true) {
             out.signals.push(Signal::Session { id: id.to_owned() });

@@ -106,6 +106,7 @@ fn may_say(code: Code) -> bool {
         | Code::ProcessCrashed
         | Code::ProcessKilled
         | Code::EndedWithoutResult
+        | Code::AnswerCut
         | Code::OutputLimit
         | Code::ProtocolError
         | Code::ParseFailed
@@ -142,6 +143,7 @@ fn may_say(code: Code) -> bool {
         | Code::DiskFull
         | Code::PortInUse
         | Code::UnknownTool
-        | Code::NotFound => false,
+        | Code::NotFound
+        | Code::Unknown => false,
     }
 }

@@ -38,7 +38,10 @@ impl Runtime for ByHttp {
             requires: Vec::new(),
             lanes: vec![Lane::Http],
             models: Vec::new(),
+            models_source: "the remote decides; `model` is passed on to it".to_owned(),
+            default_model: None,
             context_window: None,
+            model_list: None,
             reports: Reports {
                 tokens: true,
                 usage: Told::ByAgent,
@@ -47,7 +50,8 @@ impl Runtime for ByHttp {
                 quota: false,
                 activity: true,
             },
-            // A remote may say hello and accept messages and interrupts; until it does, it cannot.
+            // A remote may say hello and accept messages and interrupts, and say that it can resume;
+            // until it does, it cannot.
             can: Can {
                 resume: false,
                 interrupt: false,
@@ -67,9 +71,14 @@ impl Runtime for ByHttp {
             skills: None,
             login: None,
             handshake: None,
-            use_when: "the agent is a service on another machine, or is expensive to start"
+            use_when: "the agent is a service on another machine, or is expensive to start\n\
+             one agent is shared by several hosts, each of which holds its own runs\n\
+             a service calls back when its work is done: protocol webhook-v1"
                 .to_owned(),
-            dont_use_when: "the agent is a program of this machine".to_owned(),
+            dont_use_when: "the agent is a program of this machine\n\
+             the files must not leave this machine: a remote works on a copy or by relayed tools\n\
+             what the agent does by itself must be seen: only what it tells is"
+                .to_owned(),
             config_schema: [
                 ("baseUrl", json!({ "type": "string", "description": "where the remote listens" })),
                 ("auth", json!({ "type": "object", "required": ["type"] })),
@@ -118,7 +127,8 @@ impl Runtime for ByHttp {
         let remote = spec.adapter.remote.clone().unwrap_or_default();
         let run = launch::placeholder(spec, "runId").unwrap_or_default();
         let fence = launch::placeholder(spec, "fencingToken").and_then(|fence| fence.parse().ok());
-        Box::new(Remotely::new(run, fence, remote, session_body(spec)))
+        let resumes = spec.session.is_some();
+        Box::new(Remotely::new(run, fence, remote, session_body(spec), resumes))
     }
 
     fn restore(&self, state: &[u8]) -> Result<Box<dyn Dialect>, Fault> {
@@ -143,7 +153,8 @@ pub(crate) fn left(saved: &[u8]) -> Option<Left> {
     let talk = Remotely::restore(saved).ok()?;
     let (remote, fence) = talk.left()?;
     let token_env = remote.auth.token_env().map(str::to_owned);
-    Some(Left { args: arguments(remote), token_env, fence, first: talk.attach()? })
+    let token_file = remote.auth.token_file().map(str::to_owned);
+    Some(Left { args: arguments(remote), token_env, token_file, fence, first: talk.attach()? })
 }
 
 /// The lines that events are which a service sent by itself, in a saved conversation with one.
@@ -159,7 +170,9 @@ fn arguments(remote: &Remote) -> Vec<String> {
     let mut args = launch::words(&[COURIER, "--protocol", remote.protocol.word()]);
     match &remote.auth {
         RemoteAuth::None => {}
-        RemoteAuth::Bearer { token_env } => args.extend(launch::words(&["--token-env", token_env])),
+        RemoteAuth::Bearer { token_env, .. } => {
+            args.extend(launch::words(&["--token-env", token_env]))
+        }
         RemoteAuth::Mtls { cert_path, key_path } => {
             args.extend(launch::words(&["--cert", cert_path, "--key", key_path]));
         }

@@ -174,12 +174,13 @@ async fn create(
     let model = body.model.clone();
     let wanted = wanted(body, &headers)?;
     let Opened { session, made } = remote.sessions.create(wanted).await?;
+    let resume = remote.sessions.can_resume().await;
     let status = if made { StatusCode::CREATED } else { StatusCode::OK };
     let opened = wire::Opened {
         id: session.run.to_string(),
         protocol: PROTOCOL.to_owned(),
         model,
-        capabilities: Capabilities { resume: false, cancel: true, usage: true },
+        capabilities: Capabilities { resume, cancel: true, usage: true },
     };
     Ok((status, Json(opened)))
 }
@@ -189,10 +190,6 @@ fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
     if let Some(protocol) = body.protocol.filter(|protocol| protocol != PROTOCOL) {
         let message = format!("the protocol '{protocol}' is not supported");
         return Err(Fault::new(Code::NotSupported, message).with_hint(format!("use {PROTOCOL}")));
-    }
-    if !body.session_resume.is_null() {
-        let message = "sessionResume: sessions of this server cannot be resumed";
-        return Err(Fault::new(Code::NotSupported, message).with_hint("send null"));
     }
     let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
     let name = body.run_id.or(key).ok_or_else(|| {
@@ -211,6 +208,7 @@ fn wanted(body: SessionBody, headers: &HeaderMap) -> Result<Wanted, Fault> {
         title,
         system_prompt: body.system_prompt,
         model: body.model,
+        resume: body.session_resume,
         budget: Budget { nanousd, tokens, turns, ms, best_effort: false },
     })
 }

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use contract::{Code, Timestamp};
+use host::configuration::ConfigurationState;
 use host::metrics::FromServer;
 use host::{HostRole, Trouble};
 use schemars::JsonSchema;
@@ -33,6 +34,7 @@ pub struct HostView {
     /// Whether it stays until it is stopped.
     serves: bool,
     role: HostRole,
+    configuration: ConfigurationState,
 }
 
 /// How its store is.
@@ -55,6 +57,7 @@ pub async fn show(State(app): State<App>) -> Json<HostView> {
         store,
         serves: app.host.serves(),
         role: app.host.role(),
+        configuration: app.host.configuration(),
     })
 }
 

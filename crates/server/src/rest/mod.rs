@@ -5,6 +5,7 @@
 
 mod agents;
 mod approvals;
+mod bounds;
 mod callback;
 pub mod describe;
 mod host;
@@ -14,6 +15,7 @@ mod page;
 mod plain;
 mod quotas;
 mod runs;
+mod runtimes;
 mod tasks;
 mod tokens;
 mod trees;
@@ -44,6 +46,8 @@ pub enum Access {
     Viewer,
     Operator,
     Admin,
+    /// Whoever a viewer is, and the token of a live run for what is its own.
+    Own,
     /// The token of a live run, and no person's.
     Run,
 }
@@ -55,6 +59,7 @@ impl Access {
             Self::Viewer => "viewer",
             Self::Operator => "operator",
             Self::Admin => "admin",
+            Self::Own => "own",
             Self::Run => "run",
         }
     }
@@ -63,7 +68,7 @@ impl Access {
     pub const fn scope(self) -> Option<Scope> {
         match self {
             Self::Open | Self::Run => None,
-            Self::Viewer => Some(Scope::Viewer),
+            Self::Viewer | Self::Own => Some(Scope::Viewer),
             Self::Operator => Some(Scope::Operator),
             Self::Admin => Some(Scope::Admin),
         }
@@ -163,7 +168,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/runs/{run}",
         methods: &[
-            at!(get Viewer runs::show, "show a run; view=transcript gives its transcript with joined pieces"),
+            at!(get Own runs::show, "show a run; view=transcript gives its transcript with joined pieces"),
             at!(delete Admin runs::delete,
                 "delete a run that has ended; its costs are kept; 409 if its worktree has work that was not applied, unless force=true"),
         ],
@@ -246,7 +251,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/tasks/{task}",
         methods: &[
-            at!(get Viewer tasks::show, "show a task, by its id or by that of one of its runs"),
+            at!(get Own tasks::show, "show a task, by its id or by that of one of its runs"),
         ],
     },
     Route {
@@ -304,6 +309,37 @@ pub const ROUTES: &[Route] = &[
             "pause, resume or retire an agent: paused, active, retired")],
     },
     Route {
+        path: "/api/v1/runtimes",
+        methods: &[at!(get Viewer runtimes::list,
+            "list the runtimes and the agents known by an ACP name, by id, with whether each is installed")],
+    },
+    Route {
+        path: "/api/v1/runtimes/{runtime}",
+        methods: &[at!(get Viewer runtimes::show,
+            "show the card of a runtime: what it can do, its models, its permissions and every key of its adapter")],
+    },
+    Route {
+        path: "/api/v1/runtimes/{runtime}/models",
+        methods: &[at!(post Operator runtimes::models,
+            "ask the program of a runtime, adapter or agent for its models; it takes up to 30 s")],
+    },
+    Route {
+        path: "/api/v1/adapters",
+        methods: &[
+            at!(get Viewer runtimes::adapters, "list the adapters of the configuration, by name"),
+        ],
+    },
+    Route {
+        path: "/api/v1/config/schema",
+        methods: &[at!(get Viewer runtimes::config_schema,
+            "the JSON Schema of ostler.json, as `ostler config schema` prints it")],
+    },
+    Route {
+        path: "/api/v1/doctor",
+        methods: &[at!(post Operator runtimes::diagnose,
+            "check an agent, adapter or runtime by name, or with the scope admin an adapter that is not saved; it takes up to 5 s")],
+    },
+    Route {
         path: "/api/v1/approvals",
         methods: &[at!(get Viewer approvals::list, "approvals that wait for a person, by id")],
     },
@@ -322,7 +358,7 @@ pub const ROUTES: &[Route] = &[
     },
     Route {
         path: "/api/v1/costs",
-        methods: &[at!(get Viewer money::costs,
+        methods: &[at!(get Own money::costs,
             "list costs, newest days first: by=day,agent,adapter,model and since=2026-11-01 or 7d")],
     },
     Route {
@@ -565,19 +601,48 @@ fn object<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Probl
 
 fn read<T: DeserializeOwned>(operation: &str, bytes: &[u8]) -> Result<T, Problem> {
     let reader = &mut serde_json::Deserializer::from_slice(bytes);
-    let read = serde_path_to_error::deserialize(&mut *reader).map_err(|error| {
+    let read: Result<T, Unread> = serde_path_to_error::deserialize(&mut *reader).map_err(|error| {
         let path = error.path().to_string();
         unread(&error.into_inner(), &path)
     });
     let ended = |value| reader.end().map(|()| value).map_err(|error| unread(&error, "."));
     // The reader of an enum calls a number bad syntax, though it is good JSON.
     let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(bytes).is_ok();
-    read.and_then(ended)
-        .map_err(|Unread { message, field }| match field {
-            Some(field) if is_json() => format!("`{field}` has the wrong form in the request body"),
-            Some(_) | None => message,
-        })
-        .map_err(|message| Problem(Fault::new(Code::Usage, message).with_hint(operation)))
+    let read = read.and_then(ended).or_else(|unread| whole_numbers(bytes).ok_or(unread));
+    read.map_err(|Unread { message, field }| match field {
+        Some(field) if is_json() => format!("`{field}` has the wrong form in the request body"),
+        Some(_) | None => message,
+    })
+    .map_err(|message| Problem(Fault::new(Code::Usage, message).with_hint(operation)))
+}
+
+/// Reads a body once more with numbers such as `30.0` as the whole numbers that they are: JSON does not
+/// tell them apart, and nor does a schema of type `integer`.
+fn whole_numbers<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let mut value: serde_json::Value = serde_json::from_slice(bytes).ok()?;
+    if make_whole(&mut value) { serde_json::from_value(value).ok() } else { None }
+}
+
+/// Whether anything was changed.
+fn make_whole(value: &mut serde_json::Value) -> bool {
+    use serde_json::Value;
+    /// Up to here every whole number is exact in floating point.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    match value {
+        Value::Number(number) => {
+            let float = number.as_f64().filter(|_| number.is_f64());
+            let Some(float) = float.filter(|n| n.fract() == 0.0 && n.abs() <= EXACT_MAX) else {
+                return false;
+            };
+            *number = (float as i64).into();
+            true
+        }
+        Value::Array(items) => items.iter_mut().fold(false, |any, item| make_whole(item) | any),
+        Value::Object(fields) => {
+            fields.values_mut().fold(false, |any, field| make_whole(field) | any)
+        }
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
 }
 
 /// Why a body could not be read.
@@ -660,6 +725,9 @@ mod tests {
         ("get", "/sign-in", Access::Open),
         ("get", "/api/v1/openapi.json", Access::Open),
         ("post", "/mcp", Access::Run),
+        ("get", "/api/v1/runs/{run}", Access::Own),
+        ("get", "/api/v1/tasks/{task}", Access::Own),
+        ("get", "/api/v1/costs", Access::Own),
         ("get", "/api/v1/runs/{run}/workspace", Access::Run),
         ("post", "/api/v1/runs/{run}/callback", Access::Run),
         ("post", "/api/v1/host/handover", Access::Admin),
@@ -747,7 +815,10 @@ mod tests {
     fn what_makes_something_heeds_keys_unless_its_answer_is_a_secret() {
         // A token and a link are shown once; the others answer for a run, or move this host.
         let without = ["/api/v1/tokens", "/api/v1/tokens/{token}/revoke", "/api/v1/sign-in"];
-        let without = [&without[..], &["/mcp", "/api/v1/runs/{run}/callback"]].concat();
+        // These look, and change nothing.
+        let looks = ["/api/v1/doctor", "/api/v1/runtimes/{runtime}/models"];
+        let for_runs = ["/mcp", "/api/v1/runs/{run}/callback"];
+        let without = [&without[..], &looks, &for_runs].concat();
         for route in ROUTES {
             for method in route.methods.iter().filter(|method| method.verb == "post") {
                 let none = without.contains(&route.path) || route.path.ends_with("/handover");

@@ -30,10 +30,12 @@ pub struct CostsQuery {
 
 pub async fn costs(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Options(CostsQuery { by, since, limit, after }): Options<CostsQuery>,
 ) -> Result<Json<Page<CostRow>>, Problem> {
     let limit = page_of(limit);
-    let asked = Asked { by: by.as_deref(), since: since.as_deref(), after: after.as_deref() };
+    let (by, since, after) = (by.as_deref(), since.as_deref(), after.as_deref());
+    let asked = Asked { by, since, run: caller.run(), after };
     let rows = money::costs(&app.host, asked, limit + 1).await?;
     Ok(Json(Page::of(rows, limit, money::place)))
 }

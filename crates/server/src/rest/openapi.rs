@@ -3,8 +3,8 @@
 //! `cargo xtask docs` refuses one that breaks it (`docs/decisions/0018-openapi-by-the-types-of-handlers.md`).
 
 use super::describe::{Described, Sent, Written};
-use super::plain;
 use super::{Access, BodyUse, Method, ROUTES, Route};
+use super::{bounds, plain};
 use crate::App;
 use axum::Json;
 use axum::extract::State;
@@ -81,6 +81,7 @@ pub fn document() -> Value {
         }
     });
     plain::simplify(&mut document);
+    bounds::declare(&mut document);
     document
 }
 
@@ -201,6 +202,9 @@ fn security(access: Access) -> Value {
     match access {
         Access::Open => json!([]),
         Access::Run => json!([{ "bearer": ["run"] }]),
+        Access::Own => {
+            json!([{ "bearer": ["viewer"] }, { "bearer": ["run"] }, { "browser": ["viewer"] }])
+        }
         Access::Viewer | Access::Operator | Access::Admin => {
             let role = access.word();
             json!([{ "bearer": [role] }, { "browser": [role] }])

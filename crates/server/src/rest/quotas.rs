@@ -1,6 +1,6 @@
 //! Quotas of accounts and shared budgets over HTTP.
 
-use super::page::{ByName, page_of};
+use super::page::page_of;
 use super::{Given, Options, Problem};
 use crate::App;
 use crate::auth::Caller;
@@ -13,12 +13,30 @@ use host::ops::quota::{self, QuotaView};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+/// Which page of the quotas, and how old it may be.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QuotasPage {
+    /// How many, at most 500.
+    limit: Option<u32>,
+    /// The `next` of the page before.
+    #[serde(default)]
+    after: String,
+    /// Whether the providers are asked now, for adapters with `quota.source: oauth`. An account is
+    /// asked at most every 30 seconds.
+    #[serde(default)]
+    fresh: bool,
+}
+
 pub async fn list(
     State(app): State<App>,
-    Options(ByName { limit, after }): Options<ByName>,
+    Options(QuotasPage { limit, after, fresh }): Options<QuotasPage>,
 ) -> Result<Json<Page<QuotaView>>, Problem> {
     let limit = page_of(limit);
-    let rows = quota::list(&app.host, &after, limit + 1).await?;
+    let rows = match fresh {
+        true => quota::list_fresh(&app.host, &after, limit + 1).await?,
+        false => quota::list(&app.host, &after, limit + 1).await?,
+    };
     Ok(Json(Page::of(rows, limit, |quota| quota.scope.clone())))
 }
 

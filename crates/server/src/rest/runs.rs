@@ -91,7 +91,11 @@ pub struct ListQuery {
     live: bool,
     /// Only those of this agent, by its name.
     agent: Option<String>,
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<RunState>>")]
     state: Option<RunState>,
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<Outcome>>")]
     outcome: Option<Outcome>,
     /// Only those that began then or later: a date such as 2026-11-01, an RFC 3339 time, or an age
     /// such as 2h or 7d.
@@ -142,9 +146,11 @@ pub enum Shown {
 
 pub async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(run): Named,
     Options(ShowQuery { view, after }): Options<ShowQuery>,
 ) -> Result<Json<Shown>, Problem> {
+    caller.may_see_run(&run)?;
     let run = run::find(&app.host, &run).await?;
     let row = run::get(&app.host, run).await?;
     match view {
@@ -204,6 +210,8 @@ pub enum RunCommand {
 #[serde(default, deny_unknown_fields)]
 pub struct Stop {
     /// The code that the run ends with.
+    #[serde(deserialize_with = "contract::known::word")]
+    #[schemars(with = "contract::Known<Code>")]
     reason: Code,
     /// Kill at once, without the grace period.
     at_once: bool,

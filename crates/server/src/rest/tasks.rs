@@ -5,7 +5,7 @@ use super::describe::With;
 use super::views::{self, TaskAnswer, TaskDetails};
 use super::{Given, Named, Options, Perhaps, Problem};
 use crate::App;
-use crate::auth::Caller;
+use crate::auth::{Caller, not_its_own};
 use crate::keyed::Chosen;
 use axum::extract::State;
 use axum::{Extension, Json};
@@ -26,6 +26,8 @@ pub struct ListQuery {
     limit: Option<u32>,
     /// The `next` of the page before.
     after: Option<TaskId>,
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<TaskState>>")]
     state: Option<TaskState>,
     label: Option<String>,
     /// Only tasks that were handed over to the queue, not those of runs started directly.
@@ -48,8 +50,16 @@ pub async fn list(
 
 pub async fn show(
     State(app): State<App>,
+    Extension(caller): Extension<Caller>,
     Named(task): Named,
 ) -> Result<Json<TaskDetails>, Problem> {
+    if let Some(run) = caller.run() {
+        let own = task::of_run(&app.host, run).await?;
+        // A run names its task by its whole id, or by its own.
+        if task.parse().ok() != Some(own) && task.parse().ok() != Some(run) {
+            return Err(not_its_own("task").into());
+        }
+    }
     Ok(Json(task::show(&app.host, &task).await?.into()))
 }
 

@@ -110,7 +110,8 @@ async fn a_run_begins_within_all_its_limits_or_not_at_all<B: Books>(store: &B) {
 async fn a_breaker_is_changed_by_who_saw_it_last<B: Books>(store: &B) {
     assert_eq!(store.quota(SCOPE).await.unwrap(), None);
     let by = RunId::new(next_uuid());
-    let opened = Some(Opened { at: Timestamp(5), by, why: Seal::default().given("used up") });
+    let opened =
+        Some(Opened { at: Timestamp(5), by: Some(by), why: Seal::default().given("used up") });
     store.step_quota(QuotaStep { opened, ..step(0, Some("open")) }).await.unwrap();
     assert_eq!(refused(store.step_quota(step(0, Some("late"))).await), Code::Conflict);
     assert_eq!(refused(store.step_quota(step(2, Some("early"))).await), Code::Conflict);

@@ -55,6 +55,7 @@ impl Tables {
         row.labels.clone_from(&errand.labels);
         row.budget.clone_from(&errand.budget);
         row.wake.clone_from(&errand.wake);
+        row.context = errand.context.as_ref().map(crate::seal::Sealed::text);
         self.after.insert(row.id, errand.after.clone());
         Ok(())
     }
@@ -78,7 +79,10 @@ impl Tables {
             Some(TaskState::Failed | TaskState::Cancelled | TaskState::Queued) => {
                 self.note_dependents(id);
             }
-            Some(TaskState::Waiting | TaskState::Running | TaskState::Review) | None => {}
+            Some(
+                TaskState::Waiting | TaskState::Running | TaskState::Review | TaskState::Unknown,
+            )
+            | None => {}
         }
     }
 

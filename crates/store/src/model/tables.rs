@@ -155,6 +155,7 @@ impl Tables {
             resumes: None,
             wake: None,
             recalled: false,
+            context: None,
         };
         if let Some(errand) = &task.errand {
             self.place(&mut row, errand)?;
@@ -265,8 +266,7 @@ impl Tables {
         let started_at = self.runs.get(&batch.run).map(|run| run.row.started_at);
         let open = |held: &&mut Reservation| held.run == batch.run && held.settled_at.is_none();
         for held in self.reservations.iter_mut().filter(open) {
-            let unspent = end.unspent.then_some(0);
-            let paid = totals.effective_nanousd.map(|nano| nano.0).or(unspent);
+            let paid = end.billed(&totals).map(|nano| nano.0);
             held.nanousd = paid.unwrap_or(held.nanousd);
             held.tokens = totals.tokens.total().max(if keeps { held.tokens } else { 0 });
             held.turns = end.turns;
@@ -498,6 +498,7 @@ fn claimed_row(claim: &Claim, fence: u64) -> RunRow {
         pid: None,
         started_at: claim.now,
         totals: None,
+        report: None,
         native_session: None,
         fallback: head.fallback.as_ref().map(crate::seal::Sealed::text),
         ended_at: None,
@@ -562,7 +563,9 @@ fn apply(run: &mut Run, batch: &Batch) {
     row.state = batch.run_state;
     row.pid = batch.pid.or(row.pid);
     row.totals = batch.totals.or(row.totals);
-    row.model = batch.model.clone().or(row.model.take());
+    let report =
+        batch.report.as_ref().and_then(|report| serde_json::from_str(&report.json.text()).ok());
+    row.report = report.or(row.report.take());
     row.native_session =
         batch.session.as_ref().map(crate::seal::Sealed::text).or(row.native_session.take());
     for wished in &mut run.inbox {

@@ -3,6 +3,7 @@
 //! belongs to its caller and key; what the key was first used for decides, and the id of what is made
 //! under it is durable before it is made.
 
+use super::reads::word_at;
 use super::writer::Did;
 use super::{blob_id, int};
 use crate::access::{AnswerKey, Kept, NewToken, TokenRow};
@@ -10,7 +11,6 @@ use crate::error::Error;
 use crate::seal::Sealed;
 use contract::limits::{ANSWERS_MAX, ANSWERS_MS, PAGE_ROWS_MAX, TOKENS_MAX};
 use contract::{Scope, Timestamp, TokenId};
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use uuid::Uuid;
 
@@ -85,15 +85,10 @@ pub(super) fn token(
 }
 
 fn token_row(row: &Row<'_>) -> Result<TokenRow, rusqlite::Error> {
-    let scope: String = row.get(2)?;
-    let scope = Scope::from_word(&scope).ok_or_else(|| {
-        let unknown = std::io::Error::other(format!("'{scope}' is no scope"));
-        rusqlite::Error::FromSqlConversionFailure(2, Type::Text, Box::new(unknown))
-    })?;
     Ok(TokenRow {
         id: TokenId::new(Uuid::from_bytes(row.get(0)?)),
         name: row.get(1)?,
-        scope,
+        scope: word_at(row, 2, Scope::read)?,
         browser: row.get(3)?,
         created_at: Timestamp(row.get(4)?),
         expires_at: row.get::<_, Option<i64>>(5)?.map(Timestamp),

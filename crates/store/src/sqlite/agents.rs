@@ -66,7 +66,7 @@ fn edit(connection: &Connection, change: &AgentChange) -> Result<Did<()>, Error>
     let agent = connection
         .prepare_cached(
             "UPDATE agents SET state = ?3, spec = ?4, version = version + 1, changed_at = ?5
-             WHERE name = ?1 AND version = ?2 AND state <> 'retired'
+             WHERE name = ?1 AND version = ?2 AND state IN ('active', 'paused')
              RETURNING id",
         )?
         .query_row(
@@ -115,7 +115,7 @@ fn agent_row(row: &Row<'_>) -> rusqlite::Result<AgentRow> {
     Ok(AgentRow {
         id: AgentId::new(Uuid::from_bytes(row.get(0)?)),
         name: row.get(1)?,
-        state: word_at(row, 2, AgentState::from_word)?,
+        state: word_at(row, 2, AgentState::read)?,
         spec: row.get(3)?,
         version: count(row.get(4)?),
         hired_by: row.get(5)?,

@@ -6,12 +6,12 @@ use super::ledger;
 use super::removal;
 use super::verbs::{Held, held, may_settle_as};
 use super::writer::{Did, Wake};
-use super::{blob_id, int, queue};
+use super::{blob_id, int, queue, scope};
 use crate::batch::{Batch, Committed, Settle};
 use crate::error::Error;
 use crate::feed::Hint;
 use crate::seal::Sealed;
-use contract::{NanoUsd, RunState, TaskId, TaskState, Timestamp};
+use contract::{Billing, RunState, TaskId, TaskState, Timestamp};
 use rusqlite::{Connection, params};
 use uuid::Uuid;
 
@@ -88,8 +88,14 @@ fn append(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Err
     for event in &batch.events {
         insert.execute(params![held.num, int(event.seq), event.bytes.bytes()])?;
         // One writer, no gaps: the next rows get the next ids.
-        first_id.get_or_insert_with(|| connection.last_insert_rowid());
+        let id = connection.last_insert_rowid();
+        first_id.get_or_insert(id);
         removal::name_blobs(connection, held.num, &event.blobs)?;
+        if let Some(kind) = event.of_task {
+            connection
+                .prepare_cached("INSERT INTO task_events (run, kind, event) VALUES (?1, ?2, ?3)")?
+                .execute(params![held.num, kind.word(), id])?;
+        }
     }
     if let Some(first_id) = first_id {
         connection
@@ -121,8 +127,9 @@ pub(super) fn advance(
     let advanced = connection
         .prepare_cached(
             "UPDATE runs SET head_seq = ?4, state = ?5, pid = coalesce(?6, pid),
-                             totals = coalesce(?7, totals), model = coalesce(?8, model),
-                             native_session = coalesce(?9, native_session)
+                             totals = coalesce(?7, totals), report = coalesce(?8, report),
+                             billing = coalesce(?9, billing),
+                             native_session = coalesce(?10, native_session)
              WHERE num = ?1 AND fence = ?2 AND head_seq = ?3 AND state <> 'settled'",
         )?
         .execute(params![
@@ -133,10 +140,27 @@ pub(super) fn advance(
             state,
             batch.pid,
             totals,
-            batch.model,
+            batch.report.as_ref().map(|report| report.json.text()),
+            batch.report.as_ref().and_then(|report| report.billing).map(Billing::word),
             batch.session.as_ref().map(crate::seal::Sealed::text),
         ])?;
-    one(advanced, batch)
+    one(advanced, batch)?;
+    if batch.session_stale {
+        forget_session(connection, held.num)?;
+    }
+    Ok(())
+}
+
+/// Takes the name of the conversation that a run took up away from every run that has it.
+fn forget_session(connection: &Connection, run: i64) -> Result<(), Error> {
+    connection
+        .prepare_cached(
+            "UPDATE runs SET native_session = NULL, session_stale = 1
+             WHERE native_session = (SELECT resumes FROM runs WHERE num = ?1)
+                 AND agent = (SELECT agent FROM runs WHERE num = ?1)",
+        )?
+        .execute([run])?;
+    Ok(())
 }
 
 fn take(connection: &Connection, batch: &Batch, held: &Held) -> Result<(), Error> {
@@ -211,22 +235,15 @@ pub(super) fn settle(
         ])?;
     one(settled, batch)?;
     let state = end_task(connection, batch, held, end)?;
-    // An unpriced run keeps the dollars set aside for it: unknown is not free.
     let totals = batch.totals.unwrap_or_default();
-    let paid = totals.effective_nanousd.or(end.unspent.then_some(NanoUsd(0)));
-    connection
-        .prepare_cached(
-            "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4,
-                 turns = ?5, ms = max(0, ?4 - (SELECT started_at FROM runs WHERE num = ?1))
-             WHERE run = ?1 AND settled_at IS NULL",
-        )?
-        .execute(params![
-            held.num,
-            paid.map(|nano| nano.0),
-            int(totals.tokens.total()),
-            end.ended_at.ms(),
-            int(end.turns),
-        ])?;
+    let paid = end.billed(&totals);
+    let spent = scope::Spent {
+        nanousd: paid,
+        tokens: totals.tokens.total(),
+        turns: end.turns,
+        ended_at: end.ended_at,
+    };
+    scope::close_reservations(connection, held.num, &spent)?;
     connection.prepare_cached("DELETE FROM states WHERE run = ?1")?.execute([held.num])?;
     connection.prepare_cached("DELETE FROM effects WHERE run = ?1")?.execute([held.num])?;
     Ok(state)

@@ -2,7 +2,7 @@
 //! by day, agent, adapter or model. Few rows stand for many usages, so a long history is read fast.
 
 use super::verbs::Held;
-use super::{count, int};
+use super::{blob_id, count, exact, int};
 use crate::batch::{Batch, Covers, LedgerRow};
 use crate::error::Error;
 use crate::row::{By, CostKey, CostRow, CostsQuery};
@@ -113,13 +113,16 @@ fn column(by: By) -> &'static str {
     }
 }
 
-const SUMS: [&str; 6] =
+pub(super) const SUMS: [&str; 6] =
     ["input_uncached", "cache_read", "cache_write", "output", "reasoning", "nanousd"];
 
-/// A sum that cannot overflow; below nine million dollars it is exact to the nano-dollar.
-fn sum(column: &str) -> String {
-    format!("CAST(total(l.{column}) AS INTEGER)")
-}
+/// The columns before the sums, each of which has two.
+const KEYS: usize = 5;
+/// The columns behind them.
+const PRICED: usize = KEYS + 2 * SUMS.len();
+
+/// Whether a row of the ledger is of an account for whose use nothing is billed.
+const INCLUDED: &str = "(r.billing IS NOT NULL AND r.billing IN ('subscription', 'free'))";
 
 /// What was spent, told apart by some of day, agent, adapter and model, in that order.
 pub(super) fn costs(connection: &Connection, query: CostsQuery) -> Result<Vec<CostRow>, Error> {
@@ -138,14 +141,23 @@ pub(super) fn costs(connection: &Connection, query: CostsQuery) -> Result<Vec<Co
         None => "TRUE".to_owned(),
         Some(after) => behind(after, &mut given),
     };
+    let of_run = match query.run {
+        None => "TRUE".to_owned(),
+        Some(run) => {
+            given.push(Value::Blob(blob_id(run.uuid()).to_vec()));
+            format!("r.id = ?{}", given.len())
+        }
+    };
     // Only our own words go into the text; what is asked for comes by parameters.
     let sql = format!(
-        "SELECT {}, count(DISTINCT l.run), {}, max(l.priced), max(l.unpriced)
+        "SELECT {}, count(DISTINCT l.run), {}, max(l.priced), max(l.unpriced),
+             {}, max(l.unpriced AND NOT {INCLUDED})
          FROM ledger l JOIN runs r ON r.num = l.run
-         WHERE l.day BETWEEN ?1 AND ?2 AND {behind}
+         WHERE l.day BETWEEN ?1 AND ?2 AND {behind} AND {of_run}
          GROUP BY 1, 2, 3, 4 ORDER BY 1 DESC, 2, 3, 4 LIMIT ?3",
         selected.join(", "),
-        SUMS.map(sum).join(", ")
+        SUMS.map(|column| exact::sum(&format!("l.{column}"))).join(", "),
+        exact::sum(&format!("iif({INCLUDED}, l.nanousd, 0)"))
     );
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement.query_map(params_from_iter(given), cost_row)?;
@@ -178,9 +190,14 @@ fn behind(after: &CostKey, given: &mut Vec<Value>) -> String {
 
 fn cost_row(row: &Row<'_>) -> rusqlite::Result<CostRow> {
     let day: Option<i64> = row.get(0)?;
-    let reasoning = count(row.get(9)?);
-    let paid = NanoUsd(row.get(10)?);
-    let (priced, unpriced): (bool, bool) = (row.get(11)?, row.get(12)?);
+    let sum = |n: usize| exact::read(row, KEYS + 2 * n);
+    let reasoning = count(sum(4)?);
+    let paid = NanoUsd(sum(5)?);
+    let (priced, unpriced): (bool, bool) = (row.get(PRICED)?, row.get(PRICED + 1)?);
+    let included = NanoUsd(exact::read(row, PRICED + 2)?);
+    let is_billed_unpriced: bool = row.get(PRICED + 4)?;
+    // A row without either has its price in a total of another row.
+    let billed = (priced || unpriced).then(|| paid.saturating_sub(included));
     Ok(CostRow {
         day: day.map(|day| Timestamp(day * DAY_MS).to_string().chars().take(10).collect()),
         agent: row.get(1)?,
@@ -188,14 +205,16 @@ fn cost_row(row: &Row<'_>) -> rusqlite::Result<CostRow> {
         model: row.get(3)?,
         runs: count(row.get(4)?),
         tokens: Tokens {
-            input_uncached: count(row.get(5)?),
-            cache_read: count(row.get(6)?),
-            cache_write: count(row.get(7)?),
-            output: count(row.get(8)?),
+            input_uncached: count(sum(0)?),
+            cache_read: count(sum(1)?),
+            cache_write: count(sum(2)?),
+            output: count(sum(3)?),
             reasoning: (reasoning > 0).then_some(reasoning),
         },
         effective_nanousd: (priced && !unpriced).then_some(paid),
         priced_nanousd: priced.then_some(paid),
         unpriced,
+        included_nanousd: included,
+        billed_nanousd: billed.filter(|_| !is_billed_unpriced),
     })
 }

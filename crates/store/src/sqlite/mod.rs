@@ -8,6 +8,7 @@ mod agents;
 mod alone;
 mod commit;
 mod counts;
+mod exact;
 mod ledger;
 mod queue;
 mod reads;
@@ -25,7 +26,7 @@ use crate::feed::Feed;
 use crate::queue::*;
 use crate::row::*;
 use crate::scope::{QuotaRow, QuotaStep, ScopeSum, StartLook, Surroundings, Within};
-use crate::seal::Sealed;
+use crate::seal::{Sealed, TaskEvent};
 use contract::{Command, RunId, TaskId, Timestamp, TokenId};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -300,7 +301,7 @@ impl Sqlite {
     pub async fn of_task(
         &self,
         task: TaskId,
-        kind: &'static str,
+        kind: TaskEvent,
         limit: usize,
     ) -> Result<Vec<StoredEvent>, Error> {
         self.readers.read(move |connection| reads::of_task(connection, task, kind, limit)).await

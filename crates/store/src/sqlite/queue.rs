@@ -2,7 +2,6 @@
 //! looked at again, and who comes next. As in `verbs.rs`, whatever changes something names the state
 //! and the fence it expects. Nothing here reads more rows than it gives, however many there are.
 
-use super::verbs::review_word;
 use super::writer::{Did, Wake};
 use super::{blob_id, count, int, reads};
 use crate::batch::NewTask;
@@ -41,9 +40,9 @@ pub(super) fn put(
         .prepare_cached(
             "INSERT INTO tasks (id, key, agent, title, body, prompt, system_prompt, review, created_at,
                  priority, state, waiting_for, by_queue, cwd, labels, parent, depth, budget, not_before,
-                 until, wake)
+                 until, wake, context)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, iif(?11 IS NULL, 'queued', 'waiting'), ?11,
-                 1, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)",
+                 1, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)",
         )?
         .execute(params![
             id,
@@ -53,7 +52,7 @@ pub(super) fn put(
             task.body.text(),
             task.prompt.text(),
             task.system_prompt.as_ref().map(|prompt| prompt.text()),
-            review_word(task.review),
+            task.review.word(),
             task.created_at.ms(),
             task.priority,
             why.map(reason),
@@ -65,6 +64,7 @@ pub(super) fn put(
             errand.not_before.map(Timestamp::ms),
             later.filter(|_| !open).map(Timestamp::ms),
             errand.wake,
+            errand.context.as_ref().map(|context| context.text()),
         ])?;
     for after in &errand.after {
         connection
@@ -147,7 +147,9 @@ pub(super) fn tell_dependents(
             note_dependents(connection, task)?;
             Ok(Vec::new())
         }
-        TaskState::Waiting | TaskState::Running | TaskState::Review => Ok(Vec::new()),
+        TaskState::Waiting | TaskState::Running | TaskState::Review | TaskState::Unknown => {
+            Ok(Vec::new())
+        }
     }
 }
 

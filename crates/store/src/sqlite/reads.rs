@@ -1,30 +1,33 @@
 //! Reads, beside the writer and never in its way: pages by key, no counts, no offsets. A page of
 //! events is found by the run's spans and read by ranges of ids.
 
-use super::{blob_id, count, int};
+use super::{blob_id, count, exact, int, ledger};
 use crate::error::Error;
 use crate::row::*;
+use crate::seal::TaskEvent;
 use contract::event::Outcome;
 use contract::limits::{PAGE_BYTES_MAX, PAGE_EVENTS_MAX, PAGE_ROWS_MAX, SUBTASK_DEPTH_MAX};
-use contract::state::Review;
+use contract::state::{Review, WaitingFor};
 use contract::{
     Code, Command, CommandId, NanoUsd, RunId, RunState, TaskId, TaskState, Timestamp, Tokens, Wish,
 };
-use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use uuid::Uuid;
+
+/// The digits at the end of an id that are printed as its short form.
+const SHORT_DIGITS: usize = 8;
 
 const RUN: &str =
     "SELECT id, task, fence, state, holder, lease_expires_at, head_seq, agent, adapter,
     runtime, cwd, model, prompt_preview, pid, started_at, totals, ended_at, outcome, code, message,
-    native_session, fallback FROM runs";
+    native_session, fallback, report FROM runs";
 
 pub(super) const TASK: &str =
     "SELECT id, key, agent, title, body, prompt, system_prompt, state, waiting_for,
     review, fence, generation, created_at, priority, pool, run, by_queue, cwd, labels, parent, depth,
-    budget, not_before, until, tries, code, note, next_prompt, resumes, wake, recalled FROM tasks";
+    budget, not_before, until, tries, code, note, next_prompt, resumes, wake, recalled, context FROM tasks";
 /// How many that are.
-pub(super) const TASK_COLUMNS: usize = 31;
+pub(super) const TASK_COLUMNS: usize = 32;
 
 pub(super) fn run(connection: &Connection, id: RunId) -> Result<Option<RunRow>, Error> {
     let sql = format!("{RUN} WHERE id = ?1 AND deleted_at IS NULL");
@@ -68,18 +71,28 @@ pub(super) fn conversation(
     }
 }
 
-/// The conversation of one run, if it has one that is worth taking up.
+/// The conversation of one run, if it has one. One that the agent does not know any more is given
+/// without its name, so that what the run did can still be told to a new one.
 pub(super) fn conversation_of(
     connection: &Connection,
     run: RunId,
 ) -> Result<Option<Conversation>, Error> {
     let Some(row) = self::run(connection, run)? else { return Ok(None) };
-    let Some(native_session) = row.native_session else { return Ok(None) };
+    let Some(native_session) = row.native_session.clone() else {
+        let stale = connection
+            .prepare_cached("SELECT session_stale FROM runs WHERE id = ?1")?
+            .query_row([blob_id(run.uuid())], |row| row.get::<_, bool>(0))?;
+        return Ok(stale.then(|| stale_conversation(row)));
+    };
+    // Two agents may give their conversations the same name.
     let mut statement = connection.prepare_cached(
-        "SELECT outcome FROM runs WHERE resumes = ?1 AND state = 'settled' ORDER BY id DESC LIMIT ?2",
+        "SELECT outcome FROM runs WHERE resumes = ?1 AND agent = ?2 AND state = 'settled'
+         ORDER BY id DESC LIMIT ?3",
     )?;
     let rows = statement
-        .query_map(params![native_session, PAGE_ROWS_MAX as i64], |row| row.get::<_, String>(0))?;
+        .query_map(params![native_session, row.agent, PAGE_ROWS_MAX as i64], |row| {
+            row.get::<_, String>(0)
+        })?;
     let mut failures = 0;
     for outcome in rows {
         match outcome? == Outcome::Failed.word() {
@@ -92,14 +105,14 @@ pub(super) fn conversation_of(
         .prepare_cached(&format!("{MEMBERS} SELECT count(*), min(started_at) FROM members"))?
         .query_row(members, |row| Ok((count(row.get(0)?), row.get::<_, Option<i64>>(1)?)))?;
     let mut statement = connection.prepare_cached(&format!(
-        "{MEMBERS} SELECT l.provider, l.model, sum(l.input_uncached), sum(l.cache_read),
-             sum(l.cache_write), sum(l.output), sum(l.reasoning), sum(l.nanousd), max(l.unpriced)
-         FROM members JOIN ledger l ON l.run = members.num GROUP BY 1, 2"
+        "{MEMBERS} SELECT l.provider, l.model, {}, max(l.unpriced)
+         FROM members JOIN ledger l ON l.run = members.num GROUP BY 1, 2",
+        ledger::SUMS.map(|column| exact::sum(&format!("l.{column}"))).join(", ")
     ))?;
     let spent = statement.query_map(members, spent_row)?.collect::<Result<_, _>>()?;
     Ok(Some(Conversation {
         run,
-        native_session,
+        native_session: Some(native_session),
         adapter: row.adapter,
         runtime: row.runtime,
         model: row.model,
@@ -111,11 +124,26 @@ pub(super) fn conversation_of(
     }))
 }
 
+fn stale_conversation(row: RunRow) -> Conversation {
+    Conversation {
+        run: row.id,
+        native_session: None,
+        adapter: row.adapter,
+        runtime: row.runtime,
+        model: row.model,
+        ended_at: row.ended_at,
+        failures: 0,
+        runs: 0,
+        begun_at: row.started_at,
+        spent: Vec::new(),
+    }
+}
+
 /// The runs of a conversation: those that took it up and did not begin another one instead, and the
 /// one in which it began, looked for backwards from the run that is asked about.
 const MEMBERS: &str = "WITH members (num, started_at) AS (
     SELECT num, started_at FROM runs
-    WHERE resumes = ?1 AND resumes IS NOT NULL
+    WHERE resumes = ?1 AND resumes IS NOT NULL AND agent = ?2
         AND (native_session IS NULL OR native_session = ?1)
     UNION
     SELECT num, started_at FROM (
@@ -125,16 +153,17 @@ const MEMBERS: &str = "WITH members (num, started_at) AS (
         ORDER BY id DESC LIMIT 1))";
 
 fn spent_row(row: &Row<'_>) -> rusqlite::Result<ConversationSpent> {
-    let reasoning = count(row.get(6)?);
-    let (paid, unpriced) = (NanoUsd(row.get(7)?), row.get::<_, bool>(8)?);
+    let sum = |n: usize| exact::read(row, 2 + 2 * n);
+    let reasoning = count(sum(4)?);
+    let (paid, unpriced) = (NanoUsd(sum(5)?), row.get::<_, bool>(2 + 2 * ledger::SUMS.len())?);
     Ok(ConversationSpent {
         provider: row.get(0)?,
         model: row.get(1)?,
         tokens: Tokens {
-            input_uncached: count(row.get(2)?),
-            cache_read: count(row.get(3)?),
-            cache_write: count(row.get(4)?),
-            output: count(row.get(5)?),
+            input_uncached: count(sum(0)?),
+            cache_read: count(sum(1)?),
+            cache_write: count(sum(2)?),
+            output: count(sum(3)?),
             reasoning: (reasoning > 0).then_some(reasoning),
         },
         nanousd: (!unpriced).then_some(paid),
@@ -152,25 +181,55 @@ pub(super) fn find_runs(
     if given.len() > 32 || !given.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(Vec::new());
     }
+    let runs = found(connection, "runs", "id", "deleted_at IS NULL", &given, limit)?;
+    let asked = "state = 'waiting' AND run IS NOT NULL";
+    let waiting = found(connection, "tasks", "run", asked, &given, limit)?;
+    let mut all: Vec<Uuid> = runs.into_iter().chain(waiting).collect();
+    all.sort_unstable_by(|a, b| b.cmp(a));
+    all.dedup();
+    all.truncate(limit.clamp(1, PAGE_ROWS_MAX));
+    Ok(all.into_iter().map(RunId::new).collect())
+}
+
+/// Ids that begin with the given hexadecimal digits, end with them, or whose last eight digits begin
+/// with them; newest first. Each of the three is a range of an index.
+fn found(
+    connection: &Connection,
+    table: &str,
+    id: &str,
+    among: &str,
+    given: &str,
+    limit: usize,
+) -> Result<Vec<Uuid>, Error> {
     let edge = |digit: &str| {
         let digits = format!("{given}{}", digit.repeat(32 - given.len()));
         Uuid::try_parse(&digits).unwrap_or_default()
     };
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM (
-             SELECT id FROM runs WHERE deleted_at IS NULL
-             UNION SELECT run FROM tasks WHERE state = 'waiting' AND run IS NOT NULL)
-         WHERE id BETWEEN ?1 AND ?2 OR substr(lower(hex(id)), -?4) = ?3
-            OR substr(lower(hex(id)), -8, ?4) = ?3
-         ORDER BY id DESC LIMIT ?5",
-    )?;
+    let tail = &given[given.len().saturating_sub(SHORT_DIGITS)..];
+    let tail_reversed: String = tail.chars().rev().collect();
     let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
-    let length = given.len() as i64;
+    let mut statement = connection.prepare_cached(&found_sql(table, id, among))?;
     let rows = statement.query_map(
-        params![blob_id(edge("0")), blob_id(edge("f")), given, length, limit],
-        |row| Ok(RunId::new(id_at(row, 0)?)),
+        params![blob_id(edge("0")), blob_id(edge("f")), given, tail_reversed, limit],
+        |row| id_at(row, 0),
     )?;
     Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// A hexadecimal digit is less than `g`, so what begins with some digits is a range of texts.
+pub(super) fn found_sql(table: &str, id: &str, among: &str) -> String {
+    let (first, last) = match id {
+        "run" => ("run_short_id", "run_short_id_reversed"),
+        _ => ("short_id", "short_id_reversed"),
+    };
+    format!(
+        "SELECT * FROM (SELECT {id} AS found FROM {table}
+             WHERE {id} BETWEEN ?1 AND ?2 AND {among} ORDER BY {id} DESC LIMIT ?5)
+         UNION SELECT {id} FROM {table} WHERE {first} >= ?3 AND {first} < ?3 || 'g' AND {among}
+         UNION SELECT {id} FROM {table} WHERE {last} >= ?4 AND {last} < ?4 || 'g'
+             AND substr(lower(hex({id})), -length(?3)) = ?3 AND {among}
+         ORDER BY found DESC LIMIT ?5"
+    )
 }
 
 /// Tasks by the beginning or the end of their printed id, newest first.
@@ -191,16 +250,8 @@ pub(super) fn find_tasks(
     if given.is_empty() || given.len() > 32 || !given.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         return Ok(Vec::new());
     }
-    let mut statement = connection.prepare_cached(
-        "SELECT id FROM tasks WHERE lower(hex(id)) LIKE ?1 || '%'
-            OR substr(lower(hex(id)), -?2) = ?1 OR substr(lower(hex(id)), -8, ?2) = ?1
-         ORDER BY id DESC LIMIT ?3",
-    )?;
-    let limit = limit.clamp(1, PAGE_ROWS_MAX) as i64;
-    let rows = statement.query_map(params![given, given.len() as i64, limit], |row| {
-        Ok(TaskId::new(id_at(row, 0)?))
-    })?;
-    Ok(rows.collect::<Result<_, _>>()?)
+    let tasks = found(connection, "tasks", "id", "TRUE", &given, limit)?;
+    Ok(tasks.into_iter().map(TaskId::new).collect())
 }
 
 pub(super) fn plan(connection: &Connection, id: RunId) -> Result<Option<Vec<u8>>, Error> {
@@ -370,28 +421,27 @@ fn ranges(connection: &Connection, num: i64, from: u64, to: u64) -> Result<Vec<(
     Ok(ranges)
 }
 
-/// The last events of one kind over all runs of a task, in order. Kinds are read off the canonical
-/// bytes: inside a text the quotes around the name would be escaped.
+/// The last events of one kind over all runs of a task, in order, by the index of such events.
 pub(super) fn of_task(
     connection: &Connection,
     task: TaskId,
-    kind: &'static str,
+    kind: TaskEvent,
     limit: usize,
 ) -> Result<Vec<StoredEvent>, Error> {
-    let mut statement = connection.prepare_cached(
-        "SELECT e.seq, e.bytes FROM runs r
-         JOIN spans s ON s.run = r.num
-         JOIN events e ON e.id BETWEEN s.first_id AND s.first_id + s.count - 1
-         WHERE r.task = ?1 AND instr(substr(e.bytes, 1, 512), ?2) > 0
-         ORDER BY r.id DESC, e.id DESC LIMIT ?3",
-    )?;
-    let mark = format!("\"kind\":\"{kind}\"").into_bytes();
+    let mut statement = connection.prepare_cached(OF_TASK)?;
     let limit = limit.clamp(1, PAGE_EVENTS_MAX) as i64;
-    let rows = statement.query_map(params![blob_id(task.uuid()), mark, limit], event_row)?;
+    let params = params![blob_id(task.uuid()), kind.word(), limit];
+    let rows = statement.query_map(params, event_row)?;
     let mut events = rows.collect::<Result<Vec<_>, _>>()?;
     events.reverse();
     Ok(events)
 }
+
+/// In this order of the tables, whatever the planner thinks: it knows nothing of the rows.
+pub(super) const OF_TASK: &str = "SELECT e.seq, e.bytes FROM runs r
+    CROSS JOIN task_events t ON t.run = r.num AND t.kind = ?2
+    CROSS JOIN events e ON e.id = t.event
+    WHERE r.task = ?1 ORDER BY r.id DESC, t.event DESC LIMIT ?3";
 
 fn event_row(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
     Ok(StoredEvent { seq: count(row.get(0)?), bytes: row.get_ref(1)?.as_blob()?.into() })
@@ -403,9 +453,8 @@ pub(super) fn inbox(connection: &Connection, id: RunId) -> Result<Vec<Command>, 
          WHERE run = (SELECT num FROM runs WHERE id = ?1) AND taken = 0 ORDER BY num",
     )?;
     let rows = statement.query_map([blob_id(id.uuid())], |row| {
-        let wish: Wish = serde_json::from_slice(row.get_ref(2)?.as_blob()?).map_err(|cause| {
-            rusqlite::Error::FromSqlConversionFailure(2, Type::Blob, Box::new(cause))
-        })?;
+        // One that cannot be read is of a newer version, like one with a word that is not known.
+        let wish = serde_json::from_slice(row.get_ref(2)?.as_blob()?).unwrap_or(Wish::Unknown);
         let asked_at = Timestamp(row.get(1)?);
         Ok(Command { id: CommandId::new(id_at(row, 0)?), run_id: id, asked_at, wish })
     })?;
@@ -448,7 +497,7 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         id: RunId::new(id_at(row, 0)?),
         task: TaskId::new(id_at(row, 1)?),
         fence: count(row.get(2)?),
-        state: word_at(row, 3, RunState::from_word)?,
+        state: word_at(row, 3, RunState::read)?,
         holder: row.get(4)?,
         lease_expires_at: Timestamp(row.get(5)?),
         head_seq: count(row.get(6)?),
@@ -464,20 +513,18 @@ fn run_row(row: &Row<'_>) -> rusqlite::Result<RunRow> {
             .get::<_, Option<String>>(15)?
             .and_then(|totals| serde_json::from_str(&totals).ok()),
         ended_at: row.get::<_, Option<i64>>(16)?.map(Timestamp),
-        outcome: optional_word_at(row, 17, Outcome::from_word)?,
-        code: optional_word_at(row, 18, Code::from_word)?,
+        outcome: optional_word_at(row, 17, Outcome::read)?,
+        code: optional_word_at(row, 18, Code::read)?,
         message: row.get(19)?,
         native_session: row.get(20)?,
         fallback: row.get(21)?,
+        report: row
+            .get::<_, Option<String>>(22)?
+            .and_then(|report| serde_json::from_str(&report).ok()),
     })
 }
 
 pub(super) fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
-    let review = |word: &str| match word {
-        "none" => Some(Review::None),
-        "person" => Some(Review::Person),
-        _ => None,
-    };
     Ok(TaskRow {
         id: TaskId::new(id_at(row, 0)?),
         key: row.get(1)?,
@@ -486,11 +533,9 @@ pub(super) fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         body: row.get(4)?,
         prompt: row.get(5)?,
         system_prompt: row.get(6)?,
-        state: word_at(row, 7, TaskState::from_word)?,
-        waiting_for: row
-            .get::<_, Option<String>>(8)?
-            .and_then(|why| serde_json::from_value(why.into()).ok()),
-        review: word_at(row, 9, review)?,
+        state: word_at(row, 7, TaskState::read)?,
+        waiting_for: optional_word_at(row, 8, WaitingFor::read)?,
+        review: word_at(row, 9, Review::read)?,
         fence: count(row.get(10)?),
         generation: row.get(11)?,
         created_at: Timestamp(row.get(12)?),
@@ -506,12 +551,13 @@ pub(super) fn task_row(row: &Row<'_>) -> rusqlite::Result<TaskRow> {
         not_before: row.get::<_, Option<i64>>(22)?.map(Timestamp),
         until: row.get::<_, Option<i64>>(23)?.map(Timestamp),
         tries: row.get(24)?,
-        code: optional_word_at(row, 25, Code::from_word)?,
+        code: optional_word_at(row, 25, Code::read)?,
         note: row.get(26)?,
         next_prompt: row.get(27)?,
         resumes: row.get::<_, Option<[u8; 16]>>(28)?.map(|run| RunId::new(Uuid::from_bytes(run))),
         wake: row.get(29)?,
         recalled: row.get(30)?,
+        context: row.get(31)?,
     })
 }
 
@@ -519,25 +565,20 @@ fn id_at(row: &Row<'_>, column: usize) -> rusqlite::Result<Uuid> {
     row.get(column).map(Uuid::from_bytes)
 }
 
+/// Reads a stored word. One of a newer version is that type's `Unknown`, so that it does not hide
+/// the row, or the page that the row is on.
 pub(super) fn word_at<T>(
     row: &Row<'_>,
     column: usize,
-    read: impl Fn(&str) -> Option<T>,
+    read: impl Fn(&str) -> T,
 ) -> rusqlite::Result<T> {
-    let word: String = row.get(column)?;
-    read(&word).ok_or_else(|| {
-        let cause = std::io::Error::other(format!("'{word}' is not a word of this version"));
-        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(cause))
-    })
+    Ok(read(row.get_ref(column)?.as_str()?))
 }
 
 fn optional_word_at<T>(
     row: &Row<'_>,
     column: usize,
-    read: impl Fn(&str) -> Option<T>,
+    read: impl Fn(&str) -> T,
 ) -> rusqlite::Result<Option<T>> {
-    match row.get_ref(column)?.data_type() {
-        Type::Null => Ok(None),
-        _ => word_at(row, column, read).map(Some),
-    }
+    Ok(row.get_ref(column)?.as_str_or_null()?.map(read))
 }

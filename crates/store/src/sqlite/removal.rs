@@ -142,6 +142,9 @@ pub(super) fn remove_events(
             .prepare_cached("DELETE FROM events WHERE id BETWEEN ?1 AND ?2 AND run = ?3")?
             .execute(params![first_id, first_id + count - 1, num])?;
         connection
+            .prepare_cached("DELETE FROM task_events WHERE run = ?1 AND event BETWEEN ?2 AND ?3")?
+            .execute(params![num, first_id, first_id + count - 1])?;
+        connection
             .prepare_cached("DELETE FROM spans WHERE run = ?1 AND first_seq = ?2")?
             .execute(params![num, first_seq])?;
     }
@@ -209,7 +212,8 @@ pub(super) fn finish(connection: &Connection, run: RunId) -> Result<Did<()>, Err
     }
     connection
         .prepare_cached(
-            "UPDATE tasks SET title = '', body = '', prompt = '', system_prompt = NULL
+            "UPDATE tasks SET title = '', body = '', prompt = '', system_prompt = NULL,
+                 context = NULL
              WHERE id = (SELECT task FROM runs WHERE num = ?1)
                  AND state IN ('done', 'failed', 'cancelled')
                  AND NOT EXISTS (SELECT 1 FROM runs r WHERE r.task = tasks.id AND r.deleted_at IS NULL)",

@@ -31,6 +31,9 @@ const MIGRATIONS: &[Migration] = &[
     Migration { name: "apart", sql: include_str!("migrations/0011_apart.sql") },
     Migration { name: "assets", sql: include_str!("migrations/0012_assets.sql") },
     Migration { name: "approximate", sql: include_str!("migrations/0013_approximate.sql") },
+    Migration { name: "context", sql: include_str!("migrations/0014_context.sql") },
+    Migration { name: "totals", sql: include_str!("migrations/0015_totals.sql") },
+    Migration { name: "results", sql: include_str!("migrations/0016_results.sql") },
 ];
 
 /// Brings the database to the present schema, or says why it cannot be.

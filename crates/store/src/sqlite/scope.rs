@@ -3,7 +3,7 @@
 //! that begins it.
 
 use super::writer::{Did, Wake};
-use super::{agents, blob_id, count, int, reads, verbs};
+use super::{agents, blob_id, count, exact, int, reads, verbs};
 use crate::error::Error;
 use crate::feed::Hint;
 use crate::row::RunsPage;
@@ -45,13 +45,16 @@ fn change(connection: &Connection, step: &QuotaStep) -> Result<(), Error> {
         .prepare_cached("INSERT INTO quotas (scope) VALUES (?1) ON CONFLICT DO NOTHING")?
         .execute([scope])?;
     let (at, by, why) = match opened {
-        Some(Opened { at, by, why }) => (Some(at.ms()), Some(blob_id(by.uuid())), Some(why.text())),
+        Some(Opened { at, by, why }) => {
+            (Some(at.ms()), by.map(|by| blob_id(by.uuid())), Some(why.text()))
+        }
         None => (None, None, None),
     };
     let changed = connection
         .prepare_cached(
             "UPDATE quotas SET version = version + 1, breaker = ?3, opened_at = coalesce(?4, opened_at),
-                               opened_by = coalesce(?5, opened_by), why = coalesce(?6, why)
+                               opened_by = CASE WHEN ?4 IS NULL THEN opened_by ELSE ?5 END,
+                               why = coalesce(?6, why)
              WHERE scope = ?1 AND version = ?2",
         )?
         .execute(params![scope, int(*seen), breaker, at, by, why])?;
@@ -148,27 +151,119 @@ pub(super) fn of_run(connection: &Connection, run: RunId) -> Result<Option<Strin
     Ok(scope.flatten())
 }
 
-/// What a scope has spent and holds since a moment. Sums that cannot overflow.
+/// What a run spent, when its reservations are closed.
+pub(super) struct Spent {
+    /// `None` leaves the dollars that were set aside: unknown is not free.
+    pub nanousd: Option<NanoUsd>,
+    pub tokens: u64,
+    pub turns: u64,
+    pub ended_at: Timestamp,
+}
+
+/// Replaces what was set aside for a run by what it spent, and adds that to the totals of its scopes.
+pub(super) fn close_reservations(
+    connection: &Connection,
+    num: i64,
+    spent: &Spent,
+) -> Result<(), Error> {
+    let mut close = connection.prepare_cached(
+        "UPDATE reservations SET nanousd = coalesce(?2, nanousd), tokens = ?3, settled_at = ?4,
+             turns = ?5, ms = max(0, ?4 - (SELECT started_at FROM runs WHERE num = ?1))
+         WHERE run = ?1 AND settled_at IS NULL RETURNING scope, nanousd, tokens, turns, ms",
+    )?;
+    let values = params![
+        num,
+        spent.nanousd.map(|nano| nano.0),
+        int(spent.tokens),
+        spent.ended_at.ms(),
+        int(spent.turns),
+    ];
+    let closed = close
+        .query_map(values, |row| {
+            let sums: [i64; 4] = [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
+            Ok((row.get::<_, String>(0)?, sums))
+        })?
+        .collect::<Result<Vec<_>, _>>()?;
+    for (scope, [nanousd, tokens, turns, ms]) in closed {
+        connection
+            .prepare_cached(&add_sql())?
+            .execute(params![scope, nanousd, tokens, turns, ms])?;
+    }
+    Ok(())
+}
+
+/// Adds to the totals of a scope; a total ends at the largest number.
+fn add_sql() -> String {
+    let add = |column: &str| {
+        format!(
+            "{column} = iif(excluded.{column} > 0,
+                 min({column}, 9223372036854775807 - excluded.{column}), {column})
+                 + excluded.{column}"
+        )
+    };
+    format!(
+        "INSERT INTO scope_totals (scope, nanousd, tokens, turns, ms) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (scope) DO UPDATE SET {}",
+        ["nanousd", "tokens", "turns", "ms"].map(add).join(", ")
+    )
+}
+
+/// What a scope has spent and holds since a moment. A moment of 0 or earlier stands for "ever": that
+/// is read from the totals of the scope, so that it does not cost more the longer the history is.
+/// Sums end at the largest number.
 pub(super) fn sum(
     connection: &Connection,
     scope: &str,
     since: Timestamp,
 ) -> Result<ScopeSum, Error> {
-    let sum = connection
-        .prepare_cached(
-            "SELECT CAST(total(nanousd) AS INTEGER), CAST(total(tokens) AS INTEGER),
-                    CAST(total(turns) AS INTEGER), CAST(total(ms) AS INTEGER),
-                    count(*) - count(settled_at)
-             FROM reservations WHERE scope = ?1 AND (settled_at IS NULL OR settled_at >= ?2)",
-        )?
-        .query_row(params![scope, since.ms()], |row| {
+    let settled = match since <= Timestamp(0) {
+        true => total(connection, scope)?,
+        false => {
+            let among = "settled_at >= ?2";
+            reserved(connection, among, params![scope, since.ms()])?
+        }
+    };
+    let open = reserved(connection, "settled_at IS NULL", params![scope])?;
+    Ok(ScopeSum {
+        nanousd: NanoUsd(settled.nanousd.0.saturating_add(open.nanousd.0)),
+        tokens: settled.tokens.saturating_add(open.tokens),
+        turns: settled.turns.saturating_add(open.turns),
+        ms: settled.ms.saturating_add(open.ms),
+        live: open.live,
+    })
+}
+
+/// Everything that settled runs of a scope have spent.
+fn total(connection: &Connection, scope: &str) -> Result<ScopeSum, Error> {
+    let found = connection
+        .prepare_cached("SELECT nanousd, tokens, turns, ms FROM scope_totals WHERE scope = ?1")?
+        .query_row([scope], |row| {
             Ok(ScopeSum {
                 nanousd: NanoUsd(row.get(0)?),
                 tokens: count(row.get(1)?),
                 turns: count(row.get(2)?),
                 ms: count(row.get(3)?),
-                live: count(row.get(4)?),
+                live: 0,
             })
-        })?;
-    Ok(sum)
+        })
+        .optional()?;
+    Ok(found.unwrap_or_default())
+}
+
+fn reserved(
+    connection: &Connection,
+    among: &str,
+    given: &[&dyn rusqlite::ToSql],
+) -> Result<ScopeSum, Error> {
+    let sums = ["nanousd", "tokens", "turns", "ms"].map(exact::sum).join(", ");
+    let sql = format!("SELECT {sums}, count(*) FROM reservations WHERE scope = ?1 AND {among}");
+    Ok(connection.prepare_cached(&sql)?.query_row(given, |row| {
+        Ok(ScopeSum {
+            nanousd: NanoUsd(exact::read(row, 0)?),
+            tokens: count(exact::read(row, 2)?),
+            turns: count(exact::read(row, 4)?),
+            ms: count(exact::read(row, 6)?),
+            live: count(row.get(8)?),
+        })
+    })?)
 }

@@ -3,14 +3,13 @@
 //! one statement and a write in another would be no check. `commit` is in `commit.rs`.
 
 use super::writer::{Did, Wake};
-use super::{blob_id, count, int, queue};
+use super::{blob_id, count, int, queue, scope};
 use crate::batch::*;
 use crate::error::Error;
 use crate::feed::Hint;
 use crate::limits::{INBOX_STOP_RESERVE, REAPED_LEASE_MS};
 use crate::seal::Sealed;
 use contract::limits::INBOX_MAX;
-use contract::state::Review;
 use contract::{RunId, TaskId, TaskState, Timestamp};
 use failpoint::Point;
 use rusqlite::{Connection, OptionalExtension as _, params};
@@ -43,7 +42,7 @@ pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<Tas
             task.body.text(),
             task.prompt.text(),
             task.system_prompt.as_ref().map(|prompt| prompt.text()),
-            review_word(task.review),
+            task.review.word(),
             task.created_at.ms(),
             task.priority,
             task.line.as_ref().map(|line| &line.pool),
@@ -51,13 +50,6 @@ pub(super) fn enqueue(connection: &Connection, task: &NewTask) -> Result<Did<Tas
         ])?;
     let hint = Hint::Task { task: task.id, begun: false };
     Ok(Did { value: task.id, wakes: vec![Wake::Events(hint)] })
-}
-
-pub(super) fn review_word(review: Review) -> &'static str {
-    match review {
-        Review::None => "none",
-        Review::Person => "person",
-    }
 }
 
 pub(super) fn claim(connection: &Connection, claim: &Claim) -> Result<Did<Claimed>, Error> {
@@ -268,7 +260,7 @@ pub(super) fn command(connection: &Connection, command: &NewCommand) -> Result<D
 
 /// Fences off every run whose lease ran out: task and run get the next fence, so a late Batch of
 /// the old holder is refused from here on, and the caller is the one who may close the run.
-/// Runs in `but` are left alone.
+/// Runs in `but` are left alone, and so are those in a state of a newer version.
 pub(super) fn reap(
     connection: &Connection,
     now: Timestamp,
@@ -276,7 +268,8 @@ pub(super) fn reap(
 ) -> Result<Did<Vec<Reaped>>, Error> {
     let mut expired = connection.prepare_cached(
         "SELECT num, id, task, fence, head_seq, lease_expires_at FROM runs
-         WHERE state <> 'settled' AND lease_expires_at <= ?1 ORDER BY id",
+         WHERE state IN ('planned', 'live', 'stopping') AND state <> 'settled'
+             AND lease_expires_at <= ?1 ORDER BY id",
     )?;
     let expired = expired
         .query_map([now.ms()], |row| {
@@ -308,7 +301,8 @@ pub(super) fn reap_seen(
 ) -> Result<Did<Vec<Reaped>>, Error> {
     let mut unchanged = connection.prepare_cached(
         "SELECT num, task, head_seq FROM runs
-         WHERE id = ?1 AND fence = ?2 AND lease_expires_at = ?3 AND state <> 'settled'",
+         WHERE id = ?1 AND fence = ?2 AND lease_expires_at = ?3
+             AND state IN ('planned', 'live', 'stopping')",
     )?;
     let mut taken = Vec::new();
     for Seen { run, fence, expires_at } in seen {
@@ -371,23 +365,13 @@ pub(super) fn fence_off(
 
 pub(super) fn reserve(connection: &Connection, reserve: &Reserve) -> Result<Did<()>, Error> {
     let held = held(connection, reserve.run, reserve.fence)?;
-    let [nanousd, tokens, turns, ms]: [i64; 4] = connection
-        .prepare_cached(
-            "SELECT CAST(total(nanousd) AS INTEGER), CAST(total(tokens) AS INTEGER),
-                    CAST(total(turns) AS INTEGER), CAST(total(ms) AS INTEGER) FROM reservations
-             WHERE scope = ?1 AND run <> ?2 AND (settled_at IS NULL OR settled_at >= ?3)",
-        )?
-        .query_row(params![reserve.scope, held.num, reserve.since.ms()], |row| {
-            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
-        })?;
-    let over =
-        |sum: i64, new: i64, max: Option<i64>| max.is_some_and(|max| sum.saturating_add(new) > max);
-    let nanousd_max = reserve.nanousd_max.map(|max| max.0);
-    if over(nanousd, reserve.nanousd.0, nanousd_max)
-        || over(tokens, int(reserve.tokens), reserve.tokens_max.map(int))
-        || over(turns, int(reserve.turns), reserve.turns_max.map(int))
-        || over(ms, int(reserve.ms), reserve.ms_max.map(int))
-    {
+    let limits = [
+        reserve.nanousd_max.map(|max| max.0),
+        reserve.tokens_max.map(int),
+        reserve.turns_max.map(int),
+        reserve.ms_max.map(int),
+    ];
+    if limits.iter().any(Option::is_some) && is_over(connection, reserve, held.num, limits)? {
         return Err(Error::BudgetExceeded { scope: reserve.scope.clone() });
     }
     connection
@@ -407,6 +391,34 @@ pub(super) fn reserve(connection: &Connection, reserve: &Reserve) -> Result<Did<
             int(reserve.ms),
         ])?;
     Ok(Did::quietly(()))
+}
+
+/// Whether a scope would hold more than its limits with what a run wants to set aside.
+fn is_over(
+    connection: &Connection,
+    reserve: &Reserve,
+    num: i64,
+    limits: [Option<i64>; 4],
+) -> Result<bool, Error> {
+    // What the run has set aside until now is replaced, so it does not count.
+    let own: [i64; 4] = connection
+        .prepare_cached(
+            "SELECT nanousd, tokens, turns, ms FROM reservations
+             WHERE scope = ?1 AND run = ?2 AND settled_at IS NULL",
+        )?
+        .query_row(params![reserve.scope, num], |row| {
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?])
+        })
+        .optional()?
+        .unwrap_or_default();
+    let spent = scope::sum(connection, &reserve.scope, reserve.since)?;
+    let sums = [spent.nanousd.0, int(spent.tokens), int(spent.turns), int(spent.ms)];
+    let wanted = [reserve.nanousd.0, int(reserve.tokens), int(reserve.turns), int(reserve.ms)];
+    let over = |n: usize| {
+        let sum = sums[n].saturating_sub(own[n]).saturating_add(wanted[n]);
+        limits[n].is_some_and(|max| sum > max)
+    };
+    Ok((0..limits.len()).any(over))
 }
 
 pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<()>, Error> {
@@ -455,7 +467,7 @@ pub(super) fn move_task(connection: &Connection, step: &TaskMove) -> Result<Did<
 /// Where a settled run's task may go. It was running, and one run of it has ended.
 pub(super) fn may_settle_as(state: TaskState) -> bool {
     match state {
-        TaskState::Running => false,
+        TaskState::Running | TaskState::Unknown => false,
         TaskState::Queued
         | TaskState::Waiting
         | TaskState::Review

@@ -84,7 +84,10 @@ async fn a_conversation_has_the_runs_that_took_it_up_and_the_one_in_which_it_beg
     assert_eq!(spent, [("a", 13, None), ("b", 4, Some(3))]);
 
     let newest = store.conversation("fake", "/").await.unwrap().unwrap();
-    assert_eq!((newest.native_session.as_str(), newest.runs, newest.begun_at), ("s3", 1, NOW));
+    assert_eq!(
+        (newest.native_session.as_deref(), newest.runs, newest.begun_at),
+        (Some("s3"), 1, NOW)
+    );
     sound(dir.path());
 }
 
@@ -117,4 +120,51 @@ async fn a_conversation_has_failed_as_often_as_runs_that_took_it_up_did_since_on
     for (run, failures) in [(of_first, 2), (of_second, 1)] {
         assert_eq!(store.conversation_of(run).await.unwrap().unwrap().failures, failures);
     }
+}
+
+#[tokio::test]
+async fn a_stale_name_is_taken_away_from_every_run_of_its_agent() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    let told = |agent, cwd, resumes, leaves| Told {
+        agent,
+        cwd,
+        at: NOW,
+        resumes,
+        leaves,
+        spent: ("a", 1, Some(1)),
+    };
+    let (s1, s2) = (Some("s1"), Some("s2"));
+    let first = ran(&store, told("fake", "/", None, s1)).await;
+    let elsewhere = ran(&store, told("fake", "/elsewhere", s1, s1)).await;
+    let of_another = ran(&store, told("another", "/", None, s1)).await;
+    let other = ran(&store, told("fake", "/", None, s2)).await;
+
+    let (sure, seal) = (Sure(store.clone()), Seal::default());
+    let task = sure.enqueue(new_task()).await.unwrap();
+    let mut claim = claim_of(task, "one");
+    claim.head.agent = "fake".to_owned();
+    claim.head.resumes = s1.map(|id| seal.given(id));
+    let run = claim.run;
+    let fence = sure.claim(claim).await.unwrap().fence;
+    let held = Holder { task, run, fence, head_seq: 0 };
+    let session = s2.map(|id| seal.given(id));
+    let batch = Batch { session_stale: true, session, ..held.batch(&["it is not known"]) };
+    store.commit(batch).await.unwrap();
+
+    for (run, expected) in [
+        (first, Some(None)),
+        (elsewhere, Some(None)),
+        (of_another, Some(s1)),
+        (other, Some(s2)),
+        (run, Some(s2)),
+    ] {
+        let found = store.conversation_of(run).await.unwrap();
+        let name = found.map(|found| found.native_session);
+        assert_eq!(name, expected.map(|name| name.map(str::to_owned)), "{run}");
+    }
+    // The newest run in this directory whose conversation is still known is the one to continue.
+    let newest = store.conversation("fake", "/elsewhere").await.unwrap();
+    assert_eq!(newest, None);
+    sound(dir.path());
 }

@@ -3,8 +3,8 @@
 use super::sound;
 use crate::conformance::{Holder, Sure, holder, refused};
 use crate::*;
-use contract::event::Totals;
-use contract::{Code, NanoUsd, Timestamp, Tokens};
+use contract::event::{RunReport, RunUsage, Totals};
+use contract::{Billing, Code, NanoUsd, Timestamp, Tokens};
 use tempfile::TempDir;
 
 const DAY: i64 = 86_400_000;
@@ -37,7 +37,7 @@ fn totals(output: u64, nanousd: Option<i64>) -> Option<Totals> {
 /// Day, model, runs, output, effective and priced money.
 async fn costs(store: &Store, by: &[By], since: Option<i64>) -> Vec<String> {
     let since = since.map(|day| Timestamp(day * DAY + DAY - 1));
-    let query = CostsQuery { by: by.to_vec(), since, after: None, limit: 100 };
+    let query = CostsQuery { by: by.to_vec(), since, limit: 100, ..CostsQuery::default() };
     let rows = store.costs(query).await.unwrap();
     rows.iter()
         .map(|row| {
@@ -116,7 +116,8 @@ async fn pages_of_the_books_have_every_row_once_however_they_are_told_apart() {
     for chosen in 0..1_u32 << every.len() {
         let wanted = |n: &usize| chosen & (1 << n) != 0;
         let by: Vec<_> = (0..every.len()).filter(wanted).map(|n| every[n]).collect();
-        let query = CostsQuery { by, since: Some(Timestamp(DAY)), after: None, limit: 100 };
+        let since = Some(Timestamp(DAY));
+        let query = CostsQuery { by, since, limit: 100, ..CostsQuery::default() };
         let whole = store.costs(query.clone()).await.unwrap();
         assert!(!whole.is_empty(), "{query:?}");
         for limit in [1, 2, 100] {
@@ -232,4 +233,77 @@ async fn a_total_replaces_approximate_rows() {
         costs(&store, &[By::Model], None).await,
         ["acme/a: 1 runs, 8 tokens, 3 (3)", "acme/c: 1 runs, 1 tokens, 1 (1)"]
     );
+}
+
+fn report(output: u64, billing: Option<Billing>) -> Option<ReportSoFar> {
+    let tokens = Tokens { output, ..Tokens::default() };
+    let usage = Some(RunUsage { tokens, service_tier: None });
+    let report = RunReport { usage, model: Some("m".to_owned()), billing, ..RunReport::default() };
+    Some(ReportSoFar { json: Seal::default().json(&report), billing })
+}
+
+#[tokio::test]
+async fn included_use_is_told_apart_and_kept_with_its_run() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for (billing, paid) in [
+        (Some(Billing::Subscription), Some(7)),
+        (Some(Billing::Free), None),
+        (Some(Billing::Metered), Some(5)),
+        (None, Some(1)),
+    ] {
+        let mut held = holder(&Sure(store.clone())).await;
+        let ledger = vec![row(1, "m", 2, paid, Covers::Nothing)];
+        let (totals, report) = (totals(2, paid), report(2, billing));
+        let batch = Batch { ledger, totals, report, ..held.batch(&["spent"]) };
+        held.head_seq = store.commit(batch).await.unwrap().head_seq;
+        // A later Batch without a change leaves it as it is.
+        held.head_seq = store.commit(held.batch(&["more"])).await.unwrap().head_seq;
+        let kept = store.run(held.run).await.unwrap().unwrap();
+        let kept = kept.report.expect("a report");
+        assert_eq!((kept.billing, kept.model.as_deref()), (billing, Some("m")));
+    }
+    let query = CostsQuery { by: vec![], since: None, after: None, limit: 10, run: None };
+    let sums = store.costs(query).await.unwrap().remove(0);
+    assert_eq!((sums.priced_nanousd, sums.effective_nanousd), (Some(NanoUsd(13)), None));
+    assert_eq!((sums.included_nanousd, sums.billed_nanousd), (NanoUsd(7), Some(NanoUsd(6))));
+    sound(dir.path());
+
+    let held = holder(&Sure(store.clone())).await;
+    let batch =
+        Batch { totals: totals(3, None), report: report(2, None), ..held.batch(&["spent"]) };
+    store.commit(batch).await.unwrap();
+    let found = check::check(dir.path()).unwrap();
+    assert!(found.iter().any(|found| found.contains("agrees with its totals")), "{found:?}");
+}
+
+#[tokio::test]
+async fn included_dollars_are_no_part_of_a_budget() {
+    let dir = TempDir::new().unwrap();
+    let store = Store::open(dir.path()).unwrap();
+    for (is_included, counted) in [(true, 0), (false, 9)] {
+        let held = holder(&Sure(store.clone())).await;
+        let scope = format!("agent:{is_included}");
+        let reserve = Reserve {
+            scope: scope.clone(),
+            run: held.run,
+            fence: held.fence,
+            nanousd: NanoUsd(50),
+            tokens: 0,
+            turns: 0,
+            ms: 0,
+            since: Timestamp(0),
+            nanousd_max: None,
+            tokens_max: None,
+            turns_max: None,
+            ms_max: None,
+        };
+        store.reserve(reserve).await.unwrap();
+        let spent = totals(3, Some(9)).unwrap();
+        let mut batch = held.settling(contract::TaskState::Done, spent);
+        batch.settle = batch.settle.map(|settle| Settle { is_included, ..settle });
+        store.commit(batch).await.unwrap();
+        let sum = store.scope_sum(&scope, Timestamp(0)).await.unwrap();
+        assert_eq!((sum.nanousd, sum.tokens), (NanoUsd(counted), 3), "included: {is_included}");
+    }
 }

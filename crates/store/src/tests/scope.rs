@@ -46,7 +46,7 @@ async fn a_breaker_is_changed_by_who_saw_it_last_and_is_there_after_a_restart() 
     assert_eq!(refused(store.step_quota(step(0, Some("b"))).await), Code::Conflict);
     let opened = Opened {
         at: Timestamp(5),
-        by: claim_of(new_task().id, "x").run,
+        by: Some(claim_of(new_task().id, "x").run),
         why: Seal::default().given("full"),
     };
     let by = opened.by;
@@ -66,7 +66,7 @@ async fn a_breaker_is_changed_by_who_saw_it_last_and_is_there_after_a_restart() 
         breaker: Some("c".to_owned()),
         why: Some("full".to_owned()),
         opened_at: Some(Timestamp(5)),
-        opened_by: Some(by),
+        opened_by: by,
         windows: Some("[]".to_owned()),
         told_at: Some(Timestamp(9)),
     };

@@ -37,7 +37,13 @@ pub(super) async fn judged(
     };
     let patience = Duration::from_millis(patience_ms(args.patience));
     let caller = Caller::new(&args.url, token, patience)?;
-    let mut judge = Judge { caller, prompt: args.prompt.clone(), book: Book::default(), names: 0 };
+    let mut judge = Judge {
+        caller,
+        prompt: args.prompt.clone(),
+        book: Book::default(),
+        names: 0,
+        resumes: false,
+    };
     let mut cut_short = None;
     for scene in Scene::ALL {
         progress.plays(scene.word());
@@ -83,6 +89,8 @@ struct Judge {
     prompt: String,
     book: Book,
     names: u32,
+    /// A session said that later ones can resume it.
+    resumes: bool,
 }
 
 /// A session that was opened, and what was heard of it.
@@ -179,6 +187,7 @@ impl Judge {
         self.book.hold(Point::Create, good, || answer.told());
         self.book
             .hold(Point::CreateProtocol, answer.body["protocol"] == "ca-http-v1", || answer.told());
+        self.resumes |= answer.body["capabilities"]["resume"] == true;
         id.map(|id| format!("/v1/sessions/{id}"))
     }
 
@@ -214,6 +223,29 @@ impl Judge {
         let deleted = self.caller.delete(&path).await;
         self.book.hold(Point::Delete, deleted.is_done(), || deleted.told());
         self.gone(&path).await;
+        if self.resumes {
+            self.resumed(path.rsplit('/').next().unwrap_or_default()).await;
+        }
+    }
+
+    /// A session that resumes an earlier one, and one that resumes none that the server knows. An agent
+    /// may have left no conversation, so the first may be refused too, by the word for that.
+    async fn resumed(&mut self, earlier: &str) {
+        const UNKNOWN: &str = "native_session_unknown";
+        for (session, known) in [(earlier, true), ("no-such-session", false)] {
+            let name = self.name();
+            let mut body = self.body(&name);
+            body["sessionResume"] = json!(session);
+            let key = Some(("idempotency-key", name.as_str()));
+            let answer = self.caller.post("/v1/sessions", &body, key).await;
+            let refused = answer.is_refused() && answer.body["code"] == UNKNOWN;
+            let opened = answer.is_done() && answer.body["id"].is_string();
+            self.book.hold(Point::Resume, refused || (known && opened), || answer.told());
+            if let Some(id) = answer.body["id"].as_str().filter(|_| opened) {
+                let deleted = self.caller.delete(&format!("/v1/sessions/{id}")).await;
+                self.book.hold(Point::Delete, deleted.is_done(), || deleted.told());
+            }
+        }
     }
 
     /// After its end nobody finds it.

@@ -172,6 +172,7 @@ impl Stage {
             workspace: work,
             wake_reason: "run",
             wake_comment: None,
+            approval: None,
             linked_tasks: &[],
             compat: &[],
         };

@@ -3,8 +3,9 @@
 //! id of its own, so it is done once.
 
 use super::tools::{
-    AddTask, Answer, Apply, CommentTask, Costs, ListRuns, ListRuntimes, ListTasks, Nothing, OneRun,
-    OneTask, RejectTask, Say, ShowDiff, ShowRun, StartRun, ToolName, WaitRun,
+    AddTask, Answer, Apply, CommentTask, Costs, Detail, HireAgent, ListRuns, ListRuntimes,
+    ListTasks, Nothing, OneRun, OneTask, RejectTask, Say, ShowDiff, ShowRun, StartRun, ToolName,
+    WaitRun,
 };
 use super::views;
 use crate::client::{Client, escaped};
@@ -14,6 +15,7 @@ use contract::event::{self, Body};
 use contract::view::RunView;
 use contract::{AskId, Code, Fault, Page, RunId, RunState, Surface, Wish, misread};
 use futures::StreamExt as _;
+use host::ops::agents::{Hire, Saved};
 use host::ops::apply::ApplyRequest;
 use host::ops::ask;
 use host::ops::diff::Diff;
@@ -70,7 +72,8 @@ pub(super) async fn perform(
 ) -> Result<Value, Fault> {
     let cwd = here.cwd;
     match tool {
-        ToolName::ListRuntimes => Ok(list_runtimes(&read(args)?, here)),
+        ToolName::ListRuntimes => list_runtimes(&read(args)?, here),
+        ToolName::HireAgent => hire(way, read(args)?).await,
         ToolName::WaitRun => {
             let WaitRun { run, .. } = read(args)?;
             way.ask(async |client| look(client, &run).await).await
@@ -337,7 +340,7 @@ fn shortened(mut diff: Diff) -> Value {
 
 /// The runtimes whose program is here, with when to use each; the names of the others; the adapters of
 /// the configuration. A runtime that needs an adapter is found through those alone.
-fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
+fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Result<Value, Fault> {
     let path = here.vars.get("PATH").map(String::as_str);
     let cards = runtimes::registry::all().iter().map(|runtime| runtime.card());
     let cards = cards.filter(|card| !card.needs_adapter());
@@ -345,6 +348,23 @@ fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
     let is_installed = |card: &contract::Card| {
         card.requires.first().is_none_or(|required| is_there(&required.binary))
     };
+    if let Some(name) = &given.name {
+        let Some(card) = runtimes::catalogue::find(name) else {
+            let message = format!("there is no runtime '{name}'");
+            return Err(Fault::new(Code::NotFound, message)
+                .with_hint("call list_runtimes without a name for all of them"));
+        };
+        let mut one = match given.detail {
+            Detail::Full => json!(card),
+            Detail::Short => views::runtime(&card),
+        };
+        one["ready"] = is_installed(&card).into();
+        return Ok(json!({ "runtime": one }));
+    }
+    let acp = runtimes::acp::cards::all().map(
+        |known| json!({ "name": known.id, "label": known.label, "ready": is_there(known.binary) }),
+    );
+    let acp: Vec<_> = acp.collect();
     let adapters = here.config.file.adapters.iter().map(|(name, adapter)| {
         // Whether a remote is there is not known.
         let ready = match config::program(name, here.config) {
@@ -366,7 +386,41 @@ fn list_runtimes(given: &ListRuntimes, here: &Here<'_>) -> Value {
     }
     let names: Vec<_> = missing.iter().map(|card| &card.id).collect();
     let adapters: Vec<_> = adapters.collect();
-    json!({ "runtimes": described, "adapters": adapters, "not_installed": names })
+    Ok(json!({
+        "runtimes": described,
+        "adapters": adapters,
+        "acp": acp,
+        "not_installed": names,
+    }))
+}
+
+/// Hires an agent with the keys that were given.
+async fn hire(way: &mut Way<'_>, given: HireAgent) -> Result<Value, Fault> {
+    let mut spec = Map::new();
+    let budget =
+        |window: &str, usd: Option<f64>| usd.map(|usd| json!({ "window": window, "usd": usd }));
+    let budgets =
+        [budget("run", given.budget_usd_per_run), budget("day", given.budget_usd_per_day)];
+    let budgets: Vec<_> = budgets.into_iter().flatten().collect();
+    for (key, value) in [
+        ("adapter", json!(given.adapter)),
+        ("model", json!(given.model)),
+        ("systemPrompt", json!(given.system_prompt)),
+        ("cwd", json!(given.cwd)),
+        ("permission", json!(given.permission)),
+        ("workspace", json!(given.workspace)),
+        ("tools", json!(given.tools)),
+        ("skills", json!(given.skills)),
+        ("budgets", json!(budgets)),
+    ] {
+        if !value.is_null() && value != json!([]) {
+            spec.insert(key.to_owned(), value);
+        }
+    }
+    let hire = Hire { name: given.name, spec: Value::Object(spec) };
+    let send = async |client: &Client| client.send::<Saved>("/api/v1/agents", &hire).await;
+    let saved = way.ask(send).await?;
+    Ok(json!({ "agent": views::agent(&saved.agent), "warnings": saved.warnings }))
 }
 
 /// Dollars as a budget has them.

@@ -2,6 +2,7 @@
 //! description says when to use the tool and what comes back, because a model chooses by it. Carrying
 //! them out is `perform.rs`.
 
+use contract::config::words::Workspace;
 use contract::state::Review;
 use contract::{Outcome, Policy, TaskState};
 use rmcp::model::ToolAnnotations;
@@ -127,8 +128,9 @@ macro_rules! tools {
 }
 
 tools! {
-    ListRuntimes = "list_runtimes" ListRuntimes, Reads: "List the coding agents (runtimes) that start_run can start, with when to use each and what each can do. Call it before the first start_run. `ready` means that its program is installed. The others are only named; `all: true` describes them too. `adapters` are further names for start_run, configured by the person.";
+    ListRuntimes = "list_runtimes" ListRuntimes, Reads: "List the coding agents (runtimes) that start_run can start, with when to use each and what each can do. Call it before the first start_run. `ready` means that its program is installed. The others are only named; `all: true` describes them too. `adapters` are further names for start_run, configured by the person; `acp` are names of agents that speak ACP. `detail: full` with `name` gives the whole card of one: its models, permissions and every key of its adapter.";
     ListAgents = "list_agents" Nothing, Reads: "List the configured agents, which are runtimes with settings of the person (model, directory, budget). Prefer one of these to a bare runtime where one fits.";
+    HireAgent = "hire_agent" HireAgent, Changes: "Hire an agent: save a name for a runtime or adapter with a model, instructions, directory, permission and budgets, so that start_run and add_task can use it. The same again changes nothing. Read list_runtimes first, and ask the person before you hire. Warnings in the answer say what should be mended.";
     StartRun = "start_run" StartRun, Delegates: "Start a coding agent on a prompt now and return its run_id at once; then call wait_run. Use a run for work you wait for. With `worktree: true` the agent works on a copy and show_diff and apply bring its changes back. Give `budget_usd` and `timeout_minutes` to limit it. The agent sees only the prompt, so put everything it needs into it.";
     WaitRun = "wait_run" WaitRun, Reads: "Wait until a run ends, asks for an approval, or the time is up, and return a short summary: state, outcome, final answer, tokens, dollars, open approvals. When `done` is false, call it again.";
     ListRuns = "list_runs" ListRuns, Reads: "List runs, newest first, with state, outcome and cost. For older ones call again with `after` set to `next`.";
@@ -174,6 +176,8 @@ pub struct Nothing {}
 #[serde(deny_unknown_fields)]
 pub struct ListTasks {
     /// Only tasks in this state.
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<TaskState>>")]
     pub state: Option<TaskState>,
     /// Only tasks with this label.
     pub label: Option<String>,
@@ -202,6 +206,8 @@ pub struct AddTask {
     /// The directory to work in. When absent, the directory of the agent, else that of this server.
     pub cwd: Option<PathBuf>,
     /// `person` (the default): a person approves the result. `none`: it is done when its run succeeds.
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<Review>>")]
     pub review: Option<Review>,
     /// Tasks with a higher number start first; 0 when absent.
     pub priority: Option<i32>,
@@ -244,6 +250,8 @@ pub struct ListRuns {
     /// Only runs of this agent.
     pub agent: Option<String>,
     /// Only runs that ended like this.
+    #[serde(default, deserialize_with = "contract::known::option")]
+    #[schemars(with = "Option<contract::Known<Outcome>>")]
     pub outcome: Option<Outcome>,
     /// Only runs that began then or later: a date, or an age such as 2h or 7d.
     pub since: Option<String>,
@@ -274,6 +282,48 @@ pub struct ListRuntimes {
     /// Describe runtimes that are not installed, too.
     #[serde(default)]
     pub all: bool,
+    /// `full` gives the whole card; give `name` with it.
+    #[serde(default)]
+    pub detail: Detail,
+    /// Only this one.
+    pub name: Option<String>,
+}
+
+/// How much is told of a runtime.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Detail {
+    #[default]
+    Short,
+    Full,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HireAgent {
+    /// The name of the agent: letters, digits, - and _.
+    pub name: String,
+    /// A name of list_runtimes: a runtime or an adapter.
+    pub adapter: String,
+    /// The model, in the words of the runtime; its own default when absent.
+    pub model: Option<String>,
+    /// Its instructions.
+    pub system_prompt: Option<String>,
+    /// The directory that it works in, as an absolute path.
+    pub cwd: Option<String>,
+    /// What it may do without asking.
+    pub permission: Option<Policy>,
+    /// Where it works: `here`, `worktree` or `temporary`.
+    pub workspace: Option<Workspace>,
+    /// The tools of Ostler that it is offered; all of them when absent.
+    pub tools: Option<Vec<String>>,
+    /// Skills that are mounted for it.
+    #[serde(default)]
+    pub skills: Vec<String>,
+    /// What it may spend in each of its runs, in US dollars.
+    pub budget_usd_per_run: Option<f64>,
+    /// What it may spend in a day, in US dollars.
+    pub budget_usd_per_day: Option<f64>,
 }
 
 #[derive(Deserialize, JsonSchema)]

@@ -34,7 +34,6 @@ fn told(value: Value) -> Value {
 }
 
 pub fn run(run: &RunView) -> Value {
-    let totals = run.totals.as_ref();
     told(json!({
         "run_id": run.id,
         "task_id": run.task,
@@ -48,8 +47,10 @@ pub fn run(run: &RunView) -> Value {
         "message": run.message.as_deref().map(text),
         "started_at": run.started_at,
         "ended_at": run.ended_at,
-        "tokens": totals.map(|totals| totals.tokens.total()),
-        "usd": usd(totals.and_then(|totals| totals.effective_nanousd)),
+        "provider": run.provider,
+        "tokens": run.usage.as_ref().map(|usage| usage.total_tokens),
+        "usd": run.cost_usd,
+        "billing": run.billing,
     }))
 }
 
@@ -128,14 +129,16 @@ pub fn cost(row: &CostRow) -> Value {
         "usd": usd(row.effective_nanousd),
         // The part that is known, where not every token has a price.
         "usd_of_priced_part": row.unpriced.then(|| usd(row.priced_nanousd)),
+        // The part that is included in a subscription or free, at list price.
+        "included_usd": (row.included_nanousd.0 > 0).then(|| row.included_nanousd.usd()),
     }))
 }
 
 pub fn runtime(card: &Card) -> Value {
     json!({
         "name": card.id,
-        "use_when": card.use_when,
-        "dont_use_when": card.dont_use_when,
+        "use_when": card.use_when_short(),
+        "dont_use_when": card.dont_use_when_short(),
         "asks": card.can.permissions,
         "resumes": card.can.resume,
         "tells_dollars": card.reports.dollars != Dollars::None,

@@ -53,6 +53,7 @@ impl Live {
             ("approval", ask.clone()),
             ("ask", ask),
             ("token", text(&token["id"])),
+            ("runtime", "demo".to_owned()),
         ]);
         Self { door, guest, named }
     }

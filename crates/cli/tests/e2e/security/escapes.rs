@@ -217,7 +217,7 @@ fn rows(ostler: &Ostler, run: &str, good: &str, bad: &str) -> Vec<Row> {
         row(&["task", "show", run]),
         row(&["task", "show", &dirt]),
         row(&["serve", "--listen", &dirt]),
-        row(&["serve", "--data", &format!("{prices}/{dirt}")]),
+        row(&["serve", "--listen", "127.0.0.1:0", "--data", &format!("{prices}/{dirt}")]),
         row(&["remote", "--agent", &dirt, "--no-auth"]),
         row(&["remote", "--agent", "demo", "--no-auth", "--listen", &dirt]),
         row(&["remote", "--agent", "demo", "--token-env", &dirt]),

@@ -85,6 +85,8 @@ fn lets_in(place: &Place, may: May) -> Option<bool> {
         (Access::Open, _) => Some(true),
         (_, May::Nothing) => Some(false),
         (Access::Run, May::Run) => Some(true),
+        // Costs are those of the run; of runs and tasks it is let in to its own alone.
+        (Access::Own, May::Run) => Some(place.route == "/api/v1/costs"),
         (_, May::Run) => Some(false),
         // There persons are told that it is not theirs, or that there is no such run.
         (Access::Run, May::Person(_)) => None,

@@ -54,7 +54,9 @@ fn the_token_of_a_run_opens_its_tools_and_nothing_else() {
                 ("content-type", "application/json"),
             ];
             let answer = door.request(&place.method, &target, &headers, "{}");
-            tally.row(answer.status == 401, || {
+            // Its own costs are the one thing that it may see without naming itself.
+            let is_own = place.route == "/api/v1/costs" && answer.status == 200;
+            tally.row(is_own || matches!(answer.status, 401 | 403), || {
                 format!("{} {target}, {name}: {}", place.method, answer.status)
             });
         }

@@ -15,6 +15,12 @@ impl BuiltIn for Shelf {
         model.starts_with("gpt").then(|| "openai".to_owned())
     }
 
+    fn family(&self, provider: &str, family: &str) -> Vec<String> {
+        let models = ["gpt-4o", "gpt-4o-mini", "gpt-5"];
+        let members = plain_members(family, models.into_iter().filter(|_| provider == "openai"));
+        members.into_iter().map(str::to_owned).collect()
+    }
+
     fn cost(&self, asked: &Asked<'_>) -> Option<Cost> {
         let known = asked.provider == Some("acme") || asked.model == "gpt-4o";
         let nanousd = NanoUsd(100 * i64::try_from(asked.tokens.total()).ok()?);
@@ -207,5 +213,43 @@ fn only_what_the_other_tables_could_price_waits_for_them() {
     ];
     for (usage, ready) in rows {
         assert_eq!(needs_no_table(&usage, &user, None), ready, "{usage:?}");
+    }
+}
+
+#[test]
+fn a_family_takes_its_plain_member() {
+    let models = [
+        "gemini-2.0-flash",
+        "gemini-2.0-flash-lite",
+        "gemini-2.0-001",
+        "gemini-2.0-exp",
+        "gemini-2.5-pro",
+        "gemini-2.0x-pro",
+    ];
+    let members = |family| plain_members(family, models.into_iter());
+    assert_eq!(members("gemini-2.0"), ["gemini-2.0-flash"]);
+    assert_eq!(members("gemini-2.0-flash"), ["gemini-2.0-flash-lite"]);
+    assert_eq!(members("gemini-3"), [""; 0]);
+    assert_eq!(members(""), [""; 0]);
+}
+
+#[test]
+fn the_cost_model_may_be_a_family() {
+    let user = table(&[("acme/large-pro", 3_000_000), ("acme/large-air", 1_000_000)]);
+    let none = PriceTable::default();
+    let built_in = |cost_model| Prices { built_in: Some(&Shelf), ..only(&none, Some(cost_model)) };
+    for (why, prices, expected) in [
+        ("the dearest of two plain members", only(&user, Some("acme/large")), Some(30)),
+        ("of the built-in table", built_in("openai/gpt"), Some(1_000)),
+        ("no such family", built_in("openai/o"), None),
+        ("no provider", only(&user, Some("large")), None),
+    ] {
+        let mut given = Usage {
+            tokens: Some(Tokens { output: 10, ..Tokens::default() }),
+            ..usage("", "unknown")
+        };
+        price(&mut given, &prices);
+        let told = given.effective_nanousd.map(|nano| nano.0);
+        assert_eq!((told, given.approximate), (expected, expected.map(|_| true)), "{why}");
     }
 }

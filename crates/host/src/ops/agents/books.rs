@@ -25,7 +25,8 @@ impl Books {
 
     pub async fn open(host: &Host) -> Result<Self, Fault> {
         let since = month(clock::now().wall);
-        let query = CostsQuery { by: vec![By::Agent], since, after: None, limit: COST_ROWS_MAX };
+        let by = vec![By::Agent];
+        let query = CostsQuery { by, since, limit: COST_ROWS_MAX, ..CostsQuery::default() };
         Ok(Self {
             running: host.store().running().await.map_err(stored)?,
             spent: Some(host.store().costs(query).await.map_err(stored)?),
@@ -78,7 +79,7 @@ impl Books {
     fn spent(&self, name: &str) -> Option<NanoUsd> {
         let spent = self.spent.as_ref()?;
         let row = spent.iter().find(|row| row.agent.as_deref() == Some(name));
-        row.map_or(Some(NanoUsd(0)), |row| row.effective_nanousd)
+        row.map_or(Some(NanoUsd(0)), |row| row.billed_nanousd)
     }
 }
 

@@ -259,6 +259,7 @@ async fn a_share_of_the_quota_holds_until_its_window_begins_anew() {
         runtime: "fake".to_owned(),
         provider: None,
         account: Some("work".to_owned()),
+        billing: None,
         cwd: "/".into(),
     };
     assert_eq!(hold(&house, &candidate).await.unwrap(), None);

@@ -140,9 +140,26 @@ impl Session {
     }
 }
 
-/// A directory for one session, outside of our own.
-pub(super) fn workspace(temporary: &Path, run: RunId) -> Result<PathBuf, Fault> {
-    let dir = temporary.join(format!("ostler-session-{}", run.uuid().simple()));
+/// The beginning of the names of directories that are made for sessions.
+pub(super) const WORKSPACE_PREFIX: &str = "ostler-session-";
+
+/// The directory of the session of a run, outside of our own.
+pub(super) fn workspace_of(temporary: &Path, run: RunId) -> PathBuf {
+    temporary.join(format!("{WORKSPACE_PREFIX}{}", run.uuid().simple()))
+}
+
+/// Whether this is the directory that an earlier session was given, where its agent finds its
+/// conversation again.
+pub(super) fn is_session_dir(temporary: &Path, dir: &Path) -> bool {
+    let is_named = dir
+        .file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| name.starts_with(WORKSPACE_PREFIX));
+    is_named && temporary.canonicalize().is_ok_and(|parent| dir.parent() == Some(&*parent))
+}
+
+/// Makes the directory of one session.
+pub(super) fn workspace(dir: PathBuf) -> Result<PathBuf, Fault> {
     match fs::DirBuilder::new().mode(0o700).create(&dir) {
         Ok(()) => Ok(dir),
         Err(error) => {

@@ -1,16 +1,16 @@
 //! What a run is started with: the values that the seal must know, and the terms of its machine
 //! (limits, tools, policy). Nothing here does anything.
 
-use super::{ATTEMPT, Checked, Identity};
-use crate::ops::catalog;
+use super::{ATTEMPT, Checked, Identity, Site};
 use crate::ops::run::{Budget, RunRequest, ToolsBy};
+use crate::ops::{catalog, errand};
 use crate::trace::warning;
 use crate::{Host, chance, clock, upstream};
 use contract::card::Told;
-use contract::plan::{Clocks, Lane, LaunchPlan, Limit};
+use contract::plan::{Adapter, Clocks, Lane, LaunchPlan, Limit};
 use contract::{Code, Draft, Fault, Policy, limits};
 use engine::{Greeting, MustCount, RunBudget, Terms};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 
 /// The values the seal must know: what the plan names, and what we gave ourselves.
@@ -110,6 +110,8 @@ pub(super) fn terms(
     Terms {
         greeting,
         budget,
+        billing: checked.adapter.billing,
+        own_nanousd: request.own_budget.nanousd,
         budget_best_effort: counted.best_effort,
         must_count,
         usage_is_uncertain: checked.runtime.card().reports.usage == Told::ByAgent,
@@ -137,6 +139,19 @@ fn greeting(plan: &LaunchPlan, first_output: Option<Limit>) -> Option<Greeting> 
     (plan.lane == Lane::Acp).then_some(Greeting { limit_ms, command })
 }
 
+/// The farewell and the grace after SIGTERM when nobody renews the lease, and the time for which its
+/// keeper may outlive it, in milliseconds.
+pub(super) fn lease_stop(lane: Lane, term_ms: u64) -> (u64, u64, u64) {
+    match lane {
+        // A courier has to end its session at the remote, however short the lease is.
+        Lane::Http => {
+            let (farewell_ms, term_ms) = (limits::REMOTE_FAREWELL_MS, limits::REMOTE_TERM_MS_MIN);
+            (farewell_ms, term_ms, farewell_ms + term_ms)
+        }
+        Lane::Native | Lane::Acp | Lane::Process => (limits::FAREWELL_MS, term_ms, 0),
+    }
+}
+
 /// When the lease that a run begins with ends, for an agent that has a clock of its own.
 pub(super) fn lease_end(host: &Host) -> contract::Timestamp {
     let length_ms = i64::try_from(host.inner.lease_ms).unwrap_or(i64::MAX);
@@ -147,4 +162,52 @@ pub(super) fn lease_end(host: &Host) -> contract::Timestamp {
 pub(super) fn envelope(budget: &Budget) -> serde_json::Value {
     let usd = budget.nanousd.map(|nanousd| nanousd.usd());
     json!({ "tokens": budget.tokens, "usd": usd, "turns": budget.turns, "ms": budget.ms })
+}
+
+/// What the run is told of why it is there: what its caller handed over, and what is known of its
+/// task. The names of the latter cannot be taken by the caller.
+pub(super) fn told_context(request: &RunRequest, identity: &Identity) -> Map<String, Value> {
+    let errand = identity.errand.as_ref();
+    let given = errand.map(|errand| &errand.context).or(request.context.as_ref());
+    let mut context = given.cloned().unwrap_or_default();
+    let wake = errand.map(|errand| &errand.wake);
+    let (approval_id, approval_status) = wake.and_then(|wake| wake.approval.clone()).unzip();
+    let linked = errand.map(|errand| errand.linked.clone()).unwrap_or_default();
+    for (name, value) in [
+        ("taskId", json!(identity.task)),
+        ("wakeReason", json!(wake.map_or(errand::wake::RUN, |wake| wake.reason.as_str()))),
+        ("wakeCommentId", json!(wake.and_then(|wake| wake.comment.as_deref()))),
+        ("approvalId", json!(approval_id)),
+        ("approvalStatus", json!(approval_status)),
+        ("linkedTaskIds", json!(linked)),
+    ] {
+        context.insert(name.to_owned(), value);
+    }
+    context
+}
+
+/// The policy that was asked for; else everything in a workspace of ours, else to ask where someone
+/// can answer, else to let it read only.
+pub(super) fn policy(host: &Host, request: &RunRequest, adapter: &Adapter, site: &Site) -> Policy {
+    let unasked = match host.inner.serves || request.attended {
+        _ if site.is_owned() => Policy::AllowAll,
+        true => Policy::Ask,
+        false => Policy::AllowReads,
+    };
+    request.permission.or(adapter.permission).unwrap_or(unasked)
+}
+
+/// Says of a policy that somebody chose what it does not cover on this lane: the process and http lanes
+/// have no way to hold the agent itself to it.
+pub(super) fn coverage(policy: Policy, lane: Lane) -> Option<Draft> {
+    match (policy, lane) {
+        (Policy::AllowAll, _) | (_, Lane::Native | Lane::Acp) => None,
+        (Policy::Deny | Policy::Ask | Policy::AllowReads, Lane::Process | Lane::Http) => {
+            Some(warning(format!(
+                "--permission {} covers only the tools that Ostler offers to this agent; what it \
+                 does by itself is not restricted",
+                policy.word()
+            )))
+        }
+    }
 }

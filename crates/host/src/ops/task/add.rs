@@ -9,6 +9,7 @@ use contract::state::Review;
 use contract::{Code, Fault, TaskId, Timestamp, limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::path::PathBuf;
 use store::{Errand, NewTask, Parent, Seal};
 
@@ -35,7 +36,8 @@ pub struct NewErrand {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<PathBuf>,
     /// Who looks at the result.
-    #[serde(default = "person")]
+    #[serde(default = "person", deserialize_with = "contract::known::word")]
+    #[schemars(with = "contract::Known<Review>")]
     pub review: Review,
     /// What is higher goes first.
     #[serde(default)]
@@ -52,6 +54,9 @@ pub struct NewErrand {
     /// What all its runs and those of the tasks below it may spend together.
     #[serde(default)]
     pub budget: Budget,
+    /// What its runs are handed: `{{context.name}}` in the configuration of their agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Map<String, Value>>,
 }
 
 fn person() -> Review {
@@ -90,7 +95,10 @@ pub(crate) async fn put(
     new: NewErrand,
     wake: Option<String>,
 ) -> Result<TaskId, store::Error> {
-    let body = if new.body.trim().is_empty() { &new.title } else { &new.body };
+    let (body, prompt) = match new.body.trim().is_empty() {
+        true => (&new.title, new.title.clone()),
+        false => (&new.body, with_title(&new.title, &new.body)),
+    };
     let parent = new.parent.map(|task| Parent {
         task,
         children_max: limits::SUBTASKS_MAX,
@@ -102,7 +110,7 @@ pub(crate) async fn put(
         agent: new.agent.map(|agent| seal.handed(&agent).text()).unwrap_or_default(),
         title: seal.handed(&new.title),
         body: seal.handed(body),
-        prompt: seal.handed(body),
+        prompt: seal.handed(&prompt),
         system_prompt: None,
         review: new.review,
         priority: new.priority,
@@ -115,10 +123,31 @@ pub(crate) async fn put(
             not_before: new.not_before,
             after: new.after,
             wake,
+            context: new.context.as_ref().map(|context| seal.json(context)),
         }),
         created_at: clock::now().wall,
     };
     store.enqueue(task).await
+}
+
+/// The prompt of a task. A body that begins with the title says it already.
+fn with_title(title: &str, body: &str) -> String {
+    match body.trim_start().starts_with(title.trim()) {
+        true => body.to_owned(),
+        false => format!("{title}\n\n{body}"),
+    }
+}
+
+/// Refuses a `context` that is too large.
+pub(crate) fn check_context(context: &Map<String, Value>) -> Result<(), Fault> {
+    let bytes = serde_json::to_vec(context).map_or(usize::MAX, |json| json.len());
+    if bytes > limits::CONTEXT_BYTES_MAX {
+        let message =
+            format!("the context has {bytes} bytes; the limit is {}", limits::CONTEXT_BYTES_MAX);
+        return Err(Fault::new(Code::TooLarge, message)
+            .with_hint("hand over the name of a file in the workspace instead"));
+    }
+    Ok(())
 }
 
 /// What can be said of it before anyone is asked.
@@ -147,17 +176,17 @@ pub(crate) fn check(new: &NewErrand) -> Result<(), Fault> {
     }
     let plain = |label: &String| {
         !label.trim().is_empty()
-            && label.len() <= limits::LABEL_BYTES_MAX
+            && label.chars().count() <= limits::LABEL_CHARS_MAX
             && !label.contains(char::is_control)
     };
     if new.labels.len() > limits::LABELS_MAX || !new.labels.iter().all(plain) {
-        let (labels, bytes) = (limits::LABELS_MAX, limits::LABEL_BYTES_MAX);
-        return usage(format!("at most {labels} labels of 1 to {bytes} bytes are allowed"));
+        let (labels, chars) = (limits::LABELS_MAX, limits::LABEL_CHARS_MAX);
+        return usage(format!("at most {labels} labels of 1 to {chars} characters are allowed"));
     }
     if new.after.len() > limits::DEPENDENCIES_MAX {
         return usage(format!("a task can wait for at most {}", limits::DEPENDENCIES_MAX));
     }
-    Ok(())
+    new.context.as_ref().map_or(Ok(()), check_context)
 }
 
 #[cfg(test)]
@@ -176,7 +205,7 @@ mod tests {
             let with = |text: &str| format!("{text} {secret}");
             let new = serde_json::json!({
                 "title": with("a title"), "body": with("a body"), "agent": with("an agent"),
-                "labels": [with("a label")],
+                "labels": [with("a label")], "context": { "note": with("a note") },
             });
             let new = serde_json::from_value(new).unwrap();
             let id = put(&store, &seal, new, None).await.unwrap();
@@ -184,12 +213,14 @@ mod tests {
             for (text, words) in [
                 (&row.title, "a title"),
                 (&row.body, "a body"),
-                (&row.prompt, "a body"),
+                (&row.prompt, "a title"),
                 (&row.agent, "an agent"),
                 (&row.labels[0], "a label"),
+                (row.context.as_ref().unwrap(), "{\"note\":\"a note"),
             ] {
                 assert!(text.starts_with(words) && !text.contains(secret), "{text}");
             }
+            assert!(row.prompt.contains("a body"), "{}", row.prompt);
         }
     }
 }

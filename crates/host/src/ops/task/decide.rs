@@ -3,19 +3,19 @@
 //! What a run is doing is ended by its own inbox: a task that runs is recalled, and its run stopped.
 
 use super::super::agents;
-use super::super::errand::wake;
+use super::super::errand::{Wake, wake};
+use super::super::mention;
 use super::super::relay::Asked;
 use super::super::run::{self, stored};
 use super::super::who::Who;
-use super::add::{self, NewErrand};
 use super::{TaskView, find};
 use crate::{Host, chance, clock};
 use contract::event::{Body, Comment};
-use contract::state::{Review, WaitingFor};
-use contract::{Code, CommandId, Draft, Fault, TaskState, Wish, limits};
+use contract::state::WaitingFor;
+use contract::{Code, CommandId, Draft, Fault, RunId, TaskState, Wish, limits};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{Follow, NewComment, Seal, TaskMove, TaskRow};
+use store::{Follow, Seal, TaskMove, TaskRow};
 
 /// What is decided about a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -122,6 +122,9 @@ async fn cancel(host: &Host, task: &TaskRow, by: &Who) -> Result<(), Fault> {
             }
         }
         TaskState::Done | TaskState::Failed => Err(cannot(task, "cancelled", "it has ended")),
+        TaskState::Unknown => {
+            Err(cannot(task, "cancelled", "a newer version of Ostler gave it its state"))
+        }
     }
 }
 
@@ -182,7 +185,7 @@ async fn reject(host: &Host, task: &TaskRow, reason: Option<&str>, by: &Who) -> 
     let follow = Follow {
         prompt: Some(Seal::default().handed(reason)),
         resumes: runs.first().copied(),
-        wake: Some(wake::REJECTED.to_owned()),
+        wake: Some(decided_about(&runs, "rejected", None)),
         tries: Some(0),
         ..noted("sent back", by)
     };
@@ -196,33 +199,82 @@ async fn comment(host: &Host, task: &TaskRow, words: Words, by: &Who) -> Result<
         let message = format!("the comment has more than {} bytes", limits::COMMENT_BYTES_MAX);
         return Err(Fault::new(Code::TooLarge, message));
     }
-    let mentions = mentioned(&text, words.mentions);
+    let mentions = mention::names(&text, words.mentions);
     if mentions.len() > limits::MENTIONS_MAX {
         let message = format!("a comment mentions at most {} agents", limits::MENTIONS_MAX);
         return Err(Fault::new(Code::Usage, message));
     }
     let id = words.id.unwrap_or_else(chance::command_id);
-    keep(host, id, task, (&text, mentions.clone()), by).await?;
+    let said = mention::Said { id, author: by.to_string(), text: &text, hops: 0 };
+    mention::keep(host, &said, task.id, &mentions).await?;
     if task.waiting_for == Some(WaitingFor::Answer) {
-        return answered(host, task, &text, by).await;
+        return answered(host, task, id, &text, by).await;
     }
     say(host, task, &text, &mentions).await?;
+    let mut others = false;
     for agent in mentions.iter().filter(|agent| **agent != task.agent) {
         // Not every word after an @ is a name.
         if agents::named(host, agent).await.is_ok() {
-            tell(host, id, task, (agent, &text), by).await?;
+            others = true;
+            mention::wake_agent(host, &said, task, None, agent).await?;
         }
     }
-    Ok(())
+    // What is said to others alone is not for the task's own agent.
+    match others && !mentions.contains(&task.agent) {
+        true => Ok(()),
+        false => wake_own(host, task, id, &text, by).await,
+    }
+}
+
+/// Wakes the agent of a task that waits for a look at its result, or has failed: it goes on with the
+/// comment, in its conversation. Further comments until then go with it.
+async fn wake_own(
+    host: &Host,
+    task: &TaskRow,
+    id: CommandId,
+    text: &str,
+    by: &Who,
+) -> Result<(), Fault> {
+    let rests = matches!(task.state, TaskState::Review | TaskState::Failed);
+    let woken = Wake::comment(id, 0).text();
+    // Said again by a client that lost its answer, it is the same comment.
+    if !rests || !task.by_queue || task.prompt.is_empty() || task.wake.as_ref() == Some(&woken) {
+        return Ok(());
+    }
+    let follow = Follow {
+        prompt: Some(Seal::default().handed(text)),
+        tries: Some(0),
+        wake: Some(woken),
+        ..noted("commented", by)
+    };
+    match step(host, task, TaskState::Queued, follow).await {
+        // Someone decided about it meanwhile; the comment is kept with it.
+        Err(fault) if fault.code == Code::Conflict => Ok(()),
+        stepped => stepped,
+    }
+}
+
+/// The reason to wake an agent that a person decided about its last run.
+fn decided_about(runs: &[RunId], status: &str, comment: Option<CommandId>) -> String {
+    let reason = if comment.is_some() { wake::ANSWERED } else { wake::REJECTED };
+    let approval = runs.first().map(|run| (*run, status.to_owned()));
+    let comment = comment.map(|id| id.to_string());
+    Wake { comment, approval, ..Wake::of(reason) }.text()
 }
 
 /// What was handed over to a person goes on with their words, in the conversation that asked.
-async fn answered(host: &Host, task: &TaskRow, text: &str, by: &Who) -> Result<(), Fault> {
+async fn answered(
+    host: &Host,
+    task: &TaskRow,
+    comment: CommandId,
+    text: &str,
+    by: &Who,
+) -> Result<(), Fault> {
     let runs = host.store().runs_of(task.id, 1).await.map_err(stored)?;
     let follow = Follow {
         prompt: Some(Seal::default().handed(text)),
         resumes: runs.first().copied(),
-        wake: Some(wake::ANSWERED.to_owned()),
+        wake: Some(decided_about(&runs, "answered", Some(comment))),
         ..noted("answered", by)
     };
     step(host, task, TaskState::Queued, follow).await
@@ -242,84 +294,6 @@ async fn say(host: &Host, task: &TaskRow, text: &str, mentions: &[String]) -> Re
         let _ = live.asking.try_send(note);
     }
     Ok(())
-}
-
-async fn keep(
-    host: &Host,
-    id: CommandId,
-    task: &TaskRow,
-    (text, mentions): (&str, Vec<String>),
-    by: &Who,
-) -> Result<(), Fault> {
-    let (author, at) = (by.to_string(), clock::now().wall);
-    let text = Seal::default().handed(text);
-    let comment = NewComment { id, task: task.id, at, author, text, mentions };
-    host.inner.heed(host.store().comment(comment).await).map_err(stored)
-}
-
-/// Wakes an agent that is mentioned: with a task of its own below this one. What is said while that
-/// one has not begun is added to it, so that many comments wake an agent once.
-async fn tell(
-    host: &Host,
-    id: CommandId,
-    task: &TaskRow,
-    (agent, text): (&str, &str),
-    by: &Who,
-) -> Result<(), Fault> {
-    for n in 0..limits::SUBTASKS_MAX {
-        let new = NewErrand {
-            id: None,
-            key: Some(format!("mention {} {agent} {n}", task.id)),
-            title: format!("Mentioned in: {}", task.title).chars().take(200).collect(),
-            body: format!(
-                "A comment on the task '{}' ({}) mentions you:\n\n{text}",
-                task.title, task.id
-            ),
-            agent: Some(agent.to_owned()),
-            cwd: task.cwd.as_ref().map(Into::into),
-            review: Review::None,
-            priority: task.priority,
-            labels: Vec::new(),
-            after: Vec::new(),
-            parent: Some(task.id),
-            not_before: None,
-            budget: Default::default(),
-        };
-        let wake = Some(format!("{} {id}", wake::COMMENT));
-        let put = host
-            .inner
-            .heed(add::put(host.store(), &Seal::default(), new, wake).await)
-            .map_err(stored)?;
-        let Some(woken) = host.store().task(put).await.map_err(stored)? else { return Ok(()) };
-        let told = woken.wake.as_deref().is_some_and(|wake| wake.ends_with(&id.to_string()));
-        match woken.state {
-            _ if told => return Ok(()),
-            TaskState::Queued | TaskState::Waiting => {
-                return keep(host, chance::command_id(), &woken, (text, Vec::new()), by).await;
-            }
-            // It has begun, or is over: the next one is woken.
-            TaskState::Running
-            | TaskState::Review
-            | TaskState::Done
-            | TaskState::Failed
-            | TaskState::Cancelled => {}
-        }
-    }
-    Ok(())
-}
-
-/// Names after an @, and those that were given.
-fn mentioned(text: &str, given: Vec<String>) -> Vec<String> {
-    let mut mentions: Vec<String> = Vec::new();
-    let words = text.split(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':' | '(' | ')'));
-    let named = words.filter_map(|word| word.strip_prefix('@'));
-    let named = named.map(|name| name.trim_end_matches(['.', '!', '?']).to_owned());
-    for name in given.into_iter().map(|name| name.trim_start_matches('@').to_owned()).chain(named) {
-        if !name.is_empty() && !mentions.contains(&name) {
-            mentions.push(name);
-        }
-    }
-    mentions
 }
 
 async fn step(host: &Host, task: &TaskRow, to: TaskState, follow: Follow) -> Result<(), Fault> {
@@ -393,22 +367,6 @@ mod tests {
                 let whole = text.starts_with("push it with ") && text.ends_with(", please");
                 assert!(whole && !text.contains(&key), "{text}");
             }
-        }
-    }
-
-    #[test]
-    fn who_is_mentioned_is_read_off_the_text() {
-        let rows: &[(&str, &[&str], &[&str])] = &[
-            ("nobody", &[], &[]),
-            ("@a look", &[], &["a"]),
-            ("see @a, @b. And @a!", &[], &["a", "b"]),
-            ("mail me at x@y", &[], &[]),
-            ("@", &[], &[]),
-            ("look", &["@a", "b", "a"], &["a", "b"]),
-        ];
-        for (text, given, expected) in rows {
-            let given = given.iter().map(|name| (*name).to_owned()).collect();
-            assert_eq!(mentioned(text, given), *expected, "{text}");
         }
     }
 }

@@ -128,6 +128,19 @@ fn only_relayed_tools_are_left_to_the_relay() {
 }
 
 #[test]
+fn relayed_call_names_the_report_of_it() {
+    let fields = |title: &str| json!({ "title": title, "kind": "edit", "status": "in_progress" });
+    let mut dialect = under(Policy::AllowAll);
+    assert_eq!(dialect.note_relayed("write_file"), None, "nothing was reported");
+    told(&mut *dialect, &call("c1", fields("mcp__ostler__write_file")));
+    told(&mut *dialect, &call("c2", fields("ostler_read_file")));
+    assert_eq!(dialect.note_relayed("write_file").as_deref(), Some("c1"));
+    assert_eq!(dialect.note_relayed("ask_person"), None);
+    told(&mut *dialect, &call("c3", fields("write_file (ostler MCP Server)")));
+    assert_eq!(dialect.note_relayed("write_file"), None, "one of two cannot be told");
+}
+
+#[test]
 fn an_answer_is_good_in_any_spelling_of_the_kind() {
     let mut dialect = under(Policy::Ask);
     asked(&mut *dialect, 5, json!({ "toolCallId": "x", "kind": "Edit" }), "y");

@@ -29,6 +29,8 @@ pub enum Scene {
     Refused,
     /// Messages and an interrupt, as far as its hello accepts them.
     Spoken,
+    /// A conversation to resume that no agent knows, if its hello accepts to be resumed.
+    Resumed,
     /// It is told to leave as soon as it says something.
     Shutdown,
     /// Its stdin ends as soon as it says something.
@@ -36,12 +38,13 @@ pub enum Scene {
 }
 
 impl Scene {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Plain,
         Self::Strangers,
         Self::Late,
         Self::Refused,
         Self::Spoken,
+        Self::Resumed,
         Self::Shutdown,
         Self::Eof,
     ];
@@ -53,6 +56,7 @@ impl Scene {
             Self::Late => "late",
             Self::Refused => "refused",
             Self::Spoken => "spoken",
+            Self::Resumed => "resumed",
             Self::Shutdown => "shutdown",
             Self::Eof => "eof",
         }
@@ -71,6 +75,7 @@ impl Scene {
                 // What does not end when it is left alone will not do better when it is not.
                 Self::Strangers | Self::Late | Self::Refused => ended,
                 Self::Spoken => played.iter().any(|played| played.done.accepts),
+                Self::Resumed => played.iter().any(|played| played.done.accepts_resume),
             }
     }
 }
@@ -100,4 +105,8 @@ pub struct Done {
     pub spoken: bool,
     /// A hello accepted a message or an interrupt.
     pub accepts: bool,
+    /// A hello accepted to be resumed.
+    pub accepts_resume: bool,
+    /// It read a task that names a conversation to resume.
+    pub resumed: bool,
 }

@@ -133,7 +133,7 @@ impl Orchestrator {
 
     fn first_word(&mut self, now_ms: u64, acts: &mut Vec<Act>) {
         match self.scene {
-            Scene::Plain | Scene::Late | Scene::Refused | Scene::Spoken => {}
+            Scene::Plain | Scene::Late | Scene::Refused | Scene::Spoken | Scene::Resumed => {}
             Scene::Strangers => {
                 self.done.strangers = true;
                 acts.push(said(&json!({ "type": "weather", "sky": "clear", "clouds": [] })));
@@ -171,6 +171,7 @@ impl Orchestrator {
         };
         let (message, interrupt) = (accepts("message"), accepts("interrupt"));
         self.done.accepts |= message || interrupt;
+        self.done.accepts_resume |= accepts("resume");
         if self.scene != Scene::Spoken || self.done.spoken {
             return;
         }
@@ -209,9 +210,16 @@ impl Orchestrator {
                 self.done.answered += 1;
                 acts.push(refused(&call.id, "internal_error: every call is refused in this scene"));
             }
-            Scene::Plain | Scene::Strangers | Scene::Spoken | Scene::Shutdown | Scene::Eof => {
+            Scene::Plain
+            | Scene::Strangers
+            | Scene::Spoken
+            | Scene::Resumed
+            | Scene::Shutdown
+            | Scene::Eof => {
                 self.done.answered += 1;
-                acts.push(answered(&call));
+                let session = (self.scene == Scene::Resumed).then_some(SESSION);
+                self.done.resumed |= session.is_some() && call.tool == "read_task";
+                acts.push(answered(&call, session));
             }
         }
         if ends && self.scene != Scene::Refused {
@@ -224,7 +232,7 @@ impl Orchestrator {
     fn answer_held(&mut self, acts: &mut Vec<Act>) {
         for (_, call) in std::mem::take(&mut self.held).into_iter().rev() {
             self.done.answered += 1;
-            acts.push(answered(&call));
+            acts.push(answered(&call, None));
         }
     }
 }
@@ -238,7 +246,7 @@ fn refused(id: &Value, error: &str) -> Act {
 }
 
 /// The tools of the scripted side: they know one task and one file.
-fn answered(call: &Call) -> Act {
+fn answered(call: &Call, session: Option<&str>) -> Act {
     let path = call.args.get("path").and_then(Value::as_str);
     let value = match call.tool.as_str() {
         "read_task" => json!({
@@ -250,6 +258,7 @@ fn answered(call: &Call) -> Act {
             "inputs": [],
             "budget": {},
             "comments": [],
+            "session": session,
         }),
         "get_budget" => json!({ "remaining": { "nanousd": 1_500_000_000, "tokens": 100_000 } }),
         "list_files" => json!({ "files": [NOTE], "truncated": false }),
@@ -265,6 +274,8 @@ fn answered(call: &Call) -> Act {
 
 const TASK: &str =
     "This tests how you speak, not what you can do: answer in one short sentence, and be done.";
+/// The name of a conversation that no agent has.
+const SESSION: &str = "no-agent-knows-this-conversation";
 /// The one file in the agent's directory.
 pub const NOTE: &str = "note.txt";
 pub const NOTE_TEXT: &str = "nothing to see here\n";

@@ -32,6 +32,7 @@ points! {
     LATE "hears.late" Run "waits for answers that come late and in another order"
     REFUSED "hears.refused" Advice "ends with failed or goes on when a call is refused"
     SPOKEN "hears.spoken" Spec "takes the messages and interrupts its hello accepts"
+    RESUMED "hears.resume" Spec "ends with complete or failed when it does not know the conversation to resume"
     SHUTDOWN "hears.shutdown" Spec "leaves within five seconds of a shutdown"
     EOF "hears.eof" Advice "leaves within five seconds of the end of its stdin"
 }

@@ -27,7 +27,7 @@ fn report(paper: &Paper) -> String {
     let recordings: Vec<_> = scenes.map(|scene| play(scene, paper)).into();
     let mut report = String::new();
     for finding in judge(&recordings) {
-        let Finding { point, verdict, scene, line, text, why, more } = finding;
+        let Finding { point, verdict, scene, line, text, why, more, hint: _ } = finding;
         if verdict == Verdict::Pass {
             continue;
         }
@@ -69,6 +69,7 @@ fn a_good_agent_offends_in_nothing() {
     };
     insta::assert_snapshot!(report(&paper), @"
     NotSeen hears.spoken: no hello accepts a message or an interrupt
+    NotSeen hears.resume: no hello accepts to be resumed
     NotSeen hears.eof: it ended before the request could be sent
     ");
 }

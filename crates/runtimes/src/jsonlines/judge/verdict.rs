@@ -47,6 +47,7 @@ fn rule(point: Point, scenes: &[Played]) -> Finding {
         id if id == points::LATE.id => same_as_plain(&mut case, scenes, Scene::Late),
         id if id == points::REFUSED.id => refused(&mut case, scenes),
         id if id == points::SPOKEN.id => spoken(&mut case, scenes),
+        id if id == points::RESUMED.id => resumed(&mut case, scenes),
         id if id == points::SHUTDOWN.id => obeys(&mut case, scenes, Scene::Shutdown),
         id if id == points::EOF.id => obeys(&mut case, scenes, Scene::Eof),
         _ => line_by_line(&mut case, scenes),
@@ -369,6 +370,21 @@ fn spoken(case: &mut Case, scenes: &[Played]) {
         // One that waits for more to be said leaves when it is told to.
         let left = done.told_after.is_some() && !done.stopped;
         if !played.ended_well() && !left {
+            case.offend(played, None, played.how());
+        }
+    }
+}
+
+fn resumed(case: &mut Case, scenes: &[Played]) {
+    case.missing = "no hello accepts to be resumed";
+    let of_scene = |played: &&Played| played.recording.scene == Scene::Resumed;
+    for played in scenes.iter().filter(of_scene) {
+        if !played.recording.done.resumed {
+            case.missing = "it did not read its task";
+            continue;
+        }
+        case.seen = true;
+        if !played.ended_well() {
             case.offend(played, None, played.how());
         }
     }

@@ -44,6 +44,7 @@ points! {
     Shutdown "shutdown" Spec "ends a session within ten seconds of a shutdown";
     Delete "delete" Spec "closes a session by DELETE";
     Gone "delete.gone" Spec "answers 404 or 410 for a session that was closed";
+    Resume "resume" Spec "resumes an earlier session, or refuses it by native_session_unknown, if it says it can";
 }
 
 /// What was found so far.
@@ -82,6 +83,7 @@ impl Book {
                 text: None,
                 why,
                 more: offences.map_or(0, |offences| offences.len().saturating_sub(1)),
+                hint: None,
             }
         };
         POINTS.iter().map(finding).collect()
