@@ -66,7 +66,7 @@ pub const KNOWN: &[(&str, &str)] = &[
         "a settled run was refused a few lines above, in this transaction",
     ),
     ("fence/store/sqlite/verbs/reap_seen/fence = ?2", ASKED_AFTER),
-    ("fence/store/sqlite/verbs/reap_seen/state <> 'settled'", ASKED_AFTER),
+    ("fence/store/sqlite/verbs/reap_seen/state IN ('planned', 'live', 'stopping')", ASKED_AFTER),
     (
         "sync/host/drive/leave/tracer.sync()",
         "the trace is a copy for people that no answer depends on; that a trace which is told to sync \
@@ -77,7 +77,7 @@ pub const KNOWN: &[(&str, &str)] = &[
         "as for `leave`, which calls it: what it does is held in the store",
     ),
     (
-        "seal/host/ops/start/start_new/seal.given(id)",
+        "seal/host/ops/start/begin_new/seal.given(id)",
         "the id was read from the store, where it is sealed already",
     ),
     (

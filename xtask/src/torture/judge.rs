@@ -369,7 +369,7 @@ fn judge_launches(runs: &[Seen], shared: &Shared, broken: &mut Vec<String>) -> U
         let of_queue = run.row["task"].as_str().is_some_and(|task| state.tasks.contains_key(task));
         let told = state.runs.get(&run.id).map(|told| match of_queue {
             true => launch::Told::Listed(told.asked),
-            false => launch::Told::Started(told.asked),
+            false => launch::Told::Started { asked: told.asked, answered: told.answered },
         });
         let said = launch::judge(&run.events, told, &state.kills, &mut count);
         broken.extend(said.map(|said| format!("{}: {said}", run.id)));
@@ -381,8 +381,12 @@ fn judge_run(run: &Seen, shared: &Shared, peace: &Peace) -> Vec<String> {
     let told = shared.log.state().runs.get(&run.id).cloned().unwrap_or_default();
     let mut broken = promises::broken(&run.found, &told.shown);
     let result = run.events.last().cloned().unwrap_or_default();
-    let deeds = promises::deeds(&run.events);
+    let mut deeds = promises::deeds(&run.events);
     let whole = is_whole(run, shared);
+    if !whole {
+        // Its host slept past its lease, and the agent obeyed the end of that.
+        deeds.retain(|deed| deed["summary"] != "leaving: lease_expired");
+    }
     let expected = match run.role {
         Role::Waits | Role::Lingers => "cancelled",
         Role::Crashes => "failed",

@@ -38,8 +38,9 @@ pub fn is_unlaunched(events: &[Value]) -> bool {
 /// How someone was told of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Told {
-    /// It was asked for at this moment; that was answered.
-    Started(i64),
+    /// It was asked for at one moment and answered at another. A host that takes over runs answers once
+    /// it has taken over this one, so the run may have ended in between.
+    Started { asked: i64, answered: i64 },
     /// It is the queue's, and was listed when someone looked at this moment.
     Listed(i64),
 }
@@ -58,7 +59,7 @@ pub fn judge(
     // The host that answered lived when it was asked, and the one that began the run by then: the
     // first kill afterwards is the one that struck. One of the queue may be listed by a later host.
     let since = match told {
-        Some(Told::Started(asked)) if asked < ended => asked.max(begun),
+        Some(Told::Started { asked, answered }) if answered < ended => asked.max(begun),
         Some(Told::Listed(looked)) if looked < ended => begun,
         // When someone was told of it, it said already how it had ended.
         Some(_) | None => {
@@ -83,7 +84,7 @@ mod tests {
 
     const BEGUN: i64 = 10_000;
     const ENDED: i64 = 20_000;
-    const ASKED: Option<Told> = Some(Told::Started(BEGUN - 5));
+    const ASKED: Option<Told> = Some(Told::Started { asked: BEGUN - 5, answered: BEGUN + 5 });
 
     fn said(told: Option<Told>, kills: &[i64]) -> (Option<String>, Unlaunched) {
         let mut count = Unlaunched::default();
@@ -100,7 +101,8 @@ mod tests {
         // It had been struck when a later host listed it.
         assert_eq!(said(Some(Told::Listed(BEGUN + 5_000)), &kills), (None, count));
         let count = Unlaunched { unacknowledged: 1, ..Unlaunched::default() };
-        let ends = [Told::Listed(ENDED), Told::Started(ENDED)].map(Some);
+        let late = Told::Started { asked: BEGUN + 5, answered: ENDED };
+        let ends = [Told::Listed(ENDED), late].map(Some);
         for told in ends.into_iter().chain([None]) {
             assert_eq!(said(told, &[]), (None, count), "{told:?}");
         }
@@ -111,7 +113,7 @@ mod tests {
         let late = BEGUN + LAUNCH_MAX_MS;
         assert_eq!(said(ASKED, &[late]).0, None);
         // It was asked for again, and the host that answered lived on.
-        let again = Some(Told::Started(BEGUN + 3_000));
+        let again = Some(Told::Started { asked: BEGUN + 3_000, answered: BEGUN + 3_001 });
         for (told, kills, words) in [
             (ASKED, &[late + 1][..], "its host had 2001 ms"),
             (ASKED, &[BEGUN - 1], "no host died after that"),

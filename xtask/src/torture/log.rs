@@ -1,6 +1,7 @@
 //! What the clients were told, each acknowledgement synced to a file of its own before the client
 //! goes on: what is in it was promised. The same is kept in memory for the judge.
 
+use super::errands::now_ms;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -14,6 +15,8 @@ use testkit::promises::{Found, Shown, task};
 pub struct Told {
     /// When the question was put whose answer told of it.
     pub asked: i64,
+    /// When the answer to that was there.
+    pub answered: i64,
     pub shown: Shown,
     /// Its result was shown.
     pub ended: bool,
@@ -79,7 +82,9 @@ impl Log {
     /// A run is there, as the answer says to a question that was put at that moment.
     pub fn started(&self, run: &str, asked: i64) {
         self.write(&format!("{}\n", json!({ "started": run, "asked": asked })));
-        self.state().runs.entry(run.to_owned()).or_default().asked = asked;
+        let mut state = self.state();
+        let told = state.runs.entry(run.to_owned()).or_default();
+        (told.asked, told.answered) = (asked, now_ms());
     }
 
     pub fn shown(&self, run: &str, events: Vec<(u64, String)>) {

@@ -23,11 +23,16 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
 const EVERY: [&str; 4] = ["--phases", "examples,fuzzing", "--max-examples", "5"];
 /// What is tried with the one that opens everything: every shape of the document, one by one.
 const WHOLE: [&str; 4] = ["--phases", "examples,coverage,fuzzing", "--max-examples", "5"];
-/// Whether a run has a worktree, and so changes to show and apply, is its state and no bound of a request.
+/// Whether a run has a worktree, and so changes to show and apply, is its state and no bound of a request;
+/// whether a runtime is installed and lists its models is that of the machine.
 const CONFIG: &str = r#"
 [[operations]]
 include-path = ["/api/v1/runs/{run}/diff", "/api/v1/runs/{run}/apply"]
-checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422"]
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422", "429"]
+
+[[operations]]
+include-path = "/api/v1/runtimes/{runtime}/models"
+checks.positive_data_acceptance.expected-statuses = ["2xx", "401", "403", "404", "409", "422", "424", "429"]
 "#;
 /// It has no end that could be waited for; `api.rs` reads it.
 const ENDLESS: &str = "/api/v1/feed";

@@ -12,7 +12,7 @@ use contract::diagnosis::{Check, CheckCode, Diagnosis};
 use contract::{Code, Fault, limits};
 pub use runtimes::models::ModelListing;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -29,14 +29,21 @@ static PLACES: Semaphore = Semaphore::const_new(limits::PROBES_MAX);
 #[schemars(extend("oneOf" = [{ "required": ["name"] }, { "required": ["adapter"] }]))]
 pub struct DoctorRequest {
     /// An agent, an adapter or a runtime, as `ostler run` takes it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub name: Option<String>,
     /// An adapter that is not saved yet, with the keys of `adapters.<name>`. It names a program to run, so
     /// this needs the scope admin.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "not_null", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Map<String, Value>")]
     pub adapter: Option<Map<String, Value>>,
+}
+
+/// Reads a member that may be absent and not null, so that a request has one of both.
+fn not_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<T>, D::Error> {
+    T::deserialize(from).map(Some)
 }
 
 /// Looks at a name, or at an adapter. What is wrong is in the diagnosis; only a request for both or
