@@ -96,7 +96,7 @@ pub async fn doctor(context: &Context, args: args::Doctor) -> Result<ExitCode, S
     })
 }
 
-/// How the logins at MCP servers stand: of those with an address, without a key in `headers`.
+/// The states of the logins at MCP servers that have an address and no key in `headers`.
 fn logins<'c>(
     context: &Context,
     config: &'c Config,

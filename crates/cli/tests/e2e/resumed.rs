@@ -410,7 +410,7 @@ fn remote_that_says_so_is_resumed() {
 }
 
 #[test]
-fn session_of_an_ostler_elsewhere_is_resumed_in_its_own_directory() {
+fn remote_session_is_resumed_in_its_own_directory() {
     let there = Ostler::new();
     let log = there.instance.root().join("log");
     let mine = adapter(there.instance.root(), &log);

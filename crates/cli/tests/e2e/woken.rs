@@ -214,7 +214,7 @@ fn talked(log: &Path) -> Vec<String> {
 }
 
 #[test]
-fn comment_of_an_agent_wakes_who_is_mentioned_and_notifies_people() {
+fn comment_of_an_agent_wakes_and_notifies_the_mentioned() {
     let says = [
         ("a", "please look at it, @b", "\"@board-operator\",\"b\",\"talks-b\""),
         ("b", "I did", ""),

@@ -34,11 +34,11 @@ use store::{Batch, Claim, NewTask, RunHead, Seal, Settle, Store};
 
 /// A conversation that no agent has.
 const UNKNOWN_SESSION: &str = "00000000-0000-4000-8000-000000000000";
-/// How long an agent works before it is stopped: from its first words, and from its start where it
+/// The time for which an agent works before it is stopped: from its first words, and from its start where it
 /// says nothing.
 const WORKS: Duration = Duration::from_millis(300);
 const SILENT: Duration = Duration::from_secs(10);
-/// How long processes may take to be gone after the end of their run.
+/// The time within which all processes of a run must be gone after its end.
 const GONE_LOOKS: u32 = 20;
 const GONE_PAUSE: Duration = Duration::from_millis(100);
 /// The file that is in every workspace.
@@ -303,7 +303,7 @@ impl Stage<'_> {
             trial.played.push(played);
             // What cannot be told of a scene must not hide what its points say.
             let told = progress.found(&judge::judge(trial));
-            told.map_err(|_| Fault::new(Code::Cancelled, "nobody reads the report"))?;
+            told.map_err(|_| Fault::new(Code::Cancelled, "the reader of the report has gone"))?;
             if let cut_short @ Some(_) = judge::dead_end(trial) {
                 return Ok(cut_short);
             }
@@ -542,7 +542,7 @@ async fn seed(data: &Path, head: RunHead) -> Result<RunId, store::Error> {
     Ok(run)
 }
 
-/// How many processes of a run are still there. The last of them may be about to go.
+/// Counts the processes of a run that are still there. The last of them may be about to go.
 async fn left(run: RunId) -> usize {
     for _ in 0..GONE_LOOKS {
         match keeper::mark::bearers(host::adopt::MARK, &run.to_string()) {

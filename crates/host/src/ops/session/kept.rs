@@ -188,7 +188,7 @@ mod tests {
     use crate::chance;
 
     #[tokio::test]
-    async fn who_has_an_older_fence_than_was_seen_is_refused_also_by_a_successor() {
+    async fn older_fence_is_refused_by_a_successor_too() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("session.json");
         let kept = Kept {
